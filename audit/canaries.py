@@ -84,13 +84,7 @@ def handed_bits(database: Database, documents: int) -> NDArray[np.uint8]:
 
 
 def handed_units(stored: Mapping[str, NDArray[Any]], corpus: Corpus, units: Units) -> Bits:
-    """Whether each unit was handed over, whole, shape (n_units,): a group by the names of its documents.
-
-    Raises
-    ------
-    KsdpError
-        If the run does not say.
-    """
+    """Whether each unit was handed over, whole, shape (n_units,): a group by the names of its documents."""
     if HANDED not in stored:
         raise KsdpError("a run does not say which documents the mechanism was handed; run the audit again.")
     bits = np.unpackbits(stored[HANDED], count=len(corpus), bitorder="little").astype(np.bool_)

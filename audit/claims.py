@@ -171,13 +171,7 @@ class ClaimFinding:
 
 
 def claiming(mechanism: Mechanism | Claims) -> Claims:
-    """The mechanism, if it claims differential privacy and can be run on its worst case.
-
-    Raises
-    ------
-    SpecError
-        Otherwise.
-    """
+    """The mechanism, if it claims differential privacy and can be run on its worst case."""
     if guarantee_of(mechanism).kind != "(epsilon, delta)":
         raise SpecError(
             f"mechanism {mechanism.name!r} claims no epsilon; `ksdp mechanisms` says what each claims."

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from ksdp.audit.spec_tables import Section
 from ksdp.audit.urls import check_url
 
 __all__ = ["ClusterSpec"]
@@ -16,10 +17,8 @@ _CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+\Z")
 Count = Annotated[int, Field(ge=1, le=100_000)]
 
 
-class ClusterSpec(BaseModel):
+class ClusterSpec(Section, frozen=True):
     """A Dask cluster: a class that starts one, or the address of one that runs."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     cluster_class: str | None = Field(default=None, alias="class")
     """Dask's name of a class of an installed package: `distributed.LocalCluster`, `distributed.SSHCluster`,

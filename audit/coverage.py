@@ -13,6 +13,7 @@ from statistics import NormalDist
 
 from ksdp.audit.mechanisms.contract import Announced, Mechanism
 from ksdp.audit.mechanisms.factorisation.early_rounds import EARLY
+from ksdp.audit.mechanisms.shown import prefixed_runs
 from ksdp.audit.statistics.contract import Statistic
 from ksdp.audit.statistics.document_counts import DOCUMENT_COUNTS
 from ksdp.audit.statistics.solved_parts import MOST_SOLVED, few_enough
@@ -94,7 +95,7 @@ def unfollowed(mechanism: Mechanism, seen: Iterable[str]) -> tuple[str, ...]:
     seen = tuple(seen)
     names = (
         prefix + str(getattr(getattr(one, "inner", one), "hides_iterations", ""))
-        for prefix, one in _each(mechanism)
+        for prefix, one in prefixed_runs(mechanism)
     )
     return tuple(_HIDDEN.format(name) for name in names if name in seen)
 
@@ -125,7 +126,7 @@ def unsolved(
         return ()
     sizes = {a.name: a.in_all or math.prod(a.shape) for a in announced if a.name in set(seen)}
     counted: dict[str, int] = {}
-    for prefix, one in _each(mechanism):
+    for prefix, one in prefixed_runs(mechanism):
         if not all(getattr(part, "noise_free", False) for part in (one, getattr(one, "inner", one))):
             continue
         for names in _EXACT_SUMS:
@@ -135,14 +136,6 @@ def unsolved(
     if not counted or numbers < min(enough_numbers(share), telling_numbers(share, margin)) * documents:
         return ()
     return (_UNSOLVED.format(", ".join(f"`{name}`" for name in counted), numbers, documents),)
-
-
-def _each(mechanism: Mechanism) -> list[tuple[str, Mechanism]]:
-    """The mechanism, or all that run together, with what stands before the names of each one's arrays."""
-    inner = getattr(mechanism, "inner", mechanism)
-    if not isinstance(inner, tuple):
-        return [("", mechanism)]
-    return [(f"run{place}_", one) for place, one in enumerate(inner, start=1)]
 
 
 def enough_numbers(share: float) -> float:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
+
+from ksdp.audit.spec_tables import Section
 
 __all__ = ["DecisionSpec"]
 
 _Fraction = Annotated[float, Field(gt=0, lt=1)]
 
 
-class DecisionSpec(BaseModel, extra="forbid", frozen=True, defer_build=True):
+class DecisionSpec(Section, frozen=True):
     """How numbers become verdicts."""
 
     error: Literal["fdr", "fwer"] = "fdr"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from ksdp.audit.spec_tables import Section
 
 __all__ = ["GainSpec"]
 
 
-class GainSpec(BaseModel):
+class GainSpec(Section, frozen=True):
     """Splits, parties and baselines."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     splits: Annotated[int, Field(ge=2, le=1000)] = 5
     """Random ones."""

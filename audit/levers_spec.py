@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
+from ksdp.audit.spec_tables import Section
 from ksdp.audit.urls import FileName
 
 __all__ = ["LeversSpec"]
@@ -13,13 +14,11 @@ __all__ = ["LeversSpec"]
 _Count = Annotated[int, Field(ge=1)]
 
 
-class LeversSpec(BaseModel):
+class LeversSpec(Section, frozen=True):
     """Applied in this order: terms, most frequent, units, hashed; then the weighting; then basis, clip.
 
     The same keys make the rows of an audit and of a run. Files are public: they must not come from the documents.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     terms: FileName | None = None
     """A public list of columns to keep, one a line; the corpus must say its columns' names."""

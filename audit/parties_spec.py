@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from ksdp.audit.spec_tables import Section
 
 __all__ = ["PartiesSpec"]
 
 _Size = Annotated[float, Field(gt=0, lt=1)] | Annotated[int, Field(ge=1)]
 
 
-class PartiesSpec(BaseModel):
+class PartiesSpec(Section, frozen=True):
     """Other parties' data in every run, as a fraction of the corpus or a number of rows; or parties by name."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     honest: _Size | None = None
     """Data of parties outside the coalition: it hides the victim's."""

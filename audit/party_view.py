@@ -115,13 +115,7 @@ def _entering(others: Rows, drawn: float | None, rng: np.random.Generator) -> Ro
 
 
 def size_base(spec: Spec, corpus: Corpus) -> int:
-    """Units that sizes given as fractions refer to: the whole corpus, or the named party's own.
-
-    Raises
-    ------
-    SpecError
-        As `holdings_of`.
-    """
+    """Units that sizes given as fractions refer to: the whole corpus, or the named party's own."""
     if spec.parties.me is None:
         return unit_count(corpus, spec.design.unit)
     party = _named(corpus)

@@ -19,7 +19,7 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.mechanisms.guarantee import guarantee_of
 from ksdp.audit.spec import MechanismSpec
-from ksdp.audit.spec_hints import meant
+from ksdp.audit.spec_tables import meant
 from ksdp.audit.statistics.contract import Statistic
 
 __all__ = [
@@ -73,13 +73,7 @@ def mechanism_names() -> list[str]:
 
 
 def installed_parameters(name: str) -> list[str]:
-    """Names of the parameters of an installed mechanism.
-
-    Raises
-    ------
-    SpecError
-        If there is no such mechanism.
-    """
+    """Names of the parameters of an installed mechanism."""
     return _parameters(_installed(name))
 
 

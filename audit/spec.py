@@ -8,17 +8,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar, cast
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ksdp.audit.cluster_spec import ClusterSpec
 from ksdp.audit.decision_spec import DecisionSpec
-from ksdp.audit.errors import SpecError
 from ksdp.audit.gain_spec import GainSpec
 from ksdp.audit.levers_spec import LeversSpec
 from ksdp.audit.parties_spec import PartiesSpec
-from ksdp.audit.spec_hints import permitted
+from ksdp.audit.spec_tables import Section, validated
 from ksdp.audit.store_spec import StoreSpec
 from ksdp.audit.urls import FileName
 
@@ -31,13 +30,11 @@ __all__ = [
     "LeversSpec",
     "MechanismSpec",
     "PartiesSpec",
-    "Section",
     "Spec",
     "StatisticsSpec",
     "StoreSpec",
     "ViewsSpec",
     "parse_spec",
-    "validated",
 ]
 
 Fraction = Annotated[float, Field(gt=0, lt=1)]
@@ -45,12 +42,6 @@ Share = Annotated[float, Field(gt=0, le=1)]
 Rows = Annotated[int, Field(ge=1)]
 MOST_RUNS = 1_000_000
 """Runs in an arm: more is a slip of the keyboard, and would take years."""
-
-Model = TypeVar("Model", bound=BaseModel)
-
-
-class Section(BaseModel, extra="forbid", frozen=True, defer_build=True):
-    """A table of a spec: unknown keys are refused."""
 
 
 class CorpusSpec(Section, frozen=True):
@@ -265,36 +256,3 @@ class Spec(Section, frozen=True):
 def parse_spec(tables: Mapping[str, Any]) -> Spec:
     """Check the tables of a spec; `SpecError` as by `validated`."""
     return validated(Spec, tables, "spec")
-
-
-def validated(model: type[Model], tables: Mapping[str, Any], what: str) -> Model:
-    """Check tables against a model.
-
-    Raises
-    ------
-    SpecError
-        Naming every wrong key, one a line.
-    """
-    try:
-        return model.model_validate(tables)
-    except ValidationError as error:
-        lines = []
-        for problem in error.errors(include_url=False, include_input=False):
-            where = ".".join(_keys(tables, problem["loc"]))
-            hint = problem["type"] == "extra_forbidden" and permitted(model, problem["loc"])
-            told = hint or problem["msg"].removeprefix("Value error, ")
-            lines.append(f"`{where or what}`{'' if told.startswith('must be a whole') else ':'} {told}")
-        raise SpecError(f"the {what} is refused.\n  " + "\n  ".join(dict.fromkeys(lines))) from None
-
-
-def _keys(tables: Mapping[str, Any], loc: tuple[int | str, ...]) -> list[str]:
-    """The keys of a file in a place that pydantic names, without its own words for what they may hold."""
-    keys, here = [], cast(Any, tables)
-    for at, part in enumerate(loc):
-        inside = isinstance(here, Mapping)
-        last = at == len(loc) - 1
-        if str(part).startswith(("constrained", "function")) or (inside and part not in here and not last):
-            continue
-        keys.append(str(part))
-        here = here.get(part) if inside else None
-    return keys

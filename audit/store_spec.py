@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from ksdp.audit.spec_tables import Section
 
 __all__ = ["StoreSpec"]
 
 
-class StoreSpec(BaseModel):
+class StoreSpec(Section, frozen=True):
     """What is kept."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     observables: Literal["all", "last", "none"] = "last"
     """Keep of every run's observables all, or those of the last round, so that `ksdp test` with statistics of

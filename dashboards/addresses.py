@@ -51,13 +51,7 @@ class Listing:
 
     @classmethod
     def read(cls, query: Mapping[str, str]) -> Listing:
-        """From an address.
-
-        Raises
-        ------
-        InputError
-            If a value is unknown.
-        """
+        """From an address."""
         verdict, sort = query.get("verdict") or None, query.get("sort") or "evidence"
         search = query.get("search", "").strip()
         if verdict is not None and verdict not in VERDICTS:

@@ -110,7 +110,7 @@ def serve_metrics(collector: Collector, port: int, host: str = "127.0.0.1") -> I
     Raises
     ------
     InputError
-        If the port cannot be had.
+        If the port cannot be used.
     """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector)
@@ -119,7 +119,7 @@ def serve_metrics(collector: Collector, port: int, host: str = "127.0.0.1") -> I
         kind = _Server6 if ":" in host else _Server
         server = make_server(host, port, _guarded(app) if _is_loopback(host) else app, kind, _Handler)
     except OSError as error:
-        raise InputError(f"`metrics-port` {port} on {host} cannot be had: {error.strerror}.") from error
+        raise InputError(f"`metrics-port` {port} on {host} cannot be used: {error.strerror}.") from error
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
     thread.start()
     try:

@@ -62,11 +62,6 @@ def read_spec_file(path: Path, *, own_code: bool = True) -> tuple[Spec, Path]:
     Where it names somebody's own mechanism or statistic (`module:object`), its folder is looked at last for
     modules; worker processes of this machine inherit that. With `own_code` False it is not: what is read beside
     other people's files runs no code that lies there.
-
-    Raises
-    ------
-    SpecError
-        If the file is not there, is not TOML, or is refused.
     """
     spec, folder = parse_spec(read_toml(path, "the spec")), path.resolve().parent
     if own_code and names_own_code(spec) and str(folder) not in sys.path:
@@ -80,13 +75,7 @@ def audit_id(spec: Spec, corpus_hash: str) -> str:
 
 
 def spec_corpus(spec: Spec, base: Path) -> Corpus:
-    """Load the corpus of a spec, without negative entries where its mechanism cannot take them.
-
-    Raises
-    ------
-    InputError
-        If the mechanism is unknown or the corpus is refused.
-    """
+    """Load the corpus of a spec, without negative entries where its mechanism cannot take them."""
     mechanism = mechanism_of(spec.mechanism)
     return load_corpus(spec.corpus, base, nonnegative=getattr(mechanism, "nonnegative", False))
 

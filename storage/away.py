@@ -74,8 +74,6 @@ def fetch_audit(url: str, cache: Path, audit: str, corpus: str, stage: str = FIR
 
     Raises
     ------
-    StoreError
-        If it is not there, or a corpus is not the one whose hash was asked for.
     Unreachable
         If the URL's server does not answer.
     """

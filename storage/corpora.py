@@ -24,6 +24,7 @@ from ksdp.storage.readers.files import Refused
 from ksdp.storage.readers.labels import Labels, read_labels
 from ksdp.storage.readers.levers import levered_names, read_levers
 from ksdp.storage.readers.ratings import read_ratings
+from ksdp.storage.readers.spec_files import features_located
 from ksdp.storage.readers.tables import chosen_columns, read_table
 from ksdp.storage.readers.text import read_texts, term_counts
 from ksdp.storage.source_file import SourceFile, column_names, find_source
@@ -114,7 +115,7 @@ def weighed_corpus(source: RawCorpus, *, nonnegative: bool) -> Corpus:
     """The corpus of the rows that were read: weighed, those without features kept out."""
     file, raw, labels = source.file, source.matrix, source.labels
     rows = file.spec.rows or ("l2" if file.weighting == "tf-idf" else "none")
-    levers = read_levers(file.spec, file.base, source.names, raw.shape[1], raw)
+    levers = read_levers(file.spec, source.names, raw.shape[1], raw)
     if nonnegative and (levers.basis is not None or levers.centre is not None):
         raise SpecError(
             "`corpus.levers` with `basis` or `units` gives negative entries, which the mechanism refuses."
@@ -142,10 +143,11 @@ def corpus_features(spec: CorpusSpec, base: Path) -> tuple[str, ...]:
     CorpusError
         If the vocabulary cannot be read, or holds a term twice.
     """
-    names = column_names(spec, base)
+    here = features_located(spec, base)
+    names = column_names(here)
     if names is None:
         raise SpecError("`corpus.vocabulary` or `corpus.columns` must say what the columns of the corpus are.")
-    return levered_names(spec, base, names) if spec.levers.any else names
+    return levered_names(here, names) if spec.levers.any else names
 
 
 def corpus_columns(spec: CorpusSpec, base: Path) -> int:
@@ -175,13 +177,7 @@ class RawCorpus:
 
 
 def read_source(file: SourceFile, *, nonnegative: bool) -> RawCorpus:
-    """What the file holds, before weighting; rows in its order.
-
-    Raises
-    ------
-    InputError
-        As for `load_corpus`.
-    """
+    """What the file holds, before weighting; rows in its order."""
     if nonnegative and file.spec.weighting == "standardised":
         raise SpecError("`corpus.weighting` standardised gives negative entries, which the mechanism refuses.")
     # Weights of negative counts mean nothing.
@@ -208,23 +204,23 @@ def _docword(file: SourceFile, nonnegative: bool) -> RawCorpus:
 
 def _labelled(file: SourceFile, matrix: sp.csr_array) -> RawCorpus:
     """A matrix of counts, whose columns and rows other files name."""
-    names = column_names(file.spec, file.base, matrix.shape[1])
+    names = column_names(file.spec, matrix.shape[1])
     return RawCorpus.of(file, matrix, read_labels(file.spec, file.labels, matrix.shape[0]), names)
 
 
 def _ratings(file: SourceFile, nonnegative: bool) -> RawCorpus:
-    columns, names = file.columns, column_names(file.spec, file.base)
+    columns, names = file.columns, column_names(file.spec)
     return RawCorpus.of(file, *read_ratings(file.spec, columns, names, nonnegative=nonnegative), names)
 
 
 def _text(file: SourceFile, nonnegative: bool) -> RawCorpus:
-    columns, names = file.columns, column_names(file.spec, file.base)
+    columns, names = file.columns, column_names(file.spec)
     labels = read_labels(file.spec, columns, len(columns))
     return RawCorpus.of(file, read_texts(file.spec, columns, names), labels, names)
 
 
 def _table(file: SourceFile, nonnegative: bool) -> RawCorpus:
-    columns, names = file.columns, column_names(file.spec, file.base)
+    columns, names = file.columns, column_names(file.spec)
     labels = read_labels(file.spec, columns, len(columns))
     chosen = chosen_columns(file.spec, columns)
     read = RawCorpus.of(file, read_table(columns, chosen, nonnegative=nonnegative), labels, names)

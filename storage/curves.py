@@ -40,13 +40,7 @@ class Curve:
 
 
 def read_table(folder: Path, name: str, schema: pa.Schema) -> pa.Table:
-    """A table of an audit.
-
-    Raises
-    ------
-    StoreError
-        If it is not there, not what was written, or lacks a column.
-    """
+    """A table of an audit."""
     try:
         path = check_sealed(folder / name, f"audit {folder.name!r}") if (folder / name).exists() else folder / name
         table = whole_table(path)

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from ksdp.audit.corpus import canonical
 from ksdp.audit.spec import CorpusSpec
 from ksdp.storage.corpora import read_source
-from ksdp.storage.readers.columns import Columns
 from ksdp.storage.readers.demo import docstrings
 from ksdp.storage.readers.labels import Labels, read_labels
 from ksdp.storage.readers.ratings import read_ratings
@@ -48,11 +47,6 @@ def document_digests(spec: CorpusSpec, base: Path, key: bytes) -> dict[str, str]
     Over the text (`text`, `demo`), the stored entries of its row (`counts`, `docword`, `table`: before weighting),
     or its items and ratings; and over its party and its group. A matrix or table with another number of columns
     changes every document, because what the columns mean is not known.
-
-    Raises
-    ------
-    InputError
-        If the file is refused.
     """
     file = find_source(spec, base)
     if file.kind == "demo":
@@ -70,14 +64,10 @@ def document_digests(spec: CorpusSpec, base: Path, key: bytes) -> dict[str, str]
     if file.kind == "ratings":
         columns = file.columns
         matrix, labels = read_ratings(spec, columns, nonnegative=False)
-        return _digests(labels, _rated(canonical(matrix, keep_zeros=True), _items(spec, columns)), key)
+        items = columns.coded(spec.item)[1]  # by name: an item more moves columns
+        return _digests(labels, _rated(canonical(matrix, keep_zeros=True), items), key)
     source = read_source(file, nonnegative=False)
     return _digests(source.labels, _rows(source.matrix), key)
-
-
-def _items(spec: CorpusSpec, columns: Columns) -> NDArray[np.str_]:
-    """Names of the columns of a matrix of ratings: its columns move when an item is added."""
-    return columns.coded(spec.item)[1]
 
 
 def _rows(matrix: sp.csr_array) -> Iterable[bytes]:

@@ -19,21 +19,19 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from ksdp.audit.errors import CorpusError, SpecError, Unreachable
-from ksdp.audit.levers_spec import LeversSpec
 from ksdp.audit.spec import CorpusSpec
 from ksdp.audit.urls import check_url, is_url
 from ksdp.storage.locks import held_until_closed, unlink_unlocked
 from ksdp.storage.places import RemotePlace
 from ksdp.storage.readers.files import shown_as
 from ksdp.storage.readers.limits import largest_input
+from ksdp.storage.readers.spec_files import spec_path, with_files
 
-__all__ = ["Copy", "at_urls", "copies_kept", "fetched"]
+__all__ = ["Copy", "copies_kept", "fetched"]
 
 _PREFIX = "ksdp-corpus-"
 _LOCK = ".lock"
 _TRIES = 3
-_FILES = ("path", "labels", "vocabulary")
-_LEVER_FILES = ("terms", "reference", "units", "basis")
 
 _kept: ContextVar[dict[str, Copy] | None] = ContextVar("ksdp-copies", default=None)
 
@@ -50,13 +48,6 @@ class Copy:
         _copy(RemotePlace(url), _said(url), self.path)
 
 
-def at_urls(spec: CorpusSpec) -> tuple[str, ...]:
-    """The keys of `[corpus]` whose files are at URLs."""
-    names = {name: getattr(spec, name) for name in _FILES}
-    names |= {f"levers.{name}": getattr(spec.levers, name) for name in _LEVER_FILES}
-    return tuple(name for name, value in names.items() if value is not None and is_url(value))
-
-
 @contextlib.contextmanager
 def copies_kept() -> Iterator[None]:
     """Read every URL once, inside: whoever reads a corpus several times means the same one."""
@@ -70,8 +61,8 @@ def copies_kept() -> Iterator[None]:
         _kept.reset(token)
 
 
-def fetched(spec: CorpusSpec) -> tuple[CorpusSpec, tuple[Copy, ...]]:
-    """The same with the paths of copies in place of its URLs; the copies are there while they are held.
+def fetched(spec: CorpusSpec, base: Path) -> tuple[CorpusSpec, tuple[Copy, ...]]:
+    """The same with paths of files: from `base`, or of copies of what is at URLs, there while they are held.
 
     Raises
     ------
@@ -80,24 +71,15 @@ def fetched(spec: CorpusSpec) -> tuple[CorpusSpec, tuple[Copy, ...]]:
     SpecError
         If a URL is none, holds a secret, or has no encryption.
     """
-    if not at_urls(spec):
-        return spec, ()
     copies: list[Copy] = []
-    changed = _here(spec, _FILES, copies)
-    levers = LeversSpec.model_copy(spec.levers, update=_here(spec.levers, _LEVER_FILES, copies))
-    return spec.model_copy(update=changed | {"levers": levers}), tuple(copies)
+
+    def located(name: str, key: str) -> Path:
+        return _copied(os.path.expandvars(name), key, copies) if is_url(name) else spec_path(base, name)
+
+    return with_files(spec, located), tuple(copies)
 
 
-def _here(section: CorpusSpec | LeversSpec, names: tuple[str, ...], copies: list[Copy]) -> dict[str, str]:
-    changed = {}
-    for name in names:
-        value = getattr(section, name)
-        if value is not None and is_url(value):
-            changed[name] = str(_path(os.path.expandvars(value), f"`corpus.{name}`", copies))
-    return changed
-
-
-def _path(url: str, key: str, copies: list[Copy]) -> Path:
+def _copied(url: str, key: str, copies: list[Copy]) -> Path:
     try:
         scheme = check_url(url, key)  # again: the environment has filled in some of it
     except ValueError as error:
@@ -127,13 +109,7 @@ def _unquoted(text: str) -> str:
 
 
 def _copy(there: RemotePlace, said: str, here: Path) -> None:
-    """Copy one version of a file.
-
-    Raises
-    ------
-    CorpusError
-        If there is none.
-    """
+    """Copy one version of a file."""
     try:
         for _ in range(_TRIES):
             before = there.version()

@@ -82,13 +82,7 @@ def write_spec(folder: Path, spec: Spec) -> None:
 
 
 def read_spec(folder: Path) -> Spec:
-    """Read a stored spec.
-
-    Raises
-    ------
-    StoreError
-        If there is none, or it is not what was written.
-    """
+    """Read a stored spec."""
     try:
         content = read_sealed(folder / "spec.json", f"audit {folder.name!r}")
         return parse_spec(json.loads(content))
@@ -226,13 +220,7 @@ class DocumentFindings:
 
 
 def read_document(folder: Path, document: str) -> DocumentFindings:
-    """One document's verdict and its tests.
-
-    Raises
-    ------
-    StoreError
-        If it was not audited.
-    """
+    """One document's verdict and its tests."""
     import pyarrow.compute as pc
 
     rows = read_verdicts(folder)

@@ -66,11 +66,6 @@ def shared_lock(path: Path) -> Iterator[None]:
     """Hold a lock for reading while the context lasts; wait for a writer, not for other readers.
 
     Nothing is made: without the lock's file nobody has written, and there is nobody to wait for.
-
-    Raises
-    ------
-    StoreError
-        If the file cannot be opened or locked.
     """
     if not path.is_file():
         yield
@@ -82,13 +77,7 @@ def shared_lock(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def try_lock(path: Path) -> Iterator[bool]:
-    """Hold a lock by oneself if it is free, while the context lasts; whether it was.
-
-    Raises
-    ------
-    StoreError
-        If the file cannot be made or locked.
-    """
+    """Hold a lock by oneself if it is free, while the context lasts; whether it was."""
     with _opened(path, os.O_RDWR | os.O_CREAT) as descriptor:
         yield _take(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
@@ -108,11 +97,6 @@ def startable_lock(path: Path, held: int | None = None) -> Iterator[int | None]:
     ------
     int or None
         A descriptor of the lock; None where another process has it.
-
-    Raises
-    ------
-    StoreError
-        If the file cannot be made or locked.
     """
     with _opened(path, os.O_RDWR | os.O_CREAT, held) as descriptor:
         yield descriptor if _take_soon(descriptor) else None

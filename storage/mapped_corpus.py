@@ -53,25 +53,13 @@ def store_corpus(corpus: Corpus, folder: Path) -> None:
 
 
 def check_corpus(folder: Path) -> None:
-    """Read a stored corpus once and compare it with what was written.
-
-    Raises
-    ------
-    StoreError
-        Naming the file that is damaged.
-    """
+    """Read a stored corpus once and compare it with what was written."""
     for name in CORPUS_FILES:
         check_sealed(folder / name, f"the corpus {folder.name}", "the command that made it makes it again")
 
 
 def read_mapped(folder: Path) -> tuple[sp.csr_array, pa.Table, Mapping[str, Any]]:
-    """The matrix of a stored corpus, mapped; its ids, parties and groups; and its header.
-
-    Raises
-    ------
-    StoreError
-        If it is not there, not whole or damaged.
-    """
+    """The matrix of a stored corpus, mapped; its ids, parties and groups; and its header."""
     if not (folder / "corpus.json").is_file():
         raise StoreError(f"the corpus {folder.name} cannot be opened: it is not there.")
     check_corpus(folder)
@@ -86,13 +74,7 @@ def read_mapped(folder: Path) -> tuple[sp.csr_array, pa.Table, Mapping[str, Any]
 
 @lru_cache(maxsize=2)
 def open_corpus(folder: Path) -> Corpus:
-    """Open a stored corpus; its numbers are read once, to be compared with what was written, and then mapped.
-
-    Raises
-    ------
-    StoreError
-        If it is not there, not whole or damaged.
-    """
+    """Open a stored corpus; its numbers are read once, to be compared with what was written, and then mapped."""
     matrix, labels, header = read_mapped(folder)
     columns = {
         name: np.array(labels.column(name).to_pylist(), dtype=np.str_) if name in labels.column_names else None

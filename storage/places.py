@@ -182,7 +182,7 @@ def _files(url: str) -> tuple[Any, str]:
         other, path = fsspec.core.url_to_fs(url)
     except (ImportError, ValueError) as error:
         raise InputError(
-            f"nothing here reads or writes {url.partition(':')[0]}:// URLs"
+            f"ksdp cannot read or write {url.partition(':')[0]}:// URLs"
             f" (Arrow: {arrow.partition(':')[0]}; fsspec: {error})."
         ) from None
     return fs.PyFileSystem(fs.FSSpecHandler(other)), path.rstrip("/")

@@ -11,7 +11,7 @@ from ksdp.audit.spec import CorpusSpec
 from ksdp.storage.fetched import Copy, fetched
 from ksdp.storage.readers.columns import Columns, open_columns
 from ksdp.storage.readers.counts import read_vocabulary
-from ksdp.storage.readers.files import extension, shown, spec_path
+from ksdp.storage.readers.files import extension, shown
 from ksdp.storage.readers.labels import named_columns
 
 __all__ = ["DEMO", "WEIGHTING", "SourceFile", "column_names", "find_source"]
@@ -33,9 +33,7 @@ class SourceFile:
     """The file of a corpus, found and opened once."""
 
     spec: CorpusSpec
-    """How it is read; what it names is on this machine."""
-    base: Path
-    """Folder that relative paths of the spec start from."""
+    """How it is read; its files are paths of this machine."""
     path: Path
     kind: str
     """The format, never `auto`."""
@@ -46,20 +44,14 @@ class SourceFile:
 
     @cached_property
     def columns(self) -> Columns:
-        """Its named columns.
-
-        Raises
-        ------
-        CorpusError
-            If it has none.
-        """
+        """Its named columns."""
         return self.opened or open_columns(self.path, self.spec.encoding)
 
     @cached_property
     def labels(self) -> Columns | None:
         """The columns that label the rows of a matrix; None if the spec names no file of labels."""
         name = self.spec.labels
-        return None if name is None else open_columns(spec_path(self.base, name), self.spec.encoding)
+        return None if name is None else open_columns(Path(name), self.spec.encoding)
 
     @property
     def weighting(self) -> str:
@@ -75,11 +67,11 @@ def find_source(spec: CorpusSpec, base: Path) -> SourceFile:
     InputError
         If keys of the spec do not go with the format, or a URL cannot be read.
     """
-    here, copies = fetched(spec)
-    path = spec_path(base, here.path)
-    kind, columns = _kind(here, path)
-    _check_keys(here, kind, path)
-    return SourceFile(here, base, path, kind, columns, copies)
+    here, copies = fetched(spec, base)
+    path = Path(here.path)
+    kind, columns = _kind(spec, path)
+    _check_keys(spec, kind, path)
+    return SourceFile(here, path, kind, columns, copies)
 
 
 def _kind(spec: CorpusSpec, path: Path) -> tuple[str, Columns | None]:
@@ -127,8 +119,8 @@ def _check_keys(spec: CorpusSpec, kind: str, path: Path) -> None:
         raise CorpusError(f"{shown(path)}: `idf` is 'party' and no party column is named; set `corpus.party`.")
 
 
-def column_names(spec: CorpusSpec, base: Path, features: int | None = None) -> tuple[str, ...] | None:
+def column_names(spec: CorpusSpec, features: int | None = None) -> tuple[str, ...] | None:
     """Names of the columns before any lever, if the spec gives them; `features` of them, if that is known."""
     if spec.vocabulary is not None:
-        return read_vocabulary(spec_path(base, spec.vocabulary), spec.encoding, features)
+        return read_vocabulary(Path(spec.vocabulary), spec.encoding, features)
     return spec.columns

@@ -20,13 +20,7 @@ Read = TypeVar("Read")
 
 
 def read_summary(folder: Path) -> Summary:
-    """Read `audit.json`; its paths are where it lies now, as a store may be copied, or mounted elsewhere.
-
-    Raises
-    ------
-    StoreError
-        If the audit is not there or not finished, or its summary is damaged or of another version.
-    """
+    """Read `audit.json`; its paths are where it lies now, as a store may be copied, or mounted elsewhere."""
     path = folder / "audit.json"
     try:
         fields = dict(json.loads(path.read_text(encoding="utf-8")))

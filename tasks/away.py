@@ -53,13 +53,7 @@ def _publish(ref: AuditRef) -> None:
 
 
 def check_shared(client: Any, ref: AuditRef) -> None:
-    """Check that all workers of an external cluster can read the audit, in a shared folder or at its URL.
-
-    Raises
-    ------
-    InputError
-        If one does not.
-    """
+    """Check that all workers of an external cluster can read the audit, in a shared folder or at its URL."""
     if ref.blocks is not None:
         return
     spec = str(Store(Path(ref.store)).audit(ref.audit) / "spec.json")

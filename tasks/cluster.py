@@ -119,7 +119,7 @@ def _at(address: str) -> Iterator[Workers]:
         client = Client(address, timeout="10s", security=credentials(address), set_as_default=False)
     except (OSError, TypeError, ValueError, RuntimeError) as error:  # no scheduler; no certificate; no such scheme
         raise InputError(
-            f"no Dask scheduler can be spoken to at {address} ({type(error).__name__}); with TLS, certificate "
+            f"no Dask scheduler answers at {address} ({type(error).__name__}); with TLS, certificate "
             "and key are named by Dask's settings `distributed.comm.tls`."
         ) from error
     with client:

@@ -26,13 +26,7 @@ _SECURE = ("tls://", "wss://", "gateway://", "inproc://")
 
 
 def cluster_class(name: str) -> Callable[..., Any]:
-    """The class that a spec names.
-
-    Raises
-    ------
-    InputError
-        If no installed package has it.
-    """
+    """The class that a spec names."""
     module, _, attribute = name.rpartition(".")
     top = module.partition(".")[0]
     if not _installed(top):

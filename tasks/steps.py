@@ -74,11 +74,10 @@ async def measure_flagged(
     address: str,
     parts: Sequence[tuple[Slice, Sequence[Flagged]]],
     done: Callable[[SliceEffects], None],
-    attempt: int = 0,
 ) -> list[SliceEffects]:
     """Effects of documents with a detected leak on fresh runs, and these runs' canaries."""
     arguments = [(ref, fresh, *part) for part in parts]
-    return await _spread(address, effects, arguments, done, attempt)
+    return await _spread(address, effects, arguments, done)
 
 
 @task(name="certify", **_options)

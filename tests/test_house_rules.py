@@ -35,8 +35,6 @@ WIDE = {
     "flows": {"run_pem_host"},
 }
 """What has more: kernels, which take arrays one by one, and a host of PEM."""
-MEAN_TWO = {"Columns", "Stage", "Units"}
-"""Names of classes that a statistic's terms have, too: of an audit, and of the sums that its filters solve."""
 FOR_TESTS = {"law", "simulate_normed_sum", "tied_log10_p"}
 """What only tests call: exact laws that others are compared with, and all parties in one process."""
 
@@ -161,6 +159,16 @@ def test_every_function_is_called_by_something_but_tests() -> None:
                 if not (here or page or f"{module}.{node.name}" in taken or f"{module}:{node.name}" in entries):
                     unused.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}")
     assert [what for what in unused if what.split()[-1] not in FOR_TESTS] == []
+
+
+def test_one_class_name_means_one_thing() -> None:
+    """Public classes; what begins with `_` is known to its module alone."""
+    places: dict[str, list[str]] = {}
+    for path in (path for room in ROOMS for path in modules(room)):
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
 def is_all(node: ast.stmt) -> bool:

@@ -141,11 +141,6 @@ def gain_scores(
     """Every learner's scores, split by split.
 
     Without `baselines` those of the run alone, in the same splits.
-
-    Raises
-    ------
-    SpecError
-        If the mechanism learns no basis.
     """
     run, exact = quickly(mechanism), quickly(exact_of(mechanism))
     rank = int(getattr(mechanism, "rank", None) or 1)

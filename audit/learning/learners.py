@@ -45,13 +45,7 @@ class Learnt:
 
 
 def exact_of(mechanism: Mechanism) -> Mechanism:
-    """The mechanism without noise, at the same rank: what it would be if nothing had to be protected.
-
-    Raises
-    ------
-    SpecError
-        If it learns no basis.
-    """
+    """The mechanism without noise, at the same rank: what it would be if nothing had to be protected."""
     if isinstance(mechanism, Noisy | Counted):
         return mechanism.inner
     if isinstance(mechanism, GaussianReleases):

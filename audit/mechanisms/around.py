@@ -42,13 +42,7 @@ class Around:
         return tuple(getattr(self.inner, "learn_always", ()))
 
     def fill_in(self) -> None:
-        """Write down the other's version and all its parameters, so that another version is never taken for it.
-
-        Raises
-        ------
-        SpecError
-            If another version is asked for.
-        """
+        """Write down the other's version and all its parameters, so that another version is never taken for it."""
         inner = self.inner
         if self.mechanism_version not in (None, inner.version):
             raise SpecError(f"`mechanism_version` must be {inner.version}; got {self.mechanism_version!r}.")

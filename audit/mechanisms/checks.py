@@ -7,7 +7,7 @@ import math
 from ksdp.audit.errors import SpecError
 from ksdp.audit.whole_numbers import not_whole
 
-__all__ = ["check_least", "check_one_of", "check_positive", "check_rank", "check_some_of"]
+__all__ = ["check_announce", "check_least", "check_one_of", "check_positive", "check_rank"]
 
 
 def check_least(mechanism: object, **least: int) -> None:
@@ -41,11 +41,10 @@ def check_one_of(mechanism: object, name: str, choices: tuple[str, ...]) -> None
         raise SpecError(f"`{name}` must be {known}; got {getattr(mechanism, name)!r}.")
 
 
-def check_some_of(mechanism: object, name: str, choices: tuple[str, ...]) -> None:
-    """Refuse words that are none of the choices; an empty list is all that there is."""
-    given = getattr(mechanism, name)
+def check_announce(given: tuple[str, ...], choices: tuple[str, ...]) -> None:
+    """Refuse names of what is not announced; an empty list is all that there is."""
     if not set(given) <= set(choices):
-        raise SpecError(f"`{name}` must be among {', '.join(choices)}; got {given!r}.")
+        raise SpecError(f"`announce` must be among {', '.join(choices)}; got {given!r}.")
 
 
 def check_rank(rank: int, features: int) -> None:

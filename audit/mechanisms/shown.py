@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import OPENS, Announced, Mechanism
 
-__all__ = ["Shown", "final_output", "kept_of", "opened", "opens_of", "shown_by"]
+__all__ = ["Shown", "final_output", "kept_of", "opened", "opens_of", "prefixed_runs", "run_prefix", "shown_by"]
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,19 @@ def opened(mechanism: Mechanism, features: int) -> tuple[str, ...]:
     """Names of everything that a run of the mechanism shows its parties."""
     declared = tuple(a.name for a in mechanism.observables(features))
     return tuple(dict.fromkeys((*declared, *getattr(mechanism, "opened", ()))))
+
+
+def run_prefix(place: int) -> str:
+    """What stands before the names of arrays of one of several runs (`mechanisms.together`), from 1."""
+    return f"run{place}_"
+
+
+def prefixed_runs(mechanism: Any) -> list[tuple[str, Mechanism]]:
+    """The mechanism, or all that run together, with what stands before the names of each one's arrays."""
+    inner = getattr(mechanism, "inner", mechanism)
+    if not isinstance(inner, tuple):
+        return [("", mechanism)]
+    return [(run_prefix(place), one) for place, one in enumerate(inner, start=1)]
 
 
 def kept_of(announced: tuple[Announced, ...], observables: str) -> tuple[Announced, ...]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Mechanism, Observables
 from ksdp.audit.mechanisms.guarantee import Guarantee, measured
-from ksdp.audit.mechanisms.shown import opened, opens_of
+from ksdp.audit.mechanisms.shown import opened, opens_of, run_prefix
 from ksdp.audit.registry import make_mechanism, statistics
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.kept_columns import evaluated
@@ -204,7 +204,7 @@ class Together:
     def observables(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes: those of every run, each with the run's number before it."""
         return tuple(
-            replace(array, name=_prefixed(place, array.name))
+            replace(array, name=run_prefix(place) + array.name)
             for place, one in self._numbered
             for array in one.observables(features)
         )
@@ -213,7 +213,7 @@ class Together:
         """Run them one after the other; all draw from `rng`."""
         return Observables(
             {
-                _prefixed(place, name): array
+                run_prefix(place) + name: array
                 for place, one in self._numbered
                 for name, array in one.run(database, rng).items()
             }
@@ -242,12 +242,8 @@ def _filled(run: Mapping[str, Any], mechanism: Mechanism) -> dict[str, Any]:
     return {"name": run["name"], "version": mechanism.version} | filled
 
 
-def _prefixed(place: int, name: str) -> str:
-    return f"run{place}_{name}"
-
-
 def _named(place: int, names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(_prefixed(place, name) for name in names)
+    return tuple(run_prefix(place) + name for name in names)
 
 
 def _documents_of(documents: Documents, place: int) -> Documents:
@@ -270,7 +266,7 @@ def _of_run(observables: Observables, place: int) -> Observables:
     """One run's announcement, under its own names; one object for all statistics, which share what they derive."""
 
     def cut() -> Observables:
-        before = _prefixed(place, "")
+        before = run_prefix(place)
         arrays = {name.removeprefix(before): observables[name] for name in observables if name.startswith(before)}
         return Observables(arrays)
 

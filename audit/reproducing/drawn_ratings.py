@@ -23,6 +23,7 @@ Matrix = NDArray[np.float64]
 DEVICES = 100
 NETFLIX_USERS = 3245
 """Of one of the paper's 100 devices."""
+_TOPICS = 30
 
 
 def split(matrix: sp.csr_array, n: int) -> tuple[sp.csr_array, ...]:
@@ -42,9 +43,9 @@ class Profiles:
     """For each movie, the share of ratings of at most 1, 2, 3 and 4, shape (4, movies)."""
 
 
-def profiles(matrix: sp.csr_array, topics: int = 30) -> Profiles:
+def profiles(matrix: sp.csr_array) -> Profiles:
     """Of the users and movies of a real rating matrix."""
-    start = initial_topics("random", (matrix,), topics, seed=0)
+    start = initial_topics("random", (matrix,), _TOPICS, seed=0)
     found = pd_nmf_iter([matrix], start, sweeps=40)
     movies = matrix.shape[1]
     raters = np.bincount(matrix.indices, minlength=movies)

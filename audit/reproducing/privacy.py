@@ -54,7 +54,7 @@ def table_2(
         for share in shares:
             say(f"{name}, parties of {share:.1%}")
             tables = documents_arms(corpus, mechanism, share, documents=documents, runs=runs, families=families)
-            seen.append(float((tables.corrected() < _FOUND).mean()))
+            seen.append(float((tables.corrected < _FOUND).mean()))
             medians.append(float(np.median(largest(tables.distance))))
             rows.append((name, f"{share:.1%}", TABLE_2[name].get(share), *_numbers(tables)))
         x = tuple(100 * share for share in shares)
@@ -92,7 +92,7 @@ _COLUMNS_2 = (
 
 def _numbers(tables: ArmTables) -> tuple[str | float, ...]:
     """A row of Table 2 from "ours: p of sigma" on."""
-    p, corrected = tables.smallest(("sigma",)), tables.corrected()
+    p, corrected = tables.smallest(("sigma",)), tables.corrected
     return (
         f"{p.mean():.2f} +- {p.std():.2f}",
         f"{(p < _FOUND).mean():.0%}",
@@ -133,7 +133,7 @@ def figure_6(
                 p = tables.smallest(tuple(column + suffix for column in _PAPERS))
                 means[way].append(float(p.mean()))
                 row.append(f"{p.mean():.3f} +- {p.std():.2f}")
-            caught.append(float((tables.corrected() < _FOUND).mean()))
+            caught.append(float((tables.corrected < _FOUND).mean()))
             most = float(np.median(largest(tables.distance)))
             rows.append((*row, strongest(tables.distance), round(most, 2), f"{caught[-1]:.0%}"))
         x = tuple(100 * share for share in shares)

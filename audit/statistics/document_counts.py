@@ -24,7 +24,7 @@ from ksdp.audit.statistics.equations import MOST_ROWS, Equations, what_they_say
 from ksdp.audit.statistics.products import announced
 from ksdp.audit.statistics.ruled_out import WithinColumns
 from ksdp.audit.statistics.term_numbers import TermNumbers
-from ksdp.audit.statistics.terms import Stage, Terms, solved_for
+from ksdp.audit.statistics.terms import SumRows, Terms, solved_for
 
 __all__ = [
     "COUNTS",
@@ -122,7 +122,7 @@ def counts_match(observables: Observables, documents: Documents) -> Floats:
         ones, nothing = np.ones((rows.shape[0], 1)), np.zeros((rows.shape[0], 0))
         if many:
             return TermNumbers.plain(marked(rows), ones)
-        stage = Stage(ones, nothing, np.zeros((0, rows.shape[1])))
+        stage = SumRows(ones, nothing, np.zeros((0, rows.shape[1])))
         return Terms(marked(rows), (stage,), nothing, None if turned is None else marked(turned))
 
     possible = _within(observables, pool)

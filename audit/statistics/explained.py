@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ksdp.audit.array_types import Floats
 from ksdp.audit.statistics.distinct import Distinct
 from ksdp.audit.statistics.term_products import LEFT, products_of_terms
-from ksdp.audit.statistics.term_units import Units
+from ksdp.audit.statistics.term_scales import Scales
 
 __all__ = ["explained"]
 
@@ -27,14 +27,14 @@ RIDGE = 2.0**-30
 """Part of what each adds, for those whom the equations do not tell apart."""
 
 
-def explained(once: Distinct, apart: Floats, parts: Floats, units: Units, sizes: Floats) -> Floats | None:
+def explained(once: Distinct, apart: Floats, parts: Floats, scales: Scales, sizes: Floats) -> Floats | None:
     """How many of each content were in, less what is expected; None where none that is found explains the sums.
 
     Parameters
     ----------
     apart : the sums less what is expected of them, shape (entries,)
     parts : about how many were in, less what is expected, shape (contents,)
-    units : those of the sums
+    scales : those of the sums
     sizes : |a|^2 of what one of each content adds, in these units
 
     Notes
@@ -53,11 +53,11 @@ def explained(once: Distinct, apart: Floats, parts: Floats, units: Units, sizes:
     unsure, doubted = np.abs(inside - told), np.zeros(len(told), np.bool_)
     for doubt in (*DOUBT, None):
         left = apart - once.made.summed(told - once.shares)
-        if np.square(left * units.written()).sum() < least:
+        if np.square(left * scales.written()).sum() < least:
             return told - once.shares if _enough(once, told, adds) else None
         if doubt is None:
             break
-        along = once.made.along(left * np.square(units.written()))
+        along = once.made.along(left * np.square(scales.written()))
         speaks = np.abs(np.divide(along, sizes, out=np.zeros_like(along), where=adds))
         doubted |= adds & (np.maximum(speaks, unsure) > doubt)
         unsure[:] = 0.0
@@ -65,7 +65,7 @@ def explained(once: Distinct, apart: Floats, parts: Floats, units: Units, sizes:
         if len(places) > MOST * len(told):
             break
         if len(places):
-            told[places] = _solved(once, units, places, told[places], along[places])
+            told[places] = _solved(once, scales, places, told[places], along[places])
     return None
 
 
@@ -73,9 +73,9 @@ def _enough(once: Distinct, told: Floats, adds: NDArray[np.bool_]) -> bool:
     return bool(2.0 * told[adds].sum() > once.shares[adds].sum())
 
 
-def _solved(once: Distinct, units: Units, places: NDArray[np.int64], told: Floats, along: Floats) -> Floats:
+def _solved(once: Distinct, scales: Scales, places: NDArray[np.int64], told: Floats, along: Floats) -> Floats:
     """Those of whom so many were thought to be in, by what is left of the sums."""
-    gram, _ = products_of_terms(once.made.of(places), units)
+    gram, _ = products_of_terms(once.made.of(places), scales)
     gram[np.diag_indices_from(gram)] *= 1.0 + RIDGE
     try:
         more = scipy.linalg.solve(gram, along, assume_a="pos", check_finite=False)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.csr_rows import emptied
 from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, Observables
+from ksdp.audit.mechanisms.shown import prefixed_runs
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.document_counts import (
     DOCUMENT_COUNTS,
@@ -133,15 +134,11 @@ def expected_shapes(plan: _Planned) -> tuple[Announced, ...]:
 
     Of a mechanism that keeps all columns, as it is.
     """
-    inner: Any = getattr(plan.mechanism, "inner", None)
     found = tuple(plan.announced)
-    several = isinstance(inner, tuple)  # `mechanisms.together`, which puts a run's number before its arrays' names
-    for place, one in enumerate(inner if several else (plan.mechanism,), start=1):
+    for prefix, one in prefixed_runs(plan.mechanism):
         if isinstance(one, _Cuts):
-            kept = _stay(replace(plan.pool, mechanism=cast(Any, one)) if several else plan.pool)
-            found = tuple(
-                _narrower(a, kept) if not several or a.name.startswith(f"run{place}_") else a for a in found
-            )
+            kept = _stay(replace(plan.pool, mechanism=cast(Any, one)) if prefix else plan.pool)
+            found = tuple(_narrower(a, kept) if a.name.startswith(prefix) else a for a in found)
     return found
 
 

@@ -31,7 +31,7 @@ from ksdp.audit.statistics.distinct import Distinct, distinct
 from ksdp.audit.statistics.explained import explained
 from ksdp.audit.statistics.fit_passes import go_round
 from ksdp.audit.statistics.term_numbers import TermNumbers
-from ksdp.audit.statistics.term_units import Units, units_of
+from ksdp.audit.statistics.term_scales import Scales, scales_of
 
 __all__ = ["MOST_PAIRS", "MOST_ROUNDS", "Fitted", "between", "fitted", "told", "with_parts"]
 
@@ -58,7 +58,7 @@ MOST_PAIRS = 2**25
 
 @dataclass(frozen=True, eq=False)
 class _Scaled:
-    """The terms of documents in these units, w (x - sum over u of q_u B_u), as the fit reads them."""
+    """The terms of documents in these scales, w (x - sum over u of q_u B_u), as the fit reads them."""
 
     csr: tuple[Any, Any, Any]
     weights: NDArray[np.float32]
@@ -88,12 +88,12 @@ class Fitted:
     """Of each of them, between -1 and 1, shape (n,); 0 where it adds nothing."""
     columns: NDArray[Any]
     """Columns of the sums that one of them has an entry in, ascending."""
-    _units: Units
+    _scales: Scales
     _left: _Left
 
     def of(self, others: TermNumbers) -> Floats:
         """Of other documents, whom the fit does not know; what they have in other columns is not looked at."""
-        scaled = _scaled(others, self.columns, self._units)
+        scaled = _scaled(others, self.columns, self._scales)
         return between(_gone_through(scaled, self._left, np.zeros(len(scaled.sizes)), _NO_BOUNDS))
 
 
@@ -117,19 +117,22 @@ def fitted(
     begin : what documents begin with who wait for one another, shape (n,), and what that leaves of `apart`
     """
     once = distinct(made, shares)
-    units = units_of(once.made)
-    scaled = _scaled(once.made, columns, units)
+    scales = scales_of(once.made)
+    scaled = _scaled(once.made, columns, scales)
     parts = _by_first_rows(once, columns, apart)
     if parts.any():
         apart = apart - once.within(columns).made.summed(parts)
-    left = _left_of(apart, once.made, columns, units)
+    left = _left_of(apart, once.made, columns, scales)
     if not _settles(scaled, left, parts, once.bounds, _marks(), BETWEEN):
         start, apart = begin()
-        left, parts = _left_of(apart, once.made, columns, units), np.bincount(once.which, start).astype(np.float64)
+        left, parts = (
+            _left_of(apart, once.made, columns, scales),
+            np.bincount(once.which, start).astype(np.float64),
+        )
         bounds = np.array([[-np.inf], [np.inf]]).repeat(len(parts), axis=1)
         _settles(scaled, left, parts, bounds, [FREELY] * MOST_ROUNDS)
     found = once.of_each(_gone_through(scaled, left, parts, _NO_BOUNDS))
-    return Fitted(between(found), columns, units, left)
+    return Fitted(between(found), columns, scales, left)
 
 
 def told(made: TermNumbers, columns: NDArray[Any], apart: Floats, shares: Floats) -> Fitted | None:
@@ -138,15 +141,15 @@ def told(made: TermNumbers, columns: NDArray[Any], apart: Floats, shares: Floats
     None where none that are found do. Parameters as those of `fitted`.
     """
     once = distinct(made, shares)
-    units, narrow = units_of(once.made), once.within(columns)
-    scaled, left = _scaled(once.made, columns, units), _left_of(apart, once.made, columns, units)
+    scales, narrow = scales_of(once.made), once.within(columns)
+    scaled, left = _scaled(once.made, columns, scales), _left_of(apart, once.made, columns, scales)
     parts = np.zeros(len(once.shares))
     _settles(scaled, left, parts, once.bounds, _marks(), BETWEEN)
-    exactly = explained(narrow, apart, parts, units.of(columns), scaled.sizes)
+    exactly = explained(narrow, apart, parts, scales.of(columns), scaled.sizes)
     if exactly is None:
         return None
-    left = _left_of(apart - narrow.made.summed(exactly), once.made, columns, units)
-    return Fitted(between(once.of_each(exactly)), columns, units, left)
+    left = _left_of(apart - narrow.made.summed(exactly), once.made, columns, scales)
+    return Fitted(between(once.of_each(exactly)), columns, scales, left)
 
 
 def _by_first_rows(once: Distinct, columns: NDArray[Any], apart: Floats) -> Floats:
@@ -155,28 +158,28 @@ def _by_first_rows(once: Distinct, columns: NDArray[Any], apart: Floats) -> Floa
     rows = math.ceil(PLENTY * len(parts) / max(len(columns), 1))
     if 2 * rows <= once.made.weights.shape[1]:
         first = once.made.first(rows)
-        units = units_of(first)
-        left = _left_of(apart[: rows * len(columns)], first, columns, units)
-        _settles(_scaled(first, columns, units), left, parts, once.bounds, [FIRST] * PATIENCE, BETWEEN)
+        scales = scales_of(first)
+        left = _left_of(apart[: rows * len(columns)], first, columns, scales)
+        _settles(_scaled(first, columns, scales), left, parts, once.bounds, [FIRST] * PATIENCE, BETWEEN)
     return parts
 
 
 def with_parts(made: TermNumbers, columns: NDArray[Any], apart: Floats, parts: Floats) -> Fitted:
     """The same of documents whose parts are known: `apart` is what these leave of the sums."""
-    units = units_of(made)
-    left = _left_of(apart, made, columns, units)
-    told = _gone_through(_scaled(made, columns, units), left, parts, _NO_BOUNDS)
-    return Fitted(between(told), columns, units, left)
+    scales = scales_of(made)
+    left = _left_of(apart, made, columns, scales)
+    told = _gone_through(_scaled(made, columns, scales), left, parts, _NO_BOUNDS)
+    return Fitted(between(told), columns, scales, left)
 
 
-def _left_of(apart: Floats, made: TermNumbers, columns: NDArray[Any], units: Units) -> _Left:
-    """What is left of the sums, in these units."""
-    wide = len(units.rows) * len(columns)
-    rows = apart[:wide].reshape(-1, len(columns)) * units.columns[columns] * units.rows[:, None]
-    basis = made.basis[:, columns] * units.columns[columns]
+def _left_of(apart: Floats, made: TermNumbers, columns: NDArray[Any], scales: Scales) -> _Left:
+    """What is left of the sums, in these scales."""
+    wide = len(scales.rows) * len(columns)
+    rows = apart[:wide].reshape(-1, len(columns)) * scales.columns[columns] * scales.rows[:, None]
+    basis = made.basis[:, columns] * scales.columns[columns]
     across = np.zeros((int(made.taken.sum()), 2))
     across[:, 1] = (rows @ basis.T)[made.taken.T]
-    return _Left(panel_of(rows, np.float32), apart[wide:] * units.single, across)
+    return _Left(panel_of(rows, np.float32), apart[wide:] * scales.single, across)
 
 
 def _marks() -> list[float]:
@@ -206,16 +209,16 @@ def between(found: Floats) -> Floats:
     return np.asarray(found / (1.0 + np.abs(found)))
 
 
-def _scaled(made: TermNumbers, columns: NDArray[Any], units: Units) -> _Scaled:
+def _scaled(made: TermNumbers, columns: NDArray[Any], scales: Scales) -> _Scaled:
     indptr, indices, data = arrays_of(made.rows)
     place = np.zeros(made.rows.shape[1], np.int32)
     place[columns] = np.arange(len(columns), dtype=np.int32)
     apart = np.zeros(made.rows.shape[1])
-    apart[columns] = units.columns[columns]
+    apart[columns] = scales.columns[columns]
     csr = indptr, place[indices], data * apart[indices]
-    weights = np.ascontiguousarray(made.weights * units.rows)
-    scalars = np.ascontiguousarray(made.scalars * units.single)
-    basis = made.basis[:, columns] * units.columns[columns]
+    weights = np.ascontiguousarray(made.weights * scales.rows)
+    scalars = np.ascontiguousarray(made.scalars * scales.single)
+    basis = made.basis[:, columns] * scales.columns[columns]
     along = np.empty((len(weights), len(basis)))
     csr_times_panel(*csr, panel_of(basis), along)
     lists, counts, same = _lists(made.taken)

@@ -36,7 +36,7 @@ from ksdp.audit.statistics.products import (
     rows_times,
 )
 from ksdp.audit.statistics.scatter_estimate import feature_diagonal, scatter_norm, spectrum
-from ksdp.audit.statistics.squared_entries import Columns, ask, over_entries
+from ksdp.audit.statistics.squared_entries import EntryColumns, ask, over_entries
 from ksdp.audit.statistics.svd_form import BACKGROUND, SvdForm
 
 __all__ = ["BACKGROUND", "PAPER_SVD", "ClosedForm"]
@@ -96,7 +96,7 @@ def _largest_diagonals(
 
 def _diagonals(
     observables: Observables, documents: Documents, kinds: tuple[bool, ...]
-) -> tuple[tuple[bool, ...], Hashable, Columns]:
+) -> tuple[tuple[bool, ...], Hashable, EntryColumns]:
     """The diagonal of S_hat in every setting, by order of the setting, as columns with their name."""
     different = tuple(sorted(dict.fromkeys(kinds)))
     spectra = [spectrum(observables, documents, revealed=kind) for kind in different]
@@ -106,7 +106,11 @@ def _diagonals(
         for q, values in enumerate(spectra):
             lanes[:, q] = values @ squares
 
-    return different, ("diagonals", *(values.tobytes() for values in spectra)), Columns(len(different), fill, True)
+    return (
+        different,
+        ("diagonals", *(values.tobytes() for values in spectra)),
+        EntryColumns(len(different), fill, True),
+    )
 
 
 def _w_max(observables: Observables, documents: Documents, revealed: bool) -> Floats:
@@ -152,10 +156,12 @@ def _weighted_squares(moments: Singles, start: Floats, weights: Floats, out: Flo
             out[i, q] = total
 
 
-def _pairs(observables: Observables) -> Columns:
+def _pairs(observables: Observables) -> EntryColumns:
     """Products of two components of V at every feature, as columns."""
     rank = len(announced(observables, "V"))
-    return Columns(rank * (rank + 1) // 2, lambda lanes: _pair_panel(padded_basis(observables, "V"), rank, lanes))
+    return EntryColumns(
+        rank * (rank + 1) // 2, lambda lanes: _pair_panel(padded_basis(observables, "V"), rank, lanes)
+    )
 
 
 def _w_square_sums(observables: Observables, documents: Documents, spectra: Floats) -> Floats:

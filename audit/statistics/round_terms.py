@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.lanes import csr_times_panel, panel_of
 from ksdp.audit.statistics.term_numbers import TermNumbers
-from ksdp.audit.statistics.terms import Stage, Terms
+from ksdp.audit.statistics.terms import SumRows, Terms
 
 __all__ = [
     "block_numbers",
@@ -72,7 +72,7 @@ def sweep_terms(
     for step in range(path.shape[1]):
         sweep, topic = divmod(step, rank)
         found[:, topic] = 0.0
-        stages.append(Stage(np.ascontiguousarray(path[:, [step]]), found.copy(), now.copy()))
+        stages.append(SumRows(np.ascontiguousarray(path[:, [step]]), found.copy(), now.copy()))
         found[:, topic], now[topic] = path[:, step], topics[sweep + 1, topic]
     return Terms(rows, tuple(stages), np.square(path), turned)
 
@@ -171,10 +171,10 @@ def block_terms(
     stages = []
     for at in range(rank, len(flat), rank):
         before, after = (np.ascontiguousarray(products[:, at + by : at + by + rank]) for by in (-rank, 0))
-        stages.append(Stage(before, after if outside else 0.0 * after, flat[at : at + rank], mean))
+        stages.append(SumRows(before, after if outside else 0.0 * after, flat[at : at + rank], mean))
     if mean is not None:
         whole, nothing = np.ones((len(products), 1)), np.zeros((len(products), 1))
-        stages.append(Stage(whole, nothing, np.zeros((1, len(mean))), mean))
+        stages.append(SumRows(whole, nothing, np.zeros((1, len(mean))), mean))
     return Terms(rows, tuple(stages), np.zeros((len(products), 0)), turned)
 
 

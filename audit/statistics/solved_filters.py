@@ -20,7 +20,7 @@ from ksdp.audit.statistics.rated_terms import RatedTerms
 from ksdp.audit.statistics.solved_parts import LOST, few_enough
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_products import products_of_terms
-from ksdp.audit.statistics.term_units import Units
+from ksdp.audit.statistics.term_scales import Scales
 
 __all__ = ["LEAST", "hides_little", "lost", "solved_filter", "with_least"]
 
@@ -112,8 +112,8 @@ def _of_numbers(terms: TermNumbers, noise: Floats) -> Floats | None:
     rows, single = terms.apart(noise)
     if (rows != rows[:, :1]).any():
         return None
-    units = Units(np.ones(rows.shape[1]), 1.0 / np.sqrt(rows[:, 0]), 1.0 / np.sqrt(single))
-    return products_of_terms(terms, units)[0]
+    scales = Scales(np.ones(rows.shape[1]), 1.0 / np.sqrt(rows[:, 0]), 1.0 / np.sqrt(single))
+    return products_of_terms(terms, scales)[0]
 
 
 def _of_ratings(terms: RatedTerms, noise: Floats) -> Floats:

@@ -24,7 +24,7 @@ from ksdp.audit.one_thread import one_thread
 from ksdp.audit.statistics.max_entropy import Direction, direction_of, few_to_write
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_products import LEFT, products_of_terms
-from ksdp.audit.statistics.term_units import units_of
+from ksdp.audit.statistics.term_scales import scales_of
 
 __all__ = ["LOST", "MOST_SOLVED", "Solved", "few_enough", "solved_parts"]
 
@@ -70,8 +70,8 @@ def solved_parts(made: TermNumbers, apart: Floats, shares: Floats) -> Solved:
     and Van Loan, Matrix Computations, sections 5.3 and 6.1). How much is lost depends on who was in: where large
     documents turn out not to have been, it is solved once more.
     """
-    units = units_of(made)
-    factors, plain = units.written(), TermNumbers.plain(made.rows, made.weights, made.scalars)
+    scales = scales_of(made)
+    factors, plain = scales.written(), TermNumbers.plain(made.rows, made.weights, made.scalars)
     varied = max(float((shares * (1.0 - shares)).mean()), 1e-3)
 
     def lost(likely: Floats) -> float:
@@ -79,7 +79,7 @@ def solved_parts(made: TermNumbers, apart: Floats, shares: Floats) -> Solved:
         return LOST * float(np.square(plain.summed(likely) * factors).mean())
 
     with one_thread():
-        gram, squares = products_of_terms(made, units)
+        gram, squares = products_of_terms(made, scales)
         right = made.along(apart * np.square(factors))
         sizes, rounding = gram.diagonal().copy(), len(gram) * _ROUNDING * squares
         adds = sizes > rounding

@@ -19,7 +19,7 @@ from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents
 from ksdp.audit.statistics.products import csr_arrays
 
-__all__ = ["Columns", "ask", "over_entries"]
+__all__ = ["EntryColumns", "ask", "over_entries"]
 
 Singles = NDArray[np.float32]
 
@@ -27,7 +27,7 @@ _LANES = LINE // 4
 
 
 @dataclass(frozen=True)
-class Columns:
+class EntryColumns:
     """Some columns c, by who fills them in."""
 
     count: int
@@ -37,7 +37,7 @@ class Columns:
     """Whether the largest x_a^2 c_a are wanted, of c >= 0, and not the sums."""
 
 
-def ask(observables: Observables, documents: Documents, key: Hashable, columns: Columns) -> None:
+def ask(observables: Observables, documents: Documents, key: Hashable, columns: EntryColumns) -> None:
     """Have columns in the next pass over the documents.
 
     `key` names what they hold, among all that the run gives.
@@ -45,7 +45,7 @@ def ask(observables: Observables, documents: Documents, key: Hashable, columns: 
     _asked(observables, documents).setdefault(key, columns)
 
 
-def over_entries(observables: Observables, documents: Documents, key: Hashable, columns: Columns) -> Singles:
+def over_entries(observables: Observables, documents: Documents, key: Hashable, columns: EntryColumns) -> Singles:
     """The sums, or the largest (0 without entries), of x_a^2 c_a for each column, shape (n_documents, count)."""
     found = cast(dict[Hashable, Singles], observables.derive(("found of entries", documents), dict))
     if key not in found:
@@ -55,12 +55,12 @@ def over_entries(observables: Observables, documents: Documents, key: Hashable, 
     return found[key]
 
 
-def _asked(observables: Observables, documents: Documents) -> dict[Hashable, Columns]:
-    return cast(dict[Hashable, Columns], observables.derive(("asked of entries", documents), dict))
+def _asked(observables: Observables, documents: Documents) -> dict[Hashable, EntryColumns]:
+    return cast(dict[Hashable, EntryColumns], observables.derive(("asked of entries", documents), dict))
 
 
 def _pass(
-    observables: Observables, documents: Documents, wanted: dict[Hashable, Columns]
+    observables: Observables, documents: Documents, wanted: dict[Hashable, EntryColumns]
 ) -> dict[Hashable, Singles]:
     """All that is wanted; the columns of which the largest are looked for stand last."""
     order = sorted(wanted, key=lambda name: wanted[name].largest)

@@ -18,7 +18,7 @@ from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.computed import Computed
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.products import BASES, announced, basis_name, csr_arrays
-from ksdp.audit.statistics.squared_entries import Columns, ask, over_entries
+from ksdp.audit.statistics.squared_entries import EntryColumns, ask, over_entries
 
 __all__ = [
     "NEAR_ZERO",
@@ -93,14 +93,14 @@ def _of_squares(observables: Observables, documents: Documents) -> Floats:
     return np.stack([part, sums[:, 1]], axis=1)
 
 
-def _support_lanes(observables: Observables) -> Columns:
+def _support_lanes(observables: Observables) -> EntryColumns:
     """Columns that are 1 where the basis leaves a feature out, its logarithm, and 1."""
 
     def fill(lanes: NDArray[np.float32]) -> None:
         lanes[:, 0], lanes[:, 1] = _covered(np.abs(announced(observables, "V")))
         lanes[:, 2] = 1.0
 
-    return Columns(3, fill)
+    return EntryColumns(3, fill)
 
 
 def ask_support(observables: Observables, documents: Documents) -> None:

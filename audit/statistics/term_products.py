@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.array_types import Floats
 from ksdp.audit.statistics.term_numbers import TermNumbers
-from ksdp.audit.statistics.term_units import Units
+from ksdp.audit.statistics.term_scales import Scales
 
 __all__ = ["LEFT", "products_of_terms"]
 
@@ -19,14 +19,14 @@ _SPARSE = 0.05
 """Part of the entries that are there, below which products of documents are those of sparse rows."""
 
 
-def products_of_terms(made: TermNumbers, units: Units) -> tuple[Floats, Floats]:
-    """Products of documents' terms with one another, in these units, shape (n, n); and how large numbers are
+def products_of_terms(made: TermNumbers, scales: Scales) -> tuple[Floats, Floats]:
+    """Products of documents' terms with one another, in these scales, shape (n, n); and how large numbers are
     that each one's own is the difference of, shape (n,)."""
-    rows = sp.csr_array(made.rows.multiply(units.columns[None, :]))
+    rows = sp.csr_array(made.rows.multiply(scales.columns[None, :]))
     n, wide = rows.shape
     few = rows.nnz < _SPARSE * n * wide
     laid = rows if few else rows.toarray()
-    basis, weights, scalars = made.basis * units.columns, made.weights * units.rows, made.scalars * units.single
+    basis, weights, scalars = made.basis * scales.columns, made.weights * scales.rows, made.scalars * scales.single
     between, across = (np.asarray(laid @ other) for other in (_dense(laid.T, few), basis.T))
     form = basis @ basis.T
     found = scalars @ scalars.T

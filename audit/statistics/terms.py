@@ -35,7 +35,7 @@ from ksdp.audit.statistics.products import rows_times
 from ksdp.audit.statistics.solved_filters import solved_filter
 from ksdp.audit.statistics.term_numbers import SAMPLE, TermNumbers
 
-__all__ = ["Stage", "Terms", "filtered", "solved_for"]
+__all__ = ["SumRows", "Terms", "filtered", "solved_for"]
 
 Floats = NDArray[np.float64]
 
@@ -51,7 +51,7 @@ WIDE = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Stage:
+class SumRows:
     """Some rows of an announced sum: terms w^T (x - shift - c B)."""
 
     weights: Floats
@@ -77,7 +77,7 @@ class Terms:
 
     rows: sp.csr_array
     """Documents, shape (n, d), canonical."""
-    stages: tuple[Stage, ...]
+    stages: tuple[SumRows, ...]
     scalars: Floats
     """What they add to single numbers, shape (n, m)."""
     turned: sp.csr_array | None = None
@@ -159,15 +159,15 @@ class Terms:
     def _across(self) -> sp.csr_array:
         return sp.csr_array(self.rows.T.tocsr()) if self.turned is None else self.turned
 
-    def _places(self) -> Iterator[tuple[Stage, slice]]:
+    def _places(self) -> Iterator[tuple[SumRows, slice]]:
         start = 0
         for stage in self.stages:
             yield stage, slice(start, start + stage.weights.shape[1])
             start += stage.weights.shape[1]
 
-    def _at_a_time(self) -> Iterator[list[tuple[Stage, slice]]]:
+    def _at_a_time(self) -> Iterator[list[tuple[SumRows, slice]]]:
         """Stages with their places, so many that their columns are `WIDE` or fewer."""
-        some: list[tuple[Stage, slice]] = []
+        some: list[tuple[SumRows, slice]] = []
         for stage, at in self._places():
             if some and at.stop - some[0][1].start > WIDE:
                 yield some

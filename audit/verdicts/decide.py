@@ -31,13 +31,13 @@ from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.bands import band_width
-from ksdp.audit.verdicts.margin import log10_above, log10_below
+from ksdp.audit.verdicts.margin import any_leak_log10_p, log10_above, log10_below
 from ksdp.audit.verdicts.multiplicity import (
     adjust,
     bonferroni,
 )
 from ksdp.audit.verdicts.needed_distances import largest_distance, runs_to_decide
-from ksdp.audit.verdicts.sequential import anytime_band_width, anytime_log10_p
+from ksdp.audit.verdicts.sequential import anytime_band_width
 
 __all__ = [
     "CLEARED",
@@ -121,7 +121,7 @@ def decide(
     level, among = level or rule.level, among or len(tested)
     clear_level = level * rule.for_clear / rule.level
     statistics = tested.distance.shape[1]
-    log10_p = _log10_p(tested, rule)
+    log10_p = any_leak_log10_p(tested, rule)
     over_statistics = bonferroni(log10_p) if tested.log10_joint is None else tested.log10_joint
     adjusted = adjusted_among(over_statistics, rule, among)
     detected = adjusted <= math.log10(level)
@@ -169,14 +169,8 @@ def flagged_by(
     Bonferroni over the columns; shape (n_documents,). Above the margin: by the audit's own runs alone, at the
     whole level.
     """
-    p = log10_above(tested, rule) if above else _log10_p(tested, rule)
+    p = log10_above(tested, rule) if above else any_leak_log10_p(tested, rule)
     return np.asarray(adjusted_among(bonferroni(p), rule, among) <= math.log10(level))
-
-
-def _log10_p(tested: ArmTests, rule: DecisionSpec) -> Floats:
-    if rule.stopping == "anytime":
-        return anytime_log10_p(tested.distance, tested.n_with, tested.n_without)
-    return tested.log10_p
 
 
 def adjusted_among(log10_p: Floats, rule: DecisionSpec, among: int) -> Floats:

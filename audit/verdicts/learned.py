@@ -78,8 +78,6 @@ class LearnedTests:
     """Measured advantage of the learned attack, in [0, 1]; NaN where no fold has both arms."""
     log10_p: Floats
     """Exact without ties, conservative with them; 0 where no fold has both arms."""
-    supremum: Floats
-    """Weighted mean of the folds' Kolmogorov-Smirnov distances: at the best threshold, so biased upwards."""
 
 
 def _check(features: NDArray[np.floating], inclusion: Bits) -> None:
@@ -288,5 +286,4 @@ def _table(learners: tuple[str, ...], tests: list[list[_Fold]], inclusion: Bits,
         n_without=_effective(weights, n_without),
         distance=np.clip(weighted("advantage"), 0.0, 1.0),
         log10_p=np.stack([fisher(np.stack([f.log10_p for f in t], axis=1)) for t in tests], axis=1),
-        supremum=weighted("distance"),
     )

@@ -45,7 +45,7 @@ from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.binomial_gap import LIKELY, hoeffding_log10_p, largest_log10_tail
 from ksdp.audit.verdicts.sequential import anytime_log10_p
 
-__all__ = ["SIDES", "attack_above_log10_p", "log10_above", "log10_below", "over_log10_p"]
+__all__ = ["SIDES", "any_leak_log10_p", "attack_above_log10_p", "log10_above", "log10_below", "over_log10_p"]
 
 
 SIDES = 2.4
@@ -58,7 +58,7 @@ def log10_above(tested: ArmTests, rule: DecisionSpec) -> Floats:
     With margin 0 the tests' own p: what asks for any leak at all.
     """
     if rule.margin == 0:
-        return _where_tested(tested, _any_leak(tested, rule))
+        return _where_tested(tested, any_leak_log10_p(tested, rule))
     over = np.nan_to_num(tested.distance) - rule.margin
     arms = tested.n_with, tested.n_without
     if rule.stopping == "anytime":
@@ -128,7 +128,8 @@ def over_log10_p(over: Floats, n_with: Ints, n_without: Ints) -> Floats:
     return np.asarray(np.where(log10_p < math.log10(LIKELY), log10_p, 0.0))
 
 
-def _any_leak(tested: ArmTests, rule: DecisionSpec) -> Floats:
+def any_leak_log10_p(tested: ArmTests, rule: DecisionSpec) -> Floats:
+    """Of "no leak at all", at every moment where the rule says so."""
     if rule.stopping == "anytime":
         return anytime_log10_p(tested.distance, tested.n_with, tested.n_without)
     return tested.log10_p

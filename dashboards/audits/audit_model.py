@@ -188,11 +188,6 @@ def read_audit_model(store: Store, audit: str, *, documents: bool = True) -> Aud
         Id of the audit.
     documents : bool
         False leaves `worst` and `listed` empty, for a page that lists documents by itself.
-
-    Raises
-    ------
-    StoreError
-        If the audit is not there, not finished, or cannot be read.
     """
     folder = store.audit(audit)
     summary = read_summary(folder)

@@ -29,11 +29,6 @@ def render_report(store: Store, audit: str) -> str:
     -------
     str
         A complete HTML page.
-
-    Raises
-    ------
-    StoreError
-        If the audit is not there, not finished, or cannot be read.
     """
     view = read_audit_model(store, audit)
     return standalone("report.html.j2", **parts_of(view))

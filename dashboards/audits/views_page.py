@@ -26,15 +26,7 @@ class ViewsPage:
 
 
 def read_views_list(store: Store, query: Mapping[str, str], rows: int = PAGE_ROWS) -> ViewsPage:
-    """Read the list.
-
-    Raises
-    ------
-    InputError
-        If the page is no number.
-    StoreError
-        If a summary is damaged.
-    """
+    """Read the list."""
     names, page = finished_views(store), page_number(query)
     shown = names[(page - 1) * rows : page * rows]
     pages = max(1, -(-len(names) // rows))
@@ -61,7 +53,5 @@ def read_views_page(store: Store, name: str) -> dict[str, Any]:
     ------
     LookupError
         If there is no such.
-    StoreError
-        If it cannot be read.
     """
     return parts_of_views(store, require_views(store, name))

@@ -16,13 +16,7 @@ LISTED = 200
 
 
 def parts_of_views(store: Store, name: str) -> dict[str, Any]:
-    """What `_views.html.j2` is filled with.
-
-    Raises
-    ------
-    StoreError
-        If they are not there, not finished, or cannot be read.
-    """
+    """What `_views.html.j2` is filled with."""
     summary = read_views(store, name)
     listed, unit = read_strongest(store, name, LISTED), summary.design.unit
     every = len(listed) == summary.verdicts.sensitive
@@ -42,11 +36,5 @@ def parts_of_views(store: Store, name: str) -> dict[str, Any]:
 
 
 def render_views(store: Store, name: str) -> str:
-    """Render the page from what the store holds of the views.
-
-    Raises
-    ------
-    StoreError
-        If they are not there, not finished, or cannot be read.
-    """
+    """Render the page from what the store holds of the views."""
     return standalone("views.html.j2", **parts_of_views(store, name))

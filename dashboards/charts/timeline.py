@@ -15,6 +15,8 @@ from ksdp.dashboards.charts.drawing import PlotArea, line, number, picture, rect
 __all__ = ["Mark", "gaps", "timeline_svg", "trend_svg"]
 
 _WIDTH = 720
+_MARKS = 5
+"""Dates on an axis, about."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +59,12 @@ def _frame(times: Sequence[datetime], *, left: float, top: float, height: float)
     return PlotArea(left, top, _WIDTH - left - 10, height, first.timestamp(), last.timestamp())
 
 
-def _dates(frame: PlotArea, wanted: int = 5) -> list[tuple[float, str]]:
+def _dates(frame: PlotArea) -> list[tuple[float, str]]:
     """A few round dates: hours, days, months or years, whichever fits."""
     first, last = (datetime.fromtimestamp(at, UTC) for at in (frame.low, frame.high))
     days = (last - first) / timedelta(days=1)
     if days > 75:
-        months = max(1, round(days / 30.4 / wanted))
+        months = max(1, round(days / 30.4 / _MARKS))
         months = next(step for step in (1, 2, 3, 6, 12, 24, 60, 120, 1200) if step >= months)
         marks = []
         for at in range(first.year * 12, (last.year + 1) * 12, months):
@@ -71,11 +73,11 @@ def _dates(frame: PlotArea, wanted: int = 5) -> list[tuple[float, str]]:
                 marks.append((when.timestamp(), f"{calendar.month_abbr[when.month]} {when.year}"))
         return marks
     if days > 3:
-        step = timedelta(days=max(1, round(days / wanted)))
+        step = timedelta(days=max(1, round(days / _MARKS)))
         when = datetime(first.year, first.month, first.day, tzinfo=UTC) + timedelta(days=1)
         name = "%-d %b"
     else:
-        hours = next(h for h in (1, 2, 3, 6, 12, 24) if h >= days * 24 / wanted or h == 24)
+        hours = next(h for h in (1, 2, 3, 6, 12, 24) if h >= days * 24 / _MARKS or h == 24)
         step = timedelta(hours=hours)
         when = datetime(first.year, first.month, first.day, tzinfo=UTC)
         name = "%-d %b %H:%M"

@@ -96,13 +96,7 @@ def _baselines(advice: Mapping[str, Any]) -> list[tuple[str, float, float]]:
 
 
 def render_advice(store: Store, name: str) -> str:
-    """Render the page of some advice from what the store holds of it.
-
-    Raises
-    ------
-    StoreError
-        If it is not there or cannot be read.
-    """
+    """Render the page of some advice from what the store holds of it."""
     advice = read_advice(store, name)
     rows = [
         dict(one) | {"text": _described(one["setting"]), "best": place == advice["best"]}

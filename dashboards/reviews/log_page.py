@@ -39,8 +39,6 @@ def read_log_page(store: Store, query: Mapping[str, str]) -> LogPage:
 
     Raises
     ------
-    InputError
-        If the page is no number.
     StoreError
         If the log is broken.
     """

@@ -48,11 +48,6 @@ def render_screen(store: Store, screen: str) -> str:
     -------
     str
         A complete HTML page that loads and runs nothing.
-
-    Raises
-    ------
-    StoreError
-        If the screen is not there or cannot be read.
     """
     stored = read_screen(store, screen)
     excluded = read_excluded(store, screen).to_pylist() if stored.excluded else []

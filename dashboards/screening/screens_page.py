@@ -71,8 +71,6 @@ def read_screen_page(store: Store, screen: str, query: Mapping[str, str]) -> Scr
     ------
     LookupError
         If there is none.
-    InputError
-        If the page is no number.
     """
     if not valid_audit(screen) or screen not in screen_ids(store):
         raise LookupError("There is no such screening in this store.")

@@ -40,11 +40,6 @@ def first_spec(data: Path, folder: Path, margin: float) -> str:
         The corpus.
     folder : Path
         Where the spec will lie.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read as a corpus.
     """
     keys, notes = _corpus(data)
     spec = CorpusSpec.model_validate({"path": str(data.resolve()), **keys})

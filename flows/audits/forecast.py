@@ -52,11 +52,6 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
         values are tested that it does not keep; `parts` of the documents are measured one after the other, and
         where `runs_again` each runs the mechanism anew. `moved_bytes` cross the network where blocks are at a
         URL, and `corpus_bytes` more for each machine.
-
-    Raises
-    ------
-    InputError
-        If anything is refused.
     """
     began = time.process_time()
     corpus = spec_corpus(spec, base)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from ksdp.audit.reviewing import Decision, Entry, Proposal
 from ksdp.audit.spec import Spec
 from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import one_at_a_time, run_prepared
-from ksdp.flows.clock import Clock
+from ksdp.flows.clock import Clock, utc_now
 from ksdp.flows.prepare import prepare_stored
 from ksdp.flows.progress import Listener, current, listening
 from ksdp.storage.audits.continuations import Origin, claimed, read_origin, write_origin, write_progress
@@ -139,10 +139,6 @@ class _Written:
         self.write(state="done")
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 def _asked(store: Store, audit: str, wanted: WantedRuns) -> list[str]:
     """Documents for which somebody asked for more runs."""
     if wanted.documents is not None:
@@ -176,7 +172,7 @@ def more_runs(
     *,
     wait: bool = False,
     held: int | None = None,
-    clock: Clock = _now,
+    clock: Clock = utc_now,
 ) -> Summary:
     """Audit again with more runs, and return the summary of the audit that continues this one.
 

@@ -17,7 +17,7 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.mechanism_words import mechanism_words
 from ksdp.audit.mechanisms.privacy.spent import UNIT, Price, Spent, spent_together
 from ksdp.audit.randomness import os_random
-from ksdp.audit.spec import Section, validated
+from ksdp.audit.spec_tables import Section, validated
 from ksdp.audit.whole_numbers import Whole
 from ksdp.flows.clock import Clock
 from ksdp.flows.runs.joint import JointAudit, covering, joint_audits
@@ -45,7 +45,7 @@ class PartyBudgetSpec(Section, frozen=True):
 
     epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     delta: Annotated[float, Field(gt=0, lt=1)] = _DELTA
-    """At which epsilon is stated."""
+    """The delta at which epsilon is stated."""
     advantage: Annotated[float, Field(gt=0, le=1)] | None = None
     """Of any attack that tells one record from another."""
     unbounded: Annotated[int, Whole(0)] | None = None
@@ -189,8 +189,6 @@ def open_purse(
 
     Raises
     ------
-    SpecError
-        If the file is refused.
     InputError
         If the run would go beyond the budget.
     """

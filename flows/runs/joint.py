@@ -57,7 +57,7 @@ def record_joint(ledger: Ledger, summary: Summary, now: datetime) -> JointAudit:
     if counts.sensitive or counts.undecided:
         raise InputError(
             f"{summary.audit} found {counts.sensitive} documents sensitive and left {counts.undecided} undecided: "
-            "it says nothing good of these runs together. Leave those documents out, or add noise."
+            "it does not show that these runs are safe together. Leave those documents out, or add noise."
         )
     runs = tuple(sorted(map(identity_text, cast(list[dict[str, Any]], summary.parameters["runs"]))))
     found = JointAudit(summary.audit, summary.corpus, summary.spec.decision.margin, runs)

@@ -41,13 +41,7 @@ class Draft:
 
 
 def read_draft(path: Path) -> Draft:
-    """Read a draft and check it.
-
-    Raises
-    ------
-    InputError
-        If it is refused.
-    """
+    """Read a draft and check it."""
     tables = read_toml(path, "the draft")
     for key in ("parties", "server"):
         if key in tables:

@@ -124,11 +124,6 @@ def compared(heard: str, key: Ed25519PublicKey, whose: str) -> None:
     ----------
     heard : str
         As a person typed it: letters of any size, with dashes, spaces or neither.
-
-    Raises
-    ------
-    InputError
-        If they differ.
     """
     if re.sub(r"[\s-]", "", heard).lower() != fingerprint(key).replace("-", ""):
         raise InputError(
@@ -138,13 +133,7 @@ def compared(heard: str, key: Ed25519PublicKey, whose: str) -> None:
 
 
 def read_invitation(path: Path) -> Sealed:
-    """Read an invitation.
-
-    Raises
-    ------
-    InputError
-        If it is refused.
-    """
+    """Read an invitation."""
     sealed = read_sealed(path, INVITATION)
     _check_header(sealed, path.name)
     said = sealed.said
@@ -157,13 +146,7 @@ def read_invitation(path: Path) -> Sealed:
 
 
 def open_request(whole: Any, where: str) -> Request:
-    """What a request says, on its own or in a kit.
-
-    Raises
-    ------
-    InputError
-        If it is refused.
-    """
+    """What a request says, on its own or in a kit."""
     sealed = open_sealed(whole, REQUEST, where)
     _check_header(sealed, where)
     said = sealed.said
@@ -184,13 +167,7 @@ def open_request(whole: Any, where: str) -> Request:
 
 
 def open_kit(sealed: Sealed, where: str) -> Kit:
-    """What a kit says; all its requests are checked.
-
-    Raises
-    ------
-    InputError
-        If it is refused.
-    """
+    """What a kit says; all its requests are checked."""
     _check_header(sealed, where)
     said = sealed.said
     try:
@@ -246,13 +223,7 @@ def _check_header(sealed: Sealed, where: str) -> None:
 
 
 def check_version(sealed: Sealed, where: str) -> None:
-    """Refuse a file whose maker speaks another version of the protocol.
-
-    Raises
-    ------
-    InputError
-        Saying which.
-    """
+    """Refuse a file whose maker speaks another version of the protocol."""
     wanted, said = header(), sealed.said
     if said.get("protocol") != wanted["protocol"]:
         raise InputError(

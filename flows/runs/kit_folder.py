@@ -90,13 +90,7 @@ class KitFolder:
             (self.path / f"{name}.next.{suffix}").replace(now)
 
     def organiser_key(self) -> Path:
-        """The private key that signed the invitation, and signs all kits; it may be one that was renewed since.
-
-        Raises
-        ------
-        InputError
-            If it is not there.
-        """
+        """The private key that signed the invitation, and signs all kits; it may be one that was renewed since."""
         wanted = self.require_organiser().signer.public_bytes_raw()
         for path in sorted(self.path.glob(f"{self.me}*.pub")):
             if load_public(path).public_bytes_raw() == wanted and path.with_suffix(".key").is_file():

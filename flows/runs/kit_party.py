@@ -56,11 +56,6 @@ def ask(
     ----------
     told : str
         The organiser's fingerprint, as it came by another way.
-
-    Raises
-    ------
-    InputError
-        If the invitation is refused, or the fingerprint is another.
     """
     sealed = read_invitation(invitation)
     check_version(sealed, invitation.name)
@@ -101,13 +96,7 @@ def next_identity(folder: KitFolder) -> Path:
 
 
 def check_kit(folder: KitFolder, sealed: Sealed, where: str) -> Kit:
-    """Refuse a kit that is not the organiser's, or not of what this party took; whatever it says of the party.
-
-    Raises
-    ------
-    InputError
-        Saying what is wrong.
-    """
+    """Refuse a kit that is not the organiser's, or not of what this party took; whatever it says of the party."""
     invitation = folder.invitation
     kit = open_kit(sealed, where)
     if sealed.signer.public_bytes_raw() != invitation.signer.public_bytes_raw():

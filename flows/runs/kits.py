@@ -39,13 +39,7 @@ __all__ = ["approve", "invite", "latest", "package", "remove"]
 
 
 def invite(draft: Path, folder: KitFolder, me: str, identity: Ed25519PrivateKey, address: str | None) -> Sealed:
-    """Write the invitation into the organiser's folder; with an address the organiser takes part.
-
-    Raises
-    ------
-    InputError
-        If the draft is refused, or the folder has an invitation already.
-    """
+    """Write the invitation into the organiser's folder; with an address the organiser takes part."""
     read = read_draft(draft)
     if folder.invitation_path.exists():
         raise InputError(
@@ -113,13 +107,7 @@ def approve(folder: KitFolder, request: Path, heard: str | None) -> tuple[Reques
 
 
 def remove(folder: KitFolder, name: str) -> None:
-    """Leave a party out of the next edition.
-
-    Raises
-    ------
-    InputError
-        If it is not in it.
-    """
+    """Leave a party out of the next edition."""
     folder.require_organiser()
     try:
         folder.approved_path(name).unlink()
@@ -135,12 +123,6 @@ def package(folder: KitFolder, identity: Ed25519PrivateKey, draft: Path | None =
     ----------
     draft : Path, optional
         In place of the draft of the edition before, or of the invitation. Requests hold: they do not depend on it.
-
-    Raises
-    ------
-    InputError
-        If the draft is refused, or the approved parties do not make a run of it: too few, no server where one is
-        needed.
     """
     invitation = folder.require_organiser()
     if invitation.signer.public_bytes_raw() != identity.public_key().public_bytes_raw():

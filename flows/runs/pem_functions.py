@@ -32,11 +32,6 @@ def load_functions(path: str, folder: Path) -> OwnFunctions:
 
     The object has the three functions, or is a class that needs no arguments and has them. Its `repr` is what
     hosts compare, with a hash of its file: so it must say all parameters, as that of a dataclass does.
-
-    Raises
-    ------
-    SpecError
-        If it cannot be imported, or is something else.
     """
     if not _PATH.fullmatch(path):
         raise SpecError(f"`--functions` must be module:object; got {path!r}.")

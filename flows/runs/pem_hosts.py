@@ -69,12 +69,7 @@ def run_pem_host(
     require_no_result(out)
     spec, nodes, role = hosts.spec, hosts.nodes, hosts.spec.role(name)
     nodes.check(name, key)
-    if (role == "holder") != (held is not None):
-        raise InputError(
-            f"{name} is {_ROLES[role]}: records are for hosts that hold clients, and for all of them."
-        )
-    if role != "server" and algorithm is None:
-        raise SpecError("functions are needed here.")
+    _check_held(name, role, algorithm, held)
     before_data = purse.begin if purse else None
     with NotedRun(out, clock, watch or Watch(), before_data, _NO_DATA) as noted, contextlib.ExitStack() as stack:
         note = noted.note
@@ -110,6 +105,16 @@ def run_pem_host(
     if purse is not None:
         purse.finish(about)
     return about
+
+
+def _check_held(name: str, role: str, algorithm: PemAlgorithm | None, held: HeldRecords | None) -> None:
+    """Refuse records where none are held, and a host without what its role needs."""
+    if (role == "holder") != (held is not None):
+        raise InputError(
+            f"{name} is {_ROLES[role]}: records are for hosts that hold clients, and for all of them."
+        )
+    if role != "server" and algorithm is None:
+        raise SpecError("functions are needed here.")
 
 
 _ROLES = {"holder": "a host that holds clients", "server": "a server", "aggregator": "the aggregator"}

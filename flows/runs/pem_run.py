@@ -41,13 +41,7 @@ class PreparedPem:
 
 
 def read_pem_spec(path: Path) -> tuple[PemSpec, Path]:
-    """Read a TOML spec: (spec, folder that its paths are relative to).
-
-    Raises
-    ------
-    SpecError
-        If the file is not there, is not TOML, or is refused.
-    """
+    """Read a TOML spec: (spec, folder that its paths are relative to)."""
     return parse_pem_spec(read_toml(path, "the spec")), path.resolve().parent
 
 

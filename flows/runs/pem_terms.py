@@ -92,13 +92,7 @@ class PemPrices:
 
 
 def read_pem_hosts(path: Path) -> PemHosts:
-    """Read and check a protocol file, with the keys that it names.
-
-    Raises
-    ------
-    InputError
-        If anything is refused.
-    """
+    """Read and check a protocol file, with the keys that it names."""
     spec, base = parse_pem_protocol(read_toml(path, "the protocol file")), path.resolve().parent
     keys = {}
     for node in spec.parties:

@@ -74,13 +74,7 @@ def features_hash(names: Sequence[str]) -> str:
 
 
 def read_run(path: Path) -> Run:
-    """Read and check a protocol file, with the keys and the vocabulary that it names.
-
-    Raises
-    ------
-    InputError
-        If anything is refused.
-    """
+    """Read and check a protocol file, with the keys and the vocabulary that it names."""
     spec, base = parse_run_spec(read_toml(path, "the protocol file")), path.resolve().parent
     count, vocabulary, names = _features(spec, base)
     for node in spec.nodes:

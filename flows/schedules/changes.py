@@ -83,11 +83,6 @@ def due_audit(store: Store, schedule: Schedule, *, full: bool) -> DueAudit:
     Everything where nothing stands yet, where somebody asks for it, where the spec has changed, where it is the
     turn of `full_every`, or where the spec has other parties (they hold documents drawn anew each time); else the
     new and the changed documents. Nothing where none is new, changed or gone.
-
-    Raises
-    ------
-    InputError
-        If the spec or the corpus is refused.
     """
     spec, base = read_spec_file(Path(schedule.spec))
     check_schedulable(spec)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,7 +19,7 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.screening.attempts import Attempt, count_attempts
 from ksdp.audit.screening.clearance import Clearance, Covered, Evidence, MechanismIdentity, Reviewed
-from ksdp.storage.screening.clearances import new_salt, read_clearance, write_clearance
+from ksdp.storage.screening.clearances import read_clearance, write_clearance
 
 __all__ = ["Grounds", "Signing", "covered_by", "evidence_of", "mechanism_identity", "sign"]
 
@@ -111,7 +112,7 @@ def sign(signing: Signing, grounds: Grounds) -> Clearance:
     """Write the signed clearance and return it."""
     plan, unit = grounds.plan, grounds.plan.spec.design.unit
     excluded = documents_of(grounds.corpus, unit, grounds.excluded)
-    salt = new_salt() if signing.salted else None
+    salt = secrets.token_bytes(16) if signing.salted else None
     clearance = Clearance(
         corpus=grounds.corpus.hash,
         mechanism=mechanism_identity(plan),

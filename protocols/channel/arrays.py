@@ -54,13 +54,7 @@ def pack_arrays(arrays: Mapping[str, Floats]) -> bytes:
 
 
 def unpack_arrays(data: bytes) -> dict[str, Floats]:
-    """What `pack_arrays` wrote.
-
-    Raises
-    ------
-    ProtocolError
-        If it is something else.
-    """
+    """What `pack_arrays` wrote."""
     fields = unpack("arrays", data)
     if len(fields) % 2:
         raise ProtocolError("A list of arrays is damaged.")

@@ -124,13 +124,7 @@ def seal(
 def open_envelope(
     envelope: Envelope, session: bytes, kind: str, sender: Participant, *, receiver: str = ""
 ) -> bytes:
-    """The body of a message, if it is of this session, kind, sender and receiver, and the signature holds.
-
-    Raises
-    ------
-    ProtocolError
-        Otherwise.
-    """
+    """The body of a message, if it is of this session, kind, sender and receiver, and the signature holds."""
     if envelope.session != session:
         raise ProtocolError(f"A message of {sender.name} belongs to another session, or to other terms.")
     if envelope.kind != kind:

@@ -78,13 +78,7 @@ class Resume:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Resume:
-        """What `to_bytes` wrote.
-
-        Raises
-        ------
-        ProtocolError
-            If it has another length.
-        """
+        """What `to_bytes` wrote."""
         if len(data) != _RESUME.size:
             raise ProtocolError("A connection was opened with something else than a greeting.")
         return cls(*_RESUME.unpack(data))

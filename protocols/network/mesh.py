@@ -44,13 +44,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """From `host:port` or `[host]:port`.
-
-        Raises
-        ------
-        InputError
-            If it is something else.
-        """
+        """From `host:port` or `[host]:port`."""
         host, colon, port = text.rpartition(":")
         if host.startswith("[") and host.endswith("]"):
             host = host[1:-1]
@@ -214,13 +208,7 @@ class Mesh:
         return reader, writer
 
     async def join(self, wait: float, optional: frozenset[str] = frozenset()) -> None:
-        """Return once all others are connected; without those that are optional when the time is over.
-
-        Raises
-        ------
-        ProtocolError
-            If somebody else does not come in time.
-        """
+        """Return once all others are connected; without those that are optional when the time is over."""
         coming = asyncio.create_task(self._all_here())
         failures = [link.failed for name, link in self.links.items() if name not in optional]
         either: set[asyncio.Future[Any]] = {coming, *failures}

@@ -65,11 +65,6 @@ class NormedSumParameters:
         Sums with ||s|| < 2^-floor_bits may be refused, without having been opened. At most f, where only a sum
         that is zero on the grid is refused; smaller values save rounds. The default is the smaller of f and 20.
 
-    Raises
-    ------
-    InputError
-        If a value is out of its range.
-
     Examples
     --------
     >>> parameters = NormedSumParameters(parties=2, dimension=100)

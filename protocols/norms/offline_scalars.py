@@ -43,27 +43,27 @@ class ScalarTransfers:
     def send_first(self, shares: OfflineShares, rows: SenderRows) -> bytes:
         """All but the cubes, to one peer."""
         lambdas = [*shares.lam[:-1], shares.own.factor]
-        squares, one = scalars_send(self.ring, rows, 0, self.bits, _SQUARE, lambdas)
-        crosses, other = scalars_send(self.ring, rows, 0, self.bits, _CROSS, shares.crossed)
+        squares, one = scalars_send(self.ring, rows, self.bits, _SQUARE, lambdas)
+        crosses, other = scalars_send(self.ring, rows, self.bits, _CROSS, shares.crossed)
         shares.first(squares, crosses)
         return one + other
 
     def receive_first(self, shares: OfflineShares, rows: ReceiverRows, announced: bytes) -> None:
         """The same, from one peer."""
         n, end = self.steps, self._announced(self.steps + 1)
-        squares = scalars_receive(self.ring, rows, 0, self.bits, _SQUARE, n + 1, announced[:end])
-        crosses = scalars_receive(self.ring, rows, 0, self.bits, _CROSS, n, announced[end:])
+        squares = scalars_receive(self.ring, rows, self.bits, _SQUARE, n + 1, announced[:end])
+        crosses = scalars_receive(self.ring, rows, self.bits, _CROSS, n, announced[end:])
         shares.first(squares, crosses)
 
     def send_second(self, shares: OfflineShares, rows: SenderRows, factors: list[int]) -> bytes:
         """The cubes, to one peer."""
-        cubes, announced = scalars_send(self.ring, rows, 0, self.bits, _CUBE, factors)
+        cubes, announced = scalars_send(self.ring, rows, self.bits, _CUBE, factors)
         shares.second(cubes)
         return announced
 
     def receive_second(self, shares: OfflineShares, rows: ReceiverRows, announced: bytes) -> None:
         """The same, from one peer."""
-        shares.second(scalars_receive(self.ring, rows, 0, self.bits, _CUBE, self.steps, announced))
+        shares.second(scalars_receive(self.ring, rows, self.bits, _CUBE, self.steps, announced))
 
     def _announced(self, count: int) -> int:
         """Bytes for products with `count` lambdas."""

@@ -150,17 +150,14 @@ def vector_receive(
 
 
 def scalars_send(
-    ring: WideRing, rows: SenderRows, first: int, n_bits: int, slot: int, values: Sequence[int]
+    ring: WideRing, rows: SenderRows, n_bits: int, slot: int, values: Sequence[int]
 ) -> tuple[list[int], bytes]:
     """The sender's shares of one product a value, with `n_bits` transfers each, and its announcement.
 
     Slots give products of the same bits of the receiver with other values.
     """
-    q = rows.rows[first : first + n_bits * len(values)]
-    zero, one = (
-        pads(q, _name(rows, first), slot, ring.limbs),
-        pads(q ^ rows.delta, _name(rows, first), slot, ring.limbs),
-    )
+    q = rows.rows[: n_bits * len(values)]
+    zero, one = (pads(some, _name(rows, 0), slot, ring.limbs) for some in (q, q ^ rows.delta))
     announced = correlate(zero, one, np.repeat(ring.from_ints(values), n_bits, axis=1))
     return [
         -share % ring.modulus for share in _weighted_runs(ring, zero.astype(np.int64), n_bits)
@@ -168,11 +165,11 @@ def scalars_send(
 
 
 def scalars_receive(
-    ring: WideRing, rows: ReceiverRows, first: int, n_bits: int, slot: int, count: int, announced: bytes
+    ring: WideRing, rows: ReceiverRows, n_bits: int, slot: int, count: int, announced: bytes
 ) -> list[int]:
     """The receiver's shares of the same."""
-    mine = slice(first, first + n_bits * count)
-    total = pads(rows.rows[mine], _name(rows, first), slot, ring.limbs).astype(np.int64)
+    mine = slice(n_bits * count)
+    total = pads(rows.rows[mine], _name(rows, 0), slot, ring.limbs).astype(np.int64)
     total += np.frombuffer(announced, dtype="<u2").reshape(ring.limbs, -1) * rows.bits[mine]
     return _weighted_runs(ring, total, n_bits)
 

@@ -122,13 +122,7 @@ class PublicKey:
         return self._zeros.power(1 + secrets.randbelow((1 << (self.bits + 1) // 2) - 1))
 
     def encrypt(self, message: int, *, exact: bool = False) -> mpz:
-        """Encrypt a whole number below n / 2 in size.
-
-        Raises
-        ------
-        InputError
-            If it is too large.
-        """
+        """Encrypt a whole number below n / 2 in size."""
         if 2 * abs(message) >= self.n:
             raise InputError("a message must be below n / 2 in size.")
         return (1 + message % self.n * mpz(self.n)) * self.zero(exact=exact) % self.square

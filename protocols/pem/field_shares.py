@@ -38,11 +38,6 @@ class PrimeField:
     bits : {64, 32}
         Of an entry on the wire. 32 halves the traffic; sums and noise together must then stay below 2^31.
 
-    Raises
-    ------
-    InputError
-        If there is no such prime here.
-
     Examples
     --------
     >>> field = PrimeField(32)

@@ -22,7 +22,7 @@ from ksdp.audit.mechanisms.pem.run_spec import (
     functions,
     planned,
 )
-from ksdp.audit.spec import Section, validated
+from ksdp.audit.spec_tables import Section, validated
 from ksdp.protocols.channel.keys import VERSION, Participant
 from ksdp.protocols.pem.field_shares import PrimeField
 from ksdp.protocols.pem.rolls import PemNodes

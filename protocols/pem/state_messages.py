@@ -48,13 +48,7 @@ def pack_state(state: PemState) -> bytes:
 
 
 def unpack_state(data: bytes) -> PemState:
-    """The state that `pack_state` wrote.
-
-    Raises
-    ------
-    ProtocolError
-        If it is damaged.
-    """
+    """The state that `pack_state` wrote."""
     fields = unpack("pem-state", data)
     if len(fields) < 2 or len(fields) % 4 != 2:
         raise ProtocolError("A state has the wrong number of fields.")

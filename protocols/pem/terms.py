@@ -206,13 +206,7 @@ def numbered(iteration: int, body: bytes) -> bytes:
 
 
 def open_numbered(envelope: Envelope, session: bytes, kind: str, sender: Participant, iteration: int) -> bytes:
-    """The body of a signed message, if it belongs to this iteration.
-
-    Raises
-    ------
-    ProtocolError
-        Otherwise.
-    """
+    """The body of a signed message, if it belongs to this iteration."""
     number, body = unpack("pem-numbered", open_envelope(envelope, session, kind, sender), 2)
     if number_of(number) != iteration:
         raise ProtocolError(

@@ -53,13 +53,7 @@ class About:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> About:
-        """What `to_bytes` wrote.
-
-        Raises
-        ------
-        ProtocolError
-            If it is something else.
-        """
+        """What `to_bytes` wrote."""
         try:
             fields = json.loads(data)
             about = cls(**fields)

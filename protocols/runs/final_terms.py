@@ -142,11 +142,6 @@ def check_sizes(mechanism: Mechanism, features: int, largest: float) -> None:
     ----------
     largest : float
         What the squares of all parties' entries may add up to.
-
-    Raises
-    ------
-    InputError
-        Saying what to change.
     """
     if isinstance(mechanism, PDNMF) and opens_final(mechanism):
         sizes_of(mechanism.rank, features, mechanism.penalties, largest)

@@ -150,13 +150,7 @@ class Precision:
 
 
 def program_of(mechanism: Mechanism) -> Program:
-    """The program of a mechanism.
-
-    Raises
-    ------
-    SpecError
-        If parties cannot run it.
-    """
+    """The program of a mechanism."""
     program = PROGRAMS.get(mechanism.name)
     if program is None or not isinstance(mechanism, program.kind):
         raise SpecError(
@@ -210,13 +204,7 @@ def check_program(mechanism: Mechanism) -> None:
 
 
 def party_program(mechanism: Mechanism, matrix: sp.csr_array, parties: int = 0) -> PartyProgram:
-    """One party's side of a mechanism, with its rows; of so many parties where it has noise.
-
-    Raises
-    ------
-    SpecError
-        If parties cannot run it.
-    """
+    """One party's side of a mechanism, with its rows; of so many parties where it has noise."""
     check_program(mechanism)
     if opens_of(mechanism) != OPENS[0]:
         raise SpecError(

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from ksdp.audit.spec import MechanismSpec, Section, validated
+from ksdp.audit.spec import MechanismSpec
+from ksdp.audit.spec_tables import Section, validated
 from ksdp.audit.whole_numbers import Whole
 
 __all__ = [

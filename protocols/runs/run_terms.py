@@ -195,13 +195,7 @@ class Greeting:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Greeting:
-        """What `to_bytes` wrote.
-
-        Raises
-        ------
-        ProtocolError
-            If it is something else.
-        """
+        """What `to_bytes` wrote."""
         digest, nonce, text = unpack("greeting", data, 3)
         hashes = _object(text)
         if len(nonce) != NONCE_BYTES or len(hashes) > _MAX_TERMS:
@@ -247,13 +241,7 @@ class Statement:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Statement:
-        """What `to_bytes` wrote.
-
-        Raises
-        ------
-        ProtocolError
-            If it is something else.
-        """
+        """What `to_bytes` wrote."""
         said, clearance = unpack("statement", data, 2)
         text = name_of(clearance)
         whole = len(text) == 64 and set(text) <= set("0123456789abcdef")

@@ -172,13 +172,7 @@ def split(values: NDArray[np.int64], random_bytes: RandomBytes) -> list[bytes]:
 
 
 def added(shares: list[bytes], entries: int) -> NDArray[np.uint8]:
-    """The sum of such messages, entry by entry; shape (entries, `BYTES`).
-
-    Raises
-    ------
-    ProtocolError
-        If one has another length.
-    """
+    """The sum of such messages, entry by entry; shape (entries, `BYTES`)."""
     if any(len(share) != BYTES * entries for share in shares):
         raise ProtocolError("Shares have another length than the protocol file says.")
     total = np.zeros((_WORDS, entries), dtype=np.uint64)

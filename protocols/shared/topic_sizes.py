@@ -28,13 +28,7 @@ _PRODUCT_BITS = 156
 
 @dataclass(frozen=True)
 class SimplexSizes:
-    """Of a factorisation without regularisers, whose topics are on the unit simplex; public.
-
-    Raises
-    ------
-    InputError
-        If numbers would not fit.
-    """
+    """Of a factorisation without regularisers, whose topics are on the unit simplex; public."""
 
     rank: int
     features: int

@@ -47,24 +47,12 @@ def record_attempt(store: Store, attempt: Attempt) -> bool:
 
 
 def read_attempts(store: Store, question: str) -> tuple[Attempt, ...]:
-    """All audits of a question, in the order in which they were started.
-
-    Raises
-    ------
-    StoreError
-        If the ledger is damaged.
-    """
+    """All audits of a question, in the order in which they were started."""
     return tuple(one for one in _all(store) if one.question == question)
 
 
 def find_attempt(store: Store, audit: str) -> Attempt | None:
-    """An audit as it was started; None where the ledger does not name it.
-
-    Raises
-    ------
-    StoreError
-        If the ledger is damaged.
-    """
+    """An audit as it was started; None where the ledger does not name it."""
     return next((one for one in [*_all(store)] if one.audit == audit), None)
 
 

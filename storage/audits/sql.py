@@ -158,13 +158,7 @@ def _written(database: duckdb.DuckDBPyConnection, table: str, sayable: str | Non
 
 
 def export_table(store: Store, audit: str, table: str, to: Path) -> int:
-    """Write a table in the format of the file's extension, and return the number of rows.
-
-    Raises
-    ------
-    InputError
-        If the extension is none of those known.
-    """
+    """Write a table in the format of the file's extension, and return the number of rows."""
     if to.suffix.lower() not in _WRITERS:
         raise InputError(f"`--to` must end in {', '.join(_WRITERS)}; got {to.name!r}.")
     with _connected(store, audit) as database:

@@ -31,13 +31,7 @@ def write_stage(folder: Path, stage: Stage) -> None:
 
 
 def read_stage(folder: Path, name: str) -> Stage:
-    """Read a stage.
-
-    Raises
-    ------
-    StoreError
-        If it is not there, or is not what was written.
-    """
+    """Read a stage."""
     path = _file(folder, name)
     try:
         table = whole_table(check_sealed(path, f"audit {folder.name!r}") if path.exists() else path)

@@ -40,13 +40,7 @@ def write_views(store: Store, name: str, summary: ViewsSummary) -> None:
 
 
 def read_views(store: Store, name: str) -> ViewsSummary:
-    """Read `views/<id>.json`; its paths are where it lies now.
-
-    Raises
-    ------
-    StoreError
-        If it is not there or not finished, or its summary is damaged or of another version.
-    """
+    """Read `views/<id>.json`; its paths are where it lies now."""
     try:
         fields = dict(json.loads(_file(store, f"{name}.json").read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:

@@ -31,13 +31,7 @@ def write_advice_page(store: Store, name: str, page: str) -> None:
 
 
 def read_advice(store: Store, name: str) -> dict[str, Any]:
-    """What `write_advice` kept.
-
-    Raises
-    ------
-    StoreError
-        If there is none of this name.
-    """
+    """What `write_advice` kept."""
     path = store.root / "advice" / f"{name}.json"
     try:
         return read_checked_json(path)

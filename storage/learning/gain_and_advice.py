@@ -48,13 +48,7 @@ def write_gain(store: Store, spec: str, corpus: str, gain: Mapping[str, Any]) ->
 
 
 def learning_of(store: Store, spec: str, corpus: str) -> GainAndAdvice:
-    """What the store holds of a spec and a corpus, by their hashes.
-
-    Raises
-    ------
-    StoreError
-        If a file is damaged.
-    """
+    """What the store holds of a spec and a corpus, by their hashes."""
     path = _gain_path(store, spec, corpus)
     gain = _read(path) if path.is_file() else None
     written = sorted(

@@ -48,7 +48,7 @@ def later_places(file: SourceFile, time: str, ids: NDArray[np.str_], features: i
     times = columns.numbers(time, missing=True)
     users, names = columns.coded(spec.user)
     items, titles = columns.coded(spec.item)
-    agreed = column_names(spec, file.base) or tuple(map(str, titles))
+    agreed = column_names(spec) or tuple(map(str, titles))
     order = {name: column for column, name in enumerate(agreed)}
     of_item = np.array([order.get(str(title), -1) for title in titles])[items]
     row = {str(name): place for place, name in enumerate(ids)}

@@ -42,7 +42,7 @@ def load_rows(spec: Spec, base: Path, *, nonnegative: bool) -> GainRows:
     both = np.array([row for row, name in enumerate(with_levers.ids) if str(name) in place], dtype=np.int64)
     judged = np.array([place[str(name)] for name in with_levers.ids[both]], dtype=np.int64)
     features = source.matrix.shape[1]
-    levers = read_levers(file.spec, base, source.names, features, source.matrix)
+    levers = read_levers(file.spec, source.names, features, source.matrix)
     back = None
     basis = None
     if levers.columns is not None or levers.buckets is not None or levers.basis is not None:

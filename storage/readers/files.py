@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.urls import is_url
 from ksdp.storage.readers.limits import is_regular, largest_input
 
 __all__ = [
@@ -23,7 +21,6 @@ __all__ = [
     "require_file",
     "shown",
     "shown_as",
-    "spec_path",
 ]
 
 _COPIES: dict[Path, str] = {}
@@ -74,19 +71,6 @@ def shown_as(path: Path, url: str | None) -> None:
         _COPIES[path] = url
 
 
-def spec_path(base: Path, name: str) -> Path:
-    """A path of the spec: relative to its folder, `$NAME` filled in from the environment.
-
-    Raises
-    ------
-    SpecError
-        For a URL: those that are read are copied here first (`storage.fetched`), and their copies are paths.
-    """
-    if is_url(name):
-        raise SpecError("a URL may name the files of an audit's corpus; here it must be a file of this machine.")
-    return base / os.path.expandvars(name)
-
-
 def extension(path: Path) -> str:
     """Return the last extension in lower case, the one before `.gz` where the file is compressed.
 
@@ -128,25 +112,13 @@ def require_file(path: Path) -> None:
 
 
 def kind_of_file(path: Path) -> str:
-    """`extension` of a file that can be read.
-
-    Raises
-    ------
-    CorpusError
-        As for `require_file`.
-    """
+    """`extension` of a file that can be read."""
     require_file(path)
     return extension(path)
 
 
 def read_text(path: Path, encoding: str) -> str:
-    """The text of a file, decompressed where its name ends in `.gz`.
-
-    Raises
-    ------
-    InputError
-        As for `contents` and `decoded`.
-    """
+    """The text of a file, decompressed where its name ends in `.gz`."""
     return decoded(path, contents(path), encoding)
 
 

@@ -56,13 +56,7 @@ def read_labels(spec: CorpusSpec, columns: Columns | None, rows: int) -> Labels:
 
 
 def check_rows(columns: Columns, rows: int) -> None:
-    """Refuse labels that do not have one row a row of the count matrix.
-
-    Raises
-    ------
-    CorpusError
-        The numbers differ.
-    """
+    """Refuse labels that do not have one row a row of the count matrix."""
     if len(columns) != rows:
         raise Refused(columns.path, f"has {len(columns)} rows; the count matrix has {rows}.")
 

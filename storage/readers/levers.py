@@ -17,18 +17,21 @@ from ksdp.audit.levers import NONE, Levers, most_frequent
 from ksdp.audit.spec import CorpusSpec
 from ksdp.storage.readers.columns import open_columns
 from ksdp.storage.readers.counts import read_vocabulary
-from ksdp.storage.readers.files import Refused, contents, read_text, spec_path
+from ksdp.storage.readers.files import Refused, contents, read_text
+from ksdp.storage.readers.spec_files import features_located
 
 __all__ = ["levered_names", "read_levers", "rows_hash"]
 
 
 def read_levers(
-    spec: CorpusSpec, base: Path, names: Sequence[str] | None, features: int, counts: sp.csr_array | None = None
+    spec: CorpusSpec, names: Sequence[str] | None, features: int, counts: sp.csr_array | None = None
 ) -> Levers:
     """Read the levers of a corpus with `features` columns.
 
     Parameters
     ----------
+    spec : CorpusSpec
+        With paths of files (`spec_files`).
     names : sequence of str, optional
         Of the columns, where the spec says them.
     counts : csr_array, optional
@@ -57,7 +60,7 @@ def read_levers(
             "`corpus.vocabulary` or `corpus.columns`."
         )
     labels = [str(column) for column in range(features)] if names is None else list(names)
-    columns, frequency, documents = _chosen(spec, base, labels, counts)
+    columns, frequency, documents = _chosen(spec, labels, counts)
     if not len(columns):
         raise SpecError("`corpus.levers` leave no column.")
     idf = None
@@ -66,23 +69,25 @@ def read_levers(
     buckets = None
     if asked.hashed is not None:
         buckets = np.array([_bucket(labels[column], asked.hashed) for column in columns], dtype=np.int64)
-    basis = None if asked.basis is None else _basis(spec_path(base, asked.basis))[:, : asked.directions]
-    centre, scale = (None, None) if asked.units is None else _units(base, spec, labels, columns)
+    basis = None if asked.basis is None else _basis(Path(asked.basis))[:, : asked.directions]
+    centre, scale = (
+        (None, None) if asked.units is None else _units(Path(asked.units), spec.encoding, labels, columns)
+    )
     kept = None if len(columns) == features and (columns == np.arange(features)).all() else columns
     return Levers(kept, idf, centre, scale, buckets, asked.hashed, basis, asked.clip)
 
 
 def _chosen(
-    spec: CorpusSpec, base: Path, labels: Sequence[str], counts: sp.csr_array | None
+    spec: CorpusSpec, labels: Sequence[str], counts: sp.csr_array | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
     """The columns that stay; in how many documents of reference or corpus each is; the reference's size."""
     asked = spec.levers
     columns: NDArray[np.int64] = np.arange(len(labels))
     if asked.terms is not None:
-        columns = _places(spec_path(base, asked.terms), labels, spec.encoding)
+        columns = _places(Path(asked.terms), labels, spec.encoding)
     documents, frequency = 0, np.zeros(0, dtype=np.int64)
     if asked.reference is not None:
-        documents, held = _reference(spec_path(base, asked.reference), spec.encoding)
+        documents, held = _reference(Path(asked.reference), spec.encoding)
         frequency = np.array([held.get(labels[column], 0) for column in columns])
         columns, frequency = columns[frequency > 0], frequency[frequency > 0]
     if asked.most_frequent is not None:
@@ -98,7 +103,7 @@ def _chosen(
     return columns, frequency, documents
 
 
-def levered_names(spec: CorpusSpec, base: Path, names: Sequence[str]) -> tuple[str, ...]:
+def levered_names(spec: CorpusSpec, names: Sequence[str]) -> tuple[str, ...]:
     """Names of the columns that the levers leave, as parties compare them.
 
     Raises
@@ -106,10 +111,10 @@ def levered_names(spec: CorpusSpec, base: Path, names: Sequence[str]) -> tuple[s
     SpecError
         If they follow from the documents alone (`most_frequent` without `reference`).
     """
-    levers = read_levers(spec, base, names, len(names))
+    levers = read_levers(spec, names, len(names))
     if levers.basis is not None:
         assert spec.levers.basis is not None
-        digest = hashlib.sha256(contents(spec_path(base, spec.levers.basis))).hexdigest()
+        digest = hashlib.sha256(contents(Path(spec.levers.basis))).hexdigest()
         return tuple(f"direction-{place}-{digest}" for place in range(levers.basis.shape[1]))
     if levers.hashed is not None:
         return tuple(f"bucket-{place}" for place in range(levers.hashed))
@@ -122,13 +127,13 @@ def rows_hash(spec: CorpusSpec, base: Path) -> str:
     Levers with the files that they name, the weighting, whose documents the idf counts, lengths of rows, and how
     text becomes terms.
     """
-    settings = spec.model_dump(
+    settings = features_located(spec, base).model_dump(
         mode="json", include={"weighting", "idf", "rows", "stemming", "stop_words", "token_pattern", "levers"}
     )
     for key in ("terms", "reference", "units", "basis"):
         name = settings["levers"][key]
         if name is not None:
-            settings["levers"][key] = hashlib.sha256(contents(spec_path(base, name))).hexdigest()
+            settings["levers"][key] = hashlib.sha256(contents(Path(name))).hexdigest()
     text = json.dumps(settings, sort_keys=True, separators=(",", ":"))
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
@@ -161,11 +166,9 @@ def _reference(path: Path, encoding: str) -> tuple[int, dict[str, int]]:
 
 
 def _units(
-    base: Path, spec: CorpusSpec, labels: Sequence[str], columns: NDArray[np.int64]
+    path: Path, encoding: str, labels: Sequence[str], columns: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    assert spec.levers.units is not None
-    path = spec_path(base, spec.levers.units)
-    table = open_columns(path, spec.encoding)
+    table = open_columns(path, encoding)
     place = {str(name): row for row, name in enumerate(table.labels("column", unique=True))}
     missing = [labels[column] for column in columns if labels[column] not in place]
     if missing:

@@ -28,13 +28,7 @@ _SECONDS, _LETTERS_A_SECOND = 10.0, 200_000
 
 
 def check_pattern(spec: CorpusSpec, texts: Sequence[str]) -> None:
-    """Refuse a pattern that takes too long on these texts.
-
-    Raises
-    ------
-    SpecError
-        Naming the key.
-    """
+    """Refuse a pattern that takes too long on these texts."""
     if spec.token_pattern == CorpusSpec.model_fields["token_pattern"].default:
         return
     limit = _SECONDS + sum(map(len, texts)) / _LETTERS_A_SECOND

@@ -19,8 +19,9 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.pem.run_spec import PemDataSpec
 from ksdp.storage.readers.columns import Columns, open_columns
 from ksdp.storage.readers.counts import read_counts
-from ksdp.storage.readers.files import Refused, extension, spec_path
+from ksdp.storage.readers.files import Refused, extension
 from ksdp.storage.readers.labels import check_rows
+from ksdp.storage.readers.spec_files import spec_path
 
 __all__ = ["Records", "numbered", "read_records"]
 

@@ -21,11 +21,6 @@ def read_toml(path: Path, what: str = "") -> dict[str, Any]:
     ----------
     what : str
         Said before the file's name in a refusal, "the spec" for instance.
-
-    Raises
-    ------
-    SpecError
-        If the file is not there, or is not TOML.
     """
     subject = f"{what} " if what else ""
     try:

@@ -47,11 +47,6 @@ def check_chain(root: Path, anchors: Sequence[LogHead] = ()) -> ChainReport:
         Folder of a store, or a log file; `head.json` beside it is an anchor where it is there.
     anchors : sequence of LogHead
         Entries known from elsewhere, as signed clearances carry them: the log must hold each.
-
-    Raises
-    ------
-    StoreError
-        If the file cannot be read.
     """
     inside = log_file(root) if root.is_dir() else root
     try:

@@ -13,13 +13,7 @@ __all__ = ["lineage", "newer_audits"]
 
 
 def newer_audits(store: Store, audit: str) -> list[str]:
-    """Valid audits finished later that ask the same question (`ksdp.audit.reviewing.question`), newest first.
-
-    Raises
-    ------
-    StoreError
-        If there is no such finished audit.
-    """
+    """Valid audits finished later that ask the same question (`ksdp.audit.reviewing.question`), newest first."""
     return lineage(store, audit)[0]
 
 

@@ -183,5 +183,5 @@ def read_head(path: Path) -> LogHead:
         return LogHead(0, GENESIS)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise StoreError(
-            f"{file.name} of the reviews cannot be read: the end of the log cannot be vouched for."
+            f"{file.name} of the reviews cannot be read: nobody can say where the log ends."
         ) from error

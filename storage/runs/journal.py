@@ -86,13 +86,7 @@ class Journal:
             yield kind, body
 
     def add(self, kind: int, body: bytes) -> None:
-        """Write one more; it is on the disk after the next `sync`.
-
-        Raises
-        ------
-        StoreError
-            If the disk is full.
-        """
+        """Write one more; it is on the disk after the next `sync`."""
         nonce = secrets.token_bytes(_NONCE)
         sealed = self._cipher.encrypt(nonce, bytes([kind]) + body, _place(self._count))
         with _writing(self._path):
@@ -150,8 +144,6 @@ def open_journal(folder: Path, identity: Ed25519PrivateKey, agreement: bytes) ->
 
     Raises
     ------
-    InputError
-        As `Journal`.
     StoreError
         If another process has it.
     """

@@ -64,13 +64,7 @@ def party_run_ids(store: Store) -> list[str]:
 
 
 def read_party_run(store: Store, session: str) -> PartyRun:
-    """One run.
-
-    Raises
-    ------
-    StoreError
-        If it cannot be read.
-    """
+    """One run."""
     path = store.root / _FOLDER / f"{session}.json"
     try:
         fields = read_checked_json(path)

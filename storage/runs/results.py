@@ -63,13 +63,7 @@ def write_run(
 
 
 def read_result(folder: Path) -> dict[str, NDArray[Any]]:
-    """What all parties learnt by the run whose result this folder holds.
-
-    Raises
-    ------
-    InputError
-        If there is none.
-    """
+    """What all parties learnt by the run whose result this folder holds."""
     try:
         with np.load(folder / _RESULT, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}

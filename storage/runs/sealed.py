@@ -108,11 +108,6 @@ def open_sealed(whole: Any, kind: str, where: str) -> Sealed:
     ----------
     where : str
         Said in refusals.
-
-    Raises
-    ------
-    InputError
-        As `read_sealed`.
     """
     if not isinstance(whole, dict) or set(whole) != _KEYS or not isinstance(whole["said"], dict):
         raise InputError(f"{where} is not {_a(kind)}.")

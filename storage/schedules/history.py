@@ -124,13 +124,7 @@ def due(schedule: Schedule, runs: Sequence[ScheduledRun], now: datetime) -> Due 
 
 
 def append_run(store: Store, name: str, run: ScheduledRun) -> None:
-    """Add a line to the history; a line is whole or is not read.
-
-    Raises
-    ------
-    StoreError
-        If it cannot be written.
-    """
+    """Add a line to the history; a line is whole or is not read."""
     path = schedule_folder(store, name) / "history.jsonl"
     try:
         add_line(path, sealed_line(run.model_dump(mode="json")))

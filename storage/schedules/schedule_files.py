@@ -20,10 +20,10 @@ from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AwareDatetime, Field, field_validator, model_validator
 
 from ksdp.audit.errors import InputError, StoreError
-from ksdp.audit.spec import validated
+from ksdp.audit.spec_tables import Section, validated
 from ksdp.storage.checksums import read_checked_json, write_checked_json
 from ksdp.storage.schedules.marks import read_mark
 from ksdp.storage.store import Store
@@ -54,11 +54,7 @@ changed since, which whoever asks for `not-run` is told too."""
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\Z")
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Notice(_Frozen):
+class Notice(Section, frozen=True):
     """Who is notified of what, and how. Secrets are never in here: only names of environment variables."""
 
     kind: Literal["command", "webhook", "email"]
@@ -96,7 +92,7 @@ class Notice(_Frozen):
         return self
 
 
-class Schedule(_Frozen):
+class Schedule(Section, frozen=True):
     """What is audited when."""
 
     name: str
@@ -157,7 +153,7 @@ class Schedule(_Frozen):
         return value
 
 
-class RunRequest(_Frozen):
+class RunRequest(Section, frozen=True):
     """A run that was requested to start now."""
 
     at: AwareDatetime

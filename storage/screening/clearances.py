@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
@@ -31,7 +30,6 @@ from ksdp.storage.store import write_whole
 
 __all__ = [
     "Verified",
-    "new_salt",
     "read_clearance",
     "verify_clearance",
     "write_clearance",
@@ -52,11 +50,6 @@ class Verified:
     fingerprint: str
     checked: tuple[str, ...]
     """`content`, `signature` and `time` always; `signer`, `corpus`, `mechanism`, `spec`, `coverage` if asked."""
-
-
-def new_salt() -> bytes:
-    """A salt for the hashes of a list."""
-    return secrets.token_bytes(16)
 
 
 def _content(clearance: Clearance) -> dict[str, Any]:

@@ -81,13 +81,7 @@ class RoundVerdicts:
 
 
 def read_round(store: Store, audit: str, number: int) -> RoundVerdicts:
-    """The verdicts of a round's audit.
-
-    Raises
-    ------
-    StoreError
-        If the audit is not there or not finished.
-    """
+    """The verdicts of a round's audit."""
     return RoundVerdicts(number, read_verdicts(store.audit(audit)))
 
 
@@ -111,13 +105,7 @@ def write_page(store: Store, screen: str, page: str) -> Path:
 
 
 def read_screen(store: Store, screen: str) -> ScreenSummary:
-    """Read `screens/<id>.json`.
-
-    Raises
-    ------
-    StoreError
-        If it is not there, damaged, or of another version.
-    """
+    """Read `screens/<id>.json`."""
     try:
         fields = dict(json.loads(read_sealed(_file(store, f"{screen}.json"), f"screen {screen!r}")))
     except (OSError, ValueError) as error:

@@ -56,7 +56,7 @@ def test_it_gives_a_table_words_and_a_picture(spec: Path) -> None:
 
 
 def test_refusals_name_what_is_wrong(spec: Path) -> None:
-    with pytest.raises(InputError, match="`setings` is no limit"):
+    with pytest.raises(InputError, match="`setings` is not a limit"):
         ksdp.advise(spec, setings=3)
     with pytest.raises(InputError, match="must be the path of a spec"):
         ksdp.advise(np.zeros((3, 3)))  # type: ignore[arg-type]

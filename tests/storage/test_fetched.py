@@ -210,7 +210,7 @@ def test_whoever_reads_twice_reads_one_version(there: RemotePlace, files: dict[s
 def test_copies_are_for_their_owner_and_go_with_who_holds_them(
     there: RemotePlace, files: dict[str, Path], own_temporary_files: Path
 ) -> None:
-    spec, copies = fetched(CorpusSpec(path=put(there, files["counts.npz"])))
+    spec, copies = fetched(CorpusSpec(path=put(there, files["counts.npz"])), own_temporary_files)
     folder = Path(spec.path).parent
     assert folder.stat().st_mode & 0o777 == 0o700
     assert Path(spec.path).read_bytes() == files["counts.npz"].read_bytes()
@@ -218,7 +218,7 @@ def test_copies_are_for_their_owner_and_go_with_who_holds_them(
     left.mkdir()
     (left / ".lock").touch()
     (left / "mail.parquet").write_bytes(b"text")
-    other = fetched(CorpusSpec(path="s3://bucket/counts.npz"))
+    other = fetched(CorpusSpec(path="s3://bucket/counts.npz"), own_temporary_files)
     assert not left.exists()  # nobody holds it
     assert folder.exists()
     del other, copies

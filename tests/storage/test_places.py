@@ -116,7 +116,7 @@ def test_a_file_url_is_a_path_and_others_need_their_package(tmp_path: Path) -> N
     assert place_at(f"file://{tmp_path}") == tmp_path
     with pytest.raises(InputError, match="must be absolute"):
         place_at("file://here")
-    with pytest.raises(InputError, match="nothing here reads or writes nowhere:// URLs"):
+    with pytest.raises(InputError, match="ksdp cannot read or write nowhere:// URLs"):
         place_at("nowhere://host/folder")
 
 

@@ -410,6 +410,10 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/verdicts/margin.py",
+        (
+            'if rule.stopping == "anytime":\n        return anytime_log10_p',
+            "if False:\n        return anytime_log10_p",
+        ),
         ("over = np.nan_to_num(tested.distance) - rule.margin", "over = np.nan_to_num(tested.distance)"),
         (
             "over = np.nan_to_num(tested.distance) - rule.margin",
@@ -418,8 +422,8 @@ MUTANTS: list[Mutant] = [
         ("short = rule.margin - measured", "short = measured - rule.margin"),
         ("short = rule.margin - measured", "short = 1 - measured"),
         (
-            "if rule.margin == 0:\n        return _where_tested(tested, _any_leak(tested, rule))",
-            "if rule.margin < 0:\n        return _where_tested(tested, _any_leak(tested, rule))",
+            "if rule.margin == 0:\n        return _where_tested(tested, any_leak_log10_p(tested, rule))",
+            "if rule.margin < 0:\n        return _where_tested(tested, any_leak_log10_p(tested, rule))",
         ),
         ("anytime_log10_p(np.maximum(over, 0), *arms)", "anytime_log10_p(np.abs(over), *arms)"),
         ("anytime_log10_p(np.maximum(short, 0), *arms)", "anytime_log10_p(np.abs(short), *arms)"),
@@ -530,7 +534,7 @@ MUTANTS: list[Mutant] = [
         ("1 + easier * int(kind.sum())", "1"),
         ("at = (level * room[0], clear_level * room[1])", "at = (clear_level * room[1], level * room[0])"),
         ("np.where(verdict == Verdict.UNDECIDED, needed, np.nan)", "needed"),
-        ("p = log10_above(tested, rule) if above else _log10_p(tested, rule)", "p = _log10_p(tested, rule)"),
+        ("log10_above(tested, rule) if above else any_leak_log10_p", "any_leak_log10_p"),
         (
             "adjusted_among(bonferroni(p), rule, among) <= math.log10(level))",
             "bonferroni(p) <= math.log10(level))",
@@ -538,10 +542,6 @@ MUTANTS: list[Mutant] = [
         ("adjusted_among(bonferroni(p), rule, among) <= ", "adjusted_among(p.min(axis=1), rule, among) <= "),
         ("adjusted_among(bonferroni(p), rule, among) <= ", "adjusted_among(bonferroni(p), rule, among) < "),
         ("np.concatenate([log10_p, np.zeros(among - len(log10_p))])", "log10_p"),
-        (
-            'if rule.stopping == "anytime":\n        return anytime_log10_p',
-            "if False:\n        return anytime_log10_p",
-        ),
         (
             'if rule.stopping == "anytime":\n        return anytime_band_width',
             "if False:\n        return anytime_band_width",
@@ -830,9 +830,7 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/coverage.py",
-        ('[(f"run{place}_", one)', '[("", one)'),
         ("for name in names if name in seen", "for name in names if name"),
-        ("in enumerate(inner, start=1)]", "in enumerate(inner[:1], start=1)]"),
         ("for n in a.shape[:1])", "for n in ())"),
         tests=("tests/audit/test_coverage.py",),
     ),
@@ -933,6 +931,13 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/statistics/test_beside_counts.py",),
     ),
     *_of(
+        "audit/mechanisms/shown.py",
+        ("[(run_prefix(place), one)", '[("", one)'),
+        ("in enumerate(inner, start=1)]", "in enumerate(inner[:1], start=1)]"),
+        ("not isinstance(inner, tuple)", "True"),
+        tests=("tests/audit/test_coverage.py", *KEPT),
+    ),
+    *_of(
         "audit/statistics/kept_columns.py",
         ("possible=may, counts=counts", "possible=may"),
         tests=("tests/audit/statistics/test_beside_counts.py",),
@@ -1028,7 +1033,7 @@ MUTANTS: list[Mutant] = [
         ("inside = inside * (once.shares[adds].sum() / inside[adds].sum())", "pass"),
         ("2.0 * told[adds].sum() > once.shares[adds].sum()", "True"),
         ("return told - once.shares if", "return told if"),
-        ("along = once.made.along(left * np.square(units.written()))", "along = once.made.along(left)"),
+        ("along = once.made.along(left * np.square(scales.written()))", "along = once.made.along(left)"),
         ("doubted |= adds & (np.maximum(speaks, unsure) > doubt)", "doubted |= adds & (unsure > doubt)"),
         ("unsure[:] = 0.0", "pass"),
         ("told[places] = _solved", "_ = _solved"),
@@ -1069,9 +1074,9 @@ MUTANTS: list[Mutant] = [
         ("known = weights[i, r], known and same[r]", "known = weights[i, r], known"),
         ("inner -= numbers[i, u] * (products[i, u] + left[a])", "pass"),
         ("total += scalars[i, s] * scalars[i, s]", "pass"),
-        ("apart[columns] = units.columns[columns]", "apart[:] = 1.0"),
+        ("apart[columns] = scales.columns[columns]", "apart[:] = 1.0"),
         ("found / (1.0 + np.abs(found))", "found"),
-        tests=(ONE_BY_ONE,),
+        tests=(ONE_BY_ONE, EXPLAINED),
     ),
     *_of(
         "audit/statistics/fit_passes.py",
@@ -1086,7 +1091,7 @@ MUTANTS: list[Mutant] = [
         tests=(ONE_BY_ONE,),
     ),
     *_of(
-        "audit/statistics/term_units.py",
+        "audit/statistics/term_scales.py",
         ("columns[indices[at]] += square * total", "columns[indices[at]] += square"),
         ("rows[r] += weights[i, r] * weights[i, r] * size", "rows[r] += weights[i, r] * weights[i, r]"),
         ("np.sqrt(total) * _one_over_root(rows)", "_one_over_root(rows)"),
@@ -1415,11 +1420,17 @@ MUTANTS: list[Mutant] = [
         tests=COUNTS,
     ),
     *_of(
+        "audit/mechanisms/shown.py",
+        ("[(run_prefix(place), one)", '[("", one)'),
+        ("in enumerate(inner, start=1)]", "in enumerate(inner[:1], start=1)]"),
+        ("not isinstance(inner, tuple)", "True"),
+        tests=("tests/audit/test_coverage.py", *KEPT),
+    ),
+    *_of(
         "audit/statistics/kept_columns.py",
         ("(*announced.shape[:-1], int(kept.sum()))", "announced.shape"),
         ("announced.shape[-1:] == (len(kept),)", "False"),
-        ("isinstance(inner, tuple)", "False"),
-        ('a.name.startswith(f"run{place}_")', "True"),
+        ("a.name.startswith(prefix)", "True"),
         ("expected_counts(pool) >= pool.mechanism.at_least", "expected_counts(pool) >= 0"),
         ("possible(some.matrix)", "None"),
         ("mechanism=inside, possible=may", "mechanism=inside"),
@@ -1456,6 +1467,13 @@ MUTANTS: list[Mutant] = [
             "learnable(self.mechanism, self.announced, self.design.runs)",
         ),
         tests=COUNTS,
+    ),
+    *_of(
+        "audit/mechanisms/shown.py",
+        ("[(run_prefix(place), one)", '[("", one)'),
+        ("in enumerate(inner, start=1)]", "in enumerate(inner[:1], start=1)]"),
+        ("not isinstance(inner, tuple)", "True"),
+        tests=("tests/audit/test_coverage.py", *KEPT),
     ),
     *_of(
         "audit/statistics/kept_columns.py",
@@ -1497,8 +1515,8 @@ MUTANTS: list[Mutant] = [
         ("part.needs and set(part.needs) <= shown", "part.needs"),
         ("return whole and len(parts) == len(self.inner)", "return whole"),
         (
-            "replace(array, name=_prefixed(place, array.name))",
-            "Announced(_prefixed(place, array.name), array.shape)",
+            "replace(array, name=run_prefix(place) + array.name)",
+            "Announced(run_prefix(place) + array.name, array.shape)",
         ),
         ('run.get("version", mechanism.version) != mechanism.version', "False"),
         ('"version": mechanism.version} | filled', '"version": 1} | filled'),

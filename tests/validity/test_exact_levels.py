@@ -14,17 +14,13 @@ from ksdp.audit.verdicts.over_statistics import over_statistics
 from ksdp.audit.verdicts.permutation import max_t
 from ksdp.audit.verdicts.tied import tied_table
 
+from .null_audits import shared_inclusion
+
 pytestmark = pytest.mark.validity
 
 AUDITS = 1000
 LEVEL = 0.05
 ABOVE = 3 * np.sqrt(LEVEL * (1 - LEVEL) / AUDITS)
-
-
-def shared_inclusion(rng: np.random.Generator, documents: int, runs: int, share: float) -> np.ndarray:
-    """Fixed-size random subsets: what the shared design draws."""
-    order = rng.random((runs, documents)).argsort(axis=1).argsort(axis=1)
-    return (order < share * documents).T
 
 
 def dependent(rng: np.random.Generator, statistics: int, documents: int, runs: int, private: float) -> np.ndarray:

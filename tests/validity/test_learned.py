@@ -16,6 +16,8 @@ from ksdp.audit.verdicts.learned import BOOSTED, CHOSEN, learned_tests
 from ksdp.audit.verdicts.learners import GAUSSIAN, column_standards, fit, fold_moments, score
 from ksdp.audit.verdicts.raw_filter import gram_of_runs, raw_tests
 
+from .null_audits import shared_inclusion
+
 pytestmark = pytest.mark.validity
 
 DOCUMENTS = 6000
@@ -41,8 +43,7 @@ def bits(rng: np.random.Generator, design: str, n: int, runs: int, share: float)
     if design == "literal":
         return np.broadcast_to(np.arange(runs) % 2 == 0, (n, runs)).copy()
     if design == "shared":
-        order = rng.random((runs, n)).argsort(axis=1).argsort(axis=1)
-        return np.asarray((order < share * n).T)
+        return shared_inclusion(rng, n, runs, share)
     return rng.random((n, runs)) < share
 
 

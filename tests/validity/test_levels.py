@@ -12,22 +12,11 @@ from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.testing import ArmTests, compare_arms
 from ksdp.audit.verdicts.decide import decide
 
+from .null_audits import dependent_values, shared_inclusion
+
 pytestmark = pytest.mark.validity
 
 AUDITS = 1000
-
-
-def shared_inclusion(rng: np.random.Generator, documents: int, runs: int, share: float) -> np.ndarray:
-    """Fixed-size random subsets: what the shared design draws."""
-    order = rng.random((runs, documents)).argsort(axis=1).argsort(axis=1)
-    return (order < share * documents).T
-
-
-def dependent_values(rng: np.random.Generator, documents: int, runs: int) -> np.ndarray:
-    """Three statistics that share noise with one another, and with every document of the same run."""
-    run = rng.normal(size=(1, 1, runs))
-    own = rng.normal(size=(1, documents, runs))
-    return run + own + 0.5 * rng.normal(size=(3, documents, runs))
 
 
 def null_audit(rng: np.random.Generator, rounding: int | None) -> ArmTests:

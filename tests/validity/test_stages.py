@@ -16,22 +16,11 @@ from ksdp.audit.verdicts.decide import decide
 from ksdp.audit.verdicts.fresh_effects import best_threshold, measure_effect
 from ksdp.audit.verdicts.sequential import look_levels
 
+from .null_audits import dependent_values, shared_inclusion
+
 pytestmark = pytest.mark.validity
 
 AUDITS = 1000
-
-
-def shared_inclusion(rng: np.random.Generator, documents: int, runs: int, share: float) -> np.ndarray:
-    """Fixed-size random subsets: what the shared design draws."""
-    order = rng.random((runs, documents)).argsort(axis=1).argsort(axis=1)
-    return np.ascontiguousarray((order < share * documents).T)
-
-
-def dependent_values(rng: np.random.Generator, documents: int, runs: int) -> np.ndarray:
-    """Three statistics that share noise with one another, and with every document of the same run."""
-    run = rng.normal(size=(1, 1, runs))
-    own = rng.normal(size=(1, documents, runs))
-    return run + own + 0.5 * rng.normal(size=(3, documents, runs))
 
 
 def arms_of(values: np.ndarray, inclusion: np.ndarray, rows: np.ndarray, runs: int) -> ArmTests:

@@ -11,6 +11,8 @@ from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.decide import decide
 from ksdp.audit.views import Combined, ViewVerdicts, combine
 
+from .null_audits import shared_inclusion
+
 pytestmark = pytest.mark.validity
 
 AUDITS = 1000
@@ -19,8 +21,7 @@ VIEWS, DOCUMENTS = 3, 50
 
 def inclusion_of(rng: np.random.Generator, documents: int = DOCUMENTS, runs: int = 240) -> np.ndarray:
     """Fixed-size random subsets, the same in every view: views are of the same runs."""
-    order = rng.random((runs, documents)).argsort(axis=1).argsort(axis=1)
-    return (order < 0.25 * documents).T
+    return shared_inclusion(rng, documents, runs, 0.25)
 
 
 def views_of(

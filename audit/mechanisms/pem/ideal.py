@@ -8,7 +8,7 @@ audit runs thousands of times, and what curves are drawn from.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -94,7 +94,6 @@ def run_ideal(
     known_noises: int = 0,
     known_parts: Sequence[sp.csr_array] = (),
     random: RandomBytes = os_random,
-    batches: Callable[[int], Sequence[sp.csr_array]] | None = None,
 ) -> PemRun:
     """Run an algorithm on the ideal functionality.
 
@@ -112,24 +111,21 @@ def run_ideal(
         The records of the coalition's own clients.
     random : callable
         Bytes for the sampling coins.
-    batches : callable, optional
-        For a stream: the parts of an iteration, in place of `parts`.
 
     Raises
     ------
     InputError
-        If a coalition knows all noise, or streams and the budget disagree.
+        If a coalition knows all noise, or the budget is of a stream.
     """
     if not 0 <= known_noises <= max(noises - 1, 0):
         raise InputError(f"`known_noises` must be below `noises` ({noises}); got {known_noises}.")
-    if budget.stream and batches is None:
-        raise InputError("A stream needs `batches`: no record may enter two iterations.")
+    if budget.stream:
+        raise InputError("`stream` is for runs among servers: here the records of every iteration are the same.")
     if budget.sparse is None:  # records are clipped one by one: together is the same, and quicker
         parts, known_parts = _together(parts), _together(known_parts)
     state = algorithm.init()
     states, totals, seen = [state], [], []
     while not budget.over(state):
-        now = batches(state.iteration) if batches is not None else parts
 
         def summed(clients: Sequence[sp.csr_array], state: PemState = state) -> Signed:
             total = np.zeros(state.entries, dtype=np.int64)
@@ -141,9 +137,9 @@ def run_ideal(
         def noise(count: int, state: PemState = state) -> Signed:
             return np.concatenate([sampler.draw(budget.scale(b), b.size, count) for b in state.blocks])
 
-        others, own = summed(now), summed(known_parts)
+        others, own = summed(parts), summed(known_parts)
         hidden, known = noise(noises - known_noises), noise(known_noises)
-        rows = sum(part.shape[0] for part in (*now, *known_parts))
+        rows = sum(part.shape[0] for part in (*parts, *known_parts))
         total = PemTotal.of(others + own + hidden + known, state.blocks, rows, budget.sampling)
         totals.append(total)
         seen.append(PemTotal.of(others + hidden, state.blocks, rows, budget.sampling))

@@ -165,13 +165,7 @@ class PEMLogistic(LogisticParameters, PemMechanism):
         return logistic_pair(self.algorithm(self._least_features), self.budget(), self.servers)
 
     def observables(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of what `run` announces.
-
-        Raises
-        ------
-        SpecError
-            If there is no such label column.
-        """
+        """Names and shapes of what `run` announces."""
         try:
             self.algorithm(features)
         except InputError as error:

@@ -23,7 +23,7 @@ from ksdp.audit.mechanisms.pem.parameters import (
     Part,
     Positive,
 )
-from ksdp.audit.spec import Section, validated
+from ksdp.audit.spec_tables import Section, validated
 from ksdp.audit.whole_numbers import Whole
 
 __all__ = [

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.array_types import Matrix
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.checks import check_least, check_one_of, check_positive, check_some_of
+from ksdp.audit.mechanisms.checks import check_announce, check_least, check_one_of, check_positive
 from ksdp.audit.mechanisms.contract import Announced, Database
 from ksdp.audit.mechanisms.guarantee import Guarantee
 from ksdp.audit.mechanisms.party_side import PartyProgram, PartyResult, Sizes, Upload
@@ -100,7 +100,7 @@ class DPdisPCA(GaussianReleases):
             raise SpecError(f"`rank` must be 1 to `intermediate` ({self.intermediate}); got {self.rank}.")
         check_positive(self, "row_bound")
         check_one_of(self, "calibration", ("analytic", "printed"))
-        check_some_of(self, "announce", ("V", "P"))
+        check_announce(self.announce, ("V", "P"))
 
     @property
     def _printed_holds(self) -> bool:

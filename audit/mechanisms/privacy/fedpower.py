@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.array_types import Matrix
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.checks import check_one_of, check_rank, check_some_of
+from ksdp.audit.mechanisms.checks import check_announce, check_one_of, check_rank
 from ksdp.audit.mechanisms.contract import Announced, Database, Observables
 from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, start_block
 from ksdp.audit.mechanisms.guarantee import Guarantee
@@ -90,7 +90,7 @@ class FedPower(PeriodicPower):
         check_budget(self.epsilon, self.delta)
         check_given_noise(self.noise, self.central_noise)
         check_one_of(self, "reference", ("common", "first"))
-        check_some_of(self, "announce", ("V", "means", "uploads", "scales"))
+        check_announce(self.announce, ("V", "means", "uploads", "scales"))
 
     @property
     def guarantee(self) -> Guarantee:

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.mechanisms.checks import check_least, check_one_of, check_positive, check_rank, check_some_of
+from ksdp.audit.mechanisms.checks import check_announce, check_least, check_one_of, check_positive, check_rank
 from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Observables
 from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, start_block
 from ksdp.audit.mechanisms.guarantee import Guarantee
@@ -101,7 +101,7 @@ class HardtRoth(GaussianReleases):
         check_least(self, rank=1, iterations=1, colluders=0, start_seed=0)
         check_positive(self, "row_bound")
         check_one_of(self, "unit", ("record", "entry-printed"))
-        check_some_of(self, "announce", ("V", "sums"))
+        check_announce(self.announce, ("V", "sums"))
 
     @property
     def guarantee(self) -> Guarantee:

@@ -48,7 +48,7 @@ class GaussianReleases(ABC):
     sampler : {"fast", "discrete"}
         Who draws the noise: a simulation, or the vetted sampler, which no seed gives back.
     delta : float
-        At which epsilon is stated.
+        The delta at which epsilon is stated.
     """
 
     name: ClassVar[str]

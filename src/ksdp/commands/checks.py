@@ -55,7 +55,7 @@ def check(
     listen: Annotated[str | None, typer.Option("--listen", help="Likewise.")] = None,
     ledger: LedgerOption = None,
     budget: BudgetOption = None,
-    wait: Annotated[float, typer.Option("--wait", min=0, help="Seconds for the others to come.")] = 30.0,
+    wait: Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for the others.")] = 30.0,
     hop: Annotated[float, typer.Option("--hop", min=0.1, help="Seconds until a silent hop is given up.")] = 5.0,
     as_json: JsonOption = False,
 ) -> None:

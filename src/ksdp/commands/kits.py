@@ -97,7 +97,7 @@ def _tell_request(fingerprint: str, path: Path, words: str, *, as_json: bool) ->
 def renew(
     folder: FolderOption,
     address: Annotated[str | None, typer.Option("--address", help="A new HOST:PORT.")] = None,
-    same_key: Annotated[bool, typer.Option("--same-key", help="A new address alone.")] = False,
+    same_key: Annotated[bool, typer.Option("--same-key", help="Change the address only.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Party: ask for a new key, which the old one signs for, or a new address."""

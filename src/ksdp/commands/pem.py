@@ -26,7 +26,7 @@ def pem(
         str | None,
         typer.Option("--functions", help="Your own three functions, MODULE:OBJECT, of a file in this folder."),
     ] = None,
-    me: Annotated[str | None, typer.Option("--me", help="Take part in a run between hosts, as this one.")] = None,
+    me: Annotated[str | None, typer.Option("--me", help="Take part in a run between hosts, as this host.")] = None,
     key: Annotated[Path | None, typer.Option("--key", help="Its private key (`ksdp keys`).")] = None,
     data: Annotated[Path | None, typer.Option("--data", help="With --me: a file of the clients' records.")] = None,
     live: Annotated[
@@ -47,18 +47,15 @@ def pem(
     check: Annotated[
         bool, typer.Option("--check", help="With --me: only look what would fail, before any record.")
     ] = False,
-    wait: Annotated[float, typer.Option("--wait", min=0, help="With --check: seconds for the others.")] = 30.0,
+    wait: Annotated[
+        float, typer.Option("--wait", min=0, help="With --check: seconds to wait for the others.")
+    ] = 30.0,
     as_json: JsonOption = False,
 ) -> None:
     """Run PEM, clients, servers and aggregator: all on this machine, or as one of several hosts (--me)."""
-    from datetime import UTC, datetime
-
     from ksdp.audit.errors import InputError
     from ksdp.flows.runs.check_pem import PemQuestion
     from ksdp.flows.runs.pem_functions import load_functions
-    from ksdp.flows.runs.pem_run import prepare_pem, read_pem_spec, run_prepared
-    from ksdp.storage.runs.pem_results import require_new_folder
-    from ksdp.terminal import terminal
 
     if me is not None and key is None:
         raise InputError("`--key` must be given with `--me`.")
@@ -76,10 +73,20 @@ def pem(
         return
     if any(given is not None for given in (key, data, live, client, clients, listen)) or processes != 1:
         raise InputError("`--key`, `--data`, `--live`, `--client`, `--clients`, ... go with `--me`.")
+    _on_this_machine(spec, out, own, as_json=as_json)
+
+
+def _on_this_machine(spec: Path, out: Path, own: OwnFunctions | None, *, as_json: bool) -> None:
+    """Run everybody in processes of this machine."""
+    from ksdp.flows.clock import utc_now
+    from ksdp.flows.runs.pem_run import prepare_pem, read_pem_spec, run_prepared
+    from ksdp.storage.runs.pem_results import require_new_folder
+    from ksdp.terminal import terminal
+
     require_new_folder(out)
     prepared = prepare_pem(*read_pem_spec(spec), own.algorithm if own else None)
     with terminal():
-        done = run_prepared(prepared, out, lambda: datetime.now(UTC))
+        done = run_prepared(prepared, out, utc_now)
     cost, sampler = done["cost"], done["sampler"]
     if not sampler["protects"]:
         typer.secho(f"NOT PRIVATE: noise by {sampler['drawn_by']}.", err=True, fg="red", bold=True)
@@ -118,20 +125,17 @@ class _Held:
 
 def _check(asked: PemQuestion, listen: str | None, wait: float, *, as_json: bool) -> None:
     """Say what would fail, here and at the others."""
-    from datetime import UTC, datetime
-
+    from ksdp.flows.clock import utc_now
     from ksdp.flows.runs.check_peers import PeerCheck, check_peers
     from ksdp.flows.runs.check_pem import check_pem_here
     from ksdp.protocols.network.mesh import Address
 
     address = Address.parse(listen) if listen else None
-    here = check_pem_here(asked, datetime.now(UTC))
+    here = check_pem_here(asked, utc_now())
     told = tell_findings(here.findings, as_json=as_json)
     findings = list(here.findings)
     if here.run is not None and here.identity is not None:
-        check = PeerCheck(
-            here.run, asked.me, here.identity, here.grounds, address, wait, 5.0, lambda: datetime.now(UTC)
-        )
+        check = PeerCheck(here.run, asked.me, here.identity, here.grounds, address, wait, 5.0, utc_now)
         findings += check_peers(check, told)
     end_of_check(findings, as_json=as_json)
 

@@ -14,15 +14,17 @@ __all__ = ["reproduce"]
 
 
 def reproduce(
-    table: Annotated[str, typer.Argument(help="Its name, as `--list` shows it.")] = "",
-    show: Annotated[bool, typer.Option("--list", help="What there is, what it needs, how long it takes.")] = False,
+    table: Annotated[str, typer.Argument(help="Name of the table, as `--list` shows it.")] = "",
+    show: Annotated[
+        bool, typer.Option("--list", help="List the tables: what each needs, and how long it takes.")
+    ] = False,
     data: Annotated[
         Path, typer.Option("--data", envvar="KSDP_DATA", help="Folder of the data sets, one folder each.")
     ] = Path("data"),
     out: Annotated[Path, typer.Option("--out", help="Folder for the page, the numbers and the plot.")] = Path(
         "reproduced"
     ),
-    short: Annotated[bool, typer.Option("--short", help="A smaller one, in minutes.")] = False,
+    short: Annotated[bool, typer.Option("--short", help="A smaller version, in minutes.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Measure a table or figure of the papers again, and print it beside theirs.

@@ -71,7 +71,7 @@ def party(
     import contextlib
 
     from ksdp.flows.metrics_port import serve_metrics
-    from ksdp.flows.runs.node_run import Node, guarantee_words
+    from ksdp.flows.runs.node_run import Node
     from ksdp.flows.runs.terms import read_run
     from ksdp.flows.runs.watch import Watch
     from ksdp.protocols.network.mesh import Address
@@ -96,15 +96,21 @@ def party(
         keep_party_run(kept, outcome, spent_now)
     if as_json:
         typer.echo(json.dumps(outcome | {"out": str(out.resolve())}))
-        return
+    else:
+        typer.echo(f"{_outcome_words(outcome)}\nwritten to {out}")
+
+
+def _outcome_words(outcome: dict[str, Any]) -> str:
+    """What came of a run, for a person."""
+    from ksdp.flows.runs.node_run import guarantee_words
+
     others = [name for name, party in outcome["parties"].items() if not party["cleared"]]
     counts = [f"{count} x {what}" for what, count in outcome["asked"].items()]
     taken = ", ".join(counts) or f"{outcome['sums']} sums, {outcome['normed_sums']} normed sums"
-    typer.echo(
+    return (
         f"done in {outcome['seconds']:.1f} s: {taken}\n"
         f"result  {outcome['result']}\n"
-        f"uncleared: {', '.join(others) or 'nobody'}\n{outcome['reveals']}\n{guarantee_words(outcome)}\n"
-        f"written to {out}"
+        f"uncleared: {', '.join(others) or 'nobody'}\n{outcome['reveals']}\n{guarantee_words(outcome)}"
     )
 
 
@@ -172,7 +178,7 @@ def _as_party(node: Node, entering: _Entering) -> tuple[dict[str, Any], str]:
 
 def budget(
     ledger: Annotated[Path, typer.Argument(help="The party's ledger.")],
-    delta: Annotated[float, typer.Option("--delta", help="At which epsilon is stated.")] = 1e-5,
+    delta: Annotated[float, typer.Option("--delta", help="The delta at which epsilon is stated.")] = 1e-5,
     coming: Annotated[
         Path | None,
         typer.Option("--next", help="Print what to audit: all those runs, and this protocol file's."),

@@ -113,7 +113,7 @@ def advise(
         raise InputError("`spec` must be the path of a spec: levers change how rows are read, so data are a file.")
     known = set(Limits.__dataclass_fields__)
     if wrong := sorted(set(limits) - known):
-        raise InputError(f"`{wrong[0]}` is no limit of a search; there are {', '.join(sorted(known))}.")
+        raise InputError(f"`{wrong[0]}` is not a limit of a search; the limits are {', '.join(sorted(known))}.")
     read, base = read_spec_file(Path(spec))
     folder, keep = kept_folder(store)
     to = Path(write) if write is not None else Path(spec).with_suffix(".advised.toml")

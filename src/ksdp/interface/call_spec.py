@@ -18,7 +18,7 @@ from ksdp.audit.mechanisms.callables import function_mechanism
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import installed_parameters, lent
 from ksdp.audit.spec import CorpusSpec, DecisionSpec, DesignSpec, Spec, parse_spec
-from ksdp.audit.spec_hints import meant
+from ksdp.audit.spec_tables import meant
 from ksdp.interface import given
 from ksdp.interface.recorded import NAME, Recorded, recorded_in_spec, recorded_runs, recorded_tables
 from ksdp.storage.corpora import MEMORY, lent_corpus, load_corpus

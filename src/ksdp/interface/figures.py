@@ -27,7 +27,7 @@ def blank() -> tuple[Figure, Axes]:
     except ImportError:
         raise InputError("`plot` needs matplotlib: pip install 'ksdp[plot]'.") from None
 
-    class Shown(Figure):
+    class NotebookFigure(Figure):
         """A notebook knows how to show figures only where pyplot was imported, which this does not need."""
 
         def _repr_png_(self) -> bytes:
@@ -35,5 +35,5 @@ def blank() -> tuple[Figure, Axes]:
             self.savefig(drawn, format="png")
             return drawn.getvalue()
 
-    figure = Shown(figsize=(6.4, 3.6), layout="constrained")
+    figure = NotebookFigure(figsize=(6.4, 3.6), layout="constrained")
     return figure, figure.subplots()

@@ -24,7 +24,7 @@ def test_documents_of_several_lots_are_all_tested(corpus: Corpus) -> None:
     found = documents_arms(corpus, {"name": "pd-svd", "rank": 2, "opens": "final"}, 0.25, documents=7, runs=10)
     assert {len(column) for column in found.distance.values()} == {7}
     least = 10.0 ** np.min(list(found.log10_p.values()), axis=0)
-    np.testing.assert_allclose(found.corrected(), np.minimum(1, least * len(found.log10_p)))
+    np.testing.assert_allclose(found.corrected, np.minimum(1, least * len(found.log10_p)))
     assert (largest(found.distance) >= found.distance["basis-match"]).all()
 
 

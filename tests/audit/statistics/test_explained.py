@@ -18,7 +18,7 @@ from ksdp.audit.statistics.round_terms import block_numbers, sweep_numbers
 from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
 from ksdp.audit.statistics.same_rows import same_rows
 from ksdp.audit.statistics.term_numbers import TermNumbers
-from ksdp.audit.statistics.term_units import units_of
+from ksdp.audit.statistics.term_scales import scales_of
 
 COINS = np.random.default_rng(0)
 KINDS = ("pd-nmf", "pd-svd", "pd-pca")
@@ -47,7 +47,7 @@ def once_of(kind: str, matrix: sp.csr_array, shares: np.ndarray, held: np.ndarra
 
 
 def sizes_of(made: TermNumbers) -> np.ndarray:
-    return np.square(made.written() * units_of(made).written()).sum(axis=1)
+    return np.square(made.written() * scales_of(made).written()).sum(axis=1)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_who_was_in_is_told_from_about_who_was(kind: str, doubts: float, held: n
     swapped = once.which[[20, 21]]
     about[swapped] = 0.55 - 0.1 * true[swapped]
     found = explained.explained(
-        once, apart, about - once.shares, units_of(once.made), sizes := sizes_of(once.made)
+        once, apart, about - once.shares, scales_of(once.made), sizes := sizes_of(once.made)
     )
     assert found is not None
     np.testing.assert_array_equal((found + once.shares)[sizes > 0], true[sizes > 0])
@@ -95,7 +95,7 @@ def test_who_was_in_is_told_from_about_who_was(kind: str, doubts: float, held: n
 def test_sums_of_zero_tell_it_up_to_a_factor(held: np.ndarray) -> None:
     shares = np.full(N, held.mean())
     once, apart = once_of("pd-svd", corpus(), shares, held)
-    true, units, sizes = np.bincount(once.which, held), units_of(once.made), sizes_of(once.made)
+    true, units, sizes = np.bincount(once.which, held), scales_of(once.made), sizes_of(once.made)
     found = explained.explained(once, apart, 0.2 * true - once.shares, units, sizes)
     assert found is not None
     np.testing.assert_array_equal((found + once.shares)[sizes > 0], true[sizes > 0])
@@ -106,7 +106,7 @@ def test_sums_of_zero_tell_it_up_to_a_factor(held: np.ndarray) -> None:
 def test_what_documents_do_not_explain_is_not_explained(kind: str, held: np.ndarray) -> None:
     shares = np.full(N, 0.4)
     once, apart = once_of(kind, corpus(), shares, held)
-    true, units, sizes = np.bincount(once.which, held), units_of(once.made), sizes_of(once.made)
+    true, units, sizes = np.bincount(once.which, held), scales_of(once.made), sizes_of(once.made)
     deviation = np.divide(1.0, units.written(), out=np.zeros(len(apart)), where=units.written() > 0)
     other = apart + 0.3 * deviation * np.random.default_rng(7).normal(size=len(apart))
     assert explained.explained(once, apart, true - once.shares, units, sizes) is not None
@@ -118,7 +118,7 @@ def test_what_documents_do_not_explain_is_not_explained(kind: str, held: np.ndar
 def test_more_than_half_of_them_are_not_solved_for(held: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
     shares = np.full(N, 0.4)
     once, apart = once_of("pd-nmf", corpus(), shares, held)
-    true, units, sizes = np.bincount(once.which, held), units_of(once.made), sizes_of(once.made)
+    true, units, sizes = np.bincount(once.which, held), scales_of(once.made), sizes_of(once.made)
     about = np.abs(true - 0.45)
     assert (np.rint(about) != true).sum() == 0
     wrong = np.abs(true - 0.55)

@@ -21,14 +21,14 @@ from ksdp.audit.statistics import terms as module
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.equations import RULED_OUT
 from ksdp.audit.statistics.one_by_one import FREELY, MOST_ROUNDS, SETTLED, fitted
-from ksdp.audit.statistics.round_terms import block_numbers, sweep_numbers
 from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
 from ksdp.audit.statistics.same_rows import same_rows
 from ksdp.audit.statistics.term_numbers import TermNumbers
-from ksdp.audit.statistics.term_units import units_of
+from ksdp.audit.statistics.term_scales import scales_of
+
+from .who_is_in import KINDS, numbers_of, some_rows
 
 COINS = np.random.default_rng(0)
-KINDS = ("pd-nmf", "pd-svd", "pd-pca")
 
 
 @pytest.fixture(autouse=True)
@@ -43,27 +43,11 @@ def all_rows_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fits_module, "PLENTY", 10**6)
 
 
-def rows(n: int = 30, d: int = 40, seed: int = 1, share: float = 0.15) -> sp.csr_array:
-    """Documents without entries in the last columns; the fourth has none at all."""
-    rng = np.random.default_rng(seed)
-    matrix = rng.integers(1, 5, (n, d)) * (rng.random((n, d)) < share)
-    matrix[:, -5:] = matrix[3] = 0
-    return sp.csr_array(matrix, dtype=np.float64)
-
-
-def numbers_of(kind: str, matrix: sp.csr_array) -> TermNumbers:
-    if kind == "pd-nmf":
-        return sweep_numbers(matrix, PDNMF(rank=4, sweeps=3).run(Database((matrix,)), COINS)["topics"])
-    mechanism = PDPCA(rank=3) if kind == "pd-pca" else PDSVD(rank=3)
-    seen = mechanism.run(Database((matrix[::2],)), COINS)
-    return block_numbers(matrix, seen["first_blocks"], seen.get("mean"))
-
-
 def others_of(made: TermNumbers, places: list[int]) -> TermNumbers:
     return made.of(np.array(places))
 
 
-def units(made: TermNumbers) -> np.ndarray:
+def scales(made: TermNumbers) -> np.ndarray:
     """One over about the deviation of each number: of a column times a row."""
     dense = np.square(made.rows.toarray())
     columns = dense.T @ np.square(made.weights).sum(axis=1)
@@ -88,7 +72,7 @@ def plainly(
     It ends after as many rounds as there are marks, or where one changes no more than its mark. With bounds three
     rounds stand between two of these, in which nobody is asked who had one and kept it.
     """
-    by = units(made)
+    by = scales(made)
     terms, left = made.written() * by, apart * by
     parts = np.zeros(len(terms)) if start is None else start.copy()
     left = left - parts @ terms
@@ -140,7 +124,7 @@ def nobody() -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("settled", [0.5, 0.05, 0.005])
 def test_documents_are_fitted_as_by_a_loop_over_written_terms(kind: str, settled: float, monkeypatch) -> None:
     monkeypatch.setattr(fits_module, "SETTLED", settled)
-    made = numbers_of(kind, rows())
+    made = numbers_of(kind, some_rows(), 4)
     held = np.random.default_rng(2).random(30) < 0.4
     shares = np.random.default_rng(6).uniform(0.2, 0.6, 30)
     apart = made.summed(held - shares)
@@ -152,10 +136,10 @@ def test_documents_are_fitted_as_by_a_loop_over_written_terms(kind: str, settled
     np.testing.assert_allclose(fit.said, said(terms, left, parts), atol=2e-5)
     assert fit.said[3] == 0.0 or kind == "pd-pca"
     # Others have no part of their own in the sums.
-    new = rows(7, seed=9)
-    some = numbers_of(kind, sp.csr_array(sp.vstack([rows(), new])))
+    new = some_rows(7, seed=9)
+    some = numbers_of(kind, sp.csr_array(sp.vstack([some_rows(), new])), 4)
     some = others_of(replace(some, basis=made.basis), list(range(30, 37)))
-    wanted = said(some.written() * units(made), left, np.zeros(7))
+    wanted = said(some.written() * scales(made), left, np.zeros(7))
     found = fit.of(some)
     np.testing.assert_allclose(found, wanted, atol=2e-5)
     # Each by itself, to the last bit.
@@ -165,7 +149,7 @@ def test_documents_are_fitted_as_by_a_loop_over_written_terms(kind: str, settled
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_they_begin_with_what_the_first_rows_tell(kind: str, monkeypatch) -> None:
-    made, shares = numbers_of(kind, rows()), np.full(30, 0.4)
+    made, shares = numbers_of(kind, some_rows(), 4), np.full(30, 0.4)
     apart = made.summed((np.random.default_rng(2).random(30) < 0.4) - shares)
     columns, at = used_by(made)
     monkeypatch.setattr(fits_module, "PLENTY", 4)
@@ -183,9 +167,9 @@ def test_they_begin_with_what_the_first_rows_tell(kind: str, monkeypatch) -> Non
 @pytest.mark.parametrize("kind", KINDS)
 def test_copies_share_what_is_told_of_them_together(kind: str) -> None:
     """Whichever of them was in: of three of which one was, each gets a third."""
-    plain = rows(20)
+    plain = some_rows(20)
     matrix = sp.csr_array(sp.vstack([plain, plain[[5]], plain[[7, 5]]], format="csr"))
-    made, shares = numbers_of(kind, matrix), np.full(23, 0.4)
+    made, shares = numbers_of(kind, matrix, 4), np.full(23, 0.4)
     columns, at = used_by(made)
     for one in (5, 20, 22):
         held = np.arange(23) % 4 == 2
@@ -202,7 +186,7 @@ def test_copies_share_what_is_told_of_them_together(kind: str) -> None:
 @pytest.mark.usefixtures("all_rows_at_once")
 @pytest.mark.parametrize("kind", KINDS)
 def test_who_takes_long_may_change_twice_as_much_before_it_begins_anew(kind: str, monkeypatch) -> None:
-    made, shares = numbers_of(kind, rows(share=0.4)), np.full(30, 0.4)
+    made, shares = numbers_of(kind, some_rows(share=0.4), 4), np.full(30, 0.4)
     apart = made.summed((np.arange(30) % 3 == 0) - shares)
     columns, at = used_by(made)
     changes: list[float] = []
@@ -225,15 +209,15 @@ def test_who_takes_long_may_change_twice_as_much_before_it_begins_anew(kind: str
 
 
 def test_who_rests_is_passed_over() -> None:
-    made = numbers_of("pd-nmf", rows(share=0.4))
+    made = numbers_of("pd-nmf", some_rows(share=0.4), 4)
     apart = made.summed((np.arange(30) % 3 == 0) - 0.4)
     columns, at = used_by(made)
-    factors, resting = units_of(made), np.arange(30) % 4 == 1
+    factors, resting = scales_of(made), np.arange(30) % 4 == 1
     left = fits_module._left_of(apart[at], made, columns, factors)
     parts, bounds = np.zeros(30), np.array([[-9.0], [9.0]]).repeat(30, axis=1)
     fits_module._gone_through(fits_module._scaled(made, columns, factors), left, parts, bounds, resting)
     others = np.flatnonzero(~resting)
-    terms, rest, wanted = made.written() * units(made), apart * units(made), np.zeros(30)
+    terms, rest, wanted = made.written() * scales(made), apart * scales(made), np.zeros(30)
     for i in others:
         if (size := terms[i] @ terms[i]) > 0:
             wanted[i] = terms[i] @ rest / size
@@ -252,10 +236,10 @@ def freely(made: TermNumbers, apart: np.ndarray, start: np.ndarray, monkeypatch,
 @pytest.mark.usefixtures("all_rows_at_once")
 @pytest.mark.parametrize("kind", KINDS)
 def test_in_the_end_it_is_least_squares(kind: str, monkeypatch) -> None:
-    made = numbers_of(kind, rows(12, share=0.4))
+    made = numbers_of(kind, some_rows(12, share=0.4), 4)
     apart = made.summed(np.arange(12) % 2 - 0.5) + np.random.default_rng(3).normal(0, 1e-3, made.entries)
-    terms = made.written() * units(made)
-    wanted = np.linalg.lstsq(terms.T, apart * units(made), rcond=None)[0]
+    terms = made.written() * scales(made)
+    wanted = np.linalg.lstsq(terms.T, apart * scales(made), rcond=None)[0]
     seen = np.square(terms).sum(axis=1) > 0
     found = freely(made, apart, np.zeros(12), monkeypatch, 3000, 0.0).said
     parts = found / (1 - np.abs(found))
@@ -267,7 +251,7 @@ def test_in_the_end_it_is_least_squares(kind: str, monkeypatch) -> None:
 @pytest.mark.usefixtures("all_rows_at_once")
 @pytest.mark.parametrize("kind", KINDS)
 def test_documents_are_gone_through_until_a_round_changes_little(kind: str, monkeypatch) -> None:
-    made = numbers_of(kind, rows(share=0.4))
+    made = numbers_of(kind, some_rows(share=0.4), 4)
     apart = made.summed((np.arange(30) % 3 == 0) - 0.4)
     had = [plainly(made, apart, [-1.0] * rounds)[0] for rounds in range(MOST_ROUNDS + 1)]
     changes = [np.linalg.norm(now - before) / np.linalg.norm(now) for before, now in itertools.pairwise(had)]
@@ -282,7 +266,7 @@ def test_documents_are_gone_through_until_a_round_changes_little(kind: str, monk
 @pytest.mark.parametrize("kind", KINDS)
 def test_who_begins_with_something_goes_on_from_there(kind: str, monkeypatch) -> None:
     """As if it had come from rounds before; what it is handed stays as it is."""
-    made = numbers_of(kind, rows())
+    made = numbers_of(kind, some_rows(), 4)
     apart = made.summed((np.arange(30) % 3 == 0) - 0.4)
     start, _, _ = plainly(made, apart, [-1.0] * 2)
     wanted = freely(made, apart, np.zeros(30), monkeypatch, 5, 0.0).said
@@ -294,8 +278,8 @@ def test_who_begins_with_something_goes_on_from_there(kind: str, monkeypatch) ->
 
 @pytest.mark.usefixtures("all_rows_at_once")
 def test_copies_begin_with_what_they_have_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = rows()
-    made = numbers_of("pd-nmf", sp.csr_array(sp.vstack([plain, plain[[5]]], format="csr")))
+    plain = some_rows()
+    made = numbers_of("pd-nmf", sp.csr_array(sp.vstack([plain, plain[[5]]], format="csr")), 4)
     apart, start = made.summed(np.arange(31) % 3 == 0), np.linspace(0.0, 0.6, 31)
     found = freely(made, apart - made.summed(start), start, monkeypatch, 1, 0.0).said
     together = start[:30].copy()
@@ -327,7 +311,7 @@ def test_rows_that_share_many_columns_are_told_apart_all_the_same(
 
 
 def run_of(statistic, mechanism) -> tuple[Observables, np.ndarray, sp.csr_array]:
-    matrix = rows(60, 50, share=0.1)
+    matrix = some_rows(60, 50, share=0.1)
     matrix = sp.csr_array(matrix.toarray() + np.eye(1, 50))  # nobody is empty
     mine = np.isin(np.arange(60), np.random.default_rng(2).choice(60, 6, replace=False))
     found = dict(mechanism.run(Database((sp.csr_array(matrix[mine]),)), COINS))
@@ -427,8 +411,8 @@ def test_a_filter_is_approached_where_the_sums_do_not_outnumber_documents(
 
 
 def test_the_same_rows_are_found_by_their_content() -> None:
-    among, rng = rows(50, 9, share=0.3), np.random.default_rng(4)
-    some = sp.csr_array(sp.vstack([among[rng.permutation(50)], rows(20, 9, seed=8, share=0.3), -among[:3]]))
+    among, rng = some_rows(50, 9, share=0.3), np.random.default_rng(4)
+    some = sp.csr_array(sp.vstack([among[rng.permutation(50)], some_rows(20, 9, seed=8, share=0.3), -among[:3]]))
     wanted = []
     for x in some.toarray():
         same = [j for j, y in enumerate(among.toarray()) if (x == y).all()]
@@ -439,6 +423,6 @@ def test_the_same_rows_are_found_by_their_content() -> None:
 
 def test_rows_that_share_a_mark_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places_of_rows, "_mark", lambda *of: of[-1].fill(7))
-    among = rows(9, 20, share=0.4)
+    among = some_rows(9, 20, share=0.4)
     assert same_rows(among, among).tolist() == list(range(9))
     assert same_rows(sp.csr_array(np.full((1, 20), 7.0)), among).tolist() == [-1]

@@ -22,7 +22,7 @@ from ksdp.audit.statistics.rated_match import StationaryTerms
 from ksdp.audit.statistics.rated_terms import RatedTerms
 from ksdp.audit.statistics.round_terms import block_terms, part_terms, sweep_terms
 from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
-from ksdp.audit.statistics.terms import Stage, Terms, filtered
+from ksdp.audit.statistics.terms import SumRows, Terms, filtered
 
 from .who_is_in import run_among
 
@@ -39,8 +39,10 @@ def rows(n: int = 30, d: int = 20, seed: int = 1) -> sp.csr_array:
 def some_terms(n: int, seed: int = 0) -> Terms:
     """Of three stages, one with a shift, and two single numbers."""
     rng, matrix = np.random.default_rng(seed), rows(n, 6)
-    stages = [Stage(*(rng.normal(size=shape) for shape in ((n, r), (n, 3), (3, 6)))) for r in (1, 2)]
-    shifted = Stage(rng.normal(size=(n, 2)), rng.normal(size=(n, 1)), rng.normal(size=(1, 6)), rng.normal(size=6))
+    stages = [SumRows(*(rng.normal(size=shape) for shape in ((n, r), (n, 3), (3, 6)))) for r in (1, 2)]
+    shifted = SumRows(
+        rng.normal(size=(n, 2)), rng.normal(size=(n, 1)), rng.normal(size=(1, 6)), rng.normal(size=6)
+    )
     return Terms(matrix, (*stages, shifted), rng.normal(size=(n, 2)))
 
 

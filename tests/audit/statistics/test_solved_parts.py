@@ -14,16 +14,15 @@ from ksdp.audit.statistics import exact_sums, max_entropy, solved_parts
 from ksdp.audit.statistics import terms as module
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.one_by_one import SETTLED
-from ksdp.audit.statistics.round_terms import block_numbers, sweep_numbers
 from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
 from ksdp.audit.statistics.solved_parts import solved_parts as solve
-from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_products import products_of_terms
-from ksdp.audit.statistics.term_units import units_of
+from ksdp.audit.statistics.term_scales import scales_of
 from ksdp.audit.verdicts.ks import ks_table
 
+from .who_is_in import KINDS, numbers_of, some_rows
+
 COINS = np.random.default_rng(0)
-KINDS = ("pd-nmf", "pd-svd", "pd-pca")
 CASES = [
     (SumsMatch(), PDNMF(rank=3, sweeps=5, tolerance=0.0)),
     (BlocksMatch(), PDSVD(rank=3)),
@@ -32,44 +31,28 @@ CASES = [
 ]
 
 
-def rows(n: int = 30, d: int = 40, share: float = 0.3) -> sp.csr_array:
-    """Documents without entries in the last columns; the fourth has none at all."""
-    rng = np.random.default_rng(1)
-    matrix = rng.integers(1, 5, (n, d)) * (rng.random((n, d)) < share)
-    matrix[:, -5:] = matrix[3] = 0
-    return sp.csr_array(matrix, dtype=np.float64)
-
-
-def numbers_of(kind: str, matrix: sp.csr_array) -> TermNumbers:
-    if kind == "pd-nmf":
-        return sweep_numbers(matrix, PDNMF(rank=3, sweeps=3).run(Database((matrix,)), COINS)["topics"])
-    mechanism = PDPCA(rank=3) if kind == "pd-pca" else PDSVD(rank=3)
-    seen = mechanism.run(Database((matrix[::2],)), COINS)
-    return block_numbers(matrix, seen["first_blocks"], seen.get("mean"))
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("share", [0.02, 0.3, 1.0])
 def test_products_of_terms_are_those_of_terms_written_out(kind: str, share: float) -> None:
-    made = numbers_of(kind, rows(share=share))
-    units = units_of(made)
-    terms = made.written() * units.written()
-    found, squares = products_of_terms(made, units)
+    made = numbers_of(kind, some_rows(share=share))
+    scales = scales_of(made)
+    terms = made.written() * scales.written()
+    found, squares = products_of_terms(made, scales)
     np.testing.assert_allclose(found, terms @ terms.T, atol=1e-12 * np.abs(found).max())
-    plain = np.square(made.weights * units.rows).sum(axis=1) * np.square(made.rows.toarray() * units.columns).sum(
-        axis=1
-    )
-    plain += np.square(made.scalars * units.single).sum(axis=1)
+    plain = np.square(made.weights * scales.rows).sum(axis=1) * np.square(
+        made.rows.toarray() * scales.columns
+    ).sum(axis=1)
+    plain += np.square(made.scalars * scales.single).sum(axis=1)
     np.testing.assert_allclose(squares, np.maximum(plain, found.diagonal()), rtol=1e-12)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_parts_are_what_is_expected_of_normal_ones(kind: str) -> None:
     """Of parts of one variance and numbers that lose one variance, by the covariance of numbers."""
-    made = numbers_of(kind, rows())
+    made = numbers_of(kind, some_rows(share=0.3))
     shares = np.full(30, 0.4)
     apart = made.summed((np.arange(30) % 3 == 0) - shares)
-    factors = units_of(made).written()
+    factors = scales_of(made).written()
     terms = made.written() * factors
     whole = np.concatenate(
         [(made.weights * shares[:, None]).T @ made.rows.toarray(), (shares @ made.scalars)[None]], axis=None

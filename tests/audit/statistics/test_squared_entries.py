@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents
-from ksdp.audit.statistics.squared_entries import Columns, ask, over_entries
+from ksdp.audit.statistics.squared_entries import EntryColumns, ask, over_entries
 
 FEATURES = 20
 
@@ -20,14 +20,14 @@ def documents() -> Documents:
     return Documents(sp.csr_array(dense))
 
 
-def columns(count: int, *, largest: bool = False) -> Columns:
+def columns(count: int, *, largest: bool = False) -> EntryColumns:
     """Some columns, the same for the same count."""
     values = np.random.default_rng(count).random((FEATURES, count)).astype(np.float32)
 
     def fill(lanes: np.ndarray) -> None:
         lanes[:] = values
 
-    return Columns(count, fill, largest)
+    return EntryColumns(count, fill, largest)
 
 
 @pytest.mark.parametrize("largest", [False, True])

@@ -8,9 +8,35 @@ import numpy as np
 import scipy.sparse as sp
 
 from ksdp.audit.mechanisms.contract import Database, Observables
+from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
+from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.statistics.contract import Documents, Pool
+from ksdp.audit.statistics.round_terms import block_numbers, sweep_numbers
+from ksdp.audit.statistics.term_numbers import TermNumbers
 
-__all__ = ["check_it_tells_who_is_in", "run_among"]
+__all__ = ["KINDS", "check_it_tells_who_is_in", "numbers_of", "run_among", "some_rows"]
+
+KINDS = ("pd-nmf", "pd-svd", "pd-pca")
+"""Of mechanisms whose numbers `numbers_of` gives."""
+
+
+def some_rows(n: int = 30, d: int = 40, seed: int = 1, share: float = 0.15) -> sp.csr_array:
+    """Documents without entries in the last columns; the fourth has none at all."""
+    rng = np.random.default_rng(seed)
+    matrix = rng.integers(1, 5, (n, d)) * (rng.random((n, d)) < share)
+    matrix[:, -5:] = matrix[3] = 0
+    return sp.csr_array(matrix, dtype=np.float64)
+
+
+def numbers_of(kind: str, matrix: sp.csr_array, rank: int = 3) -> TermNumbers:
+    """What documents add to the sums of a run: of PD-NMF of this rank, of the others of rank 3."""
+    coins = np.random.default_rng(0)
+    if kind == "pd-nmf":
+        return sweep_numbers(matrix, PDNMF(rank=rank, sweeps=3).run(Database((matrix,)), coins)["topics"])
+    mechanism = PDPCA(rank=3) if kind == "pd-pca" else PDSVD(rank=3)
+    seen = mechanism.run(Database((matrix[::2],)), coins)
+    return block_numbers(matrix, seen["first_blocks"], seen.get("mean"))
 
 
 def run_among(

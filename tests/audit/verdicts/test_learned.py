@@ -50,19 +50,17 @@ def test_results_follow_from_scores_of_each_fold(learner: str) -> None:
     features, inclusion = draw(1)
     found = learned_tests(features, inclusion, [learner])
     for i in range(len(features)):
-        p, advantage, top, weight, sizes = [], [], [], [], []
+        p, advantage, weight, sizes = [], [], [], []
         for runs, (scores,) in learner_scores(features, inclusion, [learner]):
             a, b = scores[i][inclusion[i, runs]], scores[i][~inclusion[i, runs]]
             test = ks_2samp(a, b, method="exact")
             p.append(test.pvalue)
-            top.append(test.statistic)
             advantage.append((a > 0).mean() - (b > 0).mean())
             weight.append(len(a) * len(b) / (len(a) + len(b)))
             sizes.append((len(a), len(b)))
         v = np.array(weight) / sum(weight)
         assert found.log10_p[i, 0] == pytest.approx(np.log10(combine_pvalues(p, method="fisher").pvalue), abs=1e-8)
         assert found.distance[i, 0] == pytest.approx(max(v @ advantage, 0))
-        assert found.supremum[i, 0] == pytest.approx(v @ top)
         arms = np.array(sizes)
         effective = np.floor(1 / (v[:, None] ** 2 / arms).sum(axis=0) + 1e-9)
         assert [found.n_with[i], found.n_without[i]] == effective.tolist()

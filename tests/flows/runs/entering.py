@@ -20,7 +20,7 @@ from ksdp.protocols.runs.programs import party_program
 from ksdp.storage.keys import load_private
 from ksdp.storage.screening.clearances import write_clearance
 
-__all__ = ["NOW", "enter", "run_of", "signed_clearance"]
+__all__ = ["NOW", "clearance_of", "enter", "run_of", "signed_clearance"]
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
@@ -59,23 +59,28 @@ def signed_clearance(
     **other: Any,
 ) -> Path:
     """Of an audit of this mechanism with every round opened, signed with a key beside `path`, for a day."""
-    everything = Covered("every round", tuple(sorted(opened(mechanism, shown.features))))
-    clearance = Clearance(
-        corpus=shown.hash,
-        mechanism=MechanismIdentity(mechanism.name, mechanism.version, parameters_of(mechanism)),
-        spec=spec.hash,
-        audits=("one",),
-        verdicts={"sensitive": 0, "clear": len(ids), "undecided": 0},
-        allowed=("clear",),
-        documents=Clearance.entries(ids, None),
-        salt=None,
-        excluded=0,
-        excluded_documents=None,
-        reviewer="Ana Lytic",
-        created=now - timedelta(days=1),
-        expires=now + timedelta(days=1),
-        statement="It promises little.",
-        **({"coverage": everything} | other),
-    )
+    clearance = clearance_of(shown, mechanism, ids, now, **({"spec": spec.hash} | other))
     write_clearance(path, clearance, load_private(path.parent / f"{signer}.key"))
     return path
+
+
+def clearance_of(shown: Corpus, mechanism: Any, ids: Any, now: datetime = NOW, /, **changes: Any) -> Clearance:
+    """Of an audit of this mechanism with every round opened, for a day; or what else `changes` say."""
+    values: dict[str, Any] = {
+        "corpus": shown.hash,
+        "mechanism": MechanismIdentity(mechanism.name, mechanism.version, parameters_of(mechanism)),
+        "spec": "sha256:00",
+        "audits": ("one",),
+        "verdicts": {"sensitive": 0, "clear": len(ids), "undecided": 0},
+        "allowed": ("clear",),
+        "documents": Clearance.entries(ids, None),
+        "salt": None,
+        "excluded": 0,
+        "excluded_documents": None,
+        "reviewer": "Ana Lytic",
+        "created": now - timedelta(days=1),
+        "expires": now + timedelta(days=1),
+        "statement": "It promises little.",
+        "coverage": Covered("every round", tuple(sorted(opened(mechanism, shown.features)))),
+    }
+    return Clearance(**values | changes)

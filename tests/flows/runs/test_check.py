@@ -19,9 +19,7 @@ import pytest
 import scipy.sparse as sp
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from ksdp.audit.mechanisms.parameters import parameters_of
-from ksdp.audit.mechanisms.shown import opened
-from ksdp.audit.screening.clearance import Clearance, Covered, MechanismIdentity
+from ksdp.audit.screening.clearance import Covered, MechanismIdentity
 from ksdp.flows.runs.check_here import Question, check_here
 from ksdp.flows.runs.check_peers import PeerCheck, compare, look
 from ksdp.flows.runs.check_words import Finding, about_of
@@ -36,6 +34,7 @@ from ksdp.storage.keys import load_private, make_identity
 from ksdp.storage.screening.clearances import write_clearance
 
 from ...ports import free_ports
+from .entering import clearance_of
 from .findings_said import one_line
 
 NAMES = ("ada", "bob", "cyd")
@@ -105,24 +104,9 @@ class Files:
         signer, corpus = self.key(changes.pop("signer", "ada")), changes.pop("of", self.folder / "ada.npz")
         said: dict[str, Any] = {"clearance": None, "uncleared": True, "signer": signer.public_key(), "now": NOW}
         whole = enter_documents(run, corpus, **said).corpus
-        values: dict[str, Any] = {
-            "corpus": whole.hash,
-            "mechanism": MechanismIdentity(mechanism.name, mechanism.version, parameters_of(mechanism)),
-            "spec": "sha256:00",
-            "audits": ("one",),
-            "verdicts": {"sensitive": 0, "clear": 8, "undecided": 0},
-            "allowed": ("clear",),
-            "documents": Clearance.entries([str(i) for i in whole.ids], None),
-            "salt": None,
-            "excluded": 0,
-            "excluded_documents": None,
-            "reviewer": "Ana Lytic",
-            "created": NOW - timedelta(days=1),
-            "expires": NOW + timedelta(days=9),
-            "statement": "It promises little.",
-            "coverage": Covered("every round", tuple(sorted(opened(mechanism, whole.features)))),
-        }
-        write_clearance(self.folder / "ada.clearance", Clearance(**values | changes), signer)
+        changes = {"expires": NOW + timedelta(days=9)} | changes
+        clearance = clearance_of(whole, mechanism, whole.ids.tolist(), NOW, **changes)
+        write_clearance(self.folder / "ada.clearance", clearance, signer)
         return self.folder / "ada.clearance"
 
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,14 @@ import scipy.sparse as sp
 
 from ksdp.audit.errors import ClearanceError, InputError, SpecError
 from ksdp.audit.mechanisms.contract import Database
-from ksdp.audit.mechanisms.parameters import parameters_of
-from ksdp.audit.mechanisms.shown import opened
-from ksdp.audit.screening.clearance import Clearance, Covered, MechanismIdentity
+from ksdp.audit.screening.clearance import Covered, MechanismIdentity
 from ksdp.flows.runs.node_run import Node
 from ksdp.flows.runs.party_run import enter_documents, run_party
 from ksdp.flows.runs.terms import Run, read_run
 from ksdp.storage.keys import load_private, make_identity
 from ksdp.storage.screening.clearances import write_clearance
+
+from .entering import NOW, clearance_of
 
 NAMES = ("ada", "bob", "cyd", "dan", "eve")
 TERMS = [f"term{i:02d}" for i in range(14)]
@@ -38,7 +38,6 @@ SVD = 'name = "sigma-svd"\nrank = 2\nsolver = "power"\niterations = 6\ntolerance
 NORMED = 'name = "pd-svd"\nrank = 2\nsolver = "power"\niterations = 2\ntolerance = 0.0'
 LATTICE = f'{NORMED}\n[norms]\noffline = "lattice"'
 SLOW = pytest.mark.validity
-NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -115,25 +114,10 @@ class Organisations:
     def clear(self, run: Run, name: str, ids: list[str], signer: str | None = None, **changes: Any) -> Path:
         whole = self.enter(run, name, uncleared=True).corpus
         mechanism = run.terms.mechanism
-        values: dict[str, Any] = {
-            "corpus": whole.hash,
-            "mechanism": MechanismIdentity(mechanism.name, mechanism.version, parameters_of(mechanism)),
-            "spec": "sha256:00",
-            "audits": ("one",),
-            "verdicts": {"sensitive": 0, "clear": len(ids), "undecided": 0},
-            "allowed": ("clear",),
-            "documents": Clearance.entries(ids, None),
-            "salt": None,
-            "excluded": 0,
-            "excluded_documents": None,
-            "reviewer": "Ana Lytic",
-            "created": NOW - timedelta(days=1),
-            "expires": datetime(2100, 1, 1, tzinfo=UTC),
-            "statement": "It promises little.",
-            "coverage": Covered("every round", tuple(sorted(opened(mechanism, whole.features)))),
-        }
         path = self.folder / f"{name}-{len(ids)}.clearance"
-        write_clearance(path, Clearance(**values | changes), load_private(self.folder / f"{signer or name}.key"))
+        changes = {"expires": datetime(2100, 1, 1, tzinfo=UTC)} | changes
+        clearance = clearance_of(whole, mechanism, ids, **changes)
+        write_clearance(path, clearance, load_private(self.folder / f"{signer or name}.key"))
         return path
 
 

@@ -97,7 +97,7 @@ def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with (
-            pytest.raises(InputError, match=f"`metrics-port` {port} on 127.0.0.1 cannot be had"),
+            pytest.raises(InputError, match=f"`metrics-port` {port} on 127.0.0.1 cannot be used"),
             serve_metrics(ScheduleMetrics(Store.open(tmp_path / "store")), port),
         ):
             pass

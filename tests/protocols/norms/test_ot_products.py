@@ -67,8 +67,8 @@ def test_integers_times_integers_with_the_same_bits_twice(n_bits: int) -> None:
     receiver, sender = ends(np.concatenate([bits_of_int(factor, n_bits) for factor in factors]))
     for slot in (0, 1):
         values = [int.from_bytes(rng.bytes(82), "little") for _ in range(3)]
-        shares, announced = scalars_send(ring, sender, 0, n_bits, slot, values)
-        others = scalars_receive(ring, receiver, 0, n_bits, slot, 3, announced)
+        shares, announced = scalars_send(ring, sender, n_bits, slot, values)
+        others = scalars_receive(ring, receiver, n_bits, slot, 3, announced)
         for share, other, factor, value in zip(shares, others, factors, values, strict=True):
             assert (share + other) % ring.modulus == factor * value % ring.modulus
 

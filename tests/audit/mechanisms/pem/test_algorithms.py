@@ -215,7 +215,7 @@ def test_a_coalition_sees_less_noise_and_not_its_own_records() -> None:
         (lambda: PemApriori(5, 6, 0.1), "longest"),
         (lambda: PemApriori(5, 5, 0.0), "support"),
         (lambda: PemApriori(2**15, 5, 0.1), "items"),
-        (lambda: run(KMEANS, 1.0, 2, 0, stream=True), "batches"),
+        (lambda: run(KMEANS, 1.0, 2, 0, stream=True), "`stream`"),
         (lambda: run(KMEANS, 1.0, 2, 0, sparse=Sparse(1.0, 1)), "one block"),
         (
             lambda: run_ideal(

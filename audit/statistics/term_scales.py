@@ -12,11 +12,11 @@ from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.csr_rows import arrays_of
 from ksdp.audit.statistics.term_numbers import TermNumbers
 
-__all__ = ["Units", "units_of"]
+__all__ = ["Scales", "scales_of"]
 
 
 @dataclass(frozen=True, eq=False)
-class Units:
+class Scales:
     """What a number of each sum is divided by: one factor a column, one a row, one a single number."""
 
     columns: Floats
@@ -26,7 +26,7 @@ class Units:
     single: Floats
     """Shape (s,)."""
 
-    def of(self, columns: Ints) -> Units:
+    def of(self, columns: Ints) -> Scales:
         """Those of some columns."""
         return replace(self, columns=self.columns[columns])
 
@@ -35,8 +35,8 @@ class Units:
         return np.concatenate([np.outer(self.rows, self.columns).ravel(), self.single])
 
 
-def units_of(made: TermNumbers) -> Units:
-    """The units of what documents add.
+def scales_of(made: TermNumbers) -> Scales:
+    """The scales of what documents add.
 
     Notes
     -----
@@ -46,7 +46,7 @@ def units_of(made: TermNumbers) -> Units:
     columns, rows = np.zeros(made.rows.shape[1]), np.zeros(made.weights.shape[1])
     _add_squares(*arrays_of(made.rows), made.weights, columns, rows)
     total, single = float(rows.sum()), np.square(made.scalars).sum(axis=0)
-    return Units(_one_over_root(columns), np.sqrt(total) * _one_over_root(rows), _one_over_root(single))
+    return Scales(_one_over_root(columns), np.sqrt(total) * _one_over_root(rows), _one_over_root(single))
 
 
 def _one_over_root(squares: Floats) -> Floats:
