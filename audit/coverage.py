@@ -32,12 +32,13 @@ __all__ = [
 
 _RAW = "raw"
 _TOGETHER = 'what the runs say together (`statistics.families` with "learned" looks at it)'
-_EXACT_SUMS = (("sums",), ("first_blocks", "block_sums"), (DOCUMENT_COUNTS,))
-"""What rounds of PD-NMF and PD-SVD announce, and counts: sums over documents, whose terms are known. One counts of
-two that say the same."""
+_EXACT_SUMS = (("sums",), ("first_blocks", "block_sums", "V"), (DOCUMENT_COUNTS,))
+"""What rounds of PD-NMF and PD-SVD announce, singular vectors, and counts: sums over documents, whose terms are
+known. One counts of several that say the same."""
 _UNSOLVED = (
-    "who was in, by equations: {} of all rounds are {:,} exact numbers for {:,} documents, and more than "
-    f'{MOST_SOLVED:,} documents are not solved for (`mechanism.opens = "final"` shows no such numbers)'
+    "who was in, by equations: {} are {:,} exact numbers in all for {:,} documents, and more than "
+    f"{MOST_SOLVED:,} documents are not solved for (fewer columns or a lower rank show fewer numbers, and so does "
+    '`mechanism.opens = "final"`; noise blurs them)'
 )
 _LEARNT = '{} number by number (`statistics.names = ["learned-raw"]` does)'
 _HIDDEN = (

@@ -26,6 +26,7 @@ from ksdp.audit.registry import mechanism_of, select_statistics
 from ksdp.audit.requested_learners import LEARNED_PREFIX, requested_learners
 from ksdp.audit.spec import Spec
 from ksdp.audit.statistics.coefficients import coefficients
+from ksdp.audit.statistics.contract import Statistic
 from ksdp.audit.statistics.over_rows import OverRows
 from ksdp.audit.verdicts.multiplicity import EXACT_SHARE
 from ksdp.audit.verdicts.over_statistics import documents_feasible
@@ -68,6 +69,7 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     plain = [n for n in spec.statistics.names if not n.startswith(LEARNED_PREFIX)]
     brought = getattr(mechanism, "statistics", ())
     statistics, skipped = select_statistics(families, plain, shown.seen, background, brought)
+    statistics, skipped = _worth_it(statistics, skipped, shown, holdings.unknown)
     if holdings.units.word == "group":
         statistics = (*statistics, *(OverRows(statistic) for statistic in statistics))
     if set(learners) - {RAW} and rank is not None:
@@ -101,6 +103,16 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     )
     _check_permutations(plan)
     return plan
+
+
+def _worth_it(
+    statistics: tuple[Statistic, ...], skipped: dict[str, str], shown: Shown, documents: int
+) -> tuple[tuple[Statistic, ...], dict[str, str]]:
+    """Those that are worth their time with so many documents (`Statistic`), and what the others need."""
+    shapes = {array.name: array.shape for array in shown.read}
+    asked = {s.name: cast(Any, s).asks_for(shapes, documents) for s in statistics if hasattr(s, "asks_for")}
+    needs = {name: f"needs {what}" for name, what in asked.items() if what}
+    return tuple(s for s in statistics if s.name not in needs), skipped | needs
 
 
 def _check_rank(rank: int, held: Holdings, features: int) -> None:

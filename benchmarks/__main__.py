@@ -117,6 +117,7 @@ BY_NAME: dict[str, Benchmark] = {
     "protocols": lambda chosen: protocols_table.run(chosen.sizes_of_runs, chosen.protocols),
     "raw-leak": lambda _: raw_leak.run(),
     "matched": lambda _: matched.run(),
+    "matched-final": lambda _: matched.final(),
     "matched-sizes": lambda _: matched.sizes(),
     "single-runs": lambda chosen: single_runs.run(chosen.corpora, chosen.sizes, min(chosen.runs, 8), chosen.ranks),
     "scale": lambda chosen: scale.run(chosen.scales, chosen.runs),

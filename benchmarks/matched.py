@@ -4,6 +4,7 @@
 
     python -m benchmarks matched
     python -m benchmarks matched-sizes       # rows of different sizes: by steps, and solved
+    python -m benchmarks matched-final       # V alone: the equations that it solves
 
 The adversary knows what databases are drawn from. For each setting: D of each document under chance, under the
 largest of the other default columns, and under the filter. Of noisy sums, where most is hidden, under the one
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer
 
 from benchmarks.raw_leak import RATED, mails, stars, table, topics
+from benchmarks.single_runs import matrix_of
 from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
@@ -31,9 +33,12 @@ from ksdp.audit.spec import parse_spec
 from ksdp.audit.statistics import equations, solved_filters, solved_parts
 from ksdp.audit.verdicts.ks import ks_table
 
-__all__ = ["run", "sizes"]
+__all__ = ["final", "run", "sizes"]
 
-FILTERS = {"final": ("basis-match", "topics-match"), "every round": ("blocks-match", "sums-match")}
+FILTERS = {
+    "final": ("basis-equations", "basis-match", "topics-match"),
+    "every round": ("blocks-match", "sums-match"),
+}
 Setting = tuple[Callable[[], Corpus], str, int, float, int, int]
 SETTINGS: tuple[Setting, ...] = (
     (topics, "pd-svd", 2, 0.5, 500, 60),
@@ -152,6 +157,34 @@ def sizes() -> None:
                 bits, distance = distances(plan)
                 found.append(largest(distance))
         print(f"{said:40} {size:5.0%}  {'  '.join(_said(d) for d in (_chance(bits), *found))}", flush=True)
+
+
+FINAL: tuple[tuple[str, str, int, float, int], ...] = (
+    ("patients", "pd-svd", 5, 0.5, 120),
+    ("patients", "pd-pca", 5, 0.5, 120),
+    ("texts-500", "pd-svd", 2, 0.5, 120),
+    ("texts-500", "pd-svd", 7, 0.5, 120),
+    ("texts-500", "pd-svd", 7, 0.1, 60),
+    ("normal-300", "pd-pca", 3, 0.5, 120),
+    ("mnist", "pd-svd", 7, 0.2, 60),
+    ("kos", "pd-svd", 7, 0.5, 60),
+)
+"""Corpus of `single_runs`, mechanism, rank, party size, runs with."""
+
+
+def final() -> None:
+    """Print one line a setting: V alone, D by the equations that it solves beside what other columns have."""
+    heads = "".join(f"  {head:>12}" for head in ("chance", "others", "equations"))
+    print(f"{'V alone':30} {'party':>5}{heads}  below 0.3 by others, above by equations")
+    for name, mechanism, rank, size, with_runs in FINAL:
+        rows = matrix_of(name)
+        corpus = Corpus(rows, np.array([f"d{i}" for i in range(rows.shape[0])]))
+        plan = _plan(corpus, {"name": mechanism, "rank": rank, "opens": "final"}, size, with_runs, 60)
+        bits, found = distances(plan)
+        solved = found.pop("basis-equations")
+        cells = "  ".join(_said(d) for d in (_chance(bits), largest(found), solved))
+        missed = float(((largest(found) < 0.3) & (solved > 0.3)).mean())
+        print(f"{f'{name}, {mechanism}, rank {rank}':30} {size:5.0%}  {cells}  {missed:.0%}", flush=True)
 
 
 def _plan(corpus: Corpus, mechanism: Mapping[str, Any], size: float, with_runs: int, documents: int) -> Plan:

@@ -38,7 +38,7 @@ from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, Sums
 from ksdp.audit.verdicts.ks import ks_table
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 
-__all__ = ["run"]
+__all__ = ["matrix_of", "run"]
 
 RATED = "movielens-1m"
 _MOST_SOLVED = 6000
@@ -56,14 +56,15 @@ def run(corpora: Sequence[str], sizes: Sequence[float], runs: int, ranks: Sequen
     heads = ("all at once: D, ms", "linear: D, ms", "one by one: D, ms", "by steps: D, ms")
     print(f"{'':44}{'may be in':>12}{'that alone':>12}" + "".join(f"{head:>20}" for head in heads))
     for corpus in corpora:
-        matrix = _matrix(corpus)
+        matrix = matrix_of(corpus)
         for size in sizes:
             for mechanism, statistic in (f for rank in ranks for f in _filters(corpus, matrix.min() >= 0.0, rank)):
                 said = f"{corpus}, {mechanism.name}, {mechanism.rank}, {size:.0%}, {statistic.name}"
                 print(f"{said:44}{_line(matrix, size, mechanism, statistic, runs)}", flush=True)
 
 
-def _matrix(corpus: str) -> sp.csr_array:
+def matrix_of(corpus: str) -> sp.csr_array:
+    """The documents of a corpus of this module's name for it."""
     name, _, number = corpus.partition("-")
     if name in _SMALL:
         return canonical(sp.csr_array(_SMALL[name](int(number or 0))))

@@ -61,6 +61,14 @@ class OfRun(OfAnother):
         """The run's arrays."""
         return _named(self.place, super().reads)
 
+    def asks_for(self, arrays: Mapping[str, tuple[int, ...]], documents: int) -> str:
+        """What this run lacks for the statistic to be worth its time."""
+        asks, start = getattr(self.statistic, "asks_for", None), run_prefix(self.place)
+        if asks is None:
+            return ""
+        own = {name.removeprefix(start): shape for name, shape in arrays.items() if name.startswith(start)}
+        return cast(str, asks(own, documents))
+
     def evaluate(self, observables: Observables, documents: Documents) -> NDArray[np.float64]:
         """One number a document, from this run alone."""
 

@@ -132,6 +132,9 @@ class Statistic(Protocol):
     One may also have `ask(observables, documents)`, called before any is evaluated, to say what it will look for
     in a pass over the documents that several share (`squared_entries`). It changes no value.
 
+    One that is dear may have `asks_for(shapes, documents)`: what a run that announces arrays of these shapes, of
+    so many documents, lacks for it to be worth its time, in words; empty where nothing. Then audits leave it out.
+
     Versions never change meaning, and results of different versions are never compared.
     """
 

@@ -16,6 +16,7 @@ from scipy.linalg import solve_triangular
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.statistics.basis_equations import BasisEquations
 from ksdp.audit.statistics.computed import Computed
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.match import BasisMatch, TopicsMatch
@@ -205,6 +206,7 @@ GEOMETRY: tuple[Statistic, ...] = (
     Computed("leverage-revealed", 1, "geometry", leverage_revealed, needs=("V", "sigma")),
     Computed("mean-alignment", 1, "geometry", mean_alignment, needs=("mean",)),
     Computed("numerator-energy", 1, "geometry", numerator_energy, needs=("numerators",)),
+    BasisEquations(),
     BasisMatch(),
     TopicsMatch(),
 )

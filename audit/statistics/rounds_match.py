@@ -41,7 +41,7 @@ from ksdp.audit.statistics.solved_filters import lost
 from ksdp.audit.statistics.solved_parts import few_enough
 from ksdp.audit.statistics.terms import solved_for
 
-__all__ = ["ROUNDS_MATCH", "BlockSumsMatch", "BlocksMatch", "SumsMatch"]
+__all__ = ["ROUNDS_MATCH", "BlockSumsMatch", "BlocksMatch", "SumsMatch", "is_exact", "mean_of_all"]
 
 Floats = NDArray[np.float64]
 
@@ -86,7 +86,7 @@ class SumsMatch:
         noise = [
             np.full(a.size, added_variance(documents.made_of.mechanism, name, a)) for name, a in arrays.items()
         ]
-        exact = _exact(documents.made_of)
+        exact = is_exact(documents.made_of)
         if exact and rated:
             noise = [lost(whole)]
         possible: Possible | None = None
@@ -120,7 +120,7 @@ class BlocksMatch:
         blocks = blocks[: 1 + _enough_blocks(documents.made_of, blocks[0].size, done)]
         mean = None
         if "mean" in observables:
-            mean = _mean_of_all(announced(observables, "mean").ravel(), documents.made_of)
+            mean = mean_of_all(announced(observables, "mean").ravel(), documents.made_of)
         many = _many(documents.made_of, blocks[1:].size)
 
         def terms(rows: sp.csr_array, turned: sp.csr_array | None = None) -> Additive:
@@ -134,19 +134,19 @@ class BlocksMatch:
             picture = expected(documents.made_of, blocks.shape[1], mean is not None)
             noise *= 0.0 if picture is None else float(picture.values[0]) ** 2
         pool = documents.made_of
-        known = Equations(noise=noise, exact=_exact(pool), possible=_within(blocks[1:], mean, pool))
+        known = Equations(noise=noise, exact=is_exact(pool), possible=_within(blocks[1:], mean, pool))
         return what_they_say(self.name, observables, documents, *beside_counts(documents.made_of, terms, known))
 
 
 def _within(blocks: Floats, mean: Floats | None, pool: Pool) -> Possible | None:
     """Who has entries only where some block, or the mean, is not 0; None where nobody is ruled out."""
-    if not _exact(pool):
+    if not is_exact(pool):
         return None
     touched = np.asarray(blocks.any(axis=(0, 1)) | (mean is not None and mean != 0.0))
     return None if touched.all() else WithinColumns(touched)
 
 
-def _exact(pool: Pool) -> bool:
+def is_exact(pool: Pool) -> bool:
     """Whether what is announced is known to be exact: then documents are ruled out."""
     return bool(getattr(pool.mechanism, "noise_free", False))
 
@@ -173,7 +173,7 @@ class BlockSumsMatch:
         blocks, sums = blocks[: 1 + done], sums[:done]
         mean, last = None, np.zeros(0)
         if "mean" in observables:
-            mean = _mean_of_all(announced(observables, "mean").ravel(), documents.made_of)
+            mean = mean_of_all(announced(observables, "mean").ravel(), documents.made_of)
             last = np.zeros(len(mean))
         parts = announced(observables, "part_squares") if "part_squares" in observables else np.zeros((2, 0))
         many = _many(documents.made_of, sums.size)
@@ -190,7 +190,7 @@ class BlockSumsMatch:
         pool = documents.made_of
         noise = [np.full(a.size, added_variance(pool.mechanism, n, a) if n else 0.0) for n, a in heights.items()]
         whole = np.concatenate([a.ravel() for a in heights.values()])
-        known = Equations(whole, np.concatenate(noise), exact=_exact(pool), possible=_within(sums, mean, pool))
+        known = Equations(whole, np.concatenate(noise), exact=is_exact(pool), possible=_within(sums, mean, pool))
         return what_they_say(self.name, observables, documents, *beside_counts(documents.made_of, terms, known))
 
 
@@ -205,7 +205,7 @@ def _enough(pool: Pool, numbers: int, done: int) -> int:
 
 def _enough_blocks(pool: Pool, numbers: int, done: int) -> int:
     """The same of blocks; three with noise, which also blurs what the later ones are products with."""
-    return _enough(pool, numbers, done) if _exact(pool) else min(done, EARLY)
+    return _enough(pool, numbers, done) if is_exact(pool) else min(done, EARLY)
 
 
 def _many(pool: Pool, entries: int) -> bool:
@@ -214,10 +214,10 @@ def _many(pool: Pool, entries: int) -> bool:
     Where exact sums are solved for document by document, and where filters are approached by steps.
     """
     rows = min(pool.drawn.shape[0], MOST_ROWS)
-    return (_exact(pool) and few_enough(rows)) or not solved_for(rows, entries)
+    return (is_exact(pool) and few_enough(rows)) or not solved_for(rows, entries)
 
 
-def _mean_of_all(mean: Floats, pool: Pool) -> Floats:
+def mean_of_all(mean: Floats, pool: Pool) -> Floats:
     """What is subtracted from everybody's rows; the coalition sees the mean of the others' and knows its own."""
     if not pool.colluding or pool.fixed is None:
         return mean

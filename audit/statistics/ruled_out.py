@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ksdp.audit.csr_rows import arrays_of
 from ksdp.audit.lanes import csr_times_panel, panel_of
 
-__all__ = ["FitsRatings", "FitsSum", "Once", "Possible", "WithinColumns"]
+__all__ = ["FitsRatings", "FitsSum", "Once", "Possible", "WithinBasis", "WithinColumns"]
 
 Floats = NDArray[np.float64]
 
@@ -27,6 +27,9 @@ TOLERANCE = 1e-4
 SMALLEST = float(np.finfo(np.float32).tiny)
 """Below it single precision rounds by more than any part: topics so small count as 0, sums as so large."""
 
+
+_BESIDE = 1e-6
+"""Of a document's length: a product with the leading vector that may be rounding."""
 
 Once = Callable[[Hashable, Callable[[sp.csr_array], Floats]], Floats]
 """What a function says of the documents, worked out once for them and a key."""
@@ -110,6 +113,34 @@ class WithinColumns:
         found = np.empty(rows.shape[0], np.bool_)
         _within(*arrays_of(rows), self.columns, found)
         return found
+
+
+@dataclass(frozen=True, eq=False)
+class WithinBasis:
+    """Whether all entries of a nonnegative document stand in columns of its run's singular vectors.
+
+    Whoever is in and has a product with the first one gives all of their columns a part of it, and nobody takes it
+    away: all that is added to it is of one sign. Whoever has none may share no column with it.
+    """
+
+    columns: NDArray[np.bool_]
+    """Those that some vector has an entry in, shape (d,)."""
+    first: Floats
+    """The leading vector, shape (d,)."""
+
+    def __call__(self, rows: sp.csr_array, once: Once) -> NDArray[np.bool_]:
+        """Of each of the documents, nonnegative, shape (n,)."""
+        within = WithinColumns(self.columns)(rows, once)
+        found, lengths = (
+            np.empty((rows.shape[0], 1)),
+            np.sqrt(
+                np.bincount(
+                    np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr)), np.square(rows.data), rows.shape[0]
+                )
+            ),
+        )
+        csr_times_panel(*arrays_of(rows), panel_of(np.abs(self.first)[None, :]), found)
+        return np.asarray(within | (found[:, 0] <= _BESIDE * lengths))
 
 
 def _at_least(topic: Floats) -> Floats:

@@ -13,6 +13,7 @@ _SENTENCES = {
     "numerator-energy": "How much of the document is explained by the announced sums that topics are made of.",
     "nonnegative-residual": "What is left of the document when it is rebuilt from the announced topics.",
     "mixture-log-density": "How likely the document’s own words are under the announced topics.",
+    "basis-equations": "Whether the document belongs to those whose sums the announced directions solve.",
     "basis-match": "Whether the announced directions moved the way this document would move them, best weighed.",
     "topics-match": "Whether the announced topics moved the way this document would move them, best weighed.",
     "blocks-match": "Whether what each early round announced turned as this document would turn it, best weighed.",

@@ -239,9 +239,13 @@ def test_exact_sums_of_more_documents_than_are_solved_for_clear_nobody(
 
     for name, array in (("pd-svd", "first_blocks"), ("pd-pca", "first_blocks"), ("pd-nmf", "sums")):
         (said,) = unread(name)
-        assert said.startswith(f"who was in, by equations: `{array}` of all rounds are ")
+        assert said.startswith(f"who was in, by equations: `{array}` are ")
         assert f" for {len(corpus)} documents" in said
-        assert unread(name, opens="final") == ()
+    assert unread("pd-nmf", opens="final") == ()
+    for name in ("pd-svd", "pd-pca"):  # fewer numbers, and enough
+        (said,) = unread(name, opens="final")
+        numbers = wide * corpus.features - wide * (wide + 1) // 2
+        assert f"`V` are {numbers:,} exact numbers in all" in said
     noisy = {"mechanism": "pd-svd", "parameters": {"rank": wide}, "scale": 1.0}
     assert plan_of(corpus, {"name": "noisy"} | noisy).coverage.unread == ()
     monkeypatch.setattr("ksdp.audit.statistics.solved_parts.MOST_SOLVED", len(corpus))
@@ -249,12 +253,16 @@ def test_exact_sums_of_more_documents_than_are_solved_for_clear_nobody(
 
 
 def test_too_few_exact_numbers_hide_who_was_in() -> None:
-    plain, seen = make_mechanism("pd-svd", {"rank": 2}), [Announced("V", (9, 9000))]
-    seen += [Announced("block_sums", (3, 2, 400)), Announced("first_blocks", (4, 2, 400))]
+    plain, seen = make_mechanism("pd-svd", {"rank": 2}), [Announced("span", (9, 9000))]
+    seen += [
+        Announced("V", (2, 400)),
+        Announced("block_sums", (3, 2, 400)),
+        Announced("first_blocks", (4, 2, 400)),
+    ]
     names = tuple(array.name for array in seen)
     assert unsolved(plain, seen, names, 6401, 0.5) == ()
     (said,) = unsolved(plain, seen, names, 6400, 0.5)
-    assert "`first_blocks` of all rounds are 3,200 exact numbers for 6,400 documents" in said
+    assert "`first_blocks` are 3,200 exact numbers in all for 6,400 documents" in said
     assert unsolved(plain, seen, names, 2048, 0.5) == ()
     assert unsolved(plain, seen, names[:1], 3000, 0.5) == ()
     counted = make_mechanism("counted", {"mechanism": "pd-svd", "at_least": 2})
@@ -310,7 +318,7 @@ def test_numbers_of_all_rounds_count_though_the_first_are_looked_at() -> None:
     ):
         assert said(name, parameters, features, 2 * numbers + 1) == ()
         (words,) = said(name, parameters, features, 2 * numbers)
-        assert f" of all rounds are {numbers:,} exact numbers for {2 * numbers:,} documents" in words
+        assert f" are {numbers:,} exact numbers in all for {2 * numbers:,} documents" in words
     for less in ({"opens": "final"}, {"announce": ["T", "numerators"]}):
         assert said("pd-nmf", {"rank": 2} | less, 500, 3000) == ()
 

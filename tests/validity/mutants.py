@@ -38,6 +38,7 @@ MAX_ENTROPY = "tests/audit/statistics/test_max_entropy.py"
 EXPLAINED = "tests/audit/statistics/test_explained.py"
 SOLVED = "tests/audit/statistics/test_solved_parts.py"
 FIRST_NUMBERS = "tests/audit/statistics/test_first_numbers.py"
+BASIS = "tests/audit/statistics/test_basis_equations.py"
 SOLVED_FILTERS = "tests/audit/statistics/test_solved_filters.py"
 NOISY = "tests/audit/mechanisms/privacy/test_noisy.py"
 ROUNDS = ("tests/audit/statistics/test_rounds_match.py", RULED_OUT, *STEPS)
@@ -899,12 +900,12 @@ MUTANTS: list[Mutant] = [
         ("np.concatenate(noise), of_all=False, exact", "np.concatenate(noise), exact"),
         ("if exact:\n            first", "if False:\n            first"),
         ("if exact:\n            first", "if True:\n            first"),
-        ("noise=noise, exact=_exact(pool)", "noise=noise"),
-        ("np.concatenate(noise), exact=_exact(pool)", "np.concatenate(noise)"),
+        ("noise=noise, exact=is_exact(pool)", "noise=noise"),
+        ("np.concatenate(noise), exact=is_exact(pool)", "np.concatenate(noise)"),
         ("possible=_within(blocks[1:], mean", "possible=_within(blocks, mean"),
         ("possible=_within(sums, mean", "possible=_within(0.0 * sums, mean"),
         ("possible=_within(sums, mean", "possible=_within(blocks, mean"),
-        ("if not _exact(pool):", "if False:"),
+        ("if not is_exact(pool):", "if False:"),
         ("whole = np.concatenate([a.ravel() for a in h", "whole = 0.0 * np.concatenate([a.ravel() for a in h"),
         tests=(*ROUNDS, ONE_BY_ONE),
     ),
@@ -912,7 +913,7 @@ MUTANTS: list[Mutant] = [
         "audit/statistics/rounds_match.py",
         ("max(EARLY, math.ceil(MORE * int(documents) / numbers))", "EARLY"),
         ("max(EARLY, math.ceil(MORE * int(documents) / numbers))", "99"),
-        ("if _exact(pool) else min(done, EARLY)", ""),
+        ("if is_exact(pool) else min(done, EARLY)", ""),
         ("else min(done, EARLY)", "else min(done, 1)"),
         tests=(MAX_ENTROPY, SOLVED, SOLVED_FILTERS),
     ),
@@ -1172,6 +1173,30 @@ MUTANTS: list[Mutant] = [
         ("equal = starts[i + 1] - starts[i] == places[j + 1] - places[j]", "equal = True"),
         ("at += 1\n", "break\n"),
         tests=(ONE_BY_ONE,),
+    ),
+    *_of(
+        "audit/statistics/basis_equations.py",
+        ("if squares or t != u", "if t != u"),
+        ("if squares or t != u", "if True"),
+        ("np.square(sigma[pairs[own, 0]])", "0.0"),
+        ("np.stack([V, V])", "np.stack([np.roll(V, 1, axis=0), V])"),
+        ("few_enough(documents) or numbers >= FEWEST", "numbers >= FEWEST"),
+        ("few_enough(documents) or numbers >= FEWEST * documents", "True"),
+        ('"solver", "") == "limit"', '"solver", "") != ""'),
+        ("mean is not None or any(", "any("),
+        ("data.min(initial=0.0) < 0.0", "data.min(initial=0.0) < -99.0"),
+        ("None if touched.all() else WithinBasis", "None if True else WithinBasis"),
+        ("noise if hides_little(whole, noise / varied) else None", "noise"),
+        ("noise if hides_little(whole, noise / varied) else None", "0.0 * noise + _LEAST"),
+        ("if _ROUNDS & set(arrays):", "if False:"),
+        ("mean = mean_of_all(", "mean = np.asarray("),
+        tests=(BASIS,),
+    ),
+    *_of(
+        "audit/statistics/ruled_out.py",
+        ("within | (found[:, 0] <= _BESIDE * lengths)", "within"),
+        ("within | (found[:, 0] <= _BESIDE * lengths)", "within | (found[:, 0] <= lengths)"),
+        tests=(BASIS,),
     ),
     *_of(
         "audit/statistics/ruled_out.py",
@@ -1451,6 +1476,7 @@ MUTANTS: list[Mutant] = [
         ("share * (1.0 - share) * (2.0", "(2.0"),
         ("return apart / (1.0 + apart)", "return apart"),
         (", (DOCUMENT_COUNTS,))", ")"),
+        ('"block_sums", "V")', '"block_sums")'),
         ("(1.0 - share) * (whole", "(whole"),
         ("float(norm.cdf(-at)) - peak)", "float(norm.cdf(-at)) + peak)"),
         ("if few_enough(documents):", "if False:"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["EARLY", "NUMBERS", "different_numbers", "early_rounds"]
+__all__ = ["EARLY", "NUMBERS", "different_numbers", "early_rounds", "numbers_of_basis"]
 
 EARLY = 3
 """Rounds that are looked at one by one in any case."""
@@ -45,3 +45,14 @@ def different_numbers(rank: int, features: int, rounds: int) -> int:
     (800, 820)
     """
     return min(rounds * rank * features, features * (features + 1) // 2)
+
+
+def numbers_of_basis(rank: int, features: int, values: bool = False) -> int:
+    """Equations that singular vectors solve: k (d - k), k (k - 1) / 2, and k more where singular values are known.
+
+    Examples
+    --------
+    >>> numbers_of_basis(2, 40), numbers_of_basis(2, 40, values=True)
+    (77, 79)
+    """
+    return rank * features - rank * (rank + 1) // 2 + (rank if values else 0)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.checks import check_least, check_one_of, check_rank
 from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Observables
-from ksdp.audit.mechanisms.factorisation.early_rounds import different_numbers, early_rounds
+from ksdp.audit.mechanisms.factorisation.early_rounds import different_numbers, early_rounds, numbers_of_basis
 from ksdp.audit.mechanisms.factorisation.power_iteration import (
     block_power,
     first_basis,
@@ -127,7 +127,8 @@ class PDSVD:
             If `rank` is not below `features`.
         """
         check_rank(self.rank, features)
-        announced = [Announced("V", (self.rank, features))]
+        equations = numbers_of_basis(self.rank, features, self.reveal_sigma)
+        announced = [Announced("V", (self.rank, features), in_all=equations)]
         if self.reveal_sigma:
             announced.append(Announced("sigma", (self.rank,)))
         if self.rounds:

@@ -251,6 +251,7 @@ def test_names_needs_and_a_missing_basis() -> None:
         ("leverage-revealed", ("V", "sigma")),
         ("mean-alignment", ("mean",)),
         ("numerator-energy", ("numerators",)),
+        ("basis-equations", ("V",)),
         ("basis-match", ("V",)),
         ("topics-match", ("T",)),
     ]
