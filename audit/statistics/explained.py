@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Floats
 from ksdp.audit.statistics.distinct import Distinct
-from ksdp.audit.statistics.term_products import LEFT, products_of_terms
+from ksdp.audit.statistics.term_products import LEFT, LOST, products_of_terms
 from ksdp.audit.statistics.term_scales import Scales
 
 __all__ = ["explained"]
@@ -42,7 +42,7 @@ def explained(once: Distinct, apart: Floats, parts: Floats, scales: Scales, size
     What is left of the sums must be less than a tenth of what the least document adds, squared. Sums of 0 tell
     parts up to a factor: where hardly anybody would be in, about as many as are expected are.
     """
-    inside, adds = once.shares + parts, sizes > 0.0
+    inside, adds = once.shares + parts, sizes > LOST * sizes.max(initial=0.0)
     if not adds.any() or not inside[adds].sum() > 0.0:
         return None
     least = LEFT * float(sizes[adds].min())
@@ -78,7 +78,7 @@ def _solved(once: Distinct, scales: Scales, places: NDArray[np.int64], told: Flo
     gram, _ = products_of_terms(once.made.of(places), scales)
     gram[np.diag_indices_from(gram)] *= 1.0 + RIDGE
     try:
-        more = scipy.linalg.solve(gram, along, assume_a="pos", check_finite=False)
+        more = scipy.linalg.cho_solve(scipy.linalg.cho_factor(gram, check_finite=False), along, check_finite=False)
     except scipy.linalg.LinAlgError:
         return told
     return np.asarray(np.clip(np.rint(told + more), 0.0, once.several[places]))

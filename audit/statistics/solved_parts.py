@@ -23,7 +23,7 @@ from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.one_thread import one_thread
 from ksdp.audit.statistics.max_entropy import Direction, direction_of, few_to_write
 from ksdp.audit.statistics.term_numbers import TermNumbers
-from ksdp.audit.statistics.term_products import LEFT, products_of_terms
+from ksdp.audit.statistics.term_products import LEFT, LOST, products_of_terms
 from ksdp.audit.statistics.term_scales import scales_of
 
 __all__ = ["LOST", "MOST_SOLVED", "Solved", "few_enough", "solved_parts"]
@@ -39,8 +39,6 @@ _LESS = 0.1
 """Of what was thought to be lost, below which parts are solved for once more."""
 _SAME = 1e-9
 """Part of their terms in which copies differ at most."""
-LOST = 2.0**-48
-"""Squared: what single precision loses of a number."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,10 +11,12 @@ from ksdp.audit.array_types import Floats
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_scales import Scales
 
-__all__ = ["LEFT", "products_of_terms"]
+__all__ = ["LEFT", "LOST", "products_of_terms"]
 
 LEFT = 0.1
 """Part of what the least document adds, squared, that whoever was in may leave of the sums."""
+LOST = 2.0**-48
+"""Squared: what single precision loses of a number."""
 _SPARSE = 0.05
 """Part of the entries that are there, below which products of documents are those of sparse rows."""
 
