@@ -25,6 +25,7 @@ __all__ = [
     "learnable",
     "reads",
     "telling_numbers",
+    "unblurred",
     "uncombined",
     "unfollowed",
     "unsolved",
@@ -39,6 +40,11 @@ _UNSOLVED = (
     "who was in, by equations: {} are {:,} exact numbers in all for {:,} documents, and more than "
     f"{MOST_SOLVED:,} documents are not solved for (fewer columns or a lower rank show fewer numbers, and so does "
     '`mechanism.opens = "final"`; noise blurs them)'
+)
+_UNBLURRED = (
+    "who was in, by equations: {:,} announced numbers have hardly any noise, for {:,} documents, and more than "
+    f"{MOST_SOLVED:,} documents are not solved for (more noise, fewer columns or a lower rank make these fewer, "
+    'and so does `mechanism.opens = "final"`)'
 )
 _LEARNT = '{} number by number (`statistics.names = ["learned-raw"]` does)'
 _HIDDEN = (
@@ -134,9 +140,26 @@ def unsolved(
             name = max((prefix + n for n in names), key=lambda n: sizes.get(n, 0))
             counted |= {name: sizes[name]} if name in sizes else {}
     numbers = sum(counted.values())
-    if not counted or numbers < min(enough_numbers(share), telling_numbers(share, margin)) * documents:
+    if not counted or numbers < _enough(share, margin) * documents:
         return ()
     return (_UNSOLVED.format(", ".join(f"`{name}`" for name in counted), numbers, documents),)
+
+
+def unblurred(numbers: int, documents: int, share: float, margin: float) -> tuple[str, ...]:
+    """Numbers with hardly any noise, enough to tell more than the margin, of more documents than are solved for.
+
+    As of exact sums (`unsolved`), which they are but for little: steps find large documents alone.
+
+    Parameters
+    ----------
+    numbers : those of `statistics.little_noise.numbers_of_little_noise`
+    documents : that may be in a run, the party's own and others'
+    share : of these that is in a run
+    margin : of the decision
+    """
+    if few_enough(documents) or not 0 < numbers >= _enough(share, margin) * documents:
+        return ()
+    return (_UNBLURRED.format(numbers, documents),)
 
 
 def enough_numbers(share: float) -> float:
@@ -164,6 +187,11 @@ def enough_numbers(share: float) -> float:
         return share * (whole * float(norm.cdf(at)) + peak) + (1.0 - share) * (whole * float(norm.cdf(-at)) - peak)
 
     return float(minimize_scalar(numbers, bounds=(-8.0, 8.0), method="bounded").fun)
+
+
+def _enough(share: float, margin: float) -> float:
+    """Numbers a document that tell who was in, or more of the average document than the margin."""
+    return min(enough_numbers(share), telling_numbers(share, margin))
 
 
 def telling_numbers(share: float, margin: float) -> float:

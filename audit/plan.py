@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.coverage import Coverage, coverage, learnable, reads, uncombined, unfollowed, unsolved
+from ksdp.audit.coverage import Coverage, coverage, learnable, reads, unblurred, uncombined, unfollowed, unsolved
 from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.design import Block, Design, Literal, Shared
 from ksdp.audit.groups import Units
@@ -28,11 +28,14 @@ from ksdp.audit.mechanisms.shown import kept_of
 from ksdp.audit.party_view import Holdings, parties_key
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.reading import EVERY_RUN, Reading
+from ksdp.audit.registry import select_statistics
 from ksdp.audit.requested_learners import LEARNED, LEARNED_PREFIX
 from ksdp.audit.spec import Spec
 from ksdp.audit.statistics.coefficients import COEFFICIENTS
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.kept_columns import expected_shapes
+from ksdp.audit.statistics.little_noise import numbers_of_little_noise
+from ksdp.audit.statistics.solved_parts import few_enough
 from ksdp.audit.verdicts.multiplicity import EXACT_SHARE
 from ksdp.audit.verdicts.over_statistics import permutations_needed
 from ksdp.audit.verdicts.raw_filter import RAW
@@ -108,9 +111,22 @@ class Plan:
         """Which announced arrays are read by which tested statistics."""
         learnt = () if RAW in self.learners else learnable(self.mechanism, expected_shapes(self), self.design.runs)
         of = self.holdings.unknown, self.holdings.share, self.spec.rule.margin
-        sums = unsolved(self.mechanism, self.announced, self.seen, *of)
+        sums = unsolved(self.mechanism, self.announced, self.seen, *of) + unblurred(self._little_noise, *of)
         more = uncombined(self.mechanism, self.learners) + unfollowed(self.mechanism, self.seen) + sums
         return coverage(self.opened, self.seen, self.tested, learnt, more)
+
+    @property
+    def _little_noise(self) -> int:
+        """Announced numbers that are equations in who is in but for hardly any noise, and are not solved for."""
+        if few_enough(self.holdings.unknown) or getattr(self.mechanism, "noise_free", False):
+            return 0
+        own = getattr(self.mechanism, "statistics", ())
+        filters, _ = select_statistics(("geometry", "rounds"), (), self.seen, (), own)
+        seen = tuple(array for array in self.announced if array.name in self.seen)
+        count = self.pool.derive(
+            ("little noise", self.seen), lambda: numbers_of_little_noise(filters, seen, self.pool)
+        )
+        return int(count)
 
     @property
     def kept(self) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from ksdp.audit.mechanisms.factorisation.early_rounds import numbers_of_basis
 from ksdp.audit.statistics.beside_counts import beside_counts
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.equations import Equations, own_mechanism, what_they_say
+from ksdp.audit.statistics.little_noise import Equated
 from ksdp.audit.statistics.products import announced
 from ksdp.audit.statistics.round_terms import block_numbers
 from ksdp.audit.statistics.rounds_match import is_exact, mean_of_all
@@ -79,16 +80,16 @@ class BasisEquations:
             return ""
         return f"more than {numbers:,} numbers of V for {documents:,} documents"
 
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,); all 0 where V tells too little of so many documents."""
-        pool, V = documents.made_of, np.ascontiguousarray(announced(observables, "V"))
+    def equations_of(self, observables: Observables, pool: Pool) -> Equated | None:
+        """What documents add to the sums that V leaves, and these sums; None where all is 0."""
+        V = np.ascontiguousarray(announced(observables, "V"))
         if pool.mechanism is None or not _enough(numbers_of_basis(*V.shape), _who_may(pool)):
-            return np.zeros(len(documents))
+            return None
         exact, missed = _converged(pool), None
         if not exact:
             missed = cast(Floats | None, pool.derive(("what V misses", len(V)), lambda: _missed(pool)))
             if missed is None:
-                return np.zeros(len(documents))
+                return None
         mean = None
         if "mean" in observables:
             mean = mean_of_all(announced(observables, "mean").ravel(), pool)
@@ -99,7 +100,14 @@ class BasisEquations:
 
         sums, noise = _sums(V, mean, sigma), 0.0 if missed is None else missed
         known = Equations(sums, noise, exact=exact, possible=_possible(V, mean, pool) if exact else None)
-        return what_they_say(self.name, observables, documents, *beside_counts(pool, terms, known))
+        return beside_counts(pool, terms, known)
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
+        """One number a document, shape (n_documents,); all 0 where V tells too little of so many documents."""
+        found = self.equations_of(observables, documents.made_of)
+        return (
+            np.zeros(len(documents)) if found is None else what_they_say(self.name, observables, documents, *found)
+        )
 
 
 def _enough(numbers: int, documents: int) -> bool:

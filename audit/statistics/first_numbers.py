@@ -23,7 +23,7 @@ from ksdp.audit.statistics.solved_parts import few_enough
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.terms import Terms
 
-__all__ = ["first_numbers_say"]
+__all__ = ["first_numbers_say", "written_out"]
 
 MOST_WRITTEN = 2**31
 """Documents times the square of the numbers, at most: a second or two a run."""
@@ -56,18 +56,26 @@ def first_numbers_say(
         noise = lost(_plain(made).summed(shares)) / varied
     if not hides_little(made, noise):
         return None
-    n, wide = made.rows.shape
-    most, whole = MOST_EXACT if exact else MOST_WRITTEN, _rows_of_sums(made)
-    first = min(math.isqrt(most // max(n, 1)) // max(wide, 1), whole)
+    wide = made.rows.shape[1]
+    numbers = written_out(made, exact=exact)
+    first, whole = numbers // max(wide, 1), _rows_of_sums(made)
     if first < (whole if exact else 1):
         return None
-    numbers = first * wide
     least = (noise[:numbers] + LEAST * float(made.variances[:numbers].mean())) * varied
     units = 1.0 / np.sqrt(least)
     with one_thread():
         span = span_of(_written(made, first) * units, 1.0)
         found, usual = span.direction(apart[:numbers] * units, shares)
     return Direction(np.concatenate([found * units, np.zeros(made.entries - numbers)]), usual)
+
+
+def written_out(made: Additive, *, exact: bool = False) -> int:
+    """How many numbers of the first rows are solved for, of sums with little noise."""
+    if not isinstance(made, TermNumbers | Terms):
+        return 0
+    n, wide = made.rows.shape
+    most = MOST_EXACT if exact else MOST_WRITTEN
+    return int(min(math.isqrt(most // max(n, 1)) // max(wide, 1), _rows_of_sums(made)) * wide)
 
 
 def _rows_of_sums(made: TermNumbers | Terms) -> int:

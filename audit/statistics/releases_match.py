@@ -14,6 +14,7 @@ from ksdp.audit.lanes import csr_times_panel, panel_of
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.equations import Equations, added_variance, own_mechanism, what_they_say
+from ksdp.audit.statistics.little_noise import Equated
 from ksdp.audit.statistics.solved_parts import LOST
 from ksdp.audit.statistics.term_numbers import TermNumbers
 
@@ -62,9 +63,8 @@ class ReleasesMatch:
     version: int = 4
     family: str = "rounds"
 
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,)."""
-        pool = documents.made_of
+    def equations_of(self, observables: Observables, pool: Pool) -> Equated:
+        """What documents add to the sums of a run, and these sums."""
         own: NoisySums = own_mechanism(pool.mechanism)
 
         def added(name: str, array: Floats) -> float:
@@ -79,7 +79,11 @@ class ReleasesMatch:
         def terms(rows: sp.csr_array, _turned: sp.csr_array | None = None) -> TermNumbers:
             return adds(rows)
 
-        return what_they_say(self.name, observables, documents, terms, known)
+        return terms, known
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
+        """One number a document, shape (n_documents,)."""
+        return what_they_say(self.name, observables, documents, *self.equations_of(observables, documents.made_of))
 
 
 def moment_numbers(rows: sp.csr_array, blocks: Floats) -> TermNumbers:

@@ -27,6 +27,7 @@ from ksdp.audit.statistics.equations import (
 )
 from ksdp.audit.statistics.exact_sums import MORE
 from ksdp.audit.statistics.expected import expected
+from ksdp.audit.statistics.little_noise import Equated
 from ksdp.audit.statistics.products import announced
 from ksdp.audit.statistics.rated_terms import RatedTerms
 from ksdp.audit.statistics.round_terms import (
@@ -62,17 +63,17 @@ class SumsMatch:
     needs: tuple[str, ...] = ("topics", "sums", "weights")
     reads: tuple[str, ...] = ("sweeps",)
 
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,)."""
+    def equations_of(self, observables: Observables, pool: Pool) -> Equated:
+        """What documents add to the sums of a run, and these sums."""
         topics, sums, weights = (announced(observables, name) for name in self.needs)
         done = len(sums)
         if "sweeps" in observables:  # a run that has converged before repeats its last sweep
             done = min(done, int(observables["sweeps"].ravel()[0]))
-        done = _enough(documents.made_of, sums[0].size, done)
-        own = own_mechanism(documents.made_of.mechanism)
+        done = _enough(pool, sums[0].size, done)
+        own = own_mechanism(pool.mechanism)
         gamma, delta = float(getattr(own, "gamma", 0.0)), float(getattr(own, "delta", 0.0))
         rated = weights.ndim == 3  # an entry has a weight of its own
-        many = _many(documents.made_of, sums[:done].size + weights[:done].size)
+        many = _many(pool, sums[:done].size + weights[:done].size)
 
         def terms(rows: sp.csr_array, turned: sp.csr_array | None = None) -> Additive:
             if rated:
@@ -83,10 +84,8 @@ class SumsMatch:
 
         whole = np.concatenate([sums[:done].ravel(), weights[:done].ravel()])
         arrays = {"round_sums": sums[:done], "round_weights": weights[:done]}
-        noise = [
-            np.full(a.size, added_variance(documents.made_of.mechanism, name, a)) for name, a in arrays.items()
-        ]
-        exact = is_exact(documents.made_of)
+        noise = [np.full(a.size, added_variance(pool.mechanism, name, a)) for name, a in arrays.items()]
+        exact = is_exact(pool)
         if exact and rated:
             noise = [lost(whole)]
         possible: Possible | None = None
@@ -97,7 +96,11 @@ class SumsMatch:
             else:
                 possible = FitsSum(first, total, gamma, delta, "start" not in observables)
         known = Equations(whole, np.concatenate(noise), of_all=False, exact=exact, possible=possible)
-        return what_they_say(self.name, observables, documents, *beside_counts(documents.made_of, terms, known))
+        return beside_counts(pool, terms, known)
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
+        """One number a document, shape (n_documents,)."""
+        return what_they_say(self.name, observables, documents, *self.equations_of(observables, documents.made_of))
 
 
 @dataclass(frozen=True)
@@ -113,29 +116,32 @@ class BlocksMatch:
     needs: tuple[str, ...] = ("first_blocks",)
     reads: tuple[str, ...] = ("mean",)
 
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,)."""
+    def equations_of(self, observables: Observables, pool: Pool) -> Equated:
+        """What documents add to the sums of a run, and these sums."""
         blocks = announced(observables, "first_blocks")
         done = int(blocks[1:].any(axis=(1, 2)).sum())
-        blocks = blocks[: 1 + _enough_blocks(documents.made_of, blocks[0].size, done)]
+        blocks = blocks[: 1 + _enough_blocks(pool, blocks[0].size, done)]
         mean = None
         if "mean" in observables:
-            mean = mean_of_all(announced(observables, "mean").ravel(), documents.made_of)
-        many = _many(documents.made_of, blocks[1:].size)
+            mean = mean_of_all(announced(observables, "mean").ravel(), pool)
+        many = _many(pool, blocks[1:].size)
 
         def terms(rows: sp.csr_array, turned: sp.csr_array | None = None) -> Additive:
             if many:
                 return block_numbers(rows, blocks, mean)
             return block_terms(rows, blocks, mean, turned)
 
-        noise = added_variance(documents.made_of.mechanism, "blocks", blocks[1:])
+        noise = added_variance(pool.mechanism, "blocks", blocks[1:])
         if noise:
             # Of rows of norm 1; the sums that they are made of are as long as the leading eigenvalue, or less.
-            picture = expected(documents.made_of, blocks.shape[1], mean is not None)
+            picture = expected(pool, blocks.shape[1], mean is not None)
             noise *= 0.0 if picture is None else float(picture.values[0]) ** 2
-        pool = documents.made_of
         known = Equations(noise=noise, exact=is_exact(pool), possible=_within(blocks[1:], mean, pool))
-        return what_they_say(self.name, observables, documents, *beside_counts(documents.made_of, terms, known))
+        return beside_counts(pool, terms, known)
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
+        """One number a document, shape (n_documents,)."""
+        return what_they_say(self.name, observables, documents, *self.equations_of(observables, documents.made_of))
 
 
 def _within(blocks: Floats, mean: Floats | None, pool: Pool) -> Possible | None:
@@ -166,17 +172,17 @@ class BlockSumsMatch:
     needs: tuple[str, ...] = ("first_blocks", "block_sums")
     reads: tuple[str, ...] = ("mean", "part_squares", "V")
 
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,)."""
+    def equations_of(self, observables: Observables, pool: Pool) -> Equated:
+        """What documents add to the sums of a run, and these sums."""
         blocks, sums = (announced(observables, name) for name in self.needs)
-        done = _enough_blocks(documents.made_of, blocks[0].size, int(blocks[1:].any(axis=(1, 2)).sum()))
+        done = _enough_blocks(pool, blocks[0].size, int(blocks[1:].any(axis=(1, 2)).sum()))
         blocks, sums = blocks[: 1 + done], sums[:done]
         mean, last = None, np.zeros(0)
         if "mean" in observables:
-            mean = mean_of_all(announced(observables, "mean").ravel(), documents.made_of)
+            mean = mean_of_all(announced(observables, "mean").ravel(), pool)
             last = np.zeros(len(mean))
         parts = announced(observables, "part_squares") if "part_squares" in observables else np.zeros((2, 0))
-        many = _many(documents.made_of, sums.size)
+        many = _many(pool, sums.size)
 
         def terms(rows: sp.csr_array, turned: sp.csr_array | None = None) -> Additive:
             made = (
@@ -187,11 +193,14 @@ class BlockSumsMatch:
             return replace(made, scalars=part_terms(rows, announced(observables, "V"))) if parts.size else made
 
         heights = {"blocks": sums, "": last, "part_squares": parts}
-        pool = documents.made_of
         noise = [np.full(a.size, added_variance(pool.mechanism, n, a) if n else 0.0) for n, a in heights.items()]
         whole = np.concatenate([a.ravel() for a in heights.values()])
         known = Equations(whole, np.concatenate(noise), exact=is_exact(pool), possible=_within(sums, mean, pool))
-        return what_they_say(self.name, observables, documents, *beside_counts(documents.made_of, terms, known))
+        return beside_counts(pool, terms, known)
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
+        """One number a document, shape (n_documents,)."""
+        return what_they_say(self.name, observables, documents, *self.equations_of(observables, documents.made_of))
 
 
 def _enough(pool: Pool, numbers: int, done: int) -> int:

@@ -38,6 +38,7 @@ MAX_ENTROPY = "tests/audit/statistics/test_max_entropy.py"
 EXPLAINED = "tests/audit/statistics/test_explained.py"
 SOLVED = "tests/audit/statistics/test_solved_parts.py"
 FIRST_NUMBERS = "tests/audit/statistics/test_first_numbers.py"
+LITTLE_NOISE = "tests/audit/statistics/test_little_noise.py"
 BASIS = "tests/audit/statistics/test_basis_equations.py"
 SOLVED_FILTERS = "tests/audit/statistics/test_solved_filters.py"
 NOISY = "tests/audit/mechanisms/privacy/test_noisy.py"
@@ -896,7 +897,7 @@ MUTANTS: list[Mutant] = [
         ("rated = weights.ndim == 3  # an entry has a weight of its own", "rated = False"),
         ('done = min(done, int(observables["sweeps"].ravel()[0]))', "pass"),
         ("return np.asarray((mean * outside + own) / (outside + pool.fixed.shape[0]))", "return mean"),
-        ("added_variance(documents.made_of.mechanism, name, a)", "0.0"),
+        ("added_variance(pool.mechanism, name, a)", "0.0"),
         ("np.concatenate(noise), of_all=False, exact", "np.concatenate(noise), exact"),
         ("if exact:\n            first", "if False:\n            first"),
         ("if exact:\n            first", "if True:\n            first"),
@@ -952,7 +953,7 @@ MUTANTS: list[Mutant] = [
         (".mean())) * varied", ".mean()))"),
         ("apart[:numbers] * units", "apart[-numbers:] * units"),
         ("np.zeros(made.entries - numbers)]", "np.ones(made.entries - numbers)]"),
-        ("// max(wide, 1), whole", ", whole"),
+        ("n, 1)) // max(wide, 1), _rows", "n, 1)), _rows"),
         ("first < (whole if exact else 1)", "first < 1"),
         ("MOST_EXACT if exact else MOST_WRITTEN", "MOST_WRITTEN"),
         tests=(FIRST_NUMBERS,),
@@ -1173,6 +1174,35 @@ MUTANTS: list[Mutant] = [
         ("equal = starts[i + 1] - starts[i] == places[j + 1] - places[j]", "equal = True"),
         ("at += 1\n", "break\n"),
         tests=(ONE_BY_ONE,),
+    ),
+    *_of(
+        "audit/statistics/little_noise.py",
+        ("(noise < LITTLE * variances).sum()", "(noise < variances).sum()"),
+        ("(noise < LITTLE * variances).sum()", "(noise < LITTLE).sum()"),
+        ("min(few, features * (features + 1) // 2) if products else few", "few"),
+        ("round(more * _of_filter(one, seen, pool))", "_of_filter(one, seen, pool)"),
+        ("if in_rows and hides_little(made, noise):", "if hides_little(made, noise):"),
+        ("if in_rows and hides_little(made, noise):", "if False:"),
+        ('replace(cast(Any, mechanism), sampler="fast")', "mechanism"),
+        ("total += _of_run(", "total = _of_run("),
+        ("min(few, int(root) * features)", "few"),
+        ("few_to_write(rows.shape[0], numbers) or numbers", "numbers"),
+        ("numbers) or numbers <= MOST_ENTRIES", "numbers)"),
+        ("noise / (every * max(pool.share * (1 - pool.share), 1e-3))", "noise / every"),
+        ("return max(found)", "return min(found)"),
+        tests=(LITTLE_NOISE,),
+    ),
+    *_of(
+        "audit/coverage.py",
+        ("if few_enough(documents) or not 0 <", "if not 0 <"),
+        ("not 0 < numbers >= _enough(share, margin) * documents:", "not numbers:"),
+        ("not 0 < numbers >= _enough", "not numbers >= _enough"),
+        tests=(LITTLE_NOISE,),
+    ),
+    *_of(
+        "audit/plan.py",
+        (" + unblurred(self._little_noise, *of)", ""),
+        tests=(LITTLE_NOISE,),
     ),
     *_of(
         "audit/statistics/basis_equations.py",
@@ -1469,8 +1499,14 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/coverage.py",
-        ("min(enough_numbers(share), telling_numbers(share, margin))", "enough_numbers(share)"),
-        ("min(enough_numbers(share), telling_numbers(share, margin))", "telling_numbers(share, margin)"),
+        (
+            "min(enough_numbers(share), telling_numbers(share, margin))",
+            "enough_numbers(share)",
+        ),
+        (
+            "min(enough_numbers(share), telling_numbers(share, margin))",
+            "telling_numbers(share, margin)",
+        ),
         ("min(enough_numbers(share), telling_numbers(share, margin))", "0.5"),
         ("a.in_all or math.prod(a.shape)", "math.prod(a.shape)"),
         ("share * (1.0 - share) * (2.0", "(2.0"),

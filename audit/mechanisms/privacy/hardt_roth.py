@@ -83,6 +83,7 @@ class HardtRoth(GaussianReleases):
     exact_ratio: ClassVar[bool] = True
     name: ClassVar[str] = "hardt-roth"
     final: ClassVar[tuple[str, ...]] = ("V",)
+    one_matrix: ClassVar[bool] = True  # all rounds are products with one (`statistics.little_noise`)
 
     rank: int = 7
     iterations: int = 5

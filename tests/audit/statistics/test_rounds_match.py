@@ -317,7 +317,7 @@ def test_a_coalition_knows_the_mean_of_everybody() -> None:
     seen = PDPCA(rank=3).run(Database((mine, own), frozenset({1})), COINS)
     pool = Pool(rows(24), 0.5, own, colluding=True)
     wanted = sp.vstack([mine, own]).mean(axis=0)
-    np.testing.assert_allclose(rounds_match._mean_of_all(seen["mean"], pool), wanted)
+    np.testing.assert_allclose(rounds_match.mean_of_all(seen["mean"], pool), wanted)
 
 
 def test_an_empty_pool_and_one_document_say_nothing_that_is_not_finite() -> None:
