@@ -9,18 +9,18 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 import ksdp
 from ksdp.audit.errors import CorpusError, InputError, SpecError, StoreError
 from ksdp.audit.spec import CorpusSpec, parse_spec
-from ksdp.cli import app
 from ksdp.flows.audits.first_spec import first_spec
 from ksdp.flows.prepare import read_spec_file
 from ksdp.grouped_help import GROUPS
 from ksdp.storage.audits.sql import ask
 from ksdp.storage.corpora import load_corpus
 from ksdp.storage.store import Store
+
+from ..typed import typed
 
 
 @pytest.fixture(scope="module")
@@ -35,10 +35,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 
 def run(*arguments: object) -> str:
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    return done.output
+    return typed(*arguments).output
 
 
 def test_version_and_help_in_groups() -> None:

@@ -7,10 +7,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from ksdp.audit.errors import InputError
-from ksdp.cli import app
+
+from ..typed import typed
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = """
@@ -26,10 +26,8 @@ epsilon = 1.0
 
 
 def run(*arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(app, arguments)
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result.exit_code, result.stdout
+    done = typed(*arguments)
+    return done.exit_code, done.stdout
 
 
 def test_every_entry_point_is_listed_with_its_guarantee() -> None:

@@ -16,17 +16,16 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from typer.testing import CliRunner
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.pem.budget import Budget, tight_epsilon
 from ksdp.audit.mechanisms.pem.discrete_laplace import Vetted
 from ksdp.audit.mechanisms.pem.ideal import run_ideal
 from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
-from ksdp.cli import app
 from ksdp.flows.runs.pem_run import prepare_pem, read_pem_spec
 
 from ..protocols.pem.own_functions import OWN
+from ..typed import typed
 
 RNG = np.random.default_rng(5)
 ROWS = 80
@@ -57,10 +56,8 @@ def write(folder: Path, **sections: list[str]) -> Path:
 
 
 def run(spec: Path, *arguments: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, ["pem", str(spec), *arguments])
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result.exit_code, result.stdout, result.stderr
+    done = typed("pem", spec, *arguments)
+    return done.exit_code, done.stdout, done.stderr
 
 
 @pytest.mark.e2e

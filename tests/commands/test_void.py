@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import ksdp
-from ksdp.cli import app
 from ksdp.storage.findings import write_summary
 from ksdp.storage.store import Store
+
+from ..typed import typed
 
 
 @pytest.fixture
@@ -28,7 +28,6 @@ def void(tmp_path: Path) -> list[str]:
 
 def test_a_document_of_a_void_audit_has_no_verdict(void: list[str]) -> None:
     for asked in (void, [*void[:2], "3", *void[2:]]):
-        shown = CliRunner().invoke(app, asked)
-        assert shown.exit_code == 0
+        shown = typed(*asked, code=0)
         assert "VOID: a control failed. No verdict may be used." in shown.output
-        assert json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout)["valid"] is False
+        assert json.loads(typed(*asked, "--json").stdout)["valid"] is False

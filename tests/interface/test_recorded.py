@@ -14,7 +14,8 @@ from scipy.stats import ks_2samp
 
 import ksdp
 from ksdp.audit.errors import InputError
-from ksdp.cli import app
+
+from ..typed import typed
 
 RUNS, DOCUMENTS = 120, 30
 
@@ -51,8 +52,6 @@ def test_two_tables_are_audited_as_the_runs_that_made_them(made: Any, tmp_path: 
 
 
 def test_a_spec_names_the_two_files(made: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from typer.testing import CliRunner
-
     data, means, bits = made
     observables, inclusion = tables(means, bits)
     observables.to_parquet(tmp_path / "observables.parquet")
@@ -63,11 +62,9 @@ def test_a_spec_names_the_two_files(made: Any, tmp_path: Path, capsys: pytest.Ca
         '[corpus]\npath = "data.csv"\nid = "name"\n[mechanism]\nname = "recorded"\n'
         'observables = "observables.parquet"\ninclusion = "inclusion.parquet"\n'
     )
-    planned = CliRunner().invoke(app, ["plan", str(tmp_path / "spec.toml"), "--json"])
-    assert planned.exit_code == 0, planned.output
+    planned = typed("plan", tmp_path / "spec.toml", "--json", code=0)
     assert json.loads(planned.output)["runs"] == RUNS
-    done = CliRunner().invoke(app, ["audit", str(tmp_path / "spec.toml"), "--store", str(tmp_path / "store")])
-    assert done.exit_code == 3, done.output
+    typed("audit", tmp_path / "spec.toml", "--store", tmp_path / "store", code=3)
     assert ksdp.load(tmp_path / "store").verdicts.loc["d0", "verdict"] == "sensitive"
     found = ksdp.audit(tmp_path / "spec.toml")
     assert found.verdicts.loc["d0", "verdict"] == "sensitive"

@@ -18,6 +18,7 @@ from ksdp.commands.options import (
 )
 
 if TYPE_CHECKING:
+    from ksdp.flows.runs.budget import LedgerEntry
     from ksdp.flows.runs.node_run import Node
 
 __all__ = ["budget", "party", "run"]
@@ -213,28 +214,29 @@ def budget(
         typer.echo(joint_table([*unbounded, PartyRunPrices(read_run(coming)).identity]))
         return
     if as_json:
-        listed = [
-            {
-                "run": entry.run,
-                "time": entry.time,
-                "corpus": entry.corpus,
-                "mechanism": entry.mechanism,
-                "computes": entry.words,
-                "finished": entry.finished,
-                "mu": entry.price.mu,
-                "why": entry.price.why,
-            }
-            for entry in runs
-        ]
         together = {"runs": total.runs, "epsilon": total.epsilon(delta), "delta": delta}
         together |= {"advantage": total.advantage, "unbounded": total.unbounded, "audited": total.audited}
-        typer.echo(json.dumps({"runs": listed, "together": together}))
+        typer.echo(json.dumps({"runs": list(map(_entry_row, runs)), "together": together}))
         return
     for entry in runs:
         cost = "nothing promised" if entry.price.mu is None else f"mu {entry.price.mu:.4g}"
         state = "" if entry.finished else "  (did not finish: counted at the most it may have given away)"
         typer.echo(f"{entry.time}  {entry.words:16} {cost:18} {entry.price.why}{state}")
     typer.echo(spent_words(total, delta))
+
+
+def _entry_row(entry: LedgerEntry) -> dict[str, Any]:
+    """A run of the ledger, for machines."""
+    return {
+        "run": entry.run,
+        "time": entry.time,
+        "corpus": entry.corpus,
+        "mechanism": entry.mechanism,
+        "computes": entry.words,
+        "finished": entry.finished,
+        "mu": entry.price.mu,
+        "why": entry.price.why,
+    }
 
 
 def run(

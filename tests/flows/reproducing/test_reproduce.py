@@ -6,17 +6,17 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.reproducing import fedpower
 from ksdp.audit.reproducing.outcome import Outcome
-from ksdp.cli import app
 from ksdp.dashboards.reproducing.panels import can_draw
 from ksdp.flows.reproducing import experiments
 from ksdp.flows.reproducing.catalogue import CATALOGUE, ELSEWHERE, listed
 from ksdp.flows.reproducing.reproduce import reproduce
 from ksdp.storage.reproducing.data import FILES
+
+from ...typed import typed
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -38,9 +38,9 @@ def test_the_list_says_what_is_missing(tmp_path: Path) -> None:
     absent = {one.entry.name: one.missing for one in listed(tmp_path)}
     assert absent["compare-kos"] == ()
     assert absent["pd-ml-lite-table-1"] == ("enron-mail6", "20newsgroups")
-    shown = CliRunner().invoke(app, ["reproduce", "--list", "--data", str(tmp_path)])
+    shown = typed("reproduce", "--list", "--data", tmp_path)
     assert "not there: enron-mail6, 20newsgroups" in shown.output
-    told = json.loads(CliRunner().invoke(app, ["reproduce", "--list", "--data", str(tmp_path), "--json"]).output)
+    told = json.loads(typed("reproduce", "--list", "--data", tmp_path, "--json").output)
     assert told[0]["missing"] == ["enron-mail6", "20newsgroups"]
 
 
@@ -60,8 +60,7 @@ def test_a_table_from_the_command_to_its_page(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setitem(experiments.RUNS, "fedpower-figure-2", small)
     out = tmp_path / "out"
-    done = CliRunner().invoke(app, ["reproduce", "fedpower-figure-2", "--short", "--out", str(out)])
-    assert done.exit_code == 0, done.output
+    done = typed("reproduce", "fedpower-figure-2", "--short", "--out", out, code=0)
     assert "Figure 2: how many iterations" in done.output
     assert "Why the numbers differ" in done.output
     kept = json.loads((out / "fedpower-figure-2.json").read_text(encoding="utf-8"))

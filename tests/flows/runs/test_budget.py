@@ -14,11 +14,9 @@ import pytest
 import scipy.sparse as sp
 from prefect.logging import disable_run_logger
 from scipy.stats import norm
-from typer.testing import CliRunner
 
 from ksdp.audit.errors import InputError, KsdpError, SpecError, StoreError
 from ksdp.audit.mechanisms.privacy.spent import worst_price
-from ksdp.cli import app
 from ksdp.flows.deployable.runs import party_flow
 from ksdp.flows.runs.budget import Priced, Purse, entries, open_purse, spent, spent_words
 from ksdp.flows.runs.joint import JointAudit, identity_text, joint_table
@@ -29,6 +27,7 @@ from ksdp.storage.keys import load_private, make_identity
 from ksdp.storage.runs.ledger import Ledger
 
 from ...ports import free_ports
+from ...typed import typed
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 NOISY = 'name = "hardt-roth"\nrank = 2\niterations = 2\nepsilon = 1.0\nsampler = "discrete"'
@@ -177,11 +176,11 @@ def test_budgets_that_are_refused(two: Two, limits: str) -> None:
 def test_the_command_tells_what_is_spent(two: Two) -> None:
     for mechanism in (NOISY, EXACT, NOISY):
         two.purse(two.run(mechanism)).begin()
-    said = CliRunner().invoke(app, ["budget", str(two.folder / "ada.ledger")]).output
+    said = typed("budget", two.folder / "ada.ledger").output
     assert "2 runs with noise: epsilon 1.4" in said
     assert "1 run without a promise of a record: a joint audit is needed" in said
     assert said.count("did not finish") == 3
-    found = json.loads(CliRunner().invoke(app, ["budget", str(two.folder / "ada.ledger"), "--json"]).output)
+    found = json.loads(typed("budget", two.folder / "ada.ledger", "--json").output)
     assert found["together"]["unbounded"] == 1
     assert [line["mechanism"] for line in found["runs"]] == ["hardt-roth", "pd-nmf", "hardt-roth"]
 

@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from typer.testing import CliRunner
 
 from ksdp.audit.errors import ClearanceError, CorpusError, InputError, SpecError
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec import parse_spec
-from ksdp.cli import app
 from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.runs.budget import open_purse
 from ksdp.flows.runs.terms import Run, features_hash, protocol_text, read_run
@@ -29,6 +27,7 @@ from ksdp.storage.corpora import corpus_features, load_corpus
 from ksdp.storage.keys import make_identity
 from ksdp.storage.readers.levers import rows_hash
 
+from ...typed import typed
 from .entering import NOW, enter, run_of, signed_clearance
 
 NAMES = ("ada", "bob", "cal")
@@ -171,7 +170,7 @@ def test_verify_and_the_ledger_name_what_is_counted_before(base: Path) -> None:
     about = verify(clearance, now=NOW)
     assert (about["mechanism"], about["computes"]) == ("counted", words)
     open_purse(run, whole.corpus.hash, 15, base / "ada.ledger", None, lambda: NOW).begin()
-    assert words in CliRunner().invoke(app, ["budget", str(base / "ada.ledger")]).output
+    assert words in typed("budget", base / "ada.ledger").output
     plain = cleared(run, base, whole, make_mechanism("sigma-svd", POWER))
     assert verify(plain, now=NOW)["computes"] is None
 

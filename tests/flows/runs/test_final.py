@@ -8,17 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.screening.clearance import Covered, MechanismIdentity
-from ksdp.cli import app
 from ksdp.flows.runs.terms import read_run
 from ksdp.protocols.runs.trust import who_must_be_trusted
 
+from ...typed import typed
 from .test_protocol import Organisations, organisations, results
 
 FINAL = 'name = "pd-svd"\nrank = 2\nopens = "final"\n[final]\nblock = 12\nrounds = {rounds}'
@@ -70,9 +69,8 @@ def test_a_party_that_does_not_compute_and_dies_ends_the_run_for_all_by_name(tmp
 
 
 def test_ksdp_run_says_who_must_be_trusted(three: Organisations) -> None:
-    final = CliRunner().invoke(app, ["run", str(three.protocol(FINAL.format(rounds=10))), "--json"])
-    every = CliRunner().invoke(app, ["run", str(three.protocol(POWER)), "--json"])
-    assert (final.exit_code, every.exit_code) == (0, 0)
+    final = typed("run", three.protocol(FINAL.format(rounds=10)), "--json", code=0)
+    every = typed("run", three.protocol(POWER), "--json", code=0)
     final_trust, every_trust = (json.loads(done.stdout)["trust"] for done in (final, every))
     assert "Any two of ada, bob, cyd that put together what they hold learn" in final_trust
     assert final_trust in final.stderr

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from typer.testing import CliRunner
 
 from ksdp.audit.errors import InputError, KsdpError
-from ksdp.cli import app
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
 from ksdp.flows.prepare import read_spec_file
@@ -22,6 +20,7 @@ from ksdp.flows.runs.party_run import Entered, run_party
 from ksdp.flows.runs.terms import read_run
 from ksdp.storage.keys import load_private
 
+from ...typed import typed
 from .test_protocol import NOW, SVD, TERMS, Organisations, organisations
 
 FIRST = 'name = "pd-nmf"\nrank = 1\nsweeps = 1\ntolerance = 0.0'
@@ -30,9 +29,7 @@ DOCUMENTS = 600
 
 
 def said_by(*arguments: str | Path) -> str:
-    done = CliRunner().invoke(app, [*map(str, arguments)])
-    assert done.exit_code == 0, done.output
-    return done.output
+    return typed(*arguments, code=0).output
 
 
 class Walk(Organisations):

@@ -13,10 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from ksdp.audit.errors import InputError
-from ksdp.cli import app
 from ksdp.flows.runs import kit_files, kit_party, kits
 from ksdp.flows.runs.check_peers import compare
 from ksdp.flows.runs.check_words import about_of
@@ -25,6 +23,8 @@ from ksdp.flows.runs.pem_terms import read_pem_hosts
 from ksdp.flows.runs.terms import read_run
 from ksdp.storage.keys import fingerprint, load_private, load_public
 from ksdp.storage.runs.sealed import read_sealed, seal, write_sealed
+
+from ...typed import typed
 
 DRAFT = """# what we agreed in June
 protocol = 1
@@ -38,11 +38,7 @@ PORTS = {"ada": 7001, "bob": 7002, "cyd": 7003, "dan": 7004}
 
 
 def ksdp(*arguments: object) -> str:
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == 0, done.output
-    return done.output
+    return typed(*arguments, code=0).output
 
 
 def address(name: str) -> str:

@@ -17,16 +17,16 @@ from typing import Any
 import psutil
 import pytest
 from prefect.states import Cancelling
-from typer.testing import CliRunner
 
 from ksdp.audit.errors import StoreError
-from ksdp.cli import app
 from ksdp.flows.clock import utc_now
 from ksdp.flows.schedules.serve import being_served
 from ksdp.storage.schedules.history import read_runs
 from ksdp.storage.schedules.running import interrupted, running
 from ksdp.storage.schedules.schedule_files import check_schedule, read_schedule, remove_schedule, write_schedule
 from ksdp.storage.store import Store
+
+from ...typed import typed
 
 SECONDS = 400.0
 
@@ -43,14 +43,6 @@ def until(true: Callable[[], Any], what: str) -> Any:
 
 def command(*arguments: str | Path) -> list[str]:
     return [sys.executable, "-m", "ksdp", *map(str, arguments)]
-
-
-def typed(*arguments: str, store: Store) -> str:
-    """A command in this process, which costs no start: what it printed. What it refuses is raised."""
-    done = CliRunner().invoke(app, [*arguments, "--store", str(store.root)])
-    if done.exception is not None:
-        raise done.exception
-    return done.stdout
 
 
 @contextlib.contextmanager
@@ -139,7 +131,7 @@ def test_killed_and_started_again_it_runs_once_what_was_missed(store: Store, spe
         assert "CRASHED Crashed" in states(store)  # the killed one is no zombie
 
         # A person asks for a run; nothing has changed.
-        typed("now", "nightly", store=store)
+        typed("now", "nightly", "--store", store.root)
         until(lambda: len(read_runs(store, "nightly")) == 2, "the run that was asked for")
         assert read_runs(store, "nightly")[1].outcome == "unchanged"
 
@@ -151,13 +143,13 @@ def test_killed_and_started_again_it_runs_once_what_was_missed(store: Store, spe
         assert deployment.schedules == []  # the store is the calendar
         api(store, lambda client: client.pause_deployment(deployment.id))
         until(lambda: read_schedule(store, "nightly").paused, "the store to hear of the pause")
-        typed("resume", "nightly", store=store)
+        typed("resume", "nightly", "--store", store.root)
         until(lambda: not api(store, deployments)[0].paused, "Prefect to hear of the resumption")
 
         # Cancelled on Prefect's pages (too long an audit to end before it hears of that): not taken up again.
         endless = spec("endless", with_runs=60_000, families=["geometry"])
         write_schedule(store, read_schedule(store, "nightly").model_copy(update={"spec": str(endless)}))
-        typed("now", "nightly", "--full", store=store)
+        typed("now", "nightly", "--full", "--store", store.root)
         mark = until(lambda: running(store, "nightly"), "the run of everything")
         api(store, lambda client: client.set_flow_run_state(mark.flow_run, Cancelling()))
         until(lambda: len(read_runs(store, "nightly")) == 3, "the cancelled run's line")
@@ -166,8 +158,8 @@ def test_killed_and_started_again_it_runs_once_what_was_missed(store: Store, spe
 
         # Another `ksdp serve` is refused; the listing says when it runs next.
         with pytest.raises(StoreError, match="is running already"):
-            typed("serve", store=store)
-        said = json.loads(typed("schedules", "--json", store=store))
+            typed("serve", "--store", store.root)
+        said = json.loads(typed("schedules", "--json", "--store", store.root).stdout)
         assert said["served"]
         assert datetime.fromisoformat(said["schedules"][0]["next"][0]) > utc_now()
         assert said["schedules"][0]["last"]["outcome"] == "cancelled"
@@ -179,7 +171,7 @@ def test_killed_and_started_again_it_runs_once_what_was_missed(store: Store, spe
         until(lambda: len(api(store, deployments)) == 1, "the deployment to go")
 
         # Stopped in the middle of a run: no crash, nothing lost, nothing left behind.
-        typed("now", "nightly", "--full", store=store)
+        typed("now", "nightly", "--full", "--store", store.root)
         until(lambda: running(store, "nightly"), "the run to stop")
         family = process.children(recursive=True)
         process.terminate()

@@ -73,9 +73,6 @@ def side(mechanism: Mechanism, name: str, kept: KeptRun | None = None, seed: int
     return party_rounds(terms, name, identity(name), program, Statement(cleared=False), **sources)
 
 
-Wire = dict[tuple[str, int], set[bytes]]
-
-
 def run(mechanism: Mechanism, kills: Collection[tuple[int, str]] = (), *, power: bool = False) -> Any:
     """Bob is killed at some (round, phase): the results, all that he said, how often he started, and his disk."""
     disk, wire = Disk(), defaultdict[tuple[str, int], set[bytes]](set)

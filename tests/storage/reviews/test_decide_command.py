@@ -7,22 +7,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from ksdp.audit.errors import InputError
-from ksdp.cli import app
 from ksdp.storage.keys import make_identity
 from ksdp.storage.reviews.decisions import read_log
 from ksdp.storage.reviews.log import log_file
 from ksdp.storage.store import Store
 
+from ...typed import typed
+
 
 def run(*arguments: str | Path, text: str | None = None, code: int = 0) -> str:
-    done = CliRunner().invoke(app, [*map(str, arguments)], input=text)
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == code, done.output
-    return done.stdout
+    return typed(*arguments, text=text, code=code).stdout
 
 
 def test_reasons_and_ids_come_from_a_pipe_and_a_file(
