@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -69,7 +70,9 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     plain = [n for n in spec.statistics.names if not n.startswith(LEARNED_PREFIX)]
     brought = getattr(mechanism, "statistics", ())
     statistics, skipped = select_statistics(families, plain, shown.seen, background, brought)
-    statistics, skipped = _worth_it(statistics, skipped, shown, holdings.unknown)
+    unnamed = [s for s in statistics if s.name not in plain]
+    needs = _left_out(unnamed, shown, holdings.unknown)
+    statistics, skipped = tuple(s for s in statistics if s.name not in needs), skipped | needs
     if holdings.units.word == "group":
         statistics = (*statistics, *(OverRows(statistic) for statistic in statistics))
     if set(learners) - {RAW} and rank is not None:
@@ -105,14 +108,11 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     return plan
 
 
-def _worth_it(
-    statistics: tuple[Statistic, ...], skipped: dict[str, str], shown: Shown, documents: int
-) -> tuple[tuple[Statistic, ...], dict[str, str]]:
-    """Those that are worth their time with so many documents (`Statistic`), and what the others need."""
+def _left_out(statistics: Sequence[Statistic], shown: Shown, documents: int) -> dict[str, str]:
+    """Those that are not worth their time with so many documents (`Statistic`), and what they need."""
     shapes = {array.name: array.shape for array in shown.read}
     asked = {s.name: cast(Any, s).asks_for(shapes, documents) for s in statistics if hasattr(s, "asks_for")}
-    needs = {name: f"needs {what}" for name, what in asked.items() if what}
-    return tuple(s for s in statistics if s.name not in needs), skipped | needs
+    return {name: f"needs {what}" for name, what in asked.items() if what}
 
 
 def _check_rank(rank: int, held: Holdings, features: int) -> None:
