@@ -41,9 +41,9 @@ from ksdp.audit.statistics.term_numbers import TermNumbers
 __all__ = ["BasisEquations"]
 
 FEWEST = 1 / 16
-"""Numbers a document, of more documents than are solved for, where it is named: with fewer, what is expected of V says as much, and
-is worked out once (17,678 mails of 500 terms, rank 7, a third, 0.2 numbers a mail: D of all in one run against all
-out 0.29 by `BasisMatch` and 0.30 by these, where the solution, ten seconds a run, has 0.34)."""
+"""Numbers a document, of more documents than are solved for, where it is named: with fewer, what is expected of V
+says as much, and is worked out once (17,678 mails of 500 terms, rank 7, a third, 0.2 numbers a mail: D of all in one
+run against all out 0.29 by `BasisMatch` and 0.30 by these, where the solution, ten seconds a run, has 0.34)."""
 _ROUNDS = frozenset({"first_blocks", "block_sums", "sums", "uploads", "P"})
 """What rounds announce, which filters of their own look at."""
 _LEAST = float(np.finfo(np.float64).tiny)
@@ -77,7 +77,7 @@ class BasisEquations:
             return "a V of rows"
         if few_enough(documents):
             return ""
-        return f"{MOST_SOLVED:,} documents or fewer, or to be named: it is dear, and proves of nobody that nothing leaks"
+        return f"{MOST_SOLVED:,} documents or fewer, or to be named: of more it only proves leaks, and is dear"
 
     def equations_of(self, observables: Observables, pool: Pool) -> Equated | None:
         """What documents add to the sums that V leaves, and these sums; None where all is 0."""

@@ -133,7 +133,8 @@ class Statistic(Protocol):
     in a pass over the documents that several share (`squared_entries`). It changes no value.
 
     One that is dear may have `asks_for(shapes, documents)`: what a run that announces arrays of these shapes, of
-    so many documents, lacks for it to be worth its time, in words; empty where nothing. Then audits leave it out unless it is named.
+    so many documents, lacks for it to be worth its time, in words; empty where nothing. Audits leave it out then,
+    unless it is named.
 
     Versions never change meaning, and results of different versions are never compared.
     """
