@@ -22,6 +22,7 @@ from ksdp.audit.design import Design, Shared
 from ksdp.audit.randomness import Purpose, derived_seed
 from ksdp.audit.spec import DecisionSpec, Spec
 from ksdp.audit.statistics.contract import Statistic
+from ksdp.audit.statistics.solved_parts import few_enough
 from ksdp.audit.verdicts.sequential import look_levels
 
 __all__ = [
@@ -53,6 +54,8 @@ EARLY = {0.1: 0.1, 0.3: 0.1, 1.0: 0.8}
 is decided by little of it, and the last look's bands are within a hundredth of those of all of it."""
 _LARGE = 10**7
 """Documents that may be in, times runs: below, nobody waits."""
+_SOLVED = 10**6
+"""The same of as few documents as equations are solved for in every run, which is most of what an audit costs."""
 _PLAIN = 20
 """Numbers that a run without noise announces for each of its documents, from which on most leak plainly by what it
 ends with: those whose terms are not all in the support of V, or T, were not in."""
@@ -96,9 +99,10 @@ def decides_on_the_way(rule: DecisionSpec) -> bool:
 def early_looks_pay(spec: Spec, design: Design, statistics: Sequence[Statistic], numbers: float = 0.0) -> bool:
     """Whether an audit whose spec leaves its looks open decides early, too: by sizes alone, never by a machine.
 
-    Where every round is opened most documents are decided by a tenth of the runs, and the filters of rounds cost
-    most of an audit. By what a run ends with they are, too, where it is exact and many numbers a document: small
-    parties, long vocabularies. A look must be able to decide somebody, and what a spec asks for go with looks.
+    Where equations are solved, of every round or of V, most documents are decided by a tenth of the runs, and
+    these filters cost most of an audit. By what a run ends with they are, too, where it is exact and many numbers a
+    document: small parties, long vocabularies. A look must be able to decide somebody, and what a spec asks for go
+    with looks.
 
     Parameters
     ----------
@@ -106,8 +110,10 @@ def early_looks_pay(spec: Spec, design: Design, statistics: Sequence[Statistic],
     """
     few = min(design.share, 1 - design.share) * design.runs * min(EARLY) < FEWEST_WITH
     apart = spec.certificate is None and decides_on_the_way(spec.rule)
-    large = isinstance(design, Shared) and len(design.pool) * design.runs >= _LARGE
-    plain = numbers >= _PLAIN or any(statistic.family == "rounds" for statistic in statistics)
+    dear = any(statistic.family == "rounds" or hasattr(statistic, "asks_for") for statistic in statistics)
+    documents = len(design.pool) if isinstance(design, Shared) else 0
+    large = documents * design.runs >= (_SOLVED if dear and few_enough(documents) else _LARGE)
+    plain = numbers >= _PLAIN or dear
     return spec.design.looks == "needed" and apart and large and plain and not few
 
 

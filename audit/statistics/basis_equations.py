@@ -42,8 +42,8 @@ __all__ = ["BasisEquations"]
 
 FEWEST = 1 / 16
 """Numbers a document, of more documents than are solved for, where it is named: with fewer, what is expected of V
-says as much, and is worked out once (17,678 mails of 500 terms, rank 7, a third, 0.2 numbers a mail: D of all in one
-run against all out 0.29 by `BasisMatch` and 0.30 by these, where the solution, ten seconds a run, has 0.34)."""
+says as much, and is worked out once (17,678 mails of 500 terms, rank 7, a third, 0.2 numbers a mail: D of all in
+one run against all out 0.29 by `BasisMatch` and 0.30 by these; solved, ten seconds a run, 0.34)."""
 _ROUNDS = frozenset({"first_blocks", "block_sums", "sums", "uploads", "P"})
 """What rounds announce, which filters of their own look at."""
 _LEAST = float(np.finfo(np.float64).tiny)

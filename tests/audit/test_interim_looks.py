@@ -91,5 +91,12 @@ def test_early_looks_are_for_large_audits_of_rounds(tables: dict, statistics: tu
     final = (SimpleNamespace(family="geometry"),)
     assert early_looks_pay(spec, design, final, 20.0) == (pays or statistics == final)
     assert not early_looks_pay(spec, design, final, 19.9)
-    small = make_design(spec.design, np.arange(300), 1, documents=300)
+    # Of few documents equations are solved in every run.
+    solved = make_design(spec.design, np.arange(300), 1, documents=300)
+    assert early_looks_pay(spec, solved, statistics) == pays
+    assert early_looks_pay(spec, solved, (SimpleNamespace(family="geometry", asks_for=str),)) == (
+        pays or not tables
+    )
+    small = make_design(spec.design, np.arange(100), 1, documents=100)
     assert not early_looks_pay(spec, small, statistics)
+    assert not early_looks_pay(spec, solved, final, 20.0)

@@ -141,15 +141,35 @@ def test_an_exact_output_that_is_long_beside_a_run_s_documents_is_looked_at_earl
     final = {"name": "pd-svd", "rank": 2, "opens": "final"}  # 80 numbers
 
     def looks(party: int, mechanism: dict, **design) -> int:
-        sections = {"mechanism": mechanism, "decision": {"margin": 0.2}}
+        columns = {"families": [], "names": ["log-support", "best-cosine"]}
+        sections = {"mechanism": mechanism, "decision": {"margin": 0.2}, "statistics": columns}
         return len(plan_of(corpus, design={"party_size": party, "with_runs": 5000} | design, **sections).looks)
 
     assert looks(4, final) == 3
     assert looks(4, final, looks=1) == 1
     assert looks(5, final) == 1
+    solved = plan_of(
+        corpus, mechanism=final, decision={"margin": 0.2}, design={"party_size": 5, "with_runs": 5000}
+    )
+    assert len(solved.looks) == 3
+    assert "basis-equations" in [statistic.name for statistic in solved.statistics]
     assert (
         looks(
             4, {"name": "noisy", "mechanism": "pd-svd", "noise": 0.1, "parameters": {"rank": 2, "opens": "final"}}
         )
         == 1
     )
+
+
+def test_what_is_dear_is_left_out_of_large_audits_unless_it_is_named(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    final = {"name": "pd-svd", "rank": 2, "opens": "final"}
+    assert "basis-equations" not in plan_of(corpus, mechanism=final).skipped
+    monkeypatch.setattr("ksdp.audit.statistics.basis_equations.few_enough", lambda documents: False)
+    plan = plan_of(corpus, mechanism=final)
+    assert plan.skipped["basis-equations"].startswith("needs 2,048 documents or fewer, or to be named")
+    assert "basis-equations" not in [statistic.name for statistic in plan.statistics]
+    named = plan_of(corpus, mechanism=final, statistics={"names": ["basis-equations"]})
+    assert "basis-equations" in [statistic.name for statistic in named.statistics]
+    assert "basis-equations" not in named.skipped
