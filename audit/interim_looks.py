@@ -100,9 +100,9 @@ def early_looks_pay(spec: Spec, design: Design, statistics: Sequence[Statistic],
     """Whether an audit whose spec leaves its looks open decides early, too: by sizes alone, never by a machine.
 
     Where equations are solved, of every round or of V, most documents are decided by a tenth of the runs, and
-    these filters cost most of an audit. By what a run ends with they are, too, where it is exact and many numbers a
-    document: small parties, long vocabularies. A look must be able to decide somebody, and what a spec asks for go
-    with looks.
+    these filters cost most of an audit. By what a run ends with they are, too, where it is exact and many numbers
+    a document: small parties, long vocabularies. A look must be able to decide somebody, and what a spec asks for
+    go with looks.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ from ksdp.audit.mechanisms.shown import kept_of
 from ksdp.audit.party_view import Holdings, parties_key
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.reading import EVERY_RUN, Reading
-from ksdp.audit.registry import select_statistics
+from ksdp.audit.registry import statistics
 from ksdp.audit.requested_learners import LEARNED, LEARNED_PREFIX
 from ksdp.audit.spec import Spec
 from ksdp.audit.statistics.coefficients import COEFFICIENTS
@@ -121,7 +121,7 @@ class Plan:
         if few_enough(self.holdings.unknown) or getattr(self.mechanism, "noise_free", False):
             return 0
         own = getattr(self.mechanism, "statistics", ())
-        filters, _ = select_statistics(("geometry", "rounds"), (), self.seen, (), own)
+        filters = [s for s in (*statistics().values(), *own) if set(s.needs) <= set(self.seen)]
         seen = tuple(array for array in self.announced if array.name in self.seen)
         count = self.pool.derive(
             ("little noise", self.seen), lambda: numbers_of_little_noise(filters, seen, self.pool)

@@ -23,6 +23,7 @@ from ksdp.audit.array_types import Floats
 from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, Observables
+from ksdp.audit.mechanisms.shown import run_prefix
 from ksdp.audit.one_thread import one_thread
 from ksdp.audit.statistics.additions import MOST_ENTRIES, at_even_steps
 from ksdp.audit.statistics.additive import Additive
@@ -78,7 +79,7 @@ def numbers_of_little_noise(statistics: Iterable[Statistic], announced: Iterable
         return _of_run(runs.get(0, []), sizes, pool)
     total = 0
     for place, mechanism in enumerate(several, start=1):
-        start = f"run{place}_"
+        start = run_prefix(place)
         own = {name.removeprefix(start): size for name, size in sizes.items() if name.startswith(start)}
         total += _of_run(runs.get(place, []), own, replace(pool, mechanism=mechanism))
     return total
