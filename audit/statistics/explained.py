@@ -50,7 +50,7 @@ def explained(once: Distinct, apart: Floats, parts: Floats, scales: Scales, size
     if not _enough(once, told, adds):
         inside = inside * (once.shares[adds].sum() / inside[adds].sum())
         told = np.clip(np.rint(inside), 0.0, once.several)
-    unsure, doubted = np.abs(inside - told), np.zeros(len(told), np.bool_)
+    doubted = adds & (np.abs(inside - told) > DOUBT[0])
     for doubt in (*DOUBT, None):
         left = apart - once.made.summed(told - once.shares)
         if np.square(left * scales.written()).sum() < least:
@@ -59,8 +59,7 @@ def explained(once: Distinct, apart: Floats, parts: Floats, scales: Scales, size
             break
         along = once.made.along(left * np.square(scales.written()))
         speaks = np.abs(np.divide(along, sizes, out=np.zeros_like(along), where=adds))
-        doubted |= adds & (np.maximum(speaks, unsure) > doubt)
-        unsure[:] = 0.0
+        doubted |= adds & (speaks > doubt)
         places = np.flatnonzero(doubted)
         if len(places) > MOST * len(told):
             break

@@ -167,3 +167,11 @@ def test_it_asks_for_a_run_that_shows_its_vectors_alone_and_for_numbers_enough(
     monkeypatch.setattr("ksdp.audit.statistics.solved_parts.MOST_SOLVED", 10)
     monkeypatch.setattr(module, "FEWEST", 1.0)
     assert told(KINDS["pd-svd"], texts())[0] == 0.0
+
+
+def test_few_documents_are_told_by_as_few_numbers_as_there_are() -> None:
+    matrix, mechanism = texts(60, 3), make_mechanism("pd-svd", {"rank": 1, "opens": "final"})
+    assert numbers_of_basis(1, 3) < module.FEWEST * 60
+    _, seen = run_of(mechanism, matrix, 0.3)
+    pool = Pool(matrix, 0.3, mechanism=mechanism)
+    assert np.unique(BasisEquations().evaluate(seen, Documents(matrix, pool=pool))).size > 10
