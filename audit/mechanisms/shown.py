@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import OPENS, Announced, Mechanism
 
-__all__ = ["Shown", "final_output", "kept_of", "opened", "opens_of", "prefixed_runs", "run_prefix", "shown_by"]
+__all__ = [
+    "Shown",
+    "final_output",
+    "kept_of",
+    "named_alone",
+    "opened",
+    "opens_of",
+    "prefixed_runs",
+    "run_prefix",
+    "shown_by",
+]
+
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
@@ -97,6 +110,12 @@ def opened(mechanism: Mechanism, features: int) -> tuple[str, ...]:
 def run_prefix(place: int) -> str:
     """What stands before the names of arrays of one of several runs (`mechanisms.together`), from 1."""
     return f"run{place}_"
+
+
+def named_alone(arrays: Mapping[str, _Value], place: int) -> dict[str, _Value]:
+    """What one of several runs shows, under the names that it has alone."""
+    before = run_prefix(place)
+    return {name.removeprefix(before): arrays[name] for name in arrays if name.startswith(before)}
 
 
 def prefixed_runs(mechanism: Any) -> list[tuple[str, Mechanism]]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Mechanism, Observables
 from ksdp.audit.mechanisms.guarantee import Guarantee, measured
-from ksdp.audit.mechanisms.shown import opened, opens_of, run_prefix
+from ksdp.audit.mechanisms.shown import named_alone, opened, opens_of, run_prefix
 from ksdp.audit.registry import make_mechanism, statistics
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.kept_columns import evaluated
@@ -63,11 +63,8 @@ class OfRun(OfAnother):
 
     def asks_for(self, arrays: Mapping[str, tuple[int, ...]], documents: int) -> str:
         """What this run lacks for the statistic to be worth its time."""
-        asks, start = getattr(self.statistic, "asks_for", None), run_prefix(self.place)
-        if asks is None:
-            return ""
-        own = {name.removeprefix(start): shape for name, shape in arrays.items() if name.startswith(start)}
-        return cast(str, asks(own, documents))
+        asks = getattr(self.statistic, "asks_for", None)
+        return "" if asks is None else cast(str, asks(named_alone(arrays, self.place), documents))
 
     def evaluate(self, observables: Observables, documents: Documents) -> NDArray[np.float64]:
         """One number a document, from this run alone."""
@@ -274,9 +271,7 @@ def _of_run(observables: Observables, place: int) -> Observables:
     """One run's announcement, under its own names; one object for all statistics, which share what they derive."""
 
     def cut() -> Observables:
-        before = run_prefix(place)
-        arrays = {name.removeprefix(before): observables[name] for name in observables if name.startswith(before)}
-        return Observables(arrays)
+        return Observables(named_alone(observables, place))
 
     found: Observables = observables.derive(("together", place), cut)
     return found

@@ -22,7 +22,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from ksdp.audit.array_types import Floats
-from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.factorisation.early_rounds import numbers_of_basis
@@ -165,15 +164,10 @@ def _missed(pool: Pool) -> Floats | None:
     Rows are alike within themselves: each has the mean over its entries.
     """
     rng = np.random.default_rng(0)
-    parts, taken = [], []
-    for rows, share in ((pool.drawn, pool.share), (pool.fixed, pool.fixed_share)):
-        if rows is not None:
-            n = rows.shape[0]
-            taken.append(take_rows(rows, np.sort(rng.choice(n, max(round(share * n), 1), replace=False))))
-            parts.append(rows)
+    taken = pool.one_draw(rng)
     try:
         assert pool.mechanism is not None
-        seen = pool.mechanism.run(Database(tuple(taken)), rng)
+        seen = pool.mechanism.run(Database(taken), rng)
     except KsdpError:  # too few documents for its rank, say
         return None
     V = np.ascontiguousarray(np.asarray(seen["V"], dtype=np.float64))
@@ -182,7 +176,7 @@ def _missed(pool: Pool) -> Floats | None:
     left = -_sums(V, mean, sigma)
     for rows in taken:
         left += _terms(rows, V, mean, sigma is not None).summed(np.ones(rows.shape[0]))
-    whole = _terms(parts[0], V, mean, sigma is not None)
+    whole = _terms(pool.drawn, V, mean, sigma is not None)
     rows_left, single = whole.apart(np.square(left))
     noise = np.concatenate(
         [

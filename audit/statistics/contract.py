@@ -66,6 +66,14 @@ class Pool(_Remembers):
         parts = [(self.drawn, self.share)] + ([] if self.fixed is None else [(self.fixed, self.fixed_share)])
         return tuple(max(round(share * rows.shape[0]), 1) for rows, share in parts)
 
+    def one_draw(self, rng: np.random.Generator) -> tuple[sp.csr_array, ...]:
+        """The rows of one database: of the victim's part, and of others', where there are any."""
+        parts = (self.drawn,) if self.fixed is None else (self.drawn, self.fixed)
+        return tuple(
+            take_rows(rows, np.sort(rng.choice(rows.shape[0], size, replace=False)))
+            for rows, size in zip(parts, self.sizes, strict=True)
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Documents(_Remembers):

@@ -53,7 +53,7 @@ def outnumbered(made: TermNumbers, shares: Floats, sums: Floats, entries: int) -
         return replace(found.direction, numbers=numbers)
 
     def begin() -> tuple[Floats, Floats]:
-        direction, usual = narrow_filter(made, shares, sums, 0.0, entries)
+        direction, usual = _narrowly(made, (narrow, at), shares, sums, 0.0, entries)
         start = made.along(direction) - usual
         return start, sums[at] - narrow.summed(shares + start)
 
@@ -66,17 +66,24 @@ def _narrowed(made: TermNumbers, columns: NDArray[Any]) -> tuple[TermNumbers, ND
 
 
 def narrow_filter(
-    made: TermNumbers,
-    shares: Floats,
-    sums: Floats,
-    noise: Floats | float,
-    entries: int,
+    made: TermNumbers, shares: Floats, sums: Floats, noise: Floats | float, entries: int
 ) -> tuple[Floats, float]:
     """The filter, and its mean over documents, in the columns that one of the documents has an entry in.
 
     It takes the steps that all documents, with so many `entries`, would take: what is left of them costs less.
     """
-    fewer, at = _narrowed(made, _columns(made))
+    return _narrowly(made, _narrowed(made, _columns(made)), shares, sums, noise, entries)
+
+
+def _narrowly(
+    made: TermNumbers,
+    narrowed: tuple[TermNumbers, NDArray[Any]],
+    shares: Floats,
+    sums: Floats,
+    noise: Floats | float,
+    entries: int,
+) -> tuple[Floats, float]:
+    fewer, at = narrowed
     whole = made.work // max(made.rows.nnz, 1) * entries
     found = filtered(fewer, sums[at] - fewer.summed(shares), np.broadcast_to(noise, made.entries)[at], whole)
     direction = np.zeros(made.entries)

@@ -45,7 +45,7 @@ def explained(once: Distinct, apart: Floats, parts: Floats, scales: Scales, size
     inside, adds = once.shares + parts, sizes > LOST * sizes.max(initial=0.0)
     if not adds.any() or not inside[adds].sum() > 0.0:
         return None
-    least = LEFT * float(sizes[adds].min())
+    least, factors = LEFT * float(sizes[adds].min()), scales.written()
     told = np.clip(np.rint(inside), 0.0, once.several)
     if not _enough(once, told, adds):
         inside = inside * (once.shares[adds].sum() / inside[adds].sum())
@@ -53,11 +53,11 @@ def explained(once: Distinct, apart: Floats, parts: Floats, scales: Scales, size
     doubted = adds & (np.abs(inside - told) > DOUBT[0])
     for doubt in (*DOUBT, None):
         left = apart - once.made.summed(told - once.shares)
-        if np.square(left * scales.written()).sum() < least:
+        if np.square(left * factors).sum() < least:
             return told - once.shares if _enough(once, told, adds) else None
         if doubt is None:
             break
-        along = once.made.along(left * np.square(scales.written()))
+        along = once.made.along(left * np.square(factors))
         speaks = np.abs(np.divide(along, sizes, out=np.zeros_like(along), where=adds))
         doubted |= adds & (speaks > doubt)
         places = np.flatnonzero(doubted)

@@ -84,13 +84,12 @@ def _rows_of_sums(made: TermNumbers | Terms) -> int:
 
 def _written(made: TermNumbers | Terms, first: int) -> Floats:
     """What documents add to the first rows, shape (n, first d)."""
-    nothing = np.zeros((made.rows.shape[0], 0))
-    if isinstance(made, Terms):
-        before = np.concatenate([[0], np.cumsum(made.lengths)])[:-1]
-        stages = zip(made.stages, before.tolist(), strict=True)
-        some = tuple(replace(s, weights=s.weights[:, : first - at]) for s, at in stages if at < first)
-        return replace(made, stages=some, scalars=nothing).written()
-    return replace(made, weights=made.weights[:, :first], taken=made.taken[:, :first], scalars=nothing).written()
+    if isinstance(made, TermNumbers):
+        return made.first(first).written()
+    before = np.concatenate([[0], np.cumsum(made.lengths)])[:-1]
+    stages = zip(made.stages, before.tolist(), strict=True)
+    some = tuple(replace(s, weights=s.weights[:, : first - at]) for s, at in stages if at < first)
+    return replace(made, stages=some, scalars=made.scalars[:, :0]).written()
 
 
 def _plain(made: TermNumbers | Terms) -> TermNumbers:

@@ -20,10 +20,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from ksdp.audit.array_types import Floats
-from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, Observables
-from ksdp.audit.mechanisms.shown import run_prefix
+from ksdp.audit.mechanisms.shown import named_alone
 from ksdp.audit.one_thread import one_thread
 from ksdp.audit.statistics.additions import MOST_ENTRIES, at_even_steps
 from ksdp.audit.statistics.additive import Additive
@@ -79,9 +78,7 @@ def numbers_of_little_noise(statistics: Iterable[Statistic], announced: Iterable
         return _of_run(runs.get(0, []), sizes, pool)
     total = 0
     for place, mechanism in enumerate(several, start=1):
-        start = run_prefix(place)
-        own = {name.removeprefix(start): size for name, size in sizes.items() if name.startswith(start)}
-        total += _of_run(runs.get(place, []), own, replace(pool, mechanism=mechanism))
+        total += _of_run(runs.get(place, []), named_alone(sizes, place), replace(pool, mechanism=mechanism))
     return total
 
 
@@ -113,13 +110,10 @@ def _repeatable(mechanism: Mechanism) -> Mechanism:
 
 def _drawn(pool: Pool) -> tuple[Database, np.random.Generator]:
     """One of the databases, and what else is random in its run."""
-    rng, parts = np.random.default_rng(0), []
-    for rows, share in ((pool.drawn, pool.share), (pool.fixed, pool.fixed_share)):
-        if rows is not None:
-            n = rows.shape[0]
-            parts.append(take_rows(rows, np.sort(rng.choice(n, max(round(share * n), 1), replace=False))))
+    rng = np.random.default_rng(0)
+    parts = pool.one_draw(rng)
     coalition = frozenset({1}) if pool.colluding and len(parts) > 1 else frozenset[int]()
-    return Database(tuple(parts), coalition), rng
+    return Database(parts, coalition), rng
 
 
 def _of_filter(one: _Filter, seen: Observables, pool: Pool) -> int:

@@ -1035,7 +1035,7 @@ MUTANTS: list[Mutant] = [
         ("inside = inside * (once.shares[adds].sum() / inside[adds].sum())", "pass"),
         ("2.0 * told[adds].sum() > once.shares[adds].sum()", "True"),
         ("return told - once.shares if", "return told if"),
-        ("along = once.made.along(left * np.square(scales.written()))", "along = once.made.along(left)"),
+        ("along = once.made.along(left * np.square(factors))", "along = once.made.along(left)"),
         ("doubted |= adds & (speaks > doubt)", "pass"),
         ("adds & (np.abs(inside - told) > DOUBT[0])", "np.zeros(len(told), np.bool_)"),
         ("told[places] = _solved", "_ = _solved"),

@@ -158,7 +158,8 @@ class PDSVD:
         rows, mean = stack(database.parties), self._centre(database)
         start = start_block(self.start_seed, rows.shape[1], self.rank)
         done = min(self.rounds, int(seen["iterations"][0])) if "iterations" in seen else self.rounds
-        blocks, _ = power_blocks(rows, start, done, mean, with_norms=self.reveal_sigma)
+        first = first_basis(self.start_seed, rows.shape[1], self.rank)
+        blocks, _ = power_blocks(rows, start, first, done, mean, with_norms=self.reveal_sigma)
         seen = {name: array for name, array in seen.items() if name not in WORKED_OUT}
         return Observables(seen | {"blocks": np.pad(blocks, ((0, self.rounds - done), (0, 0), (0, 0)))})
 
@@ -234,7 +235,8 @@ class PDSVD:
         done, early = iterations
         span = announced_span(rows, start, done, mean)
         missing = (self.rounds - done) * self.rank
-        made = power_blocks(rows, start, min(done, early), mean, with_norms=self.reveal_sigma)
+        first = first_basis(self.start_seed, rows.shape[1], self.rank)
+        made = power_blocks(rows, start, first, min(done, early), mean, with_norms=self.reveal_sigma)
         announced, blocks = (np.pad(a, ((0, early - len(a)), (0, 0), (0, 0))) for a in made)
         sums = {"block_sums": announced} if self.reveal_sigma else {}
         scale = 1.0 if self.reveal_sigma else max(span.values.max(initial=0.0), np.finfo(np.float64).tiny)

@@ -14,7 +14,7 @@ from ksdp.audit.array_types import Matrix
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.checks import check_least, check_one_of, check_positive
 from ksdp.audit.mechanisms.contract import Database
-from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, start_block
+from ksdp.audit.mechanisms.factorisation.power_iteration import first_basis, orthonormalise, start_block
 from ksdp.audit.mechanisms.guarantee import Guarantee
 from ksdp.audit.mechanisms.party_side import LocalNoise, NoisySum, PartyProgram, PartyResult, Sizes
 from ksdp.audit.mechanisms.privacy.fedpower_steps import (
@@ -183,7 +183,7 @@ class PrivateFedPower(SummedPower):
         sizes = yield Sizes(size)
         each = self._each(self.sigma(sizes, features), parties)
         start = start_block(self.start_seed, features, self.rank)
-        block = orthonormalise(start, start)
+        block = first_basis(self.start_seed, features, self.rank)
         by_record = self.unit == "record"
         matrix = clip_rows(matrix, self.row_bound) if by_record else bounded_moments(matrix, self.entry_bound)
         weight = size / sum(sizes)

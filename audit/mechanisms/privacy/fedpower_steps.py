@@ -16,7 +16,7 @@ from ksdp.audit.array_types import Matrix, Vector
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.checks import check_least, check_rank
 from ksdp.audit.mechanisms.contract import Announced, Observables
-from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, start_block
+from ksdp.audit.mechanisms.factorisation.power_iteration import first_basis, orthonormalise, start_block
 from ksdp.audit.mechanisms.privacy.announcer import Driven
 from ksdp.audit.mechanisms.privacy.noise import check_budget
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
@@ -72,8 +72,7 @@ class PeriodicPower(GaussianReleases):
 
     def two_of_start(self, features: int) -> tuple[Vector, Vector]:
         """The first two directions that the public start spans."""
-        start = start_block(self.start_seed, features, self.rank)
-        first, second, *_ = orthonormalise(start, start)
+        first, second, *_ = first_basis(self.start_seed, features, self.rank)
         return first, second
 
 
@@ -118,7 +117,7 @@ class SummedPower(PeriodicPower):
         sums, start = announced(observables, "sums"), start_block(self.start_seed, pool.drawn.shape[1], self.rank)
         sizes = pool.sizes
         own = self.bounded(pool.fixed) if pool.colluding and pool.fixed is not None else None
-        blocks = [orthonormalise(start, start)]
+        blocks = [first_basis(self.start_seed, pool.drawn.shape[1], self.rank)]
         for seen in sums[:-1]:
             share = 0.0 if own is None else (own.T @ (own @ blocks[-1].T)).T / sum(sizes)
             blocks.append(orthonormalise(np.ascontiguousarray(seen + share), start))

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.checks import check_positive
 from ksdp.audit.mechanisms.contract import Database
-from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, start_block
+from ksdp.audit.mechanisms.factorisation.power_iteration import first_basis, orthonormalise, start_block
 from ksdp.audit.mechanisms.guarantee import Guarantee
 from ksdp.audit.mechanisms.party_side import OneNoiseSum, PartyProgram, PartyResult, Sizes
 from ksdp.audit.mechanisms.privacy.fedpower_steps import (
@@ -102,7 +102,7 @@ class UtilityFedPower(SummedPower):
         if self.row_bound is not None:
             matrix = clip_rows(matrix, self.row_bound)
         start = start_block(self.start_seed, matrix.shape[1], self.rank)
-        block = common = orthonormalise(start, start)
+        block = common = first_basis(self.start_seed, matrix.shape[1], self.rank)
         for step in range(1, self.iterations + 1):
             product = moments_times(matrix, block)
             if step % self.period:

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.checks import check_announce, check_least, check_one_of, check_positive, check_rank
 from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Observables
-from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, start_block
+from ksdp.audit.mechanisms.factorisation.power_iteration import first_basis, orthonormalise, start_block
 from ksdp.audit.mechanisms.guarantee import Guarantee
 from ksdp.audit.mechanisms.party_side import NoisySum, PartyProgram, PartyResult
 from ksdp.audit.mechanisms.privacy.announcer import Driven
@@ -161,7 +161,7 @@ class HardtRoth(GaussianReleases):
             raise CorpusError(f"`colluders` must be below the number of parties; got {self.colluders}.")
         matrix = clip_rows(matrix, self.row_bound)
         start = start_block(self.start_seed, matrix.shape[1], self.rank)
-        block = orthonormalise(start, start)
+        block = first_basis(self.start_seed, matrix.shape[1], self.rank)
         for _ in range(self.iterations):
             share = np.asarray((matrix.T @ (matrix @ block.T)).T)
             deviation = self.deviation(block) / math.sqrt(honest)
@@ -194,7 +194,8 @@ class HardtRoth(GaussianReleases):
         What a coalition adds is worked out without its own noise.
         """
         start = start_block(self.start_seed, sums.shape[-1], self.rank)
-        own, blocks = None if known is None else self.bounded(known), [orthonormalise(start, start)]
+        first = first_basis(self.start_seed, sums.shape[-1], self.rank)
+        own, blocks = None if known is None else self.bounded(known), [first]
         for seen in sums[:-1]:
             share = 0.0 if own is None else (own.T @ (own @ blocks[-1].T)).T
             blocks.append(orthonormalise(np.ascontiguousarray(seen + share), start))
@@ -211,8 +212,7 @@ class HardtRoth(GaussianReleases):
         if self.rank < 2:
             raise SpecError("`rank` must be at least 2 for a worst case: two directions must be announced.")
         features = self.rank + 2
-        start = start_block(self.start_seed, features, self.rank)
-        block = orthonormalise(start, start)
+        block = first_basis(self.start_seed, features, self.rank)
         rows = 3 + int(20 * self.deviation(block) / self.row_bound**2)
         return worst_pair(features, rows, self.row_bound, self.adjacency, directions=tuple(block[:2]))
 
