@@ -27,7 +27,15 @@ from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.bands import distance_band
 from ksdp.audit.verdicts.certificate import certified_bound
 
-__all__ = ["Certifiable", "Certificate", "certify", "check_certifiable", "knows_all", "paired_advantages"]
+__all__ = [
+    "Certifiable",
+    "Certificate",
+    "above_bound",
+    "certify",
+    "check_certifiable",
+    "knows_all",
+    "paired_advantages",
+]
 
 
 # A sound audit contradicts its certificate once in a hundred thousand, as its controls fail it.
@@ -159,14 +167,31 @@ def certify(advantages: Floats, tested: ArmTests, documents: int, level: float, 
     """
     # Both sides at a level of their own, so strict that only a wrong law of the noise gets here.
     sure = certified_bound(advantages, _CONTRADICTION / 2, documents)
-    each = _CONTRADICTION / 2 / (documents * tested.distance.shape[1] * looks)
-    measured = np.nan_to_num(tested.distance.ravel())
-    low, _ = distance_band(measured, tested.n_with.ravel(), tested.n_without.ravel(), each)
     return Certificate(
         pairs=advantages.shape[1],
         level=level,
         bound=certified_bound(advantages, level, documents),
         mean=advantages.mean(axis=1),
         largest=advantages.max(axis=1),
-        contradicted=low.reshape(tested.distance.shape).max(axis=1) > sure,
+        contradicted=above_bound(tested, sure, documents, looks, _CONTRADICTION / 2),
     )
+
+
+def above_bound(
+    tested: ArmTests, bound: Floats, documents: int, looks: int, level: float = _CONTRADICTION
+) -> NDArray[np.bool_]:
+    """Of which documents a measured lower bound is above what is proved to bound every attack.
+
+    Parameters
+    ----------
+    tested : ArmTests
+        Of the documents whose `bound` it is.
+    documents, looks : int
+        That the level is divided by.
+    level : float
+        At which no measured bound is wrong, of all documents, columns and looks together.
+    """
+    each = level / (documents * tested.distance.shape[1] * looks)
+    measured = np.nan_to_num(tested.distance.ravel())
+    low, _ = distance_band(measured, tested.n_with.ravel(), tested.n_without.ravel(), each)
+    return np.asarray(low.reshape(tested.distance.shape).max(axis=1) > bound)

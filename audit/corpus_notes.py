@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter
-
 import numpy as np
 
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec import Spec
+from ksdp.audit.statistics.same_rows import same_rows
 
 __all__ = ["corpus_notes"]
 
@@ -30,7 +28,9 @@ def corpus_notes(spec: Spec, corpus: Corpus) -> list[str]:
             f"{len(corpus.left_out)} rows without any feature are left out ({some}): nothing is said of them."
         )
     if alike := _twins(corpus):
-        notes.append(f"{alike} documents are twins of another: they look safer than they are.")
+        notes.append(
+            f"{alike} documents are twins of another: a run hides which of them took part, not that one did."
+        )
     if corpus.taken:
         notes.append(_taken(corpus.taken))
         if alone := _outweighing(corpus, corpus.taken):
@@ -43,13 +43,8 @@ def corpus_notes(spec: Spec, corpus: Corpus) -> list[str]:
 
 def _twins(corpus: Corpus) -> int:
     """Documents whose row is that of another one: a twin that stays hides the one that goes."""
-    matrix, seen = corpus.matrix, Counter[bytes]()
-    for row in range(len(corpus)):
-        part = slice(matrix.indptr[row], matrix.indptr[row + 1])
-        key = hashlib.blake2b(np.ascontiguousarray(matrix.indices[part]).tobytes(), digest_size=16)
-        key.update(np.ascontiguousarray(matrix.data[part]).tobytes())
-        seen[key.digest()] += 1
-    return sum(count for count in seen.values() if count > 1)
+    _, copies = np.unique(same_rows(corpus.matrix, corpus.matrix), return_counts=True)
+    return int(copies[copies > 1].sum())
 
 
 def _taken(columns: tuple[str, ...]) -> str:

@@ -71,6 +71,7 @@ __all__ = [
 
 FINDINGS = ("verdicts.parquet", "statistics.parquet", "effects.parquet", "curves.parquet")
 _REPORT = "report.html"
+_KNOWN = ("certified_bound", "knows_all")
 
 
 def write_spec(folder: Path, spec: Spec) -> None:
@@ -107,7 +108,7 @@ def write_findings(
     statistics : name and version of each column of `tested`
     detectable : shape (n_documents,)
         The measured D at which a leak of the document would surely have been detected.
-    known : columns `certified_bound` and `knows_all` of the verdicts, those that are known
+    known : columns `certified_bound` and `knows_all` of the verdicts, those that are known; NaN where one is not
     """
     documents, count = tested.distance.shape
     names = np.array([name for name, _ in statistics], dtype=object)
@@ -134,7 +135,7 @@ def write_findings(
             "detectable_distance": detectable,
             "runs_to_decide": decisions.runs_to_decide,
         }
-        | {name: known.get(name, [None] * documents) for name in ("certified_bound", "knows_all")}
+        | {name: _or_none(known.get(name, np.full(documents, np.nan))) for name in _KNOWN}
     )
     unseal(folder / "audit.json")  # of an earlier version of the tables, until it is written again
     write_sealed_table(folder / "verdicts.parquet", verdicts)
@@ -155,6 +156,10 @@ def write_findings(
         }
     )
     write_sealed_table(folder / "statistics.parquet", rows)
+
+
+def _or_none(values: NDArray[np.float64]) -> pa.Array:
+    return pa.array(values, mask=np.isnan(values))
 
 
 def write_effects(folder: Path, ids: NDArray[np.str_], effects: Sequence[Effect]) -> None:

@@ -32,6 +32,11 @@ class Around:
         return bool(getattr(self.inner, "nonnegative", False))
 
     @property
+    def order_free(self) -> bool:
+        """Whether the order of documents does not matter to the other."""
+        return bool(getattr(self.inner, "order_free", False))
+
+    @property
     def learn_from(self) -> tuple[str, ...]:
         """What must be learnt from where it is small, as of the other: see `audit.coverage.learnable`."""
         return tuple(getattr(self.inner, "learn_from", ()))

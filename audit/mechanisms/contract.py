@@ -117,6 +117,8 @@ class Mechanism(Protocol):
       result and did not take part. Without it, the final output cannot be audited by itself;
     - `statistics`, a tuple: statistics of its own, tried besides those that the spec names;
     - `opens`, one of `OPENS`: what a run shows its parties. One that has a single round need not say it;
+    - `order_free`: what it announces has the same law whichever order documents stand in. Then no run shows which
+      of several copies was in, and who has many is certified clear (`audit.copies`);
     - `opened`, a tuple: names of all that such a run shows them, where `observables` may be told to leave some
       out. An audit that has not looked at all of it clears nothing.
 

@@ -206,6 +206,11 @@ class Together:
         sums = (SumOverRuns(tuple(parts)) for parts in by_name.values() if self._have_all(parts))
         return (*found, *sums)
 
+    @property
+    def order_free(self) -> bool:
+        """Whether the order of documents matters to no run."""
+        return all(getattr(one, "order_free", False) for one in self.inner)
+
     def observables(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes: those of every run, each with the run's number before it."""
         return tuple(

@@ -8,7 +8,7 @@ import numpy as np
 
 from ksdp.audit.certifying import Certificate
 from ksdp.audit.interim_verdicts import InterimVerdicts
-from ksdp.audit.results.parts import CertificateSummary
+from ksdp.audit.results.bound_parts import CertificateSummary
 from ksdp.audit.testing import Controls
 from ksdp.audit.verdicts.decide import Verdict
 

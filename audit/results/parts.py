@@ -13,7 +13,6 @@ from ksdp.audit.reading import Reading
 __all__ = [
     "FORMAT",
     "AnnouncedArray",
-    "CertificateSummary",
     "ChanceSummary",
     "ControlsSummary",
     "CorpusSummary",
@@ -163,28 +162,6 @@ class ChanceSummary:
     """Half of the documents stay below."""
     most_D: float
     """19 in 20 documents stay below."""
-
-
-@dataclass(frozen=True, config=FORMAT)
-class CertificateSummary:
-    """What paired runs proved about every attack: `audit.certifying.Certificate`."""
-
-    pairs: int
-    level: float
-    """All bounds hold together but with this probability."""
-    runs: int
-    """Of the mechanism, that the pairs took."""
-    certified: int
-    """Documents whose bound is at most the margin, sensitive ones included."""
-    sensitive: int
-    """Of these, those that are called sensitive: one of the two errs."""
-    contradicted: int
-    """Documents measured to be above their bound, all errors accounted for: then the audit is void."""
-    median_bound: float
-    largest_bound: float
-    median_knows_all: float
-    """Half of the documents give at most this to somebody who knows all others, on average over databases."""
-    largest_knows_all: float
 
 
 @dataclass(frozen=True, config=FORMAT)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.canaries import judge_canaries
 from ksdp.audit.certifying import Certificate, knows_all
+from ksdp.audit.copies import Copies
 from ksdp.audit.interim_verdicts import InterimVerdicts
 from ksdp.audit.mechanisms.guarantee import guarantee_of
 from ksdp.audit.mechanisms.parameters import parameters_of
@@ -18,6 +19,7 @@ from ksdp.audit.mechanisms.shown import opens_of
 from ksdp.audit.plan import LEARNED_PREFIX, Plan
 from ksdp.audit.results import parts
 from ksdp.audit.results.certificate_summary import certificate_summary, void_where_contradicted
+from ksdp.audit.results.copies_summary import copies_summary, void_where_copies_tell
 from ksdp.audit.results.counting import count_verdicts
 from ksdp.audit.results.share_summary import share_summary
 from ksdp.audit.results.stored_summary import VERSION
@@ -48,6 +50,8 @@ class Tested:
     canaries: Sequence[ArmTests]
     """One a look, and one more of the fresh runs where they measured anything."""
     certificate: Certificate | None = None
+    copies: Copies | None = None
+    """What the number of copies proves of documents that have some."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,8 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: File
     canaries = judge_canaries(tested.canaries, plan.spec.rule, levels)
     judged = judge_controls(tested.controls, tested.shuffled, learned, canaries)
     judged = void_where_contradicted(judged, tested.certificate)
+    copies = copies_summary(plan, tested.interim, tested.copies)
+    judged = void_where_copies_tell(judged, copies)
     runs = plan.looks[tested.looks - 1].runs * plan.design.lanes
     sampled = min(cost.sampled_runs, runs)  # runs that a later look reads again are counted once
     return Summary(
@@ -155,6 +161,7 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: File
         store=filed.store,
         report=filed.report,
         share=share_summary(plan, tested.interim) if judged.valid else None,
+        copies=copies,
     )
 
 

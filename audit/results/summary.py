@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pydantic import JsonValue
 from pydantic.dataclasses import dataclass
 
+from ksdp.audit.results.bound_parts import CertificateSummary, CopiesSummary
 from ksdp.audit.results.parts import (
     FORMAT,
     AnnouncedArray,
-    CertificateSummary,
     ChanceSummary,
     ControlsSummary,
     CorpusSummary,
@@ -92,6 +92,8 @@ class Summary(StoredSummary):
     report: str
     share: ShareSummary | None = None
     """Of all documents, where `design.documents` draws some; None where it does not, or the audit is void."""
+    copies: CopiesSummary | None = None
+    """Of documents that are certified clear because they have many copies; None where nobody is."""
 
     @property
     def largest_distance(self) -> float:

@@ -10,7 +10,7 @@ from ksdp.storage.summaries import Summary
 if TYPE_CHECKING:
     from ksdp.storage.audits.queries import Row
 
-__all__ = ["certified", "certified_here", "doubtful", "grounds", "stronger", "stronger_here"]
+__all__ = ["certified", "certified_here", "copied", "doubtful", "grounds", "stronger", "stronger_here"]
 
 
 def certified(summary: Summary) -> str | None:
@@ -30,10 +30,31 @@ def certified(summary: Summary) -> str | None:
     )
 
 
+def copied(summary: Summary) -> str | None:
+    """What having many copies proves of some documents; None where it proves nothing of anybody."""
+    copies = summary.copies
+    if copies is None or not copies.certified:
+        return None
+    each = "has" if copies.certified == 1 else "have"
+    sure = (
+        f"{plural(copies.certified, 'document', 'documents')} {each} so many copies that no attack of any kind "
+        f"tells more than {decimal(copies.largest_bound)} of one of them: at most, a run shows how many "
+        f"of the copies were in, and not which. The fewest are {count(copies.fewest)} documents of one content. "
+        "Nothing is estimated here. That one of them was in may be plain to see: where copies are one person's, "
+        "audit groups."
+    )
+    if not copies.sensitive:
+        return sure
+    verb = "is" if copies.sensitive == 1 else "are"
+    return f"{sure} {count(copies.sensitive)} of them {verb} called sensitive: false alarms."
+
+
 def grounds(summary: Summary) -> str:
     """On what a certified verdict stands: behind "if"."""
     if summary.spec.proved_by_draw:
         return "nobody learns which documents the secret draw lets in"
+    if summary.spec.certificate is None:
+        return "copies of a document are as likely to take part as it is"
     return "the noise is what the mechanism says"
 
 

@@ -18,11 +18,13 @@ from pathlib import Path
 
 import numpy as np
 
+from ksdp.audit.copies import copies_of
 from ksdp.audit.document_parts import strongest_alone
 from ksdp.audit.interim_looks import AGAIN, FRESH, Stage, fresh_seed
 from ksdp.audit.interim_verdicts import (
     InterimVerdicts,
     LookScope,
+    after_certificate,
     after_fresh,
     after_look,
     detected_documents,
@@ -56,6 +58,7 @@ async def _looks(
     whole = await steps.aside(open_audit, first)
     paper = [n for n, column in enumerate(whole.columns) if column.family.startswith("paper")]
     names = tuple(s.name for s in whole.statistics)
+    copies = await steps.aside(copies_of, whole)
     interim: InterimVerdicts | None = None
     scope, may_clear = LookScope(whole.counted, whole.fresh_runs > 0, whole.reading), whole.coverage.may_clear
     refs, controls, shuffled, canaries = [first], [], [], []
@@ -73,11 +76,13 @@ async def _looks(
         if interim is not None and len(documents) > len(open_documents(interim)):
             documents = documents[open_documents(interim)]  # a design whose targets cannot leave
         interim = after_look(interim, documents, number, look, whole.spec.rule, paper, scope, may_clear)
+        if copies is not None:
+            interim = after_certificate(interim, copies.bound, whole.spec.rule)
         if not len(open_documents(interim)):
             break
     assert interim is not None
     drop_stages(Store(Path(first.store)).audit(first.audit), "look-", [ref.stage for ref in refs])
-    return Tested(whole, len(refs), interim, controls, shuffled, canaries), tuple(refs)
+    return Tested(whole, len(refs), interim, controls, shuffled, canaries, copies=copies), tuple(refs)
 
 
 async def _confirm(first: AuditRef, tested: Tested, steps: Steps, tally: Tally) -> list[SliceEffects]:

@@ -97,12 +97,16 @@ def _stored_values(store: Store, stage: AuditRef) -> StoredValues:
 
 def _known(tested: Tested) -> dict[str, NDArray[np.float64]]:
     """What is known of every attack, by column."""
-    found, everybody = tested.certificate, knows_all(tested.plan.mechanism)
-    if found is not None:
-        return {"certified_bound": found.bound, "knows_all": found.mean}
-    if everybody is not None:
-        return {"knows_all": np.full(len(tested.interim.tests), everybody)}
-    return {}
+    paired, copies, everybody = tested.certificate, tested.copies, knows_all(tested.plan.mechanism)
+    bounds = [found.bound for found in (paired, copies) if found is not None]
+    known = {"certified_bound": np.minimum.reduce(bounds)} if bounds else {}
+    if paired is None and copies is not None:
+        known["certified_bound"] = np.where(copies.count > 1, copies.bound, np.nan)
+    if paired is not None:
+        known["knows_all"] = paired.mean
+    elif everybody is not None:
+        known["knows_all"] = np.full(len(tested.interim.tests), everybody)
+    return known
 
 
 async def conclude(

@@ -165,6 +165,12 @@ def _certified(grounds: Grounds) -> list[str]:
             f"Of the listed {spec.design.unit}s, {count} are certified clear (`certified`): no attack of any kind "
             f"has an advantage above {spec.decision.margin:g} on who is held, as long as nobody learns the draw."
         ]
+    if spec.certificate is None:
+        return [
+            f"Of the listed {spec.design.unit}s, {count} are certified clear (`certified`): no attack of any kind "
+            f"that takes the others for random has an advantage above {spec.rule.margin:g} on them, as so many "
+            "have the same content, and a run shows at most how many of these were in."
+        ]
     return [
         f"Of the listed {spec.design.unit}s, the deciding audit certified {count} clear (`certified`): where the "
         f"noise is what the mechanism says, no attack of any kind that takes the others for random has an "

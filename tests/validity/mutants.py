@@ -30,6 +30,7 @@ __all__ = ["MUTANTS", "Mutant", "changed"]
 ROOT = Path(__file__).resolve().parents[2]
 VERDICTS = ("tests/audit/test_verdict_path.py",)
 MATCH = ("tests/audit/statistics/test_match.py",)
+COPIES = ("tests/audit/verdicts/test_copies.py", "tests/audit/test_copies.py")
 STEPS = ("tests/audit/statistics/test_filter_steps.py",)
 RULED_OUT = "tests/audit/statistics/test_ruled_out.py"
 ONE_BY_ONE = "tests/audit/statistics/test_one_by_one.py"
@@ -670,13 +671,46 @@ MUTANTS: list[Mutant] = [
         ("mean=advantages.mean(axis=1)", "mean=advantages.max(axis=1)"),
         ("largest=advantages.max(axis=1)", "largest=advantages.mean(axis=1)"),
         ("pairs=advantages.shape[1]", "pairs=len(advantages)"),
-        (".max(axis=1) > sure", ".min(axis=1) > sure"),
-        (".max(axis=1) > sure", ".max(axis=1) < sure"),
+        (".max(axis=1) > bound", ".min(axis=1) > bound"),
+        (".max(axis=1) > bound", ".max(axis=1) < bound"),
         ("if at < len(base) and base[at] == unit:", "if False:"),
         ("if at < len(base) and base[at] == unit:", "if True:"),
         ("changed[at] = outside[rng.integers(len(outside))]", "changed[at] = base[rng.integers(len(base))]"),
         ("changed[rng.integers(len(base))] = unit", "changed[0] = unit"),
         ("return np.sort(changed)", "return changed"),
+    ),
+    *_of(
+        "audit/verdicts/copies.py",
+        ("hypergeom(documents - 1, copies - 1, size - 1)", "hypergeom(documents - 1, copies - 1, size)"),
+        ("hypergeom(documents - 1, copies - 1, size - 1)", "hypergeom(documents, copies, size - 1)"),
+        ("hypergeom(documents - 1, copies - 1, size).pmf", "hypergeom(documents - 1, copies, size).pmf"),
+        ("pmf(count - 1)\n", "pmf(count)\n"),
+        (
+            "binom(copies - 1, share).pmf(count - 1), binom(copies - 1, share)",
+            "binom(copies, share).pmf(count - 1), binom(copies, share)",
+        ),
+        ("np.abs(held - left_out).sum() / 2", "np.abs(held - left_out).max()"),
+        ("np.abs(held - left_out).sum() / 2", "np.abs(held - left_out).sum() / 4"),
+        tests=COPIES,
+    ),
+    *_of(
+        "audit/copies.py",
+        ("not isinstance(design, Shared | Literal) or ", ""),
+        (" or plan.units.order is not None", ""),
+        ('if not getattr(plan.mechanism, "order_free", False):', "if False:"),
+        ("rows_of(plan.corpus.matrix, design.pool)", "plan.corpus.matrix"),
+        ("several[content]", "np.repeat(several.max(), len(content))"),
+        ("isinstance(design, Shared) and design.poisson", "True"),
+        ("isinstance(design, Shared) and design.poisson", "False"),
+        ("len(design.pool), design.size)", "design.size + 1, design.size)"),
+        tests=COPIES,
+    ),
+    *_of(
+        "audit/results/copies_summary.py",
+        ("below = copies.bound <= margin", "below = copies.bound < 1"),
+        ("above_bound(interim.tests, copies.bound, plan.counted, len(plan.looks))", "np.zeros(1)"),
+        ("copies is None or not copies.contradicted or not judged.valid", "True"),
+        tests=COPIES,
     ),
     *_of(
         "audit/verdicts/certificate.py",

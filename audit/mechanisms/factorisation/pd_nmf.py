@@ -95,6 +95,7 @@ class PDNMF:
     learn_from: ClassVar[tuple[str, ...]] = ("sums",)  # `audit.coverage.learnable`; `benchmarks raw-leak`
     guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, algorithms 1 and 2")
     noise_free: ClassVar[bool] = True
+    order_free: ClassVar[bool] = True
     nonnegative: ClassVar[bool] = True  # a corpus with negative entries is refused while it is read
 
     rank: int = 7

@@ -85,6 +85,7 @@ class PDSVD:
     name: ClassVar[str] = "pd-svd"
     guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, algorithms 3 and 4")
     noise_free: ClassVar[bool] = True
+    order_free: ClassVar[bool] = True
     one_matrix: ClassVar[bool] = True  # all rounds are products with X^T X (`statistics.little_noise`)
     version: ClassVar[int] = 5  # of the final output, too: what covers every round covers it
 

@@ -96,6 +96,7 @@ class PemMechanism(ABC):
     name: ClassVar[str]
     version: ClassVar[int] = 1
     gaussian: ClassVar[bool] = False
+    order_free: ClassVar[bool] = True
     summed: ClassVar[tuple[str, ...]]
     """The observables that `as_equations` reads."""
     noise_factor: ClassVar[float] = 1.0

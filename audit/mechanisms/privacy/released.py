@@ -54,6 +54,7 @@ class GaussianReleases(ABC):
     name: ClassVar[str]
     version: ClassVar[int] = 2
     gaussian: ClassVar[bool] = True
+    order_free: ClassVar[bool] = True
     exact_ratio: ClassVar[bool] = False
     """Whether nothing is random but the announced noise, so that `log_likelihood_ratio` is that of the laws."""
     noise_factor: ClassVar[float] = 1.0

@@ -156,10 +156,9 @@ def _evidence_words(
     if held_out is not None:
         yield f"  D without the bias of choosing (chosen on half of the runs, measured on the rest) {held_out:.3f}"
     if verdict.certified_bound is not None:
-        yield (
-            f"no attack has an advantage above {verdict.certified_bound:.3f}; whoever knows all other documents "
-            f"has {verdict.knows_all:.3f} on average"
-        )
+        yield f"no attack has an advantage above {verdict.certified_bound:.3f}"
+    if verdict.certified_bound is not None and summary.certificate is not None:
+        yield f"whoever knows all other documents has {verdict.knows_all:.3f} on average"
     elif verdict.knows_all is not None:
         yield f"whoever knows all other documents has an advantage of {verdict.knows_all:g}"
     for row in evidence.tests:

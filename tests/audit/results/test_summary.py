@@ -8,9 +8,9 @@ from dataclasses import FrozenInstanceError, replace
 import pytest
 
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
+from ksdp.audit.results.bound_parts import CertificateSummary, CopiesSummary
 from ksdp.audit.results.parts import (
     AnnouncedArray,
-    CertificateSummary,
     FreshSummary,
     GuaranteeSummary,
     PaperAlone,
@@ -28,7 +28,7 @@ KEYS = [
     "coverage", "unread", "paper_alone", "controls", "power", "chance", "looks", "fresh", "certificate",
     "knows_all", "corpus_about", "design", "spec", "cached_runs", "sampled_runs", "fresh_sampled_runs",
     "damaged_blocks", "seconds", "seconds_by_stage", "provenance", "store", "report",
-    "share",
+    "share", "copies",
 ]  # fmt: skip
 
 
@@ -43,6 +43,7 @@ def full() -> Summary:
         knows_all=1.0,
         damaged_blocks=("values/00-0000.parquet",),
         share=ShareSummary(5, 40, 0.05, 0.125, 0.75),
+        copies=CopiesSummary(40, 1, 0, 38, 0.125),
     )
 
 

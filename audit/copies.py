@@ -1,0 +1,58 @@
+"""Documents that have copies: who is certified clear because no run shows which of the copies was in.
+
+The bound (`verdicts.copies`) needs no run. It holds where a mechanism announces the same whichever order documents
+stand in (`order_free`), and where all copies are as likely to be in as each other: the shared design and the
+literal one. Documents are copies where they are the same, bit for bit, in what the mechanism is handed: after
+levers and weighting. Copies that other parties hold do not count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ksdp.audit.array_types import Floats, Ints
+from ksdp.audit.csr_rows import rows_of
+from ksdp.audit.design import Literal, Shared
+from ksdp.audit.plan import Plan
+from ksdp.audit.statistics.same_rows import same_rows
+from ksdp.audit.verdicts.copies import told_by_count, told_by_count_independent
+
+__all__ = ["Copies", "copies_of"]
+
+
+@dataclass(frozen=True, eq=False)
+class Copies:
+    """Of each audited document, in the order of the plan."""
+
+    count: Ints
+    """Documents of its content that may be in a run, itself included."""
+    bound: Floats
+    """Of the advantage of every attack; 1 where there is no copy."""
+
+
+def copies_of(plan: Plan) -> Copies | None:
+    """Copies and what they prove; None where they prove nothing of anybody.
+
+    Groups have no copies here: a group's documents would all have to be another's.
+    """
+    design = plan.design
+    if not isinstance(design, Shared | Literal) or plan.units.order is not None:
+        return None
+    if not getattr(plan.mechanism, "order_free", False):
+        return None
+    rows = rows_of(plan.corpus.matrix, design.pool)
+    _, content, several = np.unique(same_rows(rows, rows), return_inverse=True, return_counts=True)
+    if several.max() == 1:
+        return None
+    count = several[content][np.searchsorted(design.pool, plan.audited)]
+    different, places = np.unique(count, return_inverse=True)
+    bounds = np.array([_bound(int(copies), design) for copies in different])
+    return Copies(count.astype(np.int64), bounds[places])
+
+
+def _bound(copies: int, design: Shared | Literal) -> float:
+    if isinstance(design, Shared) and design.poisson:
+        return told_by_count_independent(copies, design.share)
+    return told_by_count(copies, len(design.pool), design.size)

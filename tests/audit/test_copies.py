@@ -1,0 +1,192 @@
+"""Who has copies in an audit, and for which mechanisms and designs they count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ksdp.audit.copies import copies_of
+from ksdp.audit.corpus import Corpus, canonical
+from ksdp.audit.interim_looks import Look
+from ksdp.audit.interim_verdicts import after_certificate, after_look
+from ksdp.audit.mechanisms.contract import Announced, Database, Observables
+from ksdp.audit.plan import Plan
+from ksdp.audit.planning import make_plan
+from ksdp.audit.registry import lent, make_mechanism, mechanism_names
+from ksdp.audit.results.copies_summary import copies_summary, void_where_copies_tell
+from ksdp.audit.sampling import measure, sample
+from ksdp.audit.spec import parse_spec
+from ksdp.audit.testing import Controls, compare_arms
+from ksdp.audit.verdicts.copies import told_by_count, told_by_count_independent
+
+SOUND = Controls(True, 9, 0.5, 9, 1e-9, 9, 0.5, None)
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    """90 documents: 40 alike, 2 alike, 48 that are alone."""
+    rng = np.random.default_rng(2)
+    rows = rng.integers(0, 5, (90, 14)).astype(float)
+    rows[20:60] = rows[20]
+    rows[70] = rows[3]
+    group = np.array([f"g{n // 2}" for n in range(90)])
+    return Corpus(canonical(sp.csr_array(rows)), np.array([f"d{n}" for n in range(90)]), group=group)
+
+
+def plan_of(corpus: Corpus, **changes: Any) -> Plan:
+    design = {"party_size": 30, "with_runs": 60} | changes.pop("design", {})
+    mechanism = {"name": "pd-svd", "rank": 2}
+    tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": mechanism, **changes, "design": design}
+    return make_plan(parse_spec(tables), corpus)
+
+
+def test_copies_are_counted_among_those_that_may_be_in(corpus: Corpus) -> None:
+    found = copies_of(plan_of(corpus))
+    assert found is not None
+    expected = np.ones(90, int)
+    expected[20:60], expected[[3, 70]] = 40, 2
+    np.testing.assert_array_equal(found.count, expected)
+    by_hand = [told_by_count(count, 90, 30) for count in expected]
+    np.testing.assert_allclose(found.bound, by_hand)
+    some = copies_of(plan_of(corpus, design={"documents": ("d70", "d4", "d30")}))
+    assert some is not None
+    np.testing.assert_array_equal(some.count, [1, 40, 2])
+    # Those that others hold in every run are not of the pool.
+    apart = plan_of(corpus, parties={"coalition": 30})
+    held = apart.design.pool
+    mine = copies_of(apart)
+    assert mine is not None
+    assert mine.count.max() == (expected[held] == 40).sum() < 40
+    loose = copies_of(plan_of(corpus, design={"sampling": "poisson"}))
+    assert loose is not None
+    assert loose.bound[25] == pytest.approx(told_by_count_independent(40, 1 / 3))
+
+
+def test_where_nothing_is_proved_nothing_is_said(corpus: Corpus) -> None:
+    assert copies_of(plan_of(corpus, design={"unit": "group", "party_size": 15})) is None
+    assert copies_of(plan_of(corpus, design={"kind": "balanced", "documents": 20})) is None
+    literal = copies_of(plan_of(corpus, design={"kind": "literal", "documents": ("d25", "d5")}))
+    assert literal is not None
+    assert sorted(literal.count.tolist()) == [1, 40]
+    rows = sp.csr_array(np.arange(1.0, 31.0)[:, None] * np.ones((30, 6)))
+    alone = Corpus(canonical(rows), np.array([f"d{n}" for n in range(30)]))
+    assert copies_of(plan_of(alone, design={"party_size": 10})) is None
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """Announces the first document of a run: order matters to it, whatever it says."""
+
+    name: ClassVar[str] = "ordered"
+    version: ClassVar[int] = 1
+    order_free: bool = False
+
+    def observables(self, features: int) -> tuple[Announced, ...]:
+        return (Announced("rows", (2,)),)
+
+    def run(self, database: Database, rng: np.random.Generator) -> Observables:
+        """Where documents 20 and 21 are, by number: as if names were announced."""
+        held = database.held
+        assert held is not None
+        return Observables({"rows": np.array([float(20 in held), float(21 in held)])})
+
+
+@dataclass(frozen=True)
+class First:
+    """How document 20 is told by `Ordered`."""
+
+    name: str = "first"
+    version: int = 1
+    family: str = "own"
+    needs: tuple[str, ...] = ("rows",)
+
+    def evaluate(self, observables: Observables, documents: Any) -> np.ndarray:
+        return np.full(len(documents), observables["rows"][0])
+
+
+def test_only_mechanisms_that_say_so_are_taken_at_their_word_and_audits_check_them(corpus: Corpus) -> None:
+    statistics = {"names": ["first"]}
+    for honest in (True, False):
+        mechanism = {"name": "ordered", "order_free": not honest}
+        with lent({"ordered": Ordered, "first": First()}):
+            plan = plan_of(corpus, mechanism=mechanism, statistics=statistics, decision={"margin": 0.4})
+        found = copies_of(plan)
+        if honest:
+            assert found is None
+            continue
+        assert found is not None
+        values = [measure(plan, block, sample(plan, block), plan.tested) for block in plan.blocks]
+        joined = np.concatenate([part.values["first"] for part in values], axis=1)
+        bits = np.concatenate([part.inclusion for part in values], axis=1)
+        tests = compare_arms({"first": joined}, bits)[: len(plan.audited)]
+        rule = plan.spec.rule
+        interim = after_look(None, tests, 0, Look(plan.design.runs, rule.level), rule, [])
+        assert interim.decisions.verdict[20] == "sensitive"
+        interim = after_certificate(interim, found.bound, rule)
+        assert interim.decisions.verdict[20] == "sensitive", "a proof of a leak is never overruled"
+        said = copies_summary(plan, interim, found)
+        assert said is not None
+        assert (said.certified, said.sensitive, said.contradicted, said.fewest) == (40, 1, 1, 40)
+        void = void_where_copies_tell(SOUND, said)
+        assert not void.valid
+        assert "order_free" in str(void.reason)
+        assert void_where_copies_tell(replace(SOUND, valid=False, reason="other"), said).reason == "other"
+        assert void_where_copies_tell(SOUND, replace(said, contradicted=0)) is SOUND
+
+
+def test_what_is_said_of_copies_is_said_of_those_below_the_margin(corpus: Corpus) -> None:
+    plan = plan_of(corpus, decision={"margin": 0.2})
+    values = measure(plan, plan.blocks[0], sample(plan, plan.blocks[0]), plan.tested)
+    tests = compare_arms(values.values, values.inclusion)[: len(plan.audited)]
+    rule = plan.spec.rule
+    before = after_look(None, tests, 0, Look(plan.design.runs, rule.level), rule, [])
+    found = copies_of(plan)
+    assert found is not None
+    assert found.bound[25] < 0.2 < found.bound[3]
+    after = after_certificate(before, found.bound, rule)
+    said = copies_summary(plan, after, found)
+    assert said is not None
+    assert (said.certified, said.sensitive, said.contradicted, said.fewest) == (40, 0, 0, 40)
+    assert said.largest_bound == found.bound[25]
+    assert (after.decisions.verdict == "certified clear").sum() == 40
+    assert copies_summary(plan, after, None) is None
+    strict = plan_of(corpus, decision={"margin": 0.05})
+    assert copies_summary(strict, after, found) is None
+    assert void_where_copies_tell(SOUND, None) is SOUND
+    assert copies_summary(plan_of(corpus, decision={"margin": 0.0}), after, found) is None
+
+
+ORDER_FREE = [name for name in mechanism_names() if name not in ("null", "planted-leak")]
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        *((name, {}) for name in ORDER_FREE),
+        *(("pd-nmf", {"start": start}) for start in ("random-2x", "nnsvd", "best-of-m", "pd-nmf-init")),
+        *(("pd-svd", {"solver": "power"}), ("noisy", {"mechanism": "pd-nmf"}), ("fedpower", {"period": 2})),
+    ],
+)
+def test_mechanisms_announce_the_same_whichever_order_documents_stand_in(name: str, parameters: dict) -> None:
+    mechanism = make_mechanism(name, parameters)
+    assert mechanism.order_free
+    rng = np.random.default_rng(3)
+    dense = [rng.random((n, 24)) * (rng.random((n, 24)) < 0.5) for n in (60, 30)]
+    if name.startswith("pem"):
+        dense = [(part > 0).astype(float) for part in dense]
+    parts = tuple(sp.csr_array(part) for part in dense)
+    mixed = tuple(sp.csr_array(part[rng.permutation(len(part))]) for part in dense)
+    one, other = (mechanism.run(Database(rows), np.random.default_rng(1)) for rows in (parts, mixed))
+    for array in one:
+        np.testing.assert_allclose(other[array], one[array], rtol=1e-6, atol=1e-9, err_msg=array)
+
+
+def test_order_matters_to_several_runs_where_it_matters_to_one() -> None:
+    with lent({"ordered": Ordered}):
+        runs = [{"name": "pd-svd"}, {"name": "ordered"}]
+        assert not make_mechanism("together", {"runs": runs}).order_free
+        assert make_mechanism("together", {"runs": runs[:1] * 2}).order_free

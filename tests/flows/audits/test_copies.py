@@ -1,0 +1,62 @@
+"""Documents with many copies, from spec to verdict, report, page and clearance."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+
+from ksdp.audit.verdicts.copies import told_by_count
+from ksdp.storage.keys import make_identity
+
+SPEC = """
+seed = 3
+[corpus]
+path = "copies.npz"
+[mechanism]
+name = "pd-svd"
+rank = 2
+[design]
+party_size = 40
+with_runs = 40
+"""
+
+
+def test_many_copies_are_certified_clear_whatever_the_run_shows(
+    ksdp: Callable, pages: Callable, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(4)
+    rows = rng.integers(0, 6, (120, 30))
+    rows[30:90], rows[7] = rows[30], rows[6]
+    sp.save_npz(tmp_path / "copies.npz", sp.csr_matrix(rows))
+    (tmp_path / "copies.toml").write_text(SPEC)
+    store = tmp_path / "store"
+    ran = ksdp("audit", tmp_path / "copies.toml", "--store", store, "--json")
+    folder = store / "audits" / ran.out["audit"]
+    table = pd.read_parquet(folder / "verdicts.parquet")
+    bound = told_by_count(60, 120, 40)
+    assert bound < 0.2
+    assert (table.verdict[30:90] == "certified clear").all()
+    np.testing.assert_allclose(table.certified_bound[30:90], bound)
+    np.testing.assert_allclose(table.certified_bound[[6, 7]], told_by_count(2, 120, 40))
+    alone = table.drop(index=[6, 7, *range(30, 90)])
+    assert alone.certified_bound.isna().all()
+    assert (alone.verdict == "sensitive").all(), "every round says who was in"
+    copies = {"certified": 60, "sensitive": 0, "contradicted": 0, "fewest": 60, "largest_bound": bound}
+    assert json.loads((folder / "audit.json").read_text())["copies"] == copies
+    assert "60 documents have so many copies" in ksdp("show", ran.out["audit"], "--store", store).err
+    assert "60 documents have so many copies" in (folder / "report.html").read_text()
+
+    shown = ksdp("show", ran.out["audit"], table.document[40], "--store", store, "--json").out
+    assert (shown["certified_bound"], shown["knows_all"]) == (bound, 1)
+    page = pages(store).words(f"/audits/{ran.out['audit']}/document?id={table.document[40]}")
+    assert "if copies of a document are as likely to take part as it is" in page
+    make_identity(tmp_path, "ana")
+    by = ("--key", tmp_path / "ana.key", "--who", "Ana", "--clearance", tmp_path / "c.json")
+    said = ksdp("clear", ran.out["audit"], "--store", store, *by, check=0).err
+    assert "60 are certified clear" in (tmp_path / "c.json").read_text(), said
+    assert "60 are certified clear" in (tmp_path / "c.json").read_text()
