@@ -29,6 +29,7 @@ __all__ = [
     "uncombined",
     "unfollowed",
     "unsolved",
+    "untested",
 ]
 
 _RAW = "raw"
@@ -47,6 +48,9 @@ _UNBLURRED = (
     'and so does `mechanism.opens = "final"`)'
 )
 _LEARNT = '{} number by number (`statistics.names = ["learned-raw"]` does)'
+_NAMED = 4
+"""Columns named where more are left out."""
+_UNTESTED = "what default columns see that were not tested: {} (`statistics.families` as it is without being set)"
 _HIDDEN = (
     "who is in `{}`, which hold several iterations on the party's own documents without noise between them "
     '(`mechanism.period = 1` shows each, and `mechanism.opens = "final"` none)'
@@ -95,6 +99,19 @@ def uncombined(mechanism: Mechanism, learners: Iterable[str]) -> tuple[str, ...]
     """What no statistic sees of a mechanism whose announcements say more together (`needs_learner`)."""
     combine = any(name != _RAW for name in learners)
     return () if combine or not getattr(mechanism, "needs_learner", False) else (_TOGETHER,)
+
+
+def untested(default: Iterable[str], tested: Iterable[Statistic]) -> tuple[str, ...]:
+    """Columns that an audit tests by default and this one does not: whom they tell apart, nobody looked for.
+
+    A spec, or `ksdp test`, may name statistics alone that see little; what these call clear is not.
+    """
+    names = {statistic.name for statistic in tested}
+    out = [name for name in default if name not in names]
+    if not out:
+        return ()
+    more = f" and {len(out) - _NAMED} more" if len(out) > _NAMED else ""
+    return (_UNTESTED.format(", ".join(f"`{name}`" for name in out[:_NAMED]) + more),)
 
 
 def unfollowed(mechanism: Mechanism, seen: Iterable[str]) -> tuple[str, ...]:

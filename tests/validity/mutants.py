@@ -1200,8 +1200,8 @@ MUTANTS: list[Mutant] = [
         tests=(LITTLE_NOISE,),
     ),
     *_of(
-        "audit/plan.py",
-        (" + unblurred(self._little_noise, *of)", ""),
+        "audit/planned_coverage.py",
+        (" + unblurred(_little_noise(plan), *of)", ""),
         tests=(LITTLE_NOISE,),
     ),
     *_of(
@@ -1521,14 +1521,30 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/test_coverage.py",),
     ),
     *_of(
-        "audit/plan.py",
-        ("self.holdings.unknown, self.holdings.share, self", "self.holdings.unknown, 0.5, self"),
-        ("self.holdings.share, self.spec.rule.margin", "self.holdings.share, 1.0"),
+        "audit/planned_coverage.py",
+        ("plan.holdings.unknown, plan.holdings.share, plan", "plan.holdings.unknown, 0.5, plan"),
+        ("plan.holdings.share, plan.spec.rule.margin", "plan.holdings.share, 1.0"),
         (
-            "learnable(self.mechanism, expected_shapes(self), self.design.runs)",
-            "learnable(self.mechanism, self.announced, self.design.runs)",
+            "learnable(mechanism, expected_shapes(plan), plan.design.runs)",
+            "learnable(mechanism, plan.announced, plan.design.runs)",
         ),
         tests=COUNTS,
+    ),
+    *_of(
+        "audit/planned_coverage.py",
+        ("untested(plan.default_columns, plan.tested)", "()"),
+        tests=("tests/audit/test_coverage.py",),
+    ),
+    *_of(
+        "audit/planning.py",
+        ("isinstance(mechanism, FunctionMechanism | RecordedRuns)", "True"),
+        ("if statistic.name not in dear)", ")"),
+        tests=("tests/audit/test_coverage.py",),
+    ),
+    *_of(
+        "src/ksdp/interface/call_spec.py",
+        ('if made is not mechanism and "families"', 'if hasattr(made, "statistics") and "families"'),
+        tests=("tests/interface/test_calls.py",),
     ),
     *_of(
         "audit/mechanisms/shown.py",

@@ -1,0 +1,47 @@
+"""What a plan looks at of all that its runs open, and what nobody does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ksdp.audit.coverage import (
+    Coverage,
+    coverage,
+    learnable,
+    unblurred,
+    uncombined,
+    unfollowed,
+    unsolved,
+    untested,
+)
+from ksdp.audit.registry import statistics
+from ksdp.audit.statistics.kept_columns import expected_shapes
+from ksdp.audit.statistics.little_noise import numbers_of_little_noise
+from ksdp.audit.statistics.solved_parts import few_enough
+from ksdp.audit.verdicts.raw_filter import RAW
+
+if TYPE_CHECKING:
+    from ksdp.audit.plan import Plan
+
+__all__ = ["planned_coverage"]
+
+
+def planned_coverage(plan: Plan) -> Coverage:
+    """Which announced arrays are read by which tested statistics of a plan, and what else is left."""
+    mechanism, seen = plan.mechanism, plan.seen
+    learnt = () if RAW in plan.learners else learnable(mechanism, expected_shapes(plan), plan.design.runs)
+    of = plan.holdings.unknown, plan.holdings.share, plan.spec.rule.margin
+    sums = unsolved(mechanism, plan.announced, seen, *of) + unblurred(_little_noise(plan), *of)
+    more = untested(plan.default_columns, plan.tested) + uncombined(mechanism, plan.learners)
+    return coverage(plan.opened, seen, plan.tested, learnt, more + unfollowed(mechanism, seen) + sums)
+
+
+def _little_noise(plan: Plan) -> int:
+    """Announced numbers that are equations in who is in but for hardly any noise, and are not solved for."""
+    mechanism, pool = plan.mechanism, plan.pool
+    if few_enough(plan.holdings.unknown) or getattr(mechanism, "noise_free", False):
+        return 0
+    own = getattr(mechanism, "statistics", ())
+    filters = [s for s in (*statistics().values(), *own) if set(s.needs) <= set(plan.seen)]
+    seen = tuple(array for array in plan.announced if array.name in plan.seen)
+    return int(pool.derive(("little noise", plan.seen), lambda: numbers_of_little_noise(filters, seen, pool)))
