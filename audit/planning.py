@@ -29,6 +29,7 @@ from ksdp.audit.requested_learners import LEARNED_PREFIX, requested_learners
 from ksdp.audit.spec import Spec
 from ksdp.audit.statistics.coefficients import coefficients
 from ksdp.audit.statistics.contract import Statistic
+from ksdp.audit.statistics.of_groups import OfGroups, solves_groups
 from ksdp.audit.statistics.over_rows import OverRows
 from ksdp.audit.verdicts.multiplicity import EXACT_SHARE
 from ksdp.audit.verdicts.over_statistics import documents_feasible
@@ -75,7 +76,8 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     needs = _left_out(unnamed, shown, holdings.unknown)
     statistics, skipped = tuple(s for s in statistics if s.name not in needs), skipped | needs
     if holdings.units.word == "group":
-        statistics = (*statistics, *(OverRows(statistic) for statistic in statistics))
+        solved = (OfGroups(statistic) for statistic in statistics if solves_groups(statistic))
+        statistics = (*statistics, *(OverRows(statistic) for statistic in statistics), *solved)
     if set(learners) - {RAW} and rank is not None:
         statistics += coefficients(rank, shown.seen)
     if spec.certificate is not None:
