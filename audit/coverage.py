@@ -29,6 +29,7 @@ __all__ = [
     "uncombined",
     "unfollowed",
     "unsolved",
+    "untested",
 ]
 
 _RAW = "raw"
@@ -46,7 +47,14 @@ _UNBLURRED = (
     f"{MOST_SOLVED:,} documents are not solved for (more noise, fewer columns or a lower rank make these fewer, "
     'and so does `mechanism.opens = "final"`)'
 )
+_GROUPS = (
+    "which groups were in, by equations: {:,} announced numbers have no noise, or hardly any, for {:,} groups, "
+    "which are not solved for (1,024 groups, 2^28 documents times numbers at most, and no others' that are drawn)"
+)
 _LEARNT = '{} number by number (`statistics.names = ["learned-raw"]` does)'
+_NAMED = 4
+"""Columns named where more are left out."""
+_UNTESTED = "what default columns see that were not tested: {} (`statistics.families` as it is without being set)"
 _HIDDEN = (
     "who is in `{}`, which hold several iterations on the party's own documents without noise between them "
     '(`mechanism.period = 1` shows each, and `mechanism.opens = "final"` none)'
@@ -97,6 +105,19 @@ def uncombined(mechanism: Mechanism, learners: Iterable[str]) -> tuple[str, ...]
     return () if combine or not getattr(mechanism, "needs_learner", False) else (_TOGETHER,)
 
 
+def untested(default: Iterable[str], tested: Iterable[Statistic]) -> tuple[str, ...]:
+    """Columns that an audit tests by default and this one does not: whom they tell apart, nobody looked for.
+
+    A spec, or `ksdp test`, may name statistics alone that see little; what these call clear is not.
+    """
+    names = {statistic.name for statistic in tested}
+    out = [name for name in default if name not in names]
+    if not out:
+        return ()
+    more = f" and {len(out) - _NAMED} more" if len(out) > _NAMED else ""
+    return (_UNTESTED.format(", ".join(f"`{name}`" for name in out[:_NAMED]) + more),)
+
+
 def unfollowed(mechanism: Mechanism, seen: Iterable[str]) -> tuple[str, ...]:
     """What several iterations of a party made of its documents, and no statistic follows (`hides_iterations`)."""
     seen = tuple(seen)
@@ -114,6 +135,7 @@ def unsolved(
     documents: int,
     share: float,
     margin: float = 1.0,
+    groups: bool = False,
 ) -> tuple[str, ...]:
     """Exact sums that are numbers enough to tell documents by more than the margin, of more than are solved for.
 
@@ -128,8 +150,9 @@ def unsolved(
     documents : that may be in a run, the party's own and others'
     share : of these that is in a run
     margin : of the decision; 1 asks for numbers that say who was in
+    groups : whether these are groups, which are not solved for however few they are
     """
-    if few_enough(documents):
+    if few_enough(documents) and not groups:
         return ()
     sizes = {a.name: a.in_all or math.prod(a.shape) for a in announced if a.name in set(seen)}
     counted: dict[str, int] = {}
@@ -142,10 +165,12 @@ def unsolved(
     numbers = sum(counted.values())
     if not counted or numbers < _enough(share, margin) * documents:
         return ()
+    if groups:
+        return (_GROUPS.format(numbers, documents),)
     return (_UNSOLVED.format(", ".join(f"`{name}`" for name in counted), numbers, documents),)
 
 
-def unblurred(numbers: int, documents: int, share: float, margin: float) -> tuple[str, ...]:
+def unblurred(numbers: int, documents: int, share: float, margin: float, groups: bool = False) -> tuple[str, ...]:
     """Numbers with hardly any noise, enough to tell more than the margin, of more documents than are solved for.
 
     As of exact sums (`unsolved`), which they are but for little: steps find large documents alone.
@@ -156,9 +181,12 @@ def unblurred(numbers: int, documents: int, share: float, margin: float) -> tupl
     documents : that may be in a run, the party's own and others'
     share : of these that is in a run
     margin : of the decision
+    groups : as of `unsolved`
     """
-    if few_enough(documents) or not 0 < numbers >= _enough(share, margin) * documents:
+    if (few_enough(documents) and not groups) or not 0 < numbers >= _enough(share, margin) * documents:
         return ()
+    if groups:
+        return (_GROUPS.format(numbers, documents),)
     return (_UNBLURRED.format(numbers, documents),)
 
 

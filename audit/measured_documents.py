@@ -27,10 +27,21 @@ def pool_of(plan: Plan) -> Pool:
     mine, others = held.victim, np.sort(np.concatenate([held.honest, held.coalition]))
     share = held.size / max(len(mine), 1)
     own = corpus.matrix if len(mine) == len(units) else rows_of(corpus.matrix, units.rows(mine))
+    group = _groups_of(units, mine)
     if not len(others):
-        return Pool(own, share, None, plan.mechanism)
+        return Pool(own, share, None, plan.mechanism, group=group)
     fixed = rows_of(corpus.matrix, units.rows(others))
-    return Pool(own, share, fixed, plan.mechanism, 0.5 if held.drawn else 1.0, bool(len(held.coalition)))
+    shared = 0.5 if held.drawn else 1.0
+    return Pool(own, share, fixed, plan.mechanism, shared, bool(len(held.coalition)), group=group)
+
+
+def _groups_of(units: Units, mine: Rows) -> Rows | None:
+    """The group of each row of these units, in the corpus's order, from 0; None where units are documents."""
+    if units.order is None:
+        return None
+    rows, starts = units.members(mine)
+    number = np.repeat(np.arange(len(mine)), np.diff(starts))
+    return np.asarray(number[np.argsort(rows, kind="stable")])
 
 
 def measured_documents(

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.coverage import Coverage, coverage, learnable, reads, unblurred, uncombined, unfollowed, unsolved
+from ksdp.audit.coverage import Coverage, reads
 from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.design import Block, Design, Literal, Shared
 from ksdp.audit.groups import Units
@@ -26,19 +26,15 @@ from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.shown import kept_of
 from ksdp.audit.party_view import Holdings, parties_key
+from ksdp.audit.planned_coverage import planned_coverage
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.reading import EVERY_RUN, Reading
-from ksdp.audit.registry import statistics
 from ksdp.audit.requested_learners import LEARNED, LEARNED_PREFIX
 from ksdp.audit.spec import Spec
 from ksdp.audit.statistics.coefficients import COEFFICIENTS
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
-from ksdp.audit.statistics.kept_columns import expected_shapes
-from ksdp.audit.statistics.little_noise import numbers_of_little_noise
-from ksdp.audit.statistics.solved_parts import few_enough
 from ksdp.audit.verdicts.multiplicity import EXACT_SHARE
 from ksdp.audit.verdicts.over_statistics import permutations_needed
-from ksdp.audit.verdicts.raw_filter import RAW
 
 __all__ = ["CONTROLS", "LEARNED", "LEARNED_PREFIX", "NULL_CONTROLS", "Column", "Plan"]
 
@@ -91,6 +87,8 @@ class Plan:
     """Units that stand for all audited ones, at every look (`Documents.population`)."""
     reading: Reading = EVERY_RUN
     """Which part of the runs a document's tests read (`ksdp.audit.kept_runs`)."""
+    default_columns: tuple[str, ...] = ()
+    """Names of the statistics that an audit of this mechanism tests where its spec names none."""
     strongest: NDArray[np.int64] | None = None
     """Of each audited unit the one of `statistics` that is measured; None: all of them."""
     known_pool: Pool | None = None
@@ -109,24 +107,7 @@ class Plan:
     @property
     def coverage(self) -> Coverage:
         """Which announced arrays are read by which tested statistics."""
-        learnt = () if RAW in self.learners else learnable(self.mechanism, expected_shapes(self), self.design.runs)
-        of = self.holdings.unknown, self.holdings.share, self.spec.rule.margin
-        sums = unsolved(self.mechanism, self.announced, self.seen, *of) + unblurred(self._little_noise, *of)
-        more = uncombined(self.mechanism, self.learners) + unfollowed(self.mechanism, self.seen) + sums
-        return coverage(self.opened, self.seen, self.tested, learnt, more)
-
-    @property
-    def _little_noise(self) -> int:
-        """Announced numbers that are equations in who is in but for hardly any noise, and are not solved for."""
-        if few_enough(self.holdings.unknown) or getattr(self.mechanism, "noise_free", False):
-            return 0
-        own = getattr(self.mechanism, "statistics", ())
-        filters = [s for s in (*statistics().values(), *own) if set(s.needs) <= set(self.seen)]
-        seen = tuple(array for array in self.announced if array.name in self.seen)
-        count = self.pool.derive(
-            ("little noise", self.seen), lambda: numbers_of_little_noise(filters, seen, self.pool)
-        )
-        return int(count)
+        return planned_coverage(self)
 
     @property
     def kept(self) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -15,6 +15,7 @@ from ksdp.audit.corpus import Corpus
 from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.design import Balanced, Design, make_design
 from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.callables import FunctionMechanism
 from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.mechanisms.shown import Shown, shown_by
 from ksdp.audit.one_thread import one_thread
@@ -23,11 +24,12 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.planned_runs import planned_runs
 from ksdp.audit.randomness import Purpose, derived_seed, generator
 from ksdp.audit.recorded import RecordedRuns
-from ksdp.audit.registry import mechanism_of, select_statistics
+from ksdp.audit.registry import default_statistics, mechanism_of, select_statistics
 from ksdp.audit.requested_learners import LEARNED_PREFIX, requested_learners
 from ksdp.audit.spec import Spec
 from ksdp.audit.statistics.coefficients import coefficients
 from ksdp.audit.statistics.contract import Statistic
+from ksdp.audit.statistics.of_groups import OfGroups, solves_groups
 from ksdp.audit.statistics.over_rows import OverRows
 from ksdp.audit.verdicts.multiplicity import EXACT_SHARE
 from ksdp.audit.verdicts.over_statistics import documents_feasible
@@ -74,7 +76,8 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     needs = _left_out(unnamed, shown, holdings.unknown)
     statistics, skipped = tuple(s for s in statistics if s.name not in needs), skipped | needs
     if holdings.units.word == "group":
-        statistics = (*statistics, *(OverRows(statistic) for statistic in statistics))
+        solved = (OfGroups(statistic) for statistic in statistics if solves_groups(statistic))
+        statistics = (*statistics, *(OverRows(statistic) for statistic in statistics), *solved)
     if set(learners) - {RAW} and rank is not None:
         statistics += coefficients(rank, shown.seen)
     if spec.certificate is not None:
@@ -103,6 +106,7 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         looks=runs.looks,
         population=_population(runs.design, spec.seed),
         reading=runs.reading,
+        default_columns=_default_columns(mechanism, shown, background, holdings.unknown),
     )
     _check_permutations(plan)
     return plan
@@ -113,6 +117,20 @@ def _left_out(statistics: Sequence[Statistic], shown: Shown, documents: int) -> 
     shapes = {array.name: array.shape for array in shown.read}
     asked = {s.name: cast(Any, s).asks_for(shapes, documents) for s in statistics if hasattr(s, "asks_for")}
     return {name: f"needs {what}" for name, what in asked.items() if what}
+
+
+def _default_columns(
+    mechanism: Mechanism, shown: Shown, background: Mapping[str, Any], documents: int
+) -> tuple[str, ...]:
+    """What is tested where a spec names nothing; none of a program's own function, or of recorded runs.
+
+    Their arrays may have the names of ours and be something else.
+    """
+    if isinstance(mechanism, FunctionMechanism | RecordedRuns):
+        return ()
+    every = default_statistics(shown.seen, background, getattr(mechanism, "statistics", ()))
+    dear = _left_out(every, shown, documents)
+    return tuple(statistic.name for statistic in every if statistic.name not in dear)
 
 
 def _check_rank(rank: int, held: Holdings, features: int) -> None:

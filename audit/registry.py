@@ -18,11 +18,12 @@ from typing import Any, cast
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.mechanisms.guarantee import guarantee_of
-from ksdp.audit.spec import MechanismSpec
+from ksdp.audit.spec import MechanismSpec, StatisticsSpec
 from ksdp.audit.spec_tables import meant
 from ksdp.audit.statistics.contract import Statistic
 
 __all__ = [
+    "default_statistics",
     "described_mechanisms",
     "installed_parameters",
     "lent",
@@ -221,6 +222,16 @@ def _misses(statistic: Statistic, announced: set[str], background: set[str]) -> 
         missing.append(" or ".join(either))
     missing += sorted(set(getattr(statistic, "needs_background", ())) - background)
     return ", ".join(missing)
+
+
+def default_statistics(
+    announced: Iterable[str], background: Iterable[str] = (), own: Iterable[Statistic] = ()
+) -> tuple[Statistic, ...]:
+    """Those that an audit tests where its spec names none; as `select_statistics`, none where none can be."""
+    families = StatisticsSpec().families
+    seen, known_besides = set(announced), set(background)
+    wanted = [s for s in statistics().values() if s.family in families]
+    return tuple(s for s in (*wanted, *own) if not _misses(s, seen, known_besides))
 
 
 def select_statistics(

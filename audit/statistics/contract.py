@@ -59,6 +59,8 @@ class Pool(_Remembers):
     goes."""
     counts: NDArray[np.float64] | None = None
     """In how many of a run's documents each column is, where that was announced before; 0 of columns that went."""
+    group: NDArray[np.int64] | None = None
+    """Number of the group of each of `drawn`, from 0, shape (n,): in or out together; None: each by itself."""
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -133,7 +133,7 @@ def _of_filter(one: _Filter, seen: Observables, pool: Pool) -> int:
         in_rows = (
             isinstance(made, TermNumbers | Terms) and written_out(made) == made.entries - made.scalars.shape[1]
         )
-        if in_rows and hides_little(made, noise):
+        if in_rows and pool.group is None and hides_little(made, noise):
             return 0
         return _equations(made.variances, noise, pool.drawn.shape[1], _of_one_matrix(pool))
 

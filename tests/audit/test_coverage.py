@@ -141,15 +141,35 @@ def test_noise_added_to_a_part_of_what_is_opened_clears_nothing(corpus: Corpus) 
 
 def test_what_nobody_looks_at_is_named(corpus: Corpus) -> None:
     one = {"families": [], "names": ["row-space-energy"]}
-    assert plan_of(corpus, small("pd-svd"), statistics=one).coverage.unread == (
-        "span",
-        "span_sigma",
-        "first_blocks",
-    )
+    unread = plan_of(corpus, small("pd-svd"), statistics=one).coverage.unread
+    assert unread[:3] == ("span", "span_sigma", "first_blocks")
+    assert len(unread) == 4  # and what the other columns see, by name
     left_out = plan_of(corpus, {"name": "pd-nmf", "rank": 2, "announce": ["T", "denominators"]})
     left = {"numerators", "sums", "weights", "topics", "total", "total_weights"}
     assert set(left_out.coverage.unread) == left
     assert not left_out.coverage.may_clear
+
+
+def test_nobody_is_clear_without_the_columns_that_an_audit_tests_by_default(corpus: Corpus) -> None:
+    """Every announced array was read by `d-max`, which sees half of what `basis-match` does, and cleared by it."""
+    final = {"name": "pd-svd", "rank": 2, "opens": "final"}
+    by_default = plan_of(corpus, final)
+    (unread,) = plan_of(corpus, final, statistics={"families": [], "names": ["d-max"]}).coverage.unread
+    assert unread.startswith("what default columns see that were not tested: `row-space-energy`, ")
+    assert f"and {len(by_default.tested) - 4} more" in unread
+    every = [s.name for s in by_default.tested]
+    named = plan_of(corpus, final, statistics={"families": [], "names": every[1:]}).coverage
+    assert named.unread[0].count("`") == 4  # the one that is missing, and `statistics.families`
+    assert plan_of(corpus, final, statistics={"families": [], "names": every}).coverage.may_clear
+
+
+def test_columns_that_are_left_out_of_large_audits_are_not_asked_for() -> None:
+    rows = sp.csr_array(np.random.default_rng(1).poisson(3.0, (2100, 7)).astype(float))
+    large = Corpus(rows, np.array([f"d{row}" for row in range(2100)]))
+    sparse = {"design": {"party_size": 20, "with_runs": 40}, "decision": {"margin": 0.9}}
+    plan = plan_of(large, {"name": "pd-svd", "rank": 1, "opens": "final"}, **sparse)
+    assert "basis-equations" in plan.skipped
+    assert plan.coverage.unread == ()
 
 
 @pytest.mark.parametrize(("name", "array"), [("fedpower", "uploads"), ("fedpower-utility", "sums")])

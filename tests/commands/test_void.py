@@ -31,3 +31,17 @@ def test_a_document_of_a_void_audit_has_no_verdict(void: list[str]) -> None:
         shown = typed(*asked, code=0)
         assert "VOID: a control failed. No verdict may be used." in shown.output
         assert json.loads(typed(*asked, "--json").stdout)["valid"] is False
+
+
+def test_tables_of_a_void_audit_come_with_the_word(void: list[str], tmp_path: Path) -> None:
+    _, audit, *store = void
+    for asked in (
+        ("export", audit, "--to", str(tmp_path / "verdicts.csv"), *store),
+        ("sql", audit, "select verdict from verdicts", *store),
+    ):
+        assert "VOID: a control failed" in typed(*asked, code=0).stderr
+    found = ksdp.load(Path(store[1]), audit)
+    with pytest.warns(UserWarning, match="VOID: a control failed"):
+        assert len(found.verdicts) == 20
+    with pytest.warns(UserWarning, match="VOID"):
+        found.document("3")

@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import ksdp
 from ksdp.audit.errors import InputError, StoreError
+from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
 from ksdp.audit.statistics.contract import Documents
 from ksdp.storage.audits.ledger import find_attempt, read_attempts
 from ksdp.storage.store import Store
@@ -54,6 +55,16 @@ def test_the_same_seed_gives_the_same_table(counts: Matrix) -> None:
     tables = [ksdp.audit(counts, mean, **FEW).statistics for _ in range(2)]
     pd.testing.assert_frame_equal(*tables, check_exact=True)
     assert not tables[0].equals(ksdp.audit(counts, mean, **{**FEW, "seed": 2}).statistics)
+
+
+def test_a_mechanism_as_an_object_is_looked_at_as_by_its_name(counts: Matrix) -> None:
+    """One that brings a statistic of its own was looked at by that alone."""
+    parameters = {"rank": 2, "epsilon": 20.0}
+    few = {**FEW, "with_runs": 8}
+    by_name = ksdp.audit(counts, {"name": "hardt-roth", **parameters}, **few)
+    as_object = ksdp.audit(counts, HardtRoth(**parameters), **few)
+    assert "releases-match" in as_object.summary.statistics
+    assert set(as_object.summary.statistics) == set(by_name.summary.statistics)
 
 
 def test_arrays_sparse_matrices_tables_and_texts_are_corpora(counts: Matrix) -> None:

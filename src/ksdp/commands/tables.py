@@ -14,6 +14,7 @@ from ksdp.commands.options import (
     AuditArgument,
     JsonOption,
     StoreOption,
+    tell_void,
 )
 
 __all__ = ["export", "sql", "tables"]
@@ -38,9 +39,12 @@ def export(
     from ksdp.storage.audits.names import find_audit
     from ksdp.storage.audits.sql import export_table
     from ksdp.storage.store import Store
+    from ksdp.storage.summaries import read_summary
 
     opened = Store.open(store, create=False)
-    rows = export_table(opened, find_audit(opened, audit), table.value, to)
+    audit = find_audit(opened, audit)
+    rows = export_table(opened, audit, table.value, to)
+    tell_void(read_summary(opened.audit(audit)))
     typer.echo(f"{rows} rows  {to}")
 
 
@@ -68,9 +72,12 @@ def sql(
     from ksdp.storage.audits.names import find_audit
     from ksdp.storage.audits.sql import ask
     from ksdp.storage.store import Store
+    from ksdp.storage.summaries import read_summary
 
     opened = Store.open(store, create=False)
-    names, rows = ask(opened, find_audit(opened, audit), query)
+    audit = find_audit(opened, audit)
+    names, rows = ask(opened, audit, query)
+    tell_void(read_summary(opened.audit(audit)))
     if as_json:
         told = [
             [None if isinstance(cell, float) and not math.isfinite(cell) else cell for cell in row] for row in rows

@@ -112,7 +112,7 @@ def call_spec(data: Any, mechanism: Any, settings: Mapping[str, Any]) -> CallSpe
         made = _mechanism(mechanism, corpus, draft, own, sp.issparse(data), features)
         tables["mechanism"] = {"name": lent_key(made, mechanism, own.get("version"))}
         objects[tables["mechanism"]["name"]] = made
-        if hasattr(made, "statistics") and "families" not in tables["statistics"]:
+        if made is not mechanism and "families" not in tables["statistics"]:  # a function's arrays have any names
             tables["statistics"]["families"] = ()
     return CallSpec(parse_spec(tables), Path.cwd(), corpus, objects)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import shutil
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +41,11 @@ class Audit:
 
     @property
     def verdicts(self) -> pd.DataFrame:
-        """One row a document, by its id: verdict, D under its strongest statistic, exact p-values, arms."""
+        """One row a document, by its id: verdict, D under its strongest statistic, exact p-values, arms.
+
+        Of a void audit it warns: no verdict may be used.
+        """
+        self._warn_if_void()
         table: pd.DataFrame = read_verdicts(self._folder).to_pandas()
         return table.set_index("document")
 
@@ -58,6 +63,7 @@ class Audit:
         StoreError
             If it was not audited.
         """
+        self._warn_if_void()
         return read_document(self._folder, str(document))
 
     def values(self, document: str, statistic: str | None = None) -> Curve:
@@ -129,7 +135,11 @@ class Audit:
             axes.ecdf(values, label=f"{label} the document ({len(values)} runs)")
         if curve.gap is not None:
             axes.plot([curve.gap.place] * 2, [curve.gap.share_with, curve.gap.share_without], "k:", label="D")
-        axes.set(xlabel=curve.statistic, ylabel="share of runs below", title=f"{name}: {row.verdict}")
+        axes.set(
+            xlabel=curve.statistic,
+            ylabel="share of runs below",
+            title=f"{name}: {row.verdict if self.summary.valid else 'void'}",
+        )
         axes.legend(frameon=False)
         return figure
 
@@ -170,6 +180,10 @@ class Audit:
         target = Path(path) if path is not None else self._folder / "report.html"
         write_text(target, render_report(Store(self.store), self.id))
         return target.resolve()
+
+    def _warn_if_void(self) -> None:
+        if not self.summary.valid:
+            warnings.warn(f"VOID: {self.summary.controls.reason}. No verdict may be used.", stacklevel=3)
 
     @property
     def _folder(self) -> Path:

@@ -1,0 +1,169 @@
+"""Which groups were in a run: the equations in who is in, with one unknown for all documents of a group.
+
+Announced numbers Z = sum of b_i a_i are equations in who is in (`equations`). Where whole groups are in or out,
+b_i is the same for all documents of a group: there are as many unknowns as groups, and what a group adds is the
+sum of what its documents add,
+
+    Z = sum over groups g of b_g A_g,   A_g = sum over i in g of a_i.
+
+Solved document by document, and the mean taken over a group's documents, much of this is lost: of 72 groups of 8
+patients each, V of rank 2 alone, half of the groups in a run, that told D 0.67 in the median, and these tell 1.00.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, cast, runtime_checkable
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ksdp.audit.array_types import Floats
+from ksdp.audit.csr_rows import take_rows
+from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.one_thread import one_thread
+from ksdp.audit.statistics.additive import Additive
+from ksdp.audit.statistics.contract import Documents, Pool, Statistic
+from ksdp.audit.statistics.equations import RULED_OUT, Equations
+from ksdp.audit.statistics.little_noise import Equated
+from ksdp.audit.statistics.max_entropy import MOST_WRITTEN, span_of
+from ksdp.audit.statistics.of_another import OfAnother
+from ksdp.audit.statistics.one_by_one import between
+from ksdp.audit.statistics.solved_filters import LEAST, lost
+from ksdp.audit.statistics.term_numbers import TermNumbers
+from ksdp.audit.statistics.terms import Terms
+
+__all__ = ["OfGroups", "groups_solved", "solves_groups"]
+
+MOST_GROUPS = 1024
+"""Groups that are solved for: with twice as many numbers it takes a second a run."""
+MOST_TERMS = 2**28
+"""Documents times numbers, up to which what a group adds is worked out in every run: a second or two."""
+_PART = 1024
+_LIKELIEST = 0.999
+
+
+@runtime_checkable
+class _Equates(Protocol):
+    def equations_of(self, observables: Observables, pool: Pool) -> Equated | None: ...
+
+
+def solves_groups(statistic: Statistic) -> bool:
+    """Whether a statistic takes what is announced for equations, so that it can be asked of groups."""
+    return isinstance(statistic, _Equates)
+
+
+def groups_solved(groups: int, documents: int, numbers: int) -> bool:
+    """Whether equations of so many groups are solved for, all of whose documents add to so many numbers."""
+    return groups <= MOST_GROUPS and documents * numbers <= MOST_TERMS
+
+
+@dataclass(frozen=True)
+class OfGroups(OfAnother):
+    """Who was in, by the equations of `statistic`, with one unknown a group: the most even draw (`max_entropy`).
+
+    All is 0 where groups are too many, or others' documents are drawn anew in each run.
+    """
+
+    statistic: Statistic
+    """One with `equations_of`."""
+    family: str = "groups"
+
+    @property
+    def name(self) -> str:
+        """Its name and `-of-groups`."""
+        return f"{self.statistic.name}-of-groups"
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
+        """One number a group, shape (n_groups,)."""
+        pool = documents.made_of
+        if documents.rows is None or documents.starts is None or pool.group is None:
+            return np.zeros(len(documents))
+        if pool.fixed is not None and pool.fixed_share < 1.0:
+            return np.zeros(len(documents))
+        found = cast(_Equates, self.statistic).equations_of(observables, pool)
+        if found is None:
+            return np.zeros(len(documents))
+        terms, known = found
+        told = observables.derive((self.name, pool), lambda: _told(terms, known, pool))
+        if told is None:
+            return np.zeros(len(documents))
+        numbers, usual = told
+        rows = documents.rows
+        said = np.add.reduceat(terms(rows.matrix).along(numbers), documents.starts[:-1]) + usual
+        may = np.ones(rows.matrix.shape[0], np.bool_) if rows.possible is None else rows.possible
+        if known.possible is not None:
+            may = may & known.possible(
+                rows.matrix, lambda key, of: rows.of_each(key, lambda all_: of(all_.matrix))
+            )
+        return np.where(np.logical_and.reduceat(may, documents.starts[:-1]), between(said), RULED_OUT)
+
+
+def _told(terms: Callable[..., Additive], known: Equations, pool: Pool) -> tuple[Floats, float] | None:
+    """What the log odds of a group are moved by, of each number, and besides; None where groups are too many."""
+    assert pool.group is not None
+    group, may = pool.group, np.ones(pool.drawn.shape[0], np.bool_)
+    entries = terms(take_rows(pool.drawn, np.zeros(1, np.int64))).entries
+    if not groups_solved(int(group.max()) + 1, len(group), entries):
+        return None
+    if pool.possible is not None:
+        may &= pool.possible
+    if known.possible is not None:
+        may &= known.possible(pool.drawn, lambda key, of: pool.derive(("may be in", key), lambda: of(pool.drawn)))
+    out = np.bincount(group, ~may) > 0
+    left = np.flatnonzero(~out)
+    if len(left) < 2:
+        out[:], left = False, np.arange(len(out))
+    places = np.cumsum(~out) - 1
+    rows = np.flatnonzero(~out[group])
+    with one_thread():
+        adds, lose = _added(terms, pool.drawn, rows, places[group[rows]], (len(left), entries))
+        sums = np.broadcast_to(np.asarray(known.sums, np.float64), entries)
+        if pool.fixed is not None and not known.alone and not (pool.colluding and not known.of_all):
+            sums = sums - terms(pool.fixed).summed(np.ones(pool.fixed.shape[0]))
+        share = min(pool.share * len(out) / len(left), _LIKELIEST)
+        shares = np.full(len(left), share)
+        squares = np.square(adds).sum(axis=0)
+        noise = np.broadcast_to(np.asarray(known.noise, np.float64), entries) + known.shrink * squares
+        noise = noise + lost(share * lose) + LEAST * float(squares.mean())
+        taken = _some(squares, len(left))
+        units = 1.0 / np.sqrt(noise[taken])
+        apart = (sums - share * adds.sum(axis=0))[taken]
+        found, usual = span_of(adds[:, taken] * units, 1.0).direction(apart * units, shares)
+    numbers = np.zeros(entries)
+    numbers[taken] = found * units
+    return numbers, usual
+
+
+def _added(
+    terms: Callable[..., Additive], drawn: sp.csr_array, rows: NDArray[Any], place: NDArray[Any], shape: Any
+) -> tuple[Floats, Floats]:
+    """What each group adds, shape (n_groups, entries); and the sums of which terms are what is left."""
+    adds, plain = np.zeros(shape), np.zeros(shape[1])
+    for start in range(0, len(rows), _PART):
+        part = slice(start, start + _PART)
+        made = terms(take_rows(drawn, rows[part]))
+        written = made.written()
+        which = sp.csr_array(
+            (np.ones(len(written)), (place[part], np.arange(len(written)))), (shape[0], len(written))
+        )
+        adds += which @ written
+        every = np.ones(len(written))
+        if isinstance(made, TermNumbers):
+            made = TermNumbers.plain(made.rows, made.weights, made.scalars)
+        elif isinstance(made, Terms):
+            weights = np.hstack([stage.weights for stage in made.stages])
+            made = TermNumbers.plain(made.rows, weights, made.scalars)
+        plain += made.summed(every)
+    return adds, plain
+
+
+def _some(squares: Floats, groups: int) -> NDArray[np.int64]:
+    """The numbers that are looked at: all that anybody adds to, or as many at even steps as are solved for."""
+    touched = np.flatnonzero(squares > 0.0)
+    if not len(touched):
+        return np.arange(len(squares))
+    most = max(int(MOST_WRITTEN // (groups * max(groups, 128))), 1)
+    return np.asarray(touched[:: -(-len(touched) // most)])
