@@ -56,20 +56,10 @@ def require_audit(store: Store, audit: str) -> str:
 
 
 def read_audit_page(store: Store, audit: str, query: Mapping[str, str]) -> AuditPage:
-    """Read the page.
-
-    Raises
-    ------
-    LookupError
-        If there is no such audit.
-    InputError
-        If the address names what does not exist.
-    StoreError
-        If the findings cannot be read.
-    """
+    """Read the page; raises what `require_audit` and `Listing.read` do, and StoreError for damaged findings."""
     require_audit(store, audit)
     listing = Listing.read(query)
-    page = Findings(store.audit(audit)).page(listing.filter, offset=listing.offset, limit=PAGE_ROWS)
+    page = Findings(store.audit(audit)).page(listing, offset=listing.offset, limit=PAGE_ROWS)
     history = read_history(store)
     own = next((entry for entry in history if entry.audit == audit), None)
     series = [entry for entry in history if own is not None and entry.series == own.series]

@@ -133,7 +133,7 @@ def _position(findings: Findings, listing: Listing, at: int | None, document: st
     if at is None:
         return None
     first = max(at - 1, 0)
-    page = findings.page(listing.filter, offset=first, limit=3)
+    page = findings.page(listing, offset=first, limit=3)
     ids = [row.document for row in page.rows]
     if document not in ids:
         return None

@@ -81,7 +81,7 @@ def _places(store: Store, audit: str, _stamp: int, _head: LogHead, _policy: Poli
 
 def _filter(places: Mapping[str, tuple[str, ...]], shown: str, listing: Listing) -> Filter:
     """Open documents are sensitive ones that nothing is decided about, unless another verdict is asked for."""
-    chosen = listing.filter
+    chosen = listing
     if shown == "open":
         without = places["waiting"] + places["more-runs"] + places["decided"]
         verdict = chosen.verdict or "sensitive"

@@ -32,10 +32,6 @@ class PemServer(PemNode):
 
     Parameters
     ----------
-    name : str
-        Of this server, in the terms.
-    key : Ed25519PrivateKey
-        Its identity.
     sampler : Sampler
         OpenDP's unless a simulation says otherwise.
     random : callable

@@ -11,22 +11,17 @@ import typer
 
 from ksdp.commands.options import (
     AuditArgument,
-    ClearanceOption,
-    DaskOption,
-    DaysOption,
-    InsecureDaskOption,
     JsonOption,
-    KeyOption,
+    PlaceOptions,
     SaltedOption,
+    SignerOptions,
     SpecArgument,
     StoreOption,
     WhoOption,
-    WorkersOption,
-    asked_place,
-    asked_signing,
     exit_code,
     signing_key,
     tell,
+    with_options,
 )
 from ksdp.commands.review_log import entry_line, entry_row
 
@@ -132,7 +127,9 @@ def _set_policy(store: Path, policy: str) -> None:
     typer.echo(f"{policy}: entries of the log are judged by this from now on.", err=True)
 
 
+@with_options
 def more(
+    *,
     audit: AuditArgument,
     documents: Annotated[
         list[str] | None, typer.Argument(help="Ids. Default: those with the decision more-runs.")
@@ -145,16 +142,14 @@ def more(
     ] = False,
     held: Annotated[int | None, typer.Option("--held", hidden=True)] = None,
     store: StoreOption = Path("ksdp-store"),
-    workers: WorkersOption = None,
-    dask: DaskOption = None,
-    insecure_dask: InsecureDaskOption = False,
+    where: PlaceOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Continue an audit with more runs, where a decision asked for them."""
     from ksdp.flows.reviews.decide import WantedRuns, more_runs
     from ksdp.terminal import terminal
 
-    place = asked_place(workers, dask, insecure_dask)
+    place = where.place()
     with terminal():
         out = more_runs(
             store,
@@ -168,12 +163,11 @@ def more(
     raise typer.Exit(exit_code(out))
 
 
+@with_options
 def clear(
+    *,
     audit: AuditArgument,
-    clearance: ClearanceOption,
-    key: KeyOption,
-    who: WhoOption,
-    days: DaysOption = 90,
+    signer: SignerOptions,
     salted: SaltedOption = False,
     leave_out_waiting: Annotated[
         bool, typer.Option("--leave-out-waiting", help="Leave out what waits for a second person.")
@@ -187,7 +181,7 @@ def clear(
     """Sign what may be used: what was proved clear and not excluded, and what was accepted."""
     from ksdp.flows.screening.clear import clearance_from_decisions
 
-    signing = asked_signing(clearance, key, who, days, salted=salted)
+    signing = signer.signing(salted=salted)
     out = clearance_from_decisions(
         store, _known(store, audit), signing, leave_out_waiting=leave_out_waiting, superseded=superseded
     )
@@ -204,17 +198,14 @@ def _tell_cleared(out: dict[str, Any], as_json: bool) -> None:
     )
 
 
+@with_options
 def approve(
+    *,
     spec: SpecArgument,
-    clearance: ClearanceOption,
-    key: KeyOption,
-    who: WhoOption,
-    days: DaysOption = 90,
+    signer: SignerOptions,
     hours: Annotated[float, typer.Option("--hours", min=0, help="Hours to wait for decisions.")] = 72.0,
     store: StoreOption = Path("ksdp-store"),
-    workers: WorkersOption = None,
-    dask: DaskOption = None,
-    insecure_dask: InsecureDaskOption = False,
+    where: PlaceOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Audit, wait until every sensitive document is decided, sign what may be used. The same command resumes."""
@@ -225,8 +216,8 @@ def approve(
     from ksdp.terminal import terminal
 
     read, base = read_spec_file(spec)
-    signing = asked_signing(clearance, key, who, days)
-    place = asked_place(workers, dask, insecure_dask)
+    signing = signer.signing()
+    place = where.place()
     with terminal():
         patience = Patience(timedelta(hours=hours))
         out = run_approval(read, base, store, signing, patience, place)

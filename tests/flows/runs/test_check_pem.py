@@ -24,6 +24,7 @@ from ksdp.storage.keys import load_private
 
 from .findings_said import one_line
 from .pem_hosts_here import Hosts
+from .test_check import loose, used
 
 NOW = datetime.now(UTC)
 LONG = 20.0
@@ -47,16 +48,6 @@ def written(hosts: Hosts, old: str, new: str) -> Path:
     assert old in text
     path.write_text(text.replace(old, new, 1))
     return path
-
-
-def loose(hosts: Hosts) -> Path:
-    (hosts.folder / "ada.key").chmod(0o644)
-    return hosts.folder / "ada.key"
-
-
-def used(hosts: Hosts) -> Path:
-    (hosts.folder / "run.json").write_text("{}")
-    return hosts.folder
 
 
 def poor(hosts: Hosts) -> PemQuestion:
