@@ -35,7 +35,7 @@ from ksdp.storage.screening.clearances import write_clearance
 
 from ...ports import free_ports
 from .entering import clearance_of
-from .findings_said import one_line
+from .findings_said import of_cases, one_line, only_one
 
 NAMES = ("ada", "bob", "cyd")
 TERMS = [f"term{i}" for i in range(6)]
@@ -289,13 +289,11 @@ HERE += [
 HERE += [("beyond the budget", lambda f: f.question(**overspent(f)), "budget", "beyond the budget")]
 
 
-@pytest.mark.parametrize(("plant", "code", "said"), [case[1:] for case in HERE], ids=[case[0] for case in HERE])
+@of_cases(HERE)
 def test_what_is_wrong_here_is_named(
     files: Files, plant: Callable[[Files], Question], code: str, said: str
 ) -> None:
-    found = [finding for finding in check_here(plant(files), NOW).findings if not finding.fine]
-    assert [finding.code for finding in found] == [code]
-    one_line(found[0], said)
+    only_one(check_here(plant(files), NOW).findings, code, said)
 
 
 def test_a_clearance_of_another_spec_is_named(files: Files) -> None:

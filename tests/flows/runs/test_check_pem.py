@@ -22,7 +22,7 @@ from ksdp.protocols.network.probes import ProbeListener
 from ksdp.protocols.runs.about import LARGEST_ABOUT
 from ksdp.storage.keys import load_private
 
-from .findings_said import one_line
+from .findings_said import of_cases, one_line, only_one
 from .pem_hosts_here import Hosts
 from .test_check import loose, used
 
@@ -98,13 +98,11 @@ HERE: list[tuple[str, Callable[[Hosts], PemQuestion], str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("plant", "code", "said"), [case[1:] for case in HERE], ids=[case[0] for case in HERE])
+@of_cases(HERE)
 def test_what_is_wrong_here_is_named(
     hosts: Hosts, plant: Callable[[Hosts], PemQuestion], code: str, said: str
 ) -> None:
-    found = [finding for finding in check_pem_here(plant(hosts), NOW).findings if not finding.fine]
-    assert [finding.code for finding in found] == [code]
-    one_line(found[0], said)
+    only_one(check_pem_here(plant(hosts), NOW).findings, code, said)
 
 
 @pytest.mark.parametrize("me", ["ada", "sue", "hub"])
