@@ -94,7 +94,7 @@ def spread(
         losses = losses + 1 if len(results) == before else 1
         if losses > _LOSSES:
             raise KsdpError(f"{lost} The same command resumes from what is stored.")
-        _log.warning("%s What was not done is asked for again.", lost)
+        _log.warning("%s What was not done is done again.", lost)
         name = f"{attempt}.{len(results)}.{losses}"
     return [results[at] for at in range(len(arguments))]
 

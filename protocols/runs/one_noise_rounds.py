@@ -125,7 +125,7 @@ class OneNoiseDevice(_OneNoise[RandomBytes]):
         written, proof = unpack("paillier", body, 2)
         n = int.from_bytes(written, "big")
         if n.bit_length() != self._terms.key_bits or n % 2 == 0:
-            raise ProtocolError(f"{self._server.name} sent a key that is none of {self._terms.key_bits} bits.")
+            raise ProtocolError(f"{self._server.name} sent a key that does not have {self._terms.key_bits} bits.")
         check_modulus(n, proof)
         self._public = PublicKey(n)
 
@@ -156,7 +156,7 @@ class OneNoiseDevice(_OneNoise[RandomBytes]):
         yield from self._remove(device, noise)
         total = unpack_array((yield from self._hear("told")))
         if total.shape != values.shape:
-            raise ProtocolError(f"{self._server.name} told a sum of another shape.")
+            raise ProtocolError(f"{self._server.name} sent a sum of another shape.")
         return total
 
     def _aggregate(self, client: AggregationClient, device: RemovalDevice, values: Floats) -> Rounds[None]:

@@ -67,10 +67,13 @@ InsecureDaskOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 ClearanceOption = Annotated[Path, typer.Option("--clearance", help="Where the signed clearance goes.")]
 KeyOption = Annotated[Path, typer.Option("--key", help="The private key of the person who decides (`ksdp keys`).")]
-WhoOption = Annotated[str, typer.Option("--who", help="Who decides; stands in the record and in the clearance.")]
+WhoOption = Annotated[
+    str, typer.Option("--who", help="Name of the person who decides, for the log and the clearance.")
+]
 DaysOption = Annotated[int, typer.Option("--days", min=1, help="Days until the clearance expires.")]
 MetricsPortOption = Annotated[
-    int | None, typer.Option("--metrics-port", min=0, max=65535, help="Prometheus metrics; 0: any free port.")
+    int | None,
+    typer.Option("--metrics-port", min=0, max=65535, help="Port for Prometheus metrics; 0: any free port."),
 ]
 MetricsHostOption = Annotated[str, typer.Option("--metrics-host", help="Address to listen on.")]
 SaltedOption = Annotated[bool, typer.Option("--salted", help="List salted hashes instead of ids.")]

@@ -48,11 +48,16 @@ class EnteringOptions:
     uncleared: UnclearedOption = False
     ledger: Annotated[
         Path | None,
-        typer.Option("--ledger", help="What runs on this data gave away; NAME.ledger beside the key."),
+        typer.Option(
+            "--ledger", help="Ledger of what runs on this data gave away. Default: NAME.ledger beside the key."
+        ),
     ] = None
     budget: Annotated[
         Path | None,
-        typer.Option("--budget", help="The party's [budget]; NAME.budget.toml beside the key, if it is there."),
+        typer.Option(
+            "--budget",
+            help="File with the party's [budget]. Default: NAME.budget.toml beside the key, if it exists.",
+        ),
     ] = None
 
 

@@ -93,7 +93,8 @@ def verify(
     ] = None,
     spec: Annotated[Path | None, typer.Option("--spec", help="The spec it must have been made for.")] = None,
     ledger: Annotated[
-        Path | None, typer.Option("--ledger", help="The party's: state what runs on its data gave away already.")
+        Path | None,
+        typer.Option("--ledger", help="The party's ledger: also say what runs on its data have given away."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

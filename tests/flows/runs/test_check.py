@@ -405,12 +405,12 @@ def nothing() -> Any:
 
 Plant = Callable[[Files], tuple[Path, Any]]
 PEERS: list[tuple[str, Plant, str, str]] = [
-    ("nobody listens", lambda f: (two(f), nothing()), "refused", "nobody listens at 127.0.0.1"),
+    ("nobody listens", lambda f: (two(f), nothing()), "refused", "nothing listens at 127.0.0.1"),
     (
         "wrong port",
         lambda f: (two(f, ada_address=f.address("cyd")), present(f, "ada", read_run(two(f)))),
         "refused",
-        "nobody listens at",
+        "nothing listens at",
     ),
     (
         "name that is not known",
@@ -551,7 +551,7 @@ def test_a_proxy_that_ends_tls_is_named(files: Files, certificate: Path) -> None
     context.load_cert_chain(certificate, certificate.with_name("key.pem"))
     found = bob_finds(files, two(files), answers(files.ports["ada"], b"", context))
     assert found.code == "proxy"
-    one_line(found, "ends TLS with a certificate of its own ('ksdp review')")
+    one_line(found, "terminates TLS with its own certificate ('ksdp review')")
 
 
 @pytest.mark.parametrize(

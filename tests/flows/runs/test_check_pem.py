@@ -173,5 +173,5 @@ def test_who_is_not_there_or_means_another_run_is_named(tmp_path: Path) -> None:
     found = [finding for finding in looked(hosts, "tom", present=("bob", "hub"), taken=True) if not finding.fine]
     assert {finding.party: finding.code for finding in found} == {"tom": "taken", "ada": "refused", "bob": "terms"}
     by_party = {finding.party: finding for finding in found}
-    one_line(by_party["ada"], "nobody listens at")
+    one_line(by_party["ada"], "nothing listens at")
     one_line(by_party["bob"], "`budget.epsilon` is 50.0 here and 90.0 there")
