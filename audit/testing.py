@@ -23,7 +23,6 @@ from ksdp.audit.verdicts.tails import tail_table
 from ksdp.audit.verdicts.tied import tied_table
 
 __all__ = [
-    "ArmTests",
     "compare_arms",
     "joint_log10_p",
     "judge_controls",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
-from ksdp.storage.audits.queries import SORTS, VERDICTS, Filter
+from ksdp.storage.audits.query_results import SORTS, VERDICTS, Filter
 from ksdp.storage.errors import InputError
 
 __all__ = ["PAGE_ROWS", "Listing", "link", "page_number", "whole_number"]

@@ -14,12 +14,12 @@ from ksdp.dashboards.audits.document_page import read_document_page
 from ksdp.dashboards.audits.more_runs import wanted
 from ksdp.dashboards.rendering import Desk
 from ksdp.dashboards.reviewers import COOKIE, TokenReviewers
-from ksdp.dashboards.reviews.actions import Form, begin_runs, read_form, record, resolve_text, safe_path
+from ksdp.dashboards.reviews.actions import Form, begin_runs, record, resolve_text, safe_path
 from ksdp.dashboards.reviews.queue_page import read_queue_page
 from ksdp.dashboards.schedules.schedules_page import SETTINGS, change_schedule, read_schedule_page
 from ksdp.storage.errors import InputError, InvalidAudit, StaleDecision, StoreError
 
-__all__ = ["Form", "decide", "read_form", "schedule", "sign_in", "sign_in_page", "sign_out", "start_runs", "text"]
+__all__ = ["decide", "schedule", "sign_in", "sign_in_page", "sign_out", "start_runs", "text"]
 
 
 def _query(address: str) -> dict[str, str]:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import KsdpError
-from ksdp.storage.store import content_key
 from ksdp.tasks.audit_ref import AuditRef, open_plan, parts_of
 from ksdp.tasks.away import at_worker, check_shared, computing_versions, published
 from ksdp.tasks.blocks import compute_block

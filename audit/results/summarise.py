@@ -15,14 +15,16 @@ from ksdp.audit.interim_verdicts import InterimVerdicts
 from ksdp.audit.mechanisms.guarantee import guarantee_of
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.shown import opens_of
-from ksdp.audit.plan import LEARNED_PREFIX, Plan
+from ksdp.audit.plan import Plan
+from ksdp.audit.requested_learners import LEARNED_PREFIX
 from ksdp.audit.results import parts
 from ksdp.audit.results.certificate_summary import certificate_summary, void_where_contradicted
 from ksdp.audit.results.counting import count_verdicts
 from ksdp.audit.results.share_summary import share_summary
 from ksdp.audit.results.stored_summary import VERSION
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.testing import ArmTests, judge_controls
+from ksdp.audit.testing import judge_controls
+from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import Verdict
 from ksdp.audit.verdicts.effect_measures import Effect
 from ksdp.audit.verdicts.needed_distances import detectable_distance
