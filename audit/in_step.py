@@ -36,5 +36,5 @@ def in_step(
         except StopIteration as stop:
             results.append(stop.value)
     if yielded and results:
-        raise ProtocolError("Some parties are done, others are not: they drifted apart.")
+        raise ProtocolError("Some parties are done, others are not: they are out of step.")
     return yielded, results

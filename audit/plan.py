@@ -36,7 +36,7 @@ from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.verdicts.multiplicity import EXACT_SHARE
 from ksdp.audit.verdicts.over_statistics import permutations_needed
 
-__all__ = ["CONTROLS", "LEARNED", "LEARNED_PREFIX", "NULL_CONTROLS", "Column", "Plan"]
+__all__ = ["CONTROLS", "NULL_CONTROLS", "Column", "Plan"]
 
 LEARNED_VERSION = 1
 _NO_MATTER = {"with_runs", "looks", "fresh_runs", "without_runs"}  # of the design, what no run depends on

@@ -64,14 +64,13 @@ def planned_runs(
         Exact ones that a run announces, for each document in it; 0 where they have noise.
     """
     block_runs = _block_runs(design, kept)
-    early = early_looks_pay(spec, design, statistics, numbers)
-    every, design = _partly_read(spec, design, block_runs)
-    looks = plan_looks(spec, design.runs, block_runs * every, early)
+    every, drawn = _partly_read(spec, design, block_runs)
+    looks = plan_looks(spec, drawn.runs, block_runs * every, early_looks_pay(spec, design, statistics, numbers))
     if _reads_all(statistics) or learners or spec.decision.joint:  # these read whole runs
-        return PlannedRuns(design, block_runs, looks, EVERY_RUN)
+        return PlannedRuns(drawn, block_runs, looks, EVERY_RUN)
     # A first look of few blocks reads all of them.
     lumpy = len(looks) > 1 and looks[0].runs < _FEWEST_STRATA * every * block_runs
-    return PlannedRuns(design, block_runs, looks, Reading(every, looks[0].runs if lumpy and every > 1 else 0))
+    return PlannedRuns(drawn, block_runs, looks, Reading(every, looks[0].runs if lumpy and every > 1 else 0))
 
 
 def _block_runs(design: Design, kept: Sequence[Announced]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ksdp.audit.canaries import CANARY, Canaries
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS
 from ksdp.audit.verdicts.arms import ArmTests
+from ksdp.audit.verdicts.controls import Controls
 from ksdp.audit.verdicts.ks import ks_table, ks_tables
 from ksdp.audit.verdicts.learned import LearnedTests, learned_tests
 from ksdp.audit.verdicts.multiplicity import bonferroni, weighted_minimum
@@ -22,8 +23,6 @@ from ksdp.audit.verdicts.tails import tail_table
 from ksdp.audit.verdicts.tied import tied_table
 
 __all__ = [
-    "ArmTests",
-    "Controls",
     "compare_arms",
     "joint_log10_p",
     "judge_controls",
@@ -34,32 +33,6 @@ __all__ = [
 
 # Controls are judged so strictly that a sound audit is called void once in a hundred thousand.
 _CONTROL_LEVEL = 1e-5
-
-
-@dataclass(frozen=True)
-class Controls:
-    """What became of the controls."""
-
-    valid: bool
-    null: int
-    """Null controls."""
-    null_smallest_p: float
-    """Smallest p among them; uniform minimum if the audit is sound."""
-    planted: int
-    """Planted leaks of advantage 0.9."""
-    planted_largest_p: float
-    """Largest p among them."""
-    shuffled: int
-    """Tests of real documents in runs dealt anew: what a mechanism that knows nothing of them would give."""
-    shuffled_smallest_p: float
-    reason: str | None
-    """Why the audit is void."""
-    canaries: int = 0
-    """Tests of real documents' canaries; one a document and look."""
-    canaries_smallest_distance: float = 1.0
-    """Below 1 only where bits and runs do not belong together."""
-    canaries_sensitive: int = 0
-    """How many the rule calls sensitive, of those that it must."""
 
 
 def compare_arms(values: Mapping[str, NDArray[Any]], inclusion: NDArray[np.bool_]) -> ArmTests:
@@ -220,7 +193,6 @@ def judge_controls(
     else:
         reason = None
     return Controls(
-        valid=reason is None,
         null=len(null),
         null_smallest_p=smallest,
         planted=len(controls) * (CONTROLS - NULL_CONTROLS),

@@ -26,7 +26,8 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import BlockValues, measure, sample
 from ksdp.audit.spec import Spec
-from ksdp.audit.testing import ArmTests, compare_arms, learn_arms
+from ksdp.audit.testing import compare_arms, learn_arms
+from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 
 __all__ = ["run"]

@@ -33,19 +33,12 @@ __all__ = ["PAPER_SECONDS", "run"]
 
 Result = TypeVar("Result")
 
+_PAPER_ENTRIES = (100, 1000, 10_000)
+_PAPER_ROWS = {2: (1.4, 11.5, 113.9), 3: (2.1, 17.4, 168.1), 4: (3.5, 29.3, 293.0), 5: (4.6, 40.3, 403.9)}
 PAPER_SECONDS = {
-    (2, 100): 1.4,
-    (2, 1000): 11.5,
-    (2, 10_000): 113.9,
-    (3, 100): 2.1,
-    (3, 1000): 17.4,
-    (3, 10_000): 168.1,
-    (4, 100): 3.5,
-    (4, 1000): 29.3,
-    (4, 10_000): 293.0,
-    (5, 100): 4.6,
-    (5, 1000): 40.3,
-    (5, 10_000): 403.9,
+    (parties, entries): seconds
+    for parties, row in _PAPER_ROWS.items()
+    for entries, seconds in zip(_PAPER_ENTRIES, row, strict=True)
 }
 """Table 3 of https://arxiv.org/abs/1901.07986, by (M, d)."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
-from ksdp.storage.audits.queries import SORTS, VERDICTS, Filter
+from ksdp.storage.audits.query_results import SORTS, VERDICTS, Filter
 from ksdp.storage.errors import InputError
 
 __all__ = ["PAGE_ROWS", "Listing", "link", "page_number", "whole_number"]
@@ -40,13 +40,9 @@ def page_number(query: Mapping[str, str]) -> int:
 
 
 @dataclass(frozen=True)
-class Listing:
+class Listing(Filter):
     """Which documents of an audit are listed, how, and which part: what stands behind the `?`."""
 
-    verdict: str | None = None
-    search: str = ""
-    sort: str = "evidence"
-    descending: bool = False
     page: int = 1
 
     @classmethod
@@ -60,12 +56,7 @@ class Listing:
             raise InputError(f"`sort` must be one of {', '.join(SORTS)}.")
         if len(search) > _LONGEST_SEARCH:
             raise InputError(f"`search` must have at most {_LONGEST_SEARCH} characters.")
-        return cls(verdict, search, sort, query.get("down") == "1", page_number(query))
-
-    @property
-    def filter(self) -> Filter:
-        """The same as a question to the store."""
-        return Filter(self.verdict, self.search, self.sort, self.descending)
+        return cls(verdict, search, sort, query.get("down") == "1", page=page_number(query))
 
     @property
     def offset(self) -> int:

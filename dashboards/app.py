@@ -23,7 +23,7 @@ from ksdp.dashboards.audits.report import parts_of
 from ksdp.dashboards.audits.views_page import read_views_list, read_views_page, require_views
 from ksdp.dashboards.rendering import Desk, report_response, screen_response, static_files, views_response
 from ksdp.dashboards.reviewers import ReviewerSource
-from ksdp.dashboards.reviews.actions import Actions
+from ksdp.dashboards.reviews.actions import Actions, Form, read_form
 from ksdp.dashboards.reviews.log_page import read_log_page
 from ksdp.dashboards.reviews.queue_page import read_queue_page
 from ksdp.dashboards.runs.runs_page import read_runs_page
@@ -140,7 +140,7 @@ _PAGES: dict[str, Page] = {
     "/runs": _runs,
     "/sign-in": forms.sign_in_page,
 }
-_FORMS: dict[str, Callable[[Desk, Request, forms.Form], Response]] = {
+_FORMS: dict[str, Callable[[Desk, Request, Form], Response]] = {
     "/audits/{audit}/decisions": forms.decide,
     "/audits/{audit}/more-runs": forms.start_runs,
     "/audits/{audit}/text": forms.text,
@@ -168,12 +168,10 @@ def _shows(desk: Desk, page: Page) -> Callable[[Request], Response]:
     return endpoint
 
 
-def _does(
-    desk: Desk, act: Callable[[Desk, Request, forms.Form], Response]
-) -> Callable[[Request], Awaitable[Response]]:
+def _does(desk: Desk, act: Callable[[Desk, Request, Form], Response]) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         try:
-            form = await forms.read_form(request)
+            form = await read_form(request)
             return await run_in_threadpool(act, desk, request, form)
         except (LookupError, KsdpError) as error:
             return _trouble(desk, request, error)

@@ -14,12 +14,12 @@ from ksdp.dashboards.audits.document_page import read_document_page
 from ksdp.dashboards.audits.more_runs import wanted
 from ksdp.dashboards.rendering import Desk
 from ksdp.dashboards.reviewers import COOKIE, TokenReviewers
-from ksdp.dashboards.reviews.actions import Form, begin_runs, read_form, record, resolve_text, safe_path
+from ksdp.dashboards.reviews.actions import Form, begin_runs, record, resolve_text, safe_path
 from ksdp.dashboards.reviews.queue_page import read_queue_page
 from ksdp.dashboards.schedules.schedules_page import SETTINGS, change_schedule, read_schedule_page
 from ksdp.storage.errors import InputError, InvalidAudit, StaleDecision, StoreError
 
-__all__ = ["Form", "decide", "read_form", "schedule", "sign_in", "sign_in_page", "sign_out", "start_runs", "text"]
+__all__ = ["decide", "schedule", "sign_in", "sign_in_page", "sign_out", "start_runs", "text"]
 
 
 def _query(address: str) -> dict[str, str]:
@@ -62,7 +62,7 @@ def start_runs(desk: Desk, request: Request, form: Form) -> Response:
     """Start more runs that are decided and not under way."""
     audit = require_audit(desk.store, request.path_params["audit"])
     if not wanted(desk.store, audit):
-        raise InputError("Nobody asked for more runs of documents of this audit.")
+        raise InputError("No decision asks for more runs of documents of this audit.")
     begun = begin_runs(audit, desk.actions)
     return RedirectResponse(link(f"/audits/{audit}/more-runs", begun=begun[:300]), 303)
 
@@ -103,7 +103,7 @@ def sign_in(desk: Desk, request: Request, form: Form) -> Response:
     """Take a token for a cookie."""
     onward = safe_path(form.one("next"), "/")
     if not isinstance(desk.source, TokenReviewers):
-        raise LookupError("Nobody signs in here.")
+        raise LookupError("This dashboard has no sign-in.")
     if desk.source.guesses.too_many(request.client.host if request.client else ""):
         refused = "Too many tokens that are not known came from this address; wait a minute."
         return desk.page(request, "page_sign_in", 429, onward=onward, refused=refused)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from ksdp.audit.content_keys import content_key
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.corpus_notes import corpus_notes
 from ksdp.audit.plan import Plan
@@ -22,7 +23,7 @@ from ksdp.storage.corpora import load_corpus
 from ksdp.storage.findings import write_spec
 from ksdp.storage.mapped_corpus import store_corpus
 from ksdp.storage.readers.toml import read_toml
-from ksdp.storage.store import Store, content_key
+from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef
 
 __all__ = [

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Store",
-    "content_key",
     "copy_whole",
     "json_text",
     "sweep_parts",

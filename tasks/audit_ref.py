@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ksdp.audit.content_keys import content_key
 from ksdp.audit.document_parts import Part, document_parts, keeps_values
 from ksdp.audit.interim_looks import FIRST, Stage
 from ksdp.audit.plan import Plan
@@ -19,7 +20,7 @@ from ksdp.storage.blocks import ROW_GROUP
 from ksdp.storage.findings import read_spec
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.places import Place
-from ksdp.storage.store import Store, content_key
+from ksdp.storage.store import Store
 
 __all__ = ["AuditRef", "Folders", "folders_of", "open_audit", "open_plan", "open_stage", "parts_of"]
 

@@ -82,7 +82,9 @@ def at_worker(wanted: Mapping[str, str], function: Callable[..., Result], *argum
     mine = computing_versions()
     if different := sorted(name for name in wanted if wanted[name] != mine.get(name)):
         told = ", ".join(f"{name} {mine.get(name)} (here {wanted[name]})" for name in different)
-        raise InputError(f"a worker has other versions than this machine: {told}. Give all of them the same.")
+        raise InputError(
+            f"a worker and this machine have different versions: {told}. Install the same on all of them."
+        )
     with threadpool_limits(1):  # a product's last bits depend on how many threads share it
         for wait in (*_WAITS, None):
             try:

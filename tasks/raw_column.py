@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import DamagedBlock, StoreError
-from ksdp.audit.testing import ArmTests, raw_arms
+from ksdp.audit.testing import raw_arms
+from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.folds import folds_of
 from ksdp.audit.verdicts.raw_filter import gram_of_runs, raw_scores
 from ksdp.storage.blocks import has_block, read_observables

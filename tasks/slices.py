@@ -14,10 +14,12 @@ from ksdp.audit.canaries import CANARY
 from ksdp.audit.design_streams import permutation_rng, shuffled_runs
 from ksdp.audit.errors import DamagedBlock
 from ksdp.audit.interim_looks import FIRST
-from ksdp.audit.plan import CONTROLS, LEARNED_PREFIX, Plan
+from ksdp.audit.plan import CONTROLS, Plan
+from ksdp.audit.requested_learners import LEARNED_PREFIX
 from ksdp.audit.sampling import STRONGEST
 from ksdp.audit.spec import DecisionSpec
-from ksdp.audit.testing import ArmTests, canary_arms, compare_arms, joint_log10_p, learn_arms, shuffled_log10_p
+from ksdp.audit.testing import canary_arms, compare_arms, joint_log10_p, learn_arms, shuffled_log10_p
+from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.effect_measures import Effect, Flagged
 from ksdp.audit.verdicts.fresh_effects import Attack, best_threshold, learned_scores, measure_effect
 from ksdp.audit.verdicts.ks import KSTable, ks_table

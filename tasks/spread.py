@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import KsdpError
-from ksdp.storage.store import content_key
 from ksdp.tasks.audit_ref import AuditRef, open_plan, parts_of
 from ksdp.tasks.away import at_worker, check_shared, computing_versions, published
 from ksdp.tasks.blocks import compute_block
@@ -94,7 +94,7 @@ def spread(
         losses = losses + 1 if len(results) == before else 1
         if losses > _LOSSES:
             raise KsdpError(f"{lost} The same command resumes from what is stored.")
-        _log.warning("%s What was not done is asked for again.", lost)
+        _log.warning("%s What was not done is done again.", lost)
         name = f"{attempt}.{len(results)}.{losses}"
     return [results[at] for at in range(len(arguments))]
 

@@ -8,7 +8,6 @@ from typing import Any
 from ksdp.audit.mechanisms.guarantee import NOTHING
 from ksdp.audit.results.parts import (
     ChanceSummary,
-    ControlsSummary,
     CorpusSummary,
     DesignSummary,
     GuaranteeSummary,
@@ -22,6 +21,7 @@ from ksdp.audit.results.parts import (
 from ksdp.audit.results.stored_summary import VERSION
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec import parse_spec
+from ksdp.audit.verdicts.controls import Controls
 
 SPEC = parse_spec({"corpus": {"path": "mail.parquet"}, "mechanism": {"name": "pd-svd", "rank": 3}})
 
@@ -54,7 +54,7 @@ def example(**changes: Any) -> Summary:
         coverage={},
         unread=(),
         paper_alone=None,
-        controls=ControlsSummary(24, 0.031, 8, 3.1e-74, 5, 0.4, 5, 1.0, 5, None),
+        controls=Controls(24, 0.031, 8, 3.1e-74, 5, 0.4, 5, 1.0, 5, None),
         power=PowerSummary(0.4, 0.3, None),
         chance=ChanceSummary(0.1, 0.2),
         looks=(LookSummary(200, 0.05, 5, 1, 1),),

@@ -11,7 +11,18 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.registry import make_mechanism
 
-__all__ = ["Around"]
+__all__ = ["Around", "FromInner"]
+
+
+class FromInner:
+    """Names that another mechanism gives under the same attribute; none where it has no such attribute."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, mechanism: Any, owner: type) -> tuple[str, ...]:
+        names: tuple[str, ...] = () if mechanism is None else mechanism.inner_names(self._name)
+        return names
 
 
 class Around:
@@ -36,15 +47,14 @@ class Around:
         """Whether the order of documents does not matter to the other."""
         return bool(getattr(self.inner, "order_free", False))
 
-    @property
-    def learn_from(self) -> tuple[str, ...]:
-        """What must be learnt from where it is small, as of the other: see `audit.coverage.learnable`."""
-        return tuple(getattr(self.inner, "learn_from", ()))
+    learn_from = FromInner()
+    """What must be learnt from where it is small: see `audit.coverage.learnable`."""
+    learn_always = FromInner()
+    """What must be learnt from whatever its size."""
 
-    @property
-    def learn_always(self) -> tuple[str, ...]:
-        """What must be learnt from whatever its size, as of the other."""
-        return tuple(getattr(self.inner, "learn_always", ()))
+    def inner_names(self, attribute: str) -> tuple[str, ...]:
+        """What the other mechanism names there."""
+        return tuple(getattr(self.inner, attribute, ()))
 
     def fill_in(self) -> None:
         """Write down the other's version and all its parameters, so that another version is never taken for it."""

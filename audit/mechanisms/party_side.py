@@ -195,6 +195,6 @@ def drive(parties: Sequence[PartyProgram], answers: Answers = trusted_party) -> 
         requests, results = in_step(parties, replies)
         if requests:
             if len(set(map(_kind, requests))) > 1:
-                raise ProtocolError("The parties request different things: they drifted apart.")
+                raise ProtocolError("The parties request different things: they are out of step.")
             replies = answers(requests)
     return tuple(results)

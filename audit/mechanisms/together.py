@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.around import FromInner
 from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Mechanism, Observables
 from ksdp.audit.mechanisms.guarantee import Guarantee, measured
 from ksdp.audit.mechanisms.shown import named_alone, opened, opens_of, run_prefix
@@ -172,25 +173,14 @@ class Together:
         """`final` if all open their final output alone."""
         return OPENS[1] if all(opens_of(one) == OPENS[1] for one in self.inner) else OPENS[0]
 
-    @property
-    def final(self) -> tuple[str, ...]:
-        """The final outputs of all."""
-        return self._of_all("final")
-
-    @property
-    def learn_from(self) -> tuple[str, ...]:
-        """What must be learnt from, of all."""
-        return self._of_all("learn_from")
-
-    @property
-    def learn_always(self) -> tuple[str, ...]:
-        """What must be learnt from whatever its size, of all."""
-        return self._of_all("learn_always")
-
-    @property
-    def opened(self) -> tuple[str, ...]:
-        """Everything that one of them shows, where it is told to leave some out."""
-        return self._of_all("opened")
+    final = FromInner()
+    """The final outputs of all."""
+    learn_from = FromInner()
+    """What must be learnt from, of all."""
+    learn_always = FromInner()
+    """What must be learnt from whatever its size, of all."""
+    opened = FromInner()
+    """Everything that one of them shows, where it is told to leave some out."""
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
@@ -229,8 +219,9 @@ class Together:
             }
         )
 
-    def _of_all(self, names: str) -> tuple[str, ...]:
-        return tuple(n for at, one in self._numbered for n in _named(at, getattr(one, names, ())))
+    def inner_names(self, attribute: str) -> tuple[str, ...]:
+        """What all of them name there, each with the run's number before it."""
+        return tuple(n for at, one in self._numbered for n in _named(at, getattr(one, attribute, ())))
 
     @property
     def _numbered(self) -> list[tuple[int, Mechanism]]:

@@ -9,7 +9,7 @@ import numpy as np
 from ksdp.audit.certifying import Certificate
 from ksdp.audit.interim_verdicts import InterimVerdicts
 from ksdp.audit.results.bound_parts import CertificateSummary
-from ksdp.audit.testing import Controls
+from ksdp.audit.verdicts.controls import Controls
 from ksdp.audit.verdicts.decide import Verdict
 
 __all__ = ["certificate_summary", "void_where_contradicted"]
@@ -44,4 +44,4 @@ def void_where_contradicted(judged: Controls, certificate: Certificate | None) -
         f"{int(certificate.contradicted.sum())} documents give more away than any attack could take "
         "if the noise were what the mechanism says"
     )
-    return replace(judged, valid=False, reason=reason)
+    return replace(judged, reason=reason)

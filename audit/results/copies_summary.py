@@ -9,7 +9,7 @@ from ksdp.audit.copies import Copies
 from ksdp.audit.interim_verdicts import InterimVerdicts
 from ksdp.audit.plan import Plan
 from ksdp.audit.results.bound_parts import CopiesSummary
-from ksdp.audit.testing import Controls
+from ksdp.audit.verdicts.controls import Controls
 from ksdp.audit.verdicts.decide import Verdict
 
 __all__ = ["copies_summary", "void_where_copies_tell"]
@@ -41,4 +41,4 @@ def void_where_copies_tell(judged: Controls, copies: CopiesSummary | None) -> Co
         f"{copies.contradicted} documents give more away than any attack could take if the mechanism announced "
         "the same whichever of their copies is in, as it says (`order_free`)"
     )
-    return replace(judged, valid=False, reason=reason)
+    return replace(judged, reason=reason)

@@ -14,7 +14,6 @@ __all__ = [
     "FORMAT",
     "AnnouncedArray",
     "ChanceSummary",
-    "ControlsSummary",
     "CorpusSummary",
     "DesignSummary",
     "FreshSummary",
@@ -125,24 +124,6 @@ class PaperAlone:
     median_D: float
     mean_smallest_p: float
     uncorrected_below_level: int
-
-
-@dataclass(frozen=True, config=FORMAT)
-class ControlsSummary:
-    """What became of the controls: `audit.testing.Controls`."""
-
-    null: int
-    null_smallest_p: float
-    planted: int
-    planted_largest_p: float
-    shuffled: int
-    shuffled_smallest_p: float
-    canaries: int
-    """Documents whose canary was tested; 0 where there are none."""
-    canaries_smallest_distance: float
-    canaries_sensitive: int
-    reason: str | None
-    """Why the audit is void."""
 
 
 @dataclass(frozen=True, config=FORMAT)

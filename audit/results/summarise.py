@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,8 @@ from ksdp.audit.interim_verdicts import InterimVerdicts
 from ksdp.audit.mechanisms.guarantee import guarantee_of
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.shown import opens_of
-from ksdp.audit.plan import LEARNED_PREFIX, Plan
+from ksdp.audit.plan import Plan
+from ksdp.audit.requested_learners import LEARNED_PREFIX
 from ksdp.audit.results import parts
 from ksdp.audit.results.certificate_summary import certificate_summary, void_where_contradicted
 from ksdp.audit.results.copies_summary import copies_summary, void_where_copies_tell
@@ -24,7 +25,8 @@ from ksdp.audit.results.counting import count_verdicts
 from ksdp.audit.results.share_summary import share_summary
 from ksdp.audit.results.stored_summary import VERSION
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.testing import ArmTests, Controls, judge_controls
+from ksdp.audit.testing import judge_controls
+from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import Verdict
 from ksdp.audit.verdicts.effect_measures import Effect
 from ksdp.audit.verdicts.needed_distances import detectable_distance
@@ -135,7 +137,7 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: File
         coverage=plan.coverage.read_by,
         unread=plan.coverage.unread,
         paper_alone=_paper_alone(tested),
-        controls=_controls(judged),
+        controls=judged,
         power=_power(tested, len(plan.columns)),
         chance=chance(tests.n_with[:, 0], tests.n_without[:, 0]),
         looks=_looks(tested),
@@ -211,11 +213,6 @@ def _paper_alone(tested: Tested) -> parts.PaperAlone | None:
         mean_smallest_p=float((10**smallest).mean()),
         uncorrected_below_level=int((smallest <= np.log10(tested.plan.spec.decision.level)).sum()),
     )
-
-
-def _controls(judged: Controls) -> parts.ControlsSummary:
-    """All of them but for `valid`, which a summary has itself."""
-    return parts.ControlsSummary(**{key: value for key, value in asdict(judged).items() if key != "valid"})
 
 
 def _power(tested: Tested, columns: int) -> parts.PowerSummary:

@@ -12,7 +12,6 @@ from ksdp.audit.results.parts import (
     FORMAT,
     AnnouncedArray,
     ChanceSummary,
-    ControlsSummary,
     CorpusSummary,
     DesignSummary,
     FreshSummary,
@@ -27,6 +26,7 @@ from ksdp.audit.results.parts import (
 )
 from ksdp.audit.results.stored_summary import StoredSummary
 from ksdp.audit.spec import Spec
+from ksdp.audit.verdicts.controls import Controls
 
 __all__ = ["Summary"]
 
@@ -65,7 +65,7 @@ class Summary(StoredSummary):
     """Announced arrays that no tested statistic reads: where there is one, nothing can be clear."""
     paper_alone: PaperAlone | None
     """None where none of the paper's statistics was tried."""
-    controls: ControlsSummary
+    controls: Controls
     power: PowerSummary
     chance: ChanceSummary
     looks: tuple[LookSummary, ...]

@@ -83,11 +83,6 @@ def epsilon_lower_bound(
     float
         At least 0.
 
-    Raises
-    ------
-    ValueError
-        If an arm is empty or holds NaN, or `confidence` or `delta` is out of range.
-
     Examples
     --------
     Laplace noise on a count is exactly 1-indistinguishable:
@@ -135,11 +130,6 @@ def tpr_at_fpr(
     TprAtFpr or None
         None where the without arm is too small to bound so small a rate: at confidence 0.95 it needs 437 runs for
         1 %, 4,380 for 0.1 %.
-
-    Raises
-    ------
-    ValueError
-        If an arm is empty or holds NaN, or `fpr` or `confidence` is out of range.
 
     Examples
     --------

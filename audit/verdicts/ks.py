@@ -115,12 +115,7 @@ def ks_distances(
 def ks_table(
     values: NDArray[np.floating], inclusion: NDArray[np.bool_], ordered: NDArray[np.floating] | None = None
 ) -> KSTable:
-    """Test every document: distance and exact log10 p of its with and without arms.
-
-    Parameters
-    ----------
-    values, inclusion, ordered
-        As for `ks_distances`.
+    """Test every document: distance and exact log10 p of its arms; called as `ks_distances`.
 
     Examples
     --------

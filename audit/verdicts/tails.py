@@ -158,12 +158,7 @@ def _tails(
 def tail_table(
     values: NDArray[np.floating], inclusion: NDArray[np.bool_], ordered: NDArray[np.floating] | None = None
 ) -> TailTable:
-    """Test the extremes of every document.
-
-    Parameters
-    ----------
-    values, inclusion, ordered
-        As for `ks_distances`.
+    """Test the extremes of every document; called as `ks_distances`.
 
     Examples
     --------

@@ -10,7 +10,8 @@ from ksdp.dashboards.audits.audit_model import AuditModel, read_audit_model
 from ksdp.dashboards.audits.more_runs import MoreRuns, read_more_runs, wanted
 from ksdp.storage.audits.continuations import read_origin
 from ksdp.storage.audits.history import Brief, read_history, valid_audit
-from ksdp.storage.audits.queries import Findings, Row
+from ksdp.storage.audits.queries import Findings
+from ksdp.storage.audits.query_results import Row
 from ksdp.storage.audits.views import views_of
 from ksdp.storage.reviews.decisions import State, states
 from ksdp.storage.store import Store
@@ -56,20 +57,10 @@ def require_audit(store: Store, audit: str) -> str:
 
 
 def read_audit_page(store: Store, audit: str, query: Mapping[str, str]) -> AuditPage:
-    """Read the page.
-
-    Raises
-    ------
-    LookupError
-        If there is no such audit.
-    InputError
-        If the address names what does not exist.
-    StoreError
-        If the findings cannot be read.
-    """
+    """Read the page; raises what `require_audit` and `Listing.read` do, and StoreError for damaged findings."""
     require_audit(store, audit)
     listing = Listing.read(query)
-    page = Findings(store.audit(audit)).page(listing.filter, offset=listing.offset, limit=PAGE_ROWS)
+    page = Findings(store.audit(audit)).page(listing, offset=listing.offset, limit=PAGE_ROWS)
     history = read_history(store)
     own = next((entry for entry in history if entry.audit == audit), None)
     series = [entry for entry in history if own is not None and entry.series == own.series]

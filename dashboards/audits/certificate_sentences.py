@@ -8,7 +8,7 @@ from ksdp.dashboards.words import count, decimal, percent, plural
 from ksdp.storage.summaries import Summary
 
 if TYPE_CHECKING:
-    from ksdp.storage.audits.queries import Row
+    from ksdp.storage.audits.query_results import Row
 
 __all__ = ["certified", "certified_here", "copied", "doubtful", "grounds", "stronger", "stronger_here"]
 

@@ -12,7 +12,8 @@ from ksdp.dashboards.audits.audit_page import require_audit
 from ksdp.dashboards.audits.more_runs import MoreRuns, read_more_runs
 from ksdp.storage.audits.history import Brief, read_history
 from ksdp.storage.audits.neighbours import Neighbour, corpus_entries, neighbours
-from ksdp.storage.audits.queries import EffectRow, Findings, Row, StatisticTestRow
+from ksdp.storage.audits.queries import Findings
+from ksdp.storage.audits.query_results import Row
 from ksdp.storage.audits.statistic_values import (
     held_out_distance,
     read_arms,
@@ -20,6 +21,7 @@ from ksdp.storage.audits.statistic_values import (
     values_bytes,
 )
 from ksdp.storage.errors import StoreError
+from ksdp.storage.finding_tables import EffectRow, StatisticTestRow
 from ksdp.storage.findings import Summary, read_summary
 from ksdp.storage.reviews.decisions import Entry, Policy, State, document_state, read_log, read_policy
 from ksdp.storage.store import Store
@@ -133,7 +135,7 @@ def _position(findings: Findings, listing: Listing, at: int | None, document: st
     if at is None:
         return None
     first = max(at - 1, 0)
-    page = findings.page(listing.filter, offset=first, limit=3)
+    page = findings.page(listing, offset=first, limit=3)
     ids = [row.document for row in page.rows]
     if document not in ids:
         return None

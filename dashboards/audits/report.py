@@ -18,17 +18,6 @@ def parts_of(view: AuditModel) -> dict[str, Any]:
 
 
 def render_report(store: Store, audit: str) -> str:
-    """Render the report of a finished audit from what the store holds of it.
-
-    Parameters
-    ----------
-    audit : str
-        Id of the audit.
-
-    Returns
-    -------
-    str
-        A complete HTML page.
-    """
+    """The report of a finished audit, from what the store holds of it: a complete HTML page."""
     view = read_audit_model(store, audit)
     return standalone("report.html.j2", **parts_of(view))

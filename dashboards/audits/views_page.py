@@ -47,11 +47,5 @@ def require_views(store: Store, name: str) -> str:
 
 
 def read_views_page(store: Store, name: str) -> dict[str, Any]:
-    """What the page of one is filled with.
-
-    Raises
-    ------
-    LookupError
-        If there is no such.
-    """
+    """What the page of one is filled with; raises what `require_views` does."""
     return parts_of_views(store, require_views(store, name))

@@ -11,7 +11,8 @@ from ksdp.dashboards.addresses import PAGE_ROWS, Listing
 from ksdp.dashboards.audits.audit_page import require_audit
 from ksdp.dashboards.audits.more_runs import MoreRuns, read_more_runs, wanted
 from ksdp.storage.audits.history import Brief, read_history
-from ksdp.storage.audits.queries import Filter, Findings, Row
+from ksdp.storage.audits.queries import Findings
+from ksdp.storage.audits.query_results import Filter, Row
 from ksdp.storage.audits.views import views_of
 from ksdp.storage.errors import InputError
 from ksdp.storage.findings import Summary, read_summary
@@ -81,7 +82,7 @@ def _places(store: Store, audit: str, _stamp: int, _head: LogHead, _policy: Poli
 
 def _filter(places: Mapping[str, tuple[str, ...]], shown: str, listing: Listing) -> Filter:
     """Open documents are sensitive ones that nothing is decided about, unless another verdict is asked for."""
-    chosen = listing.filter
+    chosen = listing
     if shown == "open":
         without = places["waiting"] + places["more-runs"] + places["decided"]
         verdict = chosen.verdict or "sensitive"

@@ -37,18 +37,7 @@ def screen_headline(screen: ScreenSummary) -> str:
 
 
 def render_screen(store: Store, screen: str) -> str:
-    """Render the page of a finished screen from what the store holds of it.
-
-    Parameters
-    ----------
-    screen : str
-        Id of the screen.
-
-    Returns
-    -------
-    str
-        A complete HTML page that loads and runs nothing.
-    """
+    """The page of a finished screen, from what the store holds: complete HTML that loads and runs nothing."""
     stored = read_screen(store, screen)
     excluded = read_excluded(store, screen).to_pylist() if stored.excluded else []
     excluded.sort(key=lambda row: (row["round"], row["log10_adjusted_p"], -row["distance"]))

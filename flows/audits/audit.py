@@ -34,7 +34,7 @@ from ksdp.audit.interim_verdicts import (
 from ksdp.audit.plan import Plan
 from ksdp.audit.results.summarise import Tested
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.testing import ArmTests
+from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.effect_measures import Effect, Flagged
 from ksdp.flows.audits.block_counts import Tally
 from ksdp.flows.audits.certify import certified

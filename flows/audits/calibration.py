@@ -20,7 +20,8 @@ from ksdp.audit.likely_leak import LikelyLeak, likely_leak
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.reading import Reading
 from ksdp.audit.sampling import BlockValues, measure, sample
-from ksdp.audit.testing import ArmTests, canary_arms, compare_arms, joint_log10_p, learn_arms
+from ksdp.audit.testing import canary_arms, compare_arms, joint_log10_p, learn_arms
+from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.fresh_effects import best_threshold, measure_effect
 from ksdp.audit.verdicts.raw_filter import RAW
 

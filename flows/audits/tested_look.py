@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import DamagedBlock
 from ksdp.audit.plan import CONTROLS, Plan
-from ksdp.audit.testing import ArmTests
+from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.flows.audits.block_counts import Tally
 from ksdp.flows.audits.steps import Steps
 from ksdp.flows.progress import advance, current

@@ -6,6 +6,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.views_summary import ViewsProvenance, ViewsSummary, summarise_views
@@ -20,7 +21,7 @@ from ksdp.flows.progress import current
 from ksdp.storage.audits.view_tables import view_verdicts, write_view_verdicts
 from ksdp.storage.audits.views import views_page, write_views
 from ksdp.storage.findings import read_verdicts
-from ksdp.storage.store import Store, content_key, write_text
+from ksdp.storage.store import Store, write_text
 from ksdp.tasks.provenance import versions
 
 __all__ = ["run_views"]

@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import InputError
 from ksdp.audit.randomness import Purpose, derived_seed
 from ksdp.audit.results.summary import Summary
@@ -26,7 +27,7 @@ from ksdp.storage.learning.advice import (
     write_advised_spec,
 )
 from ksdp.storage.learning.gain_and_advice import write_gain
-from ksdp.storage.store import Store, content_key
+from ksdp.storage.store import Store
 
 __all__ = ["advise_spec", "next_commands"]
 

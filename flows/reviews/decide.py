@@ -146,7 +146,7 @@ def _asked(store: Store, audit: str, wanted: WantedRuns) -> list[str]:
     else:
         asked = [name for name, state in states(store, audit).items() if state.asks_for_runs]
     if not asked:
-        raise InputError(f"nobody asked for more runs of documents of audit {audit}.")
+        raise InputError(f"no decision asks for more runs of documents of audit {audit}.")
     return asked
 
 

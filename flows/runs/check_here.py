@@ -11,15 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from ksdp.audit.errors import ClearanceError, KsdpError
 from ksdp.flows.runs.budget import open_purse
-from ksdp.flows.runs.check_files import (
-    NodeQuestion,
-    OwnCheck,
-    check_key,
-    check_out,
-    check_purse,
-    one_line,
-    unreadable,
-)
+from ksdp.flows.runs.check_files import NodeQuestion, OwnCheck, check_purse, one_line
 from ksdp.flows.runs.check_words import CLEARANCE_MENDS, Finding, mend
 from ksdp.flows.runs.party_run import enter_documents
 from ksdp.flows.runs.terms import Run, read_run
@@ -52,16 +44,16 @@ def check_here(question: Question, now: datetime) -> OwnCheck:
         if is_pem(read_toml(question.protocol, "the protocol file")):
             fault = f"{question.protocol.name} is of a run of PEM"
             what = mend("pem", protocol=question.protocol, me=me, key=question.key)
-            return OwnCheck((Finding(me, "protocol", fault, "pem", what),), None, None, "not said")
+            return question.refused(fault, "pem", what)
         run = read_run(question.protocol)
     except KsdpError as error:
-        return unreadable(question, error)
+        return question.unreadable(error)
     findings.append(Finding(me, "protocol", f"{question.protocol.name}, hash {run.terms.digest.hex()[:16]}"))
-    identity = check_key(question, run.who, findings)
+    identity = question.check_key(run.who, findings)
     grounds = "collects" if question.me == run.server else "not said"
     if question.me != run.server and question.me in {node.name for node in run.who}:
         grounds = _documents(question, run, identity, now, findings)
-    findings += check_out(question)
+    findings += question.check_out()
     return OwnCheck(tuple(findings), run, identity, grounds)
 
 

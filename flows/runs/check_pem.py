@@ -8,15 +8,7 @@ from pathlib import Path
 
 from ksdp.audit.errors import KsdpError
 from ksdp.flows.runs.budget import Purse, open_purse, purse_files
-from ksdp.flows.runs.check_files import (
-    NodeQuestion,
-    OwnCheck,
-    check_key,
-    check_out,
-    check_purse,
-    one_line,
-    unreadable,
-)
+from ksdp.flows.runs.check_files import NodeQuestion, OwnCheck, check_purse, one_line
 from ksdp.flows.runs.check_words import Finding, mend
 from ksdp.flows.runs.pem_functions import load_functions
 from ksdp.flows.runs.pem_records import HeldRecords, hold_records
@@ -45,14 +37,14 @@ def check_pem_here(question: PemQuestion, now: datetime) -> OwnCheck:
     try:
         hosts = read_pem_hosts(question.protocol)
     except KsdpError as error:
-        return unreadable(question, error)
+        return question.unreadable(error)
     agreement = hosts.nodes.agreement.hex()[:16]
     findings.append(Finding(me, "protocol", f"{question.protocol.name}, hash {agreement}"))
-    identity = check_key(question, hosts.who, findings)
+    identity = question.check_key(hosts.who, findings)
     if me in hosts.keys:
         findings += _functions(question, hosts)
         findings += _records(question, hosts, now)
-    findings += check_out(question)
+    findings += question.check_out()
     return OwnCheck(tuple(findings), hosts, identity, "not said")
 
 

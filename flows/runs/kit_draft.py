@@ -79,7 +79,7 @@ def changed_draft(invited: Draft, now: Draft) -> dict[str, Any]:
     if len(now.text) + len(vocabulary or "") > _LARGEST:
         raise InputError(
             f"the changed draft has more than {_LARGEST} characters with its vocabulary, too many for a kit: "
-            "invite anew, in another folder."
+            "start a new invitation in another folder."
         )
     return {"draft": {"text": now.text, "vocabulary": vocabulary}}
 

@@ -127,8 +127,8 @@ def compared(heard: str, key: Ed25519PublicKey, whose: str) -> None:
     """
     if re.sub(r"[\s-]", "", heard).lower() != fingerprint(key).replace("-", ""):
         raise InputError(
-            f"{whose} has the fingerprint {fingerprint(key)} in the file, and another was told. Ask again by "
-            "telephone; if it stays different, somebody changed the file on its way: do not go on."
+            f"{whose} has the fingerprint {fingerprint(key)} in the file, not the one given. Ask again by "
+            "telephone; if they still differ, the file was changed in transit: do not go on."
         )
 
 

@@ -165,6 +165,6 @@ def _check_mine(folder: KitFolder, kit: Kit, me: str, where: str) -> bool:
     if following is not None and mine.raw == following.public_bytes_raw():
         return True
     raise InputError(
-        f"{where} names the key {mine.fingerprint} for {me}, which is not in {folder.path}: somebody else asked "
+        f"{where} names the key {mine.fingerprint} for {me}, which is not in {folder.path}: someone else asked "
         f"in your name, or the kit is of an earlier request. Ask {folder.invitation.said['organiser']}."
     )

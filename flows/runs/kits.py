@@ -44,7 +44,7 @@ def invite(draft: Path, folder: KitFolder, me: str, identity: Ed25519PrivateKey,
     if folder.invitation_path.exists():
         raise InputError(
             f"{folder.invitation_path} exists; one folder is for one invitation. If its draft has changed: `ksdp "
-            f"kit package --draft {draft} --folder {folder.path}`, and nobody need ask anew."
+            f"kit package --draft {draft} --folder {folder.path}`, and the requests stay valid."
         )
     fields = {
         "organiser": me,
@@ -113,7 +113,7 @@ def remove(folder: KitFolder, name: str) -> None:
         folder.approved_path(name).unlink()
     except OSError:
         names = ", ".join(request.name for request in folder.approved)
-        raise InputError(f"{name!r} is not approved; approved are: {names or 'nobody'}.") from None
+        raise InputError(f"{name!r} is not approved; approved so far: {names or 'none'}.") from None
 
 
 def package(folder: KitFolder, identity: Ed25519PrivateKey, draft: Path | None = None) -> tuple[Path, Kit]:

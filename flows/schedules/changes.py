@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ksdp.audit.content_keys import content_key
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import SpecError
 from ksdp.audit.spec import Spec
@@ -18,7 +19,7 @@ from ksdp.storage.fetched import copies_kept
 from ksdp.storage.schedules.changes import Changes, VerdictTable, compare, read_standing
 from ksdp.storage.schedules.history import ScheduledRun, read_runs
 from ksdp.storage.schedules.schedule_files import Schedule
-from ksdp.storage.store import Store, content_key
+from ksdp.storage.store import Store
 
 __all__ = ["DueAudit", "check_schedulable", "due_audit", "spec_basis"]
 

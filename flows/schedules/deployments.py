@@ -27,6 +27,7 @@ from prefect.runner import Runner
 from prefect.states import Cancelled, Crashed, Scheduled
 from prefect.types.entrypoint import EntrypointType
 
+from ksdp.audit.content_keys import content_key
 from ksdp.flows.clock import utc_now
 from ksdp.flows.progress import current
 from ksdp.flows.schedules.notices import send_waiting
@@ -36,7 +37,7 @@ from ksdp.storage.schedules.history import ScheduledRun, append_run, due, read_r
 from ksdp.storage.schedules.outbox import set_damaged_aside
 from ksdp.storage.schedules.running import begin, finish, hold, interrupted, running
 from ksdp.storage.schedules.schedule_files import Schedule, asked, forget_asked, read_schedules, set_paused
-from ksdp.storage.store import Store, content_key
+from ksdp.storage.store import Store
 
 __all__ = ["Follower"]
 

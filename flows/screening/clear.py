@@ -97,7 +97,7 @@ class _Decided:
 def _decided(opened: Store, audit: str, *, superseded: bool) -> _Decided:
     """What the store holds, unless nothing may be signed on it."""
     if audit in finished_views(opened):
-        raise InputError(f"{audit} is an audit of several views, which nobody signs together. {_SIGN_A_VIEW}")
+        raise InputError(f"{audit} is an audit of several views, which cannot be signed together. {_SIGN_A_VIEW}")
     folder = opened.audit(audit)
     summary, spec = read_summary(folder), read_spec(folder)
     if not summary.valid:
@@ -107,7 +107,7 @@ def _decided(opened: Store, audit: str, *, superseded: bool) -> _Decided:
         raise InputError(f"audit {audit} saw the final output alone, and a protocol run announces more.")
     newer = newer_audits(opened, audit)
     if newer and not superseded:
-        raise InputError(f"audit {newer[0]} asked the same later: decide there, or say that this one is meant.")
+        raise InputError(f"audit {newer[0]} asked the same question later: decide there, or give `--superseded`.")
     report = check_chain(opened.root)
     if not report.whole:
         raise StoreError(f"the review log is not whole: {report.reason} Nothing was signed.")

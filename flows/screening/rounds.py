@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ksdp.audit.content_keys import content_key
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import InputError
 from ksdp.audit.groups import restrict_to
@@ -26,7 +27,7 @@ from ksdp.flows.prepare import GivenSpec, Prepared, prepare_stored
 from ksdp.flows.progress import current
 from ksdp.storage.audits.ledger import read_attempts, remembered_sensitive
 from ksdp.storage.screening.screens import RoundVerdicts, read_round
-from ksdp.storage.store import Store, content_key
+from ksdp.storage.store import Store
 
 __all__ = ["Rounds", "Rules", "run_rounds", "screen_id"]
 

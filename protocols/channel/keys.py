@@ -130,7 +130,7 @@ def open_envelope(
     if envelope.kind != kind:
         raise ProtocolError(f"{sender.name} sent another message where {kind} was due.")
     if (envelope.sender, envelope.receiver) != (sender.name, receiver):
-        raise ProtocolError(f"A message of {sender.name} was expected; this one is from or for somebody else.")
+        raise ProtocolError(f"A message of {sender.name} was expected; this one is from or for another party.")
     signed = _signed(session, kind, sender.name, receiver, envelope.body)
     try:
         Ed25519PublicKey.from_public_bytes(sender.identity).verify(envelope.signature, signed)

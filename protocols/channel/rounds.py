@@ -109,7 +109,7 @@ class RoundEngine:
             theirs, number, body = unpack("round", arrived[peer], 3)
             if (theirs, number_of(number)) != (kind.encode(), self._number):
                 raise ProtocolError(
-                    f"{peer} is at another step: the parties drifted apart, or a message was repeated."
+                    f"{peer} is at another step: the parties are out of step, or a message was repeated."
                 )
             if due is not None and (peer in due) != bool(body):
                 what = "nothing where something is" if peer in due else "something where nothing is"
@@ -184,7 +184,7 @@ def from_senders(arrived: Bodies, read: Callable[[bytes], _Message]) -> list[_Me
     messages = {peer: read(body) for peer, body in arrived.items()}
     for peer, message in messages.items():
         if message.sender != peer:
-            raise ProtocolError(f"{peer} sent a message of somebody else.")
+            raise ProtocolError(f"{peer} sent a message of another party.")
     return list(messages.values())
 
 

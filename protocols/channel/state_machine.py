@@ -78,7 +78,7 @@ def one_each(messages: Iterable[_Message], allowed: Container[str], what: str) -
     by_sender: dict[str, _Message] = {}
     for message in messages:
         if message.sender not in allowed:
-            raise ProtocolError(f"A {what} came from somebody from whom none is due.")
+            raise ProtocolError(f"A {what} arrived from a party that was not expected to send one.")
         if message.sender in by_sender:
             raise ProtocolError(f"{message.sender} sent its {what} twice.")
         by_sender[message.sender] = message

@@ -60,7 +60,7 @@ class Resume:
     """The first thing that either end says on a connection."""
 
     own: bytes
-    """16 random bytes that name this end's place in the run; a party that was started anew has it again."""
+    """16 random bytes that name this end's place in the run; a party that was restarted has it again."""
     process: bytes
     """16 random bytes that name this end's process."""
     other: bytes

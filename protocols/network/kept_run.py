@@ -224,7 +224,7 @@ def step_of(rounds: Rounds[Any], arrived: Bodies | None) -> Any:
 
 def _diverged() -> DivergedError:
     return DivergedError(
-        "What is computed now is not what this party sent before it was started anew: the documents changed, or "
+        "What is computed now is not what this party sent before it was restarted: the documents changed, or "
         "the machine or its libraries. Nothing was sent. Start with the same files on the same machine, or remove "
         "`journal` from the folder of the result to give the run up."
     )

@@ -1,7 +1,7 @@
 """One peer: messages in both directions, in order, each once, over connections that may be lost and come back.
 
 What was sent is kept until the peer has acknowledged it, and sent again on the next connection. A frame out of
-order or a second time is refused and ends the run, as does a peer that was started anew, unless it kept its place.
+order or a second time is refused and ends the run, as does a peer that was restarted, unless it kept its place.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class LinkTimes:
     message: float = 600.0
     """Until the next message of a peer; longer than the longest step of its algorithm."""
     reconnect: float = 30.0
-    """Until a lost connection is back, or a party that was started anew."""
+    """Until a lost connection is back, or a party that was restarted."""
 
 
 class Link:

@@ -112,7 +112,7 @@ async def _gather(
             try:
                 upload = PemUpload.from_bytes(each)
                 if not is_of(upload.sender, holder):
-                    raise ProtocolError(f"{holder} sent an upload of somebody else.")
+                    raise ProtocolError(f"{holder} sent an upload of another client.")
                 server.take(upload)
             except ProtocolError:
                 bad += 1

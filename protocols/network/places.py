@@ -1,6 +1,6 @@
 """Who is at the two ends of a link: places in a run, and the processes that have them, one after the other.
 
-A process that is started anew has its place again if it kept it (`kept_run`): the same ticket, and a number of
+A process that is restarted has its place again if it kept it (`kept_run`): the same ticket, and a number of
 processes that is higher. A copy of what it kept that is older, or as old, is not let in.
 """
 
@@ -94,7 +94,7 @@ class LinkEnds:
         if known not in (_NOBODY, said.own):
             if self._kept and not said.received:
                 raise OtherRunError(f"{self._peer} has begun another run since.", self._peer, "fault")
-            raise ProtocolError("was started anew within a run, without its place: all parties must begin again")
+            raise ProtocolError("was restarted during a run without its place: all parties must begin again")
         if said.other not in (_NOBODY, self._own):
             if not fixed:
                 raise ConnectionAbortedError

@@ -112,7 +112,7 @@ async def _connect(address: Address, seconds: float) -> socket.socket:
     except (socket.gaierror, UnicodeError):
         raise ProbeError("name", "name", f"the name {address.host!r} is not known here") from None
     except TimeoutError:
-        said = f"nobody tells the address of {address.host!r}: the name server is silent"
+        said = f"{address.host!r} cannot be resolved: the name server does not answer"
         raise ProbeError("name", "name", said) from None
     last: BaseException = OSError()
     for family, kind, protocol, _, where in found:
@@ -129,7 +129,7 @@ async def _connect(address: Address, seconds: float) -> socket.socket:
         said = f"{address} is silent: connecting ended after {seconds:g} s without a word (a firewall that drops)"
         raise ProbeError("silent", "connect", said)
     if isinstance(last, ConnectionRefusedError):
-        raise ProbeError("refused", "connect", f"nobody listens at {address}")
+        raise ProbeError("refused", "connect", f"nothing listens at {address}")
     assert isinstance(last, OSError)
     raise ProbeError("route", "connect", f"there is no way to {address}: {last.strerror or 'unknown reason'}")
 
@@ -172,7 +172,7 @@ async def _who_is_it(peer: Peer, keys: Mapping[str, Ed25519PublicKey], code: int
             )
             writer.close()
     except (OSError, ProtocolError, TimeoutError, ValueError, TypeError):
-        return ProbeError("key", "certificate", f"whoever answers at {where} does not have the key of {name}")
+        return ProbeError("key", "certificate", f"the peer at {where} does not have the key of {name}")
     holder, is_ours = holder_of(shown, keys)
     if holder == name and code in (_NOT_YET, _EXPIRED):
         there = shown.not_valid_before_utc + SKEW
@@ -188,7 +188,7 @@ async def _who_is_it(peer: Peer, keys: Mapping[str, Ed25519PublicKey], code: int
     return ProbeError(
         "proxy",
         "certificate",
-        f"something at {where} ends TLS with a certificate of its own ({_called(shown)}): a proxy, not {name}",
+        f"something at {where} terminates TLS with its own certificate ({_called(shown)}): a proxy, not {name}",
     )
 
 

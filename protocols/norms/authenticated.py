@@ -167,5 +167,5 @@ class Holder:
 def _false(peer: int) -> ProtocolError:
     return ProtocolError(
         f"A share of party {peer + 1} is not what it holds: a message was changed, or it does not follow the "
-        "protocol. Nothing that depends on it was told, and there is no result."
+        "protocol. Nothing that depends on it was sent, and there is no result."
     )

@@ -23,17 +23,7 @@ __all__ = ["LatticeMacs"]
 
 
 class LatticeMacs:
-    """A party's MACs while they are made.
-
-    Parameters
-    ----------
-    terms : LatticeTerms
-        Of the sum.
-    scalars, vectors : list of int, array
-        What it holds (`scalars_of`, `vectors_of`).
-    random_bytes : callable
-        Source of secrets.
-    """
+    """A party's MACs while they are made, of what `scalars_of` and `vectors_of` say it holds."""
 
     def __init__(
         self, terms: LatticeTerms, scalars: Sequence[int], vectors: Limbs, random_bytes: RandomBytes

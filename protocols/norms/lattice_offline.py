@@ -62,19 +62,7 @@ class LatticeSetup:
 def lattice_setup_script(
     session: bytes, party: int, parameters: NormedSumParameters, *, random_bytes: RandomBytes = os_random
 ) -> Script[LatticeSetup]:
-    """One party of what is done once a session.
-
-    Parameters
-    ----------
-    session : bytes
-        32 bytes that all agree on and nobody uses twice, such as a hash of the terms.
-    party : int
-        Which party this is, from 0.
-    parameters : NormedSumParameters
-        The public terms of all sums to come.
-    random_bytes : callable
-        Source of secrets; the operating system's unless a test injects another.
-    """
+    """One party of what is done once a session, as `ot_setup.setup_script`, for sums of these parameters."""
     transfers = setup_script(session, party, parameters.parties, random_bytes=random_bytes)
     return _setup(transfers, session, party, LatticeTerms(parameters), random_bytes)
 
@@ -121,16 +109,7 @@ def largest_lattice(parameters: NormedSumParameters) -> int:
 def lattice_script(
     setup: LatticeSetup, number: int, *, random_bytes: RandomBytes = os_random
 ) -> Script[NormedMaterial]:
-    """One party of the offline phase.
-
-    Parameters
-    ----------
-    setup : LatticeSetup
-        It serves any number of sums of its terms.
-    number : int
-        Of the sum, from 0, the same at all parties; never twice with one setup.
-    random_bytes : callable
-        Source of secrets; the operating system's unless a test injects another.
+    """One party of the offline phase, as `normed_offline.offline_script`; a setup serves many sums of its terms.
 
     Raises
     ------

@@ -92,6 +92,13 @@ def _tables() -> tuple[Residues, Residues, Residues, Residues]:
 
 
 @njit(cache=True, nogil=True)
+def _turned(y: np.uint64, w: np.uint64, ratio: np.uint64, p: np.uint64) -> np.uint64:
+    """y w modulo p, in [0, p)."""
+    y = y * w - ((y * ratio) >> np.uint64(32)) * p
+    return min(y, y - p)  # what is below zero is far above p
+
+
+@njit(cache=True, nogil=True)
 def _forward(values: Residues, roots: Residues, ratios: Residues, primes: Residues) -> None:
     for i in range(values.shape[0]):
         p, size, groups = primes[i, 0], values.shape[1], 1
@@ -102,9 +109,7 @@ def _forward(values: Residues, roots: Residues, ratios: Residues, primes: Residu
                 pair = values[i, 2 * g * size : 2 * (g + 1) * size]
                 low, high = pair[:size], pair[size:]
                 for j in range(size):
-                    x, y = low[j], high[j]
-                    y = y * w - ((y * ratio) >> np.uint64(32)) * p
-                    y = min(y, y - p)  # what is below zero is far above p
+                    x, y = low[j], _turned(high[j], w, ratio, p)
                     added, rest = x + y, x - y
                     low[j] = min(added, added - p)
                     high[j] = min(rest, rest + p)
@@ -125,9 +130,7 @@ def _inverse(values: Residues, roots: Residues, ratios: Residues, primes: Residu
                     x, y = low[j], high[j]
                     added, rest = x + y, x - y
                     low[j] = min(added, added - p)
-                    rest = min(rest, rest + p)
-                    rest = rest * w - ((rest * ratio) >> np.uint64(32)) * p
-                    high[j] = min(rest, rest - p)
+                    high[j] = _turned(min(rest, rest + p), w, ratio, p)
             size *= 2
 
 

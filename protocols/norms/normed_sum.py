@@ -223,8 +223,8 @@ def _compare(material: NormedMaterial, vectors: Mapping[int, bytes]) -> Script[N
     arrived = yield from _tell(material, own)
     if any(theirs != own for theirs in arrived.values()):
         raise ProtocolError(
-            "The parties were not told the same: a message was changed, or a party told two things. Nothing was "
-            "computed from it."
+            "The parties received different inputs: a message was changed, or a party sent two versions. Nothing "
+            "was computed from it."
         )
 
 

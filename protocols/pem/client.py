@@ -28,10 +28,6 @@ class PemClient(PemNode):
 
     Parameters
     ----------
-    name : str
-        Of this client, in the terms.
-    key : Ed25519PrivateKey
-        Its identity.
     records : CSR
         Its own; for a stream none, they are `offer`ed.
     random : callable

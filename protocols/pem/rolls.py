@@ -102,7 +102,7 @@ def meet(nodes: PemNodes, name: str, own: Envelope, rolls: Iterable[Envelope]) -
     for roll in rolls:
         sender = everybody.get(roll.sender)
         if sender is None or roll.sender in heard:
-            raise ProtocolError("The list of who is there names a stranger, or somebody twice.")
+            raise ProtocolError("The list of those present names an unknown party, or a party twice.")
         nonce, *listed = unpack(_KIND, open_envelope(roll, nodes.agreement, _KIND, sender))
         if len(nonce) != NONCE_BYTES or len(listed) % 2 or (listed and sender.name not in holders):
             raise ProtocolError(f"The roll of {sender.name} is damaged, or names clients that it cannot have.")

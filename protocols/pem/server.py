@@ -32,10 +32,6 @@ class PemServer(PemNode):
 
     Parameters
     ----------
-    name : str
-        Of this server, in the terms.
-    key : Ed25519PrivateKey
-        Its identity.
     sampler : Sampler
         OpenDP's unless a simulation says otherwise.
     random : callable
@@ -99,7 +95,7 @@ class PemServer(PemNode):
         if self.due != "present" or self._state is None:
             raise ProtocolError("No upload is due.")
         if upload.receiver != self.name or upload.sender not in self._keys:
-            raise ProtocolError("An upload came from somebody from whom none is due.")
+            raise ProtocolError("An upload arrived from a party that was not expected to send one.")
         if upload.sender in self._taken:
             raise ProtocolError(f"{upload.sender} sent its upload twice.")
         if upload.iteration != self._iteration:

@@ -102,7 +102,7 @@ class ComputingSide:
             spoken = any(len(body) > 1 for body in (*bodies.values(), *arrived.values()))
             going = not (done and all(body[:1] == b"\1" for body in arrived.values()))
             if going and party is not None and not spoken:
-                raise ProtocolError("All computing parties wait, and nobody speaks: they drifted apart.")
+                raise ProtocolError("All computing parties are waiting for each other: they are out of step.")
             taken = {at: arrived[name][1:] for at, name in enumerate(computing) if name in arrived}
         mine: Arrays = party.result if party is not None else {}
         result = dict.fromkeys(engine.others, pack_arrays(mine)) if party is not None else {}

@@ -30,6 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cached_property
+from typing import Generic, TypeVar
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -54,21 +55,32 @@ from ksdp.protocols.sums.secure_aggregation import AggregationTerms
 
 __all__ = ["OneNoiseDevice", "OneNoiseServer"]
 
+Source = TypeVar("Source")
 _STEP = 2.0**-FRACTION_BITS
 _TAIL = 12
 """Deviations: no noise is larger, but once in 10^32 numbers."""
 
 
-class _OneNoise:
-    """What both sides know: the terms of every sum."""
+class _OneNoise(Generic[Source]):
+    """What both sides know: the terms of every sum.
 
-    def __init__(self, terms: RunTerms, session: bytes, engine: RoundEngine, identity: Ed25519PrivateKey) -> None:
+    Parameters
+    ----------
+    terms : RunTerms
+        With a server.
+    source : callable
+        Of a device's secret bytes; at the server, of a Paillier key of so many bits.
+    """
+
+    def __init__(
+        self, terms: RunTerms, session: bytes, engine: RoundEngine, identity: Ed25519PrivateKey, source: Source
+    ) -> None:
         if terms.server is None:
             raise InputError("`server` must be given: it takes the noises but one away.")
         self._terms, self._session, self._engine, self._identity = terms, session, engine, identity
         self._server = terms.server
         self._devices = tuple(p.name for p in terms.participants)
-        self._number = 0
+        self._source, self._number = source, 0
 
     def _agreed(
         self, shape: tuple[int, ...], deviation: float, public: PublicKey
@@ -88,30 +100,18 @@ class _OneNoise:
         return from_senders(arrived, Envelope.from_bytes)
 
 
-class OneNoiseDevice(_OneNoise):
-    """A device's side: `begin` once, then `total` for every sum.
+class OneNoiseDevice(_OneNoise[RandomBytes]):
+    """A device's side: `begin` once, then `total` for every sum."""
 
-    Parameters
-    ----------
-    terms : RunTerms
-        With a server.
-    random_bytes : callable
-        Source of secrets.
-    """
+    _public: PublicKey | None = None
 
-    def __init__(
-        self,
-        terms: RunTerms,
-        session: bytes,
-        engine: RoundEngine,
-        identity: Ed25519PrivateKey,
-        random_bytes: RandomBytes,
-    ) -> None:
-        super().__init__(terms, session, engine, identity)
-        self._random_bytes = random_bytes
-        self._place = self._devices.index(engine.name)
-        self._peers = tuple(name for name in self._devices if name != engine.name)
-        self._public: PublicKey | None = None
+    @cached_property
+    def _place(self) -> int:
+        return self._devices.index(self._engine.name)
+
+    @cached_property
+    def _peers(self) -> tuple[str, ...]:
+        return tuple(name for name in self._devices if name != self._engine.name)
 
     def begin(self) -> Rounds[None]:
         """Take the server's Paillier key.
@@ -125,7 +125,7 @@ class OneNoiseDevice(_OneNoise):
         written, proof = unpack("paillier", body, 2)
         n = int.from_bytes(written, "big")
         if n.bit_length() != self._terms.key_bits or n % 2 == 0:
-            raise ProtocolError(f"{self._server.name} sent a key that is none of {self._terms.key_bits} bits.")
+            raise ProtocolError(f"{self._server.name} sent a key that does not have {self._terms.key_bits} bits.")
         check_modulus(n, proof)
         self._public = PublicKey(n)
 
@@ -150,13 +150,13 @@ class OneNoiseDevice(_OneNoise):
         """
         assert self._public is not None
         aggregation, removal = self._agreed(values.shape, deviation, self._public)
-        client = AggregationClient(aggregation, self._engine.name, self._identity, random_bytes=self._random_bytes)
-        device = RemovalDevice(removal, self._engine.name, self._identity, random_bytes=self._random_bytes)
+        client = AggregationClient(aggregation, self._engine.name, self._identity, random_bytes=self._source)
+        device = RemovalDevice(removal, self._engine.name, self._identity, random_bytes=self._source)
         yield from self._aggregate(client, device, values)
         yield from self._remove(device, noise)
         total = unpack_array((yield from self._hear("told")))
         if total.shape != values.shape:
-            raise ProtocolError(f"{self._server.name} told a sum of another shape.")
+            raise ProtocolError(f"{self._server.name} sent a sum of another shape.")
         return total
 
     def _aggregate(self, client: AggregationClient, device: RemovalDevice, values: Floats) -> Rounds[None]:
@@ -203,31 +203,12 @@ class OneNoiseDevice(_OneNoise):
         return Envelope.from_bytes((yield from self._hear(kind)))
 
 
-class OneNoiseServer(_OneNoise):
-    """The server's side: `begin` once, then `total` for every sum.
-
-    Parameters
-    ----------
-    terms : RunTerms
-        With a server.
-    make_key : callable
-        Draws a Paillier key of so many bits.
-    """
-
-    def __init__(
-        self,
-        terms: RunTerms,
-        session: bytes,
-        engine: RoundEngine,
-        identity: Ed25519PrivateKey,
-        make_key: Callable[[int], PrivateKey],
-    ) -> None:
-        super().__init__(terms, session, engine, identity)
-        self._make_key = make_key
+class OneNoiseServer(_OneNoise[Callable[[int], PrivateKey]]):
+    """The server's side: `begin` once, then `total` for every sum."""
 
     @cached_property
     def _key(self) -> PrivateKey:
-        return self._make_key(self._terms.key_bits)
+        return self._source(self._terms.key_bits)
 
     def begin(self) -> Rounds[None]:
         """Make a Paillier key and tell all devices its public half."""

@@ -209,7 +209,7 @@ class ProgramRounds:
         body = request_body(request)
         for peer, theirs in (yield from self._engine.exchange("ask", self._to_all(body), self._peers)).items():
             if theirs != body:
-                raise ProtocolError(f"{peer} asks for something else: the parties drifted apart.")
+                raise ProtocolError(f"{peer} asks for something else: the parties are out of step.")
 
     def _tell_sizes(self, rows: int) -> Rounds[tuple[int, ...]]:
         arrived = yield from self._engine.exchange("sizes", self._to_all(pack_number(rows)), self._peers)

@@ -235,7 +235,7 @@ def sum_entries(mechanism: Mechanism, features: int) -> int:
 def check_noisy(mechanism: GaussianReleases, fraction_bits: int, bound: float, parties: int) -> None:
     """Refuse what would not be the audited mechanism, or would protect nobody."""
     if mechanism.sampler != "discrete":
-        raise SpecError("`sampler` must be 'discrete' in a run among parties: the other protects nobody.")
+        raise SpecError("`sampler` must be 'discrete' in a run among parties: the other does not protect anybody.")
     if fraction_bits != FRACTION_BITS:
         raise InputError(
             f"`precision.fraction_bits` must be {FRACTION_BITS} for {mechanism.name}, the grid of its noise; got "

@@ -1,4 +1,4 @@
-"""Which runs take a party in again that was started anew within them, and why others do not."""
+"""Which runs take a party in again that was restarted within them, and why others do not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def why_none_restarts(terms: RunTerms) -> str:
 
 
 def seconds_to_restart(terms: RunTerms, times: TimeoutsSpec) -> float:
-    """How long others wait for a party that is started anew; 0 where it cannot come back.
+    """How long others wait for a party that is restarted; 0 where it cannot come back.
 
     Raises
     ------
@@ -31,7 +31,7 @@ def seconds_to_restart(terms: RunTerms, times: TimeoutsSpec) -> float:
     why = why_none_restarts(terms)
     if why and times.restart:
         raise SpecError(
-            f"`timeouts.restart` must be left out: a party cannot be started anew within this run ({why})."
+            f"`timeouts.restart` must be left out: a party cannot be restarted during this run ({why})."
         )
     if why:
         return 0.0

@@ -124,7 +124,7 @@ class RunTerms:
                 raise InputError(f"`server` must be given for {name}: {why}.")
             return
         if not why:
-            raise InputError(f"`server` must not be given for {name}: its parties need nobody who collects.")
+            raise InputError(f"`server` must not be given for {name}: its parties need no server.")
         check_participants(tuple(sorted(self.nodes)), 3)
 
     @property

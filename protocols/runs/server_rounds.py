@@ -124,7 +124,7 @@ class _Server:
     def _what_comes(self) -> Rounds[tuple[str, float, tuple[int, ...]]]:
         requests = set((yield from self._from_all("ask")).values())
         if len(requests) > 1:
-            raise ProtocolError("The parties ask for different things: they drifted apart.")
+            raise ProtocolError("The parties ask for different things: they are out of step.")
         fields = unpack("ask", requests.pop())
         if len(fields) < 2:
             raise ProtocolError("What the parties ask for is damaged.")

@@ -81,7 +81,7 @@ class SumRounds:
             heard, contributions[peer] = unpack("summed", body, 2)
             if heard != self._heard:
                 raise ProtocolError(
-                    f"{peer} heard another sum than {self._engine.name}: somebody told parties different things. "
-                    "The run is void."
+                    f"{peer} received another sum than {self._engine.name}: a party sent different values "
+                    "to different parties. The run is void."
                 )
         return contributions

@@ -165,7 +165,7 @@ class SharedArithmetic:
         """The same as `opened`, as words."""
         parts = await self._told(share)
         if not fits_line(*parts):
-            raise ProtocolError("The shares of what is opened are not those of one number: somebody deviates.")
+            raise ProtocolError("The shares of an opened value do not fit: a party deviates from the protocol.")
         return _put_together(parts)
 
     async def _told(self, share: Words) -> list[Words]:

@@ -25,8 +25,6 @@ from ksdp.protocols.shared.steps import (
 __all__ = [
     "FACTOR_FRACTION",
     "FACTOR_GROWTH",
-    "SCALE_FRACTION",
-    "SCALE_GROWTH",
     "Leading",
     "inverse_root",
     "leading",

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from ksdp.protocols.shared.arithmetic import FRACTION, Local, SharedArithmetic, reals
 from ksdp.protocols.shared.field import PRIME, Integers
-from ksdp.protocols.shared.matrices import SCALE_FRACTION, SCALE_GROWTH, reciprocal
+from ksdp.protocols.shared.matrices import reciprocal
+from ksdp.protocols.shared.steps import SCALE_FRACTION, SCALE_GROWTH
 
 __all__ = ["MOST_ROWS", "SUM_BITS", "mean_of"]
 

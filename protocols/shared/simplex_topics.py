@@ -19,7 +19,8 @@ import numpy as np
 from ksdp.protocols.shared.arithmetic import FRACTION, Local, SharedArithmetic, fixed
 from ksdp.protocols.shared.field import PRIME, Integers
 from ksdp.protocols.shared.full_topics import FullFit
-from ksdp.protocols.shared.matrices import SCALE_FRACTION, SCALE_GROWTH, reciprocal
+from ksdp.protocols.shared.matrices import reciprocal
+from ksdp.protocols.shared.steps import SCALE_FRACTION, SCALE_GROWTH
 from ksdp.protocols.shared.topic_sizes import KEPT, ROW_BITS, SIGNED, SimplexSizes
 from ksdp.protocols.shared.topic_steps import SharedRows
 

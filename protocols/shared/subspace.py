@@ -27,13 +27,12 @@ from ksdp.protocols.shared.field import PRIME, Integers, modular_product
 from ksdp.protocols.shared.matrices import (
     FACTOR_FRACTION,
     FACTOR_GROWTH,
-    SCALE_FRACTION,
-    SCALE_GROWTH,
     Leading,
     inverse_root,
     leading,
     reciprocal,
 )
+from ksdp.protocols.shared.steps import SCALE_FRACTION, SCALE_GROWTH
 
 __all__ = [
     "MOMENT_BITS",

@@ -8,7 +8,8 @@ import numpy as np
 
 from ksdp.protocols.shared.arithmetic import FRACTION, Local, SharedArithmetic, fixed
 from ksdp.protocols.shared.field import MOST_INNER, PRIME, Integers, Residues, modular_product
-from ksdp.protocols.shared.matrices import SCALE_FRACTION, SCALE_GROWTH, reciprocal
+from ksdp.protocols.shared.matrices import reciprocal
+from ksdp.protocols.shared.steps import SCALE_FRACTION, SCALE_GROWTH
 from ksdp.protocols.shared.topic_sizes import KEPT, ROW_BITS, SIGNED, AnySizes
 
 __all__ = ["SharedRows", "TopicSteps"]

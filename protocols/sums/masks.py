@@ -6,7 +6,7 @@ A `Keystream` gives each number once, in ascending order, and refuses the rest: 
 give away their difference.
 
 This is the one place where a value is not frozen: whoever could go back to an earlier state would mask twice
-alike. Keys never leave a keystream and cannot be written down. A party that is started anew within a run makes
+alike. Keys never leave a keystream and cannot be written down. A party that is restarted within a run makes
 them again from what it drew, and masks nothing but what it had masked (`ksdp.protocols.network.kept_run`).
 
 AES in counter mode differs from random by at most q^2 / 2^129 after q blocks; a key gives at most 2^36 blocks

@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import StoreError
 from ksdp.audit.results.summary import Summary
 from ksdp.storage.checksums import check_sealed, write_sealed_json
-from ksdp.storage.store import Store, content_key
+from ksdp.storage.store import Store
 
 if TYPE_CHECKING:
     from ksdp.audit.claims import ClaimFinding

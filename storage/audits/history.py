@@ -8,12 +8,13 @@ from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 
+from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import StoreError
 from ksdp.audit.mechanisms.mechanism_words import mechanism_words
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec import Spec
 from ksdp.storage.findings import read_summary
-from ksdp.storage.store import Store, content_key
+from ksdp.storage.store import Store
 
 __all__ = ["Brief", "brief", "mechanism_of", "read_history", "screen_ids", "valid_audit"]
 

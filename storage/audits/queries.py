@@ -29,17 +29,7 @@ from ksdp.storage.finding_tables import EFFECTS, STATISTICS, EffectRow, Statisti
 from ksdp.storage.finding_tables import VERDICTS as VERDICTS_TABLE
 
 __all__ = [
-    "SORTS",
-    "VERDICTS",
-    "Comparison",
-    "EffectRow",
-    "Filter",
     "Findings",
-    "Overview",
-    "Page",
-    "Row",
-    "StatisticTestRow",
-    "Totals",
 ]
 
 _ROW = ", ".join((*VERDICTS_TABLE.columns, "place"))

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import StoreError
 from ksdp.storage.checksums import read_checked_json, write_checked_json
-from ksdp.storage.store import Store, content_key
+from ksdp.storage.store import Store
 
 __all__ = ["GainAndAdvice", "learning_of", "write_gain"]
 

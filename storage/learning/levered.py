@@ -80,7 +80,7 @@ def _target(file: SourceFile, name: str, ids: NDArray[np.str_]) -> NDArray[np.fl
         raise SpecError("`gain.target` needs a table.")
     if file.spec.columns is None or name in file.spec.columns:
         raise SpecError(
-            "`corpus.columns` must name the columns that are learnt from; `gain.target` is none of them."
+            "`corpus.columns` must name the columns that are learnt from; `gain.target` must not be one of them."
         )
     columns = file.columns
     values = columns.numbers(name)

@@ -134,7 +134,7 @@ def _places(table: Columns, name: str, values: tuple[str, ...]) -> NDArray[np.in
     places = np.array([known.get(value, -1) for value in labels.tolist()], dtype=np.intp)[codes]
     if (places < 0).any():
         row = int((places < 0).argmax()) + 1
-        raise Refused(table.path, "is none of the categories that the spec lists.", row=row, column=name)
+        raise Refused(table.path, "is not one of the categories that the spec lists.", row=row, column=name)
     return places
 
 

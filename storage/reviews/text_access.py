@@ -64,7 +64,7 @@ def record_access(store: Store, audit: str, document: str, reviewer: str, now: d
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        raise StoreError(f"the look cannot be recorded ({error.strerror}), so there is none.") from error
+        raise StoreError(f"this access cannot be recorded ({error.strerror}): the text is not shown.") from error
 
 
 def read_accesses(store: Store) -> tuple[list[TextAccess], int | None]:

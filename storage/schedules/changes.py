@@ -259,9 +259,9 @@ def read_standing(store: Store, name: str, file: str | None) -> pa.Table | None:
         return None
     try:
         path = schedule_folder(store, name) / "standing" / file
-        return pq.read_table(check_sealed(path, f"schedule {name!r}", "add it anew") if path.exists() else path)
+        return pq.read_table(check_sealed(path, f"schedule {name!r}", "add it again") if path.exists() else path)
     except (OSError, pa.ArrowException) as error:
-        raise StoreError(f"the verdicts of schedule {name!r} cannot be read; add it anew.") from error
+        raise StoreError(f"the verdicts of schedule {name!r} cannot be read; add it again.") from error
 
 
 def write_drift(store: Store, name: str, audit: str, drift: Drift) -> None:

@@ -17,7 +17,8 @@ from ksdp.audit.plan import NULL_CONTROLS, Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import measure, run_observables, sample
 from ksdp.audit.spec import DecisionSpec, parse_spec
-from ksdp.audit.testing import ArmTests, compare_arms
+from ksdp.audit.testing import compare_arms
+from ksdp.audit.verdicts.arms import ArmTests
 
 
 def plan_of(corpus: Corpus, **design) -> Plan:

@@ -20,10 +20,11 @@ from ksdp.audit.registry import lent, make_mechanism, mechanism_names
 from ksdp.audit.results.copies_summary import copies_summary, void_where_copies_tell
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.spec import parse_spec
-from ksdp.audit.testing import Controls, compare_arms
+from ksdp.audit.testing import compare_arms
+from ksdp.audit.verdicts.controls import Controls
 from ksdp.audit.verdicts.copies import told_by_count, told_by_count_independent
 
-SOUND = Controls(True, 9, 0.5, 9, 1e-9, 9, 0.5, None)
+SOUND = Controls(9, 0.5, 9, 1e-9, 9, 0.5, 0, 1.0, 0, None)
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +135,7 @@ def test_only_mechanisms_that_say_so_are_taken_at_their_word_and_audits_check_th
         void = void_where_copies_tell(SOUND, said)
         assert not void.valid
         assert "order_free" in str(void.reason)
-        assert void_where_copies_tell(replace(SOUND, valid=False, reason="other"), said).reason == "other"
+        assert void_where_copies_tell(replace(SOUND, reason="other"), said).reason == "other"
         assert void_where_copies_tell(SOUND, replace(said, contradicted=0)) is SOUND
 
 

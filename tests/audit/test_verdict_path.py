@@ -30,11 +30,12 @@ from ksdp.audit.interim_verdicts import (
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS
 from ksdp.audit.results.certificate_summary import certificate_summary, void_where_contradicted
 from ksdp.audit.spec import DecisionSpec
-from ksdp.audit.testing import Controls, canary_arms, compare_arms, judge_controls, learn_arms, shuffled_log10_p
+from ksdp.audit.testing import canary_arms, compare_arms, judge_controls, learn_arms, shuffled_log10_p
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.bands import band_width, distance_band
 from ksdp.audit.verdicts.binomial_gap import hoeffding_log10_p, largest_log10_tail
 from ksdp.audit.verdicts.certificate import STAKES, certified_bound, pair_advantage
+from ksdp.audit.verdicts.controls import Controls
 from ksdp.audit.verdicts.decide import decide, flagged_by
 from ksdp.audit.verdicts.effect import epsilon_lower_bound, tpr_at_fpr
 from ksdp.audit.verdicts.fresh_effects import Attack, best_threshold, learned_scores, measure_effect
@@ -537,14 +538,14 @@ def test_a_certificate_by_hand() -> None:
     nothing = ArmTests(*(np.full((3, 2), x) for x in (0, 0, np.nan, 0.0, 0.0)))
     assert not certify(pairs, nothing, 7, 0.03).contradicted.any()
     # Whoever is measured above a bound voids the audit; whoever is void already says why.
-    sound = Controls(True, 9, 0.5, 9, 1e-9, 9, 0.5, None)
+    sound = Controls(9, 0.5, 9, 1e-9, 9, 0.5, 0, 1.0, 0, None)
     assert void_where_contradicted(sound, None) is sound
     assert void_where_contradicted(sound, certify(pairs, nothing, 7, 0.03)) is sound
     void = void_where_contradicted(sound, found)
     assert not void.valid
     assert void.reason is not None
     assert void.reason.startswith("1 documents")
-    worse = replace(sound, valid=False, reason="other")
+    worse = replace(sound, reason="other")
     assert void_where_contradicted(worse, found).reason == "other"
 
 

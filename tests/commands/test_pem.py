@@ -173,7 +173,7 @@ def test_a_value_that_the_spec_does_not_list_is_named_by_its_place_and_never_sho
     )
     row = int((COLOURS == "blue").argmax()) + 1
     with pytest.raises(
-        InputError, match=f"records.csv, row {row}, column `colour`: is none of the categories"
+        InputError, match=f"records.csv, row {row}, column `colour`: is not one of the categories"
     ) as seen:
         prepare_pem(*read_pem_spec(spec))
     assert "blue" not in str(seen.value)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from ksdp.audit.content_keys import content_key
 from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.design import Block
 from ksdp.audit.mechanisms.guarantee import measured
@@ -22,7 +23,8 @@ from ksdp.audit.results.summarise import chance
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.sampling import BlockValues
 from ksdp.audit.spec import parse_spec
-from ksdp.audit.testing import ArmTests, compare_arms
+from ksdp.audit.testing import compare_arms
+from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.bands import band_width
 from ksdp.audit.verdicts.decide import Verdict, decide
 from ksdp.audit.verdicts.needed_distances import detectable_distance
@@ -39,7 +41,7 @@ from ksdp.storage.mapped_corpus import store_corpus
 from ksdp.storage.schedules.history import ScheduledRun, append_run
 from ksdp.storage.schedules.schedule_files import Schedule, write_schedule
 from ksdp.storage.screening.screens import RoundVerdicts, write_excluded, write_screen
-from ksdp.storage.store import Store, content_key
+from ksdp.storage.store import Store
 
 from ..screens import round_of, screened
 

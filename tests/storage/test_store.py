@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import StoreError
-from ksdp.storage.store import Store, content_key, sweep_parts, write_json, write_whole
+from ksdp.storage.store import Store, sweep_parts, write_json, write_whole
 
 
 def test_a_store_is_private_and_found_again(tmp_path: Path) -> None:

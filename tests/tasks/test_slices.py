@@ -16,7 +16,9 @@ from ksdp.audit.interim_looks import FRESH, Stage, fresh_seed
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.spec import parse_spec
-from ksdp.audit.testing import ArmTests, Controls, judge_controls
+from ksdp.audit.testing import judge_controls
+from ksdp.audit.verdicts.arms import ArmTests
+from ksdp.audit.verdicts.controls import Controls
 from ksdp.audit.verdicts.decide import Verdict, decide
 from ksdp.flows.prepare import prepare_stored
 from ksdp.storage.audits.stage_tables import write_stage

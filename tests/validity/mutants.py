@@ -311,7 +311,6 @@ MUTANTS: list[Mutant] = [
         ("elif lowest < _CONTROL_LEVEL / len(dealt):", "elif False:"),
         ("elif lowest < _CONTROL_LEVEL / len(dealt):", "elif lowest < _CONTROL_LEVEL / len(dealt) / 10:"),
         ("float(planted.max()) > bar:", "float(planted.min()) > bar:"),
-        ("valid=reason is None,", "valid=True,"),
         ("if canaries is not None and canaries.reason is not None:", "if False:"),
         ("(math.log(2) - 2 * m * n / (m + n) * 0.45**2)", "(math.log(2) - 0 * m * n / (m + n) * 0.45**2)"),
     ),
@@ -763,8 +762,9 @@ MUTANTS: list[Mutant] = [
         ("not certificate.contradicted.any() or", "not certificate.contradicted.all() or"),
         ("certificate is None or not certificate.contradicted.any() or not judged.valid", "True"),
         ("any() or not judged.valid", "any()"),
-        ("valid=False, reason=reason", "valid=True, reason=reason"),
+        ("return replace(judged, reason=reason)", "return judged"),
     ),
+    *_of("audit/verdicts/controls.py", ("return self.reason is None", "return True")),
     *_of(
         "audit/verdicts/arms.py",
         ("picked = np.asarray(chosen, dtype=np.int64)", "picked = np.arange(len(chosen))"),
@@ -1640,10 +1640,10 @@ MUTANTS: list[Mutant] = [
         ("needs_learner: ClassVar[bool] = True", "needs_learner: ClassVar[bool] = False"),
         ('any(getattr(one, "nonnegative", False)', 'all(getattr(one, "nonnegative", False)'),
         ("OPENS[1] if all(", "OPENS[1] if any("),
-        ('self._of_all("final")', "()"),
-        ('self._of_all("learn_from")', "()"),
-        ('self._of_all("learn_always")', "()"),
-        ('self._of_all("opened")', "()"),
+        ("final = FromInner()", "final = ()"),
+        ("learn_from = FromInner()", "learn_from = ()"),
+        ("learn_always = FromInner()", "learn_always = ()"),
+        ("opened = FromInner()", "opened = ()"),
         ("for parts in by_name.values() if self._have_all(parts))", "for parts in by_name.values())"),
         (" and not part.needs_any for part", " for part"),
         ("part.needs and set(part.needs) <= shown", "part.needs"),
@@ -1694,7 +1694,9 @@ def _planted(mutant: Mutant) -> None:
         old = vars(module).get(name)
         if isinstance(new, type) and new.__module__ == module.__name__:
             for attribute, made in list(vars(new).items()):  # pydantic writes into it while it is read
-                if not _replaced(vars(old).get(attribute), made, module.__name__) and isinstance(made, bool):
+                if not _replaced(vars(old).get(attribute), made, module.__name__) and isinstance(
+                    made, (bool, tuple)
+                ):
                     setattr(old, attribute, made)
         elif not _replaced(old, new, module.__name__) and isinstance(new, _CONSTANTS):
             setattr(module, name, new)

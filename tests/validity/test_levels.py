@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from ksdp.audit.spec import DecisionSpec
-from ksdp.audit.testing import ArmTests, compare_arms
+from ksdp.audit.testing import compare_arms
+from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import decide
 
 from .null_audits import dependent_values, shared_inclusion

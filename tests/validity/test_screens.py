@@ -18,7 +18,8 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.screening.rounds import round_spec
 from ksdp.audit.spec import parse_spec
-from ksdp.audit.testing import ArmTests, compare_arms
+from ksdp.audit.testing import compare_arms
+from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import decide
 
 pytestmark = pytest.mark.validity

@@ -11,7 +11,8 @@ import pytest
 from ksdp.audit.interim_looks import Look
 from ksdp.audit.interim_verdicts import InterimVerdicts, after_look, open_documents
 from ksdp.audit.spec import DecisionSpec
-from ksdp.audit.testing import ArmTests, compare_arms
+from ksdp.audit.testing import compare_arms
+from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import decide
 from ksdp.audit.verdicts.fresh_effects import best_threshold, measure_effect
 from ksdp.audit.verdicts.sequential import look_levels

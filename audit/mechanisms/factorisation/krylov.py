@@ -160,6 +160,15 @@ def _squared(
 
 
 @njit(cache=True, nogil=True)
+def _next_check(count: int, excess: float, last: int, last_excess: float) -> int:
+    """Errors fall geometrically: look again when this one should have passed."""
+    wait = 4.0
+    if 1.0 < excess < last_excess:
+        wait = np.log(excess) / np.log(last_excess / excess) * (count - last)
+    return count + int(min(max(wait + 1.0, 2.0), 0.25 * count))
+
+
+@njit(cache=True, nogil=True)
 def lanczos(
     indptr: Indices,
     indices: Indices,
@@ -225,11 +234,7 @@ def lanczos(
         if excess <= 1.0 or count == dimension - fixed:
             pairs: tuple[Matrix, Vector] = _ritz_pairs(alpha[:count], beta[:count], basis[fixed:], want)
             return pairs
-        # Errors fall geometrically: look again when this one should have passed.
-        wait = 4.0
-        if 1.0 < excess < last_excess:
-            wait = np.log(excess) / np.log(last_excess / excess) * (count - last_check)
-        check = count + int(min(max(wait + 1.0, 2.0), 0.25 * count))
+        check = _next_check(count, excess, last_check, last_excess)
         last_check, last_excess = count, excess
     return np.zeros((0, dimension)), np.zeros(0)
 

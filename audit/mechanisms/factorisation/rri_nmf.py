@@ -178,13 +178,7 @@ def fit_coefficients(
     return W
 
 
-def objective(
-    matrix: sp.csr_array,
-    W: Matrix,
-    T: Matrix,
-    *,
-    penalties: Penalties = PLAIN,
-) -> float:
+def objective(matrix: sp.csr_array, W: Matrix, T: Matrix, *, penalties: Penalties = PLAIN) -> float:
     """Return 0.5 ||X - W T||_F^2 plus the regularisers (equations 2 and 3), without forming the residual.
 
     ||X - W T||^2 = ||X||^2 - 2 <X T^T, W> + <W^T W, T T^T>: its absolute rounding error is about 1e-16 ||X||^2,

@@ -16,12 +16,7 @@ __all__ = ["times", "transposed_times"]
 
 
 def times(matrix: sp.csr_array, rows: Matrix) -> Matrix:
-    """X B^T, shape (n, k).
-
-    Parameters
-    ----------
-    matrix : X, canonical CSR, shape (n, features)
-    rows : B, shape (k, features)
+    """X B^T, shape (n, k), of a canonical CSR `matrix` X and `rows` B of shape (k, features).
 
     Examples
     --------
@@ -35,12 +30,7 @@ def times(matrix: sp.csr_array, rows: Matrix) -> Matrix:
 
 
 def transposed_times(matrix: sp.csr_array, columns: Matrix) -> Matrix:
-    """(X^T C)^T, shape (k, features), one vector after the other.
-
-    Parameters
-    ----------
-    matrix : X, canonical CSR, shape (n, features)
-    columns : C, shape (n, k)
+    """(X^T C)^T, shape (k, features), of a canonical CSR `matrix` X and `columns` C of shape (n, k).
 
     Examples
     --------

@@ -236,13 +236,7 @@ def fit_observed_coefficients(
     return W
 
 
-def observed_objective(
-    matrix: sp.csr_array,
-    W: Matrix,
-    T: Matrix,
-    *,
-    penalties: Penalties = PLAIN,
-) -> float:
+def observed_objective(matrix: sp.csr_array, W: Matrix, T: Matrix, *, penalties: Penalties = PLAIN) -> float:
     """Return half the squared error on the observed entries plus the regularisers."""
     rows, features = stack([matrix])
     residual = observed_residual(rows, check_start(T, features), np.ascontiguousarray(W))

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.around import Around
+from ksdp.audit.mechanisms.around import Around, FromInner
 from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Observables, Releases
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.guarantee import Guarantee, measured
@@ -131,15 +131,10 @@ class Noisy(Around):
         """What a run of the other mechanism shows its parties."""
         return opens_of(self.inner)
 
-    @property
-    def final(self) -> tuple[str, ...]:
-        """The other mechanism's final output, with noise."""
-        return tuple(getattr(self.inner, "final", ()))
-
-    @property
-    def opened(self) -> tuple[str, ...]:
-        """Everything that it shows them, where it is told to leave some out."""
-        return tuple(getattr(self.inner, "opened", ()))
+    final = FromInner()
+    """The other mechanism's final output, with noise."""
+    opened = FromInner()
+    """Everything that it shows them, where it is told to leave some out."""
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:

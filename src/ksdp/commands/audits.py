@@ -10,15 +10,14 @@ import typer
 
 from ksdp.commands.options import (
     AuditArgument,
-    DaskOption,
-    InsecureDaskOption,
     JsonOption,
+    PlaceOptions,
     SpecArgument,
     StoreOption,
     WorkersOption,
-    asked_place,
     exit_code,
     tell,
+    with_options,
 )
 
 if TYPE_CHECKING:
@@ -30,12 +29,12 @@ if TYPE_CHECKING:
 __all__ = ["audit", "demo", "evaluate_statistics", "plan"]
 
 
+@with_options
 def audit(
+    *,
     spec: SpecArgument,
     store: StoreOption = Path("ksdp-store"),
-    workers: WorkersOption = None,
-    dask: DaskOption = None,
-    insecure_dask: InsecureDaskOption = False,
+    where: PlaceOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Audit every document of a corpus, in every view of the spec. The same command resumes it."""
@@ -43,7 +42,7 @@ def audit(
     from ksdp.terminal import terminal
 
     read, base = read_spec_file(spec)
-    place = asked_place(workers, dask, insecure_dask)
+    place = where.place()
     with terminal():
         if read.mechanism.name == "recorded":
             summary: Summary | ViewsSummary = _run_recorded(read, base, store)
@@ -98,13 +97,13 @@ def plan(spec: SpecArgument, as_json: JsonOption = False) -> None:
     typer.echo(forecast_words(forecasts))
 
 
+@with_options
 def evaluate_statistics(
+    *,
     audit: AuditArgument,
     statistics: Annotated[str, typer.Option("--statistics", help="Names, or module:object, comma-separated.")],
     store: StoreOption = Path("ksdp-store"),
-    workers: WorkersOption = None,
-    dask: DaskOption = None,
-    insecure_dask: InsecureDaskOption = False,
+    where: PlaceOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Evaluate new statistics on cached observables, without a single run of the mechanism."""
@@ -114,7 +113,7 @@ def evaluate_statistics(
     from ksdp.terminal import terminal
 
     names = tuple(name.strip() for name in statistics.split(",") if name.strip())
-    place = asked_place(workers, dask, insecure_dask)
+    place = where.place()
     with terminal():
         opened = Store.open(store, create=False)
         summary = run_test(store, find_audit(opened, audit), names, place)

@@ -9,8 +9,8 @@ import typer
 from typer.core import TyperGroup
 
 from ksdp.commands.findings_of_checks import end_of_check, tell_findings
-from ksdp.commands.options import JsonOption, signing_key
-from ksdp.commands.runs import BudgetOption, LedgerOption, ProtocolArgument, UnclearedOption
+from ksdp.commands.options import JsonOption, signing_key, with_options
+from ksdp.commands.runs import EnteringOptions, ProtocolArgument
 from ksdp.commands.runs import party as take_part
 
 __all__ = ["party"]
@@ -43,18 +43,14 @@ party.command(_TAKE_PART)(take_part)
 
 
 @party.command("check")
+@with_options
 def check(
+    *,
     protocol: ProtocolArgument,
     me: Annotated[str, typer.Option("--me", help="Which of the parties this is, or the server.")],
-    key: Annotated[Path, typer.Option("--key", help="Its private key.")],
-    corpus: Annotated[Path | None, typer.Option("--corpus", help="As `ksdp party` will be given it.")] = None,
-    clearance: Annotated[Path | None, typer.Option("--clearance", help="Likewise.")] = None,
-    signer: Annotated[Path | None, typer.Option("--signer", help="Likewise.")] = None,
-    uncleared: UnclearedOption = False,
-    out: Annotated[Path | None, typer.Option("--out", help="Likewise.")] = None,
+    entering: EnteringOptions,
+    out: Annotated[Path | None, typer.Option("--out", help="As `ksdp party` will be given it.")] = None,
     listen: Annotated[str | None, typer.Option("--listen", help="Likewise.")] = None,
-    ledger: LedgerOption = None,
-    budget: BudgetOption = None,
     wait: Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for the others.")] = 30.0,
     hop: Annotated[float, typer.Option("--hop", min=0.1, help="Seconds until a silent hop is given up.")] = 5.0,
     as_json: JsonOption = False,
@@ -68,8 +64,9 @@ def check(
     from ksdp.protocols.network.mesh import Address
 
     address = Address.parse(listen) if listen else None
-    kept, limits = purse_files(me, key, ledger, budget)
-    question = Question(protocol, me, key, signing_key, out, corpus, clearance, signer, uncleared, kept, limits)
+    given = {name: getattr(entering, name) for name in ("corpus", "clearance", "signer", "uncleared")}
+    kept, limits = purse_files(me, entering.key, entering.ledger, entering.budget)
+    question = Question(protocol, me, entering.key, signing_key, out, **given, ledger=kept, budget=limits)
     here = check_here(question, datetime.now(UTC))
     tell = tell_findings(here.findings, as_json=as_json)
     findings = list(here.findings)

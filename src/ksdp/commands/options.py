@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -21,25 +25,22 @@ if TYPE_CHECKING:
 __all__ = [
     "KEYS",
     "AuditArgument",
-    "ClearanceOption",
-    "DaskOption",
-    "DaysOption",
-    "InsecureDaskOption",
     "JsonOption",
     "KeyOption",
     "MetricsHostOption",
     "MetricsPortOption",
+    "PlaceOptions",
     "SaltedOption",
+    "SignerOptions",
     "SpecArgument",
     "StoreOption",
     "WhoOption",
     "WorkersOption",
-    "asked_place",
-    "asked_signing",
     "exit_code",
     "signing_key",
     "tell",
     "tell_void",
+    "with_options",
 ]
 
 _BEGAN = time.monotonic()
@@ -66,10 +67,13 @@ InsecureDaskOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 ClearanceOption = Annotated[Path, typer.Option("--clearance", help="Where the signed clearance goes.")]
 KeyOption = Annotated[Path, typer.Option("--key", help="The private key of the person who decides (`ksdp keys`).")]
-WhoOption = Annotated[str, typer.Option("--who", help="Who decides; stands in the record and in the clearance.")]
+WhoOption = Annotated[
+    str, typer.Option("--who", help="Name of the person who decides, for the log and the clearance.")
+]
 DaysOption = Annotated[int, typer.Option("--days", min=1, help="Days until the clearance expires.")]
 MetricsPortOption = Annotated[
-    int | None, typer.Option("--metrics-port", min=0, max=65535, help="Prometheus metrics; 0: any free port.")
+    int | None,
+    typer.Option("--metrics-port", min=0, max=65535, help="Port for Prometheus metrics; 0: any free port."),
 ]
 MetricsHostOption = Annotated[str, typer.Option("--metrics-host", help="Address to listen on.")]
 SaltedOption = Annotated[bool, typer.Option("--salted", help="List salted hashes instead of ids.")]
@@ -91,20 +95,6 @@ KEYS = (
 """Keys of a summary that `--json` prints and that keep their meaning; `version` is that of the format."""
 
 
-def asked_place(workers: int | None, dask: str | None, insecure: bool) -> Place:
-    """Where a person said that the work is done, before anything is read or written.
-
-    Raises
-    ------
-    InputError
-        If the scheduler has no TLS and nobody said that this is meant.
-    """
-    from ksdp.flows.audits.place import Place
-    from ksdp.tasks.cluster import dask_address
-
-    return Place(workers, here=True) if dask == "here" else Place(workers, dask_address(dask, insecure))
-
-
 def signing_key(path: Path) -> Ed25519PrivateKey:
     """The reviewer's key; asks for its passphrase, on the terminal, where it has one."""
     from ksdp.storage.keys import load_private, needs_passphrase
@@ -115,16 +105,70 @@ def signing_key(path: Path) -> Ed25519PrivateKey:
     return load_private(path, passphrase=secret)
 
 
-def asked_signing(
-    clearance: Path, key: Path, who: str, days: int, *, salted: bool = False, list_excluded: bool = False
-) -> Signing:
-    """Who signs a clearance that holds from now on; asks for the key's passphrase, as `signing_key`."""
-    from datetime import UTC, datetime, timedelta
+@dataclass(frozen=True)
+class PlaceOptions:
+    """Options of a command that says where the work is done."""
 
-    from ksdp.flows.screening.signing import Signing
+    workers: WorkersOption = None
+    dask: DaskOption = None
+    insecure_dask: InsecureDaskOption = False
 
-    now = datetime.now(UTC)
-    return Signing(clearance, signing_key(key), who, now, now + timedelta(days=days), salted, list_excluded)
+    def place(self) -> Place:
+        """Where it is done, before anything is read or written.
+
+        Raises
+        ------
+        InputError
+            If the scheduler has no TLS and nobody said that this is meant.
+        """
+        from ksdp.flows.audits.place import Place
+        from ksdp.tasks.cluster import dask_address
+
+        here = self.dask == "here"
+        return Place(self.workers, None if here else dask_address(self.dask, self.insecure_dask), here=here)
+
+
+@dataclass(frozen=True)
+class SignerOptions:
+    """Options of a command that signs a clearance."""
+
+    clearance: ClearanceOption
+    key: KeyOption
+    who: WhoOption
+    days: DaysOption = 90
+
+    def signing(self, *, salted: bool = False, list_excluded: bool = False) -> Signing:
+        """Who signs a clearance that holds from now on; asks for the key's passphrase, as `signing_key`."""
+        from datetime import UTC, datetime, timedelta
+
+        from ksdp.flows.screening.signing import Signing
+
+        now = datetime.now(UTC)
+        expires = now + timedelta(days=self.days)
+        return Signing(self.clearance, signing_key(self.key), self.who, now, expires, salted, list_excluded)
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Take the options of each dataclass among a command's parameters, and hand the command the dataclass."""
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: hint for name, hint in hints.items() if is_dataclass(hint) and isinstance(hint, type)}
+    taken: list[inspect.Parameter] = []
+    for one in inspect.signature(command).parameters.values():
+        group = groups.get(one.name)
+        own = [one] if group is None else list(inspect.signature(group).parameters.values())
+        types = hints if group is None else get_type_hints(group, include_extras=True)
+        taken += [p.replace(annotation=types[p.name], kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
+
+    @wraps(command)
+    def typed(**given: Any) -> None:
+        made = {
+            name: group(**{f.name: given.pop(f.name) for f in fields(group)}) for name, group in groups.items()
+        }
+        command(**given, **made)
+
+    vars(typed)["__signature__"] = inspect.Signature(taken)
+    typed.__annotations__ = {p.name: p.annotation for p in taken}
+    return typed
 
 
 def exit_code(summary: Summary | ViewsSummary) -> int:

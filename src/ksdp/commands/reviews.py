@@ -4,55 +4,83 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from ksdp.commands.options import (
     AuditArgument,
-    ClearanceOption,
-    DaskOption,
-    DaysOption,
-    InsecureDaskOption,
     JsonOption,
-    KeyOption,
+    PlaceOptions,
     SaltedOption,
+    SignerOptions,
     SpecArgument,
     StoreOption,
     WhoOption,
-    WorkersOption,
-    asked_place,
-    asked_signing,
     exit_code,
     signing_key,
     tell,
+    with_options,
 )
 from ksdp.commands.review_log import entry_line, entry_row
+
+if TYPE_CHECKING:
+    from ksdp.audit.reviewing import Entry
+    from ksdp.flows.audits.place import Place
+    from ksdp.flows.reviews.decide import WantedRuns
 
 __all__ = ["approve", "clear", "decide", "more"]
 
 
-def decide(
-    audit: Annotated[str | None, typer.Argument(help="Id of a finished audit (`ksdp list`).")] = None,
-    documents: Annotated[list[str] | None, typer.Argument(help="Ids of documents.")] = None,
+@dataclass(frozen=True)
+class EntryOptions:
+    """Options of a command that writes entries of the review log."""
+
+    documents: Annotated[list[str] | None, typer.Argument(help="Ids of documents.")] = None
     decision: Annotated[
         str, typer.Option("--decision", help="exclude, accept, more-runs, confirm or withdraw.")
-    ] = "",
+    ] = ""
     reason: Annotated[
         str,
         typer.Option(
             "--reason",
             help="The reason; never a document's text. `-` reads it from standard input, unseen by `ps`.",
         ),
-    ] = "",
-    who: WhoOption = "",
+    ] = ""
+    who: WhoOption = ""
     saw: Annotated[
         int | None,
         typer.Option(
             "--saw", min=0, help="Number of the newest entry you have seen; refused if there is a newer one."
         ),
-    ] = None,
+    ] = None
+    key: Annotated[
+        Path | None, typer.Option("--key", help="Your private key (`ksdp keys`): it signs what you decide.")
+    ] = None
+    documents_from: Annotated[
+        Path | None, typer.Option("--documents-from", help="A file of ids, one per line; `ps` does not show them.")
+    ] = None
+
+    def write(self, store: Path, audit: str) -> list[Entry]:
+        """Record the decision about every document that is named."""
+        from datetime import UTC, datetime
+
+        from ksdp.flows.reviews.decide import Signer
+        from ksdp.flows.reviews.decide import decide as record
+
+        named = [*(self.documents or []), *(_lines(self.documents_from) if self.documents_from else [])]
+        reason = sys.stdin.read() if self.reason == "-" else self.reason
+        signer = Signer(self.who, signing_key(self.key) if self.key else None)
+        return record(store, audit, named, self.decision, reason, signer, datetime.now(UTC), saw=self.saw)
+
+
+@with_options
+def decide(
+    *,
+    audit: Annotated[str | None, typer.Argument(help="Id of a finished audit (`ksdp list`).")] = None,
+    entry: EntryOptions,
     policy: Annotated[
         str | None,
         typer.Option(
@@ -60,50 +88,39 @@ def decide(
             help="Set how this store decides, and nothing else: one-person, four-eyes, or two-keys (signed).",
         ),
     ] = None,
-    key: Annotated[
-        Path | None, typer.Option("--key", help="Your private key (`ksdp keys`): it signs what you decide.")
-    ] = None,
-    documents_from: Annotated[
-        Path | None, typer.Option("--documents-from", help="A file of ids, one per line; `ps` does not show them.")
-    ] = None,
     run: Annotated[bool, typer.Option("--run", help="With more-runs: run them now, like `ksdp more`.")] = False,
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
 ) -> None:
     """Record a decision about documents, or set the store's policy."""
-    from datetime import UTC, datetime
-
     from ksdp.audit.errors import InputError, StaleDecision
-    from ksdp.flows.reviews.decide import Signer
-    from ksdp.flows.reviews.decide import decide as run_decide
+    from ksdp.flows.audits.place import ANYWHERE
+    from ksdp.flows.reviews.decide import WantedRuns
 
     if policy is not None:
-        if audit or documents or decision:
+        if audit or entry.documents or entry.decision:
             raise InputError("`--policy` stands alone.")
         _set_policy(store, policy)
         return
     if audit is None:
         raise InputError("an audit and at least one document must be named.")
-    if run and decision != "more-runs":
+    if run and entry.decision != "more-runs":
         raise InputError("`--run` goes with `--decision more-runs`.")
     audit = _known(store, audit)
-    named = [*(documents or []), *(_lines(documents_from) if documents_from else [])]
-    reason = sys.stdin.read() if reason == "-" else reason
-    private = signing_key(key) if key else None
     try:
-        made = run_decide(store, audit, named, decision, reason, Signer(who, private), datetime.now(UTC), saw=saw)
+        made = entry.write(store, audit)
     except StaleDecision as error:
         if as_json:
             newer = entry_row(error.newer) if error.newer else None
             typer.echo(json.dumps({"refused": "stale", "message": str(error), "newer": newer}))
         raise
     if not as_json:
-        typer.echo("\n".join(entry_line(entry) for entry in made))
+        typer.echo("\n".join(entry_line(one) for one in made))
     elif not run:
-        typer.echo(json.dumps({"entries": [entry_row(entry) for entry in made]}))
+        typer.echo(json.dumps({"entries": [entry_row(one) for one in made]}))
     if run:
-        more(audit, store=store, as_json=as_json)
-    elif decision == "more-runs":
+        _run_more(store, audit, WantedRuns(), ANYWHERE, as_json)
+    elif entry.decision == "more-runs":
         typer.echo(f"`ksdp more {audit}` runs them.", err=True)
 
 
@@ -132,7 +149,9 @@ def _set_policy(store: Path, policy: str) -> None:
     typer.echo(f"{policy}: entries of the log are judged by this from now on.", err=True)
 
 
+@with_options
 def more(
+    *,
     audit: AuditArgument,
     documents: Annotated[
         list[str] | None, typer.Argument(help="Ids. Default: those with the decision more-runs.")
@@ -145,35 +164,31 @@ def more(
     ] = False,
     held: Annotated[int | None, typer.Option("--held", hidden=True)] = None,
     store: StoreOption = Path("ksdp-store"),
-    workers: WorkersOption = None,
-    dask: DaskOption = None,
-    insecure_dask: InsecureDaskOption = False,
+    where: PlaceOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Continue an audit with more runs, where a decision asked for them."""
-    from ksdp.flows.reviews.decide import WantedRuns, more_runs
+    from ksdp.flows.reviews.decide import WantedRuns
+
+    wanted = WantedRuns(tuple(documents) if documents else None, with_runs)
+    _run_more(store, _known(store, audit), wanted, where.place(), as_json, wait=wait, held=held)
+
+
+def _run_more(store: Path, audit: str, wanted: WantedRuns, place: Place, as_json: bool, **lock: Any) -> NoReturn:
+    from ksdp.flows.reviews.decide import more_runs
     from ksdp.terminal import terminal
 
-    place = asked_place(workers, dask, insecure_dask)
     with terminal():
-        out = more_runs(
-            store,
-            _known(store, audit),
-            WantedRuns(tuple(documents) if documents else None, with_runs),
-            place,
-            wait=wait,
-            held=held,
-        )
+        out = more_runs(store, audit, wanted, place, **lock)
     tell(out, as_json)
     raise typer.Exit(exit_code(out))
 
 
+@with_options
 def clear(
+    *,
     audit: AuditArgument,
-    clearance: ClearanceOption,
-    key: KeyOption,
-    who: WhoOption,
-    days: DaysOption = 90,
+    signer: SignerOptions,
     salted: SaltedOption = False,
     leave_out_waiting: Annotated[
         bool, typer.Option("--leave-out-waiting", help="Leave out what waits for a second person.")
@@ -187,7 +202,7 @@ def clear(
     """Sign what may be used: what was proved clear and not excluded, and what was accepted."""
     from ksdp.flows.screening.clear import clearance_from_decisions
 
-    signing = asked_signing(clearance, key, who, days, salted=salted)
+    signing = signer.signing(salted=salted)
     out = clearance_from_decisions(
         store, _known(store, audit), signing, leave_out_waiting=leave_out_waiting, superseded=superseded
     )
@@ -204,17 +219,14 @@ def _tell_cleared(out: dict[str, Any], as_json: bool) -> None:
     )
 
 
+@with_options
 def approve(
+    *,
     spec: SpecArgument,
-    clearance: ClearanceOption,
-    key: KeyOption,
-    who: WhoOption,
-    days: DaysOption = 90,
+    signer: SignerOptions,
     hours: Annotated[float, typer.Option("--hours", min=0, help="Hours to wait for decisions.")] = 72.0,
     store: StoreOption = Path("ksdp-store"),
-    workers: WorkersOption = None,
-    dask: DaskOption = None,
-    insecure_dask: InsecureDaskOption = False,
+    where: PlaceOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Audit, wait until every sensitive document is decided, sign what may be used. The same command resumes."""
@@ -225,8 +237,8 @@ def approve(
     from ksdp.terminal import terminal
 
     read, base = read_spec_file(spec)
-    signing = asked_signing(clearance, key, who, days)
-    place = asked_place(workers, dask, insecure_dask)
+    signing = signer.signing()
+    place = where.place()
     with terminal():
         patience = Patience(timedelta(hours=hours))
         out = run_approval(read, base, store, signing, patience, place)

@@ -15,49 +15,62 @@ from ksdp.commands.options import (
     MetricsPortOption,
     StoreOption,
     signing_key,
+    with_options,
 )
 
 if TYPE_CHECKING:
     from ksdp.flows.runs.budget import LedgerEntry
     from ksdp.flows.runs.node_run import Node
 
-__all__ = ["budget", "party", "run"]
+__all__ = ["EnteringOptions", "budget", "party", "run"]
 
 ProtocolArgument = Annotated[Path, typer.Argument(help="The protocol file, the same at every party.")]
 UnclearedOption = Annotated[
     bool, typer.Option("--uncleared", help="Enter every document without a clearance. All parties are told.")
 ]
 
-LedgerOption = Annotated[
-    Path | None, typer.Option("--ledger", help="What runs on this data gave away; NAME.ledger beside the key.")
-]
-BudgetOption = Annotated[
-    Path | None,
-    typer.Option("--budget", help="The party's [budget]; NAME.budget.toml beside the key, if it is there."),
-]
 
+@dataclass(frozen=True)
+class EnteringOptions:
+    """Options of a command that says what a party enters, on what grounds, and what it may cost."""
 
-def party(
-    protocol: ProtocolArgument,
-    me: Annotated[str, typer.Option("--me", help="Which of the parties this is, or the server.")],
-    key: Annotated[Path, typer.Option("--key", help="Its private key (`ksdp keys`).")],
-    out: Annotated[Path, typer.Option("--out", help="Folder of the result and the transcript.")],
+    key: Annotated[Path, typer.Option("--key", help="Its private key (`ksdp keys`).")]
     corpus: Annotated[
         Path | None,
         typer.Option("--corpus", help="The audit's spec, or a count matrix (npz, mtx); none for a server."),
-    ] = None,
+    ] = None
     clearance: Annotated[
         Path | None, typer.Option("--clearance", help="The signed list of documents that may enter.")
-    ] = None,
+    ] = None
     signer: Annotated[
         Path | None, typer.Option("--signer", help="Public key that signed the clearance; the party's by default.")
-    ] = None,
-    uncleared: UnclearedOption = False,
+    ] = None
+    uncleared: UnclearedOption = False
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            "--ledger", help="Ledger of what runs on this data gave away. Default: NAME.ledger beside the key."
+        ),
+    ] = None
+    budget: Annotated[
+        Path | None,
+        typer.Option(
+            "--budget",
+            help="File with the party's [budget]. Default: NAME.budget.toml beside the key, if it exists.",
+        ),
+    ] = None
+
+
+@with_options
+def party(
+    *,
+    protocol: ProtocolArgument,
+    me: Annotated[str, typer.Option("--me", help="Which of the parties this is, or the server.")],
+    entering: EnteringOptions,
+    out: Annotated[Path, typer.Option("--out", help="Folder of the result and the transcript.")],
     listen: Annotated[
         str | None, typer.Option("--listen", help="HOST:PORT to listen on, if others dial another address.")
     ] = None,
-    ledger: LedgerOption = None,
-    budget: BudgetOption = None,
     store: Annotated[
         Path | None, typer.Option("--store", envvar="KSDP_STORE", help="Keep what the run was, for `ksdp review`.")
     ] = None,
@@ -81,7 +94,7 @@ def party(
 
     read = read_run(protocol)
     address = Address.parse(listen) if listen else None
-    private = signing_key(key)
+    private = signing_key(entering.key)
     watch, stack = Watch(lambda line: typer.echo(line, err=True)), contextlib.ExitStack()
     node = Node(read, me, private, out, address, watch=watch)
     node.check()
@@ -90,7 +103,6 @@ def party(
         if metrics_port is not None:
             port = stack.enter_context(serve_metrics(watch, metrics_port, metrics_host))
             typer.echo(f"metrics: http://{metrics_host}:{port}/metrics", err=True)
-        entering = _Entering(corpus, clearance, signer, uncleared, key, ledger, budget)
         take_part = _as_server if me == read.server else _as_party
         outcome, spent_now = take_part(node, entering)
     if kept is not None:
@@ -115,20 +127,7 @@ def _outcome_words(outcome: dict[str, Any]) -> str:
     )
 
 
-@dataclass(frozen=True)
-class _Entering:
-    """What a party enters, on what grounds, and what it may cost."""
-
-    corpus: Path | None
-    clearance: Path | None
-    signer: Path | None
-    uncleared: bool
-    key: Path
-    ledger: Path | None
-    budget: Path | None
-
-
-def _as_server(node: Node, entering: _Entering) -> tuple[dict[str, Any], str]:
+def _as_server(node: Node, entering: EnteringOptions) -> tuple[dict[str, Any], str]:
     """Collect; what came of it, and nothing about a budget."""
     from ksdp.audit.errors import InputError
     from ksdp.flows.runs.party_run import run_server
@@ -139,7 +138,7 @@ def _as_server(node: Node, entering: _Entering) -> tuple[dict[str, Any], str]:
     return run_server(node), ""
 
 
-def _as_party(node: Node, entering: _Entering) -> tuple[dict[str, Any], str]:
+def _as_party(node: Node, entering: EnteringOptions) -> tuple[dict[str, Any], str]:
     """Enter documents; what came of it, and what all runs on them have given away."""
     from dataclasses import replace
     from datetime import UTC, datetime

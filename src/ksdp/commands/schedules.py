@@ -34,7 +34,9 @@ def schedule(
         str, typer.Option("--budget", help="lord: fresh runs, discoveries earn level; spending: runs reused.")
     ] = "lord",
     retries: Annotated[int, typer.Option("--retries", help="Further attempts after a failure.")] = 2,
-    backoff: Annotated[float, typer.Option("--backoff", help="Seconds before the first; then doubled.")] = 60.0,
+    backoff: Annotated[
+        float, typer.Option("--backoff", help="Seconds before the first retry; doubled each time.")
+    ] = 60.0,
     timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds an attempt may take.")] = None,
     notices: Annotated[
         Path | None, typer.Option("--notices", help="TOML with [[notice]] tables: command, webhook or email.")

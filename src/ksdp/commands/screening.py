@@ -9,19 +9,13 @@ from typing import Annotated
 import typer
 
 from ksdp.commands.options import (
-    ClearanceOption,
-    DaskOption,
-    DaysOption,
-    InsecureDaskOption,
     JsonOption,
-    KeyOption,
+    PlaceOptions,
     SaltedOption,
+    SignerOptions,
     SpecArgument,
     StoreOption,
-    WhoOption,
-    WorkersOption,
-    asked_place,
-    asked_signing,
+    with_options,
 )
 from ksdp.commands.review_log import tell_chain
 
@@ -44,12 +38,11 @@ def keys(
     typer.echo(f"private  {made.private}  (readable by you alone)\npublic   {made.public}\n{made.fingerprint}")
 
 
+@with_options
 def screen(
+    *,
     spec: SpecArgument,
-    clearance: ClearanceOption,
-    key: KeyOption,
-    who: WhoOption,
-    days: DaysOption = 90,
+    signer: SignerOptions,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Most rounds of flag, exclude, audit again.")] = 5,
     salted: SaltedOption = False,
     list_excluded: Annotated[
@@ -66,9 +59,7 @@ def screen(
         float, typer.Option("--most", help="Stop if more than this share of the documents is sensitive.")
     ] = 0.5,
     store: StoreOption = Path("ksdp-store"),
-    workers: WorkersOption = None,
-    dask: DaskOption = None,
-    insecure_dask: InsecureDaskOption = False,
+    where: PlaceOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Flag, exclude, audit the rest on fresh runs until nothing new is found; sign what may be used."""
@@ -78,9 +69,9 @@ def screen(
     from ksdp.flows.screening.screen import screen as run_screen
     from ksdp.terminal import terminal
 
-    place = asked_place(workers, dask, insecure_dask)
+    place = where.place()
     read, base = read_spec_file(spec)
-    signing = asked_signing(clearance, key, who, days, salted=salted, list_excluded=list_excluded)
+    signing = signer.signing(salted=salted, list_excluded=list_excluded)
     rules = Rules(rounds, most, ("clear", "undecided") if allow_undecided else ("clear",), proof)
     with terminal():
         out = run_screen(read, base, store, signing, rules, place)
@@ -102,7 +93,8 @@ def verify(
     ] = None,
     spec: Annotated[Path | None, typer.Option("--spec", help="The spec it must have been made for.")] = None,
     ledger: Annotated[
-        Path | None, typer.Option("--ledger", help="The party's: state what runs on its data gave away already.")
+        Path | None,
+        typer.Option("--ledger", help="The party's ledger: also say what runs on its data have given away."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

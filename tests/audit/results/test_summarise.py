@@ -19,7 +19,8 @@ from ksdp.audit.results.summarise import Cost, Filed, Tested, chance, detectable
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.results.views_summary import ViewsProvenance, ViewsSummary, summarise_views
 from ksdp.audit.spec import DecisionSpec, parse_spec
-from ksdp.audit.testing import ArmTests, compare_arms
+from ksdp.audit.testing import compare_arms
+from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import Verdict
 from ksdp.audit.views import View, ViewVerdicts, combine
 

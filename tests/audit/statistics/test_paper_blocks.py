@@ -132,12 +132,7 @@ def test_without_singular_values_only_the_outer_product_is_left() -> None:
 
 
 def test_names_and_needs() -> None:
-    assert [(s.name, s.needs) for s in PAPER_BLOCKS] == [
-        ("w-sum", ("V",)),
-        ("d-sum", ("V",)),
-        ("d-max", ("V",)),
-        ("w-sum-revealed", ("V", "sigma")),
-        ("d-sum-revealed", ("V", "sigma")),
-        ("d-max-revealed", ("V", "sigma")),
-    ]
+    forms = ("w-sum", "d-sum", "d-max")
+    revealed = [(f"{form}-revealed", ("V", "sigma")) for form in forms]
+    assert [(s.name, s.needs) for s in PAPER_BLOCKS] == [*((form, ("V",)) for form in forms), *revealed]
     assert all(isinstance(s, Statistic) and s.family == "paper-blocks" for s in PAPER_BLOCKS)

@@ -171,12 +171,7 @@ def test_what_is_missing_is_named() -> None:
 
 
 def test_names_and_needs() -> None:
-    assert [(s.name, s.needs) for s in PAPER_SVD] == [
-        ("w-max", ("V",)),
-        ("w-square-sum", ("V",)),
-        ("d-square-sum", ("V",)),
-        ("w-max-revealed", ("V", "sigma")),
-        ("w-square-sum-revealed", ("V", "sigma")),
-        ("d-square-sum-revealed", ("V", "sigma")),
-    ]
+    forms = ("w-max", "w-square-sum", "d-square-sum")
+    revealed = [(f"{form}-revealed", ("V", "sigma")) for form in forms]
+    assert [(s.name, s.needs) for s in PAPER_SVD] == [*((form, ("V",)) for form in forms), *revealed]
     assert all(isinstance(s, Statistic) and s.family == "paper" for s in PAPER_SVD)

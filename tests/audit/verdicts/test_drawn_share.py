@@ -17,7 +17,7 @@ from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.verdicts.drawn_share import share_bounds, share_lower_limit, share_upper_limit, surely
 
 
-@given(data=st.data(), population=st.integers(2, 400), level=st.floats(1e-4, 0.5))
+@given(data=st.data(), population=st.integers(1, 60) | st.integers(61, 400), level=st.floats(1e-4, 0.5))
 def test_the_limits_are_those_of_the_hypergeometric_law(
     data: st.DataObject, population: int, level: float
 ) -> None:
@@ -30,6 +30,10 @@ def test_the_limits_are_those_of_the_hypergeometric_law(
         assert hypergeom.cdf(found, population, upper + 1, drawn) <= level * (1 + 1e-9)
     if lower > found:
         assert hypergeom.sf(found - 1, population, lower - 1, drawn) <= level * (1 + 1e-9)
+    if population <= 60:
+        every = range(found, population - drawn + found + 1)
+        kept = (k for k in every if hypergeom.cdf(found, population, k, drawn) > level * (1 - 1e-9) or k == found)
+        assert upper == max(kept)
 
 
 @pytest.mark.parametrize("count", [60, 100, 101, 400])

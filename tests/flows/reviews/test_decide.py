@@ -118,7 +118,7 @@ def test_refused_before_anything_is_signed(audited: tuple[Path, str], store: Pat
         decide(store, audit, ["1"], "burn", "why", "Ana", NOW)
     with pytest.raises(InputError, match="at least one"):
         decide(store, audit, [], "accept", "why", "Ana", NOW)
-    with pytest.raises(InputError, match="nobody asked for more runs"):
+    with pytest.raises(InputError, match="no decision asks for more runs"):
         more_runs(store, audit)
     with pytest.raises(InputError, match="must be above the 150"):
         more_runs(store, audit, WantedRuns(("1",), 150))
@@ -153,7 +153,7 @@ def test_more_runs_continue_the_same_runs_and_take_the_place_of_the_first_audit(
     progress = read_progress(Store(store), audit)
     assert progress is not None
     assert (progress["state"], progress["audit"], progress["documents"]) == ("done", again["audit"], 1)
-    with pytest.raises(InputError, match=f"audit {again['audit']} asked the same later"):
+    with pytest.raises(InputError, match=f"audit {again['audit']} asked the same question later"):
         sign(audited, store)
     with pytest.raises(InputError, match="audited again"):
         decide(store, audit, [asked], "accept", "why", "Ana", NOW)

@@ -35,7 +35,7 @@ from ksdp.storage.screening.clearances import write_clearance
 
 from ...ports import free_ports
 from .entering import clearance_of
-from .findings_said import one_line
+from .findings_said import of_cases, one_line, only_one
 
 NAMES = ("ada", "bob", "cyd")
 TERMS = [f"term{i}" for i in range(6)]
@@ -162,12 +162,12 @@ def no_key(files: Files) -> Path:
     return files.folder / "no.key"
 
 
-def loose(files: Files) -> Path:
+def loose(files: Any) -> Path:
     (files.folder / "ada.key").chmod(0o644)
     return files.folder / "ada.key"
 
 
-def used(files: Files) -> Path:
+def used(files: Any) -> Path:
     (files.folder / "run.json").write_text("{}")
     return files.folder
 
@@ -289,13 +289,11 @@ HERE += [
 HERE += [("beyond the budget", lambda f: f.question(**overspent(f)), "budget", "beyond the budget")]
 
 
-@pytest.mark.parametrize(("plant", "code", "said"), [case[1:] for case in HERE], ids=[case[0] for case in HERE])
+@of_cases(HERE)
 def test_what_is_wrong_here_is_named(
     files: Files, plant: Callable[[Files], Question], code: str, said: str
 ) -> None:
-    found = [finding for finding in check_here(plant(files), NOW).findings if not finding.fine]
-    assert [finding.code for finding in found] == [code]
-    one_line(found[0], said)
+    only_one(check_here(plant(files), NOW).findings, code, said)
 
 
 def test_a_clearance_of_another_spec_is_named(files: Files) -> None:
@@ -407,12 +405,12 @@ def nothing() -> Any:
 
 Plant = Callable[[Files], tuple[Path, Any]]
 PEERS: list[tuple[str, Plant, str, str]] = [
-    ("nobody listens", lambda f: (two(f), nothing()), "refused", "nobody listens at 127.0.0.1"),
+    ("nobody listens", lambda f: (two(f), nothing()), "refused", "nothing listens at 127.0.0.1"),
     (
         "wrong port",
         lambda f: (two(f, ada_address=f.address("cyd")), present(f, "ada", read_run(two(f)))),
         "refused",
-        "nobody listens at",
+        "nothing listens at",
     ),
     (
         "name that is not known",
@@ -553,7 +551,7 @@ def test_a_proxy_that_ends_tls_is_named(files: Files, certificate: Path) -> None
     context.load_cert_chain(certificate, certificate.with_name("key.pem"))
     found = bob_finds(files, two(files), answers(files.ports["ada"], b"", context))
     assert found.code == "proxy"
-    one_line(found, "ends TLS with a certificate of its own ('ksdp review')")
+    one_line(found, "terminates TLS with its own certificate ('ksdp review')")
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,9 @@ from ksdp.protocols.network.probes import ProbeListener
 from ksdp.protocols.runs.about import LARGEST_ABOUT
 from ksdp.storage.keys import load_private
 
-from .findings_said import one_line
+from .findings_said import of_cases, one_line, only_one
 from .pem_hosts_here import Hosts
+from .test_check import loose, used
 
 NOW = datetime.now(UTC)
 LONG = 20.0
@@ -47,16 +48,6 @@ def written(hosts: Hosts, old: str, new: str) -> Path:
     assert old in text
     path.write_text(text.replace(old, new, 1))
     return path
-
-
-def loose(hosts: Hosts) -> Path:
-    (hosts.folder / "ada.key").chmod(0o644)
-    return hosts.folder / "ada.key"
-
-
-def used(hosts: Hosts) -> Path:
-    (hosts.folder / "run.json").write_text("{}")
-    return hosts.folder
 
 
 def poor(hosts: Hosts) -> PemQuestion:
@@ -107,13 +98,11 @@ HERE: list[tuple[str, Callable[[Hosts], PemQuestion], str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("plant", "code", "said"), [case[1:] for case in HERE], ids=[case[0] for case in HERE])
+@of_cases(HERE)
 def test_what_is_wrong_here_is_named(
     hosts: Hosts, plant: Callable[[Hosts], PemQuestion], code: str, said: str
 ) -> None:
-    found = [finding for finding in check_pem_here(plant(hosts), NOW).findings if not finding.fine]
-    assert [finding.code for finding in found] == [code]
-    one_line(found[0], said)
+    only_one(check_pem_here(plant(hosts), NOW).findings, code, said)
 
 
 @pytest.mark.parametrize("me", ["ada", "sue", "hub"])
@@ -184,5 +173,5 @@ def test_who_is_not_there_or_means_another_run_is_named(tmp_path: Path) -> None:
     found = [finding for finding in looked(hosts, "tom", present=("bob", "hub"), taken=True) if not finding.fine]
     assert {finding.party: finding.code for finding in found} == {"tom": "taken", "ada": "refused", "bob": "terms"}
     by_party = {finding.party: finding for finding in found}
-    one_line(by_party["ada"], "nobody listens at")
+    one_line(by_party["ada"], "nothing listens at")
     one_line(by_party["bob"], "`budget.epsilon` is 50.0 here and 90.0 there")

@@ -183,7 +183,7 @@ def test_a_changed_draft_needs_no_new_requests_and_says_what_changed(agreed: Pat
     before = {p: p.read_bytes() for p in [*agreed.glob("*/*.request"), *agreed.glob("*/*.key")]}
     digest = read_run(agreed / "bob" / "protocol.toml").terms.digest
     with pytest.raises(
-        InputError, match=r"`ksdp kit package --draft .*draft.toml --folder .*nobody need ask anew"
+        InputError, match=r"`ksdp kit package --draft .*draft.toml --folder .*the requests stay valid"
     ):
         invited(agreed)
     (agreed / "words.txt").write_text("one\ntwo\nthree\nfour\n")
@@ -329,7 +329,7 @@ def test_a_kit_of_an_impostor_with_the_same_name_is_refused(agreed: Path) -> Non
     ksdp("kit", "request", agreed / "ada/invitation.ksdp", *said, "--fingerprint", spoken(agreed, "ada"))
     told = fingerprint(load_public(agreed / "mal" / "bob.pub"))
     ksdp("kit", "approve", agreed / "mal/bob.request", "--folder", agreed / "ada", "--fingerprint", told)
-    with pytest.raises(InputError, match="somebody else asked in your name"):
+    with pytest.raises(InputError, match="someone else asked in your name"):
         kit_party.accept(KitFolder(agreed / "bob"), packaged(agreed))
 
 
@@ -337,7 +337,7 @@ def test_fingerprints_must_be_compared(agreed: Path) -> None:
     ada, invitation = KitFolder(agreed / "ada"), agreed / "ada/invitation.ksdp"
     new = KitFolder(agreed / "dan")
     key = load_private(new.prepare("dan"))
-    with pytest.raises(InputError, match="another was told"):
+    with pytest.raises(InputError, match="not the one given"):
         kit_party.ask(invitation, new, "dan", key, address("dan"), told=spoken(agreed, "bob"))
     assert not new.invitation_path.exists()
     spaced = spoken(agreed, "ada").replace("-", " ").upper()
@@ -345,7 +345,7 @@ def test_fingerprints_must_be_compared(agreed: Path) -> None:
     request = agreed / "dan/dan.request"
     with pytest.raises(InputError, match="not known by this key yet"):
         kits.approve(ada, request, None)
-    with pytest.raises(InputError, match="another was told"):
+    with pytest.raises(InputError, match="not the one given"):
         kits.approve(ada, request, spoken(agreed, "bob"))
     assert [known.name for known in ada.approved] == ["ada", "bob", "cyd"]
 

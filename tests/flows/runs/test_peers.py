@@ -175,7 +175,7 @@ def test_documents_are_for_parties_only(four: Organisations) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('sampler = "discrete"', 'sampler = "fast"', "the other protects nobody"),
+        ('sampler = "discrete"', 'sampler = "fast"', "the other does not protect anybody"),
         ("bound = 4096.0", "bound = 4096.0\nfraction_bits = 20", "`precision.fraction_bits` must be 31"),
         ("[server]", "[[parties]]", "`server` must be given for dpdispca: it collects"),
         ('name = "hub"', 'name = "ada"', "and from the server's"),

@@ -101,7 +101,7 @@ def test_who_lost_its_place_ends_the_run_with_its_name(tmp_path: Path) -> None:
     again = start(org, protocol, "bob", None)
     _, error = ada.communicate(timeout=240)
     assert ada.returncode == 1
-    assert "bob was started anew within a run, without its place" in error
+    assert "bob was restarted during a run without its place" in error
     with contextlib.suppress(subprocess.TimeoutExpired):
         again.communicate(timeout=1)
     again.kill()

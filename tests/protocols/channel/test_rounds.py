@@ -125,5 +125,5 @@ def test_scripts_of_different_length_have_drifted_apart() -> None:
 
 
 def test_nodes_that_end_at_different_rounds_have_drifted_apart() -> None:
-    with pytest.raises(ProtocolError, match="drifted apart"):
+    with pytest.raises(ProtocolError, match="out of step"):
         run_together({name: node(me, rounds=2 if me else 1) for me, name in enumerate(NAMES)})

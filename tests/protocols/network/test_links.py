@@ -101,7 +101,7 @@ def test_an_earlier_connection_replayed_is_refused() -> None:
 
 def test_who_was_started_anew_cannot_go_on() -> None:
     error, _ = said_by_bob(hello() + data(0), hello(own=ID[::-1]))
-    assert "was started anew within a run" in error
+    assert "was restarted during a run" in error
 
 
 def test_who_kept_its_place_goes_on_where_it_was() -> None:

@@ -19,7 +19,7 @@ from ksdp.protocols.norms.normed_sum import online_script
 PARAMETERS = NormedSumParameters(parties=3, dimension=6)
 TRIES = 60
 RESULT = PARAMETERS.rounds - 1
-FOUND = "not told the same|is not what it holds"
+FOUND = "received different inputs|is not what it holds"
 
 
 def changed(

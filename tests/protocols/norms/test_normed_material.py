@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from ksdp.audit.errors import ProtocolError
-from ksdp.protocols.norms.normed_material import OwnMasks, deal
+from ksdp.protocols.norms.normed_material import deal
 from ksdp.protocols.norms.normed_parameters import NormedSumParameters
+from ksdp.protocols.norms.own_masks import OwnMasks
 
 from .correlations import check_correlations
 

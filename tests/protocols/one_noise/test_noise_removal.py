@@ -176,7 +176,7 @@ def test_a_changed_message_ends_the_run() -> None:
         devices["bob"].add(np.zeros(12, dtype=np.int64), bits["bob"], broken)
     with pytest.raises(ProtocolError, match="ended"):
         devices["bob"].add(np.zeros(12, dtype=np.int64), bits["bob"], running)
-    with pytest.raises(ProtocolError, match="somebody else"):
+    with pytest.raises(ProtocolError, match="another party"):
         devices["cyd"].add(np.zeros(12, dtype=np.int64), bits["bob"], running)
 
 

@@ -228,8 +228,8 @@ def test_a_changed_or_foreign_upload_is_not_taken() -> None:
         (replace(upload, sealed=flipped), "changed on the way"),
         (replace(upload, sender="client 1"), "changed on the way"),
         (replace(upload, iteration=1), "another iteration"),
-        (replace(upload, sender="stranger"), "none is due"),
-        (replace(upload, receiver="server 1"), "none is due"),
+        (replace(upload, sender="stranger"), "not expected to send one"),
+        (replace(upload, receiver="server 1"), "not expected to send one"),
     ]:
         with pytest.raises(ProtocolError, match=message):
             server.take(bad)

@@ -118,7 +118,7 @@ def test_the_paillier_key_is_made_once_and_ends_a_run_if_it_is_short() -> None:
     nodes = sides(3, ONE_NOISE)
     short = generate(256)
     nodes[SERVER] = server_rounds(terms_of(3, ONE_NOISE), identity(SERVER), make_key=lambda _: short)
-    with pytest.raises(ProtocolError, match="none of 512 bits"):
+    with pytest.raises(ProtocolError, match="does not have 512 bits"):
         run_together(nodes)
 
 

@@ -219,7 +219,7 @@ def test_a_message_of_another_party_ends_the_run() -> None:
     def swap(spoken: Any, before: Any, mail: dict[str, bytes]) -> dict[str, bytes]:
         return {"bob": mail["cyd"], "cyd": mail["bob"]} if spoken["bob"].number == 2 else mail
 
-    assert "message of somebody else" in str(ended(swap))
+    assert "message of another party" in str(ended(swap))
 
 
 def test_a_statement_told_differently_to_different_parties_ends_the_run() -> None:

@@ -70,7 +70,7 @@ def test_what_follows_from_noisy_sums_is_said() -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"mechanism": replace(POWER, sampler="fast")}, "the other protects nobody"),
+        ({"mechanism": replace(POWER, sampler="fast")}, "the other does not protect anybody"),
         ({"mechanism": BrokenPower(rank=2, sampler="discrete")}, "in a run among parties"),
         ({"mechanism": replace(POWER, colluders=3)}, "at least 4 parties; got 3"),  # type: ignore[call-arg]
         ({"precision": Precision(30, 8.0)}, "`precision.fraction_bits` must be 31 for hardt-roth"),

@@ -56,6 +56,6 @@ def test_a_party_that_tells_two_others_different_numbers_ends_the_run_with_the_n
 
     step()
     step()
-    with pytest.raises(ProtocolError, match="heard another sum.*told parties different things"):
+    with pytest.raises(ProtocolError, match="received another sum.*different values to different parties"):
         step()
     assert spoken["ada"].number == 2, "the first sum went through, the second did not"

@@ -12,8 +12,8 @@ import pytest
 from ksdp.audit.errors import ProtocolError
 from ksdp.protocols.shared.arithmetic import FRACTION, Local, SharedArithmetic, fixed, product, reals
 from ksdp.protocols.shared.field import PRIME
-from ksdp.protocols.shared.matrices import FACTOR_FRACTION, SCALE_FRACTION, inverse_root, leading, reciprocal
-from ksdp.protocols.shared.steps import COEFFICIENT_BITS, cubic_steps, quadratic_steps
+from ksdp.protocols.shared.matrices import FACTOR_FRACTION, inverse_root, leading, reciprocal
+from ksdp.protocols.shared.steps import COEFFICIENT_BITS, SCALE_FRACTION, cubic_steps, quadratic_steps
 
 from ..conftest import seeded
 from .together import compute_together
@@ -65,7 +65,7 @@ def test_signs_and_shares_that_do_not_fit() -> None:
         return await shares.opened((values[place] + (place == 2)) % PRIME)
 
     assert computed(work).tolist() == [1, 0, 0]
-    with pytest.raises(ProtocolError, match="somebody deviates"):
+    with pytest.raises(ProtocolError, match="a party deviates"):
         computed(spoiled)
 
 

@@ -64,7 +64,7 @@ def test_half_a_line_from_a_crash_is_reported_and_loses_nothing_after_it(looked:
 def test_who_cannot_be_logged_cannot_look(store: Store) -> None:
     (store.root / "reviews").mkdir()
     (store.root / "reviews" / "looks.jsonl").mkdir()
-    with pytest.raises(StoreError, match="so there is none"):
+    with pytest.raises(StoreError, match="the text is not shown"):
         record_access(store, "audit", "a", "Ada", NOW)
 
 

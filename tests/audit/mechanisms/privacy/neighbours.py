@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+
+def of_any_neighbours(test: Callable[..., None]) -> Callable[..., None]:
+    """Run a test with fifty seeds, of either adjacency."""
+    adjacencies = st.sampled_from(["replace-one", "add-remove"])
+    return given(seed=st.integers(0, 10_000), adjacency=adjacencies)(
+        settings(deadline=None, max_examples=50)(test)
+    )
 
 
 def neighbours(rng: np.random.Generator, adjacency: str) -> tuple[np.ndarray, np.ndarray]:

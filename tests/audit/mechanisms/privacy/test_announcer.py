@@ -83,7 +83,7 @@ def test_parties_that_drift_apart_are_refused() -> None:
         yield
 
     for other in (keeps, stops):
-        with pytest.raises(ProtocolError, match="drifted apart"):
+        with pytest.raises(ProtocolError, match="out of step"):
             simulate([adds(), other()], nobody, Announcer([0, 1], "fast", np.random.default_rng(0)))
 
 
