@@ -46,13 +46,30 @@ def test_matrices_are_factored_anew_where_gradients_are_many(monkeypatch: pytest
     """The same guess from a matrix of every step and from the first one alone."""
     monkeypatch.setattr(module, "SETTLED", 1e-8)
     terms, apart, shares = problem()
-    said = []
+    said, factored, factor = [], [], module._Guess._factor
+
+    def counted(guess: module._Guess, varied: Floats) -> Floats | None:
+        factored.append(many)
+        return factor(guess, varied)
+
+    monkeypatch.setattr(module._Guess, "_factor", counted)
     for many in (0, 1000):
         monkeypatch.setattr(module, "_MANY", many)
         found = log_odds(terms, apart, shares, np.full(20, 1e-10))
         assert found is not None
         said.append(terms @ found[0] + found[1])
     np.testing.assert_allclose(*said, atol=0.02)
+    assert factored.count(1000) == 1 < factored.count(0)
+
+
+def test_a_number_that_nobody_adds_to_says_nothing() -> None:
+    """A column of zeros leaves a matrix that only its noise makes one that can be factored."""
+    terms, apart, shares = problem()
+    alone = log_odds(terms, apart, shares, np.full(20, 1e-10))
+    beside = log_odds(np.hstack([terms, np.zeros((120, 1))]), np.append(apart, 0.0), shares, np.full(21, 1e-10))
+    assert alone is not None
+    assert beside is not None
+    np.testing.assert_allclose(terms @ beside[0][:20], terms @ alone[0], atol=1e-3)
 
 
 def test_sums_as_expected_move_nobody() -> None:
