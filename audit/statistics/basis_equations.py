@@ -58,7 +58,7 @@ class BasisEquations:
     """
 
     name: str = "basis-equations"
-    version: int = 1
+    version: int = 2
     family: str = "geometry"
     needs: tuple[str, ...] = ("V",)
 

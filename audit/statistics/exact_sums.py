@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ksdp.audit.array_types import Floats
 from ksdp.audit.statistics.max_entropy import Direction
 from ksdp.audit.statistics.one_by_one import MOST_PAIRS, Fitted, fitted, told, with_parts
-from ksdp.audit.statistics.solved_parts import few_enough, solved_parts
+from ksdp.audit.statistics.solved_parts import few_enough, open_direction, solved_parts
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.terms import filtered
 
@@ -45,12 +45,15 @@ def outnumbered(made: TermNumbers, shares: Floats, sums: Floats, entries: int) -
     if solved:
         if many and made.rows.shape[0] > QUICKLY and (all_told := told(made, used, apart, shares)) is not None:
             return all_told
-        found = solved_parts(narrow, apart, shares)
-        if found.direction is None:
-            return with_parts(made, used, sums[at] - narrow.summed(shares + found.parts), found.parts)
+        direction = open_direction(narrow, apart, shares)
+        if direction is None:
+            found = solved_parts(narrow, apart, shares)
+            if found.direction is None:
+                return with_parts(made, used, sums[at] - narrow.summed(shares + found.parts), found.parts)
+            direction = found.direction
         numbers = np.zeros(made.entries)
-        numbers[at] = found.direction.numbers
-        return replace(found.direction, numbers=numbers)
+        numbers[at] = direction.numbers
+        return replace(direction, numbers=numbers)
 
     def begin() -> tuple[Floats, Floats]:
         direction, usual = _narrowly(made, (narrow, at), shares, sums, 0.0, entries)

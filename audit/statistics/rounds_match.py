@@ -58,7 +58,7 @@ class SumsMatch:
     """
 
     name: str = "sums-match"
-    version: int = 10
+    version: int = 11
     family: str = "rounds"
     needs: tuple[str, ...] = ("topics", "sums", "weights")
     reads: tuple[str, ...] = ("sweeps",)
@@ -111,7 +111,7 @@ class BlocksMatch:
     """
 
     name: str = "blocks-match"
-    version: int = 10
+    version: int = 11
     family: str = "rounds"
     needs: tuple[str, ...] = ("first_blocks",)
     reads: tuple[str, ...] = ("mean",)
@@ -167,7 +167,7 @@ class BlockSumsMatch:
     """
 
     name: str = "block-sums-match"
-    version: int = 8
+    version: int = 9
     family: str = "rounds"
     needs: tuple[str, ...] = ("first_blocks", "block_sums")
     reads: tuple[str, ...] = ("mean", "part_squares", "V")

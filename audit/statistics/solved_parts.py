@@ -13,6 +13,7 @@ apart, seem hidden.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -21,12 +22,13 @@ import scipy.linalg
 
 from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.one_thread import one_thread
+from ksdp.audit.statistics.log_odds import few_numbers, log_odds
 from ksdp.audit.statistics.max_entropy import Direction, direction_of, few_to_write
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_products import LEFT, LOST, products_of_terms
 from ksdp.audit.statistics.term_scales import scales_of
 
-__all__ = ["LOST", "MOST_SOLVED", "Solved", "few_enough", "solved_parts"]
+__all__ = ["LOST", "MOST_SOLVED", "Solved", "few_enough", "open_direction", "solved_parts"]
 
 MOST_SOLVED = 2048
 """Documents that may be in, up to which they are solved for: it takes a second a run, of twice as many four times
@@ -69,12 +71,9 @@ def solved_parts(made: TermNumbers, apart: Floats, shares: Floats) -> Solved:
     documents turn out not to have been, it is solved once more.
     """
     scales = scales_of(made)
-    factors, plain = scales.written(), TermNumbers.plain(made.rows, made.weights, made.scalars)
+    factors = scales.written()
     varied = max(float((shares * (1.0 - shares)).mean()), 1e-3)
-
-    def lost(likely: Floats) -> float:
-        """What single precision loses of the run's numbers."""
-        return LOST * float(np.square(plain.summed(likely) * factors).mean())
+    lost = _losses(made, factors)
 
     with one_thread():
         gram, squares = products_of_terms(made, scales)
@@ -99,8 +98,32 @@ def solved_parts(made: TermNumbers, apart: Floats, shares: Floats) -> Solved:
         if not few_to_write(len(gram), made.entries):
             return Solved(found)
         now = max(now, _ROUNDING**2 * float(sizes.max()))
-        noise = now / np.square(np.where(factors > 0.0, factors, 1.0))  # who adds nothing to a number adds none
-        return Solved(found, direction_of(made, apart, shares, noise))
+        return Solved(found, direction_of(made, apart, shares, _noise(now, factors)))
+
+
+def open_direction(made: TermNumbers, apart: Floats, shares: Floats) -> Direction | None:
+    """The direction of largest entropy at once, where numbers are so few that it is open who is in; else None.
+
+    Parameters as those of `solved_parts`, which is asked where documents differ too much in size, too.
+    """
+    documents = made.rows.shape[0]
+    if not few_numbers(made.entries, documents) or not few_to_write(documents, made.entries):
+        return None
+    factors = scales_of(made).written()
+    noise = _noise(_losses(made, factors)(shares), factors)
+    found = log_odds(made.written(), apart, shares, noise)
+    return None if found is None else Direction(*found)
+
+
+def _losses(made: TermNumbers, factors: Floats) -> Callable[[Floats], float]:
+    """What single precision loses of a run's numbers in these units, by who is in."""
+    plain = TermNumbers.plain(made.rows, made.weights, made.scalars)
+    return lambda likely: LOST * float(np.square(plain.summed(likely) * factors).mean())
+
+
+def _noise(lost: float, factors: Floats) -> Floats:
+    """The variance of every number, shape (entries,); who adds nothing to a number adds none."""
+    return np.asarray(lost / np.square(np.where(factors > 0.0, factors, 1.0)))
 
 
 def _everybody(parts: Floats, shares: Floats, first: Ints) -> Floats:

@@ -38,6 +38,7 @@ MOMENTS = "tests/audit/statistics/test_moments.py"
 MAX_ENTROPY = "tests/audit/statistics/test_max_entropy.py"
 EXPLAINED = "tests/audit/statistics/test_explained.py"
 SOLVED = "tests/audit/statistics/test_solved_parts.py"
+LOG_ODDS = "tests/audit/statistics/test_log_odds.py"
 FIRST_NUMBERS = "tests/audit/statistics/test_first_numbers.py"
 LITTLE_NOISE = "tests/audit/statistics/test_little_noise.py"
 BASIS = "tests/audit/statistics/test_basis_equations.py"
@@ -1056,7 +1057,7 @@ MUTANTS: list[Mutant] = [
         ("with_parts(made, used, sums[at]", "with_parts(made, used, sums[: len(at)]"),
         ("narrow.summed(shares + found.parts)", "narrow.summed(shares)"),
         ("direction[at] = found\n", "direction[: len(at)] = found\n"),
-        ("numbers[at] = found.direction", "numbers[: len(at)] = found.direction"),
+        ("numbers[at] = direction", "numbers[: len(at)] = direction"),
         ("or pairs > MOST_PAIRS", ""),
         ("apart = sums[at] - narrow.summed(shares)", "apart = sums[at]"),
         ("told(made, used, apart, shares)) is not None", "told(made, used, 0.0 * apart, shares)) is not None"),
@@ -1149,8 +1150,23 @@ MUTANTS: list[Mutant] = [
         ("<= _SAME * np.minimum(lengths, lengths[:, None])", "<= np.inf"),
         ("left < LEFT * sizes[adds].min(initial=np.inf)", "True"),
         ("left < LEFT * sizes[adds].min(initial=np.inf)", "False"),
-        ("noise = now / np", "noise = 1e14 * now / np"),
-        tests=(SOLVED, MAX_ENTROPY),
+        ("return np.asarray(lost / np", "return np.asarray(1e14 * lost / np"),
+        tests=(SOLVED, MAX_ENTROPY, LOG_ODDS),
+    ),
+    *_of(
+        "audit/statistics/log_odds.py",
+        ("self.rows.T @ self.shares + self.apart", "self.apart"),
+        ("- self.ridge * found", ""),
+        ("bend[np.diag_indices_from(bend)] += self.ridge", "pass"),
+        ("+ self.ridge * way", ""),
+        ("found[:m] / sizes", "found[:m]"),
+        ("float(found[m]) * n**-0.5", "0.0"),
+        ("if not gained > _NOTHING:", "if False:"),
+        ("< _EVEN * rounding", "< 0.0"),
+        ("_PER_NUMBER * numbers <= documents", "_PER_NUMBER * numbers < documents"),
+        ("gained < SETTLED and length >= 1.0", "True"),
+        ("factor is None or gradients > _MANY", "factor is None"),
+        tests=(LOG_ODDS,),
     ),
     *_of(
         "audit/statistics/max_entropy.py",
