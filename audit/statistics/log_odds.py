@@ -30,7 +30,7 @@ _ROUNDING = 2.0**-49
 """Of the sum of squares of a number, times the numbers: what products of numbers with one another lose."""
 _EVEN = 2.0**24
 """What the least document adds, squared, over that, at least: less even ones are looked at one length each."""
-MOST_STEPS = 20
+MOST_STEPS = 40
 _MOST_GRADIENTS = 100
 SETTLED = 0.005
 """Of what a whole step takes from the function, a log likelihood of all documents, below which it is the last."""
