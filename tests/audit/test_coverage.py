@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 from scipy.stats import ks_2samp
 
-from ksdp.audit.corpus import Corpus
+from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.coverage import coverage, enough_numbers, reads, telling_numbers, unfollowed, unsolved
 from ksdp.audit.mechanisms.contract import Announced, Observables
 from ksdp.audit.mechanisms.shown import opened, opens_of
@@ -270,6 +270,25 @@ def test_exact_sums_of_more_documents_than_are_solved_for_clear_nobody(
     assert plan_of(corpus, {"name": "noisy"} | noisy).coverage.unread == ()
     monkeypatch.setattr("ksdp.audit.statistics.solved_parts.MOST_SOLVED", len(corpus))
     assert unread("pd-svd") == ()
+
+
+def test_how_many_exact_numbers_are_enough_depends_on_the_party_size_and_the_margin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """13 numbers for 400 documents: enough to tell 0.2 where a tenth is in, and not where half are."""
+    monkeypatch.setattr("ksdp.audit.statistics.solved_parts.MOST_SOLVED", 399)
+    rows = np.random.default_rng(3).poisson(1.0, (400, 14)) + 1.0
+    many = Corpus(canonical(sp.csr_array(rows)), np.array([f"d{n}" for n in range(400)]))
+
+    def unread(size: float, margin: float) -> tuple[str, ...]:
+        final = {"name": "pd-svd", "rank": 1, "opens": "final"}
+        design = {"party_size": size, "with_runs": 4}
+        return plan_of(many, final, design=design, decision={"margin": margin}).coverage.unread
+
+    (said,) = unread(0.1, 0.2)
+    assert "`V` are 13 exact numbers in all for 400 documents" in said
+    assert unread(0.5, 0.2) == ()
+    assert unread(0.1, 0.3) == ()
 
 
 def test_too_few_exact_numbers_hide_who_was_in() -> None:

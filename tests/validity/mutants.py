@@ -70,7 +70,7 @@ class Mutant:
     @property
     def module(self) -> str:
         """Its dotted name."""
-        return "ksdp." + self.file.removesuffix(".py").replace("/", ".")
+        return "ksdp." + self.file.removeprefix("src/ksdp/").removesuffix(".py").replace("/", ".")
 
 
 def _of(file: str, *changes: tuple[str, str], tests: tuple[str, ...] = VERDICTS) -> list[Mutant]:
@@ -1578,7 +1578,7 @@ MUTANTS: list[Mutant] = [
             "learnable(mechanism, expected_shapes(plan), plan.design.runs)",
             "learnable(mechanism, plan.announced, plan.design.runs)",
         ),
-        tests=COUNTS,
+        tests=("tests/audit/test_coverage.py", *COUNTS),
     ),
     *_of(
         "audit/statistics/of_groups.py",
