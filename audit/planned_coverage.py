@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ksdp.audit.coverage import (
     Coverage,
+    converged,
     coverage,
     learnable,
     unblurred,
@@ -38,6 +39,7 @@ def planned_coverage(plan: Plan) -> Coverage:
     sums: tuple[str, ...] = ()
     if not _solved(plan):
         sums = unsolved(mechanism, plan.announced, seen, *of) + unblurred(_little_noise(plan), *of)
+    sums += converged(mechanism, plan.announced, seen, *of[:3])
     more = untested(plan.default_columns, plan.tested) + uncombined(mechanism, plan.learners)
     return coverage(plan.opened, seen, plan.tested, learnt, more + unfollowed(mechanism, seen) + sums)
 

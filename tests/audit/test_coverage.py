@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 from scipy.stats import ks_2samp
 
 from ksdp.audit.corpus import Corpus, canonical
-from ksdp.audit.coverage import coverage, enough_numbers, reads, telling_numbers, unfollowed, unsolved
+from ksdp.audit.coverage import converged, coverage, enough_numbers, reads, telling_numbers, unfollowed, unsolved
 from ksdp.audit.mechanisms.contract import Announced, Observables
 from ksdp.audit.mechanisms.shown import opened, opens_of
 from ksdp.audit.planning import make_plan
@@ -289,6 +289,37 @@ def test_how_many_exact_numbers_are_enough_depends_on_the_party_size_and_the_mar
     assert "`V` are 13 exact numbers in all for 400 documents" in said
     assert unread(0.5, 0.2) == ()
     assert unread(0.1, 0.3) == ()
+
+
+def test_topics_that_have_converged_clear_nobody_where_they_are_numbers_enough(corpus: Corpus) -> None:
+    topics = [Announced("T", (3, 20))]
+
+    def said(parameters: dict, seen: tuple[str, ...] = ("T",), documents: int = 150, margin: float = 0.4) -> tuple:
+        parameters = {"name": "pd-nmf", "rank": 3, "opens": "final"} | parameters
+        made = make_mechanism(parameters.pop("name"), parameters)
+        return converged(made, [*topics, Announced("sums", (20, 3, 20))], seen, documents, 0.5, margin)
+
+    (words,) = said({"sweeps": 41})
+    assert "after 41 sweeps `T` has converged, which makes 60 exact numbers for 150 documents" in words
+    assert said({"sweeps": 40}) == ()
+    assert len(said({"sweeps": 21, "start": "random-2x"})) == 1
+    most = int(60 / telling_numbers(0.5, 0.4))
+    assert len(said({"sweeps": 100}, documents=most)) == 1
+    assert said({"sweeps": 100}, documents=most + 1) == ()
+    assert said({"sweeps": 100}, ("T", "sums")) == (), "the sums are solved for"
+    assert said({"sweeps": 100}, ()) == ()
+    inner = {"mechanism": "pd-nmf", "parameters": {"rank": 3, "sweeps": 100}}
+    assert said({"name": "pd-svd", "rank": 3}) == ()
+    for name, found in (("noisy", 0), ("counted", 1)):
+        made = make_mechanism(name, inner | ({"scale": 1.0} if name == "noisy" else {}))
+        assert len(converged(made, topics, ("T",), 150, 0.5, 0.4)) == found
+    runs = [{"name": "pd-svd", "rank": 2}, {"name": "pd-nmf", "sweeps": 100}]
+    both = make_mechanism("together", {"runs": runs})
+    (words,) = converged(both, [Announced("run2_T", (3, 20))], ("run2_T",), 150, 0.5, 0.4)
+    assert "`run2_T`" in words
+    final = {"name": "pd-nmf", "rank": 2, "opens": "final"}
+    assert plan_of(corpus, final).coverage.unread == ()
+    assert len(plan_of(corpus, final | {"sweeps": 100}).coverage.unread) == 1
 
 
 def test_too_few_exact_numbers_hide_who_was_in() -> None:

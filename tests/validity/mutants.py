@@ -1614,6 +1614,15 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/test_coverage.py",),
     ),
     *_of(
+        "audit/coverage.py",
+        ("hidden and sweeps > _SWEEPS and", "hidden and"),
+        ("if hidden and sweeps > _SWEEPS", "if sweeps > _SWEEPS"),
+        ("0 < numbers >= _enough(share, margin) * documents:\n            said", "0 < numbers:\n            said"),
+        ('parts = (one, getattr(one, "inner", one))', "parts = (one, one)"),
+        ('sizes.get(prefix + "T", 0)', 'sizes.get("T", 0)'),
+        tests=("tests/audit/test_coverage.py",),
+    ),
+    *_of(
         "src/ksdp/interface/call_spec.py",
         ('if made is not mechanism and "families"', 'if hasattr(made, "statistics") and "families"'),
         tests=("tests/interface/test_calls.py",),
