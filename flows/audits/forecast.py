@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ksdp.audit.copies import copies_of
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.corpus_notes import corpus_notes
 from ksdp.audit.document_parts import document_parts, keeps_values
@@ -47,7 +48,8 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
         everybody is measured again. `here` says that no server and no workers are started. `enough` says from how
         many documents on the run is useful and safe, by estimate (None for mechanisms of which that is not known);
         `early_look` what a first look could save (None: little).
-        `certificate_runs` are those of the pairs, on top of `runs`.
+        `certificate_runs` are those of the pairs, on top of `runs`. `certified_copies` are documents that have so
+        many copies that they will be certified clear (`audit.copies`).
         `bytes` are what the store keeps, the corpus among them, and `passing_bytes` what it holds besides while
         values are tested that it does not keep; `parts` of the documents are measured one after the other, and
         where `runs_again` each runs the mechanism anew. `moved_bytes` cross the network where blocks are at a
@@ -95,6 +97,7 @@ def _over_views(views: Sequence[View], corpus: Corpus, started: _Started) -> dic
     whole["passing_bytes"] = max(part["passing_bytes"] for part in parts)
     for key in ("detectable_D", "certifiable_margin", "runs_for_margin"):
         whole[key] = max((part[key] for part in parts if part[key] is not None), default=None)
+    whole["certified_copies"] = min(part["certified_copies"] for part in parts)
     whole["unread"] = list(dict.fromkeys(name for part in parts for name in part["unread"]))
     keys = ("runs", "statistics", "detectable_D", "certifiable_margin")
     whole["views"] = [
@@ -141,6 +144,7 @@ def _one(spec: Spec, corpus: Corpus, started: _Started) -> dict[str, Any]:
     paired = 0 if spec.certificate is None else spec.certificate.pairs * (1 + documents)
     costs = calibrate(plan)
     costs = replace(costs, start=start_seconds(plan, costs, started.imports, prepared))
+    copies = copies_of(plan)
     stages, most = costs.likely(plan, parts), costs.stages(plan, plan.runs, parts)
     # What is said of finding and certifying is that of the last look, and counts learned columns too.
     last = plan.looks[-1].level
@@ -161,6 +165,7 @@ def _one(spec: Spec, corpus: Corpus, started: _Started) -> dict[str, Any]:
         "opens": opens_of(plan.mechanism),
         "coverage": {name: list(who) for name, who in plan.coverage.read_by.items()},
         "unread": list(plan.coverage.unread),
+        "certified_copies": 0 if copies is None else int((copies.bound <= spec.rule.margin).sum()),
         "seconds_a_run": costs.sample,
         "here": is_small(plan, costs),
         "cpu_seconds": stages,

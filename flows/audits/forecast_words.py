@@ -42,6 +42,10 @@ def forecast_words(forecast: Mapping[str, Any]) -> str:
     if forecast.get("enough"):
         lines.append(f"enough    {forecast['enough']['sentence']}")
     lines += [f"note      {note}" for note in forecast.get("notes", ())]
+    if copies := forecast.get("certified_copies"):
+        lines.append(
+            f"copies    {copies} documents have so many that they are certified clear, whatever a run shows"
+        )
     if forecast["unread"]:
         lines.append(
             f"unread    {', '.join(forecast['unread'])}: nobody looks at it, so that no document can be clear"

@@ -11,6 +11,9 @@ import pandas as pd
 import scipy.sparse as sp
 
 from ksdp.audit.verdicts.copies import told_by_count
+from ksdp.flows.audits.forecast import forecast
+from ksdp.flows.audits.forecast_words import forecast_words
+from ksdp.flows.prepare import read_spec_file
 from ksdp.storage.keys import make_identity
 
 SPEC = """
@@ -35,6 +38,9 @@ def test_many_copies_are_certified_clear_whatever_the_run_shows(
     sp.save_npz(tmp_path / "copies.npz", sp.csr_matrix(rows))
     (tmp_path / "copies.toml").write_text(SPEC)
     store = tmp_path / "store"
+    planned = forecast(*read_spec_file(tmp_path / "copies.toml"))
+    assert planned["certified_copies"] == 60
+    assert "60 documents have so many that they are certified clear" in forecast_words(planned)
     ran = ksdp("audit", tmp_path / "copies.toml", "--store", store, "--json")
     folder = store / "audits" / ran.out["audit"]
     table = pd.read_parquet(folder / "verdicts.parquet")
