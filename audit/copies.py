@@ -16,7 +16,7 @@ from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.csr_rows import rows_of
 from ksdp.audit.design import Literal, Shared
 from ksdp.audit.plan import Plan
-from ksdp.audit.statistics.same_rows import same_rows
+from ksdp.audit.statistics.same_rows import contents
 from ksdp.audit.verdicts.copies import told_by_count, told_by_count_independent
 
 __all__ = ["Copies", "copies_of"]
@@ -42,8 +42,7 @@ def copies_of(plan: Plan) -> Copies | None:
         return None
     if not getattr(plan.mechanism, "order_free", False):
         return None
-    rows = rows_of(plan.corpus.matrix, design.pool)
-    _, content, several = np.unique(same_rows(rows, rows), return_inverse=True, return_counts=True)
+    _, content, several = contents(rows_of(plan.corpus.matrix, design.pool))
     if several.max() == 1:
         return None
     count = several[content][np.searchsorted(design.pool, plan.audited)]

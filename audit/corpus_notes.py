@@ -7,7 +7,7 @@ import numpy as np
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec import Spec
-from ksdp.audit.statistics.same_rows import same_rows
+from ksdp.audit.statistics.same_rows import contents
 
 __all__ = ["corpus_notes"]
 
@@ -43,7 +43,7 @@ def corpus_notes(spec: Spec, corpus: Corpus) -> list[str]:
 
 def _twins(corpus: Corpus) -> int:
     """Documents whose row is that of another one: a twin that stays hides the one that goes."""
-    _, copies = np.unique(same_rows(corpus.matrix, corpus.matrix), return_counts=True)
+    _, _, copies = contents(corpus.matrix)
     return int(copies[copies > 1].sum())
 
 

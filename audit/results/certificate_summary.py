@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from ksdp.audit.certifying import Certificate
@@ -38,10 +36,5 @@ def certificate_summary(
 
 def void_where_contradicted(judged: Controls, certificate: Certificate | None) -> Controls:
     """The controls, failed where a document was measured to be above its bound: the noise is not what it says."""
-    if certificate is None or not certificate.contradicted.any() or not judged.valid:
-        return judged
-    reason = (
-        f"{int(certificate.contradicted.sum())} documents give more away than any attack could take "
-        "if the noise were what the mechanism says"
-    )
-    return replace(judged, reason=reason)
+    above = 0 if certificate is None else int(certificate.contradicted.sum())
+    return judged.contradicted(above, "the noise were what the mechanism says")

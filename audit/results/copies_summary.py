@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ksdp.audit.certifying import above_bound
 from ksdp.audit.copies import Copies
 from ksdp.audit.interim_verdicts import InterimVerdicts
@@ -35,10 +33,5 @@ def copies_summary(plan: Plan, interim: InterimVerdicts, copies: Copies | None) 
 
 def void_where_copies_tell(judged: Controls, copies: CopiesSummary | None) -> Controls:
     """The controls, failed where a document was told from its copies: order matters to the mechanism."""
-    if copies is None or not copies.contradicted or not judged.valid:
-        return judged
-    reason = (
-        f"{copies.contradicted} documents give more away than any attack could take if the mechanism announced "
-        "the same whichever of their copies is in, as it says (`order_free`)"
-    )
-    return replace(judged, reason=reason)
+    same = "the mechanism announced the same whichever of their copies is in, as it says (`order_free`)"
+    return judged.contradicted(0 if copies is None else copies.contradicted, same)

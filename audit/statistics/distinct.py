@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ksdp.audit.array_types import Floats, Ints
-from ksdp.audit.statistics.same_rows import same_rows
+from ksdp.audit.statistics.same_rows import contents
 from ksdp.audit.statistics.term_numbers import TermNumbers
 
 __all__ = ["Distinct", "distinct"]
@@ -47,7 +47,7 @@ def distinct(made: TermNumbers, shares: Floats) -> Distinct:
     ----------
     shares : how likely each is in, shape (n,)
     """
-    first = same_rows(made.rows, made.rows)
-    places, which = np.unique(first, return_inverse=True)
-    several = np.bincount(which).astype(np.float64)
-    return Distinct(made.of(places), np.bincount(which, shares).astype(np.float64), several, which)
+    places, which, several = contents(made.rows)
+    return Distinct(
+        made.of(places), np.bincount(which, shares).astype(np.float64), several.astype(np.float64), which
+    )

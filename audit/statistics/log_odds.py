@@ -1,6 +1,6 @@
 """The most even guess that agrees with few sums over many documents, by few passes over these (`max_entropy`).
 
-With half as many numbers as documents or fewer the equations always leave open who is in, and the function whose
+With three numbers for four documents or fewer the equations always leave open who is in, and the function whose
 least value is looked for has as many unknowns as there are numbers: neither documents' products with one another
 nor an orthonormal basis of what they span is needed. Newton's equations are solved by conjugate gradients, only as
 well as a step is worth (Dembo, Eisenstat and Steihaug 1982, doi.org/10.1137/0719025), preconditioned by the last

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["same_rows"]
+__all__ = ["contents", "same_rows"]
 
 
 def same_rows(rows: sp.csr_array, among: sp.csr_array) -> NDArray[np.int64]:
@@ -33,6 +33,18 @@ def same_rows(rows: sp.csr_array, among: sp.csr_array) -> NDArray[np.int64]:
     first = np.searchsorted(marks[1][order], marks[0])
     _first_equal(_csr(rows), _csr(among), (marks[0], marks[1], order, first), found)
     return found
+
+
+def contents(rows: sp.csr_array) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Each content once: where it stands first; which of them every row is, shape (n,); how many rows are it.
+
+    Examples
+    --------
+    >>> rows = sp.csr_array(np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 0.0]]))
+    >>> [part.tolist() for part in contents(rows)]
+    [[0, 1], [0, 1, 0], [2, 1]]
+    """
+    return np.unique(same_rows(rows, rows), return_inverse=True, return_counts=True)
 
 
 def _csr(rows: sp.csr_array) -> tuple[Any, Any, Any]:

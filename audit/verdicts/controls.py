@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 __all__ = ["Controls"]
 
@@ -35,3 +35,10 @@ class Controls:
     def valid(self) -> bool:
         """Whether nothing makes the audit void."""
         return self.reason is None
+
+    def contradicted(self, documents: int, unless: str) -> Controls:
+        """The same, failed where documents were measured above what bounds every attack if `unless` holds."""
+        if not documents or not self.valid:
+            return self
+        reason = f"{documents} documents give more away than any attack could take if {unless}"
+        return replace(self, reason=reason)

@@ -82,12 +82,11 @@ def _places(store: Store, audit: str, _stamp: int, _head: LogHead, _policy: Poli
 
 def _filter(places: Mapping[str, tuple[str, ...]], shown: str, listing: Listing) -> Filter:
     """Open documents are sensitive ones that nothing is decided about, unless another verdict is asked for."""
-    chosen = listing
     if shown == "open":
         without = places["waiting"] + places["more-runs"] + places["decided"]
-        verdict = chosen.verdict or "sensitive"
-        return Filter(verdict, chosen.search, chosen.sort, chosen.descending, without=without)
-    return Filter(chosen.verdict, chosen.search, chosen.sort, chosen.descending, only=places[shown])
+        verdict = listing.verdict or "sensitive"
+        return Filter(verdict, listing.search, listing.sort, listing.descending, without=without)
+    return Filter(listing.verdict, listing.search, listing.sort, listing.descending, only=places[shown])
 
 
 @lru_cache(maxsize=256)

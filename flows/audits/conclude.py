@@ -98,10 +98,9 @@ def _stored_values(store: Store, stage: AuditRef) -> StoredValues:
 def _known(tested: Tested) -> dict[str, NDArray[np.float64]]:
     """What is known of every attack, by column."""
     paired, copies, everybody = tested.certificate, tested.copies, knows_all(tested.plan.mechanism)
-    bounds = [found.bound for found in (paired, copies) if found is not None]
-    known = {"certified_bound": np.minimum.reduce(bounds)} if bounds else {}
-    if paired is None and copies is not None:
-        known["certified_bound"] = np.where(copies.count > 1, copies.bound, np.nan)
+    bounds = [] if paired is None else [paired.bound]
+    bounds += [] if copies is None else [np.where(copies.count > 1, copies.bound, np.nan)]
+    known = {"certified_bound": np.fmin.reduce(bounds)} if bounds else {}
     if paired is not None:
         known["knows_all"] = paired.mean
     elif everybody is not None:

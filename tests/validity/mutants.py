@@ -706,10 +706,16 @@ MUTANTS: list[Mutant] = [
         tests=COPIES,
     ),
     *_of(
+        "audit/verdicts/controls.py",
+        ("not documents or not self.valid", "not documents"),
+        ("not documents or not self.valid", "not self.valid"),
+        tests=COPIES,
+    ),
+    *_of(
         "audit/results/copies_summary.py",
         ("below = copies.bound <= margin", "below = copies.bound < 1"),
         ("above_bound(interim.tests, copies.bound, plan.counted, len(plan.looks))", "np.zeros(1)"),
-        ("copies is None or not copies.contradicted or not judged.valid", "True"),
+        ("0 if copies is None else copies.contradicted, same", "0, same"),
         tests=COPIES,
     ),
     *_of(
@@ -760,10 +766,8 @@ MUTANTS: list[Mutant] = [
         ("(certificate.bound <= margin) & (margin > 0)", "(certificate.bound <= margin)"),
         ("(certificate.bound <= margin) & (margin > 0)", "(certificate.bound < margin) & (margin > 0)"),
         ("(below & (interim", "(~below & (interim"),
-        ("not certificate.contradicted.any() or", "not certificate.contradicted.all() or"),
-        ("certificate is None or not certificate.contradicted.any() or not judged.valid", "True"),
-        ("any() or not judged.valid", "any()"),
-        ("return replace(judged, reason=reason)", "return judged"),
+        ("else int(certificate.contradicted.sum())", "else int(certificate.contradicted.all())"),
+        ("judged.contradicted(above,", "judged.contradicted(0,"),
     ),
     *_of("audit/verdicts/controls.py", ("return self.reason is None", "return True")),
     *_of(
@@ -1084,7 +1088,7 @@ MUTANTS: list[Mutant] = [
         ("np.bincount(which, shares)", "shares[places]"),
         ("(parts / self.several)[self.which]", "parts[self.which]"),
         ("self.several - self.shares]", "1.0 - self.shares]"),
-        ("same_rows(made.rows, made.rows)", "np.arange(made.rows.shape[0])"),
+        ("contents(made.rows)", "(*np.tile(np.arange(made.rows.shape[0]), (2, 1)), np.ones(made.rows.shape[0]))"),
         tests=(EXPLAINED, ONE_BY_ONE),
     ),
     *_of(
