@@ -112,7 +112,7 @@ def drawn_database(pool: Pool, seed: int = 0) -> tuple[Database, np.random.Gener
     """One of the databases, and what else is random in its run."""
     rng = np.random.default_rng(seed)
     parts = pool.one_draw(rng)
-    coalition = frozenset({1}) if pool.colluding and len(parts) > 1 else frozenset[int]()
+    coalition = frozenset({len(parts) - 1}) if pool.colluding and len(parts) > 1 else frozenset[int]()
     return Database(parts, coalition), rng
 
 
@@ -158,7 +158,7 @@ def _of_moments(pool: Pool) -> int:
     if few_to_write(rows.shape[0], numbers) or numbers <= MOST_ENTRIES:
         return 0
     squares = np.square(own.bounded(rows).toarray())
-    parties = 1 + (pool.fixed is not None and not pool.colluding)
+    parties = 1 + (pool.beside is not None)
     noise = float(own.moment_noise(pool.sizes[0], features, parties)) ** 2
     every = pool.drawn.shape[0] / rows.shape[0] * max(pool.share * (1 - pool.share), 1e-3)
     varied = (squares.T @ squares)[np.triu_indices(features)]

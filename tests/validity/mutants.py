@@ -1021,8 +1021,8 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/statistics/equations.py",
-        ("not (pool.colluding and not known.of_all)", "True"),
-        ("not (pool.colluding and not known.of_all)", "not pool.colluding"),
+        ("(pool.fixed if known.of_all else pool.beside)", "pool.fixed"),
+        ("(pool.fixed if known.of_all else pool.beside)", "pool.beside"),
         ("if pool.fixed is not None and pool.fixed_share < 1.0:", "if False:"),
         ("sums = sums - terms(fixed).summed(np.ones(fixed.shape[0]))", "pass"),
         ("np.asarray(known.sums, dtype=np.float64)", "np.zeros(())"),
@@ -1197,7 +1197,7 @@ MUTANTS: list[Mutant] = [
     *_of(
         "audit/mechanisms/privacy/fedpower_steps.py",
         ("self.summed and self.opens", "False and self.opens"),
-        ("1 if pool.colluding else len(sizes)", "len(sizes)"),
+        ("len(sizes) - pool.colluding", "len(sizes)"),
         ("share = 0.0 if own is None else", "share = 0.0 if True else"),
         ('added("sums", sums)) * sum(sizes) ** 2', 'added("sums", sums))'),
         ("np.ascontiguousarray(seen + share)", "np.ascontiguousarray(sums[0] + share)"),
@@ -1218,7 +1218,7 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/statistics/moments.py",
-        ("parties = 1 + (pool.fixed is not None and not pool.colluding)", "parties = 1"),
+        ("parties = 1 + (pool.beside is not None)", "parties = 1"),
         ("share * (dense.T @ dense)", "0.0 * (dense.T @ dense)"),
         tests=(MOMENTS,),
     ),
@@ -1331,7 +1331,7 @@ MUTANTS: list[Mutant] = [
         ('np.square(deviations) + added("sums", sums)', "np.square(deviations)"),
         ("own, blocks = None if known is None else self.bounded(known)", "own, blocks = None"),
         ("self.noise_factor * self.deviation(block) for", "self.deviation(block) for"),
-        ("pool.fixed if pool.colluding else None", "None"),
+        ("self.asked(sums, pool.subtracted)", "self.asked(sums, None)"),
         ("moment_numbers(self.bounded(rows), blocks)", "moment_numbers(rows, blocks)"),
         ("Equations(sums.ravel(), noise, of_all=False)", "Equations(sums.ravel(), noise)"),
         ("Equations(sums.ravel(), noise, of_all=False)", "Equations(sums.ravel(), of_all=False)"),
@@ -1352,7 +1352,7 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/mechanisms/privacy/dp_nmf.py",
-        ("pool.fixed if pool.colluding else pool.drawn[:0]", "pool.drawn[:0]"),
+        ("pool.drawn[:0] if pool.subtracted is None else pool.subtracted", "pool.drawn[:0]"),
         ("clipped_sweeps(clip_rows(rows, self.row_bound), topics", "clipped_sweeps(rows, topics"),
         ("self.deviation(sums.shape[-1]) ** 2", "self.deviation(sums.shape[-1])"),
         ("own_noise + added(name, a)", "own_noise"),
@@ -1622,6 +1622,29 @@ MUTANTS: list[Mutant] = [
         ("if sum(found.values()) < _enough(share, margin) * documents:", "if not found:"),
         ("if sum(found.values()) < _enough", "if max(found.values(), default=0) < _enough"),
         tests=("tests/audit/test_coverage.py",),
+    ),
+    *_of(
+        "audit/measured_documents.py",
+        ("if not (len(held.honest) and len(held.coalition)):", "if True:"),
+        ("honest=honest, coalition=coalition)", "honest=coalition, coalition=honest)"),
+        tests=("tests/audit/test_measured_documents.py",),
+    ),
+    *_of(
+        "audit/statistics/contract.py",
+        ("return self.honest if self.colluding else self.fixed", "return self.fixed"),
+        ("(self.fixed if self.coalition is None else self.coalition)", "self.fixed"),
+        ("(self.drawn, *self.others)", "(self.drawn,)"),
+        tests=("tests/audit/test_measured_documents.py",),
+    ),
+    *_of(
+        "audit/statistics/rounds_match.py",
+        ("(0 if pool.beside is None else pool.beside.shape[0])", "0"),
+        tests=("tests/audit/test_measured_documents.py",),
+    ),
+    *_of(
+        "audit/statistics/document_counts.py",
+        ("counts - _beside(pool)", "counts"),
+        tests=("tests/audit/statistics/test_document_counts.py",),
     ),
     *_of(
         "audit/planned_coverage.py",
