@@ -20,9 +20,9 @@ from ksdp.audit.statistics.solved_parts import MOST_SOLVED, few_enough
 
 __all__ = [
     "Coverage",
-    "converged",
     "coverage",
     "enough_numbers",
+    "followed",
     "learnable",
     "reads",
     "telling_numbers",
@@ -52,12 +52,11 @@ _GROUPS = (
     "which groups were in, by equations: {:,} announced numbers have no noise, or hardly any, for {:,} groups, "
     "which are not solved for (1,024 groups, 2^28 documents times numbers at most, and no others' that are drawn)"
 )
-_CONVERGED = (
-    "who was in, by equations: after {} sweeps `{}` has converged, which makes {:,} exact numbers for {:,} "
-    "documents that nobody solves (`mechanism.sweeps` of 40 or fewer leaves these open, a lower rank has fewer)"
+_FOLLOWED = (
+    "who was in, by following the run: `{}` makes {:,} numbers with hardly any noise or none, for {:,} documents "
+    "that nobody solves for (a lower rank has fewer, noise blurs them, and V has equations of its own once it has "
+    "converged)"
 )
-_SWEEPS = 40
-"""Of topics alone, after which little is left of their equations beside what documents add (decision 26)."""
 _LEARNT = '{} number by number (`statistics.names = ["learned-raw"]` does)'
 _NAMED = 4
 """Columns named where more are left out."""
@@ -177,27 +176,17 @@ def unsolved(
     return (_UNSOLVED.format(", ".join(f"`{name}`" for name in counted), numbers, documents),)
 
 
-def converged(
-    mechanism: Mechanism,
-    announced: Iterable[Announced],
-    seen: Iterable[str],
-    documents: int,
-    share: float,
-    margin: float,
-) -> tuple[str, ...]:
-    """Topics that are seen without their sums after so many sweeps that they are equations in who is in.
+def followed(found: Mapping[str, int], documents: int, share: float, margin: float) -> tuple[str, ...]:
+    """Numbers of a final output that say who was in to whoever follows the run, which no column does.
 
-    At convergence the sum over documents of w_t (x - w T) is 0 at every entry of T above 0, w a function of x and
-    T alone. No column solves these: they clear nobody where they are enough. Arguments as of `unsolved`.
+    Parameters
+    ----------
+    found : those of `statistics.final_numbers.final_numbers`
+    documents, share, margin : as of `unsolved`
     """
-    sizes, said = {a.name: math.prod(a.shape) for a in announced if a.name in set(seen)}, []
-    for prefix, one in prefixed_runs(mechanism):
-        parts = (one, getattr(one, "inner", one))
-        sweeps, numbers = getattr(parts[1], "cap", 0), sizes.get(prefix + "T", 0)
-        hidden = prefix + "sums" not in sizes and all(getattr(part, "noise_free", False) for part in parts)
-        if hidden and sweeps > _SWEEPS and 0 < numbers >= _enough(share, margin) * documents:
-            said.append(_CONVERGED.format(sweeps, prefix + "T", numbers, documents))
-    return tuple(said)
+    if sum(found.values()) < _enough(share, margin) * documents:
+        return ()
+    return tuple(_FOLLOWED.format(name, numbers, documents) for name, numbers in found.items())
 
 
 def unblurred(numbers: int, documents: int, share: float, margin: float, groups: bool = False) -> tuple[str, ...]:

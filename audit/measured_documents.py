@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,7 +33,11 @@ def pool_of(plan: Plan) -> Pool:
         return Pool(own, share, None, plan.mechanism, group=group)
     fixed = rows_of(corpus.matrix, units.rows(others))
     shared = 0.5 if held.drawn else 1.0
-    return Pool(own, share, fixed, plan.mechanism, shared, bool(len(held.coalition)), group=group)
+    pool = Pool(own, share, fixed, plan.mechanism, shared, bool(len(held.coalition)), group=group)
+    if not (len(held.honest) and len(held.coalition)):
+        return pool
+    honest, coalition = (rows_of(corpus.matrix, units.rows(rows)) for rows in (held.honest, held.coalition))
+    return replace(pool, honest=honest, coalition=coalition)
 
 
 def _groups_of(units: Units, mine: Rows) -> Rows | None:

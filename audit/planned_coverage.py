@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ksdp.audit.coverage import (
     Coverage,
-    converged,
     coverage,
+    followed,
     learnable,
     unblurred,
     uncombined,
@@ -18,6 +18,7 @@ from ksdp.audit.coverage import (
 )
 from ksdp.audit.registry import statistics
 from ksdp.audit.statistics.document_counts import DOCUMENT_COUNTS
+from ksdp.audit.statistics.final_numbers import final_numbers
 from ksdp.audit.statistics.kept_columns import expected_shapes
 from ksdp.audit.statistics.little_noise import numbers_of_little_noise
 from ksdp.audit.statistics.of_groups import OfGroups, groups_solved
@@ -39,7 +40,7 @@ def planned_coverage(plan: Plan) -> Coverage:
     sums: tuple[str, ...] = ()
     if not _solved(plan):
         sums = unsolved(mechanism, plan.announced, seen, *of) + unblurred(_little_noise(plan), *of)
-    sums += converged(mechanism, plan.announced, seen, *of[:3])
+    sums += followed(_final(plan), *of[:3])
     more = untested(plan.default_columns, plan.tested) + uncombined(mechanism, plan.learners)
     return coverage(plan.opened, seen, plan.tested, learnt, more + unfollowed(mechanism, seen) + sums)
 
@@ -66,3 +67,10 @@ def _little_noise(plan: Plan) -> int:
     filters = [s for s in (*statistics().values(), *own) if set(s.needs) <= set(plan.seen)]
     seen = tuple(array for array in plan.announced if array.name in plan.seen)
     return int(pool.derive(("little noise", plan.seen), lambda: numbers_of_little_noise(filters, seen, pool)))
+
+
+def _final(plan: Plan) -> dict[str, int]:
+    """Numbers of the final output that follow from who is in, and are not solved for."""
+    seen = tuple(array for array in plan.announced if array.name in plan.seen)
+    found = plan.pool.derive(("final numbers", plan.seen), lambda: final_numbers(plan.mechanism, seen, plan.pool))
+    return dict(found)

@@ -58,7 +58,7 @@ class BasisEquations:
     """
 
     name: str = "basis-equations"
-    version: int = 2
+    version: int = 3
     family: str = "geometry"
     needs: tuple[str, ...] = ("V",)
 

@@ -61,16 +61,37 @@ class Pool(_Remembers):
     """In how many of a run's documents each column is, where that was announced before; 0 of columns that went."""
     group: NDArray[np.int64] | None = None
     """Number of the group of each of `drawn`, from 0, shape (n,): in or out together; None: each by itself."""
+    honest: sp.csr_array | None = None
+    """Those of the `fixed` that are not the coalition's, where some are and others are not; they stay in a sum."""
+    coalition: sp.csr_array | None = None
+    """The coalition's, where there are `honest` ones."""
+
+    @property
+    def subtracted(self) -> sp.csr_array | None:
+        """Documents that the coalition subtracts from a sum, as they are its own."""
+        return (self.fixed if self.coalition is None else self.coalition) if self.colluding else None
+
+    @property
+    def beside(self) -> sp.csr_array | None:
+        """Others' documents that stay in a sum that the coalition has subtracted its own from."""
+        return self.honest if self.colluding else self.fixed
+
+    @property
+    def others(self) -> tuple[sp.csr_array, ...]:
+        """Documents of other parties, party by party, the coalition's last."""
+        if self.honest is not None and self.coalition is not None:
+            return self.honest, self.coalition
+        return () if self.fixed is None else (self.fixed,)
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """Rows of the victim's part in a run, and of others', where there are any."""
-        parts = [(self.drawn, self.share)] + ([] if self.fixed is None else [(self.fixed, self.fixed_share)])
+        parts = [(self.drawn, self.share), *((rows, self.fixed_share) for rows in self.others)]
         return tuple(max(round(share * rows.shape[0]), 1) for rows, share in parts)
 
     def one_draw(self, rng: np.random.Generator) -> tuple[sp.csr_array, ...]:
         """The rows of one database: of the victim's part, and of others', where there are any."""
-        parts = (self.drawn,) if self.fixed is None else (self.drawn, self.fixed)
+        parts = (self.drawn, *self.others)
         return tuple(
             take_rows(rows, np.sort(rng.choice(rows.shape[0], size, replace=False)))
             for rows, size in zip(parts, self.sizes, strict=True)

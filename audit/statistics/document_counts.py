@@ -77,8 +77,16 @@ def expected_counts(pool: Pool) -> Floats:
 def _apart(observables: Observables, pool: Pool) -> Floats:
     """The counts of the documents of which nobody knows whether they are in, as far as others are known."""
     counts = announced(observables, DOCUMENT_COUNTS).ravel()
-    known = pool.fixed_share == 1.0 and not pool.colluding
-    return np.asarray(counts - _of_pool(pool)[1]) if known else counts
+    known = pool.fixed_share == 1.0 and pool.beside is not None
+    return np.asarray(counts - _beside(pool)) if known else counts
+
+
+def _beside(pool: Pool) -> Floats:
+    """Documents that have each column, of others that stay in what the coalition sees."""
+    beside = pool.beside
+    if beside is None:
+        return np.zeros(pool.drawn.shape[1])
+    return cast(Floats, pool.derive("documents of columns beside", lambda: _columns(beside)))
 
 
 def _within(observables: Observables, pool: Pool) -> WithinColumns:
@@ -148,7 +156,7 @@ def counts_above(observables: Observables, documents: Documents) -> Floats:
     pool = documents.made_of
     counts = announced(observables, DOCUMENT_COUNTS).ravel()
     drawn, others = _of_pool(pool)
-    fixed = np.zeros_like(others) if pool.colluding else pool.fixed_share * others
+    fixed = pool.fixed_share * _beside(pool)
     spread = pool.share * (1 - pool.share) * drawn + pool.fixed_share * (1 - pool.fixed_share) * others
     apart = counts - pool.share * drawn - fixed
     return _summed(documents, apart / np.maximum(spread, 1.0))
@@ -180,8 +188,8 @@ def _row(name: str, version: int, compute: Callable[[Observables, Documents], Fl
 
 
 COUNTS: tuple[Statistic, ...] = (
-    _row("counts-above", 1, counts_above, DOCUMENT_COUNTS),
-    _row("counts-match", 2, counts_match, DOCUMENT_COUNTS),
+    _row("counts-above", 2, counts_above, DOCUMENT_COUNTS),
+    _row("counts-match", 3, counts_match, DOCUMENT_COUNTS),
     _row("fewest-count", 1, fewest_count, DOCUMENT_COUNTS),
     _row("kept-columns", 1, columns_kept, KEPT_COLUMNS),
 )

@@ -86,6 +86,11 @@ def _who_may_be_in(pool: Pool) -> tuple[sp.csr_array, Floats, sp.csr_array]:
     return rows, shares, sp.csr_array(rows.T.tocsr())
 
 
+def _alone(pool: Pool) -> Pool:
+    """The victim's own part: of its sums nobody else's documents are a part."""
+    return replace(pool, fixed=None, fixed_share=1.0, honest=None, coalition=None)
+
+
 def what_they_say(
     name: str,
     observables: Observables,
@@ -108,11 +113,11 @@ def what_they_say(
     """
     pool = documents.made_of
     if known.alone:
-        pool = cast(Pool, pool.derive("the victim's own", lambda: replace(pool, fixed=None, fixed_share=1.0)))
+        pool = cast(Pool, pool.derive("the victim's own", lambda: _alone(pool)))
 
     def compute() -> _Told | Direction | tuple[Floats, float]:
         unknown, shares, turned = pool.derive("who may be in", lambda: _who_may_be_in(pool))
-        fixed = pool.fixed if pool.fixed_share == 1.0 and not (pool.colluding and not known.of_all) else None
+        fixed = (pool.fixed if known.of_all else pool.beside) if pool.fixed_share == 1.0 else None
         left, may = None, None
         if pool.possible is not None:
             before = _left(unknown, shares, _of_unknown(pool.possible, unknown.shape[0]))

@@ -172,11 +172,14 @@ def _pool(
 ) -> Pool:
     own = pool.mechanism
     inside = _Within(own, kept) if isinstance(own, _Cuts) else own  # nobody can run what was recorded
-    fixed = None if pool.fixed is None else emptied(pool.fixed, kept)
+    fixed, honest, coalition = (
+        None if rows is None else emptied(rows, kept) for rows in (pool.fixed, pool.honest, pool.coalition)
+    )
     may = None if possible is None else possible(pool.drawn)
     return replace(
-        pool, drawn=emptied(pool.drawn, kept), fixed=fixed, mechanism=inside, possible=may, counts=counts
-    )
+        pool, drawn=emptied(pool.drawn, kept), fixed=fixed, mechanism=inside, possible=may, counts=counts,
+        honest=honest, coalition=coalition,
+    )  # fmt: skip
 
 
 def _cut(

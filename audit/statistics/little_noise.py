@@ -35,7 +35,7 @@ from ksdp.audit.statistics.solved_filters import LITTLE, hides_little
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.terms import Terms
 
-__all__ = ["Equated", "numbers_of_little_noise"]
+__all__ = ["Equated", "drawn_database", "numbers_of_little_noise", "repeatable"]
 
 Equated = tuple[Callable[..., Additive], Equations]
 """What documents add to sums, given these, and the sums."""
@@ -83,7 +83,7 @@ def numbers_of_little_noise(statistics: Iterable[Statistic], announced: Iterable
 
 
 def _of_run(statistics: list[Statistic], sizes: dict[str, tuple[int, int]], pool: Pool) -> int:
-    mechanism = _repeatable(cast(Mechanism, pool.mechanism))
+    mechanism = repeatable(cast(Mechanism, pool.mechanism))
     if getattr(mechanism, "noise_free", False):
         return 0
     pool = replace(pool, mechanism=mechanism)
@@ -91,7 +91,7 @@ def _of_run(statistics: list[Statistic], sizes: dict[str, tuple[int, int]], pool
     found = [_of_moments(pool)] if isinstance(own_mechanism(mechanism), NoisyMoments) else [0]
     if filters:
         try:
-            seen = mechanism.run(*_drawn(pool))
+            seen = mechanism.run(*drawn_database(pool))
         except KsdpError:  # too few documents for its rank, say
             return 0
         for one in filters:
@@ -101,18 +101,18 @@ def _of_run(statistics: list[Statistic], sizes: dict[str, tuple[int, int]], pool
     return max(found)
 
 
-def _repeatable(mechanism: Mechanism) -> Mechanism:
+def repeatable(mechanism: Mechanism) -> Mechanism:
     """With noise that a seed gives back."""
     if dataclasses.is_dataclass(mechanism) and getattr(mechanism, "sampler", "fast") != "fast":
         return cast(Mechanism, replace(cast(Any, mechanism), sampler="fast"))
     return mechanism
 
 
-def _drawn(pool: Pool) -> tuple[Database, np.random.Generator]:
+def drawn_database(pool: Pool, seed: int = 0) -> tuple[Database, np.random.Generator]:
     """One of the databases, and what else is random in its run."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     parts = pool.one_draw(rng)
-    coalition = frozenset({1}) if pool.colluding and len(parts) > 1 else frozenset[int]()
+    coalition = frozenset({len(parts) - 1}) if pool.colluding and len(parts) > 1 else frozenset[int]()
     return Database(parts, coalition), rng
 
 
@@ -158,7 +158,7 @@ def _of_moments(pool: Pool) -> int:
     if few_to_write(rows.shape[0], numbers) or numbers <= MOST_ENTRIES:
         return 0
     squares = np.square(own.bounded(rows).toarray())
-    parties = 1 + (pool.fixed is not None and not pool.colluding)
+    parties = 1 + (pool.beside is not None)
     noise = float(own.moment_noise(pool.sizes[0], features, parties)) ** 2
     every = pool.drawn.shape[0] / rows.shape[0] * max(pool.share * (1 - pool.share), 1e-3)
     varied = (squares.T @ squares)[np.triu_indices(features)]

@@ -86,14 +86,14 @@ def _matched(moments: Floats, documents: Documents, alone: bool = False) -> Floa
     def compute() -> MomentFilter:
         rows, noise = at_even_steps(pool.drawn, _MOST_ROWS), None
         if isinstance(own, NoisyMoments):
-            parties = 1 + (pool.fixed is not None and not pool.colluding)
+            parties = 1 + (pool.beside is not None)
             noise = own.moment_noise(pool.sizes[0], rows.shape[1], parties)
         return moment_filter(bounded(rows), pool.share, noise, _SHRINK)
 
     def expected() -> Floats:
         total = np.zeros_like(moments)
-        for rows, share in ((pool.drawn, pool.share), (None if pool.colluding else pool.fixed, pool.fixed_share)):
-            if rows is not None and not (alone and rows is pool.fixed):
+        for rows, share in ((pool.drawn, pool.share), (None if alone else pool.beside, pool.fixed_share)):
+            if rows is not None:
                 dense = bounded(rows)
                 total += share * (dense.T @ dense)
         return total
@@ -132,6 +132,6 @@ def _form(documents: Documents, form: Floats) -> Floats:
 MOMENTS: tuple[Statistic, ...] = (
     Computed("moment-energy", 1, "geometry", moment_energy, needs=("moments",)),
     Computed("moment-leverage", 1, "geometry", moment_leverage, needs=("moments",)),
-    Computed("moment-match", 3, "geometry", moment_match, needs=("moments",)),
-    Computed("site-match", 2, "geometry", site_match, needs=("P",)),
+    Computed("moment-match", 4, "geometry", moment_match, needs=("moments",)),
+    Computed("site-match", 3, "geometry", site_match, needs=("P",)),
 )

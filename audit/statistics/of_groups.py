@@ -121,8 +121,9 @@ def _told(terms: Callable[..., Additive], known: Equations, pool: Pool) -> tuple
     with one_thread():
         adds, lose = _added(terms, pool.drawn, rows, places[group[rows]], (len(left), entries))
         sums = np.broadcast_to(np.asarray(known.sums, np.float64), entries)
-        if pool.fixed is not None and not known.alone and not (pool.colluding and not known.of_all):
-            sums = sums - terms(pool.fixed).summed(np.ones(pool.fixed.shape[0]))
+        beside = None if known.alone else pool.fixed if known.of_all else pool.beside
+        if beside is not None:
+            sums = sums - terms(beside).summed(np.ones(beside.shape[0]))
         share = min(pool.share * len(out) / len(left), _LIKELIEST)
         shares = np.full(len(left), share)
         squares = np.square(adds).sum(axis=0)

@@ -60,7 +60,7 @@ class ReleasesMatch:
 
     needs: tuple[str, ...] = ("sums",)
     name: str = "releases-match"
-    version: int = 4
+    version: int = 5
     family: str = "rounds"
 
     def equations_of(self, observables: Observables, pool: Pool) -> Equated:

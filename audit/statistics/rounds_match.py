@@ -58,7 +58,7 @@ class SumsMatch:
     """
 
     name: str = "sums-match"
-    version: int = 11
+    version: int = 12
     family: str = "rounds"
     needs: tuple[str, ...] = ("topics", "sums", "weights")
     reads: tuple[str, ...] = ("sweeps",)
@@ -111,7 +111,7 @@ class BlocksMatch:
     """
 
     name: str = "blocks-match"
-    version: int = 11
+    version: int = 12
     family: str = "rounds"
     needs: tuple[str, ...] = ("first_blocks",)
     reads: tuple[str, ...] = ("mean",)
@@ -167,7 +167,7 @@ class BlockSumsMatch:
     """
 
     name: str = "block-sums-match"
-    version: int = 9
+    version: int = 10
     family: str = "rounds"
     needs: tuple[str, ...] = ("first_blocks", "block_sums")
     reads: tuple[str, ...] = ("mean", "part_squares", "V")
@@ -228,11 +228,11 @@ def _many(pool: Pool, entries: int) -> bool:
 
 def mean_of_all(mean: Floats, pool: Pool) -> Floats:
     """What is subtracted from everybody's rows; the coalition sees the mean of the others' and knows its own."""
-    if not pool.colluding or pool.fixed is None:
+    if pool.subtracted is None:
         return mean
-    outside = pool.share * pool.drawn.shape[0]
-    own = np.asarray(pool.fixed.sum(axis=0)).ravel()
-    return np.asarray((mean * outside + own) / (outside + pool.fixed.shape[0]))
+    outside = pool.share * pool.drawn.shape[0] + (0 if pool.beside is None else pool.beside.shape[0])
+    own = np.asarray(pool.subtracted.sum(axis=0)).ravel()
+    return np.asarray((mean * outside + own) / (outside + pool.subtracted.shape[0]))
 
 
 ROUNDS_MATCH: tuple[Statistic, ...] = (BlockSumsMatch(), BlocksMatch(), SumsMatch())

@@ -205,7 +205,7 @@ class DPNMF(GaussianReleases):
         Topics follow from the sums; what a coalition adds is worked out without its own noise.
         """
         sums, weights = announced(observables, "sums"), announced(observables, "weights")
-        known_rows = pool.fixed if pool.colluding else pool.drawn[:0]
+        known_rows = pool.drawn[:0] if pool.subtracted is None else pool.subtracted
         own = clip_rows(known_rows, self.row_bound)
         topics = self._topics(np.concatenate([sums, weights[..., None]], axis=2), own)
         known = np.concatenate([sums.ravel(), weights.ravel()])

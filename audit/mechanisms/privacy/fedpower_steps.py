@@ -116,12 +116,12 @@ class SummedPower(PeriodicPower):
         """x <x, z> for the rows z of each block, and the noisy sums of these, over all rows' number."""
         sums, start = announced(observables, "sums"), start_block(self.start_seed, pool.drawn.shape[1], self.rank)
         sizes = pool.sizes
-        own = self.bounded(pool.fixed) if pool.colluding and pool.fixed is not None else None
+        own = None if pool.subtracted is None else self.bounded(pool.subtracted)
         blocks = [first_basis(self.start_seed, pool.drawn.shape[1], self.rank)]
         for seen in sums[:-1]:
             share = 0.0 if own is None else (own.T @ (own @ blocks[-1].T)).T / sum(sizes)
             blocks.append(orthonormalise(np.ascontiguousarray(seen + share), start))
-        deviation = self.noise_factor * self.left(sizes, 1 if pool.colluding else len(sizes), pool.drawn.shape[1])
+        deviation = self.noise_factor * self.left(sizes, len(sizes) - pool.colluding, pool.drawn.shape[1])
         noise = np.full(sums.size, (deviation**2 + added("sums", sums)) * sum(sizes) ** 2)
         known = Equations(sums.ravel() * sum(sizes), noise, of_all=False)
         return lambda rows: moment_numbers(self.bounded(rows), np.stack(blocks)), known

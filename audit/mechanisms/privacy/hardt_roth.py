@@ -179,7 +179,7 @@ class HardtRoth(GaussianReleases):
     ) -> tuple[Adds, Equations]:
         """x <x, z> for the rows z of each block, and the noisy sums of these (`statistics.releases_match`)."""
         sums = announced(observables, "sums")
-        blocks, deviations = self.asked(sums, pool.fixed if pool.colluding else None)
+        blocks, deviations = self.asked(sums, pool.subtracted)
         noise = np.repeat(np.square(deviations) + added("sums", sums), sums[0].size)
         known = Equations(sums.ravel(), noise, of_all=False)
         return lambda rows: moment_numbers(self.bounded(rows), blocks), known

@@ -178,7 +178,7 @@ def test_noise_that_no_seed_gives_back_is_counted_the_same_every_time() -> None:
     first, second = (counted(mechanism, sparse_rows()) for _ in range(2))
     assert first == second > 0
     parameters = {key: value for key, value in mechanism.items() if key != "name"}
-    assert little_noise._repeatable(make_mechanism("hardt-roth", parameters)).sampler == "fast"  # type: ignore[attr-defined]
+    assert little_noise.repeatable(make_mechanism("hardt-roth", parameters)).sampler == "fast"  # type: ignore[attr-defined]
 
 
 def test_nobody_is_clear_where_they_tell_more_than_the_margin() -> None:
