@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.mechanisms.contract import Mechanism, Observables
 from ksdp.audit.statistics.additions import at_even_steps, even_step
@@ -27,7 +28,6 @@ from ksdp.audit.statistics.terms import filtered
 
 __all__ = ["MOST_ROWS", "Equations", "added_variance", "own_mechanism", "what_they_say"]
 
-Floats = NDArray[np.float64]
 
 MOST_ROWS = 2**16
 """Documents of the pool that are looked at, at most; at even steps where there are more."""
