@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ksdp.audit.array_types import Floats
 from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.mechanisms.contract import Mechanism, Observables
+from ksdp.audit.same_rows import same_rows
 from ksdp.audit.statistics.additions import at_even_steps, even_step
 from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.contract import Documents, Pool
@@ -21,7 +22,6 @@ from ksdp.audit.statistics.first_numbers import first_numbers_say
 from ksdp.audit.statistics.max_entropy import Direction, direction_of, few_to_write
 from ksdp.audit.statistics.one_by_one import Fitted
 from ksdp.audit.statistics.ruled_out import Possible
-from ksdp.audit.statistics.same_rows import same_rows
 from ksdp.audit.statistics.solved_filters import with_least
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.terms import filtered

@@ -698,7 +698,7 @@ MUTANTS: list[Mutant] = [
         ("not isinstance(design, Shared | Literal) or ", ""),
         (" or plan.units.order is not None", ""),
         ('if not getattr(plan.mechanism, "order_free", False):', "if False:"),
-        ("rows_of(plan.corpus.matrix, design.pool)", "plan.corpus.matrix"),
+        ("plan.corpus.first_alike[design.pool]", "plan.corpus.first_alike"),
         ("several[content]", "np.repeat(several.max(), len(content))"),
         ("isinstance(design, Shared) and design.poisson", "True"),
         ("isinstance(design, Shared) and design.poisson", "False"),
@@ -1223,7 +1223,7 @@ MUTANTS: list[Mutant] = [
         tests=(MOMENTS,),
     ),
     *_of(
-        "audit/statistics/same_rows.py",
+        "audit/same_rows.py",
         ("equal = columns[p] == other_columns[q] and values[p] == other_values[q]", "equal = True"),
         ("equal = starts[i + 1] - starts[i] == places[j + 1] - places[j]", "equal = True"),
         ("at += 1\n", "break\n"),

@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from ksdp.audit import same_rows as places_of_rows
 from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
+from ksdp.audit.same_rows import same_rows
 from ksdp.audit.statistics import exact_sums, solved_parts
 from ksdp.audit.statistics import one_by_one as fits_module
-from ksdp.audit.statistics import same_rows as places_of_rows
 from ksdp.audit.statistics import terms as module
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.equations import RULED_OUT
 from ksdp.audit.statistics.one_by_one import FREELY, MOST_ROUNDS, SETTLED, fitted
 from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
-from ksdp.audit.statistics.same_rows import same_rows
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_scales import scales_of
 
