@@ -1611,8 +1611,8 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/test_coverage.py",),
     ),
     *_of(
-        "audit/planning.py",
-        ("isinstance(mechanism, FunctionMechanism | RecordedRuns)", "True"),
+        "audit/planned_statistics.py",
+        ("if not isinstance(mechanism, FunctionMechanism | RecordedRuns)", "if False"),
         ("if statistic.name not in dear)", ")"),
         tests=("tests/audit/test_coverage.py",),
     ),
