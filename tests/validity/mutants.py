@@ -1029,7 +1029,7 @@ MUTANTS: list[Mutant] = [
         ("noise = noise + known.shrink * made.variances", "pass"),
         ("shares[places] * (shares.sum() / shares[places].sum())", "shares[places]"),
         ("return float(size) ** 2", "return 0.0"),
-        ("if left is not None:\n            unknown, shares, turned = *left, None", "if False:\n            pass"),
+        ("if left is not None:\n        unknown, shares, turned = *left, None", "if False:\n        pass"),
         ("said = np.full(len(documents), RULED_OUT)", "said = np.zeros(len(documents))"),
         ("said[~may] = RULED_OUT", "pass"),
         ("return before & possible(", "return possible("),
