@@ -37,8 +37,6 @@ RULED_OUT = -2.0
 """What is said of documents that the run cannot have held; others are between -1 and 1, about."""
 LIKELIEST = 0.999
 """How likely a document is in at most, where that many are left who may be."""
-MOST_NOISY = 2**28
-"""As `max_entropy.MOST_WRITTEN`, of sums with noise, which hides most of what bounds add."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +188,7 @@ def _run_filter(
     apart = sums - made.summed(shares)
     if known.shrink:
         noise = noise + known.shrink * made.variances
-    if np.all(known.noise) and made.entries > 0 and few_to_write(len(shares), made.entries, MOST_NOISY):
+    if np.all(known.noise) and made.entries > 0 and few_to_write(len(shares), made.entries, noisy=True):
         least = with_least(made, np.broadcast_to(noise, made.entries))
         return direction_of(made, apart, shares, least * varied)
     found = filtered(made, apart, noise)
