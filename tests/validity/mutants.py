@@ -1227,7 +1227,7 @@ MUTANTS: list[Mutant] = [
         ("equal = columns[p] == other_columns[q] and values[p] == other_values[q]", "equal = True"),
         ("equal = starts[i + 1] - starts[i] == places[j + 1] - places[j]", "equal = True"),
         ("at += 1\n", "break\n"),
-        tests=(ONE_BY_ONE,),
+        tests=("tests/audit/test_same_rows.py",),
     ),
     *_of(
         "audit/statistics/little_noise.py",
