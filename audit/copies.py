@@ -13,10 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ksdp.audit.array_types import Floats, Ints
-from ksdp.audit.csr_rows import rows_of
 from ksdp.audit.design import Literal, Shared
 from ksdp.audit.plan import Plan
-from ksdp.audit.statistics.same_rows import contents
 from ksdp.audit.verdicts.copies import told_by_count, told_by_count_independent
 
 __all__ = ["Copies", "copies_of"]
@@ -42,7 +40,8 @@ def copies_of(plan: Plan) -> Copies | None:
         return None
     if not getattr(plan.mechanism, "order_free", False):
         return None
-    _, content, several = contents(rows_of(plan.corpus.matrix, design.pool))
+    alike = plan.corpus.first_alike[design.pool]
+    _, content, several = np.unique(alike, return_inverse=True, return_counts=True)
     if several.max() == 1:
         return None
     count = several[content][np.searchsorted(design.pool, plan.audited)]

@@ -77,6 +77,13 @@ class Corpus:
         return int(self.matrix.shape[1])
 
     @cached_property
+    def first_alike(self) -> NDArray[np.int64]:
+        """The first document with the content of each, itself where there is none before it."""
+        from ksdp.audit.same_rows import same_rows  # compiled code, which few who read a corpus ask for
+
+        return same_rows(self.matrix, self.matrix)
+
+    @cached_property
     def hash(self) -> str:
         """`sha256:` over the numbers, the ids, the parties and the groups: what verdicts are bound to."""
         digest = hashlib.sha256(repr(self.matrix.shape).encode())

@@ -7,7 +7,6 @@ import numpy as np
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec import Spec
-from ksdp.audit.statistics.same_rows import contents
 
 __all__ = ["corpus_notes"]
 
@@ -43,7 +42,7 @@ def corpus_notes(spec: Spec, corpus: Corpus) -> list[str]:
 
 def _twins(corpus: Corpus) -> int:
     """Documents whose row is that of another one: a twin that stays hides the one that goes."""
-    _, _, copies = contents(corpus.matrix)
+    _, copies = np.unique(corpus.first_alike, return_counts=True)
     return int(copies[copies > 1].sum())
 
 

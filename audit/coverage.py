@@ -16,10 +16,11 @@ from ksdp.audit.mechanisms.factorisation.early_rounds import EARLY
 from ksdp.audit.mechanisms.shown import prefixed_runs
 from ksdp.audit.statistics.contract import Statistic
 from ksdp.audit.statistics.document_counts import DOCUMENT_COUNTS
-from ksdp.audit.statistics.solved_parts import MOST_SOLVED, few_enough
+from ksdp.audit.statistics.solved_parts import MOST_SOLVED
 
 __all__ = [
     "Coverage",
+    "MayBeIn",
     "coverage",
     "enough_numbers",
     "followed",
@@ -82,6 +83,26 @@ class Coverage:
         return not self.unread
 
 
+@dataclass(frozen=True)
+class MayBeIn:
+    """Who may be in a run, and how much numbers may tell of them."""
+
+    count: int
+    """Documents, or groups: the party's own and others'."""
+    share: float
+    """Of these that is in a run."""
+    margin: float = 1.0
+    """Of the decision; 1 asks for numbers that say who was in."""
+    groups: bool = False
+
+    def told_by(self, numbers: int) -> bool:
+        """Whether so many exact numbers say who was in, or tell the average one more than the margin."""
+        if not numbers:
+            return False
+        needed = min(enough_numbers(self.share), telling_numbers(self.share, self.margin))
+        return numbers >= needed * self.count
+
+
 def reads(statistic: Statistic, seen: Iterable[str]) -> frozenset[str]:
     """Names of the announced arrays that a statistic reads, where these are to be seen.
 
@@ -135,15 +156,9 @@ def unfollowed(mechanism: Mechanism, seen: Iterable[str]) -> tuple[str, ...]:
 
 
 def unsolved(
-    mechanism: Mechanism,
-    announced: Iterable[Announced],
-    seen: Iterable[str],
-    documents: int,
-    share: float,
-    margin: float = 1.0,
-    groups: bool = False,
+    mechanism: Mechanism, announced: Iterable[Announced], seen: Iterable[str], who: MayBeIn
 ) -> tuple[str, ...]:
-    """Exact sums that are numbers enough to tell documents by more than the margin, of more than are solved for.
+    """Exact sums that are numbers enough to tell documents by more than the margin, where nobody solves them.
 
     Those of all rounds count, though the first ones are looked at alone: a party of the run has them. Every
     document then has its own part in the sums, whatever the filters, which only approach it, find of it: of 4,000
@@ -153,13 +168,7 @@ def unsolved(
     Parameters
     ----------
     seen : names of what statistics may read
-    documents : that may be in a run, the party's own and others'
-    share : of these that is in a run
-    margin : of the decision; 1 asks for numbers that say who was in
-    groups : whether these are groups, which are not solved for however few they are
     """
-    if few_enough(documents) and not groups:
-        return ()
     sizes = {a.name: a.in_all or math.prod(a.shape) for a in announced if a.name in set(seen)}
     counted: dict[str, int] = {}
     for prefix, one in prefixed_runs(mechanism):
@@ -169,44 +178,38 @@ def unsolved(
             name = max((prefix + n for n in names), key=lambda n: sizes.get(n, 0))
             counted |= {name: sizes[name]} if name in sizes else {}
     numbers = sum(counted.values())
-    if not counted or numbers < _enough(share, margin) * documents:
+    if not who.told_by(numbers):
         return ()
-    if groups:
-        return (_GROUPS.format(numbers, documents),)
-    return (_UNSOLVED.format(", ".join(f"`{name}`" for name in counted), numbers, documents),)
+    if who.groups:
+        return (_GROUPS.format(numbers, who.count),)
+    return (_UNSOLVED.format(", ".join(f"`{name}`" for name in counted), numbers, who.count),)
 
 
-def followed(found: Mapping[str, int], documents: int, share: float, margin: float) -> tuple[str, ...]:
+def followed(found: Mapping[str, int], who: MayBeIn) -> tuple[str, ...]:
     """Numbers of a final output that say who was in to whoever follows the run, which no column does.
 
     Parameters
     ----------
     found : those of `statistics.final_numbers.final_numbers`
-    documents, share, margin : as of `unsolved`
+    who : as of `unsolved`
     """
-    if sum(found.values()) < _enough(share, margin) * documents:
+    if not who.told_by(sum(found.values())):
         return ()
-    return tuple(_FOLLOWED.format(name, numbers, documents) for name, numbers in found.items())
+    return tuple(_FOLLOWED.format(name, numbers, who.count) for name, numbers in found.items())
 
 
-def unblurred(numbers: int, documents: int, share: float, margin: float, groups: bool = False) -> tuple[str, ...]:
-    """Numbers with hardly any noise, enough to tell more than the margin, of more documents than are solved for.
+def unblurred(numbers: int, who: MayBeIn) -> tuple[str, ...]:
+    """Numbers with hardly any noise, enough to tell more than the margin, where nobody solves them.
 
     As of exact sums (`unsolved`), which they are but for little: steps find large documents alone.
 
     Parameters
     ----------
     numbers : those of `statistics.little_noise.numbers_of_little_noise`
-    documents : that may be in a run, the party's own and others'
-    share : of these that is in a run
-    margin : of the decision
-    groups : as of `unsolved`
     """
-    if (few_enough(documents) and not groups) or not 0 < numbers >= _enough(share, margin) * documents:
+    if not who.told_by(numbers):
         return ()
-    if groups:
-        return (_GROUPS.format(numbers, documents),)
-    return (_UNBLURRED.format(numbers, documents),)
+    return ((_GROUPS if who.groups else _UNBLURRED).format(numbers, who.count),)
 
 
 def enough_numbers(share: float) -> float:
@@ -234,11 +237,6 @@ def enough_numbers(share: float) -> float:
         return share * (whole * float(norm.cdf(at)) + peak) + (1.0 - share) * (whole * float(norm.cdf(-at)) - peak)
 
     return float(minimize_scalar(numbers, bounds=(-8.0, 8.0), method="bounded").fun)
-
-
-def _enough(share: float, margin: float) -> float:
-    """Numbers a document that tell who was in, or more of the average document than the margin."""
-    return min(enough_numbers(share), telling_numbers(share, margin))
 
 
 def telling_numbers(share: float, margin: float) -> float:

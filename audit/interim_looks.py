@@ -18,9 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.decision_spec import DecisionSpec
 from ksdp.audit.design import Design, Shared
 from ksdp.audit.randomness import Purpose, derived_seed
-from ksdp.audit.spec import DecisionSpec, Spec
+from ksdp.audit.spec import Spec
 from ksdp.audit.statistics.contract import Statistic
 from ksdp.audit.statistics.solved_parts import few_enough
 from ksdp.audit.verdicts.sequential import look_levels

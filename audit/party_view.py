@@ -13,8 +13,9 @@ from ksdp.audit.corpus import Corpus
 from ksdp.audit.design import as_rows
 from ksdp.audit.errors import SpecError
 from ksdp.audit.groups import Units, make_units, unit_count
+from ksdp.audit.parties_spec import PartiesSpec
 from ksdp.audit.randomness import Purpose, generator
-from ksdp.audit.spec import PartiesSpec, Spec
+from ksdp.audit.spec import Spec
 
 __all__ = ["Holdings", "holdings_of", "parties_key", "size_base", "split_parties"]
 

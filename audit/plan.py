@@ -104,7 +104,7 @@ class Plan:
         """Statistics that are tested on their own."""
         return tuple(s for s in self.statistics if s.family != COEFFICIENTS)
 
-    @property
+    @cached_property
     def coverage(self) -> Coverage:
         """Which announced arrays are read by which tested statistics."""
         return planned_coverage(self)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ksdp.audit.coverage import (
     Coverage,
+    MayBeIn,
     coverage,
     followed,
     learnable,
@@ -35,12 +36,12 @@ def planned_coverage(plan: Plan) -> Coverage:
     """Which announced arrays are read by which tested statistics of a plan, and what else is left."""
     mechanism, seen = plan.mechanism, plan.seen
     learnt = () if RAW in plan.learners else learnable(mechanism, expected_shapes(plan), plan.design.runs)
-    groups = plan.units.word == "group"
-    of = plan.holdings.unknown, plan.holdings.share, plan.spec.rule.margin, groups
+    held, groups = plan.holdings, plan.units.word == "group"
+    who = MayBeIn(held.unknown, held.share, plan.spec.rule.margin, groups)
     sums: tuple[str, ...] = ()
     if not _solved(plan):
-        sums = unsolved(mechanism, plan.announced, seen, *of) + unblurred(_little_noise(plan), *of)
-    sums += followed(_final(plan), *of[:3])
+        sums = unsolved(mechanism, plan.announced, seen, who) + unblurred(_little_noise(plan), who)
+    sums += followed(_final(plan), who)
     more = untested(plan.default_columns, plan.tested) + uncombined(mechanism, plan.learners)
     return coverage(plan.opened, seen, plan.tested, learnt, more + unfollowed(mechanism, seen) + sums)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -15,22 +14,18 @@ from ksdp.audit.corpus import Corpus
 from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.design import Balanced, Design, make_design
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.callables import FunctionMechanism
 from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.mechanisms.shown import Shown, shown_by
 from ksdp.audit.one_thread import one_thread
 from ksdp.audit.party_view import Holdings, holdings_of
 from ksdp.audit.plan import Plan
 from ksdp.audit.planned_runs import planned_runs
+from ksdp.audit.planned_statistics import planned_statistics
 from ksdp.audit.randomness import Purpose, derived_seed, generator
 from ksdp.audit.recorded import RecordedRuns
-from ksdp.audit.registry import default_statistics, mechanism_of, select_statistics
+from ksdp.audit.registry import mechanism_of
 from ksdp.audit.requested_learners import LEARNED_PREFIX, requested_learners
 from ksdp.audit.spec import Spec
-from ksdp.audit.statistics.coefficients import coefficients
-from ksdp.audit.statistics.contract import Statistic
-from ksdp.audit.statistics.of_groups import OfGroups, solves_groups
-from ksdp.audit.statistics.over_rows import OverRows
 from ksdp.audit.verdicts.multiplicity import EXACT_SHARE
 from ksdp.audit.verdicts.over_statistics import documents_feasible
 from ksdp.audit.verdicts.raw_filter import RAW
@@ -69,17 +64,8 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     if RAW in learners:
         _check_raw(shown, keeps, design.runs)
     background = _background(holdings, corpus, rank, spec.seed)
-    plain = [n for n in spec.statistics.names if not n.startswith(LEARNED_PREFIX)]
-    brought = getattr(mechanism, "statistics", ())
-    statistics, skipped = select_statistics(families, plain, shown.seen, background, brought)
-    unnamed = [s for s in statistics if s.name not in plain]
-    needs = _left_out(unnamed, shown, holdings.unknown)
-    statistics, skipped = tuple(s for s in statistics if s.name not in needs), skipped | needs
-    if holdings.units.word == "group":
-        solved = (OfGroups(statistic) for statistic in statistics if solves_groups(statistic))
-        statistics = (*statistics, *(OverRows(statistic) for statistic in statistics), *solved)
-    if set(learners) - {RAW} and rank is not None:
-        statistics += coefficients(rank, shown.seen)
+    asked = (families, spec.statistics.names, learners)
+    tested = planned_statistics(*asked, mechanism, shown, holdings, background)
     if spec.certificate is not None:
         check_certifiable(mechanism, design, corpus.features)
         if holdings.drawn:
@@ -88,7 +74,7 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
             )
     exact = shown.numbers if getattr(mechanism, "noise_free", False) else 0
     a_document = exact / (holdings.size + holdings.entering)
-    runs = planned_runs(spec, design, shown.kept, statistics, learners, a_document)
+    runs = planned_runs(spec, design, shown.kept, tested.chosen, learners, a_document)
     plan = Plan(
         spec=spec,
         corpus=corpus,
@@ -97,8 +83,8 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         announced=shown.announced,
         seen=shown.seen,
         opened=shown.opened,
-        statistics=statistics,
-        skipped=skipped,
+        statistics=tested.chosen,
+        skipped=tested.skipped,
         design=runs.design,
         background=background,
         learners=learners,
@@ -106,31 +92,10 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         looks=runs.looks,
         population=_population(runs.design, spec.seed),
         reading=runs.reading,
-        default_columns=_default_columns(mechanism, shown, background, holdings.unknown),
+        default_columns=tested.default,
     )
     _check_permutations(plan)
     return plan
-
-
-def _left_out(statistics: Sequence[Statistic], shown: Shown, documents: int) -> dict[str, str]:
-    """Those that are not worth their time with so many documents (`Statistic`), and what they need."""
-    shapes = {array.name: array.shape for array in shown.read}
-    asked = {s.name: cast(Any, s).asks_for(shapes, documents) for s in statistics if hasattr(s, "asks_for")}
-    return {name: f"needs {what}" for name, what in asked.items() if what}
-
-
-def _default_columns(
-    mechanism: Mechanism, shown: Shown, background: Mapping[str, Any], documents: int
-) -> tuple[str, ...]:
-    """What is tested where a spec names nothing; none of a program's own function, or of recorded runs.
-
-    Their arrays may have the names of ours and be something else.
-    """
-    if isinstance(mechanism, FunctionMechanism | RecordedRuns):
-        return ()
-    every = default_statistics(shown.seen, background, getattr(mechanism, "statistics", ()))
-    dear = _left_out(every, shown, documents)
-    return tuple(statistic.name for statistic in every if statistic.name not in dear)
 
 
 def _check_rank(rank: int, held: Holdings, features: int) -> None:

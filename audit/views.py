@@ -29,13 +29,14 @@ from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Floats
 from ksdp.audit.corpus import Corpus
+from ksdp.audit.decision_spec import DecisionSpec
 from ksdp.audit.design import as_rows
 from ksdp.audit.errors import SpecError
 from ksdp.audit.groups import Unit, unit_count
 from ksdp.audit.level_part import tables_at_part
 from ksdp.audit.mechanisms.shown import final_output
 from ksdp.audit.registry import mechanism_of
-from ksdp.audit.spec import DecisionSpec, Spec
+from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.decide import CLEARED, Verdict, adjusted_among
 
 __all__ = ["Combined", "View", "ViewVerdicts", "combine", "make_views"]

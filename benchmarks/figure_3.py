@@ -37,17 +37,7 @@ from ksdp.audit.reproducing.fedpower import NAMES, RANK, SIGMA, Form, error, err
 from ksdp.storage.reproducing.data import ratings
 
 __all__ = [
-    "DEVICES",
-    "NAMES",
-    "NETFLIX_USERS",
-    "errors",
-    "forms",
-    "parties",
-    "profiles",
-    "ratings",
     "run",
-    "split",
-    "top",
 ]
 
 NETFLIX_RATINGS = 297

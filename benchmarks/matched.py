@@ -30,7 +30,7 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.reproducing.arm_tables import distances, largest, strongest
 from ksdp.audit.spec import parse_spec
-from ksdp.audit.statistics import equations, solved_filters, solved_parts
+from ksdp.audit.statistics import max_entropy, solved_filters, solved_parts
 from ksdp.audit.verdicts.ks import ks_table
 
 __all__ = ["final", "run", "sizes"]
@@ -148,11 +148,11 @@ def sizes() -> None:
         for most, even in (
             (0, 0),
             (solved_parts.MOST_SOLVED, 0),
-            (solved_parts.MOST_SOLVED, equations.MOST_NOISY),
+            (solved_parts.MOST_SOLVED, max_entropy.MOST_NOISY),
         ):
             with (
                 mock.patch.object(solved_filters, "few_enough", most.__ge__),
-                mock.patch.object(equations, "MOST_NOISY", even),
+                mock.patch.object(max_entropy, "MOST_NOISY", even),
             ):
                 bits, distance = distances(plan)
                 found.append(largest(distance))

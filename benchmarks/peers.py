@@ -17,7 +17,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from benchmarks import data_folder
 from benchmarks.fastest import best
-from benchmarks.figure_3 import split
 from ksdp.audit.claims import audit_claim
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.nmf_starts import initial_topics
@@ -31,6 +30,7 @@ from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.privacy.fedpower_steps import aligned
 from ksdp.audit.mechanisms.privacy.fedpower_utility import UtilityFedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth
+from ksdp.audit.reproducing.drawn_ratings import split
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.one_noise.noise_removal import RemovalDevice, RemovalServer
 from ksdp.protocols.one_noise.paillier import generate

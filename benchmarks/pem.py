@@ -46,7 +46,7 @@ from ksdp.flows.runs.pem_parties import run_pem
 from ksdp.protocols.network.pem_processes import ClientJob
 from ksdp.protocols.pem.field_shares import PrimeField
 
-__all__ = ["adult", "data", "one_hot", "run"]
+__all__ = ["data", "run"]
 
 Final = Callable[[float, int, int], PemState]
 """The last state of a run: epsilon, how many add noise, seed."""

@@ -109,6 +109,7 @@ def _line(matrix: sp.csr_array, size: float, mechanism: Mechanism, statistic: St
         with (
             mock.patch.object(solved_parts, "MOST_SOLVED", most),
             mock.patch.object(max_entropy, "MOST_WRITTEN", written),
+            mock.patch.object(max_entropy, "MOST_NOISY", min(written, max_entropy.MOST_NOISY)),
             mock.patch.object(exact_sums, "MORE", more),
         ):
             statistic.evaluate(Observables(drawn[0][1]), documents)  # compiles

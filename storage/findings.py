@@ -25,7 +25,7 @@ from ksdp.storage.checksums import (
     write_sealed_table,
     write_sealed_text,
 )
-from ksdp.storage.curves import Curve, read_curves, read_table, write_curves
+from ksdp.storage.curves import read_table
 from ksdp.storage.finding_tables import (
     EFFECTS,
     STATISTICS,
@@ -36,7 +36,6 @@ from ksdp.storage.finding_tables import (
     row_json,
 )
 from ksdp.storage.store import json_text
-from ksdp.storage.summaries import read_summary
 
 if TYPE_CHECKING:
     from ksdp.audit.verdicts.arms import ArmTests
@@ -45,22 +44,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FINDINGS",
-    "Curve",
     "DocumentFindings",
     "Gap",
     "StatisticSummary",
     "Summary",
     "findings_whole",
     "place_of",
-    "read_curves",
     "read_document",
     "read_effects",
     "read_spec",
     "read_statistics",
-    "read_summary",
     "read_verdicts",
     "report_whole",
-    "write_curves",
     "write_effects",
     "write_findings",
     "write_report",

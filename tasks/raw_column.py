@@ -7,6 +7,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Bits
 from ksdp.audit.errors import DamagedBlock, StoreError
 from ksdp.audit.testing import raw_arms
 from ksdp.audit.verdicts.arms import ArmTests
@@ -17,8 +18,6 @@ from ksdp.tasks.audit_ref import AuditRef, folders_of, open_plan
 from ksdp.tasks.blocks import discard
 
 __all__ = ["fresh_raw_scores", "raw_column"]
-
-Bits = NDArray[np.bool_]
 
 
 def raw_column(ref: AuditRef, lane: int, inclusion: Bits) -> ArmTests:

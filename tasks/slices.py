@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Bits, Floats
 from ksdp.audit.canaries import CANARY
+from ksdp.audit.decision_spec import DecisionSpec
 from ksdp.audit.design_streams import permutation_rng, shuffled_runs
 from ksdp.audit.errors import DamagedBlock
 from ksdp.audit.interim_looks import FIRST
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.requested_learners import LEARNED_PREFIX
 from ksdp.audit.sampling import STRONGEST
-from ksdp.audit.spec import DecisionSpec
 from ksdp.audit.testing import canary_arms, compare_arms, joint_log10_p, learn_arms, shuffled_log10_p
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.effect_measures import Effect, Flagged
@@ -26,7 +26,7 @@ from ksdp.audit.verdicts.ks import KSTable, ks_table
 from ksdp.audit.verdicts.raw_filter import RAW
 from ksdp.storage.beside import beside
 from ksdp.storage.blocks import ROW_GROUP, read_values
-from ksdp.storage.findings import Curve
+from ksdp.storage.curves import Curve
 from ksdp.tasks.audit_ref import AuditRef, folders_of, open_audit, open_plan
 from ksdp.tasks.blocks import discard
 from ksdp.tasks.raw_column import fresh_raw_scores, raw_column

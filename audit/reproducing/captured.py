@@ -13,15 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Matrix
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.privacy.dpdispca import DPdisPCA, captured_energy
 from ksdp.audit.reproducing.outcome import Cell, Line, Outcome
 
 __all__ = ["SYNTHETIC", "CurvePoints", "captured", "captured_outcome", "synthetic"]
 
-Matrix = NDArray[np.float64]
 SITES = 10
 SYNTHETIC = "synthetic (200 features, K = 50)"
 

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Matrix
 from ksdp.audit.mechanisms.factorisation.nmf_starts import initial_topics
 from ksdp.audit.mechanisms.factorisation.rri_nmf import pd_nmf_iter
 
 __all__ = ["DEVICES", "NETFLIX_USERS", "Profiles", "parties", "profiles", "split", "thinned"]
 
-Matrix = NDArray[np.float64]
 
 DEVICES = 100
 NETFLIX_USERS = 3245

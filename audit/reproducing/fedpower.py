@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Matrix
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.privacy.fedpower import FedPower
 from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
@@ -26,7 +26,6 @@ from ksdp.audit.reproducing.outcome import Line, Outcome
 __all__ = ["NAMES", "RANK", "SIGMA", "Form", "error", "errors", "figure_2", "figure_3", "figure_4", "forms", "top"]
 
 Form = FedPower | UtilityFedPower | PrivateFedPower
-Matrix = NDArray[np.float64]
 
 RANK, SIGMA = 10, 0.1
 _SEED = 1

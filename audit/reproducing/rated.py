@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Matrix
 from ksdp.audit.learning.measures import kept
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
 from ksdp.audit.mechanisms.factorisation.nmf_starts import random_topics
@@ -23,7 +23,6 @@ from ksdp.audit.reproducing.outcome import Line, Outcome
 
 __all__ = ["AskedRatings", "chosen_penalty", "rating_uplift"]
 
-Matrix = NDArray[np.float64]
 _LEAST, _MOST = 1.0, 5.0
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.learning.learners import Learnt
 from ksdp.audit.learning.measures import coherence
 from ksdp.audit.mechanisms.factorisation.nmf_starts import STARTS, initial_topics
@@ -24,7 +24,6 @@ from ksdp.audit.weighting import tf_idf, unit_rows
 
 __all__ = ["PRINTED", "AskedStarts", "perplexity", "starts_outcome", "starts_scores"]
 
-Floats = NDArray[np.float64]
 
 PRINTED = {
     "best-of-m": (8110.7, 16.9, 44.8),

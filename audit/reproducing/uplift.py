@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Matrix
 from ksdp.audit.learning.learners import Learnt
 from ksdp.audit.learning.measures import regression
 from ksdp.audit.mechanisms.contract import Database
@@ -27,7 +28,6 @@ from ksdp.audit.reproducing.outcome import Line, Outcome
 
 __all__ = ["Asked", "LowRank", "Regression", "Topics", "uplift", "uplift_outcome"]
 
-Matrix = NDArray[np.float64]
 SHARES = (0.005, 0.01, 0.03, 0.1, 0.3)
 
 

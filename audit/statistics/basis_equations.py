@@ -34,8 +34,9 @@ from ksdp.audit.statistics.round_terms import block_numbers
 from ksdp.audit.statistics.rounds_match import is_exact, mean_of_all
 from ksdp.audit.statistics.ruled_out import Possible, WithinBasis
 from ksdp.audit.statistics.solved_filters import hides_little
-from ksdp.audit.statistics.solved_parts import LOST, MOST_SOLVED, few_enough
+from ksdp.audit.statistics.solved_parts import MOST_SOLVED, few_enough
 from ksdp.audit.statistics.term_numbers import TermNumbers
+from ksdp.audit.statistics.term_products import LOST
 
 __all__ = ["BasisEquations"]
 

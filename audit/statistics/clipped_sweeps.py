@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.statistics.round_terms import sweep_numbers, sweep_products
 from ksdp.audit.statistics.term_numbers import TermNumbers
 
 __all__ = ["clipped_sweeps"]
-
-Floats = NDArray[np.float64]
 
 
 def clipped_sweeps(rows: sp.csr_array, topics: Floats, bound: float) -> TermNumbers:

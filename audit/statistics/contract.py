@@ -19,12 +19,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Vector
 from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.mechanisms.contract import Mechanism, Observables
 
 __all__ = ["Documents", "Pool", "Statistic"]
-
-Vector = NDArray[np.float64]
 
 
 class _Remembers:

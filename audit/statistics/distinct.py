@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ksdp.audit.array_types import Floats, Ints
-from ksdp.audit.statistics.same_rows import contents
+from ksdp.audit.same_rows import contents
 from ksdp.audit.statistics.term_numbers import TermNumbers
 
 __all__ = ["Distinct", "distinct"]

@@ -10,8 +10,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.mechanisms.contract import Mechanism, Observables
+from ksdp.audit.same_rows import same_rows
 from ksdp.audit.statistics.additions import at_even_steps, even_step
 from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.contract import Documents, Pool
@@ -20,14 +22,14 @@ from ksdp.audit.statistics.first_numbers import first_numbers_say
 from ksdp.audit.statistics.max_entropy import Direction, direction_of, few_to_write
 from ksdp.audit.statistics.one_by_one import Fitted
 from ksdp.audit.statistics.ruled_out import Possible
-from ksdp.audit.statistics.same_rows import same_rows
 from ksdp.audit.statistics.solved_filters import with_least
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.terms import filtered
 
 __all__ = ["MOST_ROWS", "Equations", "added_variance", "own_mechanism", "what_they_say"]
 
-Floats = NDArray[np.float64]
+_Filter = tuple[Floats, float]
+"""What of each number, shape (entries,), says that a document was in, and what an average document gets of it."""
 
 MOST_ROWS = 2**16
 """Documents of the pool that are looked at, at most; at even steps where there are more."""
@@ -35,8 +37,6 @@ RULED_OUT = -2.0
 """What is said of documents that the run cannot have held; others are between -1 and 1, about."""
 LIKELIEST = 0.999
 """How likely a document is in at most, where that many are left who may be."""
-MOST_NOISY = 2**28
-"""As `max_entropy.MOST_WRITTEN`, of sums with noise, which hides most of what bounds add."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,51 +115,7 @@ def what_they_say(
     if known.alone:
         pool = cast(Pool, pool.derive("the victim's own", lambda: _alone(pool)))
 
-    def compute() -> _Told | Direction | tuple[Floats, float]:
-        unknown, shares, turned = pool.derive("who may be in", lambda: _who_may_be_in(pool))
-        fixed = (pool.fixed if known.of_all else pool.beside) if pool.fixed_share == 1.0 else None
-        left, may = None, None
-        if pool.possible is not None:
-            before = _left(unknown, shares, _of_unknown(pool.possible, unknown.shape[0]))
-            unknown, shares, turned = (unknown, shares, turned) if before is None else (*before, None)
-        rows = unknown
-        if known.possible is not None:
-            may = known.possible(rows, lambda key, of: pool.derive(("may be in", key), lambda: of(rows)))
-            left = _left(rows, shares, may)
-        if left is not None:
-            unknown, shares, turned = *left, None
-        made = terms(unknown, turned)
-        sums = np.broadcast_to(np.asarray(known.sums, dtype=np.float64), made.entries)
-        if fixed is not None:
-            sums = sums - terms(fixed).summed(np.ones(fixed.shape[0]))
-        fit = outnumbered(made, shares, sums, rows.nnz) if known.exact and isinstance(made, TermNumbers) else None
-        if isinstance(fit, Direction):
-            return fit
-        if fit is not None:
-            said = np.empty(rows.shape[0])
-            said[slice(None) if left is None else may] = fit.said
-            if may is not None:
-                said[~may] = RULED_OUT
-            return _Told(rows, said, fit)
-        varied = max(pool.share * (1 - pool.share), 1e-3)
-        noise = known.noise / varied
-        if known.exact or np.all(known.noise):
-            hidden = None if known.exact else np.broadcast_to(noise, made.entries)
-            first = first_numbers_say(made, sums - made.summed(shares), shares, hidden, varied)
-            if first is not None:
-                return first
-        if left is not None and isinstance(made, TermNumbers):
-            return narrow_filter(made, shares, sums, noise, rows.nnz)
-        apart = sums - made.summed(shares)
-        if known.shrink:
-            noise = noise + known.shrink * made.variances
-        if np.all(known.noise) and made.entries > 0 and few_to_write(len(shares), made.entries, MOST_NOISY):
-            least = with_least(made, np.broadcast_to(noise, made.entries))
-            return direction_of(made, apart, shares, least * varied)
-        found = filtered(made, apart, noise)
-        return found, float(made.along(found).mean())
-
-    found = observables.derive((name, pool), compute)
+    found = observables.derive((name, pool), lambda: _run_says(pool, terms, known))
     if isinstance(found, _Told):
         key = ("place among those who may be in", pool)
         places = documents.of_each(key, lambda whole: same_rows(whole.matrix, found.rows))
@@ -173,7 +129,7 @@ def what_they_say(
         return np.asarray(said)
     if isinstance(found, Direction):
         return _possibly(known, documents, lambda some: found.of(terms(some)))
-    direction, usual = cast(tuple[Floats, float], found)
+    direction, usual = cast(_Filter, found)
     return _possibly(known, documents, lambda some: terms(some).along(direction) - usual)
 
 
@@ -184,6 +140,64 @@ class _Told:
     rows: sp.csr_array
     said: Floats
     fit: Fitted
+
+
+def _run_says(pool: Pool, terms: Callable[..., Additive], known: Equations) -> _Told | Direction | _Filter:
+    """What a run's numbers say of all that may be in, or by what they say it of a document."""
+    rows, shares, turned = pool.derive("who may be in", lambda: _who_may_be_in(pool))
+    fixed = (pool.fixed if known.of_all else pool.beside) if pool.fixed_share == 1.0 else None
+    if pool.possible is not None:
+        before = _left(rows, shares, _of_unknown(pool.possible, rows.shape[0]))
+        rows, shares, turned = (rows, shares, turned) if before is None else (*before, None)
+    unknown, left, may = rows, None, None
+    if known.possible is not None:
+        may = known.possible(rows, lambda key, of: pool.derive(("may be in", key), lambda: of(rows)))
+        left = _left(rows, shares, may)
+    if left is not None:
+        unknown, shares, turned = *left, None
+    made = terms(unknown, turned)
+    sums = np.broadcast_to(np.asarray(known.sums, dtype=np.float64), made.entries)
+    if fixed is not None:
+        sums = sums - terms(fixed).summed(np.ones(fixed.shape[0]))
+    fit = outnumbered(made, shares, sums, rows.nnz) if known.exact and isinstance(made, TermNumbers) else None
+    if isinstance(fit, Direction):
+        return fit
+    if fit is not None:
+        said = np.empty(rows.shape[0])
+        said[slice(None) if left is None else may] = fit.said
+        if may is not None:
+            said[~may] = RULED_OUT
+        return _Told(rows, said, fit)
+    varied = max(pool.share * (1 - pool.share), 1e-3)
+    return _run_filter(made, shares, sums, known, varied, None if left is None else rows.nnz)
+
+
+def _run_filter(
+    made: Additive, shares: Floats, sums: Floats, known: Equations, varied: float, whole: int | None
+) -> Direction | _Filter:
+    """By what a run's numbers say something of a document.
+
+    Parameters
+    ----------
+    varied : the variance of who is in
+    whole : entries of all rows, where some of them are left out
+    """
+    noise = known.noise / varied
+    if known.exact or np.all(known.noise):
+        hidden = None if known.exact else np.broadcast_to(noise, made.entries)
+        first = first_numbers_say(made, sums - made.summed(shares), shares, hidden, varied)
+        if first is not None:
+            return first
+    if whole is not None and isinstance(made, TermNumbers):
+        return narrow_filter(made, shares, sums, noise, whole)
+    apart = sums - made.summed(shares)
+    if known.shrink:
+        noise = noise + known.shrink * made.variances
+    if np.all(known.noise) and made.entries > 0 and few_to_write(len(shares), made.entries, noisy=True):
+        least = with_least(made, np.broadcast_to(noise, made.entries))
+        return direction_of(made, apart, shares, least * varied)
+    found = filtered(made, apart, noise)
+    return found, float(made.along(found).mean())
 
 
 def _possibly(

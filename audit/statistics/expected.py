@@ -21,13 +21,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, eigsh
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.one_thread import one_thread
 from ksdp.audit.statistics.additions import Additions, at_even_steps
 from ksdp.audit.statistics.contract import Pool
 
 __all__ = ["Expected", "expected"]
 
-Floats = NDArray[np.float64]
 
 MOST_ROWS = 2**16
 """Documents of the pool that are looked at, at most; at even steps where there are more."""

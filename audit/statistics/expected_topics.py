@@ -14,8 +14,8 @@ from typing import cast
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.csr_rows import arrays_of
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.lanes import add_rows_to_panel, csr_times_panel, lined, panel_of
@@ -27,7 +27,6 @@ from ksdp.audit.statistics.contract import Pool
 
 __all__ = ["ExpectedTopics", "coefficients_under", "expected_topics"]
 
-Floats = NDArray[np.float64]
 
 MOST_ROWS = 2**16
 """Documents that topics are expected from, and whose terms are looked at, at most."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.basis_equations import BasisEquations
@@ -48,7 +48,6 @@ __all__ = [
     "whitening",
 ]
 
-Floats = NDArray[np.float64]
 
 CUTOFF = 1e-10
 """Directions of the unit-length rows with an eigenvalue below this part of the largest do not count."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.lanes import csr_times_panel, panel_of
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.additions import Additions
@@ -25,8 +25,6 @@ from ksdp.audit.statistics.products import (
 from ksdp.audit.statistics.rated_match import are_rated, topics_of_ratings
 
 __all__ = ["BasisMatch", "TopicsMatch"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

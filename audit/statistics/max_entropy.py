@@ -27,10 +27,12 @@ from ksdp.audit.one_thread import one_thread
 from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.one_by_one import between
 
-__all__ = ["MOST_WRITTEN", "Direction", "Span", "direction_of", "few_to_write", "span_of"]
+__all__ = ["MOST_NOISY", "MOST_WRITTEN", "Direction", "Span", "direction_of", "few_to_write", "span_of"]
 
 MOST_WRITTEN = 2**31
 """Documents times numbers times the fewer of both, up to which the direction of largest entropy is looked for."""
+MOST_NOISY = 2**28
+"""The same of sums with noise, which hides most of what bounds add."""
 _FEW = 128
 MOST_STEPS = 40
 SETTLED = 1e-3
@@ -71,10 +73,10 @@ def direction_of(made: Additive, apart: Floats, shares: Floats, noise: Floats) -
     return Direction(numbers * units, usual)
 
 
-def few_to_write(documents: int, numbers: int, most: int | None = None) -> bool:
+def few_to_write(documents: int, numbers: int, *, noisy: bool = False) -> bool:
     """Whether so many numbers of so many documents are written out, and their span is looked for."""
     work = documents * numbers * max(min(documents, numbers), _FEW)
-    return work <= (MOST_WRITTEN if most is None else min(most, MOST_WRITTEN))
+    return work <= (MOST_NOISY if noisy else MOST_WRITTEN)
 
 
 @dataclass(frozen=True, eq=False)

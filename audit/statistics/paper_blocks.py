@@ -25,6 +25,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.products import announced, centred_squared_norms, csr_arrays, has_mean
@@ -33,7 +34,6 @@ from ksdp.audit.statistics.svd_form import SvdForm
 
 __all__ = ["PAPER_BLOCKS", "Blocks"]
 
-Floats = NDArray[np.float64]
 Ints = NDArray[Any]
 
 _ROWS = 256

@@ -23,6 +23,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats, Singles
 from ksdp.audit.lanes import csr_times_panel, lined
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents, Statistic
@@ -41,8 +42,6 @@ from ksdp.audit.statistics.svd_form import BACKGROUND, SvdForm
 
 __all__ = ["BACKGROUND", "PAPER_SVD", "ClosedForm"]
 
-Floats = NDArray[np.float64]
-Singles = NDArray[np.float32]
 Ints = NDArray[Any]
 
 _LANES = 16

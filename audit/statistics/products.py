@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.csr_rows import arrays_of
 from ksdp.audit.errors import InputError
 from ksdp.audit.lanes import csr_times_panel, panel_of
@@ -41,7 +42,6 @@ __all__ = [
     "rows_times",
 ]
 
-Floats = NDArray[np.float64]
 Ints = NDArray[Any]
 
 BASES = ("T", "V")

@@ -19,6 +19,7 @@ import scipy.sparse as sp
 from numba import njit
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.lanes import add_rows_to_panel, csr_times_panel, lined, panel_of
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients
@@ -28,7 +29,6 @@ from ksdp.audit.statistics.products import row_dots
 
 __all__ = ["StationaryTerms", "are_rated", "topics_of_ratings"]
 
-Floats = NDArray[np.float64]
 
 SHRINK = 1.0
 """Part of each number's variance over databases that is added to it: what a run that has not converged misses."""

@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
-from numpy.typing import NDArray
+
+from ksdp.audit.array_types import Floats
 
 __all__ = ["RatedTerms"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

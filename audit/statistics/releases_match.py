@@ -15,8 +15,8 @@ from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.equations import Equations, added_variance, own_mechanism, what_they_say
 from ksdp.audit.statistics.little_noise import Equated
-from ksdp.audit.statistics.solved_parts import LOST
 from ksdp.audit.statistics.term_numbers import TermNumbers
+from ksdp.audit.statistics.term_products import LOST
 
 __all__ = ["Added", "Adds", "NoisySums", "ReleasesMatch", "moment_numbers", "nothing_added"]
 

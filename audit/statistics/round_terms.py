@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.lanes import csr_times_panel, panel_of
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.terms import SumRows, Terms
@@ -36,8 +36,6 @@ __all__ = [
     "sweep_products",
     "sweep_terms",
 ]
-
-Floats = NDArray[np.float64]
 
 
 def _products(rows: sp.csr_array, basis: Floats) -> Floats:

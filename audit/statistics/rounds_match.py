@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.mechanisms.factorisation.early_rounds import EARLY
 from ksdp.audit.statistics.additive import Additive
@@ -43,8 +43,6 @@ from ksdp.audit.statistics.solved_parts import few_enough
 from ksdp.audit.statistics.terms import solved_for
 
 __all__ = ["ROUNDS_MATCH", "BlockSumsMatch", "BlocksMatch", "SumsMatch", "is_exact", "mean_of_all"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ import scipy.sparse as sp
 from numba import njit
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.csr_rows import arrays_of
 from ksdp.audit.lanes import csr_times_panel, panel_of
 
 __all__ = ["FitsRatings", "FitsSum", "Once", "Possible", "WithinBasis", "WithinColumns"]
 
-Floats = NDArray[np.float64]
 
 TOLERANCE = 1e-4
 """Of a sum; topics and sums are stored in single precision."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents
@@ -14,8 +14,6 @@ from ksdp.audit.statistics.products import announced, gram
 from ksdp.audit.statistics.svd_form import BACKGROUND
 
 __all__ = ["feature_diagonal", "scatter_norm", "spectrum"]
-
-Floats = NDArray[np.float64]
 
 
 def spectrum(observables: Observables, documents: Documents, *, revealed: bool) -> Floats:

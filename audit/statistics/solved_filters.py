@@ -17,9 +17,9 @@ import scipy.linalg
 from ksdp.audit.array_types import Floats
 from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.rated_terms import RatedTerms
-from ksdp.audit.statistics.solved_parts import LOST, few_enough
+from ksdp.audit.statistics.solved_parts import few_enough
 from ksdp.audit.statistics.term_numbers import TermNumbers
-from ksdp.audit.statistics.term_products import products_of_terms
+from ksdp.audit.statistics.term_products import LOST, products_of_terms
 from ksdp.audit.statistics.term_scales import Scales
 
 __all__ = ["LEAST", "hides_little", "lost", "solved_filter", "with_least"]

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Singles
 from ksdp.audit.lanes import LINE, lined, squared_csr_times_panel
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents
@@ -21,7 +21,6 @@ from ksdp.audit.statistics.products import csr_arrays
 
 __all__ = ["EntryColumns", "ask", "over_entries"]
 
-Singles = NDArray[np.float32]
 
 _LANES = LINE // 4
 

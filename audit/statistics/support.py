@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.computed import Computed
 from ksdp.audit.statistics.contract import Documents, Statistic
@@ -29,7 +30,6 @@ __all__ = [
     "support_columns",
 ]
 
-Floats = NDArray[np.float64]
 Ints = NDArray[Any]
 
 NEAR_ZERO = 1e-7

@@ -25,8 +25,8 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 from numba import njit
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.lanes import csr_times_panel, lined, panel_of
 from ksdp.audit.one_thread import one_thread
 from ksdp.audit.statistics.additive import Additive
@@ -37,7 +37,6 @@ from ksdp.audit.statistics.term_numbers import SAMPLE, TermNumbers
 
 __all__ = ["SumRows", "Terms", "filtered", "solved_for"]
 
-Floats = NDArray[np.float64]
 
 SHRINK = 1e-5
 """Part of the mean variance that is added to every one: announcements are stored in single precision."""

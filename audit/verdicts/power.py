@@ -27,7 +27,7 @@ from typing import Literal
 
 import numpy as np
 
-from ksdp.audit.spec import DecisionSpec
+from ksdp.audit.decision_spec import DecisionSpec
 from ksdp.audit.verdicts.detection import critical_distance, event_power, first_true, shift_power
 from ksdp.audit.verdicts.law import log10_p
 from ksdp.audit.verdicts.multiplicity import p_from_e, strictest_distance_log10_p

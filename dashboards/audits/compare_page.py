@@ -15,8 +15,9 @@ from ksdp.storage.audits.history import Brief, read_history
 from ksdp.storage.audits.queries import Findings
 from ksdp.storage.audits.query_results import VERDICTS
 from ksdp.storage.errors import InputError
-from ksdp.storage.findings import StatisticSummary, Summary, read_summary
+from ksdp.storage.findings import StatisticSummary, Summary
 from ksdp.storage.store import Store
+from ksdp.storage.summaries import read_summary
 
 __all__ = ["ComparePage", "Difference", "StatisticPair", "read_compare_page"]
 

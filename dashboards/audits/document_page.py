@@ -22,9 +22,11 @@ from ksdp.storage.audits.statistic_values import (
 )
 from ksdp.storage.errors import StoreError
 from ksdp.storage.finding_tables import EffectRow, StatisticTestRow
-from ksdp.storage.findings import Summary, read_summary
-from ksdp.storage.reviews.decisions import Entry, Policy, State, document_state, read_log, read_policy
+from ksdp.storage.findings import Summary
+from ksdp.storage.reviews.decisions import Entry, State, document_state, read_log
+from ksdp.storage.reviews.policy import Policy, read_policy
 from ksdp.storage.store import Store
+from ksdp.storage.summaries import read_summary
 
 __all__ = ["DocumentPage", "Earlier", "Position", "read_document_page"]
 

@@ -15,10 +15,13 @@ from ksdp.storage.audits.queries import Findings
 from ksdp.storage.audits.query_results import Filter, Row
 from ksdp.storage.audits.views import views_of
 from ksdp.storage.errors import InputError
-from ksdp.storage.findings import Summary, read_summary
-from ksdp.storage.reviews.decisions import LogHead, Policy, State, Status, head, read_policy, states
+from ksdp.storage.findings import Summary
+from ksdp.storage.reviews.decisions import State, Status, head, states
+from ksdp.storage.reviews.log import LogHead
+from ksdp.storage.reviews.policy import Policy, read_policy
 from ksdp.storage.screening.screens import screen_of
 from ksdp.storage.store import Store
+from ksdp.storage.summaries import read_summary
 
 __all__ = ["SHOWN", "Pending", "QueuePage", "read_queue_page"]
 

@@ -19,7 +19,7 @@ from ksdp.flows.audits.audit import run_stages
 from ksdp.flows.audits.block_counts import Tally
 from ksdp.flows.audits.steps import FlaggedParts
 from ksdp.storage.audits.pairs import PairsPart
-from ksdp.storage.findings import Curve
+from ksdp.storage.curves import Curve
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef
 from ksdp.tasks.blocks import compute_block

@@ -23,10 +23,11 @@ from ksdp.flows.prefect_server import prefect_server, reached
 from ksdp.flows.prepare import Prepared, prepare, prepare_stored
 from ksdp.flows.progress import current
 from ksdp.storage.audits.stage_tables import stage_names
-from ksdp.storage.findings import findings_whole, read_spec, read_summary, report_whole, write_report
+from ksdp.storage.findings import findings_whole, read_spec, report_whole, write_report
 from ksdp.storage.locks import lock
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.store import Store, sweep_parts
+from ksdp.storage.summaries import read_summary
 from ksdp.tasks.blocks import all_whole, drop_passing
 from ksdp.tasks.cluster import open_workers
 from ksdp.tasks.provenance import versions

@@ -14,7 +14,7 @@ from ksdp.audit.results.summary import Summary
 from ksdp.audit.verdicts.effect_measures import Flagged
 from ksdp.flows.audits.block_counts import Tally
 from ksdp.storage.audits.pairs import PairsPart
-from ksdp.storage.findings import Curve
+from ksdp.storage.curves import Curve
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef
 from ksdp.tasks.slices import Slice, SliceEffects, SliceTests

@@ -24,10 +24,11 @@ from ksdp.flows.clock import Clock, utc_now
 from ksdp.flows.prepare import prepare_stored
 from ksdp.flows.progress import Listener, current, listening
 from ksdp.storage.audits.continuations import Origin, claimed, read_origin, write_origin, write_progress
-from ksdp.storage.findings import read_spec, read_summary, read_verdicts
+from ksdp.storage.findings import read_spec, read_verdicts
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.reviews.decisions import append, states
 from ksdp.storage.store import Store
+from ksdp.storage.summaries import read_summary
 
 __all__ = ["Signer", "WantedRuns", "decide", "more_runs"]
 

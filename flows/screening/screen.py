@@ -27,10 +27,10 @@ from ksdp.flows.progress import current
 from ksdp.flows.screening.rounds import Rounds, Rules, run_rounds, screen_id
 from ksdp.flows.screening.signing import Grounds, Signing, evidence_of, sign
 from ksdp.storage.audits.ledger import read_attempts
-from ksdp.storage.findings import read_summary
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.screening.screens import page_path, write_excluded, write_page, write_screen
 from ksdp.storage.store import Store
+from ksdp.storage.summaries import read_summary
 
 __all__ = ["NO_HELP", "screen"]
 

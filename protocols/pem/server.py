@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Words
 from ksdp.audit.errors import ProtocolError
 from ksdp.audit.mechanisms.pem.algorithm import PemState
 from ksdp.audit.mechanisms.pem.discrete_laplace import Sampler, Vetted
@@ -20,8 +20,6 @@ from ksdp.protocols.pem.state_messages import unpack_state
 from ksdp.protocols.pem.terms import PemTerms, PemUpload, numbered, open_numbered
 
 __all__ = ["PemServer"]
-
-Words = NDArray[np.uint64]
 
 
 class PemServer(PemNode):

@@ -16,8 +16,8 @@ from hashlib import shake_128
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Words
 from ksdp.audit.errors import ProtocolError
 from ksdp.protocols.shared.engine import COMPUTING
 
@@ -25,7 +25,6 @@ __all__ = ["WIDTH", "Pair", "PairedBits"]
 
 WIDTH = 64
 """Bits of a word."""
-Words = NDArray[np.uint64]
 Pair = tuple[Words, Words]
 """The two parts that a party holds: those of the parties after it, and after that."""
 

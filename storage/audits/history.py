@@ -13,8 +13,8 @@ from ksdp.audit.errors import StoreError
 from ksdp.audit.mechanisms.mechanism_words import mechanism_words
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec import Spec
-from ksdp.storage.findings import read_summary
 from ksdp.storage.store import Store
+from ksdp.storage.summaries import read_summary
 
 __all__ = ["Brief", "brief", "mechanism_of", "read_history", "screen_ids", "valid_audit"]
 

@@ -11,16 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import DamagedBlock
 from ksdp.storage.checksums import whole_table
 from ksdp.storage.places import Place, source_of
 from ksdp.storage.store import write_whole
 
 __all__ = ["PairsPart", "read_pairs", "write_pairs"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,8 @@ from ksdp.audit.results.summary import Summary
 from ksdp.storage.audits.statistic_values import held_out_distance
 from ksdp.storage.blocks import read_groups
 from ksdp.storage.checksums import check_sealed, whole_table
-from ksdp.storage.findings import read_summary
 from ksdp.storage.store import Store, write_whole
+from ksdp.storage.summaries import read_summary
 
 __all__ = ["ask", "described_tables", "export_table"]
 

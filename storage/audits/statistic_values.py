@@ -23,7 +23,7 @@ from ksdp.storage.audits.stage_tables import read_stage
 from ksdp.storage.beside import beside
 from ksdp.storage.blocks import ROW_GROUP, read_values
 from ksdp.storage.checksums import check_sealed
-from ksdp.storage.findings import Curve
+from ksdp.storage.curves import Curve
 from ksdp.storage.store import Store
 
 __all__ = [

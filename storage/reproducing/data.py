@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import InputError
 from ksdp.audit.spec import CorpusSpec
@@ -28,7 +28,6 @@ __all__ = [
     "stars",
 ]
 
-Floats = NDArray[np.float64]
 
 FILES = {
     "20newsgroups": "counts.npz",

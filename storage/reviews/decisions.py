@@ -27,36 +27,28 @@ from ksdp.audit.errors import InputError, InvalidAudit, StoreError
 from ksdp.audit.reviewing import Decision, Entry, Proposal, State, Status, check_proposal, fold
 from ksdp.audit.visible_text import visible
 from ksdp.storage.audits.queries import Findings
-from ksdp.storage.findings import read_summary
-from ksdp.storage.reviews.chain import ChainReport, check_chain
 from ksdp.storage.reviews.index import ReviewIndex, open_index
-from ksdp.storage.reviews.lineage import lineage, newer_audits
+from ksdp.storage.reviews.lineage import lineage
 from ksdp.storage.reviews.log import LogHead, add_lines, locked, make_entry
-from ksdp.storage.reviews.policy import Policy, read_policy, write_policy
+from ksdp.storage.reviews.policy import Policy, read_policy
 from ksdp.storage.reviews.signatures import read_signatures, sign_entries
 from ksdp.storage.store import Store
+from ksdp.storage.summaries import read_summary
 
 __all__ = [
-    "ChainReport",
     "Decision",
     "Entry",
-    "LogHead",
-    "Policy",
     "Proposal",
     "Snapshot",
     "State",
     "Status",
     "append",
-    "check_chain",
     "document_state",
     "head",
-    "newer_audits",
     "read_log",
-    "read_policy",
     "snapshot",
     "states",
     "visible",
-    "write_policy",
 ]
 
 

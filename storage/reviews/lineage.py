@@ -6,8 +6,9 @@ from functools import lru_cache
 
 from ksdp.audit.errors import SpecError, StoreError
 from ksdp.audit.reviewing import question
-from ksdp.storage.findings import read_spec, read_summary
+from ksdp.storage.findings import read_spec
 from ksdp.storage.store import Store
+from ksdp.storage.summaries import read_summary
 
 __all__ = ["lineage", "newer_audits"]
 

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.canaries import CANARY, HANDED, canary_values, handed_bits, handed_units, judge_canaries
 from ksdp.audit.corpus import Corpus, canonical
+from ksdp.audit.decision_spec import DecisionSpec
 from ksdp.audit.design import Block
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.groups import make_units
@@ -16,7 +17,7 @@ from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.plan import NULL_CONTROLS, Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import measure, run_observables, sample
-from ksdp.audit.spec import DecisionSpec, parse_spec
+from ksdp.audit.spec import parse_spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.arms import ArmTests
 

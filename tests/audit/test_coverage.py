@@ -9,7 +9,16 @@ from scipy.optimize import linprog
 from scipy.stats import ks_2samp
 
 from ksdp.audit.corpus import Corpus, canonical
-from ksdp.audit.coverage import coverage, enough_numbers, followed, reads, telling_numbers, unfollowed, unsolved
+from ksdp.audit.coverage import (
+    MayBeIn,
+    coverage,
+    enough_numbers,
+    followed,
+    reads,
+    telling_numbers,
+    unfollowed,
+    unsolved,
+)
 from ksdp.audit.mechanisms.contract import Announced, Observables
 from ksdp.audit.mechanisms.shown import opened, opens_of
 from ksdp.audit.planning import make_plan
@@ -298,13 +307,13 @@ def test_how_many_exact_numbers_are_enough_depends_on_the_party_size_and_the_mar
 
 
 def test_what_can_be_followed_clears_nobody_where_it_is_numbers_enough(corpus: Corpus) -> None:
-    (words,) = followed({"T": 60}, 150, 0.5, 0.4)
+    (words,) = followed({"T": 60}, MayBeIn(150, 0.5, 0.4))
     assert "`T` makes 60 numbers with hardly any noise or none, for 150 documents" in words
     most = int(60 / telling_numbers(0.5, 0.4))
-    assert len(followed({"T": 60}, most, 0.5, 0.4)) == 1
-    assert followed({"T": 60}, most + 1, 0.5, 0.4) == ()
-    assert len(followed({"T": 50, "run2_T": 10}, most, 0.5, 0.4)) == 2, "numbers of runs together add up"
-    assert followed({}, 150, 0.5, 0.4) == ()
+    assert len(followed({"T": 60}, MayBeIn(most, 0.5, 0.4))) == 1
+    assert followed({"T": 60}, MayBeIn(most + 1, 0.5, 0.4)) == ()
+    assert len(followed({"T": 50, "run2_T": 10}, MayBeIn(most, 0.5, 0.4))) == 2, "numbers of runs together add up"
+    assert followed({}, MayBeIn(150, 0.5, 0.4)) == ()
     final = {"name": "pd-nmf", "rank": 2, "opens": "final"}
     for sweeps in (1, 20, 100):
         assert len(plan_of(corpus, final | {"sweeps": sweeps}).coverage.unread) == 1
@@ -319,26 +328,25 @@ def test_too_few_exact_numbers_hide_who_was_in() -> None:
         Announced("first_blocks", (4, 2, 400)),
     ]
     names = tuple(array.name for array in seen)
-    assert unsolved(plain, seen, names, 6401, 0.5) == ()
-    (said,) = unsolved(plain, seen, names, 6400, 0.5)
+    assert unsolved(plain, seen, names, MayBeIn(6401, 0.5)) == ()
+    (said,) = unsolved(plain, seen, names, MayBeIn(6400, 0.5))
     assert "`first_blocks` are 3,200 exact numbers in all for 6,400 documents" in said
-    assert unsolved(plain, seen, names, 2048, 0.5) == ()
-    assert unsolved(plain, seen, names[:1], 3000, 0.5) == ()
+    assert unsolved(plain, seen, names[:1], MayBeIn(3000, 0.5)) == ()
     counted = make_mechanism("counted", {"mechanism": "pd-svd", "at_least": 2})
-    assert len(unsolved(counted, seen, names, 3000, 0.5)) == 1
+    assert len(unsolved(counted, seen, names, MayBeIn(3000, 0.5))) == 1
     noisy = make_mechanism("noisy", {"mechanism": "pd-svd", "scale": 1.0})
-    assert unsolved(noisy, seen, names, 3000, 0.5) == ()
-    assert len(unsolved(plain, seen, names, 12_000, 0.1)) == 1
-    assert unsolved(plain, seen, names, 13_000, 0.1) == ()
+    assert unsolved(noisy, seen, names, MayBeIn(3000, 0.5)) == ()
+    assert len(unsolved(plain, seen, names, MayBeIn(12_000, 0.1))) == 1
+    assert unsolved(plain, seen, names, MayBeIn(13_000, 0.1)) == ()
 
 
 def test_numbers_that_tell_more_than_the_margin_hide_nobody() -> None:
     plain, seen = make_mechanism("pd-svd", {"rank": 2}), [Announced("first_blocks", (4, 2, 400))]
     most = int(3200 / telling_numbers(0.5, 0.2))
-    assert len(unsolved(plain, seen, ["first_blocks"], most, 0.5, 0.2)) == 1
-    assert unsolved(plain, seen, ["first_blocks"], most + 1, 0.5, 0.2) == ()
-    assert unsolved(plain, seen, ["first_blocks"], 6401, 0.5, 0.99) == ()  # who was in takes half as many
-    assert len(unsolved(plain, seen, ["first_blocks"], 10**9, 0.5, 0.0)) == 1
+    assert len(unsolved(plain, seen, ["first_blocks"], MayBeIn(most, 0.5, 0.2))) == 1
+    assert unsolved(plain, seen, ["first_blocks"], MayBeIn(most + 1, 0.5, 0.2)) == ()
+    assert unsolved(plain, seen, ["first_blocks"], MayBeIn(6401, 0.5, 0.99)) == ()  # who was in takes half as many
+    assert len(unsolved(plain, seen, ["first_blocks"], MayBeIn(10**9, 0.5, 0.0))) == 1
 
 
 @pytest.mark.parametrize(("share", "margin"), [(0.1, 0.2), (0.5, 0.2), (0.3, 0.5)])
@@ -358,7 +366,7 @@ def test_numbers_of_all_rounds_count_though_the_first_are_looked_at() -> None:
     def said(name: str, parameters: dict, features: int, documents: int) -> tuple[str, ...]:
         mechanism = make_mechanism(name, parameters)
         announced = mechanism.observables(features)
-        return unsolved(mechanism, announced, [a.name for a in announced], documents, 0.5)
+        return unsolved(mechanism, announced, [a.name for a in announced], MayBeIn(documents, 0.5))
 
     for name, parameters, features, numbers in (
         ("pd-nmf", {"rank": 2}, 500, 20 * 2 * 501),

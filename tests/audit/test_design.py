@@ -11,8 +11,9 @@ from scipy.stats import chisquare
 from ksdp.audit.design import Block, as_rows, make_design
 from ksdp.audit.design_streams import drawn_controls
 from ksdp.audit.errors import SpecError
+from ksdp.audit.parties_spec import PartiesSpec
 from ksdp.audit.party_view import split_parties
-from ksdp.audit.spec import DesignSpec, PartiesSpec
+from ksdp.audit.spec import DesignSpec
 
 POOL = np.arange(0, 400, 2)
 

@@ -29,14 +29,8 @@ from ksdp.audit.verdicts.bands import band_width
 from ksdp.audit.verdicts.decide import Verdict, decide
 from ksdp.audit.verdicts.needed_distances import detectable_distance
 from ksdp.storage.blocks import write_values
-from ksdp.storage.findings import (
-    Curve,
-    read_verdicts,
-    write_curves,
-    write_findings,
-    write_spec,
-    write_summary,
-)
+from ksdp.storage.curves import Curve, write_curves
+from ksdp.storage.findings import read_verdicts, write_findings, write_spec, write_summary
 from ksdp.storage.mapped_corpus import store_corpus
 from ksdp.storage.schedules.history import ScheduledRun, append_run
 from ksdp.storage.schedules.schedule_files import Schedule, write_schedule

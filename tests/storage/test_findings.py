@@ -10,26 +10,25 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ksdp.audit.decision_spec import DecisionSpec
 from ksdp.audit.errors import StoreError
+from ksdp.audit.results.gap import Gap
 from ksdp.audit.results.stored_summary import VERSION
-from ksdp.audit.spec import DecisionSpec, parse_spec
+from ksdp.audit.spec import parse_spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.decide import decide
 from ksdp.audit.verdicts.fresh_effects import Attack, measure_effect
+from ksdp.storage.curves import Curve, read_curves, write_curves
 from ksdp.storage.findings import (
-    Curve,
-    Gap,
-    read_curves,
     read_document,
     read_spec,
-    read_summary,
     read_verdicts,
-    write_curves,
     write_effects,
     write_findings,
     write_spec,
     write_summary,
 )
+from ksdp.storage.summaries import read_summary
 
 from ..summaries import example
 

@@ -17,6 +17,7 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import run_observables
 from ksdp.audit.spec import parse_spec
+from ksdp.audit.verdicts.effect_measures import Flagged
 from ksdp.audit.verdicts.raw_filter import gram_of_runs, raw_tests
 from ksdp.flows.prepare import Prepared, prepare_stored
 from ksdp.storage.audits.stage_tables import write_stage
@@ -24,7 +25,7 @@ from ksdp.storage.store import Store
 from ksdp.tasks import slices as tested
 from ksdp.tasks.audit_ref import open_plan
 from ksdp.tasks.blocks import compute_block
-from ksdp.tasks.slices import Flagged, effects, slices
+from ksdp.tasks.slices import effects, slices
 
 
 def prepared(folder: Path, **sections: Any) -> Prepared:

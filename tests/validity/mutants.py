@@ -698,7 +698,7 @@ MUTANTS: list[Mutant] = [
         ("not isinstance(design, Shared | Literal) or ", ""),
         (" or plan.units.order is not None", ""),
         ('if not getattr(plan.mechanism, "order_free", False):', "if False:"),
-        ("rows_of(plan.corpus.matrix, design.pool)", "plan.corpus.matrix"),
+        ("plan.corpus.first_alike[design.pool]", "plan.corpus.first_alike"),
         ("several[content]", "np.repeat(several.max(), len(content))"),
         ("isinstance(design, Shared) and design.poisson", "True"),
         ("isinstance(design, Shared) and design.poisson", "False"),
@@ -1029,7 +1029,7 @@ MUTANTS: list[Mutant] = [
         ("noise = noise + known.shrink * made.variances", "pass"),
         ("shares[places] * (shares.sum() / shares[places].sum())", "shares[places]"),
         ("return float(size) ** 2", "return 0.0"),
-        ("if left is not None:\n            unknown, shares, turned = *left, None", "if False:\n            pass"),
+        ("if left is not None:\n        unknown, shares, turned = *left, None", "if False:\n        pass"),
         ("said = np.full(len(documents), RULED_OUT)", "said = np.zeros(len(documents))"),
         ("said[~may] = RULED_OUT", "pass"),
         ("return before & possible(", "return possible("),
@@ -1223,11 +1223,11 @@ MUTANTS: list[Mutant] = [
         tests=(MOMENTS,),
     ),
     *_of(
-        "audit/statistics/same_rows.py",
+        "audit/same_rows.py",
         ("equal = columns[p] == other_columns[q] and values[p] == other_values[q]", "equal = True"),
         ("equal = starts[i + 1] - starts[i] == places[j + 1] - places[j]", "equal = True"),
         ("at += 1\n", "break\n"),
-        tests=(ONE_BY_ONE,),
+        tests=("tests/audit/test_same_rows.py",),
     ),
     *_of(
         "audit/statistics/little_noise.py",
@@ -1248,14 +1248,13 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/coverage.py",
-        ("if (few_enough(documents) and not groups) or not 0 <", "if not 0 <"),
-        ("not 0 < numbers >= _enough(share, margin) * documents:", "not numbers:"),
-        ("not 0 < numbers >= _enough", "not numbers >= _enough"),
+        ("if not numbers:", "if False:"),
+        ("return numbers >= needed * self.count", "return True"),
         tests=(LITTLE_NOISE,),
     ),
     *_of(
         "audit/planned_coverage.py",
-        (" + unblurred(_little_noise(plan), *of)", ""),
+        (" + unblurred(_little_noise(plan), who)", ""),
         tests=(LITTLE_NOISE,),
     ),
     *_of(
@@ -1554,14 +1553,14 @@ MUTANTS: list[Mutant] = [
     *_of(
         "audit/coverage.py",
         (
-            "min(enough_numbers(share), telling_numbers(share, margin))",
-            "enough_numbers(share)",
+            "min(enough_numbers(self.share), telling_numbers(self.share, self.margin))",
+            "enough_numbers(self.share)",
         ),
         (
-            "min(enough_numbers(share), telling_numbers(share, margin))",
-            "telling_numbers(share, margin)",
+            "min(enough_numbers(self.share), telling_numbers(self.share, self.margin))",
+            "telling_numbers(self.share, self.margin)",
         ),
-        ("min(enough_numbers(share), telling_numbers(share, margin))", "0.5"),
+        ("min(enough_numbers(self.share), telling_numbers(self.share, self.margin))", "0.5"),
         ("a.in_all or math.prod(a.shape)", "math.prod(a.shape)"),
         ("share * (1.0 - share) * (2.0", "(2.0"),
         ("return apart / (1.0 + apart)", "return apart"),
@@ -1569,15 +1568,15 @@ MUTANTS: list[Mutant] = [
         ('"block_sums", "V")', '"block_sums")'),
         ("(1.0 - share) * (whole", "(whole"),
         ("float(norm.cdf(-at)) - peak)", "float(norm.cdf(-at)) + peak)"),
-        ("if few_enough(documents) and not groups:", "if False:"),
         ("= max((prefix + n for n in names)", "= min((prefix + n for n in names)"),
         ("if not all(getattr(part,", "if not any(getattr(part,"),
         tests=("tests/audit/test_coverage.py",),
     ),
     *_of(
         "audit/planned_coverage.py",
-        ("plan.holdings.unknown, plan.holdings.share, plan", "plan.holdings.unknown, 0.5, plan"),
-        ("plan.holdings.share, plan.spec.rule.margin", "plan.holdings.share, 1.0"),
+        ("MayBeIn(held.unknown, held.share,", "MayBeIn(held.unknown, 0.5,"),
+        ("held.share, plan.spec.rule.margin", "held.share, 1.0"),
+        ("return few_enough(held.unknown)", "return False"),
         (
             "learnable(mechanism, expected_shapes(plan), plan.design.runs)",
             "learnable(mechanism, plan.announced, plan.design.runs)",
@@ -1602,7 +1601,7 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/planned_coverage.py",
-        ('groups = plan.units.word == "group"', "groups = False"),
+        ('plan.units.word == "group"', "False"),
         ('if held.units.word == "document":', "if True:"),
         tests=("tests/audit/statistics/test_of_groups.py",),
     ),
@@ -1612,15 +1611,15 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/test_coverage.py",),
     ),
     *_of(
-        "audit/planning.py",
-        ("isinstance(mechanism, FunctionMechanism | RecordedRuns)", "True"),
+        "audit/planned_statistics.py",
+        ("if not isinstance(mechanism, FunctionMechanism | RecordedRuns)", "if False"),
         ("if statistic.name not in dear)", ")"),
         tests=("tests/audit/test_coverage.py",),
     ),
     *_of(
         "audit/coverage.py",
-        ("if sum(found.values()) < _enough(share, margin) * documents:", "if not found:"),
-        ("if sum(found.values()) < _enough", "if max(found.values(), default=0) < _enough"),
+        ("if not who.told_by(sum(found.values())):", "if not found:"),
+        ("told_by(sum(found.values()))", "told_by(max(found.values(), default=0))"),
         tests=("tests/audit/test_coverage.py",),
     ),
     *_of(
@@ -1648,7 +1647,7 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/planned_coverage.py",
-        ("sums += followed(_final(plan), *of[:3])", "pass"),
+        ("sums += followed(_final(plan), who)", "pass"),
         tests=("tests/audit/test_coverage.py",),
     ),
     *_of(

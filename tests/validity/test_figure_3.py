@@ -11,18 +11,10 @@ from pathlib import Path
 
 import pytest
 import scipy.sparse as sp
-from benchmarks.figure_3 import (
-    DEVICES,
-    NAMES,
-    NETFLIX_USERS,
-    errors,
-    forms,
-    parties,
-    profiles,
-    ratings,
-    split,
-    top,
-)
+
+from ksdp.audit.reproducing.drawn_ratings import DEVICES, NETFLIX_USERS, parties, profiles, split
+from ksdp.audit.reproducing.fedpower import NAMES, errors, forms, top
+from ksdp.storage.reproducing.data import ratings
 
 pytestmark = pytest.mark.validity
 

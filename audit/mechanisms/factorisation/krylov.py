@@ -11,13 +11,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Matrix, Vector
 from ksdp.audit.eight_lanes import add_scaled_row
 from ksdp.audit.mechanisms.factorisation.tridiagonal import EPSILON, excess_error
 
 __all__ = ["Indices", "dot", "lanczos", "noise", "recover", "unsigned"]
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 Indices = NDArray[np.uint32]
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+
+from ksdp.audit.array_types import Vector
 
 __all__ = ["EPSILON", "excess_error", "last_components"]
 
-Vector = NDArray[np.float64]
 
 EPSILON = float(np.finfo(np.float64).eps)
 ANGLE = 1e-10

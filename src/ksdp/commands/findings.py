@@ -30,7 +30,8 @@ __all__ = ["list_audits", "replay", "report", "show"]
 
 def list_audits(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = False) -> None:
     """List the finished audits of a store, newest first."""
-    from ksdp.storage.audits.views import ViewsSummary, finished_views, read_views
+    from ksdp.audit.results.views_summary import ViewsSummary
+    from ksdp.storage.audits.views import finished_views, read_views
     from ksdp.storage.store import Store
     from ksdp.storage.summaries import read_summary
 

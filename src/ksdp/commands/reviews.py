@@ -140,7 +140,7 @@ def _lines(path: Path) -> list[str]:
 
 def _set_policy(store: Path, policy: str) -> None:
     from ksdp.audit.errors import InputError
-    from ksdp.storage.reviews.decisions import Policy, write_policy
+    from ksdp.storage.reviews.policy import Policy, write_policy
     from ksdp.storage.store import Store
 
     if policy not in {"two-keys", "four-eyes", "one-person"}:

@@ -12,12 +12,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from ksdp.audit.corpus import Corpus
+from ksdp.audit.decision_spec import DecisionSpec
 from ksdp.audit.design import as_rows
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.callables import function_mechanism
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import installed_parameters, lent
-from ksdp.audit.spec import CorpusSpec, DecisionSpec, DesignSpec, Spec, parse_spec
+from ksdp.audit.spec import CorpusSpec, DesignSpec, Spec, parse_spec
 from ksdp.audit.spec_tables import meant
 from ksdp.interface import given
 from ksdp.interface.recorded import NAME, Recorded, recorded_in_spec, recorded_runs, recorded_tables

@@ -10,13 +10,13 @@ from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
+from ksdp.audit.same_rows import same_rows
 from ksdp.audit.statistics import exact_sums, explained
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.distinct import Distinct, distinct
 from ksdp.audit.statistics.one_by_one import told
 from ksdp.audit.statistics.round_terms import block_numbers, sweep_numbers
 from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
-from ksdp.audit.statistics.same_rows import same_rows
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_scales import scales_of
 

@@ -15,7 +15,7 @@ from ksdp.audit.mechanisms.factorisation import early_rounds
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.registry import make_mechanism
-from ksdp.audit.statistics import equations, max_entropy, solved_parts
+from ksdp.audit.statistics import max_entropy, solved_parts
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.max_entropy import Direction, span_of
 from ksdp.audit.statistics.rounds_match import BlocksMatch, SumsMatch
@@ -188,7 +188,7 @@ def test_later_rounds_tell_what_the_first_three_leave_open(
 
 def test_of_few_documents_noise_hides_less() -> None:
     """A tenth of 300, by blocks with a tenth of noise: the linear filter misses how many are in, first."""
-    rng, distances = np.random.default_rng(1), {0: 0.0, equations.MOST_NOISY: 0.0}
+    rng, distances = np.random.default_rng(1), {0: 0.0, max_entropy.MOST_NOISY: 0.0}
     matrix = sp.csr_array(rng.normal(size=(300, 40)))
     mechanism = make_mechanism("noisy", {"mechanism": "pd-svd", "noise": 0.1, "parameters": {"rank": 3}})
     for run in range(3):
@@ -197,11 +197,11 @@ def test_of_few_documents_noise_hides_less() -> None:
         for most in distances:
             documents = Documents(matrix, pool=Pool(matrix, 0.1, mechanism=mechanism))
             with pytest.MonkeyPatch.context() as patched:
-                patched.setattr(equations, "MOST_NOISY", most)
+                patched.setattr(max_entropy, "MOST_NOISY", most)
                 found = BlocksMatch().evaluate(Observables(dict(seen)), documents)
             distances[most] += ks_table(found[None].astype(np.float32), held[None]).distance[0] / 3
     assert distances[0] < 0.7
-    assert distances[equations.MOST_NOISY] > 0.8
+    assert distances[max_entropy.MOST_NOISY] > 0.8
 
 
 @pytest.mark.parametrize("seed", range(3))

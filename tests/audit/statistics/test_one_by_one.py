@@ -16,13 +16,11 @@ from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.statistics import exact_sums, solved_parts
 from ksdp.audit.statistics import one_by_one as fits_module
-from ksdp.audit.statistics import same_rows as places_of_rows
 from ksdp.audit.statistics import terms as module
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.equations import RULED_OUT
 from ksdp.audit.statistics.one_by_one import FREELY, MOST_ROUNDS, SETTLED, fitted
 from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
-from ksdp.audit.statistics.same_rows import same_rows
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_scales import scales_of
 
@@ -408,21 +406,3 @@ def test_a_filter_is_approached_where_the_sums_do_not_outnumber_documents(
     assert len(fits) == 1
     assert ((one_by_one == RULED_OUT) == (by_steps == RULED_OUT)).all()
     assert (one_by_one != by_steps).any()
-
-
-def test_the_same_rows_are_found_by_their_content() -> None:
-    among, rng = some_rows(50, 9, share=0.3), np.random.default_rng(4)
-    some = sp.csr_array(sp.vstack([among[rng.permutation(50)], some_rows(20, 9, seed=8, share=0.3), -among[:3]]))
-    wanted = []
-    for x in some.toarray():
-        same = [j for j, y in enumerate(among.toarray()) if (x == y).all()]
-        wanted.append(min(same, default=-1))
-    assert -1 in wanted
-    assert same_rows(some, among).tolist() == wanted
-
-
-def test_rows_that_share_a_mark_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places_of_rows, "_mark", lambda *of: of[-1].fill(7))
-    among = some_rows(9, 20, share=0.4)
-    assert same_rows(among, among).tolist() == list(range(9))
-    assert same_rows(sp.csr_array(np.full((1, 20), 7.0)), among).tolist() == [-1]

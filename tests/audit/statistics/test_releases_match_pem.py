@@ -16,7 +16,7 @@ from ksdp.audit.mechanisms.pem.base import PemMechanism
 from ksdp.audit.mechanisms.pem.budget import Budget
 from ksdp.audit.mechanisms.pem.discrete_laplace import law
 from ksdp.audit.mechanisms.pem.mechanisms import PEMApriori, PEMKMeans, PEMLogistic
-from ksdp.audit.statistics import equations
+from ksdp.audit.statistics import max_entropy
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.equations import Equations
 from ksdp.audit.statistics.max_entropy import direction_of
@@ -147,7 +147,7 @@ def test_it_is_the_filter_of_terms_noise_and_coins(
     kind: type[PemMechanism], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """<C^-1 (a_x - mean), Z - E Z>, every covariance written out."""
-    monkeypatch.setattr(equations, "MOST_NOISY", 0)
+    monkeypatch.setattr(max_entropy, "MOST_NOISY", 0)
     share = 0.8
     found, made_of, told = one_run(kind, share)
     terms = made_of.written()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from ksdp.audit.verdicts.learned import folds_of
+from ksdp.audit.verdicts.folds import folds_of
 from ksdp.audit.verdicts.raw_filter import SHRINKAGE, filter_scores, gram_of_runs, raw_tests
 
 

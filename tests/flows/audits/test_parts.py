@@ -27,7 +27,8 @@ from ksdp.flows.prepare import prepare_stored
 from ksdp.storage.audits.sql import ask
 from ksdp.storage.audits.stage_tables import read_stage
 from ksdp.storage.audits.statistic_values import read_values_by_run, stored_statistics
-from ksdp.storage.findings import place_of, read_curves, read_effects, read_statistics, read_verdicts
+from ksdp.storage.curves import read_curves
+from ksdp.storage.findings import place_of, read_effects, read_statistics, read_verdicts
 from ksdp.storage.store import Store
 
 pytestmark = pytest.mark.e2e

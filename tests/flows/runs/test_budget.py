@@ -18,10 +18,11 @@ from scipy.stats import norm
 from ksdp.audit.errors import InputError, KsdpError, SpecError, StoreError
 from ksdp.audit.mechanisms.privacy.spent import worst_price
 from ksdp.flows.deployable.runs import party_flow
-from ksdp.flows.runs.budget import Priced, Purse, entries, open_purse, spent, spent_words
+from ksdp.flows.runs.budget import Purse, entries, open_purse, spent, spent_words
 from ksdp.flows.runs.joint import JointAudit, identity_text, joint_table
 from ksdp.flows.runs.node_run import Node
 from ksdp.flows.runs.party_run import enter_documents, run_party
+from ksdp.flows.runs.prices import Priced
 from ksdp.flows.runs.terms import Run, read_run
 from ksdp.storage.keys import load_private, make_identity
 from ksdp.storage.runs.ledger import Ledger

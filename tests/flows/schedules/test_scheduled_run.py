@@ -24,7 +24,7 @@ from ksdp.flows.clock import utc_now
 from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.schedules.changes import check_schedulable, spec_basis
 from ksdp.flows.schedules.notices import body
-from ksdp.storage.findings import read_spec, read_summary
+from ksdp.storage.findings import read_spec
 from ksdp.storage.schedules.changes import read_standing
 from ksdp.storage.schedules.history import ScheduledRun, read_runs
 from ksdp.storage.schedules.outbox import waiting_notices
@@ -37,6 +37,7 @@ from ksdp.storage.schedules.schedule_files import (
     write_schedule,
 )
 from ksdp.storage.store import Store
+from ksdp.storage.summaries import read_summary
 
 SPEC = """
 seed = 3

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ksdp.storage.errors import StoreError
+from ksdp.audit.errors import StoreError
 from ksdp.storage.schedules.history import Due, ScheduledRun, append_run, due, next_times, read_runs
 from ksdp.storage.schedules.schedule_files import Schedule, check_schedule, schedule_folder
 from ksdp.storage.store import Store

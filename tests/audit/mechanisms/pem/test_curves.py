@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from benchmarks.pem import adult, data, one_hot
+from benchmarks.pem import data
 
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState
 from ksdp.audit.mechanisms.pem.apriori import PemApriori, itemset_loss
@@ -17,6 +17,7 @@ from ksdp.audit.mechanisms.pem.discrete_laplace import Simulated
 from ksdp.audit.mechanisms.pem.ideal import run_ideal
 from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
 from ksdp.audit.mechanisms.pem.logistic import PemLogistic
+from ksdp.audit.reproducing.pem_curves import adult, one_hot
 
 pytestmark = pytest.mark.usefixtures("data_folder")
 

@@ -1,0 +1,36 @@
+"""Documents with the same content are found, against every pair compared."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ksdp.audit import same_rows as module
+from ksdp.audit.corpus import Corpus
+from ksdp.audit.same_rows import same_rows
+
+from .statistics.who_is_in import some_rows
+
+
+def test_the_same_rows_are_found_by_their_content() -> None:
+    among, rng = some_rows(50, 9, share=0.3), np.random.default_rng(4)
+    some = sp.csr_array(sp.vstack([among[rng.permutation(50)], some_rows(20, 9, seed=8, share=0.3), -among[:3]]))
+    wanted = []
+    for x in some.toarray():
+        same = [j for j, y in enumerate(among.toarray()) if (x == y).all()]
+        wanted.append(min(same, default=-1))
+    assert -1 in wanted
+    assert same_rows(some, among).tolist() == wanted
+
+
+def test_rows_that_share_a_mark_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_mark", lambda *of: of[-1].fill(7))
+    among = some_rows(9, 20, share=0.4)
+    assert same_rows(among, among).tolist() == list(range(9))
+    assert same_rows(sp.csr_array(np.full((1, 20), 7.0)), among).tolist() == [-1]
+
+
+def test_a_corpus_says_which_of_its_documents_is_the_first_of_its_content() -> None:
+    rows = sp.csr_array(np.array([[1.0, 2.0], [0.0, 3.0], [1.0, 2.0], [4.0, 0.0], [0.0, 3.0], [1.0, 2.0]]))
+    assert Corpus(rows, np.array(list("abcdef"))).first_alike.tolist() == [0, 1, 0, 3, 1, 0]
