@@ -91,7 +91,9 @@ def solved_parts(made: TermNumbers, apart: Floats, shares: Floats) -> Solved:
             before, now = now, lost(np.clip(shares + found, 0.0, 1.0))
             if not now < _LESS * before:
                 break
-        told = _everybody(shares + found, shares, _copies(gram, np.where(adds, lengths, 0.0)))
+        first = _copies(gram, np.where(adds, lengths, 0.0))
+        found = _shared(found, first)
+        told = _everybody(shares + found, shares, first)
         left = np.square((apart - made.summed(told - shares)) * factors).sum()
         if left < LEFT * sizes[adds].min(initial=np.inf) and 2.0 * told.sum() > shares.sum():
             return Solved(found)
@@ -124,6 +126,12 @@ def _losses(made: TermNumbers, factors: Floats) -> Callable[[Floats], float]:
 def _noise(lost: float, factors: Floats) -> Floats:
     """The variance of every number, shape (entries,); who adds nothing to a number adds none."""
     return np.asarray(lost / np.square(np.where(factors > 0.0, factors, 1.0)))
+
+
+def _shared(parts: Floats, first: Ints) -> Floats:
+    """The mean over copies, of which `first` is one: equations say no more, and the rest is rounding."""
+    several = np.bincount(first, minlength=len(parts))
+    return np.asarray((np.bincount(first, parts, len(parts)) / np.maximum(several, 1))[first])
 
 
 def _everybody(parts: Floats, shares: Floats, first: Ints) -> Floats:
