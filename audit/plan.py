@@ -104,6 +104,11 @@ class Plan:
         """Statistics that are tested on their own."""
         return tuple(s for s in self.statistics if s.family != COEFFICIENTS)
 
+    @property
+    def read(self) -> tuple[Announced, ...]:
+        """Announced arrays that statistics may read."""
+        return tuple(array for array in self.announced if array.name in self.seen)
+
     @cached_property
     def coverage(self) -> Coverage:
         """Which announced arrays are read by which tested statistics."""

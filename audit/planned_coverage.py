@@ -55,7 +55,7 @@ def _solved(plan: Plan) -> bool:
         return False
     if not any(isinstance(statistic, OfGroups) for statistic in plan.tested):
         return False
-    numbers = sum(math.prod(array.shape) for array in plan.announced if array.name in plan.seen)
+    numbers = sum(math.prod(array.shape) for array in plan.read)
     return groups_solved(len(held.victim), int(held.units.sizes[held.victim].sum()), numbers)
 
 
@@ -66,12 +66,12 @@ def _little_noise(plan: Plan) -> int:
         return 0
     own = getattr(mechanism, "statistics", ())
     filters = [s for s in (*statistics().values(), *own) if set(s.needs) <= set(plan.seen)]
-    seen = tuple(array for array in plan.announced if array.name in plan.seen)
-    return int(pool.derive(("little noise", plan.seen), lambda: numbers_of_little_noise(filters, seen, pool)))
+    return int(pool.derive(("little noise", plan.seen), lambda: numbers_of_little_noise(filters, plan.read, pool)))
 
 
 def _final(plan: Plan) -> dict[str, int]:
     """Numbers of the final output that follow from who is in, and are not solved for."""
-    seen = tuple(array for array in plan.announced if array.name in plan.seen)
-    found = plan.pool.derive(("final numbers", plan.seen), lambda: final_numbers(plan.mechanism, seen, plan.pool))
+    found = plan.pool.derive(
+        ("final numbers", plan.seen), lambda: final_numbers(plan.mechanism, plan.read, plan.pool)
+    )
     return dict(found)

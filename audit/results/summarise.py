@@ -133,7 +133,7 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: File
         statistics=_statistics(tested),
         skipped_statistics=plan.skipped,
         opens="final" if plan.spec.statistics.sees == "final" else opens_of(plan.mechanism),
-        announced=tuple(parts.AnnouncedArray(a.name, a.shape) for a in plan.announced if a.name in plan.seen),
+        announced=tuple(parts.AnnouncedArray(a.name, a.shape) for a in plan.read),
         coverage=plan.coverage.read_by,
         unread=plan.coverage.unread,
         paper_alone=_paper_alone(tested),

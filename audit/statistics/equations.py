@@ -58,6 +58,10 @@ class Equations:
     possible: Possible | None = None
     """Which documents the run may have held; None: nobody is ruled out."""
 
+    def beside(self, pool: Pool) -> sp.csr_array | None:
+        """Others' documents that the sums are over."""
+        return None if self.alone else pool.fixed if self.of_all else pool.beside
+
 
 def own_mechanism(mechanism: Mechanism | None) -> Any:
     """The mechanism, or the one that it adds noise to."""
@@ -145,7 +149,7 @@ class _Told:
 def _run_says(pool: Pool, terms: Callable[..., Additive], known: Equations) -> _Told | Direction | _Filter:
     """What a run's numbers say of all that may be in, or by what they say it of a document."""
     rows, shares, turned = pool.derive("who may be in", lambda: _who_may_be_in(pool))
-    fixed = (pool.fixed if known.of_all else pool.beside) if pool.fixed_share == 1.0 else None
+    fixed = known.beside(pool) if pool.fixed_share == 1.0 else None
     if pool.possible is not None:
         before = _left(rows, shares, _of_unknown(pool.possible, rows.shape[0]))
         rows, shares, turned = (rows, shares, turned) if before is None else (*before, None)

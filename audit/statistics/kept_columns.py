@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.csr_rows import emptied
@@ -172,14 +173,21 @@ def _pool(
 ) -> Pool:
     own = pool.mechanism
     inside = _Within(own, kept) if isinstance(own, _Cuts) else own  # nobody can run what was recorded
-    fixed, honest, coalition = (
-        None if rows is None else emptied(rows, kept) for rows in (pool.fixed, pool.honest, pool.coalition)
-    )
+
+    def emptied_too(rows: sp.csr_array | None) -> sp.csr_array | None:
+        return None if rows is None else emptied(rows, kept)
+
     may = None if possible is None else possible(pool.drawn)
     return replace(
-        pool, drawn=emptied(pool.drawn, kept), fixed=fixed, mechanism=inside, possible=may, counts=counts,
-        honest=honest, coalition=coalition,
-    )  # fmt: skip
+        pool,
+        drawn=emptied(pool.drawn, kept),
+        fixed=emptied_too(pool.fixed),
+        honest=emptied_too(pool.honest),
+        coalition=emptied_too(pool.coalition),
+        mechanism=inside,
+        possible=may,
+        counts=counts,
+    )
 
 
 def _cut(

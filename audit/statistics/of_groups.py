@@ -121,7 +121,7 @@ def _told(terms: Callable[..., Additive], known: Equations, pool: Pool) -> tuple
     with one_thread():
         adds, lose = _added(terms, pool.drawn, rows, places[group[rows]], (len(left), entries))
         sums = np.broadcast_to(np.asarray(known.sums, np.float64), entries)
-        beside = None if known.alone else pool.fixed if known.of_all else pool.beside
+        beside = known.beside(pool)
         if beside is not None:
             sums = sums - terms(beside).summed(np.ones(beside.shape[0]))
         share = min(pool.share * len(out) / len(left), _LIKELIEST)
