@@ -108,8 +108,8 @@ class DesignSpec(Section, frozen=True):
         Annotated[int, Field(ge=1, le=50)] | Annotated[tuple[Share, ...], Field(min_length=1)] | Literal["needed"]
     ) = "needed"
     """How often to decide on the way to these runs, evenly, or at which shares of them. Only documents that are
-    still undecided are measured further, and the audit ends where there is none. `needed`: at a tenth and three
-    tenths in large audits of every round, or of twenty exact numbers for each document of a run; else once."""
+    still undecided are measured further, and the audit ends where there is none. `needed`: at 0.1, 0.17 and
+    0.3 of the runs, too, in large audits of every round, or of twenty exact numbers for each document of a run."""
     fresh_runs: Annotated[int, Field(ge=0, le=MOST_RUNS)] | None = None
     """The same number for the fresh runs that measure detected leaks once more; default: a quarter; 0: none."""
     without_runs: Literal["needed", "all"] = "needed"
