@@ -140,8 +140,11 @@ def plan_looks(spec: Spec, runs: int, block_runs: int, early: bool = False) -> t
     )
     if spec.decision.stopping == "anytime":
         return tuple(Look(end, spec.decision.level) for end in ends)
-    if early and len(ends) == len(EARLY):
-        return tuple(Look(end, spec.decision.level * part) for end, part in zip(ends, EARLY.values(), strict=True))
+    if early:  # looks that fall together have their parts together
+        parts = dict.fromkeys(ends, 0.0)
+        for share, part in EARLY.items():
+            parts[min(end for end in ends if end >= round(share * runs))] += part
+        return tuple(Look(end, spec.decision.level * part) for end, part in parts.items())
     levels = look_levels([end / runs for end in ends], spec.decision.level, spec.decision.spending)
     return tuple(Look(end, float(level)) for end, level in zip(ends, levels, strict=True))
 

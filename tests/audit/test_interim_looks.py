@@ -57,12 +57,13 @@ def test_fresh_runs_have_a_seed_of_their_own() -> None:
 
 def test_looks_that_a_spec_leaves_open_spend_the_level_and_little_of_it_early() -> None:
     planned = plan_looks(spec_of("needed"), 7000, 100, early=True)
-    assert [look.runs for look in planned] == [700, 2100, 7000]
+    assert [look.runs for look in planned] == [700, 1200, 2100, 7000]
+    assert [look.level for look in planned] == pytest.approx([0.005, 0.0025, 0.0025, 0.04])
     assert sum(look.level for look in planned) == pytest.approx(0.05)
-    assert planned[-1].level == pytest.approx(0.04)
     assert plan_looks(spec_of("needed"), 7000, 100) == plan_looks(spec_of(1), 7000, 100)
     few = plan_looks(spec_of("needed"), 7000, 3500, early=True)  # looks that fall together
-    assert sum(look.level for look in few) == pytest.approx(0.05)
+    assert [look.runs for look in few] == [3500, 7000]
+    assert [look.level for look in few] == pytest.approx([0.01, 0.04])
 
 
 ROUNDS = (SimpleNamespace(family="rounds"),)

@@ -164,7 +164,7 @@ MUTANTS: list[Mutant] = [
     *_of(
         "audit/interim_looks.py",
         ("Look(end, spec.decision.level * part)", "Look(end, spec.decision.level)"),
-        ("if early and len(ends) == len(EARLY):", "if early:"),
+        ("parts[min(end for end in ends if end >= round(share * runs))] += part", "parts[ends[0]] += part"),
         tests=("tests/audit/test_interim_looks.py",),
     ),
     *_of(
