@@ -20,9 +20,10 @@ def not_whole(value: object, least: int, most: int | None = None) -> str | None:
     >>> not_whole(2.5, 1), not_whole(True, 0, 40), not_whole(3, 1)
     ('must be a whole number of at least 1; got 2.5.', 'must be a whole number from 0 to 40; got True.', None)
     """
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if whole and value >= least and (most is None or value <= most):  # type: ignore[operator]
-        return None
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        number = int(value)
+        if number >= least and (most is None or number <= most):
+            return None
     said = repr(value)
     bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
     return f"must be a whole number {bounds}; got {said if len(said) <= 40 else said[:37] + '...'}."

@@ -35,6 +35,7 @@ STEPS = ("tests/audit/statistics/test_filter_steps.py",)
 RULED_OUT = "tests/audit/statistics/test_ruled_out.py"
 ONE_BY_ONE = "tests/audit/statistics/test_one_by_one.py"
 MOMENTS = "tests/audit/statistics/test_moments.py"
+EQUATIONS = "tests/audit/statistics/test_equations.py"
 MAX_ENTROPY = "tests/audit/statistics/test_max_entropy.py"
 EXPLAINED = "tests/audit/statistics/test_explained.py"
 SOLVED = "tests/audit/statistics/test_solved_parts.py"
@@ -1047,7 +1048,7 @@ MUTANTS: list[Mutant] = [
         ("np.all(known.noise) and made.entries > 0", "made.entries > 0"),
         ("least * varied)", "least)"),
         ("np.minimum(likelier, LIKELIEST)", "likelier"),
-        tests=(*ROUNDS, ONE_BY_ONE, SOLVED, *KEPT),
+        tests=(EQUATIONS, *ROUNDS, ONE_BY_ONE, SOLVED, *KEPT),
     ),
     *_of(
         "audit/statistics/exact_sums.py",
