@@ -110,7 +110,7 @@ class _Runtime(mpyc_runtime.Runtime):  # type: ignore[misc]  # MPyC has no types
         self._logging_enabled, self._program_counter, self._pc_level = False, [0, 0], 0
         self._loop, self.start_time, self.aggregate_load = turns, None, 0.0
         self.threshold = 1
-        keys: dict[tuple[int, ...], bytes] = self._prss_keys  # type: ignore[has-type]  # MPyC's
+        keys: dict[tuple[int, ...], bytes] = self._prss_keys  # type: ignore[has-type]  # MPyC has no types
         self._prss_keys = {who: random_bytes(len(key)) for who, key in sorted(keys.items())}
 
 

@@ -1,4 +1,7 @@
-"""What sums with noise say of a document, against the function that it minimises, by SciPy."""
+"""What sums with noise say of a document, against the direction of largest entropy.
+
+That one is compared with SciPy's in `test_max_entropy`.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.optimize import minimize
 
-from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.equations import Equations, what_they_say
+from ksdp.audit.statistics.max_entropy import Direction, span_of
 from ksdp.audit.statistics.term_numbers import TermNumbers
 
 
@@ -30,13 +32,7 @@ def test_noise_counts_by_its_variance_however_large_the_parties_are(share: float
     looked_at = Documents(matrix, pool=Pool(matrix, share))
     found = what_they_say("sums", Observables({}), looked_at, terms, Equations(sums, noise))
 
-    def height(direction: Floats) -> float:
-        moved = rows @ direction[:-1] + direction[-1]
-        likely = np.log(1 - share + share * np.exp(moved)).sum() - sums @ direction[:-1]
-        about_as_many = direction[-1] ** 2 / 2 - share * documents * direction[-1]
-        return float(likely + noise * direction[:-1] @ direction[:-1] / 2 + about_as_many)
-
-    wanted = minimize(height, np.zeros(features + 1), tol=1e-12).x
-    moved = rows @ wanted[:-1] + wanted[-1]
-    np.testing.assert_allclose(found, moved / (1 + np.abs(moved)), atol=2e-2)
+    shares = np.full(documents, share)
+    wanted = Direction(*span_of(rows, noise).direction(sums - shares @ rows, shares)).of(terms(matrix))
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
     assert np.abs(found).max() > 0.1

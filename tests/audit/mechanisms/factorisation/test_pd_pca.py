@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -41,10 +42,10 @@ def check_pca(seen: Observables, dense: Matrix, rank: int) -> None:
 
 @pytest.mark.parametrize("shape", [(120, 40), (200, 300), (300, 200), (30, 200)])
 @pytest.mark.parametrize("solver", ["limit", "power"])
-def test_is_the_centralised_pca(shape: tuple[int, int], solver: str) -> None:
+def test_is_the_centralised_pca(shape: tuple[int, int], solver: Literal["limit", "power"]) -> None:
     dense = random_rows(*shape, 0)
     database = Database(parties_of(dense, shape[0] // 3, shape[0] // 2))
-    mechanism = PDPCA(rank=2, reveal_sigma=True, solver=solver, iterations=3000, tolerance=1e-11)  # type: ignore[arg-type]
+    mechanism = PDPCA(rank=2, reveal_sigma=True, solver=solver, iterations=3000, tolerance=1e-11)
     assert isinstance(mechanism, Mechanism)
     seen = mechanism.run(database, RNG)
     schema = {a.name: a.shape for a in mechanism.observables(shape[1])}
@@ -103,9 +104,9 @@ def test_shifting_all_rows_moves_the_mean_only() -> None:
 
 
 @pytest.mark.parametrize("solver", ["limit", "power"])
-def test_equal_rows_have_no_direction(solver: str) -> None:
+def test_equal_rows_have_no_direction(solver: Literal["limit", "power"]) -> None:
     dense = np.tile(np.array([0.1, 0.7, 0.0, 3.3, 1.1, 0.0]), (20, 1))
-    seen = PDPCA(rank=2, reveal_sigma=True, solver=solver).run(Database(parties_of(dense, 7)), RNG)  # type: ignore[arg-type]
+    seen = PDPCA(rank=2, reveal_sigma=True, solver=solver).run(Database(parties_of(dense, 7)), RNG)
     np.testing.assert_allclose(seen["V"] @ seen["V"].T, np.eye(2), atol=1e-12)
     assert seen["sigma"].max() < 1e-12
 
