@@ -16,6 +16,7 @@ from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.one_by_one import SETTLED
 from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
 from ksdp.audit.statistics.solved_parts import solved_parts as solve
+from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_products import products_of_terms
 from ksdp.audit.statistics.term_scales import scales_of
 from ksdp.audit.verdicts.ks import ks_table
@@ -128,3 +129,11 @@ def test_what_rounding_makes_singular_is_solved_all_the_same(monkeypatch: pytest
     apart = made.summed(np.tile([1.0, 0.0, 0.5, 0.25], 10))
     found = made.summed(solve(made, apart, np.full(40, 0.5)).parts)
     np.testing.assert_allclose(found, apart, atol=0.05 * np.abs(apart).max())
+
+
+def test_sums_of_nothing_do_not_tell_that_nobody_was_in() -> None:
+    """Equations that any multiple of the parts solves are solved by parts of 0, too: that says nothing."""
+    half = np.random.default_rng(3).normal(size=(20, 4))
+    made = TermNumbers.plain(sp.csr_array(np.vstack([half, -half])), np.ones((40, 1)))
+    shares = np.full(40, 0.3)
+    assert solve(made, -made.summed(shares), shares).direction is not None
