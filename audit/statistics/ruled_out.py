@@ -30,9 +30,13 @@ SMALLEST = float(np.finfo(np.float32).tiny)
 
 _BESIDE = 1e-6
 """Of a document's length: a product with the leading vector that may be rounding."""
+_ASKED_FIRST = 4
+"""Entries of a document, those in the rarest columns: most of whom a run did not hold are told by them."""
+_MOST_SORTED = 2**24
+"""Entries of all documents whose rarest columns are looked for, at most."""
 
-Once = Callable[[Hashable, Callable[[sp.csr_array], Floats]], Floats]
-"""What a function says of the documents, worked out once for them and a key."""
+Once = Callable[[Hashable, Callable[[sp.csr_array], NDArray[Any]]], NDArray[Any]]
+"""What a function says of each of the documents, worked out once for them and a key."""
 Possible = Callable[[sp.csr_array, Once], NDArray[np.bool_]]
 """Which documents a run may have held, each by itself, shape (n,)."""
 
@@ -60,7 +64,7 @@ class FitsSum:
         weights = once(key, self._weights) if self.public else self._weights(rows)
         found = np.empty(rows.shape[0], np.bool_)
         most = np.ascontiguousarray(_at_most(self.total))
-        _fit(*arrays_of(rows), weights, most, found)
+        _fit(*arrays_of(rows), _rarest(once), weights, most, found)
         return found
 
     def _weights(self, rows: sp.csr_array) -> Floats:
@@ -96,8 +100,9 @@ class FitsRatings:
         reach, size = _beyond(above[:, 0], self.gamma), below[:, 1] + self.delta
         weights = np.divide(reach, size, out=np.zeros_like(reach), where=size > 0.0)
         by_sums, by_weights = (np.empty(rows.shape[0], np.bool_) for _ in range(2))
-        _fit(indptr, indices, data, weights, _at_most(self.total), by_sums)
-        _fit(indptr, indices, ones, np.square(weights), _at_most(self.squares), by_weights)
+        nothing = _none_first(len(weights))
+        _fit(indptr, indices, data, nothing, weights, _at_most(self.total), by_sums)
+        _fit(indptr, indices, ones, nothing, np.square(weights), _at_most(self.squares), by_weights)
         return by_sums & by_weights
 
 
@@ -156,14 +161,45 @@ def _beyond(products: Floats, gamma: float) -> Floats:
     return np.maximum(products - gamma * (1 + TOLERANCE), 0.0)
 
 
+def _none_first(documents: int) -> tuple[NDArray[np.uint32], Floats]:
+    return np.zeros((documents, 0), np.uint32), np.zeros((documents, 0))
+
+
+def _rarest(once: Once) -> tuple[NDArray[np.uint32], Floats]:
+    """Each document's entries in the columns that fewest have: these columns and entries, one beside the other."""
+    return (
+        once("rarest columns", lambda rows: np.ascontiguousarray(_rarest_first(rows)[0])),
+        once("entries there", lambda rows: np.ascontiguousarray(_rarest_first(rows)[1])),
+    )
+
+
+def _rarest_first(rows: sp.csr_array) -> tuple[NDArray[np.uint32], Floats]:
+    """Both of shape (n, `_ASKED_FIRST`); of short rows some twice, none where rows are empty or entries many."""
+    lengths = np.diff(rows.indptr)
+    if rows.nnz > _MOST_SORTED or not lengths.all():
+        return _none_first(len(lengths))
+    having = np.bincount(rows.indices, minlength=rows.shape[1])
+    order = np.lexsort((having[rows.indices], np.repeat(np.arange(len(lengths)), lengths)))
+    at = order[rows.indptr[:-1, None] + np.arange(_ASKED_FIRST) % lengths[:, None]]
+    return rows.indices[at].astype(np.uint32), rows.data[at]
+
+
 @njit(cache=True, nogil=True)
-def _fit(indptr: Any, indices: Any, data: Any, weights: Any, most: Any, found: Any) -> None:
+def _fit(indptr: Any, indices: Any, data: Any, first: Any, weights: Any, most: Any, found: Any) -> None:
+    """Whether no entry is too large; those that `first` names are asked first."""
+    columns, entries = first
     for i in range(found.shape[0]):
-        found[i] = True
-        for at in range(indptr[i], indptr[i + 1]):
-            if weights[i] * data[at] > most[indices[at]]:
-                found[i] = False
+        weight, fits = weights[i], True
+        for k in range(columns.shape[1]):
+            if weight * entries[i, k] > most[columns[i, k]]:
+                fits = False
                 break
+        if fits:
+            for at in range(indptr[i], indptr[i + 1]):
+                if weight * data[at] > most[indices[at]]:
+                    fits = False
+                    break
+        found[i] = fits
 
 
 @njit(cache=True, nogil=True)
