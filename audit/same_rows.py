@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["contents", "same_rows"]
+__all__ = ["contents", "contents_of", "same_rows"]
 
 
 def same_rows(rows: sp.csr_array, among: sp.csr_array) -> NDArray[np.int64]:
@@ -44,7 +44,16 @@ def contents(rows: sp.csr_array) -> tuple[NDArray[np.int64], NDArray[np.int64], 
     >>> [part.tolist() for part in contents(rows)]
     [[0, 1], [0, 1, 0], [2, 1]]
     """
-    return np.unique(same_rows(rows, rows), return_inverse=True, return_counts=True)
+    return contents_of(same_rows(rows, rows))
+
+
+def contents_of(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """As `contents`, of rows that have the same number where they are the same."""
+    _, first, which, several = np.unique(numbers, return_index=True, return_inverse=True, return_counts=True)
+    order = np.argsort(first)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return first[order], place[which], several[order]
 
 
 def _csr(rows: sp.csr_array) -> tuple[Any, Any, Any]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from ksdp.audit.array_types import Floats, Ints
-from ksdp.audit.same_rows import contents
+from ksdp.audit.same_rows import contents, contents_of
 from ksdp.audit.statistics.term_numbers import TermNumbers
 
 __all__ = ["Distinct", "distinct"]
@@ -31,23 +31,20 @@ class Distinct:
         """Between which parts lie: nobody is in, everybody; less what is expected, shape (2, contents)."""
         return np.stack([-self.shares, self.several - self.shares])
 
-    def within(self, columns: Ints) -> Distinct:
-        """The same of some columns of the sums, ascending; no document has an entry in another."""
-        return replace(self, made=self.made.within(columns))
-
     def of_each(self, parts: Floats) -> Floats:
         """What its copies share of the parts of a content, shape (n,)."""
         return np.asarray((parts / self.several)[self.which])
 
 
-def distinct(made: TermNumbers, shares: Floats) -> Distinct:
+def distinct(made: TermNumbers, shares: Floats, same: Ints | None = None) -> Distinct:
     """Documents that may be in, by their content.
 
     Parameters
     ----------
     shares : how likely each is in, shape (n,)
+    same : a number that documents of the same content share, where somebody knows it, shape (n,)
     """
-    places, which, several = contents(made.rows)
+    places, which, several = contents(made.rows) if same is None else contents_of(same)
     return Distinct(
         made.of(places), np.bincount(which, shares).astype(np.float64), several.astype(np.float64), which
     )

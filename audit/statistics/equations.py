@@ -150,20 +150,26 @@ def _run_says(pool: Pool, terms: Callable[..., Additive], known: Equations) -> _
     """What a run's numbers say of all that may be in, or by what they say it of a document."""
     rows, shares, turned = pool.derive("who may be in", lambda: _who_may_be_in(pool))
     fixed = known.beside(pool) if pool.fixed_share == 1.0 else None
+    same = pool.derive("the same content", lambda: same_rows(rows, rows)) if known.exact else None
     if pool.possible is not None:
-        before = _left(rows, shares, _of_unknown(pool.possible, rows.shape[0]))
-        rows, shares, turned = (rows, shares, turned) if before is None else (*before, None)
+        told = _of_unknown(pool.possible, rows.shape[0])
+        if (before := _left(rows, shares, told)) is not None:
+            rows, shares, turned = *before, None
+            same = None if same is None else same[told]
     unknown, left, may = rows, None, None
     if known.possible is not None:
         may = known.possible(rows, lambda key, of: pool.derive(("may be in", key), lambda: of(rows)))
         left = _left(rows, shares, may)
     if left is not None:
         unknown, shares, turned = *left, None
+        same = None if same is None else same[may]
     made = terms(unknown, turned)
     sums = np.broadcast_to(np.asarray(known.sums, dtype=np.float64), made.entries)
     if fixed is not None:
         sums = sums - terms(fixed).summed(np.ones(fixed.shape[0]))
-    fit = outnumbered(made, shares, sums, rows.nnz) if known.exact and isinstance(made, TermNumbers) else None
+    fit = None
+    if known.exact and isinstance(made, TermNumbers):
+        fit = outnumbered(made, shares, sums, rows.nnz, same)
     if isinstance(fit, Direction):
         return fit
     if fit is not None:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Floats
+from ksdp.audit.array_types import Floats, Ints
+from ksdp.audit.statistics.distinct import distinct
 from ksdp.audit.statistics.max_entropy import Direction
 from ksdp.audit.statistics.one_by_one import MOST_PAIRS, Fitted, fitted, told, with_parts
 from ksdp.audit.statistics.solved_parts import few_enough, open_direction, solved_parts
@@ -30,10 +31,17 @@ more there (enron-mail6, a third, PD-SVD: D 0.62 against 0.48 with 1.2, 0.70 aga
 0.77 with 3.6)."""
 
 
-def outnumbered(made: TermNumbers, shares: Floats, sums: Floats, entries: int) -> Fitted | Direction | None:
+def outnumbered(
+    made: TermNumbers, shares: Floats, sums: Floats, entries: int, same: Ints | None = None
+) -> Fitted | Direction | None:
     """Documents fitted to the sums one by one; None where numbers are fewer than documents, or these too many.
 
     Where they are few the equations are solved for all of them (`solved_parts`), however few the numbers are.
+
+    Parameters
+    ----------
+    entries : of all documents' rows, whoever may be in
+    same : a number that documents of the same content share, where somebody knows it, shape (n,)
     """
     pairs = int(((made.weights != 0.0) @ made.taken.sum(axis=0)).sum())
     used, solved = _columns(made), few_enough(made.rows.shape[0])
@@ -43,13 +51,15 @@ def outnumbered(made: TermNumbers, shares: Floats, sums: Floats, entries: int) -
     narrow, at = _narrowed(made, used)
     apart = sums[at] - narrow.summed(shares)
     if solved:
-        if many and made.rows.shape[0] > QUICKLY and (all_told := told(made, used, apart, shares)) is not None:
-            return all_told
+        if many and made.rows.shape[0] > QUICKLY:
+            all_told = told(distinct(narrow, shares, same), used, apart)
+            if all_told is not None:
+                return all_told
         direction = open_direction(narrow, apart, shares)
         if direction is None:
             found = solved_parts(narrow, apart, shares)
             if found.direction is None:
-                return with_parts(made, used, sums[at] - narrow.summed(shares + found.parts), found.parts)
+                return with_parts(narrow, used, sums[at] - narrow.summed(shares + found.parts), found.parts)
             direction = found.direction
         numbers = np.zeros(made.entries)
         numbers[at] = direction.numbers
@@ -60,7 +70,7 @@ def outnumbered(made: TermNumbers, shares: Floats, sums: Floats, entries: int) -
         start = made.along(direction) - usual
         return start, sums[at] - narrow.summed(shares + start)
 
-    return fitted(made, used, apart, shares, begin)
+    return fitted(distinct(narrow, shares, same), used, apart, begin)
 
 
 def _narrowed(made: TermNumbers, columns: NDArray[Any]) -> tuple[TermNumbers, NDArray[Any]]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,9 +25,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Floats
-from ksdp.audit.csr_rows import arrays_of
+from ksdp.audit.csr_rows import arrays_of, take_columns
 from ksdp.audit.lanes import csr_times_panel, panel_of
-from ksdp.audit.statistics.distinct import Distinct, distinct
+from ksdp.audit.statistics.distinct import Distinct
 from ksdp.audit.statistics.explained import explained
 from ksdp.audit.statistics.fit_passes import go_round
 from ksdp.audit.statistics.term_numbers import TermNumbers
@@ -93,16 +93,15 @@ class Fitted:
 
     def of(self, others: TermNumbers) -> Floats:
         """Of other documents, whom the fit does not know; what they have in other columns is not looked at."""
-        scaled = _scaled(others, self.columns, self._scales)
+        kept = np.zeros(others.rows.shape[1], np.bool_)
+        kept[self.columns] = True
+        basis = np.ascontiguousarray(others.basis[:, self.columns])
+        scaled = _scaled(replace(others, rows=take_columns(others.rows, kept), basis=basis), self._scales)
         return between(_gone_through(scaled, self._left, np.zeros(len(scaled.sizes)), _NO_BOUNDS))
 
 
 def fitted(
-    made: TermNumbers,
-    columns: NDArray[Any],
-    apart: Floats,
-    shares: Floats,
-    begin: Callable[[], tuple[Floats, Floats]],
+    once: Distinct, columns: NDArray[Any], apart: Floats, begin: Callable[[], tuple[Floats, Floats]]
 ) -> Fitted:
     """Fit documents to what is left of sums, one after the other, until a round changes little.
 
@@ -110,23 +109,22 @@ def fitted(
 
     Parameters
     ----------
-    made : their terms; no document has an entry outside of `columns`
+    once : their terms within `columns`, outside of which no document has an entry, each content once; b lies
+        between 0 and 1, and is counted from what is expected of each
     columns : ascending
     apart : the sums in these columns, less what is expected of them: rows, then the single numbers
-    shares : what is expected of each document, shape (n,): b lies between 0 and 1, and is counted from there
     begin : what documents begin with who wait for one another, shape (n,), and what that leaves of `apart`
     """
-    once = distinct(made, shares)
     scales = scales_of(once.made)
-    scaled = _scaled(once.made, columns, scales)
-    parts = _by_first_rows(once, columns, apart)
+    scaled = _scaled(once.made, scales)
+    parts = _by_first_rows(once, apart)
     if parts.any():
-        apart = apart - once.within(columns).made.summed(parts)
-    left = _left_of(apart, once.made, columns, scales)
+        apart = apart - once.made.summed(parts)
+    left = _left_of(apart, once.made, scales)
     if not _settles(scaled, left, parts, once.bounds, _marks(), BETWEEN):
         start, apart = begin()
         left, parts = (
-            _left_of(apart, once.made, columns, scales),
+            _left_of(apart, once.made, scales),
             np.bincount(once.which, start).astype(np.float64),
         )
         bounds = np.array([[-np.inf], [np.inf]]).repeat(len(parts), axis=1)
@@ -135,48 +133,47 @@ def fitted(
     return Fitted(between(found), columns, scales, left)
 
 
-def told(made: TermNumbers, columns: NDArray[Any], apart: Floats, shares: Floats) -> Fitted | None:
+def told(once: Distinct, columns: NDArray[Any], apart: Floats) -> Fitted | None:
     """Who was in, to the last document, where documents that are in or out explain the sums (`explained`).
 
     None where none that are found do. Parameters as those of `fitted`.
     """
-    once = distinct(made, shares)
-    scales, narrow = scales_of(once.made), once.within(columns)
-    scaled, left = _scaled(once.made, columns, scales), _left_of(apart, once.made, columns, scales)
+    scales = scales_of(once.made)
+    scaled, left = _scaled(once.made, scales), _left_of(apart, once.made, scales)
     parts = np.zeros(len(once.shares))
     _settles(scaled, left, parts, once.bounds, _marks(), BETWEEN)
-    exactly = explained(narrow, apart, parts, scales.of(columns), scaled.sizes)
+    exactly = explained(once, apart, parts, scales, scaled.sizes)
     if exactly is None:
         return None
-    left = _left_of(apart - narrow.made.summed(exactly), once.made, columns, scales)
+    left = _left_of(apart - once.made.summed(exactly), once.made, scales)
     return Fitted(between(once.of_each(exactly)), columns, scales, left)
 
 
-def _by_first_rows(once: Distinct, columns: NDArray[Any], apart: Floats) -> Floats:
+def _by_first_rows(once: Distinct, apart: Floats) -> Floats:
     """The parts that the first rows of the sums tell, where these are numbers enough for all documents; else 0."""
-    parts = np.zeros(len(once.shares))
-    rows = math.ceil(PLENTY * len(parts) / max(len(columns), 1))
+    parts, columns = np.zeros(len(once.shares)), once.made.rows.shape[1]
+    rows = math.ceil(PLENTY * len(parts) / max(columns, 1))
     if 2 * rows <= once.made.weights.shape[1]:
         first = once.made.first(rows)
         scales = scales_of(first)
-        left = _left_of(apart[: rows * len(columns)], first, columns, scales)
-        _settles(_scaled(first, columns, scales), left, parts, once.bounds, [FIRST] * PATIENCE, BETWEEN)
+        left = _left_of(apart[: rows * columns], first, scales)
+        _settles(_scaled(first, scales), left, parts, once.bounds, [FIRST] * PATIENCE, BETWEEN)
     return parts
 
 
 def with_parts(made: TermNumbers, columns: NDArray[Any], apart: Floats, parts: Floats) -> Fitted:
-    """The same of documents whose parts are known: `apart` is what these leave of the sums."""
+    """The same of documents whose parts are known: `apart` is what these leave of the sums within `columns`."""
     scales = scales_of(made)
-    left = _left_of(apart, made, columns, scales)
-    told = _gone_through(_scaled(made, columns, scales), left, parts, _NO_BOUNDS)
+    left = _left_of(apart, made, scales)
+    told = _gone_through(_scaled(made, scales), left, parts, _NO_BOUNDS)
     return Fitted(between(told), columns, scales, left)
 
 
-def _left_of(apart: Floats, made: TermNumbers, columns: NDArray[Any], scales: Scales) -> _Left:
+def _left_of(apart: Floats, made: TermNumbers, scales: Scales) -> _Left:
     """What is left of the sums, in these scales."""
-    wide = len(scales.rows) * len(columns)
-    rows = apart[:wide].reshape(-1, len(columns)) * scales.columns[columns] * scales.rows[:, None]
-    basis = made.basis[:, columns] * scales.columns[columns]
+    wide = len(scales.rows) * len(scales.columns)
+    rows = apart[:wide].reshape(-1, len(scales.columns)) * scales.columns * scales.rows[:, None]
+    basis = np.asfortranarray(made.basis) * scales.columns
     across = np.zeros((int(made.taken.sum()), 2))
     across[:, 1] = (rows @ basis.T)[made.taken.T]
     return _Left(panel_of(rows, np.float32), apart[wide:] * scales.single, across)
@@ -209,16 +206,12 @@ def between(found: Floats) -> Floats:
     return np.asarray(found / (1.0 + np.abs(found)))
 
 
-def _scaled(made: TermNumbers, columns: NDArray[Any], scales: Scales) -> _Scaled:
+def _scaled(made: TermNumbers, scales: Scales) -> _Scaled:
     indptr, indices, data = arrays_of(made.rows)
-    place = np.zeros(made.rows.shape[1], np.int32)
-    place[columns] = np.arange(len(columns), dtype=np.int32)
-    apart = np.zeros(made.rows.shape[1])
-    apart[columns] = scales.columns[columns]
-    csr = indptr, place[indices], data * apart[indices]
+    csr = indptr, indices, data * scales.columns[indices]
     weights = np.ascontiguousarray(made.weights * scales.rows)
     scalars = np.ascontiguousarray(made.scalars * scales.single)
-    basis = made.basis[:, columns] * scales.columns[columns]
+    basis = np.asfortranarray(made.basis) * scales.columns
     along = np.empty((len(weights), len(basis)))
     csr_times_panel(*csr, panel_of(basis), along)
     lists, counts, same = _lists(made.taken)

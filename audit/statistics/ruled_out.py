@@ -166,22 +166,21 @@ def _none_first(documents: int) -> tuple[NDArray[np.uint32], Floats]:
 
 
 def _rarest(once: Once) -> tuple[NDArray[np.uint32], Floats]:
-    """Each document's entries in the columns that fewest have: these columns and entries, one beside the other."""
-    return (
-        once("rarest columns", lambda rows: np.ascontiguousarray(_rarest_first(rows)[0])),
-        once("entries there", lambda rows: np.ascontiguousarray(_rarest_first(rows)[1])),
-    )
+    """Some columns of each document, those that fewest have, and its entries there; both of shape (n, some)."""
+    columns = once("rarest columns", lambda rows: _rarest_entries(rows)[0])
+    return columns, once("entries in the rarest columns", lambda rows: _rarest_entries(rows)[1])
 
 
-def _rarest_first(rows: sp.csr_array) -> tuple[NDArray[np.uint32], Floats]:
-    """Both of shape (n, `_ASKED_FIRST`); of short rows some twice, none where rows are empty or entries many."""
+def _rarest_entries(rows: sp.csr_array) -> tuple[NDArray[np.uint32], Floats]:
+    """Of short rows some are there twice, of empty ones zeros; none where sorting would take too much memory."""
     lengths = np.diff(rows.indptr)
-    if rows.nnz > _MOST_SORTED or not lengths.all():
+    if not 0 < rows.nnz <= _MOST_SORTED:
         return _none_first(len(lengths))
     having = np.bincount(rows.indices, minlength=rows.shape[1])
     order = np.lexsort((having[rows.indices], np.repeat(np.arange(len(lengths)), lengths)))
-    at = order[rows.indptr[:-1, None] + np.arange(_ASKED_FIRST) % lengths[:, None]]
-    return rows.indices[at].astype(np.uint32), rows.data[at]
+    in_row = np.arange(_ASKED_FIRST) % np.maximum(lengths, 1)[:, None]
+    at = order[np.minimum(rows.indptr[:-1, None] + in_row, rows.nnz - 1)]
+    return rows.indices[at].astype(np.uint32), np.where(lengths[:, None] > 0, rows.data[at], 0.0)
 
 
 @njit(cache=True, nogil=True)

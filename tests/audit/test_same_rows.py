@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from ksdp.audit import same_rows as module
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.same_rows import same_rows
+from ksdp.audit.same_rows import contents, contents_of, same_rows
 
 from .statistics.who_is_in import some_rows
 
@@ -34,3 +34,12 @@ def test_rows_that_share_a_mark_are_told_apart(monkeypatch: pytest.MonkeyPatch) 
 def test_a_corpus_says_which_of_its_documents_is_the_first_of_its_content() -> None:
     rows = sp.csr_array(np.array([[1.0, 2.0], [0.0, 3.0], [1.0, 2.0], [4.0, 0.0], [0.0, 3.0], [1.0, 2.0]]))
     assert Corpus(rows, np.array(list("abcdef"))).first_alike.tolist() == [0, 1, 0, 3, 1, 0]
+
+
+def test_contents_are_told_by_any_number_that_the_same_rows_share() -> None:
+    """Also of some of the rows, without those that stood first."""
+    rows = some_rows(12, 9, share=0.3)[np.random.default_rng(5).integers(0, 12, 40)]
+    numbers = 100 - same_rows(rows, rows)
+    for some in (np.arange(40), np.arange(7, 40), np.arange(39, 2, -3)):
+        for found, wanted in zip(contents_of(numbers[some]), contents(rows[some]), strict=True):
+            assert found.tolist() == wanted.tolist()

@@ -167,7 +167,7 @@ def test_of_others_nothing_is_left(held: np.ndarray) -> None:
     columns = np.flatnonzero((matrix.toarray() != 0).any(axis=0))
     wide = np.arange(once.made.weights.shape[1] * D).reshape(-1, D)[:, columns].ravel()
     at = np.concatenate([wide, np.arange(once.made.weights.shape[1] * D, once.made.entries)])
-    found = told(once.made.of(once.which), columns, apart[at], shares)
+    found = told(distinct(once.made.of(once.which).within(columns), shares), columns, apart[at])
     assert found is not None
     np.testing.assert_allclose(found.of(once.made.of(np.arange(8))), 0.0, atol=1e-4)
 

@@ -18,6 +18,7 @@ from ksdp.audit.statistics import exact_sums, solved_parts
 from ksdp.audit.statistics import one_by_one as fits_module
 from ksdp.audit.statistics import terms as module
 from ksdp.audit.statistics.contract import Documents, Pool
+from ksdp.audit.statistics.distinct import distinct
 from ksdp.audit.statistics.equations import RULED_OUT
 from ksdp.audit.statistics.one_by_one import FREELY, MOST_ROUNDS, SETTLED, fitted
 from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
@@ -130,7 +131,7 @@ def test_documents_are_fitted_as_by_a_loop_over_written_terms(kind: str, settled
     assert ((parts == -shares) | (parts == 1 - shares)).any()
     columns, at = used_by(made)
     assert len(columns) < 40
-    fit = fitted(made, columns, apart[at], shares, nobody)
+    fit = fitted(distinct(made.within(columns), shares), columns, apart[at], nobody)
     np.testing.assert_allclose(fit.said, said(terms, left, parts), atol=2e-5)
     assert fit.said[3] == 0.0 or kind == "pd-pca"
     # Others have no part of their own in the sums.
@@ -158,7 +159,7 @@ def test_they_begin_with_what_the_first_rows_tell(kind: str, monkeypatch) -> Non
     start, _, _ = plainly(first, apart[: terms.shape[1]], [fits_module.FIRST] * fits_module.PATIENCE, shares)
     monkeypatch.setattr(fits_module, "PATIENCE", fits_module.SLOW)
     parts, left, terms = plainly(made, apart, [SETTLED] * fits_module.SLOW, shares, start=start)
-    fit = fitted(made, columns, apart[at], shares, nobody)
+    fit = fitted(distinct(made.within(columns), shares), columns, apart[at], nobody)
     np.testing.assert_allclose(fit.said, said(terms, left, parts), atol=2e-4)
 
 
@@ -173,7 +174,7 @@ def test_copies_share_what_is_told_of_them_together(kind: str) -> None:
         held = np.arange(23) % 4 == 2
         held[[5, 7, 20, 21, 22]] = False
         held[one] = True
-        fit = fitted(made, columns, made.summed(held - shares)[at], shares, nobody)
+        fit = fitted(distinct(made.within(columns), shares), columns, made.summed(held - shares)[at], nobody)
         parts = fit.said / (1.0 - np.abs(fit.said))
         assert parts[5] == parts[20] == parts[22]
         assert parts[7] == parts[21]
@@ -201,7 +202,7 @@ def test_who_takes_long_may_change_twice_as_much_before_it_begins_anew(kind: str
     for slow, patience, anew in ((first, first + 1, False), (first, first, True), (first + 1, first + 1, True)):
         monkeypatch.setattr(fits_module, "SLOW", slow)
         monkeypatch.setattr(fits_module, "PATIENCE", patience)
-        fitted(made, columns, apart[at], shares, begin)
+        fitted(distinct(made.within(columns), shares), columns, apart[at], begin)
         assert bool(asked) == anew
         asked.clear()
 
@@ -210,10 +211,11 @@ def test_who_rests_is_passed_over() -> None:
     made = numbers_of("pd-nmf", some_rows(share=0.4), 4)
     apart = made.summed((np.arange(30) % 3 == 0) - 0.4)
     columns, at = used_by(made)
-    factors, resting = scales_of(made), np.arange(30) % 4 == 1
-    left = fits_module._left_of(apart[at], made, columns, factors)
+    narrow, resting = made.within(columns), np.arange(30) % 4 == 1
+    factors = scales_of(narrow)
+    left = fits_module._left_of(apart[at], narrow, factors)
     parts, bounds = np.zeros(30), np.array([[-9.0], [9.0]]).repeat(30, axis=1)
-    fits_module._gone_through(fits_module._scaled(made, columns, factors), left, parts, bounds, resting)
+    fits_module._gone_through(fits_module._scaled(narrow, factors), left, parts, bounds, resting)
     others = np.flatnonzero(~resting)
     terms, rest, wanted = made.written() * scales(made), apart * scales(made), np.zeros(30)
     for i in others:
@@ -228,7 +230,8 @@ def freely(made: TermNumbers, apart: np.ndarray, start: np.ndarray, monkeypatch,
     for name, value in {"SLOW": 0, "PATIENCE": 0, "MOST_ROUNDS": rounds, "FREELY": mark}.items():
         monkeypatch.setattr(fits_module, name, value)
     columns, at = used_by(made)
-    return fitted(made, columns, np.zeros(len(at)), np.full(len(start), 0.4), lambda: (start, apart[at]))
+    once = distinct(made.within(columns), np.full(len(start), 0.4))
+    return fitted(once, columns, np.zeros(len(at)), lambda: (start, apart[at]))
 
 
 @pytest.mark.usefixtures("all_rows_at_once")

@@ -18,6 +18,7 @@ from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.statistics import equations, exact_sums, solved_parts
+from ksdp.audit.statistics import ruled_out as module_of_rules
 from ksdp.audit.statistics import terms as module
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.document_counts import COUNTS
@@ -122,7 +123,24 @@ def test_first_coefficients_are_worked_out_once_where_the_start_is_public() -> N
 
     found = [FitsSum(*given, public=public)(matrix, once).tolist() for public in (True, False)]
     assert found[0] == found[1]
-    assert len(asked) == 1
+    assert [key[0] for key in asked if key[0] == "first coefficient"] == ["first coefficient"]
+
+
+@pytest.mark.parametrize("most", [module_of_rules._MOST_SORTED, 0])
+def test_entries_in_the_rarest_columns_are_asked_first_and_change_no_answer(monkeypatch, most: int) -> None:
+    monkeypatch.setattr(module_of_rules, "_MOST_SORTED", most)
+    matrix = sp.csr_array(sp.vstack([rows(), sp.csr_array((2, 50)), rows(8, seed=5)[:, :], sp.csr_array((1, 50))]))
+    having = (matrix.toarray() > 0).sum(axis=0)
+    topic, total = COINS.random(50), COINS.random(50) * 0.5
+    columns, entries = module_of_rules._rarest_entries(matrix)
+    for x, mine, there in zip(matrix.toarray(), columns, entries, strict=True):
+        assert (x[mine][there > 0] == there[there > 0]).all()
+        seen = np.sort(having[x > 0])
+        assert most == 0 or len(seen) < 4 or sorted(having[mine]) == seen[:4].tolist()
+        assert most == 0 or x.any() == there.any()
+    may = FitsSum(topic, total, 0.0, 0.0, public=True)(matrix, lambda key, of: of(matrix))
+    assert may.tolist() == plainly(matrix, topic, total, 0.0, 0.0)
+    assert 2 < may.sum() < len(may)
 
 
 def test_a_document_stands_in_columns_or_not() -> None:
