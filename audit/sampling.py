@@ -62,20 +62,25 @@ def run_observables(plan: Plan, lane: int, run: int) -> Stored:
         seen = plan.mechanism.run(database, mechanism_rng(plan.design, lane, run))
     stored = {HANDED: handed_bits(database, len(plan.corpus))}
     for announced in plan.announced:
-        array = np.asarray(seen[announced.name], dtype=plan.spec.store.precision)
-        array = array + array.dtype.type(0)  # -0.0 is 0.0 like any other, so that a store may leave zeros out
+        array = np.array(seen[announced.name], dtype=plan.spec.store.precision)
+        array += array.dtype.type(0)  # -0.0 is 0.0 like any other, so that a store may leave zeros out
         if array.shape != announced.shape:
             raise KsdpError(
                 f"mechanism {plan.mechanism.name!r} announced {announced.name!r} of shape {array.shape}; "
                 f"its schema says {announced.shape}."
             )
-        if not np.isfinite(array).all():
+        if not _all_finite(array):
             raise KsdpError(
                 f"mechanism {plan.mechanism.name!r} announced NaN or infinity in {announced.name!r} "
                 f"(lane {lane}, run {run})."
             )
         stored[announced.name] = array
     return stored
+
+
+def _all_finite(array: NDArray[Any]) -> bool:
+    """Whether no number is NaN or infinite; a sum tells in one pass, and overflows where it must be looked for."""
+    return math.isfinite(float(array.sum(dtype=np.float64))) or bool(np.isfinite(array).all())
 
 
 def sample(plan: Plan, block: Block) -> Iterator[Stored]:
@@ -126,7 +131,7 @@ def measure(
                     ask(seen, as_in_run(statistic, seen, some))
             for statistic in wanted:
                 found = evaluated(statistic, seen, some).astype(precision)
-                if not math.isfinite(float(found.sum(dtype=np.float64))) and not np.isfinite(found).all():
+                if not _all_finite(found):
                     raise KsdpError(
                         f"statistic {statistic.name!r} is not finite for {int((~np.isfinite(found)).sum())} "
                         f"documents (lane {block.lane}, run {block.start + at})."

@@ -150,6 +150,7 @@ def _of_this_machine(count: int) -> Iterator[Workers]:
         # An HTTP server starts in any case: it has nothing to show, and hears this machine alone.
         "distributed.scheduler.http.routes": [],
         "distributed.worker.http.routes": [],
+        "distributed.worker.profile.enabled": False,  # it would stop the kernels a hundred times a second
     }
     security = Security.temporary()
     with (

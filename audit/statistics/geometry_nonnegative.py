@@ -37,6 +37,8 @@ Ints = NDArray[Any]
 
 FLOOR = 1e-12
 """Least probability of a feature under a mixture of topics."""
+_TOGETHER = 256
+"""Documents whose probabilities are worked out one after the other: few enough that they stay in the caches."""
 
 
 def nonnegative_coefficients(observables: Observables, documents: Documents) -> Floats:
@@ -61,38 +63,38 @@ def nonnegative_residual(observables: Observables, documents: Documents) -> Floa
 
 @njit(cache=True, nogil=True)
 def _probabilities(indptr: Ints, indices: Ints, mixtures: Floats, padded: Floats, floor: float) -> Floats:
-    """Probability of each stored entry's feature under its document's mixture, at least `floor`, shape (nnz,).
+    """Probability of each stored entry's feature under its document's mixture, at least `floor`.
 
-    `mixtures` is n x k with rows of mass 1 (or 0), `padded` the topics by `padded_transpose`.
+    From the first entry of the first of some documents that follow one another to the last of the last. `mixtures`
+    is n x k with rows of mass 1 (or 0), `padded` the topics by `padded_transpose`.
     """
     rank = mixtures.shape[1]
-    width = padded.shape[1]
-    out = np.empty(indices.shape[0])
+    width, begin = padded.shape[1], indptr[0]
+    out = np.empty(indptr[-1] - begin)
     weights = np.zeros(width)
     for i in range(indptr.shape[0] - 1):
         weights[:rank] = mixtures[i]
         for first in range(0, width, 8):
             least = floor if first + 8 >= width else 0.0
             for j in range(indptr[i], indptr[i + 1]):
-                so_far = out[j] if first > 0 else 0.0
-                out[j] = max(so_far + eight_products(weights, padded, indices[j], first), least)
+                so_far = out[j - begin] if first > 0 else 0.0
+                out[j - begin] = max(so_far + eight_products(weights, padded, indices[j], first), least)
     return out
 
 
 @njit(cache=True, nogil=True)
-def _row_dots(indptr: Ints, data: Floats, other: Floats) -> Floats:
-    rows = indptr.shape[0] - 1
-    out = np.empty(rows)
-    for i in range(rows):
+def _row_dots(indptr: Ints, data: Floats, other: Floats, out: Floats) -> None:
+    """Of the same documents; `other` begins at the first entry of the first of them."""
+    begin = indptr[0]
+    for i in range(indptr.shape[0] - 1):
         even = odd = 0.0
         middle = indptr[i] + (indptr[i + 1] - indptr[i]) // 2 * 2
         for j in range(indptr[i], middle, 2):
-            even += data[j] * other[j]
-            odd += data[j + 1] * other[j + 1]
+            even += data[j] * other[j - begin]
+            odd += data[j + 1] * other[j + 1 - begin]
         for j in range(middle, indptr[i + 1]):
-            even += data[j] * other[j]
+            even += data[j] * other[j - begin]
         out[i] = even + odd
-    return out
 
 
 def mixture_log_density(observables: Observables, documents: Documents) -> Floats:
@@ -108,9 +110,14 @@ def mixture_log_density(observables: Observables, documents: Documents) -> Float
     mass = rows_times(mixtures, topics.sum(axis=1))
     mixtures = mixtures * np.divide(1.0, mass, out=np.zeros_like(mass), where=mass > 0)[:, None]
     indptr, indices, data = csr_arrays(documents)
-    logs = _probabilities(indptr, indices, mixtures, padded_basis(observables, "T"), FLOOR)
-    np.log(logs, out=logs)  # NumPy's logarithm is vectorised: several times as fast as one in a kernel
-    return cast(Floats, _row_dots(indptr, data, logs))
+    padded, found = padded_basis(observables, "T"), np.empty(len(documents))
+    for first in range(0, len(documents), _TOGETHER):
+        some = slice(first, first + _TOGETHER)
+        entries = indptr[first : first + _TOGETHER + 1]
+        logs = _probabilities(entries, indices, mixtures[some], padded, FLOOR)
+        np.log(logs, out=logs)  # NumPy's logarithm is vectorised: several times as fast as one in a kernel
+        _row_dots(entries, data, logs, found[some])
+    return found
 
 
 GEOMETRY_NONNEGATIVE: tuple[Statistic, ...] = (
