@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-__all__ = ["CORPUS_SCHEMES", "FileName", "check_url", "is_url"]
+__all__ = ["CORPUS_SCHEMES", "FileName", "check_url", "is_url", "was_url"]
 
 CORPUS_SCHEMES = ("s3", "gs", "file")
 """Where the files of a corpus may be, besides a path."""
@@ -16,6 +16,7 @@ _URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>[^/?#]*)(?P<path>[^
 _BARE = ("http", "ftp", "webhdfs")
 _BUCKETS = ("s3", "gs", "gcs")
 """Schemes whose host is a bucket, and says nothing of the server."""
+_WAS_URL = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
 _LOOPBACK = re.compile(r"(localhost|127(\.\d+){3}|\[::1\])(:|%3A|\Z)", re.IGNORECASE)
 
 
@@ -28,6 +29,18 @@ def is_url(name: str) -> bool:
     (True, False)
     """
     return "://" in name
+
+
+def was_url(path: object) -> bool:
+    """Whether what is a path by now was typed as a URL: `Path` has made one slash of its two.
+
+    Examples
+    --------
+    >>> from pathlib import PurePosixPath
+    >>> was_url(PurePosixPath("s3://bucket/store")), was_url(PurePosixPath("store"))
+    (True, False)
+    """
+    return _WAS_URL.match(str(path)) is not None
 
 
 def check_url(url: str, what: str, *, insecure: bool = False, remedy: str = "") -> str:

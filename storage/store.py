@@ -38,7 +38,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ksdp.audit.content_keys import content_key
-from ksdp.audit.errors import StoreError
+from ksdp.audit.errors import InputError, StoreError
+from ksdp.audit.urls import was_url
 from ksdp.storage.locks import held_until_closed, unlink_unlocked
 from ksdp.storage.places import Place, RemotePlace, place_at
 from ksdp.storage.synced import sync_folder
@@ -180,9 +181,13 @@ class Store:
 
         Raises
         ------
+        InputError
+            If a URL was given for it.
         StoreError
             If there is none and `create` is False, or the folder is something else.
         """
+        if was_url(root):
+            raise InputError("a store is a folder of this machine; its blocks may be at a URL (`cluster.blocks`).")
         root = root.resolve()
         marker = root / "ksdp-store.json"
         if marker.is_file():

@@ -26,6 +26,7 @@ import typer
 
 from ksdp.audit.errors import InputError, InvalidAudit, KsdpError
 from ksdp.grouped_help import GroupedCommands
+from ksdp.paths_here import with_paths_here
 
 __all__ = ["EXTRAS", "app", "main"]
 
@@ -113,8 +114,13 @@ def application(command: str | None = None) -> typer.Typer:
         found = getattr(importlib.import_module(module), what)
         if isinstance(found, typer.Typer):
             made.add_typer(found)
+            own = found.registered_commands
         else:
             made.command(name)(found)
+            own = made.registered_commands[-1:]
+        for one in own:
+            if one.callback is not None:
+                one.callback = with_paths_here(one.callback)
     return made
 
 

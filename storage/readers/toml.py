@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ksdp.audit.errors import SpecError
+from ksdp.audit.urls import was_url
 from ksdp.storage.readers.limits import LARGEST_TOML, is_regular
 
 __all__ = ["read_toml", "toml_value"]
@@ -23,6 +24,8 @@ def read_toml(path: Path, what: str = "") -> dict[str, Any]:
         Said before the file's name in a refusal, "the spec" for instance.
     """
     subject = f"{what} " if what else ""
+    if was_url(path):
+        raise SpecError(f"{subject}must be a file of this machine, and no URL.")
     try:
         if not path.is_dir() and not is_regular(path):
             raise SpecError(f"{subject}{path} is no regular file.")

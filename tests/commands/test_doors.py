@@ -63,6 +63,28 @@ def test_the_store_is_named_by_the_environment(audited: tuple[Path, str], monkey
         run("list")
 
 
+@pytest.mark.parametrize(
+    "typed_there",
+    [
+        ("audit", "spec.toml", "--store", "s3://bucket/store"),
+        ("audit", "s3://bucket/spec.toml"),
+        ("advise", "spec.toml", "--write", "file:///elsewhere/advised.toml"),
+        ("verify", "a.clearance", "--against", "gs://bucket/a.clearance"),
+        ("kit", "accept", "s3://bucket/a.kit", "--folder", "mine"),
+    ],
+)
+def test_a_url_in_place_of_a_path_is_refused_before_anything_is_made(
+    typed_there: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="must be a path, and no URL"):
+        run(*typed_there)
+    monkeypatch.setenv("KSDP_STORE", "s3://bucket/store")
+    with pytest.raises(InputError, match="`store` must be a path"):
+        run("list")
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_was_saved_from_python_is_shown_where_it_lies(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).poisson(1.0, (24, 5)).astype(float) + 0.5
     found = ksdp.audit(rows, "pd-svd", rank=2, party_size=0.3, with_runs=15, fresh_runs=0)

@@ -189,3 +189,14 @@ def test_plot_says_what_to_install_or_draws(counts: Matrix) -> None:
     else:
         assert len(found.plot("3").axes[0].lines) >= 2
         assert found.plot("3")._repr_png_().startswith(b"\x89PNG"), "a notebook shows it"
+
+
+def test_urls_are_named_in_specs(counts: Matrix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"a corpus at a URL is named in a spec"):
+        ksdp.audit("s3://bucket/counts.csv?region=eu-west-1", "pd-svd", rank=2, **FEW)
+    with pytest.raises(InputError, match="must be a file of this machine, and no URL"):
+        ksdp.advise("s3://bucket/spec.toml")
+    with pytest.raises(InputError, match="`store` must be a folder"):
+        ksdp.audit(counts, mean, store="s3://bucket/store", **FEW)
+    assert not list(tmp_path.iterdir())

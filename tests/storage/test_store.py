@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ksdp.audit.content_keys import content_key
-from ksdp.audit.errors import StoreError
+from ksdp.audit.errors import InputError, StoreError
 from ksdp.storage.store import Store, sweep_parts, write_json, write_whole
 
 
@@ -26,6 +26,13 @@ def test_other_folders_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(StoreError, match="name an empty or a new folder"):
         Store.open(tmp_path)
+
+
+def test_a_url_makes_no_folder_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="cluster.blocks"):
+        Store.open(Path("s3://bucket/store"))
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import installed_parameters, lent
 from ksdp.audit.spec import CorpusSpec, DesignSpec, Spec, parse_spec
 from ksdp.audit.spec_tables import meant
+from ksdp.audit.urls import was_url
 from ksdp.interface import given
 from ksdp.interface.recorded import NAME, Recorded, recorded_in_spec, recorded_runs, recorded_tables
 from ksdp.storage.corpora import MEMORY, lent_corpus, load_corpus
@@ -73,6 +74,11 @@ def call_spec(data: Any, mechanism: Any, settings: Mapping[str, Any]) -> CallSpe
     if isinstance(data, str | Path):
         from ksdp.flows.prepare import read_spec_file
 
+        if was_url(data):
+            raise InputError(
+                "data must be arrays, a table or texts, or the path of a spec; a corpus at a URL is named in a "
+                "spec (`corpus.path`)."
+            )
         if mechanism is not None or settings:
             raise InputError(f"the spec {Path(data).name} says everything; other settings must be left out.")
         return with_recorded_runs(CallSpec(*read_spec_file(Path(data))))
