@@ -44,13 +44,13 @@ __all__ = [
 MEMORY = "memory"
 """In place of a path: what a Python program handed over (`lent_corpus`)."""
 
-_lent: ContextVar[Corpus | None] = ContextVar("ksdp-corpus", default=None)
+_lent: ContextVar[tuple[CorpusSpec | None, Corpus] | None] = ContextVar("ksdp-corpus", default=None)
 
 
 @contextmanager
-def lent_corpus(corpus: Corpus) -> Iterator[None]:
-    """Let specs whose `corpus.path` is `MEMORY` mean this corpus, inside."""
-    token = _lent.set(corpus)
+def lent_corpus(corpus: Corpus, spec: CorpusSpec | None = None) -> Iterator[None]:
+    """Let specs whose `corpus.path` is `MEMORY` mean this corpus, inside; and `spec`, which was read already."""
+    token = _lent.set((spec, corpus))
     try:
         yield
     finally:
@@ -85,7 +85,8 @@ def load_corpus(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
     >>> sorted(set(corpus.party.tolist()))
     ['numpy', 'pandas', 'scipy']
     """
-    if spec.path == MEMORY:
+    lent = _lent.get()
+    if spec.path == MEMORY or (lent is not None and spec == lent[0]):
         return _handed_over(nonnegative)
     file = find_source(spec, base)
     source = read_source(file, nonnegative=nonnegative)
@@ -103,9 +104,10 @@ def load_drawn(
 
 
 def _handed_over(nonnegative: bool) -> Corpus:
-    corpus = _lent.get()
-    if corpus is None:
+    lent = _lent.get()
+    if lent is None:
         raise SpecError("the corpus of this spec was handed over by a Python program; it is in no file.")
+    corpus = lent[1]
     if nonnegative and corpus.matrix.nnz and corpus.matrix.data.min() < 0:
         raise CorpusError("the corpus holds negative entries, which this mechanism does not take.")
     return corpus

@@ -14,6 +14,7 @@ from scipy.stats import ks_2samp
 
 import ksdp
 from ksdp.audit.errors import InputError
+from ksdp.storage import corpora
 
 from ..typed import typed
 
@@ -51,7 +52,7 @@ def test_two_tables_are_audited_as_the_runs_that_made_them(made: Any, tmp_path: 
     assert arrays.verdicts["distance"].tolist() == found.verdicts["distance"].tolist()
 
 
-def test_a_spec_names_the_two_files(made: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_spec_names_the_two_files(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, means, bits = made
     observables, inclusion = tables(means, bits)
     observables.to_parquet(tmp_path / "observables.parquet")
@@ -66,8 +67,16 @@ def test_a_spec_names_the_two_files(made: Any, tmp_path: Path, capsys: pytest.Ca
     assert json.loads(planned.output)["runs"] == RUNS
     typed("audit", tmp_path / "spec.toml", "--store", tmp_path / "store", code=3)
     assert ksdp.load(tmp_path / "store").verdicts.loc["d0", "verdict"] == "sensitive"
+    reads: list[object] = []
+    find = corpora.find_source
+    monkeypatch.setattr(corpora, "find_source", lambda *asked: reads.append(asked) or find(*asked))
     found = ksdp.audit(tmp_path / "spec.toml")
     assert found.verdicts.loc["d0", "verdict"] == "sensitive"
+    assert len(reads) == 1  # who was in a run, and the corpus that is audited, are of one version of the file
+    spec = (tmp_path / "spec.toml").read_text()
+    (tmp_path / "spec.toml").write_text(spec.replace("observables.parquet", "s3://bucket/observables.parquet"))
+    with pytest.raises(InputError, match="must be a file of this machine"):
+        ksdp.audit(tmp_path / "spec.toml")
 
 
 def test_what_does_not_fit_is_refused(made: Any) -> None:

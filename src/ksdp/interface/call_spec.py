@@ -46,14 +46,17 @@ class CallSpec:
     spec: Spec
     base: Path
     corpus: Corpus | None = None
-    """None: it is in a file."""
+    """None: it is in a file that nobody has read yet."""
     objects: Mapping[str, Any] = field(default_factory=dict)
     """Mechanisms and statistics that only this process has."""
 
     @contextlib.contextmanager
     def known(self) -> Iterator[None]:
         """Let the spec mean what it means, inside."""
-        with lent(self.objects), lent_corpus(self.corpus) if self.corpus is not None else contextlib.nullcontext():
+        with contextlib.ExitStack() as inside:
+            inside.enter_context(lent(self.objects))
+            if self.corpus is not None:
+                inside.enter_context(lent_corpus(self.corpus, self.spec.corpus))
             yield
 
 
@@ -138,7 +141,7 @@ def with_recorded_runs(spec: CallSpec) -> CallSpec:
     corpus = load_corpus(spec.spec.corpus, spec.base, nonnegative=False)
     runs = recorded_runs(recorded_in_spec(told, spec.base), corpus)
     tables = recorded_tables(runs, told, told.get("design", {}))
-    return CallSpec(parse_spec(tables), spec.base, None, {runs.name: runs})
+    return CallSpec(parse_spec(tables), spec.base, corpus, {runs.name: runs})
 
 
 def _check_parameters(mechanism: str, settings: Mapping[str, Any]) -> None:

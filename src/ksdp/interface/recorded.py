@@ -10,6 +10,7 @@ from typing import Any
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import InputError
 from ksdp.audit.recorded import RecordedRuns
+from ksdp.storage.readers.spec_files import spec_path
 from ksdp.storage.recorded_tables import read_inclusion, read_observables
 
 __all__ = ["NAME", "Recorded", "recorded_in_spec", "recorded_runs", "recorded_tables"]
@@ -97,4 +98,4 @@ def recorded_in_spec(tables: Mapping[str, Any], base: Path) -> Recorded:
         raise InputError(
             '`mechanism` "recorded" must name two Parquet files, `observables` and `inclusion`, and nothing else.'
         )
-    return Recorded(*(base / str(mechanism[key]) for key in ("observables", "inclusion")))
+    return Recorded(*(spec_path(base, str(mechanism[key])) for key in ("observables", "inclusion")))
