@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,13 +20,14 @@ from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.levers import finished, narrowed
 from ksdp.audit.spec import CorpusSpec
 from ksdp.audit.weighting import weighed
+from ksdp.storage.fetched import fetched
 from ksdp.storage.readers.counts import read_counts, read_docword
 from ksdp.storage.readers.demo import docstrings
-from ksdp.storage.readers.files import Refused
+from ksdp.storage.readers.files import Refused, contents
 from ksdp.storage.readers.labels import Labels, read_labels
 from ksdp.storage.readers.levers import levered_names, read_levers
 from ksdp.storage.readers.ratings import read_ratings
-from ksdp.storage.readers.spec_files import features_located
+from ksdp.storage.readers.spec_files import COLUMN_FILES, LEVER_FILES
 from ksdp.storage.readers.tables import chosen_columns, read_table
 from ksdp.storage.readers.text import read_texts, term_counts
 from ksdp.storage.source_file import SourceFile, column_names, find_source
@@ -38,6 +41,7 @@ __all__ = [
     "load_corpus",
     "load_drawn",
     "read_source",
+    "rows_hash",
     "weighed_corpus",
 ]
 
@@ -145,11 +149,29 @@ def corpus_features(spec: CorpusSpec, base: Path) -> tuple[str, ...]:
     CorpusError
         If the vocabulary cannot be read, or holds a term twice.
     """
-    here = features_located(spec, base)
+    here, _copies = fetched(spec, base, COLUMN_FILES)
     names = column_names(here)
     if names is None:
         raise SpecError("`corpus.vocabulary` or `corpus.columns` must say what the columns of the corpus are.")
     return levered_names(here, names) if spec.levers.any else names
+
+
+def rows_hash(spec: CorpusSpec, base: Path) -> str:
+    """`sha256:` of how rows are made from a party's file: what parties must do alike beside their columns.
+
+    Levers with the files that they name, the weighting, whose documents the idf counts, lengths of rows, and how
+    text becomes terms.
+    """
+    here, _copies = fetched(spec, base, COLUMN_FILES)
+    settings = here.model_dump(
+        mode="json", include={"weighting", "idf", "rows", "stemming", "stop_words", "token_pattern", "levers"}
+    )
+    for key in LEVER_FILES:
+        name = settings["levers"][key]
+        if name is not None:
+            settings["levers"][key] = hashlib.sha256(contents(Path(name))).hexdigest()
+    text = json.dumps(settings, sort_keys=True, separators=(",", ":"))
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
 def corpus_columns(spec: CorpusSpec, base: Path) -> int:

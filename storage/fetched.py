@@ -25,7 +25,7 @@ from ksdp.storage.locks import held_until_closed, unlink_unlocked
 from ksdp.storage.places import RemotePlace
 from ksdp.storage.readers.files import shown_as
 from ksdp.storage.readers.limits import largest_input
-from ksdp.storage.readers.spec_files import spec_path, with_files
+from ksdp.storage.readers.spec_files import CORPUS_FILES, spec_path, with_files
 
 __all__ = ["Copy", "copies_kept", "fetched"]
 
@@ -61,8 +61,14 @@ def copies_kept() -> Iterator[None]:
         _kept.reset(token)
 
 
-def fetched(spec: CorpusSpec, base: Path) -> tuple[CorpusSpec, tuple[Copy, ...]]:
+def fetched(
+    spec: CorpusSpec, base: Path, names: tuple[str, ...] = CORPUS_FILES
+) -> tuple[CorpusSpec, tuple[Copy, ...]]:
     """The same with paths of files: from `base`, or of copies of what is at URLs, there while they are held.
+
+    Parameters
+    ----------
+    names : keys of `[corpus]` whose files are wanted; those of its levers are in any case
 
     Raises
     ------
@@ -76,7 +82,7 @@ def fetched(spec: CorpusSpec, base: Path) -> tuple[CorpusSpec, tuple[Copy, ...]]
     def located(name: str, key: str) -> Path:
         return _copied(os.path.expandvars(name), key, copies) if is_url(name) else spec_path(base, name)
 
-    return with_files(spec, located), tuple(copies)
+    return with_files(spec, located, names), tuple(copies)
 
 
 def _copied(url: str, key: str, copies: list[Copy]) -> Path:

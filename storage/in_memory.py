@@ -16,10 +16,11 @@ from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import CorpusError
 from ksdp.audit.spec import CorpusSpec
 from ksdp.storage.corpora import RawCorpus, read_source, weighed_corpus
+from ksdp.storage.fetched import Copy, fetched
 from ksdp.storage.readers.columns import Columns
 from ksdp.storage.readers.labels import Labels
 from ksdp.storage.readers.source import Source
-from ksdp.storage.readers.spec_files import features_located
+from ksdp.storage.readers.spec_files import COLUMN_FILES
 from ksdp.storage.readers.text import term_counts
 from ksdp.storage.source_file import SourceFile, column_names
 
@@ -54,11 +55,11 @@ def corpus_in_memory(
     CorpusError
         If the data are of another kind, or are refused.
     """
-    spec = features_located(spec, Path())
+    spec, copies = fetched(spec, Path(), COLUMN_FILES)
     if isinstance(data, pa.Table) or hasattr(data, "columns"):
         if ids is not None or party is not None or group is not None:
             raise CorpusError("`id`, `party` and `group` of a table must be names of columns.")
-        read = read_source(_table(data, spec), nonnegative=False)
+        read = read_source(_table(data, spec, copies), nonnegative=False)
         return weighed_corpus(replace(read, taken=()), nonnegative=False)  # a program knows what it handed over
     agreed = column_names(spec)
     if not sp.issparse(data) and _texts(data):
@@ -74,7 +75,7 @@ def corpus_in_memory(
     columns = [_labels(column, rows, name) for name, column in (("id", ids), ("party", party), ("group", group))]
     names = columns[0] if columns[0] is not None else np.arange(1, rows + 1).astype(np.str_)
     labels = Labels(names, columns[1], columns[2])
-    source = RawCorpus.of(SourceFile(spec, _WHERE, kind), matrix, labels, agreed)
+    source = RawCorpus.of(SourceFile(spec, _WHERE, kind, copies=copies), matrix, labels, agreed)
     return weighed_corpus(source, nonnegative=False)
 
 
@@ -106,7 +107,7 @@ def _labels(column: Sequence[str] | None, rows: int, name: str) -> NDArray[np.st
     return np.array([str(entry) for entry in column], dtype=np.str_)
 
 
-def _table(data: Any, spec: CorpusSpec) -> SourceFile:
+def _table(data: Any, spec: CorpusSpec, copies: tuple[Copy, ...]) -> SourceFile:
     table = data if isinstance(data, pa.Table) else pa.Table.from_pandas(data, preserve_index=False)
     if not table.num_rows:
         raise CorpusError("the table has no rows.")
@@ -122,4 +123,4 @@ def _table(data: Any, spec: CorpusSpec) -> SourceFile:
     columns = Columns(Source(_WHERE, "utf-8", tuple(table.column_names), table.num_rows, True, read, types))
     triplet = {spec.user, spec.item, spec.rating} <= set(columns.names)
     kind = "text" if spec.text else "ratings" if triplet and spec.columns is None else "table"
-    return SourceFile(spec, _WHERE, kind, columns)
+    return SourceFile(spec, _WHERE, kind, columns, copies)

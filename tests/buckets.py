@@ -1,11 +1,16 @@
-"""An S3 server of a test, with one bucket."""
+"""Buckets of tests: an S3 server, or a folder that is reached as an object store is."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+
+import pytest
+
+from ksdp.storage.places import RemotePlace, place_at
 
 
 @contextlib.contextmanager
@@ -24,3 +29,17 @@ def bucket(address: str = "127.0.0.1") -> Iterator[tuple[Any, str]]:
         yield made, options
     finally:
         server.stop()
+
+
+def folder_as_bucket(folder: Path, patched: pytest.MonkeyPatch) -> RemotePlace:
+    """What `s3://bucket` is, in this process: the folder."""
+    from pyarrow import fs
+
+    files = fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem())
+    patched.setattr(
+        "ksdp.storage.places._files",
+        lambda url: (files, url.partition("?")[0].removeprefix("s3://").rstrip("/")),
+    )
+    place = place_at("s3://bucket")
+    assert isinstance(place, RemotePlace)
+    return place

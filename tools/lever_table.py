@@ -18,8 +18,7 @@ from ksdp.audit.mechanisms.factorisation.nmf_starts import STARTS
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec import CorpusSpec
 from ksdp.protocols.runs.programs import PROGRAMS, check_program
-from ksdp.storage.corpora import corpus_features, load_corpus
-from ksdp.storage.readers.levers import rows_hash
+from ksdp.storage.corpora import corpus_features, load_corpus, rows_hash
 
 ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 6

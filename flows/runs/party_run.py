@@ -31,9 +31,8 @@ from ksdp.protocols.runs.programs import check_audited, is_noisy, party_program
 from ksdp.protocols.runs.run_terms import Statement
 from ksdp.protocols.runs.secret_draw import secret_draw
 from ksdp.protocols.runs.server_rounds import server_rounds
-from ksdp.storage.corpora import corpus_features, load_corpus, load_drawn
+from ksdp.storage.corpora import corpus_features, load_corpus, load_drawn, rows_hash
 from ksdp.storage.readers.labels import Labels
-from ksdp.storage.readers.levers import rows_hash
 from ksdp.storage.readers.spec_files import at_urls
 from ksdp.storage.runs.predictions import write_predictions
 from ksdp.storage.runs.results import read_result

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,9 +17,8 @@ from ksdp.audit.spec import CorpusSpec
 from ksdp.storage.readers.columns import open_columns
 from ksdp.storage.readers.counts import read_vocabulary
 from ksdp.storage.readers.files import Refused, contents, read_text
-from ksdp.storage.readers.spec_files import features_located
 
-__all__ = ["levered_names", "read_levers", "rows_hash"]
+__all__ = ["levered_names", "read_levers"]
 
 
 def read_levers(
@@ -119,23 +117,6 @@ def levered_names(spec: CorpusSpec, names: Sequence[str]) -> tuple[str, ...]:
     if levers.hashed is not None:
         return tuple(f"bucket-{place}" for place in range(levers.hashed))
     return tuple(names) if levers.columns is None else tuple(names[column] for column in levers.columns)
-
-
-def rows_hash(spec: CorpusSpec, base: Path) -> str:
-    """`sha256:` of how rows are made from a party's file: what parties must do alike beside their columns.
-
-    Levers with the files that they name, the weighting, whose documents the idf counts, lengths of rows, and how
-    text becomes terms.
-    """
-    settings = features_located(spec, base).model_dump(
-        mode="json", include={"weighting", "idf", "rows", "stemming", "stop_words", "token_pattern", "levers"}
-    )
-    for key in ("terms", "reference", "units", "basis"):
-        name = settings["levers"][key]
-        if name is not None:
-            settings["levers"][key] = hashlib.sha256(contents(Path(name))).hexdigest()
-    text = json.dumps(settings, sort_keys=True, separators=(",", ":"))
-    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
 def _places(path: Path, labels: Sequence[str], encoding: str) -> NDArray[np.int64]:

@@ -11,10 +11,14 @@ from ksdp.audit.levers_spec import LeversSpec
 from ksdp.audit.spec import CorpusSpec
 from ksdp.audit.urls import is_url
 
-__all__ = ["at_urls", "features_located", "spec_path", "with_files"]
+__all__ = ["COLUMN_FILES", "CORPUS_FILES", "LEVER_FILES", "at_urls", "spec_path", "with_files"]
 
-_FILES = ("path", "labels", "vocabulary")
-_LEVER_FILES = ("terms", "reference", "units", "basis")
+CORPUS_FILES = ("path", "labels", "vocabulary")
+"""Keys of `[corpus]` that name a file."""
+COLUMN_FILES = ("vocabulary",)
+"""Those that say what the columns are, as those of the levers do."""
+LEVER_FILES = ("terms", "reference", "units", "basis")
+"""Keys of `[corpus.levers]` that name a file."""
 
 
 def spec_path(base: Path, name: str) -> Path:
@@ -32,30 +36,20 @@ def spec_path(base: Path, name: str) -> Path:
 
 def at_urls(spec: CorpusSpec) -> tuple[str, ...]:
     """The keys of `[corpus]` whose files are at URLs."""
-    names = {name: getattr(spec, name) for name in _FILES}
-    names |= {f"levers.{name}": getattr(spec.levers, name) for name in _LEVER_FILES}
+    names = {name: getattr(spec, name) for name in CORPUS_FILES}
+    names |= {f"levers.{name}": getattr(spec.levers, name) for name in LEVER_FILES}
     return tuple(name for name, value in names.items() if value is not None and is_url(value))
 
 
-def features_located(spec: CorpusSpec, base: Path) -> CorpusSpec:
-    """The same with the paths of the files that say what the columns are.
-
-    Raises
-    ------
-    SpecError
-        If one is at a URL.
-    """
-    return with_files(spec, lambda name, _: spec_path(base, name), ("vocabulary",))
-
-
 def with_files(
-    spec: CorpusSpec, located: Callable[[str, str], Path], names: tuple[str, ...] = _FILES
+    spec: CorpusSpec, located: Callable[[str, str], Path], names: tuple[str, ...] = CORPUS_FILES
 ) -> CorpusSpec:
     """The same with paths in place of the names of its files and of its levers'.
 
     Parameters
     ----------
     located : of a name and the key that gives it, as messages have it
+    names : keys of `[corpus]` whose files are asked for
     """
 
     def paths(section: CorpusSpec | LeversSpec, names: tuple[str, ...]) -> dict[str, str]:
@@ -64,5 +58,5 @@ def with_files(
             name: str(located(value, f"`corpus.{name}`")) for name, value in given.items() if value is not None
         }
 
-    levers = spec.levers.model_copy(update=paths(spec.levers, _LEVER_FILES))
+    levers = spec.levers.model_copy(update=paths(spec.levers, LEVER_FILES))
     return spec.model_copy(update={"levers": levers, **paths(spec, names)})

@@ -18,11 +18,14 @@ from ksdp.audit.errors import CorpusError, InputError, SpecError
 from ksdp.audit.mechanisms.pem.run_spec import PemDataSpec
 from ksdp.audit.spec import CorpusSpec, parse_spec
 from ksdp.storage import fetched as module
-from ksdp.storage.corpora import load_corpus
+from ksdp.storage.corpora import corpus_features, load_corpus, rows_hash
 from ksdp.storage.digests import document_digests
 from ksdp.storage.fetched import copies_kept, fetched
-from ksdp.storage.places import RemotePlace, place_at
+from ksdp.storage.in_memory import corpus_in_memory
+from ksdp.storage.places import RemotePlace
 from ksdp.storage.readers.records import read_records
+
+from ..buckets import folder_as_bucket
 
 
 @pytest.fixture(autouse=True)
@@ -39,16 +42,7 @@ def own_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 @pytest.fixture
 def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RemotePlace:
     """A folder of this process that is reached as an object store is."""
-    from pyarrow import fs
-
-    bucket = fs.SubTreeFileSystem(str(tmp_path / "far"), fs.LocalFileSystem())
-    monkeypatch.setattr(
-        "ksdp.storage.places._files",
-        lambda url: (bucket, url.partition("?")[0].removeprefix("s3://").rstrip("/")),
-    )
-    place = place_at("s3://bucket")
-    assert isinstance(place, RemotePlace)
-    return place
+    return folder_as_bucket(tmp_path / "far", monkeypatch)
 
 
 def put(there: RemotePlace, file: Path) -> str:
@@ -126,6 +120,25 @@ def test_the_same_files_are_the_same_corpus(
     assert one.ids.tolist() == other.ids.tolist()
     digests = [document_digests(spec, tmp_path, b"key") for spec in (here, away)]
     assert digests[0] == digests[1]
+    if here.vocabulary is not None:
+        for said in (corpus_features, rows_hash):
+            assert said(here, tmp_path) == said(away, tmp_path)
+
+
+def test_data_of_a_program_take_vocabularies_and_levers_at_urls(
+    there: RemotePlace, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(files["terms.txt"].parent)
+    texts = pd.read_parquet(files["mail.parquet"])["body"].tolist()
+    table = pd.read_csv(files["table.csv"])
+    terms = [f"term{letter}" for letter in "abcdefghijkl"]
+    for data, keys in (
+        (texts, {"path": "memory", "vocabulary": "terms.txt", "levers": {"terms": "kept.txt"}}),
+        (table, {"path": "memory", "columns": terms, "levers": {"units": "units.csv"}}),
+    ):
+        away = moved(keys, {name: put(there, file) for name, file in files.items()})
+        one, other = (corpus_in_memory(data, CorpusSpec.model_validate(given)) for given in (keys, away))
+        assert one.hash == other.hash
 
 
 def test_errors_name_the_url_and_never_its_options_or_keys(

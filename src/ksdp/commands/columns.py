@@ -31,13 +31,13 @@ def columns(
     """
     from ksdp.flows.prepare import read_spec_file
     from ksdp.flows.runs.terms import features_hash, protocol_text
-    from ksdp.storage.corpora import corpus_features
-    from ksdp.storage.readers.levers import rows_hash
+    from ksdp.storage.corpora import corpus_features, rows_hash
+    from ksdp.storage.fetched import copies_kept
 
     read, base = read_spec_file(spec)
-    names = corpus_features(read.corpus, base)
-    said: dict[str, str | int] = {"hash": features_hash(names), "count": len(names)}
-    said["rows"] = rows_hash(read.corpus, base)
+    with copies_kept():
+        names, rows = corpus_features(read.corpus, base), rows_hash(read.corpus, base)
+    said: dict[str, str | int] = {"hash": features_hash(names), "count": len(names), "rows": rows}
     if out is not None:
         out.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
     if as_json:

@@ -23,9 +23,8 @@ from ksdp.flows.screening.verify import verify
 from ksdp.protocols.runs.programs import check_program, needs_norms, sum_entries
 from ksdp.protocols.runs.protocol_file import parse_run_spec
 from ksdp.protocols.runs.run_terms import DifferentTerms, Greeting
-from ksdp.storage.corpora import corpus_features, load_corpus
+from ksdp.storage.corpora import corpus_features, load_corpus, rows_hash
 from ksdp.storage.keys import make_identity
-from ksdp.storage.readers.levers import rows_hash
 
 from ...typed import typed
 from .entering import NOW, enter, run_of, signed_clearance

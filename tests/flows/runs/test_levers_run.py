@@ -17,9 +17,8 @@ from ksdp.audit.weighting import weighed
 from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.runs.terms import Run, features_hash, read_run
 from ksdp.protocols.runs.secret_draw import secret_draw
-from ksdp.storage.corpora import corpus_features, load_corpus
+from ksdp.storage.corpora import corpus_features, load_corpus, rows_hash
 from ksdp.storage.keys import load_private, make_identity
-from ksdp.storage.readers.levers import rows_hash
 
 from .entering import enter, run_of, signed_clearance
 
