@@ -6,6 +6,7 @@
     ├── InputError         the person's input is refused; nothing was written (exit 2)
     │   ├── SpecError      a key or value of the spec
     │   ├── CorpusError    a file, row or column of the corpus
+    │   │   └── CorpusAway what is at a URL cannot be read now; another time it may be
     │   └── StaleDecision  somebody, or a newer audit, was faster; `newer` is what the reviewer had not seen
     ├── StoreError         the store cannot be read or written
     │   ├── DamagedBlock   a block's checksum or shape is not what its key promises
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ClearanceError",
+    "CorpusAway",
     "CorpusError",
     "DamagedBlock",
     "InputError",
@@ -53,6 +55,10 @@ class SpecError(InputError):
 
 class CorpusError(InputError):
     """A file, a row or a column of the corpus is wrong."""
+
+
+class CorpusAway(CorpusError):
+    """A file of the corpus is at a URL and cannot be read now: its server is silent, or it is being changed."""
 
 
 class StaleDecision(InputError):

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
 
-from ksdp.audit.errors import CorpusError, SpecError, Unreachable
+from ksdp.audit.errors import CorpusAway, CorpusError, SpecError, Unreachable
 from ksdp.audit.spec import CorpusSpec
 from ksdp.audit.urls import check_url, is_url
 from ksdp.storage.locks import held_until_closed, unlink_unlocked
@@ -72,8 +72,10 @@ def fetched(
 
     Raises
     ------
+    CorpusAway
+        Naming the URL: its server does not answer, or the file changes all the time.
     CorpusError
-        Naming the URL: there is no such file, it cannot be read, is too large, or changes all the time.
+        The same: there is no such file, or it is too large.
     SpecError
         If a URL is none, holds a secret, or has no encryption.
     """
@@ -127,13 +129,13 @@ def _copy(there: RemotePlace, said: str, here: Path) -> None:
     except FileNotFoundError:
         raise CorpusError(f"{said}: there is no such file.") from None
     except Unreachable as error:
-        raise CorpusError(_without_keys(str(error))) from None
+        raise CorpusAway(_without_keys(str(error))) from None
     except OSError as error:
         where = (
             f"the disk of {here.parent.parent} is full (TMPDIR)" if error.errno == errno.ENOSPC else error.strerror
         )
         raise CorpusError(f"{said}: cannot be copied here ({where}).") from None
-    raise CorpusError(f"{said}: is changed while it is read; read it when it is finished.")
+    raise CorpusAway(f"{said}: is changed while it is read; read it when it is finished.")
 
 
 def _write(there: RemotePlace, here: Path, most: int) -> int:

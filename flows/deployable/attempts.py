@@ -9,7 +9,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext
 
-from ksdp.audit.errors import InputError, InvalidAudit
+from ksdp.audit.errors import CorpusAway, InputError, InvalidAudit
 
 __all__ = ["RESULTS", "Logged", "tagged", "tried_again"]
 
@@ -40,6 +40,8 @@ def _worth_another(_task: Any, _run: Any, state: Any) -> bool:
     """What was refused is refused again, and a void audit stays void; anything else may have been the machine."""
     try:
         state.result()
+    except CorpusAway:
+        return True
     except (InputError, InvalidAudit):
         return False
     except BaseException:

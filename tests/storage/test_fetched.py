@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.errors import CorpusError, InputError, SpecError
+from ksdp.audit.errors import CorpusAway, CorpusError, InputError, SpecError
 from ksdp.audit.mechanisms.pem.run_spec import PemDataSpec
 from ksdp.audit.spec import CorpusSpec, parse_spec
 from ksdp.storage import fetched as module
@@ -144,9 +144,10 @@ def test_data_of_a_program_take_vocabularies_and_levers_at_urls(
 def test_errors_name_the_url_and_never_its_options_or_keys(
     there: RemotePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def said(name: str, **keys: Any) -> str:
+    def said(name: str, kind: type[CorpusError] = CorpusError, **keys: Any) -> str:
         with pytest.raises(CorpusError) as refused:
             load_corpus(CorpusSpec(path=name, **keys), tmp_path, nonnegative=False)
+        assert isinstance(refused.value, CorpusAway) == (kind is CorpusAway)  # who tries again looks at this
         return str(refused.value)
 
     assert said("s3://bucket/none.npz?region=x") == "s3://bucket/none.npz: there is no such file."
@@ -163,7 +164,7 @@ def test_errors_name_the_url_and_never_its_options_or_keys(
 
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIA-OURS")
     monkeypatch.setattr("ksdp.storage.places._files", denied)
-    text = said("s3://bucket/some.csv")
+    text = said("s3://bucket/some.csv", CorpusAway)
     assert "s3://bucket/some.csv cannot be reached or used" in text
     assert "AKIA-OURS" not in text
     assert "secret" not in text
@@ -202,7 +203,7 @@ def test_a_file_that_is_changed_while_it_is_read_is_read_again_or_refused(
             times.append(1)
 
     monkeypatch.setattr(RemotePlace, "parts", changed_always)
-    with pytest.raises(CorpusError, match=r"s3://bucket/table.csv: is changed while it is read"):
+    with pytest.raises(CorpusAway, match=r"s3://bucket/table.csv: is changed while it is read"):
         load_corpus(spec, tmp_path, nonnegative=False)
 
 

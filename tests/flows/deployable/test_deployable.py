@@ -15,7 +15,7 @@ import pytest
 from prefect.workers.process import ProcessWorker
 
 import ksdp.flows
-from ksdp.audit.errors import InputError, InvalidAudit
+from ksdp.audit.errors import CorpusAway, InputError, InvalidAudit
 from ksdp.flows.deployable.attempts import _worth_another
 
 DEPLOY = """
@@ -41,6 +41,7 @@ class _Ended:
     ("error", "again"),
     [
         (InputError("no"), False),
+        (CorpusAway("its server is silent"), True),
         (InvalidAudit("void"), False),
         (OSError(), True),
         (TimeoutError(), True),
