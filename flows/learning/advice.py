@@ -15,9 +15,9 @@ from ksdp.audit.screening.advice_words import advice_sentences
 from ksdp.audit.spec import Spec
 from ksdp.dashboards.learning.advice_report import render_advice
 from ksdp.flows.audits.place import Place
-from ksdp.flows.audits.run import run_audit
+from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.learning.advise import Limits, search_levers
-from ksdp.flows.prepare import spec_corpus
+from ksdp.flows.prepare import Prepared, prepare, spec_corpus
 from ksdp.flows.progress import current
 from ksdp.storage.fetched import copies_kept
 from ksdp.storage.learning.advice import (
@@ -27,6 +27,7 @@ from ksdp.storage.learning.advice import (
     write_advised_spec,
 )
 from ksdp.storage.learning.gain_and_advice import write_gain
+from ksdp.storage.readers.spec_files import at_urls
 from ksdp.storage.store import Store
 
 __all__ = ["advise_spec", "next_commands"]
@@ -68,8 +69,11 @@ def advise_spec(
     if write.resolve().parent != base.resolve():
         raise InputError(f"`--write` must name a file in the spec's folder, {base.name}: its paths start there.")
     opened = Store.open(store)
-    with copies_kept():
+    with copies_kept():  # every setting, and what is said of the recommended one, is of the same files
         search = search_levers(spec, base, limits)
+        advised = None if search.spec is None else _on_fresh_runs(search.spec)
+        corpus = None if advised is None else spec_corpus(advised, base).hash
+        audit = _prepared(advised, base, store) if advised is not None and confirm else None
     asked = {"advice": ADVICE_VERSION, "spec": spec.hash, "gain": spec.gain.model_dump(), "limits": vars(limits)}
     name = content_key(asked | {"corpus": search.corpus})[:12]
     content = search.advice.to_json() | {
@@ -84,21 +88,36 @@ def advise_spec(
         "confirmed": None,
         "commands": [],
     }
-    if search.spec is not None:
-        tables = search.spec.model_dump(mode="json") | {"seed": derived_seed(spec.seed, Purpose.SEARCHED)}
-        advised = Spec.model_validate(tables)
+    if advised is not None and corpus is not None:
         written = advised.model_dump(mode="json", exclude_defaults=True)
         write_advised_spec(write, written, f"Recommended by `ksdp advise`, {name}.")
         best = search.advice.tried[search.advice.best or 0]
         content |= {"advised": advised.hash, "spec": str(write)}
-        write_gain(opened, advised.hash, spec_corpus(advised, base).hash, search.gain.to_json())
-        if confirm:
+        write_gain(opened, advised.hash, corpus, search.gain.to_json())
+        if audit is not None:
             current().say("a whole audit of the recommended spec, on runs that the search has not seen")
-            content["confirmed"] = _confirmed(run_audit(advised, base, store, Place(workers)))
-        content["commands"] = next_commands(write, store, audited=confirm, runnable=best.cannot_run is None)
+            content["confirmed"] = _confirmed(run_prepared([audit], Place(workers))[0])
+        content["commands"] = next_commands(
+            write,
+            store,
+            audited=confirm,
+            runnable=best.cannot_run is None,
+            here=not at_urls(advised.corpus),
+        )
     write_advice(opened, name, content)
     write_advice_page(opened, name, render_advice(opened, name))
     return content | {"report": str(advice_page(opened, name))}
+
+
+def _on_fresh_runs(found: Spec) -> Spec:
+    """The recommended spec, with a seed that the search has not used."""
+    tables = found.model_dump(mode="json") | {"seed": derived_seed(found.seed, Purpose.SEARCHED)}
+    return Spec.model_validate(tables)
+
+
+def _prepared(spec: Spec, base: Path, store: Path) -> Prepared:
+    current().stage("prepare", 1)
+    return prepare(spec, base, store)
 
 
 def _confirmed(summary: Summary) -> dict[str, Any]:
@@ -119,8 +138,14 @@ def _confirmed(summary: Summary) -> dict[str, Any]:
     }
 
 
-def next_commands(spec: Path, store: Path, *, audited: bool, runnable: bool) -> list[dict[str, str]]:
-    """What to type next, in order: audit the whole corpus, screen and clear it, run it among parties."""
+def next_commands(spec: Path, store: Path, *, audited: bool, runnable: bool, here: bool) -> list[dict[str, str]]:
+    """What to type next, in order: audit the whole corpus, screen and clear it, run it among parties.
+
+    Parameters
+    ----------
+    here : bool
+        Whether the corpus and its files are on this machine, as a party's run wants them.
+    """
     at, stem = shlex.quote(str(spec)), spec.with_suffix("")
     kept, clearance = shlex.quote(str(store)), shlex.quote(f"{stem}.clearance")
     commands = [] if audited else [("the whole corpus, on fresh runs", f"ksdp audit {at} --store {kept}")]
@@ -131,12 +156,12 @@ def next_commands(spec: Path, store: Path, *, audited: bool, runnable: bool) -> 
         )
     )
     if runnable:
+        entered, why = f"--corpus {at} --clearance {clearance}", "take part, with the others"
+        if not here:
+            entered = "--corpus HERE.toml --clearance HERE.clearance"
+            why += "; HERE.toml names copies of the files on this machine, and is what was screened"
         commands += [
             ("what all parties agree on", f"ksdp columns {at} --party NAME@HOST:PORT --party ... > protocol.toml"),
-            (
-                "take part, with the others",
-                f"ksdp party protocol.toml --me ME --key ME.key --corpus {at} --clearance {clearance} "
-                "--out result",
-            ),
+            (why, f"ksdp party protocol.toml --me ME --key ME.key {entered} --out result"),
         ]
     return [{"why": why, "command": command} for why, command in commands]

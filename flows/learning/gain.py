@@ -9,6 +9,7 @@ from ksdp.audit.learning.gain_summary import GainSummary, summarise_gain
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec import Spec
 from ksdp.flows.prepare import spec_corpus
+from ksdp.storage.fetched import copies_kept
 from ksdp.storage.learning.gain_and_advice import write_gain
 from ksdp.storage.learning.levered import load_rows
 from ksdp.storage.store import Store
@@ -32,9 +33,11 @@ def measure_gain(spec: Spec, base: Path, store: Path | None = None) -> GainSumma
         If the corpus is refused, or the mechanism learns no basis.
     """
     mechanism = mechanism_of(spec.mechanism)
-    rows = load_rows(spec, base, nonnegative=getattr(mechanism, "nonnegative", False))
+    with copies_kept():  # what is kept of a corpus was measured on that one
+        rows = load_rows(spec, base, nonnegative=getattr(mechanism, "nonnegative", False))
+        corpus = None if store is None else spec_corpus(spec, base).hash
     scores = tuple(gain_scores(mechanism, rows, spec.gain, spec.seed))
     summary = summarise_gain(scores, mechanism.name, spec.gain, rows.party is not None)
-    if store is not None:
-        write_gain(Store.open(store), spec.hash, spec_corpus(spec, base).hash, summary.to_json())
+    if store is not None and corpus is not None:
+        write_gain(Store.open(store), spec.hash, corpus, summary.to_json())
     return summary

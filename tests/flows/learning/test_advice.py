@@ -10,14 +10,18 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.spec import Spec, parse_spec
 from ksdp.flows.learning.advice import advise_spec
 from ksdp.flows.learning.advise import Limits
 from ksdp.flows.learning.gain import measure_gain
 from ksdp.flows.prepare import read_spec_file, spec_corpus
+from ksdp.storage import fetched
 from ksdp.storage.learning.advice import read_advice
 from ksdp.storage.learning.gain_and_advice import learning_of, write_gain
+from ksdp.storage.places import RemotePlace
 from ksdp.storage.store import Store
+
+from ...buckets import folder_as_bucket
 
 ROWS, TERMS = 600, 12
 
@@ -107,6 +111,28 @@ def test_advice_is_a_page_and_a_spec_that_can_be_audited(base: Path) -> None:
     assert told.recommended
     assert told.gain is not None
     assert told.gain["measures"][0]["run"]["mean"] == out["tried"][out["best"]]["value"]
+
+
+def at_urls(base: Path, there: RemotePlace) -> Spec:
+    """The same spec, its files in a bucket."""
+    tables = spec().model_dump(mode="json")
+    for key in ("path", "vocabulary", "labels"):
+        (there / tables["corpus"][key]).send(base / tables["corpus"][key])
+        tables["corpus"][key] = f"s3://bucket/{tables['corpus'][key]}"
+    return parse_spec(tables)
+
+
+def test_a_gain_is_kept_of_the_version_it_was_measured_on(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    away = at_urls(base, folder_as_bucket(base / "far", monkeypatch))
+    copied, make = [], fetched.Copy
+
+    def copy(url: str) -> fetched.Copy:
+        copied.append(url)
+        return make(url)
+
+    monkeypatch.setattr(fetched, "Copy", copy)
+    assert measure_gain(away, base, base / "store").to_json() == measure_gain(spec(), base).to_json()
+    assert len(copied) == len(set(copied)) == 3
 
 
 def test_where_everything_leaks_no_spec_is_written(base: Path) -> None:
