@@ -27,7 +27,7 @@ from ksdp.storage.readers.files import shown_as
 from ksdp.storage.readers.limits import largest_input
 from ksdp.storage.readers.spec_files import CORPUS_FILES, spec_path, with_files
 
-__all__ = ["Copy", "copies_kept", "fetched"]
+__all__ = ["Copy", "copies_kept", "fetched", "name_at"]
 
 _PREFIX = "ksdp-corpus-"
 _LOCK = ".lock"
@@ -41,7 +41,7 @@ class Copy:
 
     def __init__(self, url: str) -> None:
         folder, descriptor = _own_folder()
-        self.path = folder / (re.sub(r"[^\w.-]", "_", _said(url).rpartition("/")[2]).lstrip(".") or "file")
+        self.path = folder / (re.sub(r"[^\w.-]", "_", name_at(url)).lstrip(".") or "file")
         """With the name that it has there, as formats go by names."""
         shown_as(self.path, _said(url))
         weakref.finalize(self, _remove, self.path, descriptor)
@@ -107,6 +107,17 @@ def _copied(url: str, key: str, copies: list[Copy]) -> Path:
 def _said(url: str) -> str:
     """A URL as messages have it: without its options."""
     return _unquoted(url.partition("?")[0])
+
+
+def name_at(url: str) -> str:
+    """The name of the file at a URL.
+
+    Examples
+    --------
+    >>> name_at("s3://bucket/in/mail%20one.parquet?region=eu-west-1")
+    'mail one.parquet'
+    """
+    return _said(url).rpartition("/")[2]
 
 
 def _unquoted(text: str) -> str:

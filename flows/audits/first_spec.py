@@ -14,12 +14,14 @@ from ksdp.audit.corpus import Corpus
 from ksdp.audit.decision_spec import DecisionSpec
 from ksdp.audit.errors import CorpusError
 from ksdp.audit.spec import CorpusSpec, parse_spec
+from ksdp.audit.urls import is_url
 from ksdp.audit.verdicts.power import runs_for_margin
 from ksdp.storage.corpora import load_corpus
+from ksdp.storage.fetched import copies_kept, fetched, name_at
 from ksdp.storage.readers.columns import Columns, open_columns
-from ksdp.storage.readers.files import extension
+from ksdp.storage.readers.files import extension, shown
 
-__all__ = ["first_spec"]
+__all__ = ["first_spec", "spec_beside"]
 
 _IDS = ("id", "message_id", "document", "doc_id", "key", "uuid")
 _TEXTS = ("text", "body", "content", "message", "document", "review", "comment")
@@ -30,27 +32,41 @@ _SENTENCE = 3
 _COLUMNS = 12
 """What a default audit of either mechanism tries, about: for the number of runs."""
 _SHARE = 0.1
+_MECHANISM = "pd-svd"
 
 
-def first_spec(data: Path, folder: Path, margin: float) -> str:
+def spec_beside(data: str) -> Path:
+    """The spec of a file where nobody names one: beside it, or in this folder where the file is at a URL."""
+    return Path(name_at(data) if is_url(data) else data).with_suffix(".toml")
+
+
+def first_spec(data: str, folder: Path, margin: float) -> str:
     """The text of a spec.
 
     Parameters
     ----------
-    data : Path
-        The corpus.
+    data : str
+        The corpus: a path, or a URL.
     folder : Path
         Where the spec will lie.
+
+    Raises
+    ------
+    InputError
+        If it is refused, or nothing in it can be audited.
     """
-    keys, notes = _corpus(data)
-    spec = CorpusSpec.model_validate({"path": str(data.resolve()), **keys})
-    corpus = load_corpus(spec, folder, nonnegative=False)
+    path = data if is_url(data) else os.path.relpath(Path(data).resolve(), folder)
+    named = parse_spec({"corpus": {"path": path}, "mechanism": {"name": _MECHANISM}}).corpus
+    with copies_kept():
+        here, _copies = fetched(named, folder)
+        keys, notes = _corpus(Path(here.path))
+        spec = CorpusSpec.model_validate({"path": path, **keys})
+        corpus = load_corpus(spec, folder, nonnegative=False)
     negative = bool((corpus.matrix.data < 0).any())
     rank = max(1, min(7, corpus.features - 1, int(_SHARE * len(corpus)) - 1))
     runs = _with_runs(len(corpus), margin)
     others = "entries are negative, which pd-nmf does not take" if negative else "or pd-nmf, ..."
     held = int(_SHARE * len(corpus))
-    path = os.path.relpath(data.resolve(), folder)
     text = f"""# An audit of {len(corpus)} documents by {corpus.features} features{_left(corpus)}.
 #   ksdp plan this-file.toml       what it costs, finds and certifies
 #   ksdp audit this-file.toml      the audit
@@ -61,7 +77,7 @@ seed = 7
 path = {json.dumps(path)}
 {_lines(keys)}{notes}
 [mechanism]
-name = "pd-svd"               # {others}: `ksdp mechanisms`
+name = {json.dumps(_MECHANISM)}               # {others}: `ksdp mechanisms`
 rank = {rank}
 
 [design]
@@ -111,7 +127,7 @@ def _corpus(data: Path) -> tuple[dict[str, object], str]:
         wanted = [name for name in numbers if _whole(columns, name)]
         if not wanted:
             raise CorpusError(
-                f"{data.name}: no column holds texts of several words, or numbers without gaps; there are "
+                f"{shown(data)}: no column holds texts of several words, or numbers without gaps; there are "
                 f"{columns.listed()}. Categories have to be made columns of 0 and 1 first."
             )
         keys["columns"] = wanted

@@ -169,11 +169,11 @@ def test_init_takes_a_column_that_counts_rows_for_their_ids(tmp_path: Path) -> N
     path = tmp_path / "patients.csv"
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 3)), columns=["age", "weight", "pressure"])
     frame.to_csv(path, index_label="patient")
-    text = first_spec(path, tmp_path, 0.2)
+    text = first_spec(str(path), tmp_path, 0.2)
     assert 'columns = ["age", "weight", "pressure"]\nid = "patient"\n' in text
     assert "group" not in text, "every patient has one row"
     frame.assign(row=range(1, 41), patient=[n // 2 for n in range(40)]).to_csv(path, index=False)
-    text = first_spec(path, tmp_path, 0.2)
+    text = first_spec(str(path), tmp_path, 0.2)
     assert 'id = "row"\n# group = "patient"' in text
     assert '"row"' not in text.partition("id =")[0]
 
@@ -204,9 +204,25 @@ def test_init_writes_a_spec_that_is_accepted(kind: str, tmp_path: Path) -> None:
         assert (spec.corpus.text, spec.corpus.id) == ("body", "id")
     if kind == "table":
         assert spec.corpus.columns == ("age", "weight", "pressure")
-        assert "left out as labels: label" in first_spec(path, tmp_path, 0.2)
+        assert "left out as labels: label" in first_spec(str(path), tmp_path, 0.2)
     with pytest.raises(InputError, match="exists"):
         run("init", path, "--out", out)
+
+
+def test_init_names_the_url_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "in").mkdir()
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 3)), columns=["age", "weight", "pressure"])
+    frame.to_csv(tmp_path / "in" / "all patients.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    url = f"file://{tmp_path}/in/all%20patients.csv"
+    run("init", url)
+    spec, base = read_spec_file(tmp_path / "all patients.toml")
+    assert spec.corpus.path == url
+    assert len(load_corpus(spec.corpus, base, nonnegative=False)) == 40
+    with pytest.raises(SpecError, match="must hold no key"):
+        run("init", "s3://me:hush@bucket/patients.csv")
+    with pytest.raises(InputError, match=r"all patients.toml exists"):
+        run("init", "s3://bucket/in/all%20patients.csv")  # before anything is fetched
 
 
 def test_init_takes_addresses_and_codes_for_no_texts_and_says_what_it_leaves_out(tmp_path: Path) -> None:
@@ -216,9 +232,9 @@ def test_init_takes_addresses_and_codes_for_no_texts_and_says_what_it_leaves_out
     )
     frame = frame.assign(words=range(60, 0, -1), links=range(7, 67), kind="news", shares=[None, *range(59)])
     frame.to_csv(path, index=False)
-    text = first_spec(path, tmp_path, 0.2)
+    text = first_spec(str(path), tmp_path, 0.2)
     assert 'columns = ["words", "links"]' in text
     assert "# left out as numbers are missing: shares\n# left out as no numbers: url, kind\n" in text
     frame[["url", "kind"]].assign(item_id=range(60)).to_csv(path, index=False)
     with pytest.raises(CorpusError, match="no column holds texts of several words, or numbers without gaps"):
-        first_spec(path, tmp_path, 0.2)
+        first_spec(str(path), tmp_path, 0.2)

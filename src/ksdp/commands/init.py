@@ -11,7 +11,9 @@ __all__ = ["init"]
 
 
 def init(
-    data: Annotated[Path, typer.Argument(help="The corpus: Parquet, CSV, JSON lines, npz, mtx, UCI docword.")],
+    data: Annotated[
+        str, typer.Argument(help="The corpus, a path or URL: Parquet, CSV, JSON lines, npz, mtx, UCI docword.")
+    ],
     out: Annotated[
         Path | None, typer.Option("--out", help="The spec to write. Default: the data file's name with .toml.")
     ] = None,
@@ -19,10 +21,10 @@ def init(
 ) -> None:
     """Write a commented spec for a data file, with enough runs to certify the margin."""
     from ksdp.audit.errors import InputError
-    from ksdp.flows.audits.first_spec import first_spec
+    from ksdp.flows.audits.first_spec import first_spec, spec_beside
     from ksdp.storage.store import write_text
 
-    target = out or data.with_suffix(".toml")
+    target = out or spec_beside(data)
     if target.exists():
         raise InputError(f"{target} exists; name another file with `--out`.")
     write_text(target, first_spec(data, target.resolve().parent, margin))
