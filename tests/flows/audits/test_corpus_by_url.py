@@ -1,4 +1,4 @@
-"""A corpus in a bucket: planned, audited, screened and scheduled as the same files here; nothing of it stays."""
+"""A corpus in a bucket: planned, audited and scheduled as the same files here; nothing of it stays."""
 
 from __future__ import annotations
 
