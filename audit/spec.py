@@ -43,7 +43,8 @@ MOST_RUNS = 1_000_000
 
 
 class CorpusSpec(Section, frozen=True):
-    """Where the documents are and how they become rows. Files are paths, or URLs: `s3://`, `gs://`, `file://`."""
+    """Where the documents are and how they become rows. Files are paths, or URLs (`s3://`, `gs://`, `file://`) for
+    all commands but a party's: see [clusters](clusters.md)."""
 
     path: FileName
     """A file, relative to the spec's folder, `$NAME` filled in from the environment; or the word `demo`."""
