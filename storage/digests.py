@@ -16,16 +16,20 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ksdp.audit.content_keys import content_key
 from ksdp.audit.corpus import canonical
 from ksdp.audit.spec import CorpusSpec
 from ksdp.storage.corpora import read_source
+from ksdp.storage.fetched import fetched
 from ksdp.storage.readers.demo import docstrings
+from ksdp.storage.readers.files import contents
 from ksdp.storage.readers.labels import Labels, read_labels
 from ksdp.storage.readers.ratings import read_ratings
+from ksdp.storage.readers.spec_files import COLUMN_FILES, LEVER_FILES
 from ksdp.storage.source_file import find_source
 from ksdp.storage.store import Store, write_whole
 
-__all__ = ["digest_key", "document_digests"]
+__all__ = ["columns_digest", "digest_key", "document_digests"]
 
 
 def digest_key(store: Store) -> bytes:
@@ -81,6 +85,24 @@ def _rated(matrix: sp.csr_array, items: NDArray[np.str_]) -> Iterable[bytes]:
     for start, stop in zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True):
         pairs = zip(items[matrix.indices[start:stop]].tolist(), matrix.data[start:stop].tolist(), strict=True)
         yield repr(sorted(pairs)).encode("utf-8", "surrogatepass")
+
+
+def columns_digest(spec: CorpusSpec, base: Path) -> str | None:
+    """A hash of the files that say which columns rows have: those of levers, and the vocabulary of texts.
+
+    None where none is named. The vocabulary of a matrix only gives its columns names: another number of them
+    changes every document already.
+
+    Raises
+    ------
+    CorpusError
+        If one cannot be read.
+    """
+    here, _copies = fetched(spec, base, COLUMN_FILES)
+    named = {name: getattr(here.levers, name) for name in LEVER_FILES}
+    named["vocabulary"] = here.vocabulary if spec.text is not None else None
+    there = {name: hashlib.sha256(contents(Path(file))).hexdigest() for name, file in named.items() if file}
+    return content_key(there) if there else None
 
 
 def _digests(labels: Labels, contents: Iterable[bytes], key: bytes) -> dict[str, str]:

@@ -14,7 +14,7 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.schedule_level import LevelBudget, next_spec, open_budget, read_budget
 from ksdp.flows.prepare import read_spec_file, spec_corpus
-from ksdp.storage.digests import digest_key, document_digests
+from ksdp.storage.digests import columns_digest, digest_key, document_digests
 from ksdp.storage.fetched import copies_kept
 from ksdp.storage.schedules.changes import Changes, VerdictTable, compare, read_standing
 from ksdp.storage.schedules.history import ScheduledRun, read_runs
@@ -62,8 +62,14 @@ def check_schedulable(spec: Spec) -> None:
         raise SpecError("`design.documents` must name ids or be left out: a schedule follows each document.")
 
 
-def spec_basis(spec: Spec) -> str:
-    """Hash of what a verdict depends on besides the documents, the seed and the level."""
+def spec_basis(spec: Spec, columns: str | None = None) -> str:
+    """Hash of what a verdict depends on besides the documents, the seed and the level.
+
+    Parameters
+    ----------
+    columns : str, optional
+        What the files hold that say which columns there are (`columns_digest`), where the spec names some.
+    """
     tables = spec.model_dump(mode="json", exclude={"seed": True, "store": True})
     for section, key in (
         ("corpus", "path"),
@@ -75,21 +81,23 @@ def spec_basis(spec: Spec) -> str:
     ):
         tables[section].pop(key)
     (tables["certificate"] or {}).pop("level", None)
-    return content_key(tables)
+    return content_key(tables if columns is None else tables | {"columns": columns})
 
 
 def due_audit(store: Store, schedule: Schedule, *, full: bool) -> DueAudit:
     """Load the corpus and decide what to audit.
 
-    Everything where nothing stands yet, where somebody asks for it, where the spec has changed, where it is the
-    turn of `full_every`, or where the spec has other parties (they hold documents drawn anew each time); else the
-    new and the changed documents. Nothing where none is new, changed or gone.
+    Everything where nothing stands yet, where somebody asks for it, where the spec has changed, or a file of its
+    that says which columns there are, where it is the turn of `full_every`, or where the spec has other parties
+    (they hold documents drawn anew each time); else the new and the changed documents. Nothing where none is new,
+    changed or gone.
     """
     spec, base = read_spec_file(Path(schedule.spec))
     check_schedulable(spec)
     with copies_kept():  # what has changed is said of the very files that are audited
         corpus = spec_corpus(spec, base)
         every = document_digests(spec.corpus, base, digest_key(store))
+        columns = columns_digest(spec.corpus, base)
     named = spec.design.documents
     named_ids = set(named) if isinstance(named, tuple) else None
     ids = [str(name) for name in corpus.ids if named_ids is None or str(name) in named_ids]
@@ -99,7 +107,7 @@ def due_audit(store: Store, schedule: Schedule, *, full: bool) -> DueAudit:
     runs = read_runs(store, schedule.name)
     last = next((run for run in reversed(runs) if run.standing is not None), None)
     standing = None if last is None else read_standing(store, schedule.name, last.standing)
-    basis, changes = spec_basis(spec), compare(standing, digests)
+    basis, changes = spec_basis(spec, columns), compare(standing, digests)
     budget = _budget(schedule, runs)
     moved = bool(changes.new or changes.changed or changes.removed)
     parties = spec.parties

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.spec import CorpusSpec
 from ksdp.storage.corpora import load_corpus
-from ksdp.storage.digests import digest_key, document_digests
+from ksdp.storage.digests import columns_digest, digest_key, document_digests
 from ksdp.storage.schedules.changes import compare
 from ksdp.storage.store import Store
 
@@ -115,3 +115,19 @@ def test_a_file_that_the_corpus_refuses_is_refused_here(tmp_path: Path, missing:
     pd.DataFrame({"id": ["a"], "body": ["x"]}).drop(columns=missing).to_csv(tmp_path / "mail.csv", index=False)
     with pytest.raises(ValueError, match="there is no column"):
         document_digests(spec, tmp_path, KEY)
+
+
+def test_what_says_the_columns_of_texts_counts_by_what_it_holds(tmp_path: Path) -> None:
+    spec = texts(tmp_path, dict(zip("abcd", TEXTS, strict=True)))
+    assert columns_digest(spec, tmp_path) is None
+    matrix = CorpusSpec(path="counts.npz", vocabulary="words.txt")
+    assert columns_digest(matrix, tmp_path) is None
+    found = set()
+    for words in ("apples\nplums\n", "apples\npears\n"):
+        for name in ("words.txt", "other-words.txt"):
+            (tmp_path / name).write_text(words)
+            found.add(columns_digest(spec.model_copy(update={"vocabulary": name}), tmp_path))
+            levers = spec.levers.model_copy(update={"terms": name})
+            found.add(columns_digest(spec.model_copy(update={"levers": levers}), tmp_path))
+    assert len(found) == 4
+    assert None not in found
