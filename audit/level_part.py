@@ -24,7 +24,7 @@ def tables_at_part(spec: Spec, part: Callable[[float], float]) -> dict[str, Any]
     >>> tables_at_part(spec, lambda level: level / 2)["decision"]["level"]
     0.025
     """
-    tables = spec.model_dump(mode="json") | {"cluster": spec.cluster}  # which no dump has: the same workers do it
+    tables = spec.tables()
     tables["decision"]["level"] = part(spec.decision.level)
     if spec.decision.clear_level is not None:
         tables["decision"]["clear_level"] = part(spec.decision.clear_level)

@@ -205,6 +205,14 @@ class Spec(Section, frozen=True):
             raise ValueError(f"`design.documents` must be given for the {self.design.kind} design.")
         return self
 
+    def tables(self) -> dict[str, Any]:
+        """The sections by name, as `parse_spec` takes them: what `model_dump` gives, and who computes it.
+
+        No store keeps `[cluster]`, and no number depends on it; a spec that is made from this one keeps it.
+        """
+        cluster = None if self.cluster is None else self.cluster.model_dump(mode="json", by_alias=True)
+        return self.model_dump(mode="json") | {"cluster": cluster}
+
     @property
     def rule(self) -> DecisionSpec:
         """How numbers of runs become verdicts: `decision`, its margin as it stands within a run.

@@ -122,7 +122,7 @@ def at_setting(spec: Spec, setting: Setting, features: int) -> Spec:
     InputError
         If the levers do not go together.
     """
-    tables = spec.model_dump(mode="json")
+    tables = spec.tables()
     levers, mechanism = tables["corpus"]["levers"], tables["mechanism"]
     columns = features
     if "most-frequent" in setting:

@@ -90,6 +90,8 @@ def advise_spec(
     }
     if advised is not None and corpus is not None:
         written = advised.model_dump(mode="json", exclude_defaults=True)
+        if advised.cluster is not None:
+            written["cluster"] = advised.cluster.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         write_advised_spec(write, written, f"Recommended by `ksdp advise`, {name}.")
         best = search.advice.tried[search.advice.best or 0]
         content |= {"advised": advised.hash, "spec": str(write)}
@@ -111,8 +113,7 @@ def advise_spec(
 
 def _on_fresh_runs(found: Spec) -> Spec:
     """The recommended spec, with a seed that the search has not used."""
-    tables = found.model_dump(mode="json") | {"seed": derived_seed(found.seed, Purpose.SEARCHED)}
-    return Spec.model_validate(tables)
+    return Spec.model_validate(found.tables() | {"seed": derived_seed(found.seed, Purpose.SEARCHED)})
 
 
 def _prepared(spec: Spec, base: Path, store: Path) -> Prepared:

@@ -86,13 +86,15 @@ def test_a_gain_that_is_kept_is_found_by_spec_and_corpus(base: Path) -> None:
 
 def test_advice_is_a_page_and_a_spec_that_can_be_audited(base: Path) -> None:
     limits = Limits(tried=2, documents=60, runs=100, quota=0.2, levers=("advantage",))
-    out = advise_spec(spec(), base, base / "store", limits, write=base / "advised.toml")
+    tables = spec().tables() | {"cluster": {"class": "distributed.LocalCluster", "arguments": {"n_workers": 1}}}
+    out = advise_spec(parse_spec(tables), base, base / "store", limits, write=base / "advised.toml")
     assert len(out["tried"]) == 2
     assert out["best"] is not None
     assert out["tried"][0]["setting"] == {"advantage": 0.2}
     advised, folder = read_spec_file(base / "advised.toml")
     assert folder == base.resolve()
     assert advised.seed != spec().seed
+    assert advised.cluster == parse_spec(tables).cluster
     assert advised.mechanism.parameters["advantage"] == out["tried"][out["best"]]["setting"]["advantage"]
     assert advised.design == spec().design
     page = Path(out["report"]).read_text()
