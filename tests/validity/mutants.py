@@ -1179,7 +1179,10 @@ MUTANTS: list[Mutant] = [
     *_of(
         "audit/statistics/max_entropy.py",
         ("self.noise * (inverse.T @ inverse)", "self.noise * (inverse @ inverse.T)"),
-        ("apart @ self.w[:-1], trans=1)", "apart @ self.w[:-1])"),
+        ("sums @ self.w, trans=1)", "sums @ self.w)"),
+        ("else self.turn.across(sums)", "else sums[: len(self.w)]"),
+        ('vector, "T")', 'vector, "N")'),
+        ('whole, "N")', 'whole, "T")'),
         ("np.full((len(terms), 1), noise**0.5)", "np.zeros((len(terms), 1))"),
         ("float(whole[-1]) * self.noise**0.5", "0.0"),
         ("Direction(numbers * units, usual)", "Direction(numbers, usual)"),
