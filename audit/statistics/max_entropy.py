@@ -44,7 +44,7 @@ _RAISED = 1e-10
 _ROUNDING = 2.0**-50
 """Of what is left of a document's terms beside those of others; times the documents."""
 _TALL = 2
-"""Times as many numbers as documents, from which on numbers are made as many as documents before pivots are sought."""
+"""Times as many numbers as documents, from which on they are turned into as many before pivots are sought."""
 
 
 @dataclass(frozen=True, eq=False)
