@@ -25,6 +25,7 @@ from ksdp.audit.measured_documents import measured_documents, pool_of
 from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.shown import kept_of
+from ksdp.audit.own_code import own_code
 from ksdp.audit.party_view import Holdings, parties_key
 from ksdp.audit.planned_coverage import planned_coverage
 from ksdp.audit.randomness import Purpose, generator
@@ -267,17 +268,22 @@ class Plan:
         design = self.spec.design.model_dump(mode="json", exclude=_NO_MATTER | free)
         # Stores of the last round and of every round differ; those of mechanisms with one round do not.
         keeps_early = self.spec.store.observables == "all" and any(a.early for a in self.announced)
-        return {
-            "corpus": self.corpus.hash,
-            "mechanism": self.mechanism.name,
-            "mechanism_version": self.mechanism.version,
-            "parameters": parameters_of(self.mechanism),
-            "parties": parties_key(self.spec),
-            "design": design,
-            "seed": self.design.seed,
-            "precision": self.spec.store.precision,
-            "format": 3,
-        } | ({"kept": "all"} if keeps_early else {})
+        code = own_code(self.spec.mechanism.model_dump(mode="json"), [self.mechanism])
+        return (
+            {
+                "corpus": self.corpus.hash,
+                "mechanism": self.mechanism.name,
+                "mechanism_version": self.mechanism.version,
+                "parameters": parameters_of(self.mechanism),
+                "parties": parties_key(self.spec),
+                "design": design,
+                "seed": self.design.seed,
+                "precision": self.spec.store.precision,
+                "format": 3,
+            }
+            | ({"kept": "all"} if keeps_early else {})
+            | ({"code": code} if code else {})
+        )
 
 
 @lru_cache(maxsize=4)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,6 +17,7 @@ from typing import Any, cast
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.mechanisms.guarantee import guarantee_of
+from ksdp.audit.own_code import OBJECT_PATH, source_digest
 from ksdp.audit.spec import MechanismSpec, StatisticsSpec
 from ksdp.audit.spec_tables import meant
 from ksdp.audit.statistics.contract import Statistic
@@ -33,9 +33,6 @@ __all__ = [
     "select_statistics",
     "statistics",
 ]
-
-
-_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 
 _lent: ContextVar[Mapping[str, Any]] = ContextVar("ksdp-lent")
@@ -55,11 +52,13 @@ def lent(objects: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _by_path(path: str, what: str) -> Any:
-    if not _PATH.fullmatch(path):
+    if not OBJECT_PATH.fullmatch(path):
         raise SpecError(f"`{what}` {path!r} must be a name, or module:object.")
     module, _, attribute = path.partition(":")
     try:
-        return getattr(importlib.import_module(module), attribute)
+        found = getattr(importlib.import_module(module), attribute)
+        source_digest(module)  # of what is imported here and now
+        return found
     except (Exception, SystemExit) as error:  # whatever a module does when it is imported
         told = " ".join(str(error).split())[:200]
         raise SpecError(

@@ -9,6 +9,7 @@ import numpy as np
 
 from ksdp.audit.errors import KsdpError, SpecError
 from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.own_code import own_modules
 from ksdp.audit.plan import Plan
 from ksdp.audit.sampling import run_observables
 from ksdp.audit.spec import Spec
@@ -18,7 +19,7 @@ __all__ = ["names_own_code", "try_own_code"]
 
 def names_own_code(spec: Spec) -> bool:
     """Whether a spec names an object of a module (`module:object`) in place of something installed."""
-    return ":" in spec.mechanism.name or any(":" in name for name in spec.statistics.names)
+    return bool(own_modules([spec.mechanism.model_dump(mode="json"), spec.statistics.names]))
 
 
 def try_own_code(plan: Plan) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from ksdp.audit.content_keys import content_key
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.corpus_notes import corpus_notes
+from ksdp.audit.own_code import own_code
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import mechanism_of
@@ -70,9 +71,12 @@ def read_spec_file(path: Path, *, own_code: bool = True) -> tuple[Spec, Path]:
     return spec, folder
 
 
-def audit_id(spec: Spec, corpus_hash: str) -> str:
-    """The same spec on the same corpus is the same audit: running it again resumes it."""
-    return content_key({"spec": spec.hash, "corpus": corpus_hash})[:12]
+def audit_id(plan: Plan) -> str:
+    """The same spec on the same corpus is the same audit: running it again resumes it. Edited code is not."""
+    spec = plan.spec
+    named = [spec.mechanism.model_dump(mode="json"), spec.statistics.names]
+    code = own_code(named, [plan.mechanism, *plan.statistics])
+    return content_key({"spec": spec.hash, "corpus": plan.corpus.hash} | ({"code": code} if code else {}))[:12]
 
 
 def spec_corpus(spec: Spec, base: Path) -> Corpus:
@@ -123,7 +127,7 @@ def prepare_stored(
     try_own_code(plan)
     spec, corpus = plan.spec, plan.corpus
     opened = Store.open(store)
-    audit = audit_id(spec, corpus.hash)
+    audit = audit_id(plan)
     asked = asked or GivenSpec(spec, question_of(spec, corpus.hash, len(plan.units)))
     now = datetime.now(UTC).isoformat(timespec="seconds")
     before = None if after is None else find_attempt(opened, after)

@@ -12,6 +12,7 @@ import numpy as np
 from ksdp.audit.content_keys import content_key
 from ksdp.audit.document_parts import Part, document_parts, keeps_values
 from ksdp.audit.interim_looks import FIRST, Stage
+from ksdp.audit.own_code import own_code
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.statistics.contract import Pool
@@ -114,6 +115,8 @@ def folders_of(ref: AuditRef) -> Folders:
     read: dict[str, object] = {"every": plan.reading.every}
     if plan.reading.early:
         read["early"] = plan.reading.early
+    if code := own_code(plan.spec.statistics.names, plan.statistics):
+        read["code"] = code
     if plan.strongest is not None:
         read["strongest"] = hashlib.sha256(plan.strongest.tobytes()).hexdigest()
     chosen = content_key(

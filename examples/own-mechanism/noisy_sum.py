@@ -22,7 +22,7 @@ class NoisySum:
     """Standard deviation; a key of the spec's [mechanism]."""
 
     name = "noisy-sum"
-    version = 1  # one more whenever what a run computes changes: stored runs of another version are not read
+    version = 1  # one more whenever what a run computes changes; runs of edited code are other runs in any case
     final = ("total",)
 
     def observables(self, features: int) -> tuple[Announced, ...]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from ksdp.audit.content_keys import content_key
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import SpecError
+from ksdp.audit.own_code import own_code
 from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.schedule_level import LevelBudget, next_spec, open_budget, read_budget
 from ksdp.flows.prepare import read_spec_file, spec_corpus
@@ -81,7 +82,9 @@ def spec_basis(spec: Spec, columns: str | None = None) -> str:
     ):
         tables[section].pop(key)
     (tables["certificate"] or {}).pop("level", None)
-    return content_key(tables if columns is None else tables | {"columns": columns})
+    code = own_code([tables["mechanism"], tables["statistics"]["names"]], ())
+    beside = {"columns": columns or {}, "code": code}
+    return content_key(tables | {name: held for name, held in beside.items() if held})
 
 
 def due_audit(store: Store, schedule: Schedule, *, full: bool) -> DueAudit:

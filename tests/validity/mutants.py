@@ -1061,7 +1061,7 @@ MUTANTS: list[Mutant] = [
         ("start = made.along(direction) - usual", "start = made.along(direction)"),
         (">= MORE * made.rows.shape[0]", ">= 0"),
         ("few_enough(made.rows.shape[0])", "False"),
-        ("with_parts(made, used, sums[at]", "with_parts(made, used, sums[: len(at)]"),
+        ("with_parts(narrow, used, sums[at]", "with_parts(narrow, used, sums[: len(at)]"),
         ("narrow.summed(shares + found.parts)", "narrow.summed(shares)"),
         ("direction[at] = found\n", "direction[: len(at)] = found\n"),
         ("numbers[at] = direction", "numbers[: len(at)] = direction"),

@@ -1,0 +1,132 @@
+"""A user's own code is known by its source: what an earlier form of it computed is not read as its own."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ksdp.audit.corpus import Corpus
+from ksdp.audit.own_code import own_code, own_modules, source_digest
+from ksdp.audit.planning import make_plan
+from ksdp.audit.spec import parse_spec
+from ksdp.audit.trial import names_own_code
+
+OWN = """
+from dataclasses import dataclass
+
+import numpy as np
+
+import beside_it
+from package_beside.inner import scale
+from ksdp.audit.mechanisms.contract import Announced, Observables
+
+
+@dataclass(frozen=True)
+class Sum:
+    name = "own-sum"
+    version = 1
+    factor: float = 1.0
+
+    def observables(self, features):
+        return (Announced("T", (1, features)),)
+
+    def run(self, database, rng):
+        whole = sum(np.asarray(part.sum(axis=0)).ravel() for part in database.parties)
+        return Observables({"T": self.factor * scale(beside_it.noised(whole, rng))[None]})
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A module of one's own, another beside it, a package, and one that nobody imports."""
+    (tmp_path / "my_own_sum.py").write_text(OWN)
+    (tmp_path / "beside_it.py").write_text(
+        "def noised(total, rng):\n    return total + rng.normal(size=total.shape)\n"
+    )
+    (tmp_path / "package_beside").mkdir()
+    (tmp_path / "package_beside" / "__init__.py").write_text("")
+    (tmp_path / "package_beside" / "inner.py").write_text("from . import deeper\n\nscale = deeper.scale\n")
+    (tmp_path / "package_beside" / "deeper.py").write_text("def scale(total):\n    return 2.0 * total\n")
+    (tmp_path / "unrelated.py").write_text("x = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    source_digest.cache_clear()
+    return tmp_path
+
+
+def again(module: str = "my_own_sum") -> str:
+    """As another process would say it."""
+    source_digest.cache_clear()
+    for name in ("my_own_sum", "beside_it", "package_beside", "package_beside.inner", "package_beside.deeper"):
+        sys.modules.pop(name, None)
+    return source_digest(module)
+
+
+def test_whatever_it_is_made_of_counts_and_nothing_else(folder: Path) -> None:
+    first = again()
+    assert again() == first
+    (folder / "unrelated.py").write_text("x = 2\n")
+    assert again() == first
+    said = {first}
+    for name in ("my_own_sum.py", "beside_it.py", "package_beside/inner.py", "package_beside/deeper.py"):
+        file = folder / name
+        file.write_text(file.read_text() + "# edited\n")
+        said.add(again())
+    assert len(said) == 5
+
+
+def test_a_process_goes_on_with_what_it_has_imported(folder: Path) -> None:
+    first = source_digest("my_own_sum")
+    (folder / "my_own_sum.py").write_text(OWN.replace("self.factor *", "3.0 *"))
+    assert source_digest("my_own_sum") == first != again()
+
+
+def test_what_is_installed_is_not_looked_into() -> None:
+    """Of a module that stands in the folder of all packages, itself alone; the rest has versions."""
+    assert own_modules("six:PY3") == ("six",)
+    assert len({source_digest(name) for name in ("six", "typing_extensions")}) == 2
+    assert source_digest("there_is_no_such_module") == source_digest("nor_this")
+
+
+def plan_of(**mechanism):
+    rng = np.random.default_rng(0)
+    corpus = Corpus(sp.csr_array(rng.poisson(0.4, (40, 6)).astype(float)), np.arange(40).astype(str))
+    tables = {"corpus": {"path": "x.npz"}, "mechanism": mechanism, "design": {"party_size": 0.3, "with_runs": 8}}
+    return make_plan(parse_spec(tables), corpus)
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [{"name": "my_own_sum:Sum"}, {"name": "noisy", "mechanism": "my_own_sum:Sum", "noise": 0.1}],
+)
+def test_runs_of_edited_code_are_other_runs(folder: Path, mechanism: dict[str, object]) -> None:
+    again()
+    before = plan_of(**mechanism)
+    assert names_own_code(before.spec)
+    assert plan_of(**mechanism).runs_identity == before.runs_identity
+    (folder / "beside_it.py").write_text("def noised(total, rng):\n    return total\n")
+    again()
+    after = plan_of(**mechanism)
+    assert after.spec.hash == before.spec.hash
+    assert after.runs_identity != before.runs_identity
+    assert {**after.runs_identity, "code": 0} == {**before.runs_identity, "code": 0}
+
+
+def test_ours_have_versions() -> None:
+    plan = plan_of(name="pd-svd", rank=2)
+    assert "code" not in plan.runs_identity
+    assert own_code(plan.spec.statistics.names, plan.statistics) == {}
+    assert not names_own_code(plan.spec)
+
+
+def test_a_class_of_a_script_is_known_by_itself() -> None:
+    class Mine:
+        """Stands in a script."""
+
+    Mine.__module__ = "__main__"
+    said = own_code((), [Mine(), Mine()])
+    assert list(said) == [f"__main__.{Mine.__qualname__}"]
