@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ksdp.audit.claims import ClaimFinding, audit_claim, check_runs, claim_generator, claiming
+from ksdp.audit.content_keys import content_key
 from ksdp.audit.mechanisms.guarantee import as_it_runs
 from ksdp.audit.mechanisms.parameters import parameters_of
+from ksdp.audit.own_code import own_code
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec import Spec
 from ksdp.flows.clock import Clock
@@ -68,12 +70,14 @@ def run_claim(
     mechanism.neighbours()  # refused before a store is made for it
     opened = Store.open(store)
     inputs = ClaimInputs(made.name, made.version, parameters_of(made), spec.seed, runs, confidence)
-    held = read_claim(opened, inputs, code_hash())
+    own = own_code(spec.mechanism.model_dump(mode="json"), [made])
+    code = content_key({"ours": code_hash(), "own": own}) if own else code_hash()
+    held = read_claim(opened, inputs, code)
     if held is not None:
         return AuditedClaim(held.finding, held.finished, True, inputs.path(opened))
     current().stage("claim", 2 * runs)
     rng = claim_generator(spec.seed)
     finding = audit_claim(mechanism, runs=runs, rng=rng, confidence=confidence, progress=lambda done: advance(2))
     finished = clock().isoformat(timespec="seconds")
-    path = write_claim(opened, StoredClaim(inputs, finding, finished, versions()))
+    path = write_claim(opened, StoredClaim(inputs, finding, finished, versions() | {"code": code}))
     return AuditedClaim(finding, finished, False, path)
