@@ -10,7 +10,6 @@ from pathlib import Path
 from ksdp.audit.content_keys import content_key
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.corpus_notes import corpus_notes
-from ksdp.audit.own_code import own_code
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import mechanism_of
@@ -25,7 +24,7 @@ from ksdp.storage.findings import write_spec
 from ksdp.storage.mapped_corpus import store_corpus
 from ksdp.storage.readers.toml import read_toml
 from ksdp.storage.store import Store
-from ksdp.tasks.audit_ref import AuditRef
+from ksdp.tasks.audit_ref import AuditRef, code_of
 
 __all__ = [
     "GivenSpec",
@@ -71,12 +70,10 @@ def read_spec_file(path: Path, *, own_code: bool = True) -> tuple[Spec, Path]:
     return spec, folder
 
 
-def audit_id(plan: Plan) -> str:
+def audit_id(plan: Plan, code: str | None) -> str:
     """The same spec on the same corpus is the same audit: running it again resumes it. Edited code is not."""
-    spec = plan.spec
-    named = [spec.mechanism.model_dump(mode="json"), spec.statistics.names]
-    code = own_code(named, [plan.mechanism, *plan.statistics])
-    return content_key({"spec": spec.hash, "corpus": plan.corpus.hash} | ({"code": code} if code else {}))[:12]
+    key = {"spec": plan.spec.hash, "corpus": plan.corpus.hash}
+    return content_key(key if code is None else key | {"code": code})[:12]
 
 
 def spec_corpus(spec: Spec, base: Path) -> Corpus:
@@ -127,7 +124,8 @@ def prepare_stored(
     try_own_code(plan)
     spec, corpus = plan.spec, plan.corpus
     opened = Store.open(store)
-    audit = audit_id(plan)
+    code = code_of(plan)
+    audit = audit_id(plan, code)
     asked = asked or GivenSpec(spec, question_of(spec, corpus.hash, len(plan.units)))
     now = datetime.now(UTC).isoformat(timespec="seconds")
     before = None if after is None else find_attempt(opened, after)
@@ -139,4 +137,5 @@ def prepare_stored(
     write_spec(opened.audit(audit), spec)
     if spec.cluster is not None and spec.cluster.blocks is not None:
         keep_blocks_at(opened, spec.cluster.blocks)
-    return Prepared(AuditRef(str(opened.root), audit, corpus.hash, may_sample, blocks=opened.blocks_url), plan)
+    ref = AuditRef(str(opened.root), audit, corpus.hash, may_sample, blocks=opened.blocks_url, code=code)
+    return Prepared(ref, plan)

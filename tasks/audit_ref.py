@@ -11,6 +11,7 @@ import numpy as np
 
 from ksdp.audit.content_keys import content_key
 from ksdp.audit.document_parts import Part, document_parts, keeps_values
+from ksdp.audit.errors import InputError
 from ksdp.audit.interim_looks import FIRST, Stage
 from ksdp.audit.own_code import own_code
 from ksdp.audit.plan import Plan
@@ -23,7 +24,7 @@ from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.places import Place
 from ksdp.storage.store import Store
 
-__all__ = ["AuditRef", "Folders", "folders_of", "open_audit", "open_plan", "open_stage", "parts_of"]
+__all__ = ["AuditRef", "Folders", "code_of", "folders_of", "open_audit", "open_plan", "open_stage", "parts_of"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,9 @@ class AuditRef:
     """URL where the store keeps its blocks; workers then need no folder of it."""
     part: Part | None = None
     """Some of the stage's documents alone; None: all."""
+    code: str | None = None
+    """Digest of code that is not ours, as whoever started the audit has it (`code_of`); None: there is none, or
+    nobody compares."""
     pool: Pool | None = field(default=None, compare=False, repr=False)
     """What is known already of what databases are made of: a few runs are tried before it is said where
     an audit is made. It depends on the corpus and the plan alone, and stays in this process."""
@@ -77,10 +81,28 @@ class Folders:
 
 @lru_cache(maxsize=4)
 def open_audit(ref: AuditRef) -> Plan:
-    """The plan of the whole audit, from a reference to its first look."""
+    """The plan of the whole audit, from a reference to its first look.
+
+    Raises
+    ------
+    InputError
+        If a user's own code is another one here than where the audit was started.
+    """
     store = Store(Path(ref.store))
     plan = make_plan(read_spec(store.audit(ref.audit)), open_corpus(store.corpus(ref.corpus)))
+    if ref.code is not None and ref.code != code_of(plan):
+        raise InputError(
+            "a worker has other code of the mechanism or of a statistic than this machine: install the same on all"
+            " of them, and edit it when the audit is finished."
+        )
     return replace(plan, known_pool=ref.pool)
+
+
+def code_of(plan: Plan) -> str | None:
+    """Digest of the code of a plan's mechanism and statistics that is not ours; None where all of it is."""
+    named = [plan.spec.mechanism.model_dump(mode="json"), plan.spec.statistics.names]
+    code = own_code(named, [plan.mechanism, *plan.statistics])
+    return content_key(code) if code else None
 
 
 @lru_cache(maxsize=8)

@@ -89,7 +89,13 @@ class _Tasks:
 
 @flow(name="audit", flow_run_name="audit {audit}", validate_parameters=False)
 async def audit(
-    store: str, audit: str, corpus: str, address: str, may_sample: bool = True, blocks: str | None = None
+    store: str,
+    audit: str,
+    corpus: str,
+    address: str,
+    may_sample: bool = True,
+    blocks: str | None = None,
+    code: str | None = None,
 ) -> Summary:
     """Run a prepared audit on Dask workers and return its summary.
 
@@ -103,5 +109,8 @@ async def audit(
         False: fail rather than run the mechanism (`ksdp test`).
     blocks : str, optional
         URL of the blocks, where they are not in the store's folder.
+    code : str, optional
+        Digest of a user's own code, which workers must have, too.
     """
-    return await run_stages(AuditRef(store, audit, corpus, may_sample, FIRST, blocks), _Tasks(address))
+    ref = AuditRef(store, audit, corpus, may_sample, FIRST, blocks, code=code)
+    return await run_stages(ref, _Tasks(address))

@@ -136,7 +136,7 @@ def _run_flows(audits: Sequence[Prepared], place: Place, held: bool) -> list[Sum
         with reached(server):
             return [
                 run_until_stopped(
-                    audit(ref.store, ref.audit, ref.corpus, cluster.address, ref.may_sample, ref.blocks)
+                    audit(ref.store, ref.audit, ref.corpus, cluster.address, ref.may_sample, ref.blocks, ref.code)
                 )
                 for ref in refs
             ]

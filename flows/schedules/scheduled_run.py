@@ -78,7 +78,8 @@ async def _attempt(store: str, schedule: Schedule, full: bool, begun: Callable[[
     with ExitStack() as held:
         await _hold_store(opened, held)
         cluster = held.enter_context(open_workers(schedule.workers, asked=seen.spec.cluster))
-        return _Attempted(seen, await audit(ref.store, ref.audit, ref.corpus, cluster.address, True, ref.blocks))
+        made = await audit(ref.store, ref.audit, ref.corpus, cluster.address, True, ref.blocks, ref.code)
+        return _Attempted(seen, made)
 
 
 @flow(name="scheduled-audit", flow_run_name="{schedule}", validate_parameters=False)
