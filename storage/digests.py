@@ -88,10 +88,10 @@ def _rated(matrix: sp.csr_array, items: NDArray[np.str_]) -> Iterable[bytes]:
 
 
 def columns_digest(spec: CorpusSpec, base: Path) -> str | None:
-    """A hash of the files that say which columns rows have: those of levers, and the vocabulary of texts.
+    """A hash of the files that say which columns rows have: those of levers, and the vocabulary that names them.
 
-    None where none is named. The vocabulary of a matrix only gives its columns names: another number of them
-    changes every document already.
+    None where none is named. The vocabulary of a matrix without such levers says nothing of its rows, and another
+    number of columns changes every document already.
 
     Raises
     ------
@@ -100,7 +100,8 @@ def columns_digest(spec: CorpusSpec, base: Path) -> str | None:
     """
     here, _copies = fetched(spec, base, COLUMN_FILES)
     named = {name: getattr(here.levers, name) for name in LEVER_FILES}
-    named["vocabulary"] = here.vocabulary if spec.text is not None else None
+    by_name = spec.text is not None or any(named.values())
+    named["vocabulary"] = here.vocabulary if by_name else None
     there = {name: hashlib.sha256(contents(Path(file))).hexdigest() for name, file in named.items() if file}
     return content_key(there) if there else None
 

@@ -131,3 +131,15 @@ def test_what_says_the_columns_of_texts_counts_by_what_it_holds(tmp_path: Path) 
             found.add(columns_digest(spec.model_copy(update={"levers": levers}), tmp_path))
     assert len(found) == 4
     assert None not in found
+
+
+def test_names_of_columns_count_where_levers_choose_by_name(tmp_path: Path) -> None:
+    spec = CorpusSpec.model_validate(
+        {"path": "x.npz", "vocabulary": "words.txt", "levers": {"terms": "terms.txt"}}
+    )
+    (tmp_path / "terms.txt").write_text("plums\n")
+    found = set()
+    for words in ("apples\nplums\n", "plums\napples\n"):
+        (tmp_path / "words.txt").write_text(words)
+        found.add(columns_digest(spec, tmp_path))
+    assert len(found) == 2
