@@ -30,6 +30,7 @@ https://doi.org/10.1093/biomet/78.2.301.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -48,6 +49,25 @@ _REFERENCE = -3.0
 _DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
 _BIT = np.zeros(64, np.int64)
 _BIT[[((1 << k) * int(_DE_BRUIJN) >> 58) & 63 for k in range(64)]] = np.arange(64)
+
+
+class _Ranked(NamedTuple):
+    """A document's columns by the ranks of the runs in them, each of shape (columns, runs), and its arms."""
+
+    place: Ints
+    """Rank of each run."""
+    start: Ints
+    """Where the block of equal values around a rank starts."""
+    end: Ints
+    """And where it ends."""
+    weight: Floats
+    """Of each column's distance."""
+    chosen: Ints
+    """All runs, those of the smaller arm first; permuted in place."""
+    m: int
+    """Runs of the smaller arm."""
+    words: NDArray[np.uint64]
+    """Scratch: a bit for each run."""
 
 
 @njit(cache=True, nogil=True)
@@ -86,19 +106,9 @@ def _shuffle(chosen: Ints, m: int, rng: np.random.Generator) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _largest(
-    place: Ints,
-    start: Ints,
-    end: Ints,
-    weight: Floats,
-    chosen: Ints,
-    m: int,
-    most: int,
-    seldom: int,
-    rng: np.random.Generator,
-    words: NDArray[np.uint64],
-) -> tuple[int, int]:
-    """Exceedances of the observed maximum, and the permutations drawn; `chosen` starts as observed."""
+def _largest(ranked: _Ranked, most: int, seldom: int, rng: np.random.Generator) -> tuple[int, int]:
+    """Exceedances of the observed maximum, and the permutations drawn; `ranked.chosen` starts as observed."""
+    place, start, end, weight, chosen, m, words = ranked
     columns = len(place)
     observed = 0.0
     for s in range(columns):
@@ -163,10 +173,10 @@ def max_t(
     out = np.zeros(len(inclusion))
     children = rng.spawn(len(inclusion))
     for row in range(len(inclusion)) if rows is None else rows:
-        prepared = _prepare(values[:, row], inclusion[row])
-        if prepared is None:
+        ranked = _prepare(values[:, row], inclusion[row])
+        if ranked is None:
             continue
-        reached, drawn = _largest(*prepared[:-1], permutations, exceedances, children[row], prepared[-1])
+        reached, drawn = _largest(ranked, permutations, exceedances, children[row])
         early = reached == exceedances
         out[row] = math.log10(reached / drawn if early else (1 + reached) / (1 + permutations))
     return out
@@ -184,10 +194,8 @@ def _check(values: NDArray[np.floating], inclusion: NDArray[np.bool_], permutati
         raise ValueError("`values` must not hold NaN.")
 
 
-def _prepare(
-    values: NDArray[np.floating], held: NDArray[np.bool_]
-) -> tuple[Ints, Ints, Ints, Floats, Ints, int, NDArray[np.uint64]] | None:
-    """Ranks and blocks of each column, its weight, and the runs with the smaller arm's first."""
+def _prepare(values: NDArray[np.floating], held: NDArray[np.bool_]) -> _Ranked | None:
+    """A document's columns, ranked; nothing where an arm is empty."""
     columns, runs = values.shape
     n_with = int(held.sum())
     m = min(n_with, runs - n_with)
@@ -209,4 +217,4 @@ def _prepare(
         if math.isfinite(critical) and 4 * critical * m * (runs - m) / runs * counts.max() / runs > 0.05:
             weight[s] = critical * m * (runs - m) / tied_critical(m, runs - m, counts, _REFERENCE)
     words = np.zeros(-(-runs // 64), np.uint64)
-    return place, start, end, weight, chosen, m, words
+    return _Ranked(place, start, end, weight, chosen, m, words)

@@ -122,11 +122,10 @@ def _tails(
     inclusion: NDArray[np.bool_],
     sizes: Ints,
     lf: Floats,
-    log_p: Floats,
-    highest: NDArray[np.bool_],
-    size: Ints,
-    held: Ints,
+    found: tuple[Floats, NDArray[np.bool_], Ints, Ints],
 ) -> None:
+    """Fill in what a `TailTable` holds, its p as ln p; `lf` is ln i! up to the number of runs."""
+    log_p, highest, size, held = found
     documents, runs = values.shape
     counts, edges = np.zeros((2, len(sizes)), np.int64), np.zeros((2, len(sizes)), values.dtype)
     for row in range(documents):
@@ -183,6 +182,6 @@ def tail_table(
     )
     sizes = tail_sizes(runs)
     lf = np.array([math.lgamma(i + 1.0) for i in range(runs + 1)])
-    _tails(values, ordered, inclusion, sizes, lf, table.log10_p, table.highest, table.size, table.held)
+    _tails(values, ordered, inclusion, sizes, lf, (table.log10_p, table.highest, table.size, table.held))
     table.log10_p[:] /= math.log(10)
     return table

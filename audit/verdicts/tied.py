@@ -41,16 +41,17 @@ _DEEP = 150 * _LN10
 _TINY, _ENOUGH = 1e-290, 1e-200
 _STEEPEST = 4000.0
 
+_Scratch = tuple[Floats, Floats, Floats]
+"""Two rows of cells of a smaller arm of m, and the count -1, 0, ... beside them, each of length m + 3."""
+
 
 @njit(cache=True, nogil=True)
-def _touched(
-    h: int, m: int, n: int, ends: Ints, tilt: float, side: int, f: Floats, g: Floats, number: Floats
-) -> float:
+def _touched(h: int, m: int, n: int, ends: Ints, tilt: float, side: int, scratch: _Scratch) -> float:
     """P(some |deviation| >= h at a block's end) exp(tilt): both sides (0), or first on the upper or lower (1, -1).
 
-    A deviation is a (m + n) - N m, a of the first N in the arm of m. `f`, `g`: scratch of length m + 3;
-    `number` counts from -1, so that cell a stands at a + 1.
+    A deviation is a (m + n) - N m, a of the first N in the arm of m. Cell a stands at a + 1.
     """
+    f, g, number = scratch
     total = m + n
     up, down = math.exp(side * tilt * n / h), math.exp(-side * tilt * m / h)
     for k in range(len(f)):
@@ -91,14 +92,14 @@ def _touched(
 
 
 @njit(cache=True, nogil=True)
-def _log_p(h: int, m: int, n: int, ends: Ints, bound: float, f: Floats, g: Floats, number: Floats) -> float:
+def _log_p(h: int, m: int, n: int, ends: Ints, bound: float, scratch: _Scratch) -> float:
     """ln P(D >= h / (m n)) of this pattern, m <= n; `bound`, the law without ties, where it is out of reach."""
     tilt = -bound if bound < -_DEEP else 0.0
     while tilt <= _STEEPEST:
         touched = 0.0
         for side in range(-1, 2):  # not three literals, each of which Numba would compile for
             if (side == 0) == (tilt == 0.0):
-                touched += _touched(h, m, n, ends, tilt, side, f, g, number)
+                touched += _touched(h, m, n, ends, tilt, side, scratch)
         if not math.isfinite(touched):
             break
         if touched > _ENOUGH:
@@ -136,7 +137,8 @@ def _fill(
         # A path inside a block is at most largest / runs further out than at the block's ends.
         if largest == 1 or 4 * (h[row] / runs) * (largest / runs) < worth:
             continue
-        log_p[row] = _log_p(h[row], m, n, ends[:blocks], log_p[row], f[: m + 3], g[: m + 3], number[: m + 3])
+        scratch = f[: m + 3], g[: m + 3], number[: m + 3]
+        log_p[row] = _log_p(h[row], m, n, ends[:blocks], log_p[row], scratch)
 
 
 def tied_log10_p(h: int, n_with: int, n_without: int, counts: Ints) -> float:
@@ -196,10 +198,10 @@ def tied_critical(n_with: int, n_without: int, counts: Ints, wanted_log10_p: flo
     if not math.isfinite(most):
         return small * large + 1
     ends, step = counts.cumsum(), math.gcd(n_with, n_without)
-    f, g, number = np.empty(small + 3), np.empty(small + 3), np.arange(small + 3) - 1.0
+    scratch = np.empty(small + 3), np.empty(small + 3), np.arange(small + 3) - 1.0
 
     def enough(k: int) -> bool:
-        return bool(_touched(k * step, small, large, ends, 0.0, 0, f, g, number) <= 10**wanted_log10_p)
+        return bool(_touched(k * step, small, large, ends, 0.0, 0, scratch) <= 10**wanted_log10_p)
 
     return step * first_true(enough, math.ceil(most / step), math.ceil(most / step))
 

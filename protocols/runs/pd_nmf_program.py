@@ -24,7 +24,15 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.factorisation.nmf_agreed import agreed_topics
 from ksdp.audit.mechanisms.factorisation.nmf_inputs import check_start, stack
 from ksdp.audit.mechanisms.factorisation.nmf_iterations import Factorisation
-from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties, Silent, dot, gram_rows, product
+from ksdp.audit.mechanisms.factorisation.nmf_kernels import (
+    Factors,
+    Penalties,
+    Silent,
+    TopicShare,
+    dot,
+    gram_rows,
+    product,
+)
 from ksdp.audit.mechanisms.factorisation.nmf_starts import local_models, pseudo_documents
 from ksdp.audit.mechanisms.factorisation.nmf_svd_start import SvdStart, part_squares, topics_from_parts
 from ksdp.audit.mechanisms.factorisation.nmf_sweep import next_topic, replace_topic, share_of
@@ -132,15 +140,15 @@ def _iterate(
     silent = Silent(0, np.zeros((topics, topics)), nothing.copy(), nothing.copy(), np.ones(topics, dtype=np.bool_))
     gram = gram_rows(T)
     thresholds, fits, interleaved = np.zeros(topics), np.empty_like(W), np.empty((features, 8))
-    share, overlaps = np.empty(features), np.empty(topics)
+    factors, share = Factors(T, W, gram), TopicShare(np.empty(features), np.empty(topics))
     numerators, denominators = np.empty_like(T), np.empty(topics)
     done, converged = 0, False
     while done < sweeps and not converged:
         before, changed = float(np.trace(gram)), 0.0
         product(rows, T, interleaved, fits)
         for t in range(topics):
-            share_of(rows, 0, t, T, W, fits, gram[t], penalties, share, overlaps)
-            announced = yield SecSum(np.append(share, overlaps[t]))
+            share_of(rows, 0, t, factors, fits, penalties, share)
+            announced = yield SecSum(np.append(share.numerator, share.overlaps[t]))
             numerators[t], denominators[t] = announced[:-1], announced[-1]
             denominator = float(announced[-1]) + penalties.beta
             if denominator <= 0.0:
@@ -167,7 +175,7 @@ def _iterate_observed(
     while done < sweeps and not converged:
         before, changed = 0.0, 0.0
         for t, topic in enumerate(T):
-            observed_share(rows, 0, t, topic, W, residual, penalties, share[0], share[1])
+            observed_share(rows, 0, t, topic, W, residual, penalties, share)
             numerators[t], denominators[t] = yield SecSum(share.copy())
             new = np.maximum(numerators[t] - penalties.alpha, 0.0) / (denominators[t] + penalties.beta)
             before += dot(topic, topic)

@@ -7,6 +7,8 @@ Numba takes seconds to compile the assignment of a slice.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -15,9 +17,19 @@ from ksdp.audit.array_types import Matrix, Vector
 from ksdp.audit.eight_lanes import add_scaled_row
 from ksdp.audit.mechanisms.factorisation.tridiagonal import EPSILON, excess_error
 
-__all__ = ["Indices", "dot", "lanczos", "noise", "recover", "unsigned"]
+__all__ = ["CentredRows", "Indices", "dot", "lanczos", "noise", "recover", "unsigned"]
 
 Indices = NDArray[np.uint32]
+
+
+class CentredRows(NamedTuple):
+    """X - 1 mean^T, of which X alone is written out, in CSR form."""
+
+    indptr: Indices
+    indices: Indices
+    data: Vector
+    mean: Vector
+    """Shape (columns,), or (0,) where nothing is subtracted."""
 
 
 def unsigned(indices: NDArray[np.signedinteger]) -> Indices:
@@ -169,10 +181,7 @@ def _next_check(count: int, excess: float, last: int, last_excess: float) -> int
 
 @njit(cache=True, nogil=True)
 def lanczos(
-    indptr: Indices,
-    indices: Indices,
-    data: Vector,
-    mean: Vector,
+    rows: CentredRows,
     columns: int,
     start: Vector,
     locked: Matrix,
@@ -180,7 +189,7 @@ def lanczos(
     rank: int,
     steps: int,
 ) -> tuple[Matrix, Vector]:
-    """Leading eigenpairs of X X^T or X^T X, the smaller, in the complement of `locked`.
+    """Leading eigenpairs of X X^T or X^T X, the smaller, in the complement of `locked`; X the centred rows.
 
     With nothing locked, the `rank` leading ones. Otherwise the leading one, as soon as it has either
     converged or is seen to stay below the last of `locked_squares`. Nothing, if `steps` were too few.
@@ -192,6 +201,7 @@ def lanczos(
     squares : shape (count,)
         Squared singular values, descending.
     """
+    indptr, indices, data, mean = rows
     dimension = len(start)
     fixed = len(locked)
     want = 1 if fixed else rank
@@ -266,10 +276,9 @@ def _all_transposed(
 
 
 @njit(cache=True, nogil=True)
-def recover(
-    indptr: Indices, indices: Indices, data: Vector, mean: Vector, smaller: Matrix, rows: Matrix, values: Vector
-) -> None:
-    """Singular values and right singular vectors (`rows`) from the vectors of the smaller side (`found`)."""
+def recover(centred: CentredRows, smaller: Matrix, rows: Matrix, values: Vector) -> None:
+    """Singular values and right singular vectors (`rows`) from the vectors of the smaller side (`smaller`)."""
+    indptr, indices, data, mean = centred
     rank, columns = rows.shape
     n = len(indptr) - 1
     if n >= columns:

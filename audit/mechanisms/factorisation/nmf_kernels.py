@@ -15,10 +15,13 @@ from ksdp.audit.mechanisms.factorisation.simplex import total
 
 __all__ = [
     "PLAIN",
+    "Factors",
     "Penalties",
     "Rows",
     "Silent",
     "Sums",
+    "SweepSpace",
+    "TopicShare",
     "column_map",
     "descend",
     "dot",
@@ -39,6 +42,17 @@ class Rows(NamedTuple):
     """Shape (parties + 1,): rows of party p are bounds[p] to bounds[p + 1]."""
     outside: NDArray[np.bool_]
     """Shape (parties,): whose shares the coalition cannot subtract."""
+
+
+class Factors(NamedTuple):
+    """X ~ W T while it is sought, over the touched columns; changed in place."""
+
+    T: Matrix
+    """Shape (k, touched)."""
+    W: Matrix
+    """Shape (n, k)."""
+    gram: Matrix
+    """T T^T over all columns, shape (k, k)."""
 
 
 class Silent(NamedTuple):
@@ -65,6 +79,26 @@ class Sums(NamedTuple):
     mix: Matrix
     offset: Vector
     """On the silent columns the numerators are offset + mix @ start."""
+
+
+class TopicShare(NamedTuple):
+    """What one party adds to the sums of a topic t."""
+
+    numerator: Vector
+    """W_t^T R_t over the touched columns."""
+    overlaps: Vector
+    """W^T W_t, whose entry t is the denominator."""
+
+
+class SweepSpace(NamedTuple):
+    """What a sweep works in, and hands to the next."""
+
+    thresholds: Vector
+    """Of the last projections, the guesses for the next, shape (k,)."""
+    fits: Matrix
+    """X T^T, shape (n, k)."""
+    interleaved: Matrix
+    """Of `product`, shape (touched, 8)."""
 
 
 class Penalties(NamedTuple):

@@ -14,7 +14,17 @@ import numpy as np
 from numba import njit
 
 from ksdp.audit.array_types import Matrix, Vector
-from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties, Rows, Silent, Sums, dot, product
+from ksdp.audit.mechanisms.factorisation.nmf_kernels import (
+    Factors,
+    Penalties,
+    Rows,
+    Silent,
+    Sums,
+    SweepSpace,
+    TopicShare,
+    dot,
+    product,
+)
 from ksdp.audit.mechanisms.factorisation.simplex import simplex_threshold
 
 __all__ = ["next_topic", "replace_topic", "share_of", "sweep"]
@@ -27,19 +37,17 @@ def share_of(
     rows: Rows,
     party: int,
     t: int,
-    T: Matrix,
-    W: Matrix,
+    factors: Factors,
     fits: Matrix,
-    gram: Vector,
     penalties: Penalties,
-    share: Vector,
-    overlaps: Vector,
+    own: TopicShare,
 ) -> None:
-    """Update column t of W on one party's rows, and fill its share of the sums (Algorithm 1, lines 5 to 8).
+    """Update column t of W on one party's rows, and fill its `own` share of the sums (Algorithm 1, lines 5 to 8).
 
-    `share` becomes W_t^T R_t over the touched columns and `overlaps` W^T W_t, whose entry t is the denominator.
     R_t never exists: W_t^T R_t = X^T W_t - sum over u != t of (W^T W_t)_u T_u.
     """
+    T, W, gram = factors.T, factors.W, factors.gram[t]
+    share, overlaps = own
     share[:] = 0.0
     overlaps[:] = 0.0
     topics = T.shape[0]
@@ -64,9 +72,10 @@ def share_of(
 
 
 @njit(cache=True, nogil=True)
-def _add(sums: Sums, t: int, share: Vector, overlaps: Vector, silent: Silent) -> None:
+def _add(sums: Sums, t: int, share: TopicShare, silent: Silent) -> None:
     """Add an outside party's share to what the coalition sees."""
-    sums.numerators[t] += share
+    numerator, overlaps = share
+    sums.numerators[t] += numerator
     sums.denominators[t] += overlaps[t]
     for u in range(overlaps.size):
         if u != t:
@@ -129,16 +138,12 @@ def replace_topic(t: int, topic: Vector, height: float, T: Matrix, gram: Matrix,
 @njit(cache=True, nogil=True)
 def sweep(
     rows: Rows,
-    T: Matrix,
-    W: Matrix,
-    gram: Matrix,
+    factors: Factors,
     silent: Silent,
     sums: Sums,
     penalties: Penalties,
     simplex: bool,
-    thresholds: Vector,
-    fits: Matrix,
-    interleaved: Matrix,
+    space: SweepSpace,
 ) -> tuple[float, float]:
     """Run one sweep: for each topic t, every party's W_t, the sums, then T_t (Algorithm 1, lines 4 to 10).
 
@@ -146,30 +151,28 @@ def sweep(
     ----------
     rows, penalties
         Input.
-    T : shape (k, touched), W : shape (n, k), gram : shape (k, k), silent
-        Changed in place; gram = T T^T over all columns.
+    factors, silent
+        Changed in place.
     sums
         Filled.
     simplex
         Project the rows of T on the unit simplex.
-    thresholds : shape (k,)
-        Of the last projections, the guesses for the next; changed in place.
-    fits : shape (n, k), interleaved : shape (touched, 8)
-        Work space.
+    space
+        Its thresholds are taken as guesses; all of it is overwritten.
 
     Returns
     -------
     squared norm of the change of T, squared norm of T before, over all columns
     """
+    T, gram = factors.T, factors.gram
     topics, touched = T.shape
     topic = np.empty(touched)
-    share = np.empty(touched)
-    overlaps = np.empty(topics)
+    share = TopicShare(np.empty(touched), np.empty(topics))
     changed = 0.0
     before = 0.0
     for t in range(topics):
         before += gram[t, t]
-    product(rows, T, interleaved, fits)  # all at once: T_t does not change before W_t has used it
+    product(rows, T, space.interleaved, space.fits)  # all at once: T_t does not change before W_t has used it
     sums.numerators[:] = 0.0
     sums.denominators[:] = 0.0
     sums.mix[:] = 0.0
@@ -178,13 +181,13 @@ def sweep(
         topic[:] = 0.0
         denominator = penalties.beta
         for party in range(rows.outside.size):
-            share_of(rows, party, t, T, W, fits, gram[t], penalties, share, overlaps)
-            topic += share
-            denominator += overlaps[t]
+            share_of(rows, party, t, factors, space.fits, penalties, share)
+            topic += share.numerator
+            denominator += share.overlaps[t]
             if rows.outside[party]:
-                _add(sums, t, share, overlaps, silent)
+                _add(sums, t, share, silent)
         if denominator <= 0.0:
             continue  # an empty topic stays as it was
-        height = next_topic(t, topic, denominator, silent.width, penalties, simplex, thresholds)
+        height = next_topic(t, topic, denominator, silent.width, penalties, simplex, space.thresholds)
         changed += replace_topic(t, topic, height, T, gram, silent)
     return changed, before

@@ -23,9 +23,11 @@ from ksdp.audit.mechanisms.factorisation.nmf_inputs import (
 from ksdp.audit.mechanisms.factorisation.nmf_iterations import Factorisation, SweepSnapshot, iterate, penalised
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import (
     PLAIN,
+    Factors,
     Penalties,
     Silent,
     Sums,
+    SweepSpace,
     column_map,
     descend,
     dot,
@@ -129,15 +131,14 @@ def pd_nmf_iter(
     untouched = np.ascontiguousarray(start[:, ~is_touched])
     width, fresh = untouched.shape[1], np.ones(topics, dtype=np.bool_)
     silent = Silent(width, gram_rows(untouched), untouched.sum(axis=1), np.zeros(topics), fresh)
-    gram = gram_rows(T) + silent.gram
+    factors = Factors(T, W, gram_rows(T) + silent.gram)
     sums = Sums(np.empty_like(T), np.empty(topics), np.empty((topics, topics)), np.empty(topics))
-    thresholds, fits, interleaved = np.zeros(topics), np.empty_like(W), lined((T.shape[1], 8))
+    space = SweepSpace(np.zeros(topics), np.empty_like(W), lined((T.shape[1], 8)))
 
     running = Sums(*(np.zeros_like(part) for part in sums))
 
     def one_sweep() -> tuple[float, float]:
-        work = thresholds, fits, interleaved
-        changed, before = sweep(rows, T, W, gram, silent, sums, penalties, project, *work)
+        changed, before = sweep(rows, factors, silent, sums, penalties, project, space)
         for part, new in zip(running, sums, strict=True):
             part += new
         return changed, before

@@ -18,7 +18,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, svds
 
 from ksdp.audit.array_types import Matrix, Vector
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.mechanisms.factorisation.krylov import lanczos, noise, recover, unsigned
+from ksdp.audit.mechanisms.factorisation.krylov import CentredRows, lanczos, noise, recover, unsigned
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import column_map
 
 __all__ = ["Singular", "numerical_rank", "singular_rows"]
@@ -128,10 +128,8 @@ def _arpack(matrix: sp.csr_array, rank: int, start: Vector, mean: Vector | None)
 def _krylov(matrix: sp.csr_array, rank: int, start: Vector, mean: Vector | None) -> Singular | None:
     shift = np.zeros(0) if mean is None else mean
     # Writable, if need be as a copy: numba would compile everything once more for read-only arrays.
-    csr = tuple(
-        np.require(part, requirements="W")
-        for part in (unsigned(matrix.indptr), unsigned(matrix.indices), matrix.data, shift)
-    )
+    given = CentredRows(unsigned(matrix.indptr), unsigned(matrix.indices), matrix.data, shift)
+    centred = CentredRows._make(np.require(part, requirements="W") for part in given)
     wide = matrix.shape[0] < matrix.shape[1]
     dimension = min(matrix.shape)
     steps = min(dimension, 10 * rank + 300)
@@ -141,15 +139,15 @@ def _krylov(matrix: sp.csr_array, rank: int, start: Vector, mean: Vector | None)
     basis = np.zeros((0, dimension))
     squares = np.zeros(0)
     # Columns without an entry are zero in every product; where nothing is subtracted they need not be there.
-    used, columns = csr, matrix.shape[1]
+    used, columns = centred, matrix.shape[1]
     if wide and mean is None:
-        position, compact = column_map(csr[1], columns)
+        position, compact = column_map(centred.indices, columns)
         touched = int(position.max(initial=-1)) + 1
         if touched > matrix.shape[0]:
-            used, columns = (csr[0], compact, *csr[2:]), touched
+            used, columns = centred._replace(indices=compact), touched
     # The first pass finds the leading ones; each further pass finds one missing copy, or that there is none.
     for attempt in range(rank + 1):
-        vectors, values = lanczos(*used, columns, small, basis, squares, rank, steps)
+        vectors, values = lanczos(used, columns, small, basis, squares, rank, steps)
         if len(values) == 0 and len(basis) == 0:
             return None
         if len(basis) and (len(values) == 0 or values[0] <= squares[-1] * (1 + 1e-12)):
@@ -160,6 +158,6 @@ def _krylov(matrix: sp.csr_array, rank: int, start: Vector, mean: Vector | None)
         small = noise(dimension, attempt)
     rows = np.empty((rank, matrix.shape[1]))
     singular = np.empty(rank)
-    recover(*csr, basis, rows, singular)
+    recover(centred, basis, rows, singular)
     order = np.argsort(-singular, kind="stable")
     return Singular(singular[order], rows[order])

@@ -70,10 +70,13 @@ def observed_share(
     W: Matrix,
     residual: Vector,
     penalties: Penalties,
-    numerator: Vector,
-    denominator: Vector,
+    share: Matrix,
 ) -> None:
-    """Update column t of W on one party's rows and fill its share of the sums; `residual` becomes R_t there."""
+    """Update column t of W on one party's rows and fill its share of the sums; `residual` becomes R_t there.
+
+    A share is the numerators and the denominators, shape (2, d).
+    """
+    numerator, denominator = share[0], share[1]
     numerator[:] = 0.0
     denominator[:] = 0.0
     for i in range(rows.bounds[party], rows.bounds[party + 1]):
@@ -106,8 +109,7 @@ def _sweep(
 ) -> tuple[float, float]:
     """Run one sweep; return the squared norms of the change of T and of T before."""
     topics, features = T.shape
-    numerator = np.empty(features)
-    denominator = np.empty(features)
+    share = np.empty((2, features))
     above = np.empty(features)
     below = np.empty(features)
     numerators[:] = 0.0
@@ -119,12 +121,12 @@ def _sweep(
         below[:] = penalties.beta
         topic = T[t]
         for party in range(rows.outside.size):
-            observed_share(rows, party, t, topic, W, residual, penalties, numerator, denominator)
-            above += numerator
-            below += denominator
+            observed_share(rows, party, t, topic, W, residual, penalties, share)
+            above += share[0]
+            below += share[1]
             if rows.outside[party]:
-                numerators[t] += numerator
-                denominators[t] += denominator
+                numerators[t] += share[0]
+                denominators[t] += share[1]
         for j in range(features):
             before += topic[j] * topic[j]
             if below[j] > 0.0:

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.corpus import canonical
 from ksdp.audit.mechanisms.factorisation.krylov import (
+    CentredRows,
     dot,
     lanczos,
     noise,
@@ -80,11 +81,13 @@ def test_lanczos_finds_the_leading_pairs(shape: tuple[int, int]) -> None:
     matrix = sparse(*shape, 0.05, 1)
     left, values, right = np.linalg.svd(matrix.toarray(), full_matrices=False)
     small = left.T if shape[0] < shape[1] else right
-    found, squares = lanczos(*parts(matrix), NOTHING, shape[1], noise(150, 0), np.zeros((0, 150)), NOTHING, 5, 150)
+    found, squares = lanczos(
+        CentredRows(*parts(matrix), NOTHING), shape[1], noise(150, 0), np.zeros((0, 150)), NOTHING, 5, 150
+    )
     np.testing.assert_allclose(squares, values[:5] ** 2, rtol=1e-12)
     np.testing.assert_allclose(np.abs(found @ small[:5].T), np.eye(5), atol=1e-9)
     rows, singular = np.empty((5, shape[1])), np.empty(5)
-    recover(*parts(matrix), NOTHING, found, rows, singular)
+    recover(CentredRows(*parts(matrix), NOTHING), found, rows, singular)
     np.testing.assert_allclose(singular, values[:5], rtol=1e-13)
     np.testing.assert_allclose(np.abs(rows @ right[:5].T), np.eye(5), atol=1e-9)
 
@@ -93,7 +96,7 @@ def test_a_second_space_sees_that_nothing_is_missing_or_finds_the_copy() -> None
     block = sparse(100, 120, 0.1, 2)
     matrix = canonical(sp.block_diag([block, block], format="csr"))
     left, values, _ = np.linalg.svd(matrix.toarray())
-    arguments = (*parts(matrix), NOTHING, 240, noise(200, 0))
+    arguments = (CentredRows(*parts(matrix), NOTHING), 240, noise(200, 0))
     complete = left[:, :4].T.copy()
     _, square = lanczos(*arguments, complete, values[:4] ** 2, 4, 200)
     assert square[0] < values[3] ** 2
@@ -106,5 +109,7 @@ def test_a_second_space_sees_that_nothing_is_missing_or_finds_the_copy() -> None
 
 def test_too_few_steps_give_nothing() -> None:
     matrix = sparse(150, 400, 0.05, 1)
-    found, squares = lanczos(*parts(matrix), NOTHING, 400, noise(150, 0), np.zeros((0, 150)), NOTHING, 5, 8)
+    found, squares = lanczos(
+        CentredRows(*parts(matrix), NOTHING), 400, noise(150, 0), np.zeros((0, 150)), NOTHING, 5, 8
+    )
     assert len(found) == len(squares) == 0
