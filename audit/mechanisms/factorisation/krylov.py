@@ -23,13 +23,12 @@ Indices = NDArray[np.uint32]
 
 
 class CentredRows(NamedTuple):
-    """X - 1 mean^T, of which X alone is written out, in CSR form."""
+    """X - 1 mean^T, of which X alone is written out, in CSR form; an empty mean where nothing is subtracted."""
 
     indptr: Indices
     indices: Indices
     data: Vector
     mean: Vector
-    """Shape (columns,), or (0,) where nothing is subtracted."""
 
 
 def unsigned(indices: NDArray[np.signedinteger]) -> Indices:
@@ -70,8 +69,9 @@ def dot(a: Vector, b: Vector) -> float:
 
 
 @njit(cache=True, nogil=True)
-def transposed(indptr: Indices, indices: Indices, data: Vector, mean: Vector, u: Vector, out: Vector) -> None:
+def transposed(rows: CentredRows, u: Vector, out: Vector) -> None:
     """out = (X - 1 mean^T)^T u."""
+    indptr, indices, data, mean = rows
     shift = -u.sum() if len(mean) else 0.0
     for j in range(len(out)):
         out[j] = shift * mean[j] if len(mean) else 0.0
@@ -82,8 +82,9 @@ def transposed(indptr: Indices, indices: Indices, data: Vector, mean: Vector, u:
 
 
 @njit(cache=True, nogil=True)
-def times(indptr: Indices, indices: Indices, data: Vector, mean: Vector, v: Vector, out: Vector) -> None:
+def times(rows: CentredRows, v: Vector, out: Vector) -> None:
     """out = (X - 1 mean^T) v; a row's products go to four sums in turn, of which none waits for another."""
+    indptr, indices, data, mean = rows
     shift = dot(mean, v) if len(mean) else 0.0
     for i in range(len(out)):
         s0 = s1 = s2 = s3 = 0.0
@@ -158,16 +159,14 @@ def _ritz_pairs(alpha: Vector, beta: Vector, basis: Matrix, want: int) -> tuple[
 
 
 @njit(cache=True, nogil=True)
-def _squared(
-    indptr: Indices, indices: Indices, data: Vector, mean: Vector, v: Vector, middle: Vector, out: Vector
-) -> None:
+def _squared(rows: CentredRows, v: Vector, middle: Vector, out: Vector) -> None:
     """out = X X^T v or X^T X v, the smaller; `middle` is as long as the larger side."""
-    if len(middle) > len(indptr) - 1:
-        transposed(indptr, indices, data, mean, v, middle)
-        times(indptr, indices, data, mean, middle, out)
+    if len(middle) > len(rows.indptr) - 1:
+        transposed(rows, v, middle)
+        times(rows, middle, out)
     else:
-        times(indptr, indices, data, mean, v, middle)
-        transposed(indptr, indices, data, mean, middle, out)
+        times(rows, v, middle)
+        transposed(rows, middle, out)
 
 
 @njit(cache=True, nogil=True)
@@ -201,16 +200,14 @@ def lanczos(
     squares : shape (count,)
         Squared singular values, descending.
     """
-    indptr, indices, data, mean = rows
     dimension = len(start)
     fixed = len(locked)
     want = 1 if fixed else rank
     steps = min(steps, dimension - fixed)
     basis, across = _with_room(locked, fixed + min(steps, 64))  # doubled when it is full
-    middle = np.empty(max(columns, len(indptr) - 1))
+    middle = np.empty(max(columns, len(rows.indptr) - 1))
     c = np.zeros(fixed + steps + 1)
-    alpha = np.zeros(steps)
-    beta = np.zeros(steps)
+    alpha, beta = np.zeros(steps), np.zeros(steps)
     residual = start.copy()
     norm = orthogonalise(basis, across, fixed, residual, c)
     check = 3 * want + 5
@@ -224,7 +221,7 @@ def lanczos(
             basis, across = _with_room(basis, min(2 * at, fixed + steps))
         for i in range(dimension):
             basis[at, i] = across[i, at] = residual[i] / norm
-        _squared(indptr, indices, data, mean, basis[at], middle, residual)
+        _squared(rows, basis[at], middle, residual)
         size = np.sqrt(dot(residual, residual))
         # The recurrence first: one pass over the whole basis then suffices, without amplifying its errors.
         part = dot(basis[at], residual)
@@ -249,10 +246,9 @@ def lanczos(
 
 
 @njit(cache=True, nogil=True)
-def _all_transposed(
-    indptr: Indices, indices: Indices, data: Vector, mean: Vector, vectors: Matrix, rows: Matrix
-) -> None:
+def _all_transposed(centred: CentredRows, vectors: Matrix, rows: Matrix) -> None:
     """`transposed` of every vector in one pass: the same sums in the same order, eight vectors at a time."""
+    indptr, indices, data, mean = centred
     count, columns = rows.shape
     across, together = np.empty((len(indptr) - 1, 8)), np.empty((columns, 8))
     for first in range(0, count, 8):
@@ -278,19 +274,18 @@ def _all_transposed(
 @njit(cache=True, nogil=True)
 def recover(centred: CentredRows, smaller: Matrix, rows: Matrix, values: Vector) -> None:
     """Singular values and right singular vectors (`rows`) from the vectors of the smaller side (`smaller`)."""
-    indptr, indices, data, mean = centred
     rank, columns = rows.shape
-    n = len(indptr) - 1
+    n = len(centred.indptr) - 1
     if n >= columns:
         for i in range(rank):
             for j in range(columns):
                 rows[i, j] = smaller[i, j]
         image = np.empty(n)
         for i in range(rank):
-            times(indptr, indices, data, mean, rows[i], image)
+            times(centred, rows[i], image)
             values[i] = np.sqrt(dot(image, image))
         return
-    _all_transposed(indptr, indices, data, mean, smaller, rows)
+    _all_transposed(centred, smaller, rows)
     for i in range(rank):
         values[i] = np.sqrt(dot(rows[i], rows[i]))
         # Orthogonal already, up to rounding that small values magnify.

@@ -9,7 +9,21 @@ from dataclasses import dataclass, field
 from ksdp.audit.array_types import Matrix
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
 
-__all__ = ["Factorisation", "SweepSnapshot", "iterate", "penalised"]
+__all__ = ["LAST_SUMS", "Factorisation", "KeptSums", "SweepSnapshot", "iterate", "penalised"]
+
+
+@dataclass(frozen=True)
+class KeptSums:
+    """Which of the sums that are announced a factorisation returns: by default those of all, of the last sweep."""
+
+    coalition: Collection[int] = ()
+    """Parties whose shares are left out of the numerators and denominators: they know them."""
+    at: Collection[int] = ()
+    """Sweeps whose announcements are kept, besides the last."""
+
+
+LAST_SUMS = KeptSums()
+"""Those of everybody, of the last sweep."""
 
 
 @dataclass(frozen=True, eq=False)

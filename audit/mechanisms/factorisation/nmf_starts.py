@@ -13,7 +13,7 @@ The last three depend on data, and so does what their making announces.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -24,7 +24,7 @@ from scipy.sparse.linalg import svds
 
 from ksdp.audit.array_types import Matrix
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.mechanisms.factorisation.nmf_iterations import Factorisation
+from ksdp.audit.mechanisms.factorisation.nmf_iterations import LAST_SUMS, Factorisation, KeptSums
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import PLAIN, Penalties
 from ksdp.audit.mechanisms.factorisation.rri_nmf import (
     fit_coefficients,
@@ -71,8 +71,7 @@ class LocalFit:
         start: Matrix,
         *,
         weighted: bool = False,
-        coalition: Collection[int] = (),
-        at: Collection[int] = (),
+        kept: KeptSums = LAST_SUMS,
     ) -> Factorisation:
         """NMF of the parties' rows."""
         iterate = weighted_nmf_iter if weighted else pd_nmf_iter
@@ -82,8 +81,7 @@ class LocalFit:
             sweeps=self.sweeps,
             tolerance=self.tolerance,
             penalties=self.penalties,
-            coalition=coalition,
-            at=at,
+            kept=kept,
         )
 
 
@@ -229,8 +227,7 @@ def merged_models(
     how: LocalFit = LocalFit(),
     *,
     seed: int = 0,
-    coalition: Collection[int] = (),
-    at: Collection[int] = (),
+    kept: KeptSums = LAST_SUMS,
 ) -> Factorisation:
     """Return what PD-NMF-Init announces: PD-NMF-Iter on the parties' weighted local topics as documents.
 
@@ -245,7 +242,7 @@ def merged_models(
     models = local_models(parties, rank, how)
     pseudo = [pseudo_documents(model) for model in models]
     start = random_topics(parties[0].shape[1], rank, seed)
-    return how.factorise(pseudo, start, coalition=coalition, at=at)
+    return how.factorise(pseudo, start, kept=kept)
 
 
 def merged_topics(

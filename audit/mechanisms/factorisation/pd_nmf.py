@@ -18,7 +18,7 @@ from ksdp.audit.mechanisms.factorisation.nmf_announced import (
     check_views,
     label,
 )
-from ksdp.audit.mechanisms.factorisation.nmf_iterations import Factorisation
+from ksdp.audit.mechanisms.factorisation.nmf_iterations import Factorisation, KeptSums
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
 from ksdp.audit.mechanisms.factorisation.nmf_released import (
     announced_sums,
@@ -238,7 +238,8 @@ class PDNMF:
         """The start, how PD-NMF-Init came to it, and what nnsvd announced (or `release`d) on its way."""
         how, seed, at = self.local_fit, self.start_seed, self._at(database) if at is None else at
         if self.start == "pd-nmf-init":
-            made = merged_models(database.parties, self.rank, how, seed=seed, coalition=database.coalition, at=at)
+            kept = KeptSums(database.coalition, at)
+            made = merged_models(database.parties, self.rank, how, seed=seed, kept=kept)
             return made.T, made, {}
         if self._by_svd:
             start, beside = self._by_svd.run(database, release=release)
@@ -266,8 +267,9 @@ class PDNMF:
     def _factorise(
         self, database: Database, start: NDArray[np.float64], at: frozenset[int] | None = None
     ) -> Factorisation:
-        rule, at = LocalFit(self.cap, self._tolerance, self.penalties), self._at(database) if at is None else at
-        return rule.factorise(database.parties, start, weighted=self.weighted, coalition=database.coalition, at=at)
+        rule = LocalFit(self.cap, self._tolerance, self.penalties)
+        kept = KeptSums(database.coalition, self._at(database) if at is None else at)
+        return rule.factorise(database.parties, start, weighted=self.weighted, kept=kept)
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
         """Run once; `rng` is not used, as the mechanism adds no noise.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +20,14 @@ from ksdp.audit.mechanisms.factorisation.nmf_inputs import (
     check_start,
     stack,
 )
-from ksdp.audit.mechanisms.factorisation.nmf_iterations import Factorisation, SweepSnapshot, iterate, penalised
+from ksdp.audit.mechanisms.factorisation.nmf_iterations import (
+    LAST_SUMS,
+    Factorisation,
+    KeptSums,
+    SweepSnapshot,
+    iterate,
+    penalised,
+)
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import (
     PLAIN,
     Factors,
@@ -53,8 +60,7 @@ def pd_nmf_iter(
     penalties: Penalties = PLAIN,
     simplex: bool | None = None,
     coefficients: ArrayLike | None = None,
-    coalition: Collection[int] = (),
-    at: Collection[int] = (),
+    kept: KeptSums = LAST_SUMS,
 ) -> Factorisation:
     r"""PD-NMF-Iter: RRI-NMF among parties that share nothing but sums.
 
@@ -79,10 +85,8 @@ def pd_nmf_iter(
         Project the rows of T; by default where there is no regulariser.
     coefficients : array, shape (n, k), optional
         W to start from; zero by default.
-    coalition : indices of parties
-        Their shares are left out of the numerators and denominators that are returned: they know them.
-    at : sweeps
-        Whose announcements to keep, besides the last.
+    kept : KeptSums
+        Which of the announced numerators and denominators are returned.
 
     Raises
     ------
@@ -119,7 +123,7 @@ def pd_nmf_iter(
     project = not any(penalties) if simplex is None else simplex
     if project and any(penalties):
         raise SpecError("`simplex` must be false where a regulariser is set; got true.")
-    rows, features = stack(parties, coalition)
+    rows, features = stack(parties, kept.coalition)
     start = check_start(start, features)
     topics = start.shape[0]
     W = check_coefficients(coefficients, rows, topics)
@@ -150,8 +154,8 @@ def pd_nmf_iter(
             sums.denominators.copy(),
         )
 
-    fit = iterate(one_sweep, snapshot, W, sweeps=sweeps, tolerance=tolerance, at=at)
-    if not at:
+    fit = iterate(one_sweep, snapshot, W, sweeps=sweeps, tolerance=tolerance, at=kept.at)
+    if not kept.at:
         return fit
     total = expand(running.numerators, running.offset, running.mix, start, position)
     return replace(fit, total=total, total_denominators=running.denominators)

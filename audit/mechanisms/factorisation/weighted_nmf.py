@@ -21,7 +21,7 @@ which PD-ML-Lite, section 5.1, refers; derived here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -38,7 +38,14 @@ from ksdp.audit.mechanisms.factorisation.nmf_inputs import (
     check_start,
     stack,
 )
-from ksdp.audit.mechanisms.factorisation.nmf_iterations import Factorisation, SweepSnapshot, iterate, penalised
+from ksdp.audit.mechanisms.factorisation.nmf_iterations import (
+    LAST_SUMS,
+    Factorisation,
+    KeptSums,
+    SweepSnapshot,
+    iterate,
+    penalised,
+)
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import PLAIN, Penalties, Rows, descend
 
 __all__ = [
@@ -169,8 +176,7 @@ def weighted_nmf_iter(
     tolerance: float = 1e-4,
     penalties: Penalties = PLAIN,
     coefficients: ArrayLike | None = None,
-    coalition: Collection[int] = (),
-    at: Collection[int] = (),
+    kept: KeptSums = LAST_SUMS,
 ) -> Factorisation:
     """PD-NMF-Iter on the observed entries, among parties that share nothing but sums.
 
@@ -202,7 +208,7 @@ def weighted_nmf_iter(
     """
     penalties = Penalties(*map(float, penalties))
     check_rule(sweeps, tolerance, penalties)
-    rows, features = stack(parties, coalition)
+    rows, features = stack(parties, kept.coalition)
     T = check_start(start, features).copy()
     if penalties.beta == 0.0:
         T[:, np.bincount(rows.columns, minlength=features) == 0] = 0.0
@@ -220,8 +226,8 @@ def weighted_nmf_iter(
     def snapshot() -> SweepSnapshot:
         return SweepSnapshot(T.copy(), numerators.copy(), denominators.copy())
 
-    fit = iterate(one_sweep, snapshot, W, sweeps=sweeps, tolerance=tolerance, at=at)
-    return replace(fit, total=total, total_denominators=total_denominators) if at else fit
+    fit = iterate(one_sweep, snapshot, W, sweeps=sweeps, tolerance=tolerance, at=kept.at)
+    return replace(fit, total=total, total_denominators=total_denominators) if kept.at else fit
 
 
 def fit_observed_coefficients(

@@ -58,8 +58,9 @@ def test_products_are_those_of_the_dense_matrix(index: type, centred: bool) -> N
     dense = matrix.toarray() - (mean if centred else 0)
     u, v = noise(40, 0), noise(60, 0)
     out, back = np.empty(60), np.empty(40)
-    transposed(*parts(matrix), mean, u, out)
-    times(*parts(matrix), mean, v, back)
+    rows = CentredRows(*parts(matrix), mean)
+    transposed(rows, u, out)
+    times(rows, v, back)
     np.testing.assert_allclose(out, dense.T @ u, atol=1e-13)
     np.testing.assert_allclose(back, dense @ v, atol=1e-13)
 

@@ -10,6 +10,7 @@ from sklearn.decomposition import NMF
 from threadpoolctl import threadpool_limits
 
 from ksdp.audit.errors import CorpusError, InputError, SpecError
+from ksdp.audit.mechanisms.factorisation.nmf_iterations import KeptSums
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
 from ksdp.audit.mechanisms.factorisation.rri_nmf import fit_coefficients, objective, pd_nmf_iter
 
@@ -127,12 +128,12 @@ def test_columns_without_entries_count_in_the_rule_and_in_the_topics(simplex):
 
 def test_snapshots_are_the_shorter_runs_and_repeat_the_last():
     X, T0 = synthetic(40, 90, seed=1), start_of(3, 90)
-    found = pd_nmf_iter([X], T0, sweeps=10, tolerance=0, at=[1, 4])
+    found = pd_nmf_iter([X], T0, sweeps=10, tolerance=0, kept=KeptSums(at=[1, 4]))
     for sweep in (1, 4):
         shorter = pd_nmf_iter([X], T0, sweeps=sweep, tolerance=0)
         for name in ("T", "numerators", "denominators"):
             np.testing.assert_array_equal(getattr(found.snapshots[sweep], name), getattr(shorter, name))
-    early = pd_nmf_iter([X], T0, sweeps=400, tolerance=0.05, at=[400])
+    early = pd_nmf_iter([X], T0, sweeps=400, tolerance=0.05, kept=KeptSums(at=[400]))
     assert early.sweeps < 400
     np.testing.assert_array_equal(early.snapshots[400].T, early.T)
 

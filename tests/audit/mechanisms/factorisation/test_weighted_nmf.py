@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
+from ksdp.audit.mechanisms.factorisation.nmf_iterations import KeptSums
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import (
     fit_observed_coefficients,
@@ -106,7 +107,9 @@ def test_parties_find_what_the_centre_finds(penalties, cuts):
     apart = weighted_nmf_iter(parties, T0, sweeps=15, tolerance=0, penalties=Penalties(**penalties))
     for name in ("T", "W", "numerators", "denominators"):
         np.testing.assert_allclose(getattr(apart, name), getattr(together, name), rtol=1e-9, atol=1e-9)
-    view = weighted_nmf_iter(parties, T0, sweeps=15, tolerance=0, coalition={1}, penalties=Penalties(**penalties))
+    view = weighted_nmf_iter(
+        parties, T0, sweeps=15, tolerance=0, kept=KeptSums({1}), penalties=Penalties(**penalties)
+    )
     np.testing.assert_array_equal(view.T, apart.T)
     theirs = view.W[edges[1] : edges[2]]
     own = dense(parties[1])[1].T @ theirs**2
