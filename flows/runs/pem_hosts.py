@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,25 +29,36 @@ from ksdp.protocols.network.pem_nodes import play_aggregator, play_server
 from ksdp.protocols.pem.spread_noise import SpreadSampler
 from ksdp.storage.runs.results import require_no_result, write_run
 
-__all__ = ["run_pem_host"]
+__all__ = ["PemHost", "run_pem_host"]
 
 _DELTA = 1e-5
 _NO_DATA = frozenset({"roll", "rolls", "hello", "hellos", "state"})
 
 
+@dataclass(frozen=True, eq=False)
+class PemHost:
+    """One host of a run, on its own machine."""
+
+    hosts: PemHosts
+    """All of them, as the protocol file says."""
+    name: str
+    key: Ed25519PrivateKey
+    out: Path
+    """Folder of the result; made where there is none."""
+    listen: Address | None = None
+    """Where it is not the address that the others dial."""
+    clock: Clock = utc_now
+    watch: Watch = field(default_factory=Watch)
+    """Told of all that happens."""
+
+
 def run_pem_host(
-    hosts: PemHosts,
-    name: str,
-    key: Ed25519PrivateKey,
-    out: Path,
+    host: PemHost,
     *,
     algorithm: PemAlgorithm | None = None,
     held: HeldRecords | None = None,
     processes: int = 1,
-    listen: Address | None = None,
-    clock: Clock = utc_now,
     purse: Purse | None = None,
-    watch: Watch | None = None,
 ) -> dict[str, Any]:
     """Take part, and write the result into a folder: what its `run.json` says.
 
@@ -58,6 +70,8 @@ def run_pem_host(
         Of a holder, which alone has some.
     processes : int
         That a server draws its noise by.
+    purse : Purse, optional
+        Of a holder, whose ledger the run is written into.
 
     Raises
     ------
@@ -66,12 +80,16 @@ def run_pem_host(
     ProtocolError
         If the run ends without a result; then none is written.
     """
-    require_no_result(out)
+    hosts, name, key = host.hosts, host.name, host.key
+    require_no_result(host.out)
     spec, nodes, role = hosts.spec, hosts.nodes, hosts.spec.role(name)
     nodes.check(name, key)
     _check_held(name, role, algorithm, held)
     before_data = purse.begin if purse else None
-    with NotedRun(out, clock, watch or Watch(), before_data, _NO_DATA) as noted, contextlib.ExitStack() as stack:
+    with (
+        NotedRun(host.out, host.clock, host.watch, before_data, _NO_DATA) as noted,
+        contextlib.ExitStack() as stack,
+    ):
         note = noted.note
         note(what="run", me=name, role=role, agreement=nodes.agreement.hex(), records=held.count if held else 0)
         sampler: Sampler = Vetted()
@@ -93,14 +111,14 @@ def run_pem_host(
         async def run() -> PemOutcome:
             present = spec.timeouts.present
             async with (
-                _mesh(hosts, name, key, listen or hosts.address(name), note, clock) as mesh,
+                _mesh(host, note) as mesh,
                 joined_messages(mesh, note, present=present, optional=_optional(hosts, name)) as messages,
             ):
                 return await play(messages)
 
         outcome = noted.played(run())
         about = _about(hosts, name, outcome, held) | noted.took()
-        write_run(out, outcome.state.arrays, {}, about)
+        write_run(host.out, outcome.state.arrays, {}, about)
         note(what="done", session=outcome.session, result=outcome.digest)
     if purse is not None:
         purse.finish(about)
@@ -125,15 +143,16 @@ def _optional(hosts: PemHosts, name: str) -> frozenset[str]:
     return frozenset(peer for peer in hosts.spec.peers(name) if hosts.spec.role(peer) == "holder")
 
 
-def _mesh(hosts: PemHosts, name: str, key: Ed25519PrivateKey, listen: Address, note: Any, clock: Clock) -> Mesh:
+def _mesh(host: PemHost, note: Any) -> Mesh:
+    hosts, name, clock = host.hosts, host.name, host.clock
     times, keys = hosts.spec.timeouts, {peer: hosts.keys[peer] for peer in hosts.spec.peers(name)}
     # Whoever comes first hears nothing before the last one has come, or is given up; then for a whole iteration.
     message = times.present + times.message + hosts.spec.run.every + 2 * hosts.spec.run.patience
     return Mesh(
         name,
-        listen,
+        host.listen or hosts.address(name),
         {peer: Peer(peer, hosts.address(peer), public) for peer, public in keys.items()},
-        make_credentials(key, keys, now=clock()),
+        make_credentials(host.key, keys, now=clock()),
         limit=LARGEST,
         times=LinkTimes(message=message, reconnect=times.reconnect),
         observe=lambda what, peer: note(what=what, peer=peer),

@@ -147,7 +147,7 @@ def _between_hosts(
     from ksdp.audit.errors import InputError
     from ksdp.flows.clock import utc_now
     from ksdp.flows.runs.budget import open_purse, purse_files, spent, spent_words
-    from ksdp.flows.runs.pem_hosts import run_pem_host
+    from ksdp.flows.runs.pem_hosts import PemHost, run_pem_host
     from ksdp.flows.runs.pem_records import hold_records
     from ksdp.flows.runs.pem_terms import PemPrices, read_pem_hosts
     from ksdp.flows.runs.watch import Watch
@@ -167,11 +167,12 @@ def _between_hosts(
     elif held != _Held(None, None, None, None):
         raise InputError(f"{me.name} holds no clients: give no records.")
     typer.echo(f"{me.name} takes part as {role}; waiting.", err=True)
-    done = run_pem_host(
-        hosts, me.name, private, out, algorithm=algorithm, held=records, processes=me.processes,
-        listen=Address.parse(me.listen) if me.listen else None, purse=purse,
-        watch=Watch(lambda line: typer.echo(line, err=True)),
-    )  # fmt: skip
+    address, watch = (
+        Address.parse(me.listen) if me.listen else None,
+        Watch(lambda line: typer.echo(line, err=True)),
+    )
+    host = PemHost(hosts, me.name, private, out, address, watch=watch)
+    done = run_pem_host(host, algorithm=algorithm, held=records, processes=me.processes, purse=purse)
     if purse is not None:
         typer.echo(spent_words(spent(purse.ledger), purse.budget.delta), err=True)
     if as_json:

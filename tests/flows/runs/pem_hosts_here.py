@@ -12,7 +12,7 @@ import numpy as np
 
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
-from ksdp.flows.runs.pem_hosts import run_pem_host
+from ksdp.flows.runs.pem_hosts import PemHost, run_pem_host
 from ksdp.flows.runs.pem_records import HeldRecords, hold_records
 from ksdp.flows.runs.pem_terms import PemHosts, read_pem_hosts
 from ksdp.flows.runs.watch import Watch
@@ -113,6 +113,5 @@ class Hosts:
         algorithm = None if role == "server" else hosts.spec.functions(own, code)
         records = (held or self.held(name)) if role == "holder" else None
         key = load_private(self.folder / f"{name}.key")
-        return run_pem_host(
-            hosts, name, key, self.folder / "out" / name, algorithm=algorithm, held=records, watch=watch
-        )
+        host = PemHost(hosts, name, key, self.folder / "out" / name, watch=watch or Watch())
+        return run_pem_host(host, algorithm=algorithm, held=records)

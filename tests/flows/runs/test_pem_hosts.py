@@ -14,7 +14,7 @@ from ksdp.audit.mechanisms.pem.budget import Budget
 from ksdp.audit.mechanisms.pem.discrete_laplace import Vetted
 from ksdp.audit.mechanisms.pem.ideal import run_ideal
 from ksdp.flows.runs.pem_functions import load_functions
-from ksdp.flows.runs.pem_hosts import run_pem_host
+from ksdp.flows.runs.pem_hosts import PemHost, run_pem_host
 from ksdp.flows.runs.pem_records import deal_out, hold_records
 from ksdp.flows.runs.watch import Watch
 from ksdp.protocols.network.mesh import Mesh
@@ -169,11 +169,9 @@ def test_what_does_not_fit_is_refused_before_anything_is_sent(tmp_path: Path) ->
         hold_records(hosts.read("ada"), None, None, None, None)
     with pytest.raises(InputError, match="goes with `budget.batch`"):
         hold_records(hosts.read("ada"), None, "-", None, None)
+    sue = PemHost(hosts.read("sue"), "sue", load_private(tmp_path / "sue.key"), tmp_path / "out")
     with pytest.raises(InputError, match="sue is a server"):
-        run_pem_host(
-            hosts.read("sue"), "sue", load_private(tmp_path / "sue.key"), tmp_path / "out",
-            held=hosts.held("ada", clients=10),
-        )  # fmt: skip
+        run_pem_host(sue, held=hosts.held("ada", clients=10))
     text = (tmp_path / "ada.toml").read_text()
     (tmp_path / "bad.toml").write_text(text.replace('aggregator = "hub"', 'aggregator = "ann"'))
     with pytest.raises(SpecError, match="must list ann"):
