@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import getpass
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ksdp.audit.errors import InputError
-from ksdp.commands.options import StoreOption
+from ksdp.commands.options import StoreOption, with_options
 
 if TYPE_CHECKING:
     from ksdp.storage.store import Store
@@ -20,22 +21,38 @@ __all__ = ["review"]
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-def review(
-    store: StoreOption = Path("ksdp-store"),
-    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=1, max=65535)] = 8700,
-    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="Certificate chain, PEM.")] = None,
-    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Its key, PEM.")] = None,
+@dataclass(frozen=True)
+class ListeningOptions:
+    """Options that say where the dashboard is served, and over TLS or not."""
+
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, typer.Option("--port", min=1, max=65535)] = 8700
+    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="Certificate chain, PEM.")] = None
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Its key, PEM.")] = None
+
+
+@dataclass(frozen=True)
+class SignInOptions:
+    """Options that say by what a reviewer is known."""
+
     reviewer_header: Annotated[
         str | None, typer.Option("--reviewer-header", help="Header in which a proxy names who signed in (OIDC).")
-    ] = None,
+    ] = None
     proxy: Annotated[
         list[str] | None,
         typer.Option("--proxy", help="Address of that proxy. Whoever connects from there may name any reviewer."),
-    ] = None,
+    ] = None
     tokens: Annotated[
         Path | None, typer.Option("--tokens", help="File of `token name` lines, readable by its owner only.")
-    ] = None,
+    ] = None
+
+
+@with_options
+def review(
+    *,
+    store: StoreOption = Path("ksdp-store"),
+    listening: ListeningOptions,
+    sign_in: SignInOptions,
     origin: Annotated[
         list[str] | None,
         typer.Option("--origin", help="https://name[:port] that browsers use, if it differs from host and port."),
@@ -59,7 +76,9 @@ def review(
     from ksdp.dashboards.connections import PatientProtocol
     from ksdp.storage.store import Store
 
-    source = _source(host, tls_cert, tls_key, reviewer_header, proxy, tokens)
+    host, port = listening.host, listening.port
+    tls_cert, tls_key = listening.tls_cert, listening.tls_key
+    source = _source(host, tls_cert, tls_key, sign_in.reviewer_header, sign_in.proxy, sign_in.tokens)
     origins = _origins(host, port, tls_cert is not None, origin or [])
     opened = Store.open(store, create=False)
     app = create_app(opened, actions=_actions(opened, resolver, start_runs), source=source, origins=origins)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ksdp.commands.options import JsonOption, StoreOption, WorkersOption
+from ksdp.commands.options import JsonOption, StoreOption, WorkersOption, with_options
+
+if TYPE_CHECKING:
+    from ksdp.flows.learning.advise import Limits
 
 __all__ = ["advise", "gain"]
 
@@ -43,13 +47,12 @@ def gain(
             )
 
 
-def advise(
-    spec: Annotated[Path, typer.Argument(help="The spec, a TOML file; its levers are where the search starts.")],
-    write: Annotated[
-        Path | None, typer.Option("--write", help="The recommended spec; SPEC.advised.toml by default.")
-    ] = None,
-    tried: Annotated[int, typer.Option("--tried", min=1, help="Most settings to try.")] = 16,
-    sampled: Annotated[int, typer.Option("--sampled", min=1, help="Documents drawn for each setting.")] = 250,
+@dataclass(frozen=True)
+class SearchOptions:
+    """Options of a command that searches the levers."""
+
+    tried: Annotated[int, typer.Option("--tried", min=1, help="Most settings to try.")] = 16
+    sampled: Annotated[int, typer.Option("--sampled", min=1, help="Documents drawn for each setting.")] = 250
     runs: Annotated[
         int,
         typer.Option(
@@ -57,11 +60,39 @@ def advise(
             min=20,
             help="Runs with each document, and as many without; four times these where it is close.",
         ),
-    ] = 200,
+    ] = 200
     quota: Annotated[
         float, typer.Option("--quota", help="Largest share of documents that may be above the margin.")
-    ] = 0.05,
-    levers: Annotated[str, typer.Option("--levers", help="Search only these levers; comma-separated.")] = "",
+    ] = 0.05
+    levers: Annotated[str, typer.Option("--levers", help="Search only these levers; comma-separated.")] = ""
+
+    def limits(self) -> Limits:
+        """How far the search goes.
+
+        Raises
+        ------
+        InputError
+            If a lever is none.
+        """
+        from ksdp.audit.errors import InputError
+        from ksdp.audit.screening.lever_space import LEVERS
+        from ksdp.flows.learning.advise import Limits
+
+        names = tuple(name.strip() for name in self.levers.split(",") if name.strip()) or LEVERS
+        unknown = [name for name in names if name not in LEVERS]
+        if unknown:
+            raise InputError(f"`--levers` must be among {', '.join(LEVERS)}; got {unknown[0]}.")
+        return Limits(self.tried, self.sampled, self.runs, self.quota, names)
+
+
+@with_options
+def advise(
+    *,
+    spec: Annotated[Path, typer.Argument(help="The spec, a TOML file; its levers are where the search starts.")],
+    write: Annotated[
+        Path | None, typer.Option("--write", help="The recommended spec; SPEC.advised.toml by default.")
+    ] = None,
+    search: SearchOptions,
     confirm: Annotated[bool, typer.Option("--confirm", help="Audit the recommended spec in full.")] = False,
     store: StoreOption = Path("ksdp-store"),
     workers: WorkersOption = None,
@@ -71,20 +102,13 @@ def advise(
 
     Exit 0: a spec is recommended. 4: none is.
     """
-    from ksdp.audit.errors import InputError
-    from ksdp.audit.screening.lever_space import LEVERS
     from ksdp.flows.learning.advice import advise_spec
-    from ksdp.flows.learning.advise import Limits
     from ksdp.flows.prepare import read_spec_file
     from ksdp.terminal import terminal
 
     read, base = read_spec_file(spec)
-    names = tuple(name.strip() for name in levers.split(",") if name.strip()) or LEVERS
-    unknown = [name for name in names if name not in LEVERS]
-    if unknown:
-        raise InputError(f"`--levers` must be among {', '.join(LEVERS)}; got {unknown[0]}.")
+    limits = search.limits()
     to = write or spec.with_suffix(".advised.toml")
-    limits = Limits(tried, sampled, runs, quota, names)
     with terminal():
         out = advise_spec(read, base, store, limits, write=to, confirm=confirm, workers=workers)
     if as_json:

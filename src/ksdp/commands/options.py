@@ -27,8 +27,7 @@ __all__ = [
     "AuditArgument",
     "JsonOption",
     "KeyOption",
-    "MetricsHostOption",
-    "MetricsPortOption",
+    "MetricsOptions",
     "PlaceOptions",
     "SaltedOption",
     "SignerOptions",
@@ -126,6 +125,14 @@ class PlaceOptions:
 
         here = self.dask == "here"
         return Place(self.workers, None if here else dask_address(self.dask, self.insecure_dask), here=here)
+
+
+@dataclass(frozen=True)
+class MetricsOptions:
+    """Options of a command that can be watched."""
+
+    metrics_port: MetricsPortOption = None
+    metrics_host: MetricsHostOption = "127.0.0.1"
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ksdp.commands.findings_of_checks import end_of_check, tell_findings
-from ksdp.commands.options import JsonOption, signing_key
+from ksdp.commands.options import JsonOption, signing_key, with_options
 
 if TYPE_CHECKING:
     from ksdp.flows.runs.check_pem import PemQuestion
@@ -19,37 +19,67 @@ if TYPE_CHECKING:
 __all__ = ["pem"]
 
 
+@dataclass(frozen=True)
+class HostOptions:
+    """Options of a command that takes part as one of several hosts."""
+
+    me: Annotated[str | None, typer.Option("--me", help="Take part in a run between hosts, as this host.")] = None
+    key: Annotated[Path | None, typer.Option("--key", help="Its private key (`ksdp keys`).")] = None
+
+
+@dataclass(frozen=True)
+class RecordsOptions:
+    """Options that say which records a host holds, and whose they are."""
+
+    data: Annotated[Path | None, typer.Option("--data", help="With --me: a file of the clients' records.")] = None
+    live: Annotated[
+        str | None, typer.Option("--live", help="With --me: JSON lines that come while it runs: a path, or -.")
+    ] = None
+    client: Annotated[
+        str | None, typer.Option("--client", help="Column of --data that says whose a record is.")
+    ] = None
+    clients: Annotated[
+        int | None, typer.Option("--clients", min=1, help="Or: deal records out to so many clients. Default: 1.")
+    ] = None
+
+
+@dataclass(frozen=True)
+class MachineOptions:
+    """Options that say what a host's machine does for it."""
+
+    processes: Annotated[
+        int, typer.Option("--processes", min=1, max=256, help="With --me: processes that a server draws noise by.")
+    ] = 1
+    listen: Annotated[
+        str | None, typer.Option("--listen", help="With --me: HOST:PORT, if others dial another address.")
+    ] = None
+
+
+@dataclass(frozen=True)
+class OnlyCheckOptions:
+    """Options of a command that can look what would fail, and no more."""
+
+    check: Annotated[
+        bool, typer.Option("--check", help="With --me: only look what would fail, before any record.")
+    ] = False
+    wait: Annotated[float, typer.Option("--wait", min=0, help="With --check: seconds to wait for the others.")] = (
+        30.0
+    )
+
+
+@with_options
 def pem(
+    *,
     spec: Annotated[Path, typer.Argument(help="The spec; with --me the protocol file. TOML.")],
     out: Annotated[Path, typer.Option("--out", help="Folder of the result; new or empty.")] = Path("pem-result"),
     functions: Annotated[
         str | None,
         typer.Option("--functions", help="Your own three functions, MODULE:OBJECT, of a file in this folder."),
     ] = None,
-    me: Annotated[str | None, typer.Option("--me", help="Take part in a run between hosts, as this host.")] = None,
-    key: Annotated[Path | None, typer.Option("--key", help="Its private key (`ksdp keys`).")] = None,
-    data: Annotated[Path | None, typer.Option("--data", help="With --me: a file of the clients' records.")] = None,
-    live: Annotated[
-        str | None, typer.Option("--live", help="With --me: JSON lines that come while it runs: a path, or -.")
-    ] = None,
-    client: Annotated[
-        str | None, typer.Option("--client", help="Column of --data that says whose a record is.")
-    ] = None,
-    clients: Annotated[
-        int | None, typer.Option("--clients", min=1, help="Or: deal records out to so many clients. Default: 1.")
-    ] = None,
-    processes: Annotated[
-        int, typer.Option("--processes", min=1, max=256, help="With --me: processes that a server draws noise by.")
-    ] = 1,
-    listen: Annotated[
-        str | None, typer.Option("--listen", help="With --me: HOST:PORT, if others dial another address.")
-    ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="With --me: only look what would fail, before any record.")
-    ] = False,
-    wait: Annotated[
-        float, typer.Option("--wait", min=0, help="With --check: seconds to wait for the others.")
-    ] = 30.0,
+    host: HostOptions,
+    records: RecordsOptions,
+    machine: MachineOptions,
+    checking: OnlyCheckOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Run PEM, clients, servers and aggregator: all on this machine, or as one of several hosts (--me)."""
@@ -57,21 +87,23 @@ def pem(
     from ksdp.flows.runs.check_pem import PemQuestion
     from ksdp.flows.runs.pem_functions import load_functions
 
+    me, key = host.me, host.key
     if me is not None and key is None:
         raise InputError("`--key` must be given with `--me`.")
-    if check:
+    if checking.check:
         if me is None or key is None:
             raise InputError("`--check` goes with `--me`.")
-        asked = PemQuestion(spec, me, key, signing_key, out, data, live, client, clients, functions, Path.cwd())
-        _check(asked, listen, wait, as_json=as_json)
+        asked = PemQuestion(
+            spec, me, key, signing_key, out, **asdict(records), functions=functions, folder=Path.cwd()
+        )
+        _check(asked, machine.listen, checking.wait, as_json=as_json)
         return
     own = load_functions(functions, Path.cwd()) if functions else None
     if me is not None:
         assert key is not None
-        held = _Held(data, live, client, clients)
-        _between_hosts(spec, out, own, _Me(me, key, processes, listen), held, as_json=as_json)
+        _between_hosts(spec, out, own, _Me(me, key, machine), records, as_json=as_json)
         return
-    if any(given is not None for given in (key, data, live, client, clients, listen)) or processes != 1:
+    if key is not None or records != RecordsOptions() or machine != MachineOptions():
         raise InputError("`--key`, `--data`, `--live`, `--client`, `--clients`, ... go with `--me`.")
     _on_this_machine(spec, out, own, as_json=as_json)
 
@@ -111,16 +143,7 @@ def _on_this_machine(spec: Path, out: Path, own: OwnFunctions | None, *, as_json
 class _Me:
     name: str
     key: Path
-    processes: int
-    listen: str | None
-
-
-@dataclass(frozen=True)
-class _Held:
-    data: Path | None
-    live: str | None
-    client: str | None
-    clients: int | None
+    machine: MachineOptions
 
 
 def _check(asked: PemQuestion, listen: str | None, wait: float, *, as_json: bool) -> None:
@@ -141,7 +164,7 @@ def _check(asked: PemQuestion, listen: str | None, wait: float, *, as_json: bool
 
 
 def _between_hosts(
-    protocol: Path, out: Path, own: OwnFunctions | None, me: _Me, held: _Held, *, as_json: bool
+    protocol: Path, out: Path, own: OwnFunctions | None, me: _Me, held: RecordsOptions, *, as_json: bool
 ) -> None:
     """Take part as one host."""
     from ksdp.audit.errors import InputError
@@ -164,15 +187,13 @@ def _between_hosts(
         written, limits = purse_files(me.name, me.key)
         prices = PemPrices(hosts, hosts.spec.algorithm.name)
         purse = open_purse(prices, records.hash, records.count, written, limits, utc_now)
-    elif held != _Held(None, None, None, None):
+    elif held != RecordsOptions():
         raise InputError(f"{me.name} holds no clients: give no records.")
     typer.echo(f"{me.name} takes part as {role}; waiting.", err=True)
-    address, watch = (
-        Address.parse(me.listen) if me.listen else None,
-        Watch(lambda line: typer.echo(line, err=True)),
-    )
+    address = Address.parse(me.machine.listen) if me.machine.listen else None
+    watch = Watch(lambda line: typer.echo(line, err=True))
     host = PemHost(hosts, me.name, private, out, address, watch=watch)
-    done = run_pem_host(host, algorithm=algorithm, held=records, processes=me.processes, purse=purse)
+    done = run_pem_host(host, algorithm=algorithm, held=records, processes=me.machine.processes, purse=purse)
     if purse is not None:
         typer.echo(spent_words(spent(purse.ledger), purse.budget.delta), err=True)
     if as_json:

@@ -11,8 +11,7 @@ import typer
 
 from ksdp.commands.options import (
     JsonOption,
-    MetricsHostOption,
-    MetricsPortOption,
+    MetricsOptions,
     StoreOption,
     signing_key,
     with_options,
@@ -74,8 +73,7 @@ def party(
     store: Annotated[
         Path | None, typer.Option("--store", envvar="KSDP_STORE", help="Keep what the run was, for `ksdp review`.")
     ] = None,
-    metrics_port: MetricsPortOption = None,
-    metrics_host: MetricsHostOption = "127.0.0.1",
+    metrics: MetricsOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Take part in a run: waits for the others, shares nothing but what the protocol says, writes the result.
@@ -100,9 +98,9 @@ def party(
     node.check()
     kept = Store.open(store) if store else None
     with stack:
-        if metrics_port is not None:
-            port = stack.enter_context(serve_metrics(watch, metrics_port, metrics_host))
-            typer.echo(f"metrics: http://{metrics_host}:{port}/metrics", err=True)
+        if metrics.metrics_port is not None:
+            port = stack.enter_context(serve_metrics(watch, metrics.metrics_port, metrics.metrics_host))
+            typer.echo(f"metrics: http://{metrics.metrics_host}:{port}/metrics", err=True)
         take_part = _as_server if me == read.server else _as_party
         outcome, spent_now = take_part(node, entering)
     if kept is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,10 +14,10 @@ import typer
 from ksdp.audit.errors import InputError
 from ksdp.commands.options import (
     JsonOption,
-    MetricsHostOption,
-    MetricsPortOption,
+    MetricsOptions,
     StoreOption,
     WorkersOption,
+    with_options,
 )
 
 __all__ = ["list_schedules", "pause", "resume", "run_schedule", "schedule", "serve", "unschedule"]
@@ -24,24 +25,54 @@ __all__ = ["list_schedules", "pause", "resume", "run_schedule", "schedule", "ser
 NameArgument = Annotated[str, typer.Argument(help="Name of the schedule (`ksdp schedules`).")]
 
 
-def schedule(
-    spec: Annotated[Path, typer.Argument(help="The spec, a TOML file; read again at every run.")],
-    cron: Annotated[str, typer.Option("--cron", help="Minute, hour, day of month, month, day of week.")],
-    timezone: Annotated[str, typer.Option("--timezone", help="IANA name, such as Europe/Vienna.")] = "UTC",
-    name: Annotated[str | None, typer.Option("--name", help="Default: the spec's file name.")] = None,
-    full_every: Annotated[int, typer.Option("--full-every", help="Audit all documents every n-th time.")] = 0,
+@dataclass(frozen=True)
+class CalendarOptions:
+    """Options that say when a schedule runs, and what it is called."""
+
+    cron: Annotated[str, typer.Option("--cron", help="Minute, hour, day of month, month, day of week.")]
+    timezone: Annotated[str, typer.Option("--timezone", help="IANA name, such as Europe/Vienna.")] = "UTC"
+    name: Annotated[str | None, typer.Option("--name", help="Default: the spec's file name.")] = None
+
+
+@dataclass(frozen=True)
+class SpendingOptions:
+    """Options that say how many documents a run audits, and at what level."""
+
+    full_every: Annotated[int, typer.Option("--full-every", help="Audit all documents every n-th time.")] = 0
     budget: Annotated[
         str, typer.Option("--budget", help="lord: fresh runs, discoveries earn level; spending: runs reused.")
-    ] = "lord",
-    retries: Annotated[int, typer.Option("--retries", help="Further attempts after a failure.")] = 2,
+    ] = "lord"
+
+
+@dataclass(frozen=True)
+class AttemptOptions:
+    """Options that say how often a run is tried, and for how long."""
+
+    retries: Annotated[int, typer.Option("--retries", help="Further attempts after a failure.")] = 2
     backoff: Annotated[
         float, typer.Option("--backoff", help="Seconds before the first retry; doubled each time.")
-    ] = 60.0,
-    timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds an attempt may take.")] = None,
+    ] = 60.0
+    timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds an attempt may take.")] = None
+
+
+@dataclass(frozen=True)
+class NoticeOptions:
+    """Options that say who is told of a run, and where it can be seen."""
+
     notices: Annotated[
         Path | None, typer.Option("--notices", help="TOML with [[notice]] tables: command, webhook or email.")
-    ] = None,
-    link: Annotated[str | None, typer.Option("--link", help="Address of the dashboard, for notices.")] = None,
+    ] = None
+    link: Annotated[str | None, typer.Option("--link", help="Address of the dashboard, for notices.")] = None
+
+
+@with_options
+def schedule(
+    *,
+    spec: Annotated[Path, typer.Argument(help="The spec, a TOML file; read again at every run.")],
+    calendar: CalendarOptions,
+    spending: SpendingOptions,
+    attempts: AttemptOptions,
+    telling: NoticeOptions,
     workers: WorkersOption = None,
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
@@ -56,21 +87,18 @@ def schedule(
     check_schedulable(read)
     made = check_schedule(
         {
-            "name": name or re.sub(r"[^a-z0-9]+", "-", spec.stem.lower()).strip("-"),
+            "name": calendar.name or re.sub(r"[^a-z0-9]+", "-", spec.stem.lower()).strip("-"),
             "spec": str(spec.resolve()),
-            "cron": cron,
-            "timezone": timezone,
+            "cron": calendar.cron,
+            "timezone": calendar.timezone,
             "created": datetime.now(UTC),
             "level": read.decision.level,
-            "budget": budget,
-            "full_every": full_every,
-            "retries": retries,
-            "backoff": backoff,
-            "timeout": timeout,
             "workers": workers,
-            "link": link,
-            "notices": _notices(notices),
+            "link": telling.link,
+            "notices": _notices(telling.notices),
         }
+        | asdict(spending)
+        | asdict(attempts)
     )
     opened = Store.open(store)
     made = add_schedule(opened, made)
@@ -202,10 +230,11 @@ def unschedule(name: NameArgument, store: StoreOption = Path("ksdp-store")) -> N
     typer.echo(f"schedule {name} is removed", err=True)
 
 
+@with_options
 def serve(
+    *,
     store: StoreOption = Path("ksdp-store"),
-    metrics_port: MetricsPortOption = None,
-    metrics_host: MetricsHostOption = "127.0.0.1",
+    metrics: MetricsOptions,
     json_log: Annotated[
         bool, typer.Option("--json-log", help="Every line is a JSON object, for a log collector.")
     ] = False,
@@ -215,4 +244,4 @@ def serve(
     from ksdp.terminal import plain
 
     with plain(as_json=json_log):
-        run_server(store, metrics_port=metrics_port, metrics_host=metrics_host, json_log=json_log)
+        run_server(store, metrics_port=metrics.metrics_port, metrics_host=metrics.metrics_host, json_log=json_log)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +19,9 @@ from ksdp.commands.options import (
     with_options,
 )
 from ksdp.commands.review_log import tell_chain
+
+if TYPE_CHECKING:
+    from ksdp.flows.screening.rounds import Rules
 
 __all__ = ["keys", "screen", "verify"]
 
@@ -38,41 +42,61 @@ def keys(
     typer.echo(f"private  {made.private}  (readable by you alone)\npublic   {made.public}\n{made.fingerprint}")
 
 
+@dataclass(frozen=True)
+class ListingOptions:
+    """Options that say how documents stand in a clearance."""
+
+    salted: SaltedOption = False
+    list_excluded: Annotated[
+        bool, typer.Option("--list-excluded", help="Also list the excluded documents, by id.")
+    ] = False
+
+
+@dataclass(frozen=True)
+class ClearingOptions:
+    """Options that say which documents may be cleared, and when none are."""
+
+    allow_undecided: Annotated[bool, typer.Option("--allow-undecided", help="Clear undecided documents too.")] = (
+        False
+    )
+    proof: Annotated[
+        bool,
+        typer.Option("--proof/--no-proof", help="At the end, audit the documents to be cleared by themselves."),
+    ] = True
+    most: Annotated[
+        float, typer.Option("--most", help="Stop if more than this share of the documents is sensitive.")
+    ] = 0.5
+
+    def rules(self, rounds: int) -> Rules:
+        """Of so many rounds at most."""
+        from ksdp.flows.screening.rounds import Rules
+
+        allowed = ("clear", "undecided") if self.allow_undecided else ("clear",)
+        return Rules(rounds, self.most, allowed, self.proof)
+
+
 @with_options
 def screen(
     *,
     spec: SpecArgument,
     signer: SignerOptions,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Most rounds of flag, exclude, audit again.")] = 5,
-    salted: SaltedOption = False,
-    list_excluded: Annotated[
-        bool, typer.Option("--list-excluded", help="Also list the excluded documents, by id.")
-    ] = False,
-    allow_undecided: Annotated[
-        bool, typer.Option("--allow-undecided", help="Clear undecided documents too.")
-    ] = False,
-    proof: Annotated[
-        bool,
-        typer.Option("--proof/--no-proof", help="At the end, audit the documents to be cleared by themselves."),
-    ] = True,
-    most: Annotated[
-        float, typer.Option("--most", help="Stop if more than this share of the documents is sensitive.")
-    ] = 0.5,
+    listing: ListingOptions,
+    clearing: ClearingOptions,
     store: StoreOption = Path("ksdp-store"),
     where: PlaceOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Flag, exclude, audit the rest on fresh runs until nothing new is found; sign what may be used."""
     from ksdp.flows.prepare import read_spec_file
-    from ksdp.flows.screening.rounds import Rules
     from ksdp.flows.screening.screen import NO_HELP
     from ksdp.flows.screening.screen import screen as run_screen
     from ksdp.terminal import terminal
 
     place = where.place()
     read, base = read_spec_file(spec)
-    signing = signer.signing(salted=salted, list_excluded=list_excluded)
-    rules = Rules(rounds, most, ("clear", "undecided") if allow_undecided else ("clear",), proof)
+    signing = signer.signing(salted=listing.salted, list_excluded=listing.list_excluded)
+    rules = clearing.rules(rounds)
     with terminal():
         out = run_screen(read, base, store, signing, rules, place)
     if as_json:
