@@ -27,14 +27,6 @@ MAY_IMPORT = {
 """flows -> tasks -> audit, storage, protocols; protocols -> audit; dashboards -> storage. Flows write reports."""
 MOST_LINES = dict.fromkeys(ROOMS, 300)
 MOST_PARAMETERS = 8
-WIDE = {
-    "audit": {
-        *("_largest", "observed_share", "_step_down", "_tails", "_touched", "lanczos", "pd_nmf_iter", "rri_nmf"),
-        *("run_ideal", "share_of", "sweep", "weighted_nmf", "weighted_nmf_iter"),
-    },
-    "flows": {"run_pem_host"},
-}
-"""What has more: kernels, which take arrays one by one, and a host of PEM."""
 FOR_TESTS = {"law", "simulate_normed_sum", "tied_log10_p"}
 """What only tests call: exact laws that others are compared with, and all parties in one process."""
 
@@ -238,17 +230,34 @@ def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return len(names) + (given.vararg is not None) + (given.kwarg is not None) - (names[:1] in (["self"], ["cls"]))
 
 
-@pytest.mark.parametrize("room", sorted(set(ROOMS) - {"commands"}))
-def test_a_function_takes_few_parameters(room: str) -> None:
-    """Commands are what a person types, and take as many as there are options."""
-    wide = {
-        node.name: f"{path.relative_to(ROOT)}:{node.lineno} {node.name} takes {parameters(node)}"
-        for path in modules(room)
-        for node in ast.walk(parsed(path))
+def wide(tree: ast.Module) -> list[str]:
+    """Functions that take too many parameters, methods and functions within functions among them."""
+    return [
+        f"{node.lineno} {node.name} takes {parameters(node)} parameters"
+        for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and parameters(node) > MOST_PARAMETERS
-    }
-    known = WIDE.get(room, set())
-    assert [what for name, what in wide.items() if name not in known] == []
+    ]
+
+
+def test_a_function_takes_few_parameters() -> None:
+    """What belongs together is one of them: a NamedTuple of a kernel's arrays, a dataclass of options."""
+    paths = [*(path for room in ROOMS for path in modules(room)), *sorted((ROOT / "src" / "ksdp").glob("*.py"))]
+    assert [f"{path.relative_to(ROOT)}:{what}" for path in paths for what in wide(parsed(path))] == []
+
+
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [
+        ("def f(a, b, c, d, e, f, g, h): ...", []),
+        ("def f(a, b, c, d, e, f, g, h, i): ...", ["1 f takes 9 parameters"]),
+        ("async def f(a, /, b, c, *d, e, f, g, h, **i): ...", ["1 f takes 9 parameters"]),
+        ("class C:\n  def m(self, a, b, c, d, e, f, g, *, h): ...", []),
+        ("class C:\n  def m(cls, a, b, c, d, e, f, g, *, h, i): ...", ["2 m takes 9 parameters"]),
+        ("def f():\n  def g(a, b, c, d, e, f, g, h, i): ...", ["2 g takes 9 parameters"]),
+    ],
+)
+def test_too_many_parameters_are_found(written: str, found: list[str]) -> None:
+    assert wide(ast.parse(written)) == found
 
 
 def test_nothing_names_a_machine_or_a_registry() -> None:
