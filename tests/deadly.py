@@ -6,9 +6,14 @@ import os
 import signal
 from collections.abc import Callable, Iterable
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
-__all__ = ["Points"]
+__all__ = ["Points", "ended_well"]
+
+
+def ended_well() -> NoReturn:
+    """End a forked process at once: what it was forked from may have planned an end, as Prefect does."""
+    os._exit(0)
 
 
 class Points:

@@ -24,7 +24,7 @@ from ksdp.storage.mapped_corpus import check_corpus
 from ksdp.storage.store import Store, sweep_parts
 from ksdp.storage.summaries import read_summary
 
-from ...deadly import Points
+from ...deadly import Points, ended_well
 
 _FORK = multiprocessing.get_context("fork")  # what is imported is imported once
 POINTS = ((os, "fsync"), (os, "replace"), (os, "ftruncate"), (tempfile, "mkstemp"))
@@ -36,6 +36,7 @@ def _work(spec: Path, store: Path, kill_at: int, told: Connection) -> None:
     points = Points(POINTS, kill_at)
     run_audit(*read_spec_file(spec), store, HERE)
     told.send(points.passed)
+    ended_well()
 
 
 def audited(spec: Path, store: Path, kill_at: int = 0) -> int:

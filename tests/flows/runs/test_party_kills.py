@@ -23,6 +23,7 @@ from ksdp.flows.runs.terms import read_run
 from ksdp.storage.keys import load_private
 from ksdp.storage.runs.results import Transcript
 
+from ...deadly import ended_well
 from .test_protocol import NMF, Organisations, organisations
 
 _FORK = multiprocessing.get_context("fork")  # what is imported is imported once
@@ -57,6 +58,7 @@ def _take_part(org: Organisations, protocol: Path, name: str, out: Path, kill_at
         told.send(str(error))
         sys.exit(1)
     told.send(points)
+    ended_well()
 
 
 def played(org: Organisations, protocol: Path, out: Path, kill_at: int = 0) -> dict[str, tuple[int | None, Any]]:
