@@ -90,9 +90,10 @@ def _files(module: str) -> Iterator[tuple[str, bytes]]:
         name = left.pop()
         found = None if name in seen else _beside(name, home, module)
         seen.add(name)
-        if found is None or found.origin is None:
+        read = None if found is None else getattr(found.loader, "get_data", None)
+        if found is None or found.origin is None or read is None:  # built in, or a folder of packages
             continue
-        data = found.loader.get_data(found.origin)  # type: ignore[union-attr] # of files, all have it
+        data: bytes = read(found.origin)
         yield name, data
         if found.origin.endswith(".py"):
             package = name if found.submodule_search_locations is not None else name.rpartition(".")[0]
