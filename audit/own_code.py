@@ -106,7 +106,12 @@ def _home(module: str) -> Path | None:
     if top is None or top.origin is None:
         return None
     folder = Path(top.origin).resolve().parent
-    return None if folder in {Path(sysconfig.get_path(name)).resolve() for name in _INSTALLED} else folder
+    return None if folder in _installed() else folder
+
+
+def _installed() -> frozenset[Path]:
+    """Folders of what is installed, which has versions."""
+    return frozenset(Path(sysconfig.get_path(name)).resolve() for name in _INSTALLED)
 
 
 def _beside(name: str, home: Path | None, first: str) -> ModuleSpec | None:
@@ -127,7 +132,11 @@ def _found(name: str) -> ModuleSpec | None:
 
 def _lies_in(found: ModuleSpec | None, home: Path | None) -> bool:
     there = None if found is None else found.origin
-    return home is not None and there is not None and home in Path(there).resolve().parents
+    if home is None or there is None:
+        return False
+    above = Path(there).resolve().parents
+    # A virtual environment often lies in the folder of the code itself.
+    return home in above and not any(folder in above and home in folder.parents for folder in _installed())
 
 
 def _imported(tree: ast.AST, package: str) -> Iterable[str]:

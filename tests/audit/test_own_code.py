@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from ksdp.audit import own_code as module
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.own_code import own_code, own_modules, source_digest
 from ksdp.audit.planning import make_plan
@@ -90,6 +91,24 @@ def test_what_is_installed_is_not_looked_into() -> None:
     assert own_modules("six:PY3") == ("six",)
     assert len({source_digest(name) for name in ("six", "typing_extensions")}) == 2
     assert source_digest("there_is_no_such_module") == source_digest("nor_this")
+
+
+def test_an_environment_within_the_folder_is_not_looked_into(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lies in the folder of the code, and what it holds is installed all the same."""
+    inside = folder / ".venv" / "site-packages"
+    inside.mkdir(parents=True)
+    (inside / "installed_inside.py").write_text("x = 1\n")
+    monkeypatch.syspath_prepend(inside)
+    (folder / "my_own_sum.py").write_text(OWN + "import installed_inside\n")
+    said = set()
+    for installed in (frozenset(), frozenset({inside})):
+        monkeypatch.setattr(module, "_installed", lambda found=installed: found)
+        for x in (1, 2):
+            (inside / "installed_inside.py").write_text(f"x = {x}\n")
+            said.add((bool(installed), again()))
+    assert len(said) == 3, "only where nobody knows that it is installed it counts"
 
 
 def plan_of(**mechanism):
