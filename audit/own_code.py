@@ -12,6 +12,7 @@ import inspect
 import re
 import sysconfig
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, resolve_name
@@ -97,7 +98,7 @@ def _files(module: str) -> Iterator[tuple[str, bytes]]:
         yield name, data
         if found.origin.endswith(".py"):
             package = name if found.submodule_search_locations is not None else name.rpartition(".")[0]
-            left += _imported(ast.parse(data), package)
+            left += _imported(data, package)
 
 
 def _home(module: str) -> Path | None:
@@ -139,15 +140,14 @@ def _lies_in(found: ModuleSpec | None, home: Path | None) -> bool:
     return home in above and not any(folder in above and home in folder.parents for folder in _installed())
 
 
-def _imported(tree: ast.AST, package: str) -> Iterable[str]:
+def _imported(source: bytes, package: str) -> Iterator[str]:
     """Names that may be modules: those that are imported, and those that something is imported from."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            start = "." * node.level + (node.module or "")
-            if node.level and not package:
-                continue
-            whole = resolve_name(start, package)
-            yield whole
-            yield from (f"{whole}.{alias.name}" for alias in node.names)
+    with suppress(SyntaxError, ValueError, ImportError):  # a module beside it that nobody can import
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                whole = "." * node.level + (node.module or "")
+                whole = resolve_name(whole, package) if node.level else whole
+                yield whole
+                yield from (f"{whole}.{alias.name}" for alias in node.names)

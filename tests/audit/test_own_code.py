@@ -78,6 +78,8 @@ def test_whatever_it_is_made_of_counts_and_nothing_else(folder: Path) -> None:
         file.write_text(file.read_text() + "# edited\n")
         said.add(again())
     assert len(said) == 5
+    (folder / "beside_it.py").write_text("from ... import nothing\nimport (\n")
+    assert again() not in said, "what cannot be read is looked at no further"
 
 
 def test_a_process_goes_on_with_what_it_has_imported(folder: Path) -> None:
