@@ -146,6 +146,21 @@ def test_documents_are_fitted_as_by_a_loop_over_written_terms(kind: str, settled
         assert fit.of(others_of(some, [place]))[0] == found[place]
 
 
+def test_what_others_have_in_columns_of_nobody_is_not_looked_at() -> None:
+    """Whichever columns these are: here the first."""
+    rng = np.random.default_rng(5)
+    matrix = rng.normal(size=(12, 20)) * (np.arange(20) >= 4)
+    held, shares = np.arange(12) % 3 == 0, np.full(12, 0.4)
+    made = TermNumbers.plain(sp.csr_array(matrix), rng.uniform(0.5, 1.5, (12, 3)))
+    columns, at = used_by(made)
+    fit = fitted(distinct(made.within(columns), shares), columns, made.summed(held - shares)[at], nobody)
+    others, weights = rng.normal(size=(6, 20)), rng.uniform(0.5, 1.5, (6, 3))
+    found = fit.of(TermNumbers.plain(sp.csr_array(others), weights))
+    without = sp.csr_array(others * (np.arange(20) >= 4))
+    np.testing.assert_array_equal(found, fit.of(TermNumbers.plain(without, weights)))
+    assert np.unique(found).size == 6
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_they_begin_with_what_the_first_rows_tell(kind: str, monkeypatch) -> None:
     made, shares = numbers_of(kind, some_rows(), 4), np.full(30, 0.4)

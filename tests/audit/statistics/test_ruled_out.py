@@ -281,6 +281,34 @@ def test_the_filter_is_that_of_those_who_may_be_in(monkeypatch: pytest.MonkeyPat
         np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
+@pytest.mark.parametrize("before", [False, True])
+def test_copies_are_those_of_whoever_may_be_in(monkeypatch: pytest.MonkeyPatch, before: bool) -> None:
+    """They are looked for once an audit, among all: a run is told the same as if it looked for its own."""
+    plain, rng = rows(60), np.random.default_rng(6)
+    matrix = take_rows(plain, np.concatenate([np.arange(60), [11, 5, 44, 5, 31, 11]])[rng.permutation(66)])
+    mine = np.isin(np.arange(66), rng.choice(66, 7, replace=False))
+    mechanism = PDNMF(rank=2, sweeps=3, tolerance=0.0)
+    seen = stored(mechanism.run(Database((sp.csr_array(matrix[mine]),)), COINS))
+    possible = mine | (np.arange(66) % 3 > 0) if before else None
+    own, asked = exact_sums.distinct, []
+
+    def found(known: bool) -> np.ndarray:
+        def distinct(made, shares, same=None):
+            asked.append(same)
+            return own(made, shares, same if known else None)
+
+        monkeypatch.setattr(exact_sums, "distinct", distinct)
+        pool = Pool(matrix, 7 / 66, mechanism=mechanism, possible=possible)
+        return SumsMatch().evaluate(Observables(dict(seen)), Documents(matrix, pool=pool, possible=possible))
+
+    monkeypatch.setattr(solved_parts, "MOST_SOLVED", 0)
+    monkeypatch.setattr(module, "DENSE", 0)
+    np.testing.assert_array_equal(found(True), found(False))
+    several = np.unique(asked[0], return_counts=True)[1]
+    assert several.max() > 1, "copies among those who may be in"
+    assert len(asked[0]) < (44 if before else 66)
+
+
 def test_what_is_left_takes_the_steps_that_all_documents_would(monkeypatch: pytest.MonkeyPatch) -> None:
     mechanism, matrix, mine, taken = PDNMF(rank=2, sweeps=3, tolerance=0.0), rows(), held(), []
     seen = mechanism.run(Database((sp.csr_array(matrix[mine]),)), COINS)
