@@ -10,10 +10,10 @@ import ast
 import hashlib
 import inspect
 import re
+import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from functools import lru_cache
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, resolve_name
 from pathlib import Path
@@ -26,6 +26,8 @@ __all__ = ["OBJECT_PATH", "own_code", "own_modules", "source_digest"]
 OBJECT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 """`module:object`."""
 _PROGRAM = "__main__"
+_known: dict[str, tuple[ModuleSpec | None, str]] = {}
+"""Modules that were asked for: how they were found when they were imported, and the digest of that time."""
 _INSTALLED = ("stdlib", "platstdlib", "purelib", "platlib")
 
 
@@ -74,14 +76,18 @@ def _class_digest(one: type) -> str:
         return ""
 
 
-@lru_cache(maxsize=64)
 def source_digest(module: str) -> str:
     """A hash of what a module is made of: its file, and those of the modules beside it that it imports.
 
-    As they were when this was first asked: a process goes on with the code that it has imported. What is installed
-    elsewhere has versions.
+    As they were when this was first asked of the module that is imported: a process goes on with that, until it
+    imports it anew. What is installed elsewhere has versions.
     """
-    return content_key({name: hashlib.sha256(data).hexdigest() for name, data in _files(module)})
+    imported = getattr(sys.modules.get(module), "__spec__", None)
+    before, digest = _known.get(module, (None, ""))
+    if imported is None or before is not imported:
+        digest = content_key({name: hashlib.sha256(data).hexdigest() for name, data in _files(module)})
+        _known[module] = imported, digest
+    return digest
 
 
 def _files(module: str) -> Iterator[tuple[str, bytes]]:

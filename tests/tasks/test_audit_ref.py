@@ -12,7 +12,6 @@ import scipy.sparse as sp
 
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import InputError
-from ksdp.audit.own_code import source_digest
 from ksdp.audit.planning import make_plan
 from ksdp.audit.spec import parse_spec
 from ksdp.flows.prepare import Prepared, prepare_stored
@@ -34,7 +33,6 @@ def prepared(folder: Path, mechanism: str, own: str = OWN) -> Prepared:
     """As another process that imports the module as it stands."""
     (folder / "my_own_svd.py").write_text(own)
     sys.modules.pop("my_own_svd", None)
-    source_digest.cache_clear()
     open_audit.cache_clear()
     rows = sp.csr_array(np.random.default_rng(0).poisson(0.5, (40, 6)).astype(float))
     tables = {"corpus": {"path": "x.npz"}, "mechanism": {"name": mechanism, "rank": 1}}

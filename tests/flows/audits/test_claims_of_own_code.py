@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from ksdp.audit.own_code import source_digest
 from ksdp.audit.spec import Spec, parse_spec
 from ksdp.flows.audits.claims import run_claim
 
@@ -28,7 +27,6 @@ def spec_of(folder: Path, base: str) -> Spec:
     """The own mechanism, as another process would import it."""
     (folder / "my_claiming.py").write_text(OWN.format(base=base))
     sys.modules.pop("my_claiming", None)
-    source_digest.cache_clear()
     mechanism = {"name": "my_claiming:Mine", "rank": 2, "iterations": 2, "epsilon": 1.0, "sampler": "fast"}
     return parse_spec({"seed": 3, "corpus": {"path": "x.npz"}, "mechanism": mechanism})
 
