@@ -18,7 +18,7 @@ __all__ = ["import_seconds", "is_small", "start_seconds"]
 _IMPORTS = "import ksdp.flows.audits.run, ksdp.flows.audits.audit_here"
 _REPORT = 1.0
 """Times the imports: kernels and modules that are loaded on the way, findings, curves, the page."""
-_SERVER, _WORKER = 4.5, 2.3
+_SERVER, _WORKER = 3.5, 2.3
 """Times the imports: the server and the flow that reports to it; a worker with what watches it."""
 
 

@@ -70,5 +70,5 @@ def test_a_server_and_workers_take_more_than_a_process_alone() -> None:
     much = replace(little, fresh=90.0)
     alone = start_seconds(plan_of(), little, 2.0, 1.0)
     assert alone == pytest.approx(2.0 * 2.0 + 1.0 + 1.0)
-    assert start_seconds(plan_of(), much, 2.0, 1.0) > alone + 2.0 * 4.5
+    assert start_seconds(plan_of(), much, 2.0, 1.0) > alone + 2.0 * 3.5
     assert import_seconds() > 0.1
