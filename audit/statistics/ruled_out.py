@@ -32,6 +32,7 @@ _BESIDE = 1e-6
 """Of a document's length: a product with the leading vector that may be rounding."""
 _ASKED_FIRST = 4
 """Entries of a document, those in the rarest columns: most of whom a run did not hold are told by them."""
+_ENTRY = np.dtype([("column", np.uint32), ("entry", np.float64)], align=True)
 _MOST_SORTED = 2**24
 """Entries of all documents whose rarest columns are looked for, at most."""
 
@@ -64,7 +65,7 @@ class FitsSum:
         weights = once(key, self._weights) if self.public else self._weights(rows)
         found = np.empty(rows.shape[0], np.bool_)
         most = np.ascontiguousarray(_at_most(self.total))
-        _fit(*arrays_of(rows), _rarest(once), weights, most, found)
+        _fit(*arrays_of(rows), once("rarest", _rarest_entries), weights, most, found)
         return found
 
     def _weights(self, rows: sp.csr_array) -> Floats:
@@ -161,18 +162,15 @@ def _beyond(products: Floats, gamma: float) -> Floats:
     return np.maximum(products - gamma * (1 + TOLERANCE), 0.0)
 
 
-def _none_first(documents: int) -> tuple[NDArray[np.uint32], Floats]:
-    return np.zeros((documents, 0), np.uint32), np.zeros((documents, 0))
+def _none_first(documents: int) -> NDArray[np.void]:
+    return np.zeros((documents, 0), _ENTRY)
 
 
-def _rarest(once: Once) -> tuple[NDArray[np.uint32], Floats]:
-    """Some columns of each document, those that fewest have, and its entries there; both of shape (n, some)."""
-    columns = once("rarest columns", lambda rows: _rarest_entries(rows)[0])
-    return columns, once("entries in the rarest columns", lambda rows: _rarest_entries(rows)[1])
+def _rarest_entries(rows: sp.csr_array) -> NDArray[np.void]:
+    """Entries of each document in the columns that fewest have, shape (n, some).
 
-
-def _rarest_entries(rows: sp.csr_array) -> tuple[NDArray[np.uint32], Floats]:
-    """Of short rows some are there twice, of empty ones zeros; none where sorting would take too much memory."""
+    Of short rows some are there twice, of empty ones zeros; none where sorting would take too much memory.
+    """
     lengths = np.diff(rows.indptr)
     if not 0 < rows.nnz <= _MOST_SORTED:
         return _none_first(len(lengths))
@@ -180,17 +178,18 @@ def _rarest_entries(rows: sp.csr_array) -> tuple[NDArray[np.uint32], Floats]:
     order = np.lexsort((having[rows.indices], np.repeat(np.arange(len(lengths)), lengths)))
     in_row = np.arange(_ASKED_FIRST) % np.maximum(lengths, 1)[:, None]
     at = order[np.minimum(rows.indptr[:-1, None] + in_row, rows.nnz - 1)]
-    return rows.indices[at].astype(np.uint32), np.where(lengths[:, None] > 0, rows.data[at], 0.0)
+    found = np.empty(at.shape, _ENTRY)
+    found["column"], found["entry"] = rows.indices[at], np.where(lengths[:, None] > 0, rows.data[at], 0.0)
+    return found
 
 
 @njit(cache=True, nogil=True)
 def _fit(indptr: Any, indices: Any, data: Any, first: Any, weights: Any, most: Any, found: Any) -> None:
     """Whether no entry is too large; those that `first` names are asked first."""
-    columns, entries = first
     for i in range(found.shape[0]):
         weight, fits = weights[i], True
-        for k in range(columns.shape[1]):
-            if weight * entries[i, k] > most[columns[i, k]]:
+        for k in range(first.shape[1]):
+            if weight * first[i, k].entry > most[first[i, k].column]:
                 fits = False
                 break
         if fits:

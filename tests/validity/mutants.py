@@ -1343,7 +1343,7 @@ MUTANTS: list[Mutant] = [
             "_fit(indptr, indices, data, nothing, weights, _at_most(self.total)",
             "_fit(indptr, indices, data, nothing, weights, self.total * 0.5",
         ),
-        ("weight * entries[i, k] > most[columns[i, k]]", "entries[i, k] > most[columns[i, k]]"),
+        ("weight * first[i, k].entry > most", "first[i, k].entry > most"),
         ("np.where(lengths[:, None] > 0, rows.data[at], 0.0)", "rows.data[at]"),
         ("_at_most(self.squares)", "self.squares * 1.5"),
         ("_at_most(self.squares)", "self.squares * 0.5"),

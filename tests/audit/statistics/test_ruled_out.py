@@ -132,7 +132,8 @@ def test_entries_in_the_rarest_columns_are_asked_first_and_change_no_answer(monk
     matrix = sp.csr_array(sp.vstack([rows(), sp.csr_array((2, 50)), rows(8, seed=5)[:, :], sp.csr_array((1, 50))]))
     having = (matrix.toarray() > 0).sum(axis=0)
     topic, total = COINS.random(50), COINS.random(50) * 0.5
-    columns, entries = module_of_rules._rarest_entries(matrix)
+    first = module_of_rules._rarest_entries(matrix)
+    columns, entries = first["column"], first["entry"]
     for x, mine, there in zip(matrix.toarray(), columns, entries, strict=True):
         assert (x[mine][there > 0] == there[there > 0]).all()
         seen = np.sort(having[x > 0])
