@@ -48,8 +48,8 @@ def outnumbered(
     many = len(used) * made.weights.shape[1] >= MORE * made.rows.shape[0]
     if not (solved or many) or pairs > MOST_PAIRS:
         return None
-    narrow, at = _narrowed(made, used)
-    apart = sums[at] - narrow.summed(shares)
+    narrow, seen = made.within(used), _within(made, used, sums)
+    apart = seen - narrow.summed(shares)
     if solved:
         if many and made.rows.shape[0] > QUICKLY:
             all_told = told(distinct(narrow, shares, same), used, apart)
@@ -59,23 +59,16 @@ def outnumbered(
         if direction is None:
             found = solved_parts(narrow, apart, shares)
             if found.direction is None:
-                return with_parts(narrow, used, sums[at] - narrow.summed(shares + found.parts), found.parts)
+                return with_parts(narrow, used, seen - narrow.summed(shares + found.parts), found.parts)
             direction = found.direction
-        numbers = np.zeros(made.entries)
-        numbers[at] = direction.numbers
-        return replace(direction, numbers=numbers)
+        return replace(direction, numbers=_spread(made, used, direction.numbers))
 
     def begin() -> tuple[Floats, Floats]:
-        direction, usual = _narrowly(made, (narrow, at), shares, sums, 0.0, entries)
-        start = made.along(direction) - usual
-        return start, sums[at] - narrow.summed(shares + start)
+        found, usual = _filter_in(narrow, apart, np.zeros(narrow.entries), _work(made, entries))
+        start = made.along(_spread(made, used, found)) - usual
+        return start, seen - narrow.summed(shares + start)
 
     return fitted(distinct(narrow, shares, same), used, apart, begin)
-
-
-def _narrowed(made: TermNumbers, columns: NDArray[Any]) -> tuple[TermNumbers, NDArray[Any]]:
-    """The terms within some columns, and where their numbers stand among all."""
-    return made.within(columns), _places(made, columns)
 
 
 def narrow_filter(
@@ -85,23 +78,22 @@ def narrow_filter(
 
     It takes the steps that all documents, with so many `entries`, would take: what is left of them costs less.
     """
-    return _narrowly(made, _narrowed(made, _columns(made)), shares, sums, noise, entries)
+    used = _columns(made)
+    narrow, heard = made.within(used), np.broadcast_to(noise, made.entries)
+    apart = _within(made, used, sums) - narrow.summed(shares)
+    found, usual = _filter_in(narrow, apart, _within(made, used, heard), _work(made, entries))
+    return _spread(made, used, found), usual
 
 
-def _narrowly(
-    made: TermNumbers,
-    narrowed: tuple[TermNumbers, NDArray[Any]],
-    shares: Floats,
-    sums: Floats,
-    noise: Floats | float,
-    entries: int,
-) -> tuple[Floats, float]:
-    fewer, at = narrowed
-    whole = made.work // max(made.rows.nnz, 1) * entries
-    found = filtered(fewer, sums[at] - fewer.summed(shares), np.broadcast_to(noise, made.entries)[at], whole)
-    direction = np.zeros(made.entries)
-    direction[at] = found
-    return direction, float(fewer.mean @ found)
+def _filter_in(narrow: TermNumbers, apart: Floats, noise: Floats, work: int) -> tuple[Floats, float]:
+    """The filter within some columns, and its mean over documents."""
+    found = filtered(narrow, apart, noise, work)
+    return found, float(narrow.mean @ found)
+
+
+def _work(made: TermNumbers, entries: int) -> int:
+    """That of as many entries as all documents have."""
+    return int(made.work // max(made.rows.nnz, 1) * entries)
 
 
 def _columns(made: TermNumbers) -> NDArray[Any]:
@@ -111,8 +103,16 @@ def _columns(made: TermNumbers) -> NDArray[Any]:
     return np.flatnonzero(touched)
 
 
-def _places(made: TermNumbers, columns: NDArray[Any]) -> NDArray[Any]:
-    """Where the rows of the sums in some columns stand among all numbers, and the single numbers."""
-    wide = made.weights.shape[1] * made.rows.shape[1]
-    at = np.arange(wide).reshape(-1, made.rows.shape[1])[:, columns].ravel()
-    return np.concatenate([at, np.arange(wide, made.entries)])
+def _within(made: TermNumbers, columns: NDArray[Any], numbers: Floats) -> Floats:
+    """The numbers of the sums in some columns, and the single ones."""
+    rows, single = made.apart(numbers)
+    return np.concatenate([rows[:, columns].ravel(), single])
+
+
+def _spread(made: TermNumbers, columns: NDArray[Any], narrow: Floats) -> Floats:
+    """Numbers of `_within` where they stand among all; 0 in other columns."""
+    whole = np.zeros(made.entries)
+    rows, single = made.apart(whole)
+    rows[:, columns] = narrow[: len(rows) * len(columns)].reshape(len(rows), -1)
+    single[:] = narrow[len(rows) * len(columns) :]
+    return whole

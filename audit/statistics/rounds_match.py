@@ -81,11 +81,12 @@ class SumsMatch:
             return sweep_terms(rows, topics[: done + 1], gamma, delta, turned)
 
         whole = np.concatenate([sums[:done].ravel(), weights[:done].ravel()])
-        arrays = {"round_sums": sums[:done], "round_weights": weights[:done]}
-        noise = [np.full(a.size, added_variance(pool.mechanism, name, a)) for name, a in arrays.items()]
         exact = is_exact(pool)
-        if exact and rated:
-            noise = [lost(whole)]
+        noise: Floats | float = 0.0
+        if not exact:
+            noise = _added(pool, {"round_sums": sums[:done], "round_weights": weights[:done]})
+        elif rated:
+            noise = lost(whole)
         possible: Possible | None = None
         if exact:
             first, total = np.ascontiguousarray(topics[0, 0]), sums[0, 0]
@@ -93,7 +94,7 @@ class SumsMatch:
                 possible = FitsRatings(first, total, weights[0, 0], gamma, delta)
             else:
                 possible = FitsSum(first, total, gamma, delta, "start" not in observables)
-        known = Equations(whole, np.concatenate(noise), of_all=False, exact=exact, possible=possible)
+        known = Equations(whole, noise, of_all=False, exact=exact, possible=possible)
         return beside_counts(pool, terms, known)
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
@@ -140,6 +141,12 @@ class BlocksMatch:
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,)."""
         return what_they_say(self.name, observables, documents, *self.equations_of(observables, documents.made_of))
+
+
+def _added(pool: Pool, arrays: dict[str, Floats]) -> Floats:
+    """The variance of what was added to the numbers of some arrays, one after the other; of "" nothing was."""
+    variances = [added_variance(pool.mechanism, n, a) if n else 0.0 for n, a in arrays.items()]
+    return np.repeat(variances, [a.size for a in arrays.values()])
 
 
 def _within(blocks: Floats, mean: Floats | None, pool: Pool) -> Possible | None:
@@ -191,9 +198,9 @@ class BlockSumsMatch:
             return replace(made, scalars=part_terms(rows, announced(observables, "V"))) if parts.size else made
 
         heights = {"blocks": sums, "": last, "part_squares": parts}
-        noise = [np.full(a.size, added_variance(pool.mechanism, n, a) if n else 0.0) for n, a in heights.items()]
         whole = np.concatenate([a.ravel() for a in heights.values()])
-        known = Equations(whole, np.concatenate(noise), exact=is_exact(pool), possible=_within(sums, mean, pool))
+        noise, possible = _added(pool, heights), _within(sums, mean, pool)
+        known = Equations(whole, noise, exact=is_exact(pool), possible=possible)
         return beside_counts(pool, terms, known)
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:

@@ -199,10 +199,11 @@ def product(rows: Rows, T: Matrix, interleaved: Matrix, result: Matrix) -> None:
     sums = np.empty(8)
     for first in range(0, topics, 8):
         block = min(8, topics - first)
-        interleaved[:, block:] = 0.0
-        for u in range(block):
-            for j in range(T.shape[1]):
+        for j in range(T.shape[1]):  # line by line: topic by topic each line would be written eight times
+            for u in range(block):
                 interleaved[j, u] = T[first + u, j]
+            for u in range(block, 8):
+                interleaved[j, u] = 0.0
         for i in range(result.shape[0]):
             row_times_panel(rows.columns, rows.data, interleaved, rows.indptr[i], rows.indptr[i + 1], sums)
             for u in range(block):
