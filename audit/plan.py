@@ -25,6 +25,7 @@ from ksdp.audit.measured_documents import measured_documents, pool_of
 from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.shown import kept_of
+from ksdp.audit.observed_precision import observed_precision
 from ksdp.audit.own_code import own_code
 from ksdp.audit.party_view import Holdings, parties_key
 from ksdp.audit.planned_coverage import planned_coverage
@@ -213,15 +214,21 @@ class Plan:
         """Units that are audited, in the order of the result."""
         return np.concatenate([self.design.targets(lane) for lane in range(self.design.lanes)])
 
+    @cached_property
+    def precision(self) -> str:
+        """Of observables, as statistics see them; of values it is `store.precision`."""
+        return observed_precision(self)
+
     @property
     def bytes_a_value(self) -> int:
-        """Of a stored number."""
+        """Of a stored value."""
         return np.dtype(self.spec.store.precision).itemsize
 
     @property
-    def kept_values(self) -> int:
-        """Numbers of a run's observables that go to the store."""
-        return sum(math.prod(a.shape) for a in self.announced if a.name in self.kept)
+    def kept_bytes(self) -> int:
+        """Of a run's observables that go to the store."""
+        numbers = sum(math.prod(a.shape) for a in self.announced if a.name in self.kept)
+        return numbers * np.dtype(self.precision).itemsize
 
     def documents(self, lane: int) -> Documents:
         """The lane's documents with the adversary's background knowledge."""
@@ -282,6 +289,7 @@ class Plan:
                 "format": 3,
             }
             | ({"kept": "all"} if keeps_early else {})
+            | ({"observed": self.precision} if self.precision != self.spec.store.precision else {})
             | ({"code": code} if code else {})
         )
 

@@ -50,7 +50,7 @@ class BlockValues:
 
 
 def run_observables(plan: Plan, lane: int, run: int) -> Stored:
-    """Run the mechanism once and round what it announces to the stored precision.
+    """Run the mechanism once and round what it announces to the precision of observables.
 
     Statistics see the rounded arrays, so that a value is the same whether it is computed while sampling or
     later from the store. Beside them stands which rows of the corpus the mechanism was handed (`HANDED`).
@@ -62,7 +62,7 @@ def run_observables(plan: Plan, lane: int, run: int) -> Stored:
         seen = plan.mechanism.run(database, mechanism_rng(plan.design, lane, run))
     stored = {HANDED: handed_bits(database, len(plan.corpus))}
     for announced in plan.announced:
-        array = np.array(seen[announced.name], dtype=plan.spec.store.precision)
+        array = np.array(seen[announced.name], dtype=plan.precision)
         array += array.dtype.type(0)  # -0.0 is 0.0 like any other, so that a store may leave zeros out
         if array.shape != announced.shape:
             raise KsdpError(

@@ -26,4 +26,5 @@ class StoreSpec(Section, frozen=True):
     """GiB of values on disk at once, where they are not kept. What takes more is measured and tested part by part
     of the documents; no number depends on it."""
     precision: Literal["float32", "float64"] = "float32"
-    """Of stored observables and values."""
+    """Of stored observables and values. Observables are in double precision in any case where exact sums of rounds
+    are solved for who was in (2,048 documents or fewer): single hides some of what a run's wire shows."""

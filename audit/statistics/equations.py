@@ -24,6 +24,7 @@ from ksdp.audit.statistics.one_by_one import Fitted
 from ksdp.audit.statistics.ruled_out import Possible
 from ksdp.audit.statistics.solved_filters import with_least
 from ksdp.audit.statistics.term_numbers import TermNumbers
+from ksdp.audit.statistics.term_products import LOST
 from ksdp.audit.statistics.terms import filtered
 
 __all__ = ["MOST_ROWS", "Equations", "added_variance", "own_mechanism", "what_they_say"]
@@ -55,6 +56,8 @@ class Equations:
     """Part of each number's variance over databases that is added to it: where the equations hold about."""
     exact: bool = False
     """Whether it is known that nothing was added to them."""
+    lost: float = LOST
+    """Of a number of exact sums, squared, as a part of it; what is said to be `noise` there is that of `LOST`."""
     possible: Possible | None = None
     """Which documents the run may have held; None: nobody is ruled out."""
 
@@ -169,7 +172,7 @@ def _run_says(pool: Pool, terms: Callable[..., Additive], known: Equations) -> _
         sums = sums - terms(fixed).summed(np.ones(fixed.shape[0]))
     fit = None
     if known.exact and isinstance(made, TermNumbers):
-        fit = outnumbered(made, shares, sums, rows.nnz, same)
+        fit = outnumbered(made, shares, sums, rows.nnz, same, known.lost)
     if isinstance(fit, Direction):
         return fit
     if fit is not None:
@@ -203,8 +206,9 @@ def _run_filter(
     apart = sums - made.summed(shares)
     if known.shrink:
         noise = noise + known.shrink * made.variances
-    if np.all(known.noise) and made.entries > 0 and few_to_write(len(shares), made.entries, noisy=True):
-        least = with_least(made, np.broadcast_to(noise, made.entries))
+    fine = known.lost < LOST
+    if np.all(known.noise) and made.entries > 0 and few_to_write(len(shares), made.entries, noisy=not fine):
+        least = with_least(made, np.broadcast_to(noise * (known.lost / LOST), made.entries), fine=fine)
         return direction_of(made, apart, shares, least * varied)
     found = filtered(made, apart, noise)
     return found, float(made.along(found).mean())

@@ -18,6 +18,7 @@ from ksdp.audit.statistics.max_entropy import Direction
 from ksdp.audit.statistics.one_by_one import MOST_PAIRS, Fitted, fitted, told, with_parts
 from ksdp.audit.statistics.solved_parts import few_enough, open_direction, solved_parts
 from ksdp.audit.statistics.term_numbers import TermNumbers
+from ksdp.audit.statistics.term_products import LOST
 from ksdp.audit.statistics.terms import filtered
 
 __all__ = ["MORE", "narrow_filter", "outnumbered"]
@@ -32,7 +33,12 @@ more there (enron-mail6, a third, PD-SVD: D 0.62 against 0.48 with 1.2, 0.70 aga
 
 
 def outnumbered(
-    made: TermNumbers, shares: Floats, sums: Floats, entries: int, same: Ints | None = None
+    made: TermNumbers,
+    shares: Floats,
+    sums: Floats,
+    entries: int,
+    same: Ints | None = None,
+    lost: float = LOST,
 ) -> Fitted | Direction | None:
     """Documents fitted to the sums one by one; None where numbers are fewer than documents, or these too many.
 
@@ -42,6 +48,7 @@ def outnumbered(
     ----------
     entries : of all documents' rows, whoever may be in
     same : a number that documents of the same content share, where somebody knows it, shape (n,)
+    lost : of an announced number, squared, as a part of it
     """
     pairs = int(((made.weights != 0.0) @ made.taken.sum(axis=0)).sum())
     used, solved = _columns(made), few_enough(made.rows.shape[0])
@@ -55,9 +62,9 @@ def outnumbered(
             all_told = told(distinct(narrow, shares, same), used, apart)
             if all_told is not None:
                 return all_told
-        direction = open_direction(narrow, apart, shares)
+        direction = open_direction(narrow, apart, shares, lost)
         if direction is None:
-            found = solved_parts(narrow, apart, shares)
+            found = solved_parts(narrow, apart, shares, lost)
             if found.direction is None:
                 return with_parts(narrow, used, seen - narrow.summed(shares + found.parts), found.parts)
             direction = found.direction

@@ -40,6 +40,7 @@ from ksdp.audit.statistics.round_terms import (
 from ksdp.audit.statistics.ruled_out import FitsRatings, FitsSum, Possible, WithinColumns
 from ksdp.audit.statistics.solved_filters import lost
 from ksdp.audit.statistics.solved_parts import few_enough
+from ksdp.audit.statistics.term_products import LOST, lost_of
 from ksdp.audit.statistics.terms import solved_for
 
 __all__ = ["ROUNDS_MATCH", "BlockSumsMatch", "BlocksMatch", "SumsMatch", "is_exact", "mean_of_all"]
@@ -56,7 +57,7 @@ class SumsMatch:
     """
 
     name: str = "sums-match"
-    version: int = 12
+    version: int = 13
     family: str = "rounds"
     needs: tuple[str, ...] = ("topics", "sums", "weights")
     reads: tuple[str, ...] = ("sweeps",)
@@ -94,7 +95,7 @@ class SumsMatch:
                 possible = FitsRatings(first, total, weights[0, 0], gamma, delta)
             else:
                 possible = FitsSum(first, total, gamma, delta, "start" not in observables)
-        known = Equations(whole, noise, of_all=False, exact=exact, possible=possible)
+        known = Equations(whole, noise, of_all=False, exact=exact, lost=_lost(pool, sums), possible=possible)
         return beside_counts(pool, terms, known)
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
@@ -110,7 +111,7 @@ class BlocksMatch:
     """
 
     name: str = "blocks-match"
-    version: int = 12
+    version: int = 13
     family: str = "rounds"
     needs: tuple[str, ...] = ("first_blocks",)
     reads: tuple[str, ...] = ("mean",)
@@ -135,12 +136,18 @@ class BlocksMatch:
             # Of rows of norm 1; the sums that they are made of are as long as the leading eigenvalue, or less.
             picture = expected(pool, blocks.shape[1], mean is not None)
             noise *= 0.0 if picture is None else float(picture.values[0]) ** 2
-        known = Equations(noise=noise, exact=is_exact(pool), possible=_within(blocks[1:], mean, pool))
+        exact, possible = is_exact(pool), _within(blocks[1:], mean, pool)
+        known = Equations(noise=noise, exact=exact, lost=_lost(pool, blocks), possible=possible)
         return beside_counts(pool, terms, known)
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,)."""
         return what_they_say(self.name, observables, documents, *self.equations_of(observables, documents.made_of))
+
+
+def _lost(pool: Pool, numbers: Floats) -> float:
+    """What is lost of exact numbers by which who was in is solved for: of double precision as of the wire."""
+    return lost_of(numbers) if is_exact(pool) and few_enough(pool.drawn.shape[0]) else LOST
 
 
 def _added(pool: Pool, arrays: dict[str, Floats]) -> Floats:
@@ -172,7 +179,7 @@ class BlockSumsMatch:
     """
 
     name: str = "block-sums-match"
-    version: int = 10
+    version: int = 11
     family: str = "rounds"
     needs: tuple[str, ...] = ("first_blocks", "block_sums")
     reads: tuple[str, ...] = ("mean", "part_squares", "V")
@@ -200,7 +207,7 @@ class BlockSumsMatch:
         heights = {"blocks": sums, "": last, "part_squares": parts}
         whole = np.concatenate([a.ravel() for a in heights.values()])
         noise, possible = _added(pool, heights), _within(sums, mean, pool)
-        known = Equations(whole, noise, exact=is_exact(pool), possible=possible)
+        known = Equations(whole, noise, exact=is_exact(pool), lost=_lost(pool, blocks), possible=possible)
         return beside_counts(pool, terms, known)
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:

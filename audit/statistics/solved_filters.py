@@ -27,6 +27,8 @@ __all__ = ["LEAST", "hides_little", "lost", "solved_filter", "with_least"]
 LEAST, LEAST_OF_RATINGS = 2.0**-46, 2.0**-36
 """Of what documents add, squared, that is noise in any case: terms are worked out from topics in single precision,
 and a user's coefficients from few entries of these."""
+LEAST_OF_FINE_RATINGS = 2.0**-50
+"""The same where topics are known in double precision, for factors that are not products of terms."""
 LITTLE = 1e-2
 """Of the mean variance of what documents add: noise below it hides little, and steps are not enough."""
 MOST_TERMS = 2**24
@@ -76,10 +78,15 @@ def solved_filter(terms: Additive, apart: Floats, noise: Floats) -> Floats | Non
     return None if found is None else np.asarray((apart - terms.summed(found)) / noise)
 
 
-def with_least(terms: Additive, noise: Floats) -> Floats:
-    """The noise, and what is noise in any case, over p (1 - p); shape (entries,)."""
+def with_least(terms: Additive, noise: Floats, *, fine: bool = False) -> Floats:
+    """The noise, and what is noise in any case, over p (1 - p); shape (entries,).
+
+    Parameters
+    ----------
+    fine : whether topics are known in double precision, and no products of terms are taken
+    """
     if isinstance(terms, RatedTerms):
-        return noise + LEAST_OF_RATINGS * terms.variances
+        return noise + (LEAST_OF_FINE_RATINGS if fine else LEAST_OF_RATINGS) * terms.variances
     return noise + LEAST * float(terms.variances.mean())
 
 

@@ -54,7 +54,7 @@ class Solved:
     """Where parts leave open who is in."""
 
 
-def solved_parts(made: TermNumbers, apart: Floats, shares: Floats) -> Solved:
+def solved_parts(made: TermNumbers, apart: Floats, shares: Floats, lost: float = LOST) -> Solved:
     """Who was in, by linear least squares; where that leaves it open, the direction of largest entropy.
 
     Parameters
@@ -62,10 +62,11 @@ def solved_parts(made: TermNumbers, apart: Floats, shares: Floats) -> Solved:
     made : the documents' terms
     apart : the sums less what is expected of them, shape (entries,)
     shares : how likely each is in, shape (n,)
+    lost : of an announced number, squared, as a part of it (`lost_of`)
 
     Notes
     -----
-    With parts normal of variance p (1 - p), and what single precision loses of announced numbers normal too, the
+    With parts normal of variance p (1 - p), and what is lost of announced numbers normal too, the
     parts are what is expected of them: least squares by the normal equations with the ridge that this gives (Golub
     and Van Loan, Matrix Computations, sections 5.3 and 6.1). How much is lost depends on who was in: where large
     documents turn out not to have been, it is solved once more.
@@ -73,7 +74,7 @@ def solved_parts(made: TermNumbers, apart: Floats, shares: Floats) -> Solved:
     scales = scales_of(made)
     factors = scales.written()
     varied = max(float((shares * (1.0 - shares)).mean()), 1e-3)
-    lost = _losses(made, factors)
+    missing = _losses(made, factors, lost)
 
     with one_thread():
         gram, squares = products_of_terms(made, scales)
@@ -84,11 +85,11 @@ def solved_parts(made: TermNumbers, apart: Floats, shares: Floats) -> Solved:
         gram /= lengths
         gram /= lengths[:, None]
         rounding /= np.square(lengths)
-        before, now = np.inf, lost(shares)
+        before, now = np.inf, missing(shares)
         for _ in range(_AGAIN):
             factor = _factor(gram, now / varied / np.square(lengths), rounding)
             found = np.asarray(scipy.linalg.cho_solve(factor, right / lengths, check_finite=False) / lengths)
-            before, now = now, lost(np.clip(shares + found, 0.0, 1.0))
+            before, now = now, missing(np.clip(shares + found, 0.0, 1.0))
             if not now < _LESS * before:
                 break
         first = _copies(gram, np.where(adds, lengths, 0.0))
@@ -103,24 +104,25 @@ def solved_parts(made: TermNumbers, apart: Floats, shares: Floats) -> Solved:
         return Solved(found, direction_of(made, apart, shares, _noise(now, factors)))
 
 
-def open_direction(made: TermNumbers, apart: Floats, shares: Floats) -> Direction | None:
+def open_direction(made: TermNumbers, apart: Floats, shares: Floats, lost: float = LOST) -> Direction | None:
     """The direction of largest entropy at once, where numbers are so few that it is open who is in; else None.
 
-    Parameters as those of `solved_parts`, which is asked where documents differ too much in size, too.
+    Parameters as those of `solved_parts`, which is asked where documents differ too much in size, too, and where
+    less is lost than products of numbers would round away.
     """
     documents = made.rows.shape[0]
-    if not few_numbers(made.entries, documents) or not few_to_write(documents, made.entries):
+    if lost < LOST or not few_numbers(made.entries, documents) or not few_to_write(documents, made.entries):
         return None
     factors = scales_of(made).written()
-    noise = _noise(_losses(made, factors)(shares), factors)
+    noise = _noise(_losses(made, factors, lost)(shares), factors)
     found = log_odds(made.written(), apart, shares, noise)
     return None if found is None else Direction(*found)
 
 
-def _losses(made: TermNumbers, factors: Floats) -> Callable[[Floats], float]:
-    """What single precision loses of a run's numbers in these units, by who is in."""
+def _losses(made: TermNumbers, factors: Floats, lost: float) -> Callable[[Floats], float]:
+    """What is lost of a run's numbers in these units, by who is in."""
     plain = TermNumbers.plain(made.rows, made.weights, made.scalars)
-    return lambda likely: LOST * float(np.square(plain.summed(likely) * factors).mean())
+    return lambda likely: lost * float(np.square(plain.summed(likely) * factors).mean())
 
 
 def _noise(lost: float, factors: Floats) -> Floats:

@@ -11,14 +11,24 @@ from ksdp.audit.array_types import Floats
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_scales import Scales
 
-__all__ = ["LEFT", "LOST", "products_of_terms"]
+__all__ = ["LEFT", "LOST", "LOST_ON_WIRE", "lost_of", "products_of_terms"]
 
 LEFT = 0.1
 """Part of what the least document adds, squared, that whoever was in may leave of the sums."""
 LOST = 2.0**-48
 """Squared: what single precision loses of a number."""
+LOST_ON_WIRE = 2.0**-58
+"""The same of the wire, where vectors of length 1 are written by multiples of 2^-31."""
 _SPARSE = 0.05
 """Part of the entries that are there, below which products of documents are those of sparse rows."""
+
+
+def lost_of(numbers: Floats) -> float:
+    """What was lost of announced numbers: as single precision, where it holds them, and as the wire otherwise.
+
+    By the numbers themselves: double precision may hold what came in single.
+    """
+    return LOST if (numbers == numbers.astype(np.float32)).all() else LOST_ON_WIRE
 
 
 def products_of_terms(made: TermNumbers, scales: Scales) -> tuple[Floats, Floats]:

@@ -40,7 +40,7 @@ def bill(plan: Plan) -> Bill:
     columns = len(plan.statistics) + 1  # and the canary
     bits = (2 - plan.reading.all) / 8  # which runs held a document; which of its values are kept
     values = plan.runs * rows * (columns * plan.measured * plan.bytes_a_value + bits)
-    announced = plan.kept_values * plan.bytes_a_value + len(plan.corpus) / _HANDED
+    announced = plan.kept_bytes + len(plan.corpus) / _HANDED
     observables = plan.runs * announced if plan.spec.store.observables != "none" else 0
     matrix, blocks = plan.corpus.matrix, len(plan.blocks) * _BLOCK
     corpus = sum(part.nbytes for part in (matrix.data, matrix.indices, matrix.indptr))

@@ -187,7 +187,7 @@ def calibrate(
     share = Reading(plan.reading.every).measured(plan.design.runs, plan.design.share)
     columns = len(plan.statistics) + 1  # and the canary
     stored = (len(plan.audited) / plan.design.lanes + CONTROLS) * columns * plan.bytes_a_value
-    observables = plan.kept_values * plan.bytes_a_value
+    observables = plan.kept_bytes
     a_test = _tested(plan, clock) + _READ * plan.read_runs * columns * plan.bytes_a_value
     kept = Reading(plan.fresh_every).measured(plan.design.runs, plan.design.share)
     every = [s.name for s in plan.statistics]

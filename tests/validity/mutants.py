@@ -39,6 +39,7 @@ EQUATIONS = "tests/audit/statistics/test_equations.py"
 MAX_ENTROPY = "tests/audit/statistics/test_max_entropy.py"
 EXPLAINED = "tests/audit/statistics/test_explained.py"
 SOLVED = "tests/audit/statistics/test_solved_parts.py"
+PRECISION = "tests/audit/test_observed_precision.py"
 LOG_ODDS = "tests/audit/statistics/test_log_odds.py"
 FIRST_NUMBERS = "tests/audit/statistics/test_first_numbers.py"
 LITTLE_NOISE = "tests/audit/statistics/test_little_noise.py"
@@ -942,9 +943,9 @@ MUTANTS: list[Mutant] = [
         ("Equations(whole, noise, of_all=False, exact", "Equations(whole, noise, exact"),
         ("if exact:\n            first", "if False:\n            first"),
         ("if exact:\n            first", "if True:\n            first"),
-        ("noise=noise, exact=is_exact(pool)", "noise=noise"),
+        ("Equations(noise=noise, exact=exact,", "Equations(noise=noise,"),
         ("Equations(whole, noise, exact=is_exact(pool)", "Equations(whole, noise"),
-        ("possible=_within(blocks[1:], mean", "possible=_within(blocks, mean"),
+        ("is_exact(pool), _within(blocks[1:], mean", "is_exact(pool), _within(blocks, mean"),
         ("heights), _within(sums, mean", "heights), _within(0.0 * sums, mean"),
         ("heights), _within(sums, mean", "heights), _within(blocks, mean"),
         ("if not is_exact(pool):", "if False:"),
@@ -1149,6 +1150,59 @@ MUTANTS: list[Mutant] = [
         ("rows[r] += weights[i, r] * weights[i, r] * size", "rows[r] += weights[i, r] * weights[i, r]"),
         ("np.sqrt(total) * _one_over_root(rows)", "_one_over_root(rows)"),
         tests=(ONE_BY_ONE,),
+    ),
+    *_of(
+        "audit/observed_precision.py",
+        ("exact and few_enough(documents)", "False"),
+        ("exact and few_enough(documents)", "exact"),
+        ("exact and few_enough(documents)", "few_enough(documents)"),
+        ('getattr(plan.mechanism, "noise_free", False) and any', "any"),
+        ("and any(array.early for array in plan.announced)", ""),
+        ("plan.units.sizes[plan.holdings.victim].sum()", "plan.units.sizes.sum()"),
+        tests=(PRECISION,),
+    ),
+    *_of(
+        "audit/statistics/rounds_match.py",
+        ("if is_exact(pool) and few_enough(pool.drawn.shape[0]) else LOST", "if False else LOST"),
+        ("of_all=False, exact=exact, lost=_lost(pool, sums)", "of_all=False, exact=exact"),
+        ("Equations(noise=noise, exact=exact, lost=_lost(pool, blocks)", "Equations(noise=noise, exact=exact"),
+        ("exact=is_exact(pool), lost=_lost(pool, blocks)", "exact=is_exact(pool)"),
+        ("return lost_of(numbers) if is_exact(pool) and few", "return lost_of(numbers) if few"),
+        tests=(PRECISION, *ROUNDS, SOLVED_FILTERS),
+    ),
+    *_of(
+        "audit/statistics/term_products.py",
+        ("LOST if (numbers == numbers.astype(np.float32)).all() else LOST_ON_WIRE", "LOST_ON_WIRE"),
+        ("LOST if (numbers == numbers.astype(np.float32)).all() else LOST_ON_WIRE", "LOST"),
+        ("LOST_ON_WIRE = 2.0**-58", "LOST_ON_WIRE = 2.0**-66"),
+        ("LOST_ON_WIRE = 2.0**-58", "LOST_ON_WIRE = 2.0**-50"),
+        tests=(PRECISION,),
+    ),
+    *_of(
+        "audit/statistics/solved_filters.py",
+        ("LEAST_OF_FINE_RATINGS if fine else LEAST_OF_RATINGS", "LEAST_OF_RATINGS"),
+        ("LEAST_OF_FINE_RATINGS if fine else LEAST_OF_RATINGS", "LEAST_OF_FINE_RATINGS"),
+        tests=(PRECISION, SOLVED_FILTERS),
+    ),
+    *_of(
+        "audit/statistics/equations.py",
+        ("noise * (known.lost / LOST)", "noise"),
+        ("noisy=not fine", "noisy=True"),
+        ("fine = known.lost < LOST", "fine = False"),
+        ("same, known.lost)", "same)"),
+        tests=(PRECISION, SOLVED_FILTERS),
+    ),
+    *_of(
+        "audit/plan.py",
+        ('({"observed": self.precision} if self', "({} if self"),
+        ("numbers * np.dtype(self.precision).itemsize", "numbers * self.bytes_a_value"),
+        tests=(PRECISION,),
+    ),
+    *_of(
+        "audit/statistics/solved_parts.py",
+        ("if lost < LOST or not few", "if not few"),
+        ("lambda likely: lost * float(", "lambda likely: LOST * float("),
+        tests=(PRECISION, SOLVED),
     ),
     *_of(
         "audit/statistics/solved_parts.py",

@@ -124,10 +124,9 @@ def test_one_document_or_two(statistic, mechanism) -> None:
 def test_what_rounding_makes_singular_is_solved_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Copies share what they explain, and do not each take all of it, though far less is added than they need."""
     monkeypatch.setattr(solved_parts, "_ROUNDING", 1e-24)
-    monkeypatch.setattr(solved_parts, "LOST", 0.0)
     made = numbers_of("pd-nmf", sp.csr_array(np.tile(np.random.default_rng(2).random((4, 12)), (10, 1))))
     apart = made.summed(np.tile([1.0, 0.0, 0.5, 0.25], 10))
-    found = made.summed(solve(made, apart, np.full(40, 0.5)).parts)
+    found = made.summed(solve(made, apart, np.full(40, 0.5), 0.0).parts)
     np.testing.assert_allclose(found, apart, atol=0.05 * np.abs(apart).max())
 
 

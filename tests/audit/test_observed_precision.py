@@ -1,0 +1,161 @@
+"""In which precision an audit looks at what is announced, and what single precision would hide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ksdp.audit.corpus import Corpus, canonical
+from ksdp.audit.mechanisms.contract import Database, Observables
+from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
+from ksdp.audit.plan import Plan
+from ksdp.audit.planning import make_plan
+from ksdp.audit.sampling import run_observables
+from ksdp.audit.spec import parse_spec
+from ksdp.audit.statistics import solved_parts
+from ksdp.audit.statistics.contract import Documents, Pool
+from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
+from ksdp.audit.statistics.term_products import LOST, LOST_ON_WIRE, lost_of
+from ksdp.audit.verdicts.ks import ks_table
+
+ROUNDS = {"name": "pd-svd", "rank": 2}
+
+
+def plan_of(corpus: Corpus, mechanism: dict[str, Any], **sections: Any) -> Plan:
+    tables = {"seed": 1, "corpus": {"path": "x"}, "design": {"party_size": 0.5, "with_runs": 30}}
+    return make_plan(parse_spec(tables | {"mechanism": mechanism} | sections), corpus)
+
+
+@pytest.mark.parametrize("name", ["pd-svd", "pd-pca", "pd-nmf"])
+def test_exact_rounds_of_few_documents_are_looked_at_as_finely_as_they_are(corpus: Corpus, name: str) -> None:
+    plan = plan_of(corpus, {"name": name, "rank": 2})
+    assert plan.precision == "float64"
+    seen = run_observables(plan, 0, 0)
+    assert {a.dtype for n, a in seen.items() if n in plan.seen} == {np.dtype(np.float64)}
+    assert (
+        seen["T" if name == "pd-nmf" else "V"] != seen["T" if name == "pd-nmf" else "V"].astype(np.float32)
+    ).any()
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        ROUNDS | {"opens": "final"},
+        {"name": "hardt-roth", "rank": 2},
+        {"name": "noisy", "mechanism": "pd-svd", "parameters": {"rank": 2}, "noise": 1.0},
+    ],
+)
+def test_final_outputs_and_noise_are_looked_at_in_the_precision_of_the_store(
+    corpus: Corpus, mechanism: dict[str, Any]
+) -> None:
+    plan = plan_of(corpus, mechanism)
+    assert plan.precision == "float32"
+    assert {a.dtype for n, a in run_observables(plan, 0, 0).items() if n in plan.seen} == {np.dtype(np.float32)}
+    assert plan_of(corpus, mechanism, store={"precision": "float64"}).precision == "float64"
+
+
+def test_of_more_documents_than_are_solved_for_too(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solved_parts, "MOST_SOLVED", len(corpus))
+    assert plan_of(corpus, ROUNDS).precision == "float64"
+    monkeypatch.setattr(solved_parts, "MOST_SOLVED", len(corpus) - 1)
+    assert plan_of(corpus, ROUNDS).precision == "float32"
+    # Others' documents are nobody's doubt.
+    assert (
+        plan_of(corpus, ROUNDS, design={"party_size": 20, "with_runs": 30}, parties={"honest": 1}).precision
+        == "float64"
+    )
+
+
+def test_runs_that_were_looked_at_in_single_precision_are_others(corpus: Corpus, monkeypatch) -> None:
+    now = plan_of(corpus, ROUNDS)
+    asked = plan_of(corpus, ROUNDS, store={"precision": "float64"})
+    assert now.runs_identity != asked.runs_identity  # whose values are in double precision as well
+    assert now.kept_bytes == asked.kept_bytes
+    monkeypatch.setattr(solved_parts, "MOST_SOLVED", 0)
+    before = plan_of(corpus, ROUNDS)
+    assert now.runs_identity == before.runs_identity | {"observed": "float64"}
+    assert now.kept_bytes == 2 * before.kept_bytes
+    assert now.bytes_a_value == before.bytes_a_value == 4
+
+
+def test_what_was_lost_is_told_by_the_numbers() -> None:
+    numbers = np.random.default_rng(0).normal(size=(3, 5))
+    assert lost_of(numbers) == LOST_ON_WIRE < LOST
+    assert lost_of(numbers.astype(np.float32).astype(np.float64)) == LOST
+
+
+CASES = [
+    (PDNMF(rank=1), SumsMatch(), "texts"),
+    (PDSVD(rank=1), BlocksMatch(), "texts"),
+    (PDSVD(rank=1, reveal_sigma=True), BlockSumsMatch(), "numbers"),
+    (PDNMF(rank=1, weighted=True, beta=1.0, delta=1.0), SumsMatch(), "ratings"),
+]
+
+
+def _drawn(kind: str, rng: np.random.Generator) -> np.ndarray:
+    if kind == "texts":
+        return rng.poisson(0.6, (500, 40))
+    if kind == "numbers":
+        return rng.normal(size=(300, 15))
+    rated = np.where(rng.random((500, 12)) < 0.4, rng.integers(1, 6, (500, 12)), 0)
+    rated[np.arange(500), rng.integers(12, size=500)] = 3
+    return rated
+
+
+@pytest.mark.parametrize(("mechanism", "statistic", "kind"), CASES)
+def test_single_precision_hides_what_the_wire_shows(mechanism: Any, statistic: Any, kind: str) -> None:
+    """D of those in a run against those not, by what it announces in multiples of 2^-31: as the wire writes it."""
+    rng = np.random.default_rng(0)
+    drawn = _drawn(kind, rng)
+    matrix = canonical(sp.csr_array(drawn.astype(np.float64)))
+    documents = Documents(matrix, pool=Pool(matrix, 0.5, mechanism=mechanism))
+    distances = []
+    for _ in range(4):
+        held = np.isin(np.arange(len(drawn)), rng.choice(len(drawn), len(drawn) // 2, replace=False))
+        seen = mechanism.run(Database((sp.csr_array(matrix[held]),)), rng)
+        ways = (
+            {name: np.asarray(a, np.float32).astype(np.float64) for name, a in seen.items()},
+            {name: np.rint(np.asarray(a) * 2.0**31) * 2.0**-31 for name, a in seen.items()},
+            seen,
+        )
+        values = np.stack([statistic.evaluate(Observables(arrays), documents) for arrays in ways])
+        distances.append(ks_table(values.astype(np.float32), np.stack([held] * 3)).distance)
+    single, wire, double = np.mean(distances, axis=0)
+    assert wire > single + 0.04
+    assert double > wire - 0.03
+
+
+def test_ratings_in_single_precision_are_not_trusted_as_those_of_the_wire() -> None:
+    """Of 50 of 500 users every one is told from all others, where what single precision loses counts as lost."""
+    rng = np.random.default_rng(1)
+    rated = np.where(rng.random((500, 60)) < 0.2, rng.integers(1, 6, (500, 60)), 0)
+    rated[np.arange(500), rng.integers(60, size=500)] = 3
+    matrix = canonical(sp.csr_array(rated.astype(np.float64)))
+    mechanism = PDNMF(rank=5, weighted=True, beta=1.0, delta=1.0)
+    documents = Documents(matrix, pool=Pool(matrix, 0.1, mechanism=mechanism))
+    held = np.isin(np.arange(500), rng.choice(500, 50, replace=False))
+    seen = mechanism.run(Database((sp.csr_array(matrix[held]),)), rng)
+    single = Observables({name: np.asarray(a, np.float32).astype(np.float64) for name, a in seen.items()})
+    assert (
+        SumsMatch().evaluate(single, documents)[held].min() > SumsMatch().evaluate(single, documents)[~held].max()
+    )
+
+
+@pytest.mark.parametrize(("users", "least"), [(500, 0.97), (900, 0.55)])
+def test_ratings_of_the_wire_are_solved_as_finely_as_they_are(users: int, least: float) -> None:
+    """All of 500, and many of 900, where single precision tells 0.76 and 0.50."""
+    rng = np.random.default_rng(1)
+    rated = np.where(rng.random((users, 20)) < (0.2 if users == 500 else 0.3), rng.integers(1, 6, (users, 20)), 0)
+    rated[np.arange(users), rng.integers(20, size=users)] = 3
+    matrix = canonical(sp.csr_array(rated.astype(np.float64)))
+    mechanism = PDNMF(rank=1, weighted=True, beta=1.0, delta=1.0)
+    documents = Documents(matrix, pool=Pool(matrix, 0.5, mechanism=mechanism))
+    held = np.isin(np.arange(users), rng.choice(users, users // 2, replace=False))
+    seen = mechanism.run(Database((sp.csr_array(matrix[held]),)), rng)
+    wire = Observables({name: np.rint(np.asarray(a) * 2.0**31) * 2.0**-31 for name, a in seen.items()})
+    values = SumsMatch().evaluate(wire, documents)
+    assert ks_table(values[None].astype(np.float32), held[None]).distance[0] > least
