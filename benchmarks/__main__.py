@@ -4,6 +4,7 @@
 
     python -m benchmarks                     # all: the last, an audit of all of enron-mail6 under PD-SVD, is long
     python -m benchmarks audit --spec examples/specs/enron-mail6-nmf.toml
+    python -m benchmarks kernels             # how near each is to what this machine can do; seconds
     python -m benchmarks speed               # beside an earlier commit; --quick: seconds, --whole: an hour
     python -m benchmarks advantage           # hours, so only by name
     python -m benchmarks scale               # time and memory over documents, up to --scales 2000000
@@ -33,6 +34,7 @@ from benchmarks import (
     hidden,
     hidden_leak,
     iterations,
+    kernels,
     ks_cost,
     matched,
     normed_sum,
@@ -68,6 +70,7 @@ Benchmark = Callable[[argparse.Namespace], object]
 
 ALWAYS: dict[str, Benchmark] = {
     "ks": lambda _: ks_cost.run(),
+    "kernels": lambda _: kernels.run(),
     "secure-sum": lambda _: secure_sum.run(),
     "normed-sum": lambda chosen: normed_sum.run(tuple(chosen.cell) if chosen.cell else None),
     "shares": lambda _: share_costs.run(),
