@@ -42,6 +42,7 @@ lint: setup
 
 bench: kernels
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks bounds
 
 # The documentation as a site: site/README.html. Nothing is fetched.
 docs: setup

@@ -6,6 +6,7 @@
     python -m benchmarks audit --spec examples/specs/enron-mail6-nmf.toml
     python -m benchmarks kernels             # how near each is to what this machine can do; seconds
     python -m benchmarks speed               # beside an earlier commit; --quick: seconds, --whole: an hour
+    python -m benchmarks bounds              # whole commands beside it, and what is asked; --quick: minutes
     python -m benchmarks advantage           # hours, so only by name
     python -m benchmarks scale               # time and memory over documents, up to --scales 2000000
     python -m benchmarks.pem                 # the same
@@ -25,6 +26,7 @@ from benchmarks import (
     ROOT,
     advantage,
     audit_cost,
+    bounds,
     counts_leak,
     curves,
     data_folder,
@@ -55,6 +57,8 @@ from benchmarks import (
 )
 
 SPEC = ROOT / "examples/specs/enron-mail6-svd.toml"
+WITH_RUNS = 200
+"""Of whole audits, as their specs say."""
 
 
 def _speed(chosen: argparse.Namespace) -> None:
@@ -64,6 +68,12 @@ def _speed(chosen: argparse.Namespace) -> None:
         speed.whole(specs, chosen.workers, chosen.whole)
     else:
         speed.run(specs, chosen.runs, quick=chosen.quick, every_round=chosen.every_round)
+
+
+def _bounds(chosen: argparse.Namespace) -> None:
+    """Likewise."""
+    specs = () if chosen.spec is None else (chosen.spec.stem,)
+    bounds.run(specs, chosen.workers, chosen.whole or WITH_RUNS, quick=chosen.quick)
 
 
 Benchmark = Callable[[argparse.Namespace], object]
@@ -125,6 +135,7 @@ BY_NAME: dict[str, Benchmark] = {
     "single-runs": lambda chosen: single_runs.run(chosen.corpora, chosen.sizes, min(chosen.runs, 8), chosen.ranks),
     "scale": lambda chosen: scale.run(chosen.scales, chosen.runs),
     "curves": lambda _: curves.run(),
+    "bounds": _bounds,
     "store": lambda chosen: scale.store_parts(chosen.spec or SPEC),
     "verdicts": lambda chosen: verdicts.run(chosen.corpora, chosen.sizes, chosen.store),
     "forecasts": lambda _: forecasts.run(),
@@ -163,7 +174,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--store", type=Path, default=Path("store-verdicts"), help="folder that keeps audits")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--every-round", action="store_true")
-    parser.add_argument("--whole", type=int, nargs="?", const=200, help="whole audits of so many with runs")
+    parser.add_argument("--whole", type=int, nargs="?", const=WITH_RUNS, help="whole audits of so many with runs")
     return parser
 
 

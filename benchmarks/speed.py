@@ -23,14 +23,16 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks import ROOT
 
-__all__ = ["REFERENCE", "SPECS", "run", "whole"]
+__all__ = ["REFERENCE", "SPECS", "Spent", "audit", "both", "reference", "run", "spec_text", "whole"]
 
 REFERENCE = "9962f76"
 SPECS = tuple(f"{corpus}-{kind}" for corpus in ("enron-mail6", "20newsgroups") for kind in ("svd", "nmf"))
@@ -39,7 +41,7 @@ _PARTS = ("mechanism", "statistics", "tests")
 _FINAL = '[mechanism]\nopens = "final"\n'
 
 
-def _reference() -> Path:
+def reference() -> Path:
     """The tree of the reference, taken out of the history once: its kernels need not be compiled each time."""
     folder = ROOT / ".reference" / REFERENCE
     if folder.is_dir():
@@ -123,7 +125,7 @@ def run(
     print("CPU seconds of a plain loop over a whole audit, without fresh runs (medians of turns), then / now:")
     heads = "".join(f"{part:>18}" for part in (*_PARTS, "together"))
     print(f"{'':30}{'runs':>14}{'values GB':>14}{heads}  times fewer")
-    tree = _reference()
+    tree = reference()
     for spec in chosen:
         opened = "final" if spec.endswith("svd") and not every_round else "every round"
         loops = [_Loop(tree, spec, runs, ""), _Loop(ROOT, spec, runs, opened)]
@@ -158,33 +160,55 @@ def whole(specs: Sequence[str] = (), workers: int = 2, with_runs: int = 200) -> 
 
     Fewer runs with each document than the 200 of the specs give a ratio sooner; starting up then weighs more.
     """
-    tree = _reference()
+    for spec in specs or SPECS:
+        spent = {}
+        for name, took in both(spec, workers, with_runs):
+            spent[name] = took
+            words = f"{took.cpu:.0f} CPU s, {took.clock:.0f} s, store {took.store:.2f} GB"
+            print(f"{spec:20}{name:>6}  {words}", flush=True)
+        print(f"{spec:20} {spent['then'].cpu / spent['now'].cpu:.2f} times fewer", flush=True)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a command took with all its processes, from its start to its report."""
+
+    cpu: float
+    clock: float
+    """Seconds."""
+    store: float
+    """GB."""
+
+
+def both(spec: str, workers: int, with_runs: int) -> Iterator[tuple[str, Spent]]:
+    """What the whole audit of a spec takes `then`, and what it takes `now`, each with kernels compiled before."""
     with tempfile.TemporaryDirectory() as folder:
-        for spec in specs or SPECS:
-            spent = []
-            for name, code in (("then", tree), ("now", ROOT)):
-                path = Path(folder) / f"{name}-{spec}.toml"
-                text = (code / "examples/specs" / f"{spec}.toml").read_text()
-                if code == ROOT and spec.endswith("svd"):
-                    text = text.replace("[mechanism]\n", _FINAL, 1)
-                few = text.replace("with_runs = 200", "with_runs = 12\ndocuments = 50")
-                text = text.replace("with_runs = 200", f"with_runs = {with_runs}")
-                path.write_text(few)
-                _audit(code, path, Path(folder) / "warm", workers)  # compiles
-                path.write_text(text)
-                spent.append(_audit(code, path, Path(folder) / f"{name}-{spec}", workers))
-                print(f"{spec:20}{name:>6}  {spent[-1]:.0f} CPU s", flush=True)
-            print(f"{spec:20} {spent[0] / spent[1]:.2f} times fewer", flush=True)
+        for name, tree in (("then", reference()), ("now", ROOT)):
+            path = Path(folder) / f"{name}-{spec}.toml"
+            path.write_text(spec_text(tree, spec, "12\ndocuments = 50"))
+            audit(tree, path, Path(folder) / "warm", workers)
+            path.write_text(spec_text(tree, spec, str(with_runs)))
+            yield name, audit(tree, path, Path(folder) / f"{name}-{spec}", workers)
 
 
-def _audit(tree: Path, spec: Path, store: Path, workers: int) -> float:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    options = [str(spec), "--store", str(store), "--workers", str(workers)]
+def spec_text(tree: Path, spec: str, with_runs: str) -> str:
+    """A spec of a tree with other runs; of today's a PD-SVD opens its final output alone."""
+    text = (tree / "examples/specs" / f"{spec}.toml").read_text()
+    if tree == ROOT and spec.endswith("svd"):
+        text = text.replace("[mechanism]\n", _FINAL, 1)
+    return text.replace("with_runs = 200", f"with_runs = {with_runs}")
+
+
+def audit(tree: Path, spec: Path, store: Path, workers: int | None = None, **environment: str) -> Spent:
+    """`ksdp audit` of a tree on its own; without `workers` as who types no more than that has it."""
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    options = [str(spec), "--store", str(store), *(() if workers is None else ("--workers", str(workers)))]
     command = [sys.executable, "-P", "-m", "ksdp", "audit", *options]
-    done = subprocess.run(command, env=_environment(tree), capture_output=True, text=True, check=False)
+    around = _environment(tree) | environment
+    done = subprocess.run(command, env=around, capture_output=True, text=True, check=False)
+    clock = time.monotonic() - began
     if done.returncode not in (0, 3, 4):
         raise SystemExit(done.stderr)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     size = sum(file.stat().st_size for file in store.rglob("*") if file.is_file())
-    print("   " + " ".join(done.stderr.split("\n")[-4:-3]) + f"  store {size / 1e9:.2f} GB", flush=True)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Spent(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, clock, size / 1e9)

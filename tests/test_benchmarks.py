@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from benchmarks import kernel_costs, kernels
+from benchmarks import bounds, kernel_costs, kernels
 from numpy.typing import NDArray
 
 from ksdp.audit.csr_rows import arrays_of
@@ -94,3 +94,26 @@ def test_a_line_of_the_table_has_rates_and_the_share_of_the_limit() -> None:
     head, rule, row = kernels.table([kernels.Line("a kernel", cost, 1e-3, 2.5e-4, "arrays")])
     assert head.count("|") == rule.count("|") == row.count("|") == len(kernels.HEAD) + 1
     assert row == "| a kernel | 6 entries | 2.00 | 4.00 | 1.000 | 2.0 | 4.0 | 0.250 | 25% | arrays |"
+
+
+def test_a_bound_is_kept_where_now_is_small_enough_or_then_was_large_enough() -> None:
+    rows = [
+        bounds.Bound("CPU s", 100.0, 450.0, fewer=4.6),
+        bounds.Bound("CPU s", 100.0, 460.0, fewer=4.6),
+        bounds.Bound("GB", 2.004, 6.54, most=2.0),
+        bounds.Bound("clock s", 9.96, most=15.0),
+        bounds.Bound("clock s", 80.0, 120.0),
+    ]
+    assert [bounds.row(bound) for bound in rows] == [
+        "| CPU s | 450 | 100 | 4.50 | 4.6 times fewer | **no** |",
+        "| CPU s | 460 | 100 | 4.60 | 4.6 times fewer | yes |",
+        "| GB | 6.54 | 2 | 3.26 | at most 2 | **no** |",
+        "| clock s |  | 9.96 |  | at most 15 | yes |",
+        "| clock s | 120 | 80 | 1.50 |  |  |",
+    ]
+
+
+def test_a_small_corpus_has_the_most_frequent_terms_and_no_empty_document() -> None:
+    counts = sp.csr_array(np.array([[1, 0, 2, 0], [0, 3, 0, 0], [4, 0, 1, 0], [0, 0, 5, 1]]))
+    small = bounds.small_corpus(counts, 3, 2)
+    assert small.toarray().tolist() == [[1, 2], [4, 1], [0, 5]]
