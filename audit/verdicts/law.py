@@ -63,10 +63,11 @@ def _log_one_sided(h: int, m: int, n: int, lf: Floats, b: Floats, base: Floats, 
         y[i] = -((-(h + i * n)) // m)
         if lf[y[i] + i] - lf[y[i]] - lf[i] + i * up + y[i] * right < _SMALLEST:
             return float(_log_one_sided_of_logs(h, m, n, lf, b, base, y))
-    ways = np.empty((last + 1, 2))
+    ways, fewest = np.empty((last + 1, 2)), np.empty(last + 1, np.int64)
     for s in range(1, last + 1):
+        fewest[s] = s * n // m  # divided once, not for every two points
         for more in range(2):
-            c = s * n // m + more
+            c = fewest[s] + more
             ways[s, more] = math.exp(lf[s + c] - lf[s] - lf[c] + s * up + c * right)
     total = 0.0
     for i in range(last + 1):
@@ -74,7 +75,7 @@ def _log_one_sided(h: int, m: int, n: int, lf: Floats, b: Floats, base: Floats, 
         earlier = 0.0
         for j in range(i):
             s = i - j
-            earlier += b[j] * ways[s, y[i] - y[j] - s * n // m]
+            earlier += b[j] * ways[s, y[i] - y[j] - fewest[s]]
         b[i] = max(reached - earlier, 0.0)
         a, c = m - i, n - y[i]
         base[i] = lf[a + c] - lf[a] - lf[c] + a * up + c * right
