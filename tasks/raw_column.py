@@ -62,7 +62,7 @@ def _announcements(ref: AuditRef, lane: int) -> NDArray[np.floating]:
     plan, folders = open_plan(ref), folders_of(ref)
     shapes = {a.name: a.shape for a in plan.announced}
     width = sum(int(np.prod(shapes[name])) for name in plan.seen)
-    rows = np.empty((plan.design.runs, width), plan.spec.store.precision)
+    rows = np.empty((plan.design.runs, width), plan.precision)
     for block in plan.blocks:
         if block.lane != lane:
             continue
