@@ -15,7 +15,7 @@ and 9.5). One number of a_x is 1, as it is known about how many are in.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import scipy.linalg
@@ -180,8 +180,7 @@ def _newton(q: Floats, seen: Floats, shares: Floats, ridge: Floats) -> Floats:
         likely = expit(usual + q @ found)
         slope = q.T @ (likely - shares) - seen + ridge @ found
         bend = dsyrk(1.0, np.sqrt(likely * (1.0 - likely))[:, None] * q, beta=1.0, c=ridge, trans=1)
-        bend[np.diag_indices_from(bend)] *= 1.0 + _RAISED
-        step = -scipy.linalg.cho_solve(scipy.linalg.cho_factor(bend), slope)
+        step = -scipy.linalg.cho_solve(_factored(bend), slope)
         gained, length = -float(slope @ step), 1.0
         if not gained > SETTLED:
             break
@@ -191,6 +190,19 @@ def _newton(q: Floats, seen: Floats, shares: Floats, ridge: Floats) -> Floats:
             break
         found, now = found + length * step, then
     return found
+
+
+def _factored(bend: Floats) -> Any:
+    """Cholesky's factor, with a diagonal that is raised until there is one: where all but few are known, rounding
+    leaves none."""
+    places, raised = np.diag_indices_from(bend), _RAISED
+    diagonal = bend[places]
+    while True:
+        bend[places] = diagonal * (1.0 + raised)
+        try:
+            return cast(Any, scipy.linalg.cho_factor(bend))
+        except scipy.linalg.LinAlgError:
+            raised *= 64.0
 
 
 def _solved(right: Floats, given: Floats, trans: int = 0) -> Floats:
