@@ -15,7 +15,8 @@ and 9.5). One number of a_x is 1, as it is known about how many are in.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from functools import partial
+from typing import cast
 
 import numpy as np
 import scipy.linalg
@@ -27,6 +28,7 @@ from ksdp.audit.array_types import Floats
 from ksdp.audit.one_thread import one_thread
 from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.one_by_one import between
+from ksdp.audit.statistics.raised_factor import raised_factor
 
 __all__ = ["MOST_NOISY", "MOST_WRITTEN", "Direction", "Span", "direction_of", "few_to_write", "span_of"]
 
@@ -180,7 +182,8 @@ def _newton(q: Floats, seen: Floats, shares: Floats, ridge: Floats) -> Floats:
         likely = expit(usual + q @ found)
         slope = q.T @ (likely - shares) - seen + ridge @ found
         bend = dsyrk(1.0, np.sqrt(likely * (1.0 - likely))[:, None] * q, beta=1.0, c=ridge, trans=1)
-        step = -scipy.linalg.cho_solve(_factored(bend), slope)
+        factor = raised_factor(bend, partial(_diagonal, bend.diagonal().copy()))
+        step = -scipy.linalg.cho_solve(factor, slope)
         gained, length = -float(slope @ step), 1.0
         if not gained > SETTLED:
             break
@@ -192,17 +195,9 @@ def _newton(q: Floats, seen: Floats, shares: Floats, ridge: Floats) -> Floats:
     return found
 
 
-def _factored(bend: Floats) -> Any:
-    """Cholesky's factor, with a diagonal that is raised until there is one: where all but few are known, rounding
-    leaves none."""
-    places, raised = np.diag_indices_from(bend), _RAISED
-    diagonal = bend[places]
-    while True:
-        bend[places] = diagonal * (1.0 + raised)
-        try:
-            return cast(Any, scipy.linalg.cho_factor(bend))
-        except scipy.linalg.LinAlgError:
-            raised *= 64.0
+def _diagonal(curved: Floats, times: float) -> Floats:
+    """Of the matrix of second derivatives, raised so many times."""
+    return curved * (1.0 + _RAISED * times)
 
 
 def _solved(right: Floats, given: Floats, trans: int = 0) -> Floats:

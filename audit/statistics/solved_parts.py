@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from functools import partial
 
 import numpy as np
 import scipy.linalg
@@ -24,6 +24,7 @@ from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.one_thread import one_thread
 from ksdp.audit.statistics.log_odds import few_numbers, log_odds
 from ksdp.audit.statistics.max_entropy import Direction, direction_of, few_to_write
+from ksdp.audit.statistics.raised_factor import raised_factor
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_products import LEFT, LOST, products_of_terms
 from ksdp.audit.statistics.term_scales import scales_of
@@ -35,7 +36,6 @@ MOST_SOLVED = 2048
 that."""
 _ROUNDING = 2.0**-52
 """Of the squares that products of terms are differences of; times the documents, as sums of as many round."""
-_RAISED = 8
 _AGAIN = 4
 _LESS = 0.1
 """Of what was thought to be lost, below which parts are solved for once more."""
@@ -87,7 +87,8 @@ def solved_parts(made: TermNumbers, apart: Floats, shares: Floats, lost: float =
         rounding /= np.square(lengths)
         before, now = np.inf, missing(shares)
         for _ in range(_AGAIN):
-            factor = _factor(gram, now / varied / np.square(lengths), rounding)
+            diagonal = partial(_diagonal, 1.0 + now / varied / np.square(lengths), rounding)
+            factor = raised_factor(gram, diagonal, check_finite=False)
             found = np.asarray(scipy.linalg.cho_solve(factor, right / lengths, check_finite=False) / lengths)
             before, now = now, missing(np.clip(shares + found, 0.0, 1.0))
             if not now < _LESS * before:
@@ -161,15 +162,6 @@ def few_enough(documents: int) -> bool:
     return documents <= MOST_SOLVED
 
 
-def _factor(gram: Floats, ridge: Floats, rounding: Floats) -> Any:
-    """Cholesky's, of a matrix with 1 and a ridge in its diagonal, raised by rounding until there is one.
-
-    Each document by itself, where numbers are too large to be multiplied.
-    """
-    for _ in range(_RAISED):
-        gram[np.diag_indices_from(gram)] = 1.0 + ridge + rounding
-        try:
-            return cast(Any, scipy.linalg.cho_factor(gram, check_finite=False))
-        except scipy.linalg.LinAlgError:
-            rounding = 64.0 * rounding
-    return cast(Any, scipy.linalg.cho_factor(np.eye(len(gram)), check_finite=False))
+def _diagonal(ridged: Floats, rounding: Floats, times: float) -> Floats:
+    """1 and a ridge, and what rounding may take so many times."""
+    return ridged + rounding * times

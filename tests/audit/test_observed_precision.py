@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.mechanisms.contract import Database, Observables
@@ -23,6 +24,9 @@ from ksdp.audit.statistics.term_products import LOST, LOST_ON_WIRE, lost_of
 from ksdp.audit.verdicts.ks import ks_table
 
 ROUNDS = {"name": "pd-svd", "rank": 2}
+
+Table = NDArray[np.float64]
+Arrays = dict[str, Table]
 
 
 def plan_of(corpus: Corpus, mechanism: dict[str, Any], **sections: Any) -> Plan:
@@ -96,32 +100,45 @@ CASES = [
 ]
 
 
-def _drawn(kind: str, rng: np.random.Generator) -> np.ndarray:
+def _ratings(users: int, items: int, share: float, rng: np.random.Generator) -> Table:
+    """From 1 to 5, each there with this probability, and one of 3 of every user."""
+    rated = np.where(rng.random((users, items)) < share, rng.integers(1, 6, (users, items)), 0)
+    rated[np.arange(users), rng.integers(items, size=users)] = 3
+    return rated.astype(np.float64)
+
+
+def _drawn(kind: str, rng: np.random.Generator) -> Table:
     if kind == "texts":
-        return rng.poisson(0.6, (500, 40))
-    if kind == "numbers":
-        return rng.normal(size=(300, 15))
-    rated = np.where(rng.random((500, 12)) < 0.4, rng.integers(1, 6, (500, 12)), 0)
-    rated[np.arange(500), rng.integers(12, size=500)] = 3
-    return rated
+        return rng.poisson(0.6, (500, 40)).astype(np.float64)
+    return rng.normal(size=(300, 15)) if kind == "numbers" else _ratings(500, 12, 0.4, rng)
+
+
+def _run(matrix: sp.csr_array, inside: int, mechanism: Any, rng: np.random.Generator) -> tuple[Any, Arrays]:
+    """Who of the documents is in a run, so many, and what it announces."""
+    n = matrix.shape[0]
+    held = np.isin(np.arange(n), rng.choice(n, inside, replace=False))
+    return held, dict(mechanism.run(Database((sp.csr_array(matrix[held]),)), rng))
+
+
+def _in_single(seen: Arrays) -> Arrays:
+    return {name: np.asarray(a, np.float32).astype(np.float64) for name, a in seen.items()}
+
+
+def _on_the_wire(seen: Arrays) -> Arrays:
+    """In multiples of 2^-31."""
+    return {name: np.rint(np.asarray(a) * 2.0**31) * 2.0**-31 for name, a in seen.items()}
 
 
 @pytest.mark.parametrize(("mechanism", "statistic", "kind"), CASES)
 def test_single_precision_hides_what_the_wire_shows(mechanism: Any, statistic: Any, kind: str) -> None:
-    """D of those in a run against those not, by what it announces in multiples of 2^-31: as the wire writes it."""
+    """D of those in a run against those not, by what it announces as the wire writes it."""
     rng = np.random.default_rng(0)
-    drawn = _drawn(kind, rng)
-    matrix = canonical(sp.csr_array(drawn.astype(np.float64)))
+    matrix = canonical(sp.csr_array(_drawn(kind, rng)))
     documents = Documents(matrix, pool=Pool(matrix, 0.5, mechanism=mechanism))
     distances = []
     for _ in range(4):
-        held = np.isin(np.arange(len(drawn)), rng.choice(len(drawn), len(drawn) // 2, replace=False))
-        seen = mechanism.run(Database((sp.csr_array(matrix[held]),)), rng)
-        ways = (
-            {name: np.asarray(a, np.float32).astype(np.float64) for name, a in seen.items()},
-            {name: np.rint(np.asarray(a) * 2.0**31) * 2.0**-31 for name, a in seen.items()},
-            seen,
-        )
+        held, seen = _run(matrix, matrix.shape[0] // 2, mechanism, rng)
+        ways = (_in_single(seen), _on_the_wire(seen), seen)
         values = np.stack([statistic.evaluate(Observables(arrays), documents) for arrays in ways])
         distances.append(ks_table(values.astype(np.float32), np.stack([held] * 3)).distance)
     single, wire, double = np.mean(distances, axis=0)
@@ -132,30 +149,21 @@ def test_single_precision_hides_what_the_wire_shows(mechanism: Any, statistic: A
 def test_ratings_in_single_precision_are_not_trusted_as_those_of_the_wire() -> None:
     """Of 50 of 500 users every one is told from all others, where what single precision loses counts as lost."""
     rng = np.random.default_rng(1)
-    rated = np.where(rng.random((500, 60)) < 0.2, rng.integers(1, 6, (500, 60)), 0)
-    rated[np.arange(500), rng.integers(60, size=500)] = 3
-    matrix = canonical(sp.csr_array(rated.astype(np.float64)))
+    matrix = canonical(sp.csr_array(_ratings(500, 60, 0.2, rng)))
     mechanism = PDNMF(rank=5, weighted=True, beta=1.0, delta=1.0)
     documents = Documents(matrix, pool=Pool(matrix, 0.1, mechanism=mechanism))
-    held = np.isin(np.arange(500), rng.choice(500, 50, replace=False))
-    seen = mechanism.run(Database((sp.csr_array(matrix[held]),)), rng)
-    single = Observables({name: np.asarray(a, np.float32).astype(np.float64) for name, a in seen.items()})
-    assert (
-        SumsMatch().evaluate(single, documents)[held].min() > SumsMatch().evaluate(single, documents)[~held].max()
-    )
+    held, seen = _run(matrix, 50, mechanism, rng)
+    values = SumsMatch().evaluate(Observables(_in_single(seen)), documents)
+    assert values[held].min() > values[~held].max()
 
 
-@pytest.mark.parametrize(("users", "least"), [(500, 0.97), (900, 0.55)])
-def test_ratings_of_the_wire_are_solved_as_finely_as_they_are(users: int, least: float) -> None:
+@pytest.mark.parametrize(("users", "share", "least"), [(500, 0.2, 0.97), (900, 0.3, 0.55)])
+def test_ratings_of_the_wire_are_solved_as_finely_as_they_are(users: int, share: float, least: float) -> None:
     """All of 500, and many of 900, where single precision tells 0.76 and 0.50."""
     rng = np.random.default_rng(1)
-    rated = np.where(rng.random((users, 20)) < (0.2 if users == 500 else 0.3), rng.integers(1, 6, (users, 20)), 0)
-    rated[np.arange(users), rng.integers(20, size=users)] = 3
-    matrix = canonical(sp.csr_array(rated.astype(np.float64)))
+    matrix = canonical(sp.csr_array(_ratings(users, 20, share, rng)))
     mechanism = PDNMF(rank=1, weighted=True, beta=1.0, delta=1.0)
     documents = Documents(matrix, pool=Pool(matrix, 0.5, mechanism=mechanism))
-    held = np.isin(np.arange(users), rng.choice(users, users // 2, replace=False))
-    seen = mechanism.run(Database((sp.csr_array(matrix[held]),)), rng)
-    wire = Observables({name: np.rint(np.asarray(a) * 2.0**31) * 2.0**-31 for name, a in seen.items()})
-    values = SumsMatch().evaluate(wire, documents)
+    held, seen = _run(matrix, users // 2, mechanism, rng)
+    values = SumsMatch().evaluate(Observables(_on_the_wire(seen)), documents)
     assert ks_table(values[None].astype(np.float32), held[None]).distance[0] > least
