@@ -14,6 +14,7 @@ from ksdp.audit.decision_spec import DecisionSpec
 from ksdp.audit.interim_looks import Look
 from ksdp.audit.reading import EVERY_RUN, Reading
 from ksdp.audit.verdicts.arms import ArmTests
+from ksdp.audit.verdicts.count_arms import CountTests
 from ksdp.audit.verdicts.decide import Decisions, Verdict, adjusted_among, decide, flagged_by
 from ksdp.audit.verdicts.needed_distances import likely_distance
 
@@ -48,6 +49,8 @@ class LookScope:
     """Whether fresh runs follow the last look."""
     reading: Reading = EVERY_RUN
     """Which part of the runs a document's tests read."""
+    may_clear: bool = True
+    """False where something that the run announces was looked at by nobody: then no document is clear."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +91,7 @@ def after_look(
     rule: DecisionSpec,
     paper: Sequence[int],
     counted: LookScope | None = None,
-    may_clear: bool = True,
+    copies: CountTests | None = None,
 ) -> InterimVerdicts:
     """Decide the documents that were open, and keep the verdicts of the others.
 
@@ -103,15 +106,15 @@ def after_look(
     paper : columns of the paper's own statistics
     counted : LookScope, optional
         At the first look; the documents tested there, and no fresh runs, by default.
-    may_clear : bool
-        False where something that the run announces was looked at by nobody: then no document is clear.
+    copies : CountTests, optional
+        Of those of `tests` that were tested together with their copies.
     """
     counted = before.counted if before is not None else counted or LookScope(len(tests))
     among = counted.documents
-    decisions = decide(tests, rule, level=look.level, among=among, fresh=counted.fresh)
+    decisions = decide(tests, rule, level=look.level, among=among, fresh=counted.fresh, copies=copies)
     decisions = replace(decisions, runs_to_decide=counted.reading.total(decisions.runs_to_decide))
-    settled = (decisions.verdict == Verdict.CLEAR) & (not may_clear)
-    decisions = decisions if may_clear else without_clear(decisions, tests, rule)
+    settled = (decisions.verdict == Verdict.CLEAR) & (not counted.may_clear)
+    decisions = decisions if counted.may_clear else without_clear(decisions, tests, rule)
     scale = math.log10(rule.level / look.level)
     scaled = {name: np.minimum(getattr(decisions, name) + scale, 0.0) for name in _SCALED}
     decisions = replace(decisions, **scaled)

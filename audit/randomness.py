@@ -49,6 +49,8 @@ class Purpose(IntEnum):
     """Which blocks of runs keep a document's without runs; place: lane, stratum of blocks."""
     POPULATION = 13
     """Documents that stand for all audited ones."""
+    COPIES = 14
+    """Which runs are taken for the arms of a document and its copies; place: lane, the first of them."""
     SCREEN = 101
     """Seeds of the rounds of a screen; place: round."""
     FRESH = 102

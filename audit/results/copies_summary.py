@@ -14,13 +14,14 @@ __all__ = ["copies_summary", "void_where_copies_tell"]
 
 
 def copies_summary(plan: Plan, interim: InterimVerdicts, copies: Copies | None) -> CopiesSummary | None:
-    """In numbers; None where nobody is certified for having copies, and nothing measured is above its bound."""
+    """In numbers; None where copies decided nothing of anybody, and nothing measured is above its bound."""
     if copies is None:
         return None
     margin = plan.spec.rule.margin
     below = copies.bound <= margin
     above = int(above_bound(interim.tests, copies.bound, plan.counted, len(plan.looks)).sum())
-    if not below.any() and not above:
+    together = int((interim.decisions.together > 0).sum())
+    if not below.any() and not above and not together:
         return None
     return CopiesSummary(
         certified=int(below.sum()),
@@ -28,6 +29,7 @@ def copies_summary(plan: Plan, interim: InterimVerdicts, copies: Copies | None) 
         contradicted=above,
         fewest=int(copies.count[below].min(initial=len(plan.corpus))),
         largest_bound=float(copies.bound[below].max(initial=0.0)),
+        together=together,
     )
 
 

@@ -15,21 +15,20 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Floats
+from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.verdicts.binomial_gap import LIKELY
 from ksdp.audit.verdicts.margin import SIDES
 
 __all__ = ["band_width", "distance_band"]
 
 
-def band_width(n_with: NDArray[np.int64], n_without: NDArray[np.int64], level: float) -> Floats:
+def band_width(n_with: Ints | Floats, n_without: Ints | Floats, level: float) -> Floats:
     """Half-width of the band for D: P(|measured - true| <= width) >= 1 - level, any distributions.
 
     Parameters
     ----------
-    n_with, n_without : int, shape (rows,)
+    n_with, n_without : shape (rows,)
         Sizes of the arms; infinite width where one is empty.
     level : float in (0, 1)
         Divide it beforehand by the number of bands that must hold together.
@@ -47,9 +46,7 @@ def band_width(n_with: NDArray[np.int64], n_without: NDArray[np.int64], level: f
         return np.asarray(np.sqrt(depth * (1 / m + 1 / n) / 2))
 
 
-def distance_band(
-    distance: Floats, n_with: NDArray[np.int64], n_without: NDArray[np.int64], level: float
-) -> tuple[Floats, Floats]:
+def distance_band(distance: Floats, n_with: Ints, n_without: Ints, level: float) -> tuple[Floats, Floats]:
     """Return (low, high), clipped to [0, 1]; (0, 1) where an arm is empty."""
     width = band_width(n_with, n_without, level)
     known = np.isfinite(width)

@@ -45,7 +45,7 @@ def spread(n_with: Ints, n_without: Ints) -> Floats:
         return np.asarray(0.5 * np.sqrt(1 / m + 1 / n))
 
 
-def hoeffding_log10_p(short: Floats, n_with: Ints, n_without: Ints) -> Floats:
+def hoeffding_log10_p(short: Floats, n_with: Ints | Floats, n_without: Ints | Floats) -> Floats:
     """Log10 of exp(-2 N short^2), N = m n / (m + n): a difference of shares off its mean by `short`; 0 below 0."""
     m, n = np.asarray(n_with, dtype=np.float64), np.asarray(n_without, dtype=np.float64)
     effective = m * n / np.maximum(m + n, 1)

@@ -14,16 +14,40 @@ takes the others of a run for random, as every number of an audit is; who knows 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.stats import binom, hypergeom
 
 from ksdp.audit.array_types import Floats
 
-__all__ = ["told_by_count", "told_by_count_independent"]
+__all__ = ["CountLaws", "count_laws", "count_laws_independent"]
 
 
-def told_by_count(copies: int, documents: int, size: int) -> float:
-    """What the number of copies in a run of a fixed size tells of one of them, in [0, 1].
+@dataclass(frozen=True, eq=False)
+class CountLaws:
+    """The law of how many of a document's copies a run holds, itself included; entry j of each is that of j."""
+
+    held: Floats
+    """Of runs that hold the document."""
+    left_out: Floats
+    """Of runs that do not."""
+    share: float
+    """Of the runs that hold it."""
+
+    @property
+    def told(self) -> float:
+        """What the number tells of the document: the total variation of both, in [0, 1]."""
+        return float(np.clip(np.abs(self.held - self.left_out).sum() / 2, 0.0, 1.0))
+
+    @property
+    def all(self) -> Floats:
+        """Of all runs."""
+        return self.share * self.held + (1 - self.share) * self.left_out
+
+
+def count_laws(copies: int, documents: int, size: int) -> CountLaws:
+    """Where every run holds the same number of documents.
 
     Parameters
     ----------
@@ -33,26 +57,22 @@ def told_by_count(copies: int, documents: int, size: int) -> float:
 
     Examples
     --------
-    >>> [round(told_by_count(copies, 1000, 100), 3) for copies in (1, 2, 10, 50, 500)]
+    >>> [round(count_laws(copies, 1000, 100).told, 3) for copies in (1, 2, 10, 50, 500)]
     [1.0, 0.9, 0.385, 0.18, 0.042]
     """
     count = np.arange(copies + 1)
     held = hypergeom(documents - 1, copies - 1, size - 1).pmf(count - 1)
     left_out = hypergeom(documents - 1, copies - 1, size).pmf(count)
-    return _variation(held, left_out)
+    return CountLaws(held, left_out, size / documents)
 
 
-def told_by_count_independent(copies: int, share: float) -> float:
-    """The same where each document is in with probability `share`, independently.
+def count_laws_independent(copies: int, share: float) -> CountLaws:
+    """Where each document is in with probability `share`, independently.
 
     Examples
     --------
-    >>> [round(told_by_count_independent(copies, 0.1), 3) for copies in (1, 2, 10, 50, 500)]
+    >>> [round(count_laws_independent(copies, 0.1).told, 3) for copies in (1, 2, 10, 50, 500)]
     [1.0, 0.9, 0.387, 0.185, 0.059]
     """
     count = np.arange(copies + 1)
-    return _variation(binom(copies - 1, share).pmf(count - 1), binom(copies - 1, share).pmf(count))
-
-
-def _variation(held: Floats, left_out: Floats) -> float:
-    return float(np.clip(np.abs(held - left_out).sum() / 2, 0.0, 1.0))
+    return CountLaws(binom(copies - 1, share).pmf(count - 1), binom(copies - 1, share).pmf(count), share)

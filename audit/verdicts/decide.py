@@ -10,6 +10,9 @@ Three questions are asked of every document, each at the level by itself:
   intersection-union test: no correction), corrected over documents, is at or below the level. Detected or not: a
   trace, and less than what is accepted.
 
+A document that has many copies may be tested together with them (`ksdp.audit.verdicts.count_arms`), for the margin
+and for its bands: the advantage of each is the same.
+
 **undecided** is what is left, with the number of runs that would decide, were the measured D the true one. With
 margin 0, sensitive is detected, and nothing is clear.
 
@@ -31,6 +34,7 @@ from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.decision_spec import DecisionSpec
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.bands import band_width
+from ksdp.audit.verdicts.count_arms import CountTests
 from ksdp.audit.verdicts.margin import any_leak_log10_p, log10_above, log10_below
 from ksdp.audit.verdicts.multiplicity import (
     adjust,
@@ -93,6 +97,8 @@ class Decisions:
     band_high: Floats
     runs_to_decide: Floats
     """All runs of the audit, those done included; NaN where decided, infinity where no number would do."""
+    together: Ints
+    """Copies, the document included, whose runs its margin and its bands are tested in; 0: its own alone."""
 
 
 def decide(
@@ -102,6 +108,7 @@ def decide(
     level: float | None = None,
     among: int | None = None,
     fresh: bool = False,
+    copies: CountTests | None = None,
 ) -> Decisions:
     """Decide every document.
 
@@ -117,15 +124,24 @@ def decide(
         Documents that the correction counts, those decided at earlier looks included; they count with p = 1.
     fresh : bool
         Whether fresh runs follow, which may prove "above the margin" as well: half of the level is theirs.
+    copies : CountTests, optional
+        What stands in place of the own arms of some documents, for the margin and the bands: chosen by how many
+        copies they have, and by nothing that a run gave.
     """
     level, among = level or rule.level, among or len(tested)
     clear_level = level * rule.for_clear / rule.level
     statistics = tested.distance.shape[1]
     log10_p = any_leak_log10_p(tested, rule)
     over_statistics = bonferroni(log10_p) if tested.log10_joint is None else tested.log10_joint
+    above, below = log10_above(tested, rule), log10_below(tested, rule)
+    if copies is not None:
+        above[copies.rows], below[copies.rows] = copies.log10_above(rule), copies.log10_below(rule)
+        # An advantage above the margin is one above 0: two proofs of a leak, each with half of the level.
+        both = np.minimum(over_statistics[copies.rows], bonferroni(above[copies.rows])) + math.log10(2)
+        over_statistics = over_statistics.copy()
+        over_statistics[copies.rows] = np.minimum(both, 0.0)
     adjusted = adjusted_among(over_statistics, rule, among)
     detected = adjusted <= math.log10(level)
-    above, below = log10_above(tested, rule), log10_below(tested, rule)
     if rule.margin == 0:
         p_above, adjusted_above = over_statistics, adjusted
     else:
@@ -142,7 +158,13 @@ def decide(
     room = [1 + easier * int(kind.sum()) for kind in (sensitive, clear)]
     at = (level * room[0], clear_level * room[1])
     needed = runs_to_decide(*largest_distance(tested), at, rule, among, statistics)
-    low, high = _bands(tested, clear_level / (among * statistics), rule)
+    each = clear_level / (among * statistics)
+    low, high = _bands(tested, each, rule)
+    together = np.zeros(len(tested), np.int64)
+    if copies is not None:
+        low[copies.rows], high[copies.rows] = copies.bands(each)
+        together[copies.rows] = copies.copies
+        needed[copies.rows] = _runs_together(tested, copies, at, rule, among)
     return Decisions(
         verdict=verdict.astype(np.str_),
         log10_p=over_statistics,
@@ -158,7 +180,19 @@ def decide(
         band_low=low,
         band_high=high,
         runs_to_decide=np.where(verdict == Verdict.UNDECIDED, needed, np.nan),
+        together=together,
     )
+
+
+def _runs_together(
+    tested: ArmTests, copies: CountTests, levels: tuple[float, float], rule: DecisionSpec, among: int
+) -> Floats:
+    """Runs that would decide documents tested with their copies, of which their own tests read some now."""
+    m, n = (np.maximum(arm[:, 0].astype(np.int64), 1) for arm in copies.arms)
+    told = runs_to_decide(copies.distance.max(axis=1), m, n, levels, rule, among, copies.distance.shape[1])
+    read = (tested.n_with[copies.rows, 0] + tested.n_without[copies.rows, 0]).astype(np.float64)
+    more = told / (m + n) * read
+    return np.where(np.isfinite(more), np.ceil(more), np.inf)
 
 
 def flagged_by(

@@ -109,14 +109,14 @@ def attack_above_log10_p(hits: int, n_with: int, alarms: int, n_without: int, ma
     return float(largest_log10_tail(np.array([apart]), *sizes, -margin)[0])
 
 
-def over_log10_p(over: Floats, n_with: Ints, n_without: Ints) -> Floats:
+def over_log10_p(over: Floats, n_with: Ints | Floats, n_without: Ints | Floats) -> Floats:
     """Log10 of 2.4 exp(-2 N t^2), N = m n / (m + n): measured above the true D by t; 0 from a fifth on.
 
     Parameters
     ----------
     over : float64
         t: the measured distance less the margin.
-    n_with, n_without : int64, of the same shape
+    n_with, n_without : of the same shape
         m and n; 0 where one is empty.
 
     Examples

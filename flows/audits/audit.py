@@ -46,6 +46,7 @@ from ksdp.storage.audits.stage_tables import drop_stages, write_stage
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, open_audit, parts_of
 from ksdp.tasks.blocks import drop_passing, drop_values, observables_present
+from ksdp.tasks.copies import counted_copies
 from ksdp.tasks.slices import Slice, SliceEffects, slices
 
 __all__ = ["run_stages"]
@@ -60,7 +61,7 @@ async def _looks(
     names = tuple(s.name for s in whole.statistics)
     copies = await steps.aside(copies_of, whole)
     interim: InterimVerdicts | None = None
-    scope, may_clear = LookScope(whole.counted, whole.fresh_runs > 0, whole.reading), whole.coverage.may_clear
+    scope = LookScope(whole.counted, whole.fresh_runs > 0, whole.reading, whole.coverage.may_clear)
     refs, controls, shuffled, canaries = [first], [], [], []
     for number, look in enumerate(whole.looks):
         if interim is not None:
@@ -75,7 +76,8 @@ async def _looks(
         canaries.append(look_tests.canaries)
         if interim is not None and len(documents) > len(open_documents(interim)):
             documents = documents[open_documents(interim)]  # a design whose targets cannot leave
-        interim = after_look(interim, documents, number, look, whole.spec.rule, paper, scope, may_clear)
+        together = await steps.aside(counted_copies, refs[-1], copies)
+        interim = after_look(interim, documents, number, look, whole.spec.rule, paper, scope, together)
         if copies is not None:
             interim = after_certificate(interim, copies.bound, whole.spec.rule)
         if not len(open_documents(interim)):

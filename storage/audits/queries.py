@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,12 @@ class Findings:
         asked = {name: value for name, value in (known | values).items() if f"${name}" in question}
         return ask(question, asked, self._folder.name)
 
-    _FROM = "(select *, file_row_number as place from read_parquet($verdicts, file_row_number = true))"
+    @cached_property
+    def _from(self) -> str:
+        """Documents with their places; of an audit before there was `together`, each was tested by itself."""
+        known = self._run("select name from parquet_schema($verdicts)")
+        alone = "" if ("together",) in known else ", 0 as together"
+        return f"(select *, file_row_number as place{alone} from read_parquet($verdicts, file_row_number = true))"
 
     def page(self, chosen: Filter, *, offset: int = 0, limit: int = 25) -> Page:
         """Some documents, in order, and how many the filter lets through."""
@@ -74,13 +80,13 @@ class Findings:
             other = "asc" if chosen.descending else "desc"
             nearer = ", ".join(f"{term} {other}" for term in (*SORTS[chosen.sort], "place"))
         part = f"limit {int(limit)} offset {int(min(offset, behind))}"
-        places = f"select place from {self._FROM} where {where} order by {nearer} {part}"
-        rows = self._run(f"select {_ROW} from {self._FROM} where place in ({places}) order by {order}", **values)
+        places = f"select place from {self._from} where {where} order by {nearer} {part}"
+        rows = self._run(f"select {_ROW} from {self._from} where place in ({places}) order by {order}", **values)
         return Page(tuple(Row(*row) for row in rows), total)
 
     def document(self, document: str) -> Row | None:
         """One document's row; None where the audit does not have it."""
-        rows = self._run(f"select {_ROW} from {self._FROM} where document = $document", document=document)
+        rows = self._run(f"select {_ROW} from {self._from} where document = $document", document=document)
         return Row(*rows[0]) if rows else None
 
     def held(self, documents: Sequence[str]) -> set[str]:

@@ -22,7 +22,7 @@ from ksdp.audit.sampling import measure, sample
 from ksdp.audit.spec import parse_spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.controls import Controls
-from ksdp.audit.verdicts.copies import told_by_count, told_by_count_independent
+from ksdp.audit.verdicts.copies import count_laws, count_laws_independent
 
 SOUND = Controls(9, 0.5, 9, 1e-9, 9, 0.5, 0, 1.0, 0, None)
 
@@ -51,7 +51,7 @@ def test_copies_are_counted_among_those_that_may_be_in(corpus: Corpus) -> None:
     expected = np.ones(90, int)
     expected[20:60], expected[[3, 70]] = 40, 2
     np.testing.assert_array_equal(found.count, expected)
-    by_hand = [told_by_count(count, 90, 30) for count in expected]
+    by_hand = [count_laws(count, 90, 30).told for count in expected]
     np.testing.assert_allclose(found.bound, by_hand)
     some = copies_of(plan_of(corpus, design={"documents": ("d70", "d4", "d30")}))
     assert some is not None
@@ -64,7 +64,7 @@ def test_copies_are_counted_among_those_that_may_be_in(corpus: Corpus) -> None:
     assert mine.count.max() == (expected[held] == 40).sum() < 40
     loose = copies_of(plan_of(corpus, design={"sampling": "poisson"}))
     assert loose is not None
-    assert loose.bound[25] == pytest.approx(told_by_count_independent(40, 1 / 3))
+    assert loose.bound[25] == pytest.approx(count_laws_independent(40, 1 / 3).told)
 
 
 def test_where_nothing_is_proved_nothing_is_said(corpus: Corpus) -> None:

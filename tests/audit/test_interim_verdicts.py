@@ -129,7 +129,7 @@ def test_nothing_is_clear_where_an_announced_array_was_looked_at_by_nobody(looks
     every = np.arange(6)
     first = arms_at(looks, 1200, every)
     would = after_look(None, first, 0, Look(1200, 0.04), RULE, [])
-    found = after_look(None, first, 0, Look(1200, 0.04), RULE, [], may_clear=False)
+    found = after_look(None, first, 0, Look(1200, 0.04), RULE, [], LookScope(6, may_clear=False))
     clear, sensitive = would.decisions.verdict == "clear", would.decisions.verdict == "sensitive"
     assert clear.any()
     assert sensitive.any()
@@ -146,10 +146,14 @@ def test_nothing_is_clear_where_an_announced_array_was_looked_at_by_nobody(looks
 
 def test_a_later_look_keeps_what_is_settled(looks: tuple) -> None:
     rule = RULE.model_copy(update={"margin": 0.16})
-    first = after_look(None, arms_at(looks, 600, np.arange(6)), 0, Look(600, 0.01), rule, [], may_clear=False)
+    first = after_look(
+        None, arms_at(looks, 600, np.arange(6)), 0, Look(600, 0.01), rule, [], LookScope(6, may_clear=False)
+    )
     rest = open_documents(first)
     assert len(rest)
-    second = after_look(first, arms_at(looks, 3000, rest), 1, Look(3000, 0.04), rule, [], may_clear=False)
+    second = after_look(
+        first, arms_at(looks, 3000, rest), 1, Look(3000, 0.04), rule, [], LookScope(6, may_clear=False)
+    )
     assert second.settled[rest].any()
     assert not (second.decisions.verdict == "clear").any()
     assert (second.settled | ~first.settled).all()
@@ -160,7 +164,7 @@ def test_runs_that_would_only_clear_are_not_asked_for(looks: tuple) -> None:
     """Not yet below the margin for certain, and not above it: no number of runs says more of what nobody reads."""
     few = arms_at(looks, 150, np.arange(6))
     open_ = after_look(None, few, 0, Look(150, 0.05), RULE, [])
-    closed = after_look(None, few, 0, Look(150, 0.05), RULE, [], may_clear=False)
+    closed = after_look(None, few, 0, Look(150, 0.05), RULE, [], LookScope(6, may_clear=False))
     finite = np.isfinite(open_.decisions.runs_to_decide)
     below = finite & (likely_distance(few) <= RULE.margin)
     assert below.any()

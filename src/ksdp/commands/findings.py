@@ -156,6 +156,8 @@ def _evidence_words(
     yield f"  {_by_chance(summary)}"
     if held_out is not None:
         yield f"  D without the bias of choosing (chosen on half of the runs, measured on the rest) {held_out:.3f}"
+    if verdict.together:
+        yield f"margin and bands are those of all {verdict.together} copies of its content together"
     if verdict.certified_bound is not None:
         yield f"no attack has an advantage above {verdict.certified_bound:.3f}"
     if verdict.certified_bound is not None and summary.certificate is not None:
