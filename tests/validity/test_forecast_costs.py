@@ -47,7 +47,8 @@ def test_stages_take_what_was_forecast(
     monkeypatch.setattr("ksdp.flows.audits.audit.time", SimpleNamespace(monotonic=time.process_time))
     took = run_audit(spec, base, tmp_path / "store", HERE).seconds_by_stage
     print({stage: (round(said[stage], 2), took[stage]) for stage in took if stage in said})
-    assert said["test"] / said["sample"] == pytest.approx(took["test"] / took["sample"], rel=0.3)
+    near = 0.3 if len(plan.looks) == 1 else 0.6  # tests of an early look are a quarter of a second
+    assert said["test"] / said["sample"] == pytest.approx(took["test"] / took["sample"], rel=near)
     # What an early look decides is neither sampled for nor tested any more: the load is told by what is expected.
     load = took["sample"] / said["sample"]
     assert took["confirm"] < 1.3 * most["confirm"] * load + 1.0
