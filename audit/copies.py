@@ -16,6 +16,7 @@ from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.design import Literal, Shared
 from ksdp.audit.document_parts import reads_one_document
 from ksdp.audit.plan import Plan
+from ksdp.audit.same_rows import contents_of
 from ksdp.audit.verdicts.copies import CountLaws, count_laws, count_laws_independent
 from ksdp.audit.verdicts.count_arms import Thinning, thinning
 
@@ -69,7 +70,7 @@ class OneContent:
     thinning: Thinning
 
 
-def together_of(plan: Plan, copies: Copies | None) -> list[OneContent]:
+def together_of(plan: Plan) -> list[OneContent]:
     """Contents whose copies, all of them open at this stage, are tested together.
 
     Who is certified for the number of copies alone needs no test. Learners and tests at any moment have no arms
@@ -79,24 +80,18 @@ def together_of(plan: Plan, copies: Copies | None) -> list[OneContent]:
     Parameters
     ----------
     plan : of a stage
-    copies : of the whole audit
     """
     rule, design = plan.spec.rule, plan.design
-    if copies is None or not isinstance(design, Shared) or rule.margin == 0 or rule.stopping == "anytime":
+    if not isinstance(design, Shared) or rule.margin == 0 or rule.stopping == "anytime":
         return []
     if plan.learners or plan.permutations or design.lanes != 1 or not reads_one_document(plan.statistics):
         return []
-    targets = plan.audited
-    contents, first, several = np.unique(plan.corpus.first_alike[targets], return_inverse=True, return_counts=True)
-    pool, counts = np.unique(plan.corpus.first_alike[design.pool], return_counts=True)
-    held = counts[np.searchsorted(pool, contents)]
-    thinnings = {int(n): thinning(_laws(int(n), design)) for n in np.unique(held) if n > 1}
-    order = np.argsort(first, kind="stable")
-    ends = np.cumsum(several)
-    found = []
-    for n in np.flatnonzero((several == held) & (several > 1)):
-        how = thinnings[int(held[n])]
-        if how.worth and how.told > rule.margin:
-            rows = np.sort(order[ends[n] - several[n] : ends[n]])
-            found.append(OneContent(rows, int(targets[rows].min()), how))
-    return found
+    if (copies := copies_of(plan)) is None:
+        return []
+    _, which, several = contents_of(plan.corpus.first_alike[plan.audited])
+    contents = np.split(np.argsort(which, kind="stable"), np.cumsum(several)[:-1])
+    whole = [rows for rows in contents if len(rows) == copies.count[rows[0]] > 1]
+    tested = [rows for rows in whole if copies.bound[rows[0]] > rule.margin]
+    how = {copied: thinning(_laws(copied, design)) for copied in {len(rows) for rows in tested}}
+    worth = [rows for rows in tested if how[len(rows)].worth]
+    return [OneContent(rows, int(plan.audited[rows].min()), how[len(rows)]) for rows in worth]

@@ -20,11 +20,13 @@ from ksdp.audit.sampling import BlockValues, measure, sample
 from ksdp.storage.audits.stage_tables import stage_names
 from ksdp.storage.blocks import (
     ObservablesWriter,
+    StoredCells,
     block_name,
     check_block,
     has_block,
     read_groups,
     read_observables,
+    read_values,
     write_values,
 )
 from ksdp.storage.places import Place, RemotePlace, remove_folder
@@ -39,6 +41,7 @@ __all__ = [
     "drop_passing",
     "drop_values",
     "observables_present",
+    "read_cells",
 ]
 
 _log = logging.getLogger("ksdp.tasks")
@@ -68,6 +71,22 @@ def discard(folder: Place, block: Block, damaged: list[str]) -> None:
     _log.warning("block %s/%s is damaged and will be computed again", folder.name, name)
     (folder / name).unlink(missing_ok=True)
     damaged.append(f"{folder.name}/{name}")
+
+
+def read_cells(ref: AuditRef, block: Block, part: int, names: Sequence[str]) -> StoredCells:
+    """The stored values of one row group in a block.
+
+    Raises
+    ------
+    DamagedBlock
+        The block is dropped, so that `compute_block` makes it again.
+    """
+    folders, precision = folders_of(ref), open_plan(ref).spec.store.precision
+    try:
+        return read_values(folders.values, block, folders.values_key, part, names, precision)
+    except DamagedBlock:
+        discard(folders.values, block, [])
+        raise
 
 
 def compute_block(ref: AuditRef, block: Block) -> BlockDone:

@@ -13,7 +13,6 @@ from ksdp.audit.array_types import Bits, Floats
 from ksdp.audit.canaries import CANARY
 from ksdp.audit.decision_spec import DecisionSpec
 from ksdp.audit.design_streams import permutation_rng, shuffled_runs
-from ksdp.audit.errors import DamagedBlock
 from ksdp.audit.interim_looks import FIRST
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.requested_learners import LEARNED_PREFIX
@@ -25,10 +24,10 @@ from ksdp.audit.verdicts.fresh_effects import Attack, best_threshold, learned_sc
 from ksdp.audit.verdicts.ks import KSTable, ks_table
 from ksdp.audit.verdicts.raw_filter import RAW
 from ksdp.storage.beside import beside
-from ksdp.storage.blocks import ROW_GROUP, read_values
+from ksdp.storage.blocks import ROW_GROUP
 from ksdp.storage.curves import Curve
-from ksdp.tasks.audit_ref import AuditRef, folders_of, open_audit, open_plan
-from ksdp.tasks.blocks import discard
+from ksdp.tasks.audit_ref import AuditRef, open_audit, open_plan
+from ksdp.tasks.blocks import read_cells
 from ksdp.tasks.raw_column import fresh_raw_scores, raw_column
 
 __all__ = ["Slice", "SliceEffects", "SliceTests", "curve", "effects", "slices", "test_slice"]
@@ -146,17 +145,8 @@ def gather(
     DamagedBlock
         The block is dropped.
     """
-    plan, folders = open_plan(ref), folders_of(ref)
-    precision = plan.spec.store.precision
-    cells = []
-    for block in plan.blocks:
-        if block.lane != part.lane:
-            continue
-        try:
-            cells.append(read_values(folders.values, block, folders.values_key, part.group, names, precision))
-        except DamagedBlock:
-            discard(folders.values, block, [])
-            raise
+    plan = open_plan(ref)
+    cells = [read_cells(ref, block, part.group, names) for block in plan.blocks if block.lane == part.lane]
     return beside(cells, rows, plan.read_runs)
 
 

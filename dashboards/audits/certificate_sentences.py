@@ -9,6 +9,7 @@ from ksdp.storage.summaries import Summary
 
 if TYPE_CHECKING:
     from ksdp.storage.audits.query_results import Row
+    from ksdp.storage.finding_tables import VerdictRow
 
 __all__ = [
     "certified",
@@ -115,7 +116,7 @@ def certified_here(row: Row) -> str | None:
     return f"no attack has more than {decimal(row.certified_bound)}; measured {decimal(row.distance)}"
 
 
-def together_here(row: Row) -> str | None:
+def together_here(row: VerdictRow) -> str | None:
     """Of how many copies the margin and the bands of one document are, where they are not its own alone."""
     if not row.together:
         return None

@@ -76,7 +76,7 @@ async def _looks(
         canaries.append(look_tests.canaries)
         if interim is not None and len(documents) > len(open_documents(interim)):
             documents = documents[open_documents(interim)]  # a design whose targets cannot leave
-        together = await steps.aside(counted_copies, refs[-1], copies)
+        together = await steps.aside(counted_copies, refs[-1])
         interim = after_look(interim, documents, number, look, whole.spec.rule, paper, scope, together)
         if copies is not None:
             interim = after_certificate(interim, copies.bound, whole.spec.rule)

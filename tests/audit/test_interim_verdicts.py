@@ -151,9 +151,7 @@ def test_a_later_look_keeps_what_is_settled(looks: tuple) -> None:
     )
     rest = open_documents(first)
     assert len(rest)
-    second = after_look(
-        first, arms_at(looks, 3000, rest), 1, Look(3000, 0.04), rule, [], LookScope(6, may_clear=False)
-    )
+    second = after_look(first, arms_at(looks, 3000, rest), 1, Look(3000, 0.04), rule, [])
     assert second.settled[rest].any()
     assert not (second.decisions.verdict == "clear").any()
     assert (second.settled | ~first.settled).all()

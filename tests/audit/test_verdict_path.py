@@ -460,9 +460,7 @@ def test_where_something_announced_was_read_by_nobody_nothing_is_clear() -> None
     assert np.isnan(decisions.runs_to_decide[0])
     assert np.isposinf(decisions.runs_to_decide[1:3]).all()
     assert np.isfinite(decisions.runs_to_decide[3])
-    after = after_look(
-        interim, attacks([[1e-9], [-0.1]]), 1, Look(200, 0.05), FWER, [], LookScope(4, may_clear=False)
-    )
+    after = after_look(interim, attacks([[1e-9], [-0.1]]), 1, Look(200, 0.05), FWER, [])
     assert after.decisions.verdict.tolist() == ["sensitive", "undecided", "undecided", "undecided"]
     assert after.settled.tolist() == [False, True, True, False]
     assert open_documents(after).tolist() == [3]

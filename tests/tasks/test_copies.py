@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.copies import copies_of, together_of
+from ksdp.audit.copies import together_of
 from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.design import Block
 from ksdp.audit.kept_runs import kept_without
@@ -51,7 +51,7 @@ def looked(corpus: Corpus, store: Path, **sections) -> tuple[AuditRef, CountTest
     ready = prepare_stored(plan_of(corpus, **sections), store, may_sample=True)
     for block in ready.plan.blocks:
         compute_block(ready.ref, block)
-    return ready.ref, tested.counted_copies(ready.ref, copies_of(ready.plan))
+    return ready.ref, tested.counted_copies(ready.ref)
 
 
 def largest_gap(many: np.ndarray, few: np.ndarray) -> float:
@@ -68,7 +68,7 @@ def test_they_are_what_counting_in_runs_made_again_gives(
     assert found is not None
     plan = open_plan(ref)
     assert plan.reading.every == every
-    groups = together_of(plan, copies_of(plan))
+    groups = together_of(plan)
     assert [group.rows.tolist() for group in groups] == [[3, *range(50, 57), 99], list(range(20, 32))]
     np.testing.assert_array_equal(found.rows, np.concatenate([group.rows for group in groups]))
     np.testing.assert_array_equal(found.copies, [9] * 9 + [12] * 12)
@@ -128,11 +128,11 @@ def test_few_copies_are_taken_from_blocks_that_some_copy_has_whole(
         return np.full((rows, 1), block.start // plan.block_runs % 2 == 0)
 
     monkeypatch.setattr(Plan, "kept_runs", even)
-    found = tested.counted_copies(ref, copies_of(plan))
+    found = tested.counted_copies(ref)
     assert before is not None
     assert found is not None
     np.testing.assert_array_equal(found.n_many, before.n_many)
-    group = together_of(plan, copies_of(plan))[0]
+    group = together_of(plan)[0]
     drawn = generator(plan.design.seed, Purpose.COPIES, 0, group.first).random(plan.design.runs)
     few = sum(
         drawn[run] < group.thinning.few[len(np.intersect1d(plan.design.rows(0, run), group.rows))]
@@ -146,7 +146,7 @@ def test_nobody_is_where_a_copy_is_not_looked_at(corpus: Corpus) -> None:
     """How many copies a run holds is read from the bits of all of them."""
     plan = plan_of(corpus)
     some = replace(plan, design=replace(plan.design, audited=np.setdiff1d(np.arange(100), [99])))  # type: ignore[type-var]
-    assert [group.first for group in together_of(some, copies_of(some))] == [20]
+    assert [group.first for group in together_of(some)] == [20]
 
 
 @pytest.mark.parametrize(
@@ -160,24 +160,31 @@ def test_nobody_is_where_a_copy_is_not_looked_at(corpus: Corpus) -> None:
     ],
 )
 def test_nobody_is_where_arms_cannot_be_thinned_or_need_not_be(corpus: Corpus, sections: dict) -> None:
-    plan = plan_of(corpus, **sections)
-    assert together_of(plan, copies_of(plan)) == []
-    assert together_of(plan, None) == []
+    assert together_of(plan_of(corpus, **sections)) == []
+
+
+def test_nobody_is_where_copies_prove_nothing(corpus: Corpus) -> None:
+    """There are none, or which of them is in may show."""
+    plan = plan_of(corpus)
+    assert together_of(plan)
+    assert together_of(replace(plan, mechanism=object())) == []  # type: ignore[arg-type]
+    assert together_of(plan_of(Corpus(corpus.matrix[72:99], corpus.ids[72:99]))) == []
 
 
 def test_nobody_is_where_copies_have_different_values(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A value that is not one of the content alone: each is tested by itself."""
-    read = tested._read
+    read = tested.read_cells
 
     def changed(*asked):
         cells = read(*asked)
-        values = cells.values.copy()
-        values[0, 25, cells.kept[25]] += 1e-6
+        assert cells.kept is None
+        values = [array.copy() for array in cells.values]
+        values[0][25] += 1e-6
         return replace(cells, values=values)
 
-    monkeypatch.setattr(tested, "_read", changed)
+    monkeypatch.setattr(tested, "read_cells", changed)
     _, found = looked(corpus, tmp_path)
     assert found is not None
     assert set(found.copies) == {9}
