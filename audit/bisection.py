@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["first_whole", "halve"]
-
 
 def first_whole(holds: Callable[[int], bool], above: int = 0) -> int:
     """The smallest number above `above` for which `holds`, where it holds of all larger ones too.

@@ -30,17 +30,6 @@ from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import Verdict, decide
 from ksdp.audit.verdicts.needed_distances import detectable_distance, sensitive_distance
 
-__all__ = [
-    "CANARY",
-    "HANDED",
-    "SHIFT",
-    "Canaries",
-    "canary_values",
-    "handed_bits",
-    "handed_units",
-    "judge_canaries",
-]
-
 CANARY = "_canary"
 """Column of stored values."""
 HANDED = "_handed"

@@ -27,17 +27,6 @@ from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.bands import distance_band
 from ksdp.audit.verdicts.certificate import certified_bound
 
-__all__ = [
-    "Certifiable",
-    "Certificate",
-    "above_bound",
-    "certify",
-    "check_certifiable",
-    "knows_all",
-    "paired_advantages",
-]
-
-
 # A sound audit contradicts its certificate once in a hundred thousand, as its controls fail it.
 _CONTRADICTION = 1e-5
 

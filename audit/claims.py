@@ -37,16 +37,6 @@ from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 from ksdp.audit.verdicts.effect import epsilon_lower_bound
 from ksdp.audit.verdicts.gaussian_bound import gaussian_epsilon_low, refutable_factor, spread_differs
 
-__all__ = [
-    "LEAST_RUNS",
-    "ClaimFinding",
-    "Claims",
-    "audit_claim",
-    "check_runs",
-    "claim_generator",
-    "claiming",
-]
-
 LEAST_RUNS = 20
 """Of each arm."""
 

@@ -10,8 +10,6 @@ from pydantic import Field, field_validator, model_validator
 from ksdp.audit.spec_tables import Section
 from ksdp.audit.urls import check_url
 
-__all__ = ["ClusterSpec"]
-
 _CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+\Z")
 
 Count = Annotated[int, Field(ge=1, le=100_000)]

@@ -7,8 +7,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["content_key", "whole_numbers"]
-
 
 def content_key(identity: Mapping[str, Any]) -> str:
     """A hash of `identity` that does not depend on the order of its keys."""

@@ -20,8 +20,6 @@ from ksdp.audit.same_rows import contents_of
 from ksdp.audit.verdicts.copies import CountLaws, count_laws, count_laws_independent
 from ksdp.audit.verdicts.count_arms import Thinning, thinning
 
-__all__ = ["Copies", "OneContent", "copies_of", "together_of"]
-
 
 @dataclass(frozen=True, eq=False)
 class Copies:

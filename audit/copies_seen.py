@@ -13,8 +13,6 @@ from ksdp.audit.copies import OneContent
 from ksdp.audit.verdicts.count_arms import CountTests
 from ksdp.audit.verdicts.ks import ks_table
 
-__all__ = ["ContentTests", "SeenCopies", "of_all_copies"]
-
 
 @dataclass(frozen=True, eq=False)
 class ContentTests:

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import CorpusError
 
-__all__ = ["Corpus", "canonical", "restrict"]
-
 
 def canonical(matrix: sp.csr_array, *, keep_zeros: bool = False) -> sp.csr_array:
     """Return `matrix` as float64 CSR with sorted columns, duplicates summed and 32-bit indices.

@@ -8,8 +8,6 @@ from ksdp.audit.corpus import Corpus
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec import Spec
 
-__all__ = ["corpus_notes"]
-
 _SHOWN = 12
 _LABELS = frozenset({"label", "labels", "target", "class", "y", "outcome", "response"})
 _ALONE = 0.99

@@ -18,22 +18,6 @@ from ksdp.audit.statistics.contract import Statistic
 from ksdp.audit.statistics.document_counts import DOCUMENT_COUNTS
 from ksdp.audit.statistics.solved_parts import MOST_SOLVED
 
-__all__ = [
-    "Coverage",
-    "MayBeIn",
-    "coverage",
-    "enough_numbers",
-    "followed",
-    "learnable",
-    "reads",
-    "telling_numbers",
-    "unblurred",
-    "uncombined",
-    "unfollowed",
-    "unsolved",
-    "untested",
-]
-
 _RAW = "raw"
 _TOGETHER = 'what the runs say together (`statistics.families` with "learned" looks at it)'
 _EXACT_SUMS = (("sums",), ("first_blocks", "block_sums", "V"), (DOCUMENT_COUNTS,))

@@ -9,8 +9,6 @@ import scipy.sparse as sp
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["arrays_of", "emptied", "rows_of", "take_columns", "take_rows"]
-
 Ints = NDArray[Any]
 
 

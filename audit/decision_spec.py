@@ -8,8 +8,6 @@ from pydantic import Field, model_validator
 
 from ksdp.audit.spec_tables import Section
 
-__all__ = ["DecisionSpec"]
-
 _Fraction = Annotated[float, Field(gt=0, lt=1)]
 
 

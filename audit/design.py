@@ -29,16 +29,6 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.spec import DesignSpec
 
-__all__ = [
-    "Balanced",
-    "Block",
-    "Design",
-    "Literal",
-    "Shared",
-    "as_rows",
-    "make_design",
-]
-
 Rows = NDArray[np.int64]
 
 

@@ -9,8 +9,6 @@ from ksdp.audit.array_types import Bits
 from ksdp.audit.design import Block, Design, Rows
 from ksdp.audit.randomness import Purpose, generator
 
-__all__ = ["drawn_controls", "mechanism_rng", "permutation_rng", "shuffled_runs"]
-
 
 def drawn_controls(design: Design, block: Block, controls: int) -> tuple[Bits, NDArray[np.float64]]:
     """Inclusion bits of control documents and standard normal noise, shape (n_controls, n_runs) each.

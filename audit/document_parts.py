@@ -22,15 +22,6 @@ from ksdp.audit.design import Shared
 from ksdp.audit.plan import Plan
 from ksdp.audit.statistics.contract import Statistic
 
-__all__ = [
-    "Part",
-    "bytes_a_document",
-    "document_parts",
-    "keeps_values",
-    "reads_one_document",
-    "strongest_alone",
-]
-
 Part = tuple[int, int]
 """Places of a stage's documents, the first and the one after the last."""
 

@@ -10,8 +10,6 @@ from numba.extending import intrinsic
 
 from ksdp.audit.lanes import splat
 
-__all__ = ["add_scaled_lanes", "add_scaled_row", "eight_products"]
-
 ir: Any = cgutils.ir  # llvmlite's, which Numba brings
 
 

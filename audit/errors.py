@@ -25,21 +25,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ksdp.audit.reviewing import Entry
 
-__all__ = [
-    "ClearanceError",
-    "CorpusAway",
-    "CorpusError",
-    "DamagedBlock",
-    "InputError",
-    "InvalidAudit",
-    "KsdpError",
-    "ProtocolError",
-    "SpecError",
-    "StaleDecision",
-    "StoreError",
-    "Unreachable",
-]
-
 
 class KsdpError(Exception):
     """Base of everything ksdp raises on purpose."""

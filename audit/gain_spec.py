@@ -8,8 +8,6 @@ from pydantic import Field
 
 from ksdp.audit.spec_tables import Section
 
-__all__ = ["GainSpec"]
-
 
 class GainSpec(Section, frozen=True):
     """Splits, parties and baselines."""

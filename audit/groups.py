@@ -19,17 +19,6 @@ from ksdp.audit.corpus import Corpus, canonical, restrict
 from ksdp.audit.errors import SpecError
 from ksdp.audit.weighting import unit_rows
 
-__all__ = [
-    "GROUPS_AUDITED",
-    "Unit",
-    "Units",
-    "documents_of",
-    "make_units",
-    "restrict_to",
-    "unit_count",
-    "unit_names",
-]
-
 Rows = NDArray[np.int64]
 Unit = Literal["document", "group"]
 

@@ -7,8 +7,6 @@ from typing import TypeVar
 
 from ksdp.audit.errors import ProtocolError
 
-__all__ = ["in_step"]
-
 _Yielded = TypeVar("_Yielded")
 _Sent = TypeVar("_Sent")
 _Result = TypeVar("_Result")

@@ -26,21 +26,6 @@ from ksdp.audit.statistics.contract import Statistic
 from ksdp.audit.statistics.solved_parts import few_enough
 from ksdp.audit.verdicts.sequential import look_levels
 
-__all__ = [
-    "AGAIN",
-    "DRAWN",
-    "EARLY",
-    "FEWEST_WITH",
-    "FIRST",
-    "FRESH",
-    "Look",
-    "Stage",
-    "decides_on_the_way",
-    "early_looks_pay",
-    "fresh_seed",
-    "plan_looks",
-]
-
 FIRST = ""
 """Name of the first look, which needs no file: the plan alone decides it."""
 FRESH = "fresh"

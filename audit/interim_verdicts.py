@@ -18,18 +18,6 @@ from ksdp.audit.verdicts.count_arms import CountTests
 from ksdp.audit.verdicts.decide import Decisions, Verdict, adjusted_among, decide, flagged_by
 from ksdp.audit.verdicts.needed_distances import likely_distance
 
-__all__ = [
-    "InterimVerdicts",
-    "LookScope",
-    "after_certificate",
-    "after_fresh",
-    "after_look",
-    "detected_documents",
-    "for_fresh_runs",
-    "open_documents",
-    "without_clear",
-]
-
 _Table = TypeVar("_Table", ArmTests, Decisions)
 
 

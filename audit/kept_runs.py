@@ -30,8 +30,6 @@ from ksdp.audit.errors import KsdpError
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.reading import Reading
 
-__all__ = ["kept_without", "levelled", "read_runs"]
-
 
 def kept_without(
     seed: int, block: Block, documents: Ints, population: int, block_runs: int, reading: Reading

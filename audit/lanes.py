@@ -20,18 +20,6 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-__all__ = [
-    "LINE",
-    "add_row_to_panel",
-    "add_rows_to_panel",
-    "csr_times_panel",
-    "lined",
-    "panel_of",
-    "row_times_panel",
-    "splat",
-    "squared_csr_times_panel",
-]
-
 ir: Any = cgutils.ir  # llvmlite's, which Numba brings
 _word: Any = ir.IntType(64)
 

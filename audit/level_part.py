@@ -7,8 +7,6 @@ from typing import Any
 
 from ksdp.audit.spec import Spec
 
-__all__ = ["level_of_clear", "tables_at_part"]
-
 
 def tables_at_part(spec: Spec, part: Callable[[float], float]) -> dict[str, Any]:
     """The spec's tables with this part of every level in it: of discoveries, of "clear" and of the certificate.

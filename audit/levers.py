@@ -13,8 +13,6 @@ from ksdp.audit.corpus import canonical
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.privacy.record_bounds import clip_rows
 
-__all__ = ["NONE", "Levers", "finished", "lift", "most_frequent", "narrowed"]
-
 _ORTHONORMAL = 1e-6
 
 

@@ -9,8 +9,6 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 from ksdp.audit.spec_tables import Section
 from ksdp.audit.urls import FileName
 
-__all__ = ["LeversSpec"]
-
 _Count = Annotated[int, Field(ge=1)]
 
 

@@ -19,8 +19,6 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.sampling import BlockValues
 from ksdp.audit.verdicts.bands import band_width
 
-__all__ = ["LikelyLeak", "likely_leak", "pooled_distance"]
-
 _RANKED = 512
 """Documents whose values are ranked: more would tell nothing more."""
 _NOISE = 0.87

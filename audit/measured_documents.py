@@ -17,8 +17,6 @@ from ksdp.audit.statistics.contract import Documents, Pool
 if TYPE_CHECKING:
     from ksdp.audit.plan import Plan
 
-__all__ = ["measured_documents", "pool_of"]
-
 Rows = NDArray[np.int64]
 
 

@@ -13,8 +13,6 @@ from ksdp.audit.level_part import tables_at_part
 from ksdp.audit.randomness import Purpose, derived_seed
 from ksdp.audit.spec import Spec
 
-__all__ = ["topped_up", "wanted_factor"]
-
 _LEAST, _MOST = 2.0, 16.0
 
 

@@ -9,8 +9,6 @@ from ksdp.audit.statistics.solved_parts import few_enough
 if TYPE_CHECKING:
     from ksdp.audit.plan import Plan
 
-__all__ = ["observed_precision"]
-
 
 def observed_precision(plan: Plan) -> str:
     """The precision of observables: `store.precision`, or double where single would hide who was in.

@@ -9,8 +9,6 @@ from typing import Any, cast
 import scipy.linalg  # noqa: F401  # its library of products is one of those that are told
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["one_thread"]
-
 
 def one_thread() -> AbstractContextManager[Any]:
     """Hold NumPy's and SciPy's products to one thread.

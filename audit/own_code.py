@@ -21,8 +21,6 @@ from typing import Any
 
 from ksdp.audit.content_keys import content_key
 
-__all__ = ["OBJECT_PATH", "own_code", "own_modules", "source_digest"]
-
 OBJECT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 """`module:object`."""
 _PROGRAM = "__main__"

@@ -8,8 +8,6 @@ from pydantic import Field, model_validator
 
 from ksdp.audit.spec_tables import Section
 
-__all__ = ["PartiesSpec"]
-
 _Size = Annotated[float, Field(gt=0, lt=1)] | Annotated[int, Field(ge=1)]
 
 

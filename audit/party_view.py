@@ -17,8 +17,6 @@ from ksdp.audit.parties_spec import PartiesSpec
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.spec import Spec
 
-__all__ = ["Holdings", "holdings_of", "parties_key", "size_base", "split_parties"]
-
 Rows = NDArray[np.int64]
 
 

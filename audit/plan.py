@@ -38,8 +38,6 @@ from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.verdicts.multiplicity import EXACT_SHARE
 from ksdp.audit.verdicts.over_statistics import permutations_needed
 
-__all__ = ["CONTROLS", "NULL_CONTROLS", "Column", "Plan"]
-
 LEARNED_VERSION = 1
 _NO_MATTER = {"with_runs", "looks", "fresh_runs", "without_runs"}  # of the design, what no run depends on
 _FRESH_READ = 600  # a without arm of 437 runs bounds a false positive rate of 1 % (`effect.tpr_at_fpr`)

@@ -29,8 +29,6 @@ from ksdp.audit.verdicts.raw_filter import RAW
 if TYPE_CHECKING:
     from ksdp.audit.plan import Plan
 
-__all__ = ["planned_coverage"]
-
 
 def planned_coverage(plan: Plan) -> Coverage:
     """Which announced arrays are read by which tested statistics of a plan, and what else is left."""

@@ -19,8 +19,6 @@ from ksdp.audit.spec import Spec
 from ksdp.audit.statistics.coefficients import COEFFICIENTS
 from ksdp.audit.statistics.contract import Statistic
 
-__all__ = ["PlannedRuns", "planned_runs"]
-
 # A block's values and observables stay below this, so that a worker's memory does not depend on the corpus.
 _BLOCK_BYTES = 64 * 2**20
 _STATISTICS_GUESS = 8

@@ -19,8 +19,6 @@ from ksdp.audit.statistics.of_groups import OfGroups, solves_groups
 from ksdp.audit.statistics.over_rows import OverRows
 from ksdp.audit.verdicts.raw_filter import RAW
 
-__all__ = ["PlannedStatistics", "planned_statistics"]
-
 
 @dataclass(frozen=True, eq=False)
 class PlannedStatistics:

@@ -30,8 +30,6 @@ from ksdp.audit.verdicts.multiplicity import EXACT_SHARE
 from ksdp.audit.verdicts.over_statistics import documents_feasible
 from ksdp.audit.verdicts.raw_filter import RAW
 
-__all__ = ["make_plan"]
-
 # More would take longer than the runs themselves.
 _MOST_PERMUTATIONS = 200_000
 # A mean and a covariance of a few dozen coefficients need no more documents.

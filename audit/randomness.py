@@ -13,8 +13,6 @@ from enum import IntEnum, unique
 
 import numpy as np
 
-__all__ = ["Purpose", "RandomBytes", "derived_seed", "generator", "os_random"]
-
 RandomBytes = Callable[[int], bytes]
 """A source of secret bytes: asked for n, it gives n."""
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ksdp.audit.array_types import Floats
 
-__all__ = ["EVERY_RUN", "Reading", "best_every", "more_runs"]
-
 _RUN_COST = 0.75
 """What one more run costs, its observables kept, in units of looking at every document in it (measured)."""
 _CHOICES = (1, 2, 4, 8, 16)

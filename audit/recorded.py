@@ -20,8 +20,6 @@ from ksdp.audit.errors import InputError, KsdpError
 from ksdp.audit.mechanisms.contract import Announced, Database, Observables
 from ksdp.audit.statistics.arrays import statistics_of_arrays
 
-__all__ = ["RecordedDesign", "RecordedRuns"]
-
 _FEWEST = 2
 
 

@@ -22,19 +22,6 @@ from ksdp.audit.spec import MechanismSpec, StatisticsSpec
 from ksdp.audit.spec_tables import meant
 from ksdp.audit.statistics.contract import Statistic
 
-__all__ = [
-    "default_statistics",
-    "described_mechanisms",
-    "installed_parameters",
-    "lent",
-    "make_mechanism",
-    "mechanism_names",
-    "mechanism_of",
-    "select_statistics",
-    "statistics",
-]
-
-
 _lent: ContextVar[Mapping[str, Any]] = ContextVar("ksdp-lent")
 
 

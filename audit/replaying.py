@@ -16,8 +16,6 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.sampling import Stored, measure, sample
 from ksdp.audit.testing import compare_arms
 
-__all__ = ["measured_again", "narrowed_to", "values_again"]
-
 
 def narrowed_to(plan: Plan, look: Stage, row: int, statistics: Sequence[str]) -> Plan:
     """The plan of a look for one document and some statistics. Designs that need the other targets keep them."""

@@ -8,8 +8,6 @@ from ksdp.audit.verdicts.learned import BOOSTED, CHOSEN
 from ksdp.audit.verdicts.learners import GAUSSIAN
 from ksdp.audit.verdicts.raw_filter import RAW
 
-__all__ = ["LEARNED", "LEARNED_PREFIX", "requested_learners"]
-
 LEARNED = "learned"
 """The family of learned columns; their names begin with it."""
 LEARNED_PREFIX = f"{LEARNED}-"

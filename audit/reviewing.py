@@ -30,20 +30,6 @@ from ksdp.audit.errors import InputError, StaleDecision
 from ksdp.audit.spec import Spec
 from ksdp.audit.visible_text import is_unseen
 
-__all__ = [
-    "LONGEST_NAME",
-    "LONGEST_REASON",
-    "Decision",
-    "Entry",
-    "Proposal",
-    "State",
-    "Status",
-    "check_proposal",
-    "fold",
-    "question",
-    "same_person",
-]
-
 LONGEST_REASON = 2000
 """Characters of a reason, at most."""
 LONGEST_NAME = 200

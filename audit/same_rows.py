@@ -9,8 +9,6 @@ import scipy.sparse as sp
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["contents", "contents_of", "same_rows"]
-
 
 def same_rows(rows: sp.csr_array, among: sp.csr_array) -> NDArray[np.int64]:
     """The first of the others that is equal to each row, shape (n,); -1 where none is.

@@ -20,8 +20,6 @@ from ksdp.audit.recorded import RecordedRuns
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.kept_columns import as_in_run, evaluated
 
-__all__ = ["STRONGEST", "BlockValues", "measure", "run_observables", "sample"]
-
 STRONGEST = "strongest"
 """Name of the one column of a stage that measures one statistic of each document."""
 

@@ -21,20 +21,6 @@ from ksdp.audit.spec_tables import Section, validated
 from ksdp.audit.store_spec import StoreSpec
 from ksdp.audit.urls import FileName
 
-__all__ = [
-    "CertificateSpec",
-    "ClusterSpec",
-    "CorpusSpec",
-    "DesignSpec",
-    "LeversSpec",
-    "MechanismSpec",
-    "Spec",
-    "StatisticsSpec",
-    "StoreSpec",
-    "ViewsSpec",
-    "parse_spec",
-]
-
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Rows = Annotated[int, Field(ge=1)]

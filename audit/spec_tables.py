@@ -10,8 +10,6 @@ from pydantic import BaseModel, ValidationError
 
 from ksdp.audit.errors import SpecError
 
-__all__ = ["Section", "meant", "validated"]
-
 Model = TypeVar("Model", bound=BaseModel)
 
 _ELSEWHERE: dict[tuple[str, ...], str] = {

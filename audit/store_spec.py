@@ -8,8 +8,6 @@ from pydantic import Field
 
 from ksdp.audit.spec_tables import Section
 
-__all__ = ["StoreSpec"]
-
 
 class StoreSpec(Section, frozen=True):
     """What is kept."""

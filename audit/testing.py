@@ -22,15 +22,6 @@ from ksdp.audit.verdicts.raw_filter import raw_tests
 from ksdp.audit.verdicts.tails import tail_table
 from ksdp.audit.verdicts.tied import tied_table
 
-__all__ = [
-    "compare_arms",
-    "joint_log10_p",
-    "judge_controls",
-    "learn_arms",
-    "raw_arms",
-    "shuffled_log10_p",
-]
-
 # Controls are judged so strictly that a sound audit is called void once in a hundred thousand.
 _CONTROL_LEVEL = 1e-5
 

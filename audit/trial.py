@@ -14,8 +14,6 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.sampling import run_observables
 from ksdp.audit.spec import Spec
 
-__all__ = ["names_own_code", "try_own_code"]
-
 
 def names_own_code(spec: Spec) -> bool:
     """Whether a spec names an object of a module (`module:object`) in place of something installed."""

@@ -7,8 +7,6 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-__all__ = ["CORPUS_SCHEMES", "FileName", "check_url", "is_url", "was_url"]
-
 CORPUS_SCHEMES = ("s3", "gs", "file")
 """Where the files of a corpus may be, besides a path."""
 

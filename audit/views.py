@@ -39,9 +39,6 @@ from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.decide import CLEARED, Verdict, adjusted_among
 
-__all__ = ["Combined", "View", "ViewVerdicts", "combine", "make_views"]
-
-
 _CERTAIN = -1e6
 """Log10 p of what needs no test."""
 

@@ -11,9 +11,6 @@ from numpy.typing import NDArray
 
 from ksdp.audit.corpus import canonical
 
-__all__ = ["standardised", "tf_idf", "unit_rows", "weighed"]
-
-
 Idf = Literal["global", "party", "public"]
 
 

@@ -9,8 +9,6 @@ from typing import Any
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-__all__ = ["Whole", "not_whole"]
-
 
 def not_whole(value: object, least: int, most: int | None = None) -> str | None:
     """What a value must be, where it is no whole number in range; None where it is one.

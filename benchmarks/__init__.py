@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["ROOT", "data_folder"]
-
 ROOT = Path(__file__).resolve().parents[1]
 
 

@@ -30,8 +30,6 @@ from ksdp.audit.testing import compare_arms, learn_arms
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 
-__all__ = ["run"]
-
 CORPORA = ("kos", "20newsgroups", "enron-mail6", "movielens-1m")
 SIZES = (0.005, 0.03, 0.10, 0.33)
 MECHANISMS = ("pd-svd", "pd-nmf")

@@ -28,8 +28,6 @@ from ksdp.audit.verdicts.ks import ks_table
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 from ksdp.storage.audits.stage_tables import read_stage, stage_names
 
-__all__ = ["Costs", "measured", "run"]
-
 _TOGETHER = 1024
 """Documents that are tested at once."""
 _LOOKS = ("mechanism", "statistics", "tests")

@@ -26,8 +26,6 @@ from benchmarks import ROOT, data_folder
 from benchmarks.audit_cost import measured
 from benchmarks.speed import REFERENCE, SPECS, Spent, audit, both, reference, spec_text
 
-__all__ = ["HEAD", "Bound", "row", "run", "small_corpus"]
-
 TIMES = {"enron-mail6-svd": 4.6, "enron-mail6-nmf": 2.0, "20newsgroups-svd": 3.8, "20newsgroups-nmf": 2.0}
 """How many times fewer CPU seconds are asked of whole audits."""
 STORE = {"enron-mail6-svd": 2.0, "enron-mail6-nmf": 2.0}

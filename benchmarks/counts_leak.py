@@ -36,8 +36,6 @@ from ksdp.audit.statistics.kept_columns import evaluated
 from ksdp.audit.verdicts.ks import ks_table
 from ksdp.audit.weighting import tf_idf, unit_rows
 
-__all__ = ["run"]
-
 Floats = NDArray[np.float64]
 Bits = NDArray[np.bool_]
 

@@ -26,8 +26,6 @@ from benchmarks import ROOT
 from benchmarks.scale import drawn_corpus, spec_tables
 from ksdp.storage.readers.toml import toml_value
 
-__all__ = ["BASE", "CURVES", "Point", "run"]
-
 
 @dataclass(frozen=True)
 class Point:

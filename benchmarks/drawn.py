@@ -21,8 +21,6 @@ from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.spec import parse_spec
 from ksdp.storage.learning.levered import load_rows
 
-__all__ = ["CORPORA", "run"]
-
 CORPORA = {"enron-mail6": {"party": "mailbox"}, "20newsgroups": {"party": "label", "id": "id"}}
 SHARES = (0.5, 0.25, 0.2, 0.1)
 RANK, SPLITS, SEED = 7, 3, 7

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-__all__ = ["best"]
-
 
 def best(action: Callable[[], object], repeats: int = 3, clock: Callable[[], float] = time.process_time) -> float:
     """Seconds of the fastest of several calls."""

@@ -36,10 +36,6 @@ from ksdp.audit.reproducing.drawn_ratings import (
 from ksdp.audit.reproducing.fedpower import NAMES, RANK, SIGMA, Form, error, errors, forms, top
 from ksdp.storage.reproducing.data import ratings
 
-__all__ = [
-    "run",
-]
-
 NETFLIX_RATINGS = 297
 """Of one user."""
 PAPER = "the paper: Algorithm 2 2.74 times smaller, Algorithm 3 24 %, with sigma / 10 1.66 times"

@@ -15,8 +15,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["KINDS", "run"]
-
 _V = 'name = "pd-svd"\nrank = 7\nopens = "final"'
 _ROUNDS = 'name = "pd-svd"\nrank = 7'
 _NMF = 'name = "pd-nmf"\nrank = 7'

@@ -45,8 +45,6 @@ from ksdp.audit.mechanisms.shown import opens_of
 from ksdp.flows.runs.terms import Run, read_run
 from ksdp.storage.keys import make_identity
 
-__all__ = ["Asked", "run"]
-
 NAMES = ("ada", "bob", "cyd", "dan", "eve")
 TODAY = {
     "pd-svd": 'solver = "power"\niterations = 20\ntolerance = 0.0',

@@ -22,8 +22,6 @@ from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.ks import ks_table
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 
-__all__ = ["run"]
-
 DESIGN = {"party_size": 1 / 3, "documents": 150, "without_runs": "all", "fresh_runs": 0}
 TOPICS = {"sweeps": 20, "tolerance": 0.0, "beta": 0.1, "delta": 0.1}
 """With regularisers, as a run on shares needs them: both kinds of run end with the same T."""

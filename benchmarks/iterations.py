@@ -20,8 +20,6 @@ from ksdp.flows.prepare import read_spec_file, spec_corpus
 from ksdp.protocols.runs.final_terms import enough_rounds
 from ksdp.protocols.shared.subspace import RESIDUAL_BITS
 
-__all__ = ["run"]
-
 CORPORA = ("enron-mail6", "20newsgroups", "kos")
 MOST = 200
 

@@ -25,23 +25,6 @@ from numpy.typing import NDArray
 
 from ksdp.audit.lanes import LINE
 
-__all__ = [
-    "Cost",
-    "Moved",
-    "add_rows",
-    "arms_walked",
-    "fit_round",
-    "lanczos_step",
-    "limit",
-    "nmf_sweep",
-    "paths_inside",
-    "points_inside",
-    "squared_times_panel",
-    "tails_summed",
-    "times_panel",
-]
-
-
 Rate = Callable[..., float]
 """As the functions of `benchmarks.machine`."""
 NEAREST = 4096

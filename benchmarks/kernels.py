@@ -52,8 +52,6 @@ from ksdp.audit.statistics import expected_topics, one_by_one, products, squared
 from ksdp.audit.verdicts import ks, law
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 
-__all__ = ["HEAD", "Line", "run", "table"]
-
 SPECS = ROOT / "examples/specs"
 DOCUMENTS = 256
 """Whose tests stand for all, as in `benchmarks.loop_parts`."""

@@ -9,8 +9,6 @@ from scipy.stats import ks_2samp
 
 from ksdp.audit.verdicts.ks import ks_table
 
-__all__ = ["run"]
-
 
 def run(documents: int = 4000, runs: int = 6700, share: float = 0.03, scipy_documents: int = 200) -> None:
     """Print the ratio on documents whose leaks range from none to complete."""

@@ -19,8 +19,6 @@ from numba.extending import intrinsic
 
 from ksdp.audit.lanes import LINE, lined, splat
 
-__all__ = ["bandwidth", "peak"]
-
 ir: Any = cgutils.ir  # llvmlite's, which Numba brings
 _word: Any = ir.IntType(64)
 _double: Any = ir.VectorType(ir.DoubleType(), LINE // 8)

@@ -33,8 +33,6 @@ from ksdp.audit.spec import parse_spec
 from ksdp.audit.statistics import max_entropy, solved_filters, solved_parts
 from ksdp.audit.verdicts.ks import ks_table
 
-__all__ = ["final", "run", "sizes"]
-
 FILTERS = {
     "final": ("basis-equations", "basis-match", "topics-match"),
     "every round": ("blocks-match", "sums-match"),

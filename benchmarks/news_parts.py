@@ -15,8 +15,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-__all__ = ["main"]
-
 _APART = ("data_channel", "weekday", "is_weekend")
 SPEC = """seed = 5
 [corpus]

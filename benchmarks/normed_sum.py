@@ -29,8 +29,6 @@ from ksdp.protocols.norms.normed_parameters import NormedSumParameters
 from ksdp.protocols.norms.normed_sum import online_script
 from ksdp.protocols.norms.offline_ways import OFFLINE_WAYS
 
-__all__ = ["PAPER_SECONDS", "run"]
-
 Result = TypeVar("Result")
 
 _PAPER_ENTRIES = (100, 1000, 10_000)

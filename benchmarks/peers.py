@@ -40,8 +40,6 @@ from ksdp.protocols.sums.aggregation_server import AggregationServer
 from ksdp.protocols.sums.fixed_point import FixedPoint
 from ksdp.protocols.sums.secure_aggregation import AggregationTerms
 
-__all__ = ["run"]
-
 _Result = TypeVar("_Result")
 
 RANK = 10

@@ -18,8 +18,6 @@ from benchmarks.protocol_run import played, write_parties, write_protocol
 from ksdp.flows.runs.node_run import guarantee_words
 from ksdp.storage.keys import make_identity
 
-__all__ = ["MECHANISMS", "run"]
-
 NAMES = ("ada", "bob", "cyd", "dan", "eve")
 SERVER = "hub"
 MOST_TERMS = 1000

@@ -46,8 +46,6 @@ from ksdp.flows.runs.pem_parties import run_pem
 from ksdp.protocols.network.pem_processes import ClientJob
 from ksdp.protocols.pem.field_shares import PrimeField
 
-__all__ = ["data", "run"]
-
 Final = Callable[[float, int, int], PemState]
 """The last state of a run: epsilon, how many add noise, seed."""
 Judge = Callable[[PemState], float]

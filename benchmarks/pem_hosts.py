@@ -26,8 +26,6 @@ import scipy.sparse as sp
 from benchmarks import data_folder
 from ksdp.storage.keys import make_identity
 
-__all__ = ["run"]
-
 _ITERATIONS = 3
 
 

@@ -25,8 +25,6 @@ from ksdp.flows.runs.party_run import enter_documents
 from ksdp.flows.runs.terms import Run, read_run
 from ksdp.storage.keys import load_private, make_identity
 
-__all__ = ["MECHANISMS", "Played", "entered_rows", "played", "run", "write_parties", "write_protocol"]
-
 NAMES = ("ada", "bob", "cyd")
 MECHANISMS = {
     "pd-nmf": 'rank = 7\nsweeps = 20\ntolerance = 0.0\nannounce = ["T", "numerators", "denominators"]',

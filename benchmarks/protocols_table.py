@@ -36,8 +36,6 @@ from ksdp.protocols.runs.programs import Precision, needs_norms, party_program, 
 from ksdp.protocols.runs.run_terms import RunTerms, Statement
 from ksdp.protocols.runs.server_rounds import server_rounds
 
-__all__ = ["PROTOCOLS", "run"]
-
 FEATURES, DOCUMENTS, RANK, ROUNDS = 60, 40, 3, 5
 _NOISE = {"sampler": "discrete"}
 PROTOCOLS: dict[str, dict[str, object]] = {

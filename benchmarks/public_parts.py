@@ -20,8 +20,6 @@ from scipy.sparse.linalg import svds
 from ksdp.audit.levers import most_frequent
 from ksdp.audit.weighting import unit_rows
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Read, split, write."""

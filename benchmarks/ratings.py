@@ -20,8 +20,6 @@ from ksdp.flows.learning.gain import measure_gain
 from ksdp.flows.prepare import read_spec_file
 from ksdp.storage.keys import make_identity
 
-__all__ = ["run"]
-
 SPEC = ROOT / "examples/specs/movielens-1m-recommend.toml"
 AGES = {"under-25": (0, 25), "25-to-34": (25, 35), "35-and-over": (35, 200)}
 MECHANISM = "rank = 7\nweighted = true\nbeta = 1.0\ndelta = 1.0"

@@ -29,8 +29,6 @@ from ksdp.audit.verdicts.ks import ks_table
 from ksdp.audit.verdicts.raw_filter import gram_of_runs, raw_tests
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 
-__all__ = ["RATED", "mails", "run", "stars", "table", "topics"]
-
 
 def topics() -> Corpus:
     """300 documents of 30 words over 40 terms, mixtures of three topics."""

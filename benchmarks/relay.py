@@ -7,8 +7,6 @@ import contextlib
 import threading
 from types import TracebackType
 
-__all__ = ["Relay"]
-
 
 class Relay:
     """Listens at addresses HOST:PORT, and carries each connection to a free port behind it, late both ways.

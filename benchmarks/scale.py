@@ -39,8 +39,6 @@ from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import folders_of
 from ksdp.tasks.blocks import compute_block
 
-__all__ = ["FEATURES", "drawn_corpus", "one", "run", "spec_tables", "store_parts"]
-
 FEATURES = 200_000
 SUBJECTS = 50
 _CHUNK = 100_000

@@ -16,8 +16,6 @@ from ksdp.protocols.sums.masks import Keystream
 from ksdp.protocols.sums.secure_sum import SumParty
 from ksdp.protocols.sums.sum_messages import SumTerms
 
-__all__ = ["run"]
-
 
 def started(m: int) -> list[SumParty]:
     keys = {f"party {i}": Ed25519PrivateKey.generate() for i in range(m)}

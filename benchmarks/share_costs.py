@@ -19,8 +19,6 @@ from ksdp.protocols.shared.engine import COMPUTING, ComputingParty
 from ksdp.protocols.shared.field import PRIME, left_residues, modular_product
 from ksdp.protocols.shared.matrices import reciprocal
 
-__all__ = ["run"]
-
 NUMBERS = 20_000
 INNER, COLUMNS = 1000, 24
 

@@ -31,8 +31,6 @@ from ksdp.audit.spec import parse_spec
 from ksdp.audit.verdicts.ks import ks_table
 from ksdp.audit.weighting import tf_idf, unit_rows
 
-__all__ = ["CORPORA", "run"]
-
 Floats = NDArray[np.float64]
 Bits = NDArray[np.bool_]
 

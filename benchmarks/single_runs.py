@@ -38,8 +38,6 @@ from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, Sums
 from ksdp.audit.verdicts.ks import ks_table
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 
-__all__ = ["matrix_of", "run"]
-
 RATED = "movielens-1m"
 _MOST_SOLVED = 6000
 _WAYS = (

@@ -32,8 +32,6 @@ from typing import Any
 
 from benchmarks import ROOT
 
-__all__ = ["REFERENCE", "SPECS", "Spent", "audit", "both", "reference", "run", "spec_text", "whole"]
-
 REFERENCE = "9962f76"
 SPECS = tuple(f"{corpus}-{kind}" for corpus in ("enron-mail6", "20newsgroups") for kind in ("svd", "nmf"))
 _QUICK = ("kos-svd", "kos-nmf")

@@ -35,8 +35,6 @@ from ksdp.storage.blocks import read_values
 from ksdp.storage.findings import read_statistics
 from ksdp.storage.store import Store
 
-__all__ = ["CORPORA", "SIZES", "final", "run"]
-
 CORPORA = ("kos", "enron-mail6", "20newsgroups", "movielens-1m")
 SIZES = (0.33, 0.10, 0.03)
 DOCUMENTS, MARGIN = 200, 0.2

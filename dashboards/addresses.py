@@ -10,8 +10,6 @@ from urllib.parse import urlencode
 from ksdp.storage.audits.query_results import SORTS, VERDICTS, Filter
 from ksdp.storage.errors import InputError
 
-__all__ = ["PAGE_ROWS", "Listing", "link", "page_number", "whole_number"]
-
 PAGE_ROWS = 25
 _LONGEST_SEARCH = 200
 _MOST = 10**9

@@ -33,8 +33,6 @@ from ksdp.dashboards.security import BrokenBody, Gate
 from ksdp.storage.errors import InputError, KsdpError
 from ksdp.storage.store import Store
 
-__all__ = ["create_app"]
-
 Page = Callable[[Desk, Request], Response]
 
 

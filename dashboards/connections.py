@@ -7,8 +7,6 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-__all__ = ["PatientProtocol"]
-
 
 class PatientProtocol(H11Protocol):
     """Uvicorn's protocol, with an end to its patience.

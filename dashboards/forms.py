@@ -19,8 +19,6 @@ from ksdp.dashboards.reviews.queue_page import read_queue_page
 from ksdp.dashboards.schedules.schedules_page import SETTINGS, change_schedule, read_schedule_page
 from ksdp.storage.errors import InputError, InvalidAudit, StaleDecision, StoreError
 
-__all__ = ["decide", "schedule", "sign_in", "sign_in_page", "sign_out", "start_runs", "text"]
-
 
 def _query(address: str) -> dict[str, str]:
     return {name: values[-1] for name, values in parse_qs(urlsplit(address).query).items()}

@@ -6,8 +6,6 @@ import os
 import socket
 from pathlib import Path
 
-__all__ = ["is_stranger"]
-
 _TABLES = {socket.AF_INET: Path("/proc/net/tcp"), socket.AF_INET6: Path("/proc/net/tcp6")}
 _LOCAL, _REMOTE, _USER = 1, 2, 7
 

@@ -28,8 +28,6 @@ from ksdp.storage.audits.history import screen_ids
 from ksdp.storage.reviews.decisions import visible
 from ksdp.storage.store import Store
 
-__all__ = ["Desk", "report_response", "screen_response", "static_files", "timestamp", "views_response"]
-
 _STATIC = Path(__file__).parent / "static"
 
 

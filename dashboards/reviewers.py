@@ -19,16 +19,6 @@ from starlette.requests import Request
 from ksdp.dashboards.local_peer import is_stranger
 from ksdp.storage.errors import InputError
 
-__all__ = [
-    "COOKIE",
-    "Guesses",
-    "HeaderReviewer",
-    "LocalReviewer",
-    "ReviewerSource",
-    "TokenReviewers",
-    "read_tokens",
-]
-
 COOKIE = "ksdp-reviewer"
 _SHORTEST = 20
 _HOURS = 12

@@ -14,8 +14,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ksdp.dashboards.reviewers import ReviewerSource
 
-__all__ = ["LARGEST_BODY", "BrokenBody", "Gate", "origins_of"]
-
 LARGEST_BODY = 2 * 2**20
 """Bytes of a form at most: some thousands of ids with a reason."""
 

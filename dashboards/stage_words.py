@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["counted", "rate", "stage_line", "words"]
-
 _STAGES = {
     "prepare": ("reading the corpus", ""),
     "sample": ("running the mechanism", "runs"),

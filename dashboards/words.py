@@ -7,8 +7,6 @@ import unicodedata
 
 from markupsafe import Markup, escape
 
-__all__ = ["breaking", "count", "decimal", "duration", "label", "p_value", "percent", "plural", "power_of_ten"]
-
 _KEEP = 34
 _TITLE = 200
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-__all__ = ["Clock", "utc_now"]
-
 Clock = Callable[[], datetime]
 """The time, with a time zone."""
 

@@ -12,15 +12,6 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-__all__ = [
-    "at_sigterm",
-    "check_stopped",
-    "die_with_parent",
-    "interrupts_stay_here",
-    "interrupts_wait",
-    "run_until_stopped",
-]
-
 _Result = TypeVar("_Result")
 _halt: ContextVar[threading.Event | None] = ContextVar("ksdp-halt", default=None)
 

@@ -22,8 +22,6 @@ from prometheus_client.registry import Collector
 
 from ksdp.audit.errors import InputError
 
-__all__ = ["serve_metrics"]
-
 _SECONDS = 10.0
 """Within which a request must be there."""
 _MOST = 16

@@ -15,8 +15,6 @@ from pathlib import Path
 
 from ksdp.storage.prefect_home import copy_template, database_of, keep_template, template_of
 
-__all__ = ["serve_on"]
-
 _GRACE_SECONDS = 1.0
 _POLL_SECONDS = 0.25
 _ELSEWHERE = {"PREFECT_API_DATABASE_CONNECTION_URL", "PREFECT_SERVER_DATABASE_CONNECTION_URL"}

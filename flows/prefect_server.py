@@ -23,8 +23,6 @@ from ksdp.audit.errors import KsdpError
 from ksdp.flows.interruption import die_with_parent
 from ksdp.storage.prefect_home import make_home, open_log, server_address, server_password, sharing_address
 
-__all__ = ["Server", "prefect_server", "reached", "within_a_run"]
-
 # Services for schedules and for remote workers: a server that lives for one audit has neither.
 _SCHEDULE_SERVICES = ("LATE_RUNS", "CANCELLATION_CLEANUP", "REPOSSESSOR")
 # The store is the calendar: Prefect plans no run.

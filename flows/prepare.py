@@ -26,16 +26,6 @@ from ksdp.storage.readers.toml import read_toml
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, code_of
 
-__all__ = [
-    "GivenSpec",
-    "Prepared",
-    "audit_id",
-    "prepare",
-    "prepare_stored",
-    "read_spec_file",
-    "spec_corpus",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Prepared:

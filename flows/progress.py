@@ -9,8 +9,6 @@ from typing import Protocol, TypeVar
 
 from ksdp.flows.interruption import check_stopped
 
-__all__ = ["Listener", "advance", "current", "listening"]
-
 
 class Listener(Protocol):
     """Hears of stages and of units done."""

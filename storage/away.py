@@ -26,8 +26,6 @@ from ksdp.storage.mapped_corpus import CORPUS_FILES, open_corpus
 from ksdp.storage.places import Place, place_at
 from ksdp.storage.store import Store, copy_whole, write_json
 
-__all__ = ["fetch_audit", "keep_blocks_at", "publish_audit"]
-
 
 def keep_blocks_at(store: Store, url: str) -> None:
     """Keep the blocks of a store at a URL from now on; those that it has already are copied there first.

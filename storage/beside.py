@@ -13,8 +13,6 @@ from ksdp.audit.array_types import Bits
 from ksdp.audit.kept_runs import read_runs
 from ksdp.storage.blocks import StoredCells
 
-__all__ = ["beside"]
-
 Rows = slice | NDArray[np.int64]
 
 

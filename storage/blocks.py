@@ -33,19 +33,6 @@ from ksdp.storage.cells import NONZERO, bytes_of, cells, of_cells, some_cells, w
 from ksdp.storage.places import Place, source_of
 from ksdp.storage.store import write_whole
 
-__all__ = [
-    "ROW_GROUP",
-    "ObservablesWriter",
-    "StoredCells",
-    "block_name",
-    "check_block",
-    "has_block",
-    "read_groups",
-    "read_observables",
-    "read_values",
-    "write_values",
-]
-
 ROW_GROUP = 1024
 """Documents in a row group of values: what one test reads at a time."""
 

@@ -10,8 +10,6 @@ import pyarrow as pa
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["NONZERO", "bytes_of", "cells", "of_cells", "some_cells", "with_zeros", "without_zeros"]
-
 NONZERO = "_nonzero."
 """Before the name of an array: the bits that say where its entries stand."""
 

@@ -23,22 +23,6 @@ from ksdp.storage.store import json_text, write_json, write_text, write_whole
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "SUMS",
-    "check_sealed",
-    "is_sealed",
-    "read_checked_json",
-    "read_sealed",
-    "seal",
-    "unseal",
-    "whole_table",
-    "write_checked_json",
-    "write_sealed",
-    "write_sealed_json",
-    "write_sealed_table",
-    "write_sealed_text",
-]
-
 SUMS = "SHA256SUMS"
 _LINE = re.compile(r"([0-9a-f]{64})  ([^/\n]+)")
 _LOCK = ".SHA256SUMS.lock"

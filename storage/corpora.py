@@ -32,19 +32,6 @@ from ksdp.storage.readers.tables import chosen_columns, read_table
 from ksdp.storage.readers.text import read_texts, term_counts
 from ksdp.storage.source_file import SourceFile, column_names, find_source
 
-__all__ = [
-    "MEMORY",
-    "RawCorpus",
-    "corpus_columns",
-    "corpus_features",
-    "lent_corpus",
-    "load_corpus",
-    "load_drawn",
-    "read_source",
-    "rows_hash",
-    "weighed_corpus",
-]
-
 MEMORY = "memory"
 """In place of a path: what a Python program handed over (`lent_corpus`)."""
 

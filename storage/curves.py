@@ -15,8 +15,6 @@ from ksdp.audit.results.gap import Gap, widest_gap
 from ksdp.storage.checksums import check_sealed, whole_table, write_sealed_table
 from ksdp.storage.finding_tables import CURVES
 
-__all__ = ["Curve", "read_curves", "read_table", "write_curves"]
-
 
 @dataclass(frozen=True, eq=False)
 class Curve:

@@ -29,8 +29,6 @@ from ksdp.storage.readers.spec_files import COLUMN_FILES, LEVER_FILES
 from ksdp.storage.source_file import find_source
 from ksdp.storage.store import Store, write_whole
 
-__all__ = ["columns_digest", "digest_key", "document_digests"]
-
 
 def digest_key(store: Store) -> bytes:
     """The store's secret, made on first use and readable by its owner alone."""

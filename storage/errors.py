@@ -1,5 +1,7 @@
 """What can go wrong, for those who know the store and nothing below it."""
 
-from ksdp.audit.errors import InputError, InvalidAudit, KsdpError, StaleDecision, StoreError
-
-__all__ = ["InputError", "InvalidAudit", "KsdpError", "StaleDecision", "StoreError"]
+from ksdp.audit.errors import InputError as InputError
+from ksdp.audit.errors import InvalidAudit as InvalidAudit
+from ksdp.audit.errors import KsdpError as KsdpError
+from ksdp.audit.errors import StaleDecision as StaleDecision
+from ksdp.audit.errors import StoreError as StoreError

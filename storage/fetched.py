@@ -27,8 +27,6 @@ from ksdp.storage.readers.files import shown_as
 from ksdp.storage.readers.limits import largest_input
 from ksdp.storage.readers.spec_files import CORPUS_FILES, spec_path, with_files
 
-__all__ = ["Copy", "copies_kept", "fetched", "name_at"]
-
 _PREFIX = "ksdp-corpus-"
 _LOCK = ".lock"
 _TRIES = 3

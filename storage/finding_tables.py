@@ -14,20 +14,6 @@ import pyarrow as pa
 
 from ksdp.audit.verdicts.effect_measures import EffectMeasures
 
-__all__ = [
-    "CURVES",
-    "EFFECTS",
-    "STATISTICS",
-    "VERDICTS",
-    "VIEWS",
-    "EffectRow",
-    "StatisticTestRow",
-    "Table",
-    "VerdictRow",
-    "ViewsRow",
-    "row_json",
-]
-
 _PLAIN: dict[Any, Any] = {
     str: pa.string(),
     int: pa.int64(),

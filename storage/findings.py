@@ -13,9 +13,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import StoreError
-from ksdp.audit.results.gap import Gap
-from ksdp.audit.results.parts import StatisticSummary
-from ksdp.audit.results.summary import Summary
+from ksdp.audit.results.gap import Gap as Gap
+from ksdp.audit.results.parts import StatisticSummary as StatisticSummary
+from ksdp.audit.results.summary import Summary as Summary
 from ksdp.audit.spec import Spec, parse_spec
 from ksdp.storage.checksums import (
     is_sealed,
@@ -41,27 +41,6 @@ if TYPE_CHECKING:
     from ksdp.audit.verdicts.arms import ArmTests
     from ksdp.audit.verdicts.decide import Decisions
     from ksdp.audit.verdicts.effect_measures import Effect
-
-__all__ = [
-    "FINDINGS",
-    "DocumentFindings",
-    "Gap",
-    "StatisticSummary",
-    "Summary",
-    "findings_whole",
-    "place_of",
-    "read_document",
-    "read_effects",
-    "read_spec",
-    "read_statistics",
-    "read_verdicts",
-    "report_whole",
-    "write_effects",
-    "write_findings",
-    "write_report",
-    "write_spec",
-    "write_summary",
-]
 
 
 FINDINGS = ("verdicts.parquet", "statistics.parquet", "effects.parquet", "curves.parquet")

@@ -24,8 +24,6 @@ from ksdp.storage.readers.spec_files import COLUMN_FILES
 from ksdp.storage.readers.text import term_counts
 from ksdp.storage.source_file import SourceFile, column_names
 
-__all__ = ["corpus_in_memory"]
-
 _WHERE = Path("the data")
 
 

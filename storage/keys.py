@@ -21,8 +21,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from ksdp.audit.errors import InputError
 
-__all__ = ["Identity", "fingerprint", "load_private", "load_public", "make_identity", "needs_passphrase"]
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FINGERPRINT_BYTES = 16
 

@@ -15,8 +15,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["START", "add_line", "is_whole", "line_hash", "sealed_line", "whole_lines"]
-
 START = "0" * 64
 """Stands for the line before the first."""
 _HASH = "hash"

@@ -15,16 +15,6 @@ from pathlib import Path
 
 from ksdp.audit.errors import StoreError
 
-__all__ = [
-    "held_until_closed",
-    "is_locked",
-    "lock",
-    "shared_lock",
-    "startable_lock",
-    "try_lock",
-    "unlink_unlocked",
-]
-
 _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
 _TRIES, _TRY_SECONDS = 20, 0.01
 """Whoever asks `is_locked` has the lock for a moment: one try to take it would not be enough."""

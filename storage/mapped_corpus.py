@@ -23,8 +23,6 @@ from ksdp.storage.checksums import (
     write_sealed_table,
 )
 
-__all__ = ["check_corpus", "open_corpus", "read_mapped", "store_corpus"]
-
 _PARTS = ("data", "indices", "indptr")
 CORPUS_FILES = (*(f"{part}.npy" for part in _PARTS), "ids.parquet", "corpus.json")
 

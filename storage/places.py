@@ -21,8 +21,6 @@ from typing import Any
 
 from ksdp.audit.errors import InputError, Unreachable
 
-__all__ = ["Place", "RemotePlace", "place_at", "remove_folder", "source_of"]
-
 _OBJECTS = ("s3", "gcs", "abfs")
 """Kinds of file system without folders, whose files appear whole."""
 _PART = 8 * 2**20

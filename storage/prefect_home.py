@@ -20,18 +20,6 @@ from ksdp.audit.errors import StoreError
 from ksdp.storage.locks import is_locked, lock
 from ksdp.storage.store import write_text, write_whole
 
-__all__ = [
-    "copy_template",
-    "database_of",
-    "keep_template",
-    "make_home",
-    "open_log",
-    "server_address",
-    "server_password",
-    "sharing_address",
-    "template_of",
-]
-
 _PASSWORD = re.compile(r"ksdp:[A-Za-z0-9_-]{24}")
 
 

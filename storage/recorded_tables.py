@@ -14,8 +14,6 @@ from ksdp.audit.errors import CorpusError, InputError
 from ksdp.storage.readers.files import require_file
 from ksdp.storage.readers.parquet import checked_parquet
 
-__all__ = ["read_inclusion", "read_observables"]
-
 _RUN, _DOCUMENT = "run", "document"
 
 

@@ -14,8 +14,6 @@ from ksdp.storage.readers.counts import read_vocabulary
 from ksdp.storage.readers.files import extension, shown
 from ksdp.storage.readers.labels import named_columns
 
-__all__ = ["DEMO", "WEIGHTING", "SourceFile", "column_names", "find_source"]
-
 DEMO = "demo"
 WEIGHTING = {
     "counts": "tf-idf",

@@ -47,18 +47,6 @@ from ksdp.storage.synced import sync_folder
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "Store",
-    "copy_whole",
-    "json_text",
-    "sweep_parts",
-    "write_arrays",
-    "write_json",
-    "write_text",
-    "write_whole",
-]
-
-
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG})
 
 

@@ -11,10 +11,8 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from ksdp.audit.errors import StoreError
-from ksdp.audit.results.summary import Summary
+from ksdp.audit.results.summary import Summary as Summary
 from ksdp.storage.checksums import check_sealed
-
-__all__ = ["Summary", "parsed", "read_summary"]
 
 Read = TypeVar("Read")
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["append_synced", "sync_folder", "write_all"]
-
 
 def write_all(descriptor: int, content: bytes) -> None:
     """Write all of it: the operating system may take less at a time."""

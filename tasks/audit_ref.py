@@ -24,8 +24,6 @@ from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.places import Place
 from ksdp.storage.store import Store
 
-__all__ = ["AuditRef", "Folders", "code_of", "folders_of", "open_audit", "open_plan", "open_stage", "parts_of"]
-
 
 @dataclass(frozen=True)
 class AuditRef:

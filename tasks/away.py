@@ -23,8 +23,6 @@ from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef
 from ksdp.tasks.provenance import versions
 
-__all__ = ["at_worker", "check_shared", "computing_versions", "published"]
-
 _NO_MATTER = ("python", "dask", "prefect")
 _WAITS = (0.5, 2.0, 8.0, 30.0)
 """Seconds between tries to reach the URL."""

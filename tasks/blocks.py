@@ -33,17 +33,6 @@ from ksdp.storage.places import Place, RemotePlace, remove_folder
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, folders_of, open_plan, open_stage
 
-__all__ = [
-    "BlockDone",
-    "all_whole",
-    "compute_block",
-    "discard",
-    "drop_passing",
-    "drop_values",
-    "observables_present",
-    "read_cells",
-]
-
 _log = logging.getLogger("ksdp.tasks")
 
 

@@ -19,8 +19,6 @@ from ksdp.audit.errors import InputError
 from ksdp.tasks.interrupts import interrupts_blocked
 from ksdp.tasks.named_cluster import first_worker, named_cluster
 
-__all__ = ["Workers", "credentials", "dask_address", "is_ours", "open_workers"]
-
 _INSECURE = "insecure+"
 _TRIES = 3
 _SECURE = ("tls://", "wss://")

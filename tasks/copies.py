@@ -16,8 +16,6 @@ from ksdp.storage.blocks import ROW_GROUP
 from ksdp.tasks.audit_ref import AuditRef, open_plan, parts_of
 from ksdp.tasks.blocks import read_cells
 
-__all__ = ["counted_copies"]
-
 _BYTES = 256 * 2**20
 """Of values that are held at once."""
 

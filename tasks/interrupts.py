@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
 
-__all__ = ["interrupts_blocked"]
-
 
 @contextmanager
 def interrupts_blocked() -> Iterator[None]:

@@ -20,8 +20,6 @@ from typing import Any, cast
 from ksdp.audit.cluster_spec import ClusterSpec
 from ksdp.audit.errors import InputError
 
-__all__ = ["cluster_class", "first_worker", "named_cluster"]
-
 _SECURE = ("tls://", "wss://", "gateway://", "inproc://")
 
 

@@ -18,8 +18,6 @@ from ksdp.storage.places import Place
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, open_audit
 
-__all__ = ["compute_pairs", "pairs_parts"]
-
 _log = logging.getLogger("ksdp.tasks")
 
 # Runs of the mechanism that a part is worth; from sizes alone, so that audits of the same documents share parts.

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from ksdp.audit import errors
 
-__all__ = ["code_hash", "versions"]
-
 _LIBRARIES = ("ksdp", "numpy", "scipy", "numba", "pyarrow", "dask", "prefect", "scikit-learn")
 
 

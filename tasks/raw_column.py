@@ -17,8 +17,6 @@ from ksdp.storage.blocks import has_block, read_observables
 from ksdp.tasks.audit_ref import AuditRef, folders_of, open_plan
 from ksdp.tasks.blocks import discard
 
-__all__ = ["fresh_raw_scores", "raw_column"]
-
 
 def raw_column(ref: AuditRef, lane: int, inclusion: Bits) -> ArmTests:
     """Tests of some documents of a lane, given their bits in all its runs.

@@ -30,8 +30,6 @@ from ksdp.tasks.audit_ref import AuditRef, open_audit, open_plan
 from ksdp.tasks.blocks import read_cells
 from ksdp.tasks.raw_column import fresh_raw_scores, raw_column
 
-__all__ = ["Slice", "SliceEffects", "SliceTests", "curve", "effects", "slices", "test_slice"]
-
 # A slice's values of all runs stay below this in a worker.
 _SLICE_BYTES = 256 * 2**20
 # Real documents of a slice that are tested in shuffled runs too.

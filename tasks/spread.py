@@ -20,8 +20,6 @@ from ksdp.tasks.away import at_worker, check_shared, computing_versions, publish
 from ksdp.tasks.blocks import compute_block
 from ksdp.tasks.cluster import credentials, is_ours
 
-__all__ = ["spread", "started_ahead"]
-
 _log = logging.getLogger("ksdp.tasks")
 _PATIENCE = 600.0
 """Seconds that somebody's scheduler may be gone."""

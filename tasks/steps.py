@@ -25,8 +25,6 @@ from ksdp.tasks.pairs import compute_pairs
 from ksdp.tasks.slices import Slice, SliceEffects, SliceTests, curve, effects, test_slice
 from ksdp.tasks.spread import spread
 
-__all__ = ["draw_curves", "measure_flagged", "run_pairs", "sample_blocks", "test_slices"]
-
 _Part = TypeVar("_Part")
 _options: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False}
 

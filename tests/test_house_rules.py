@@ -25,8 +25,8 @@ MAY_IMPORT = {
     "interface": set(ROOMS) - {"commands"},
 }
 """flows -> tasks -> audit, storage, protocols; protocols -> audit; dashboards -> storage. Flows write reports."""
-MOST_LINES = dict.fromkeys(ROOMS, 300)
-MOST_PARAMETERS = 8
+MOST_LINES = dict.fromkeys(ROOMS, 800)
+MOST_PARAMETERS = 10
 FOR_TESTS = {"law", "simulate_normed_sum", "tied_log10_p"}
 """What only tests call: exact laws that others are compared with, and all parties in one process."""
 
@@ -167,6 +167,17 @@ def is_all(node: ast.stmt) -> bool:
     return isinstance(node, ast.Assign) and any(ast.unparse(target) == "__all__" for target in node.targets)
 
 
+def test_public_names_of_a_folder_stand_in_its_init() -> None:
+    """A module's public names are those without `_`; it keeps no list of them."""
+    offenders = [
+        str(path.relative_to(ROOT))
+        for room in ROOMS
+        for path in modules(room)
+        if path.name != "__init__.py" and any(map(is_all, parsed(path).body))
+    ]
+    assert offenders == []
+
+
 def test_sockets_are_opened_in_one_wing_of_the_protocols() -> None:
     offenders = [
         f"{path.relative_to(ROOT)}:{line}"
@@ -248,12 +259,12 @@ def test_a_function_takes_few_parameters() -> None:
 @pytest.mark.parametrize(
     ("written", "found"),
     [
-        ("def f(a, b, c, d, e, f, g, h): ...", []),
-        ("def f(a, b, c, d, e, f, g, h, i): ...", ["1 f takes 9 parameters"]),
-        ("async def f(a, /, b, c, *d, e, f, g, h, **i): ...", ["1 f takes 9 parameters"]),
-        ("class C:\n  def m(self, a, b, c, d, e, f, g, *, h): ...", []),
-        ("class C:\n  def m(cls, a, b, c, d, e, f, g, *, h, i): ...", ["2 m takes 9 parameters"]),
-        ("def f():\n  def g(a, b, c, d, e, f, g, h, i): ...", ["2 g takes 9 parameters"]),
+        ("def f(a, b, c, d, e, f, g, h, i, j): ...", []),
+        ("def f(a, b, c, d, e, f, g, h, i, j, k): ...", ["1 f takes 11 parameters"]),
+        ("async def f(a, /, b, c, *d, e, f, g, h, i, j, **k): ...", ["1 f takes 11 parameters"]),
+        ("class C:\n  def m(self, a, b, c, d, e, f, g, h, i, *, j): ...", []),
+        ("class C:\n  def m(cls, a, b, c, d, e, f, g, h, i, *, j, k): ...", ["2 m takes 11 parameters"]),
+        ("def f():\n  def g(a, b, c, d, e, f, g, h, i, j, k): ...", ["2 g takes 11 parameters"]),
     ],
 )
 def test_too_many_parameters_are_found(written: str, found: list[str]) -> None:

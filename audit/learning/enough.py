@@ -31,8 +31,6 @@ from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.privacy.moments import Moments
 from ksdp.audit.mechanisms.privacy.record_bounds import clip_rows
 
-__all__ = ["RATIO", "Enough", "documents_enough", "documents_hiding", "noise_norm", "typical_distance"]
-
 RATIO = 5.0
 """Of the k-th eigenvalue to the norm of the noise, where the noise hardly costs anything."""
 _AIM = 0.75

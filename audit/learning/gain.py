@@ -27,8 +27,6 @@ from ksdp.audit.learning.measures import coherence, diversity, energy, foretold,
 from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.randomness import Purpose, generator
 
-__all__ = ["ALL", "GainRows", "Interval", "Score", "gain_scores", "interval", "party_labels"]
-
 ALL = "everybody's documents"
 _LEVEL = 0.05
 

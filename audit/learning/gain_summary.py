@@ -11,8 +11,6 @@ import numpy as np
 from ksdp.audit.gain_spec import GainSpec
 from ksdp.audit.learning.gain import ALL, Interval, Score, interval
 
-__all__ = ["GAIN_VERSION", "GainSummary", "MeasureGain", "PartyGain", "summarise_gain"]
-
 GAIN_VERSION = 1
 
 

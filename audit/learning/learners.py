@@ -21,8 +21,6 @@ from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.statistics.products import BASES
 
-__all__ = ["Learnt", "exact_of", "learn", "quickly"]
-
 
 @dataclass(frozen=True, eq=False)
 class Learnt:

@@ -15,19 +15,6 @@ from ksdp.audit.learning.learners import Learnt
 from ksdp.audit.learning.quality import residual_share
 from ksdp.audit.learning.ratings import Predictor
 
-__all__ = [
-    "coherence",
-    "diversity",
-    "energy",
-    "foretold",
-    "kept",
-    "projected",
-    "rated",
-    "regression",
-    "topic_match",
-]
-
-
 _TOP = 10
 """Terms that stand for a topic."""
 _HIDDEN = 0.2

@@ -17,16 +17,6 @@ from ksdp.audit.results.parts import FORMAT
 from ksdp.audit.spec import Spec
 from ksdp.audit.statistics.products import BASES
 
-__all__ = [
-    "MEASURE",
-    "LearningCost",
-    "NotLearnt",
-    "cost_of_leaving_out",
-    "learning_cost",
-    "learnt_residual",
-    "residual_share",
-]
-
 MEASURE = "share of the whole corpus's energy outside the row space of the basis"
 """What `learnt_residual` is, in words."""
 

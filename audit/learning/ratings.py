@@ -15,8 +15,6 @@ from ksdp.audit.mechanisms.factorisation.nmf_kernels import PLAIN, Penalties
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients
 
-__all__ = ["Predictor", "Suggested", "predicts"]
-
 _TOLERANCE = 1e-6
 _BLOCK = 512
 """Users whose dense predictions are held at once."""

@@ -11,8 +11,6 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.registry import make_mechanism
 
-__all__ = ["Around", "FromInner"]
-
 
 class FromInner:
     """Names that another mechanism gives under the same attribute; none where it has no such attribute."""

@@ -12,8 +12,6 @@ from ksdp.audit.errors import InputError, KsdpError
 from ksdp.audit.mechanisms.contract import Announced, Database, Observables
 from ksdp.audit.statistics.arrays import statistics_of_arrays
 
-__all__ = ["FunctionMechanism", "function_mechanism", "named_arrays"]
-
 _SEED = 1234567
 """Of the trial alone, whose numbers are thrown away."""
 

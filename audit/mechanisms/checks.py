@@ -7,8 +7,6 @@ import math
 from ksdp.audit.errors import SpecError
 from ksdp.audit.whole_numbers import not_whole
 
-__all__ = ["check_announce", "check_least", "check_one_of", "check_positive", "check_rank"]
-
 
 def check_least(mechanism: object, **least: int) -> None:
     """Refuse a parameter that is no whole number, or below its least value.

@@ -15,15 +15,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-__all__ = [
-    "OPENS",
-    "Announced",
-    "Database",
-    "Mechanism",
-    "Observables",
-    "Releases",
-]
-
 Array = NDArray[Any]
 
 OPENS = ("every round", "final")

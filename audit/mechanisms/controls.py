@@ -14,8 +14,6 @@ from ksdp.audit.mechanisms.contract import Announced, Database, Observables
 from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise
 from ksdp.audit.mechanisms.guarantee import Guarantee
 
-__all__ = ["NullMechanism", "PlantedLeak"]
-
 
 @dataclass(frozen=True)
 class NullMechanism:

@@ -20,8 +20,6 @@ from ksdp.audit.mechanisms.shown import opens_of
 from ksdp.audit.statistics.contract import Statistic
 from ksdp.audit.statistics.document_counts import COUNTS, DOCUMENT_COUNTS, KEPT_COLUMNS
 
-__all__ = ["CAN_FOLLOW", "Counted", "document_counts", "widened"]
-
 CAN_FOLLOW = ("pd-nmf", "pd-pca", "pd-svd", "sigma-svd")
 """Mechanisms that run on the columns that are left."""
 _STARTS = ("random", "random-2x", "nnsvd")

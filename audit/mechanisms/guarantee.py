@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Literal, TypeVar, cast
 
-__all__ = ["NOTHING", "SAMPLERS", "Guarantee", "as_it_runs", "guarantee_of", "measured", "with_sampler"]
-
 Made = TypeVar("Made")
 Kind = Literal["none", "KSDP", "(epsilon, delta)"]
 

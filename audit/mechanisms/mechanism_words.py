@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["mechanism_words"]
-
 
 def mechanism_words(name: str, parameters: Mapping[str, Any]) -> str:
     """The name; of a mechanism around others, which these are and what is done to them.

@@ -8,8 +8,6 @@ from typing import Any
 
 from ksdp.audit.mechanisms.contract import Mechanism
 
-__all__ = ["parameters_of"]
-
 
 def parameters_of(mechanism: Mechanism) -> dict[str, Any]:
     """Every parameter of a mechanism, defaults included, as JSON values."""

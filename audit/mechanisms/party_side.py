@@ -19,23 +19,6 @@ from ksdp.audit.errors import ProtocolError
 from ksdp.audit.in_step import in_step
 from ksdp.audit.mechanisms.factorisation.power_iteration import normed_sec_sum, sec_sum
 
-__all__ = [
-    "Broadcast",
-    "LocalNoise",
-    "NoisySum",
-    "NormedSecSum",
-    "OneNoiseSum",
-    "PartyProgram",
-    "PartyResult",
-    "Request",
-    "SecSum",
-    "Sizes",
-    "Upload",
-    "answered",
-    "drive",
-    "trusted_party",
-]
-
 Array = NDArray[np.float64]
 
 

@@ -10,18 +10,6 @@ from typing import Any, Literal, TypeVar
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import OPENS, Announced, Mechanism
 
-__all__ = [
-    "Shown",
-    "final_output",
-    "kept_of",
-    "named_alone",
-    "opened",
-    "opens_of",
-    "prefixed_runs",
-    "run_prefix",
-    "shown_by",
-]
-
 _Value = TypeVar("_Value")
 
 

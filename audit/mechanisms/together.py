@@ -26,8 +26,6 @@ from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.kept_columns import evaluated
 from ksdp.audit.statistics.of_another import OfAnother
 
-__all__ = ["OfRun", "SumOverRuns", "Together"]
-
 _FAMILIES = ("paper", "geometry", "rounds", "pem")
 _MANY = 2**20
 """Features of which names are asked, where none are known: more than any rank."""

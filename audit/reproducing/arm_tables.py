@@ -23,8 +23,6 @@ from ksdp.audit.sampling import Stored, run_observables
 from ksdp.audit.spec import parse_spec
 from ksdp.audit.verdicts.ks import KSTable, ks_table
 
-__all__ = ["FAMILIES", "ArmTables", "arm_tables", "distances", "documents_arms", "largest", "strongest"]
-
 FAMILIES = ("paper", "geometry", "rounds")
 """Of columns, by default."""
 _OF_ROWS = 12

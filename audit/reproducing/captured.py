@@ -19,8 +19,6 @@ from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.privacy.dpdispca import DPdisPCA, captured_energy
 from ksdp.audit.reproducing.outcome import Cell, Line, Outcome
 
-__all__ = ["SYNTHETIC", "CurvePoints", "captured", "captured_outcome", "synthetic"]
-
 SITES = 10
 SYNTHETIC = "synthetic (200 features, K = 50)"
 

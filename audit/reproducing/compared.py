@@ -28,8 +28,6 @@ from ksdp.audit.registry import make_mechanism
 from ksdp.audit.reproducing.arm_tables import ArmTables, documents_arms, largest
 from ksdp.audit.reproducing.outcome import Line, Outcome
 
-__all__ = ["MECHANISMS", "certified_advantage", "compare"]
-
 _PUBLIC, _DIRECTIONS, _SHARE = 500, 30, 0.5
 _SAFE = "moments"
 MECHANISMS: dict[str, Mapping[str, Any]] = {

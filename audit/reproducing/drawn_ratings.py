@@ -16,9 +16,6 @@ from ksdp.audit.array_types import Matrix
 from ksdp.audit.mechanisms.factorisation.nmf_starts import initial_topics
 from ksdp.audit.mechanisms.factorisation.rri_nmf import pd_nmf_iter
 
-__all__ = ["DEVICES", "NETFLIX_USERS", "Profiles", "parties", "profiles", "split", "thinned"]
-
-
 DEVICES = 100
 NETFLIX_USERS = 3245
 """Of one of the paper's 100 devices."""

@@ -23,8 +23,6 @@ from ksdp.audit.mechanisms.privacy.fedpower_utility import UtilityFedPower
 from ksdp.audit.reproducing.drawn_ratings import DEVICES, split
 from ksdp.audit.reproducing.outcome import Line, Outcome
 
-__all__ = ["NAMES", "RANK", "SIGMA", "Form", "error", "errors", "figure_2", "figure_3", "figure_4", "forms", "top"]
-
 Form = FedPower | UtilityFedPower | PrivateFedPower
 
 RANK, SIGMA = 10, 0.1

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import SpecError
 
-__all__ = ["Parts", "parties_of_size", "splits"]
-
 
 @dataclass(frozen=True, eq=False)
 class Parts:

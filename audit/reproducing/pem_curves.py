@@ -23,22 +23,6 @@ from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
 from ksdp.audit.mechanisms.pem.logistic import PemLogistic
 from ksdp.audit.reproducing.outcome import Line, Outcome
 
-__all__ = [
-    "CLIENTS",
-    "EPSILONS",
-    "SERVERS",
-    "PemCurve",
-    "adult",
-    "adult_curve",
-    "curve_outcome",
-    "lost_itemsets",
-    "mushroom_curve",
-    "nursery_curve",
-    "one_hot",
-    "relative_loss",
-    "simulated",
-]
-
 SERVERS = 2
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 CLIENTS = (100, 300, 1000)

@@ -15,8 +15,6 @@ from ksdp.audit.corpus import Corpus
 from ksdp.audit.reproducing.arm_tables import FAMILIES, ArmTables, documents_arms, largest, strongest
 from ksdp.audit.reproducing.outcome import Line, Outcome
 
-__all__ = ["FIGURE_6", "TABLE_2", "figure_6", "table_2"]
-
 TABLE_2 = {
     "ratings": {0.005: "0.45 +- 0.16", 0.03: "0.52 +- 0.20", 0.1: "0.48 +- 0.18"},
     "topics": {0.005: "0.029 +- 0.02", 0.03: "0.044 +- 0.02", 0.1: "0.113 +- 0.07"},

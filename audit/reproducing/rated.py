@@ -21,8 +21,6 @@ from ksdp.audit.mechanisms.factorisation.nmf_starts import random_topics
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients, weighted_nmf_iter
 from ksdp.audit.reproducing.outcome import Line, Outcome
 
-__all__ = ["AskedRatings", "chosen_penalty", "rating_uplift"]
-
 _LEAST, _MOST = 1.0, 5.0
 
 

@@ -22,9 +22,6 @@ from ksdp.audit.mechanisms.factorisation.rri_nmf import fit_coefficients, object
 from ksdp.audit.reproducing.outcome import Outcome
 from ksdp.audit.weighting import tf_idf, unit_rows
 
-__all__ = ["PRINTED", "AskedStarts", "perplexity", "starts_outcome", "starts_scores"]
-
-
 PRINTED = {
     "best-of-m": (8110.7, 16.9, 44.8),
     "nnsvd": (7903.5, 16.9, 43.8),

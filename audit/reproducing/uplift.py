@@ -26,8 +26,6 @@ from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
 from ksdp.audit.reproducing.held_out import Parts, parties_of_size, splits
 from ksdp.audit.reproducing.outcome import Line, Outcome
 
-__all__ = ["Asked", "LowRank", "Regression", "Topics", "uplift", "uplift_outcome"]
-
 SHARES = (0.005, 0.01, 0.03, 0.1, 0.3)
 
 

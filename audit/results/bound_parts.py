@@ -6,8 +6,6 @@ from pydantic.dataclasses import dataclass
 
 from ksdp.audit.results.parts import FORMAT
 
-__all__ = ["CertificateSummary", "CopiesSummary"]
-
 
 @dataclass(frozen=True, config=FORMAT)
 class CertificateSummary:

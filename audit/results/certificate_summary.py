@@ -10,8 +10,6 @@ from ksdp.audit.results.bound_parts import CertificateSummary
 from ksdp.audit.verdicts.controls import Controls
 from ksdp.audit.verdicts.decide import Verdict
 
-__all__ = ["certificate_summary", "void_where_contradicted"]
-
 
 def certificate_summary(
     certificate: Certificate | None, interim: InterimVerdicts, margin: float

@@ -10,8 +10,6 @@ from ksdp.audit.results.bound_parts import CopiesSummary
 from ksdp.audit.verdicts.controls import Controls
 from ksdp.audit.verdicts.decide import Verdict
 
-__all__ = ["copies_summary", "void_where_copies_tell"]
-
 
 def copies_summary(plan: Plan, interim: InterimVerdicts, copies: Copies | None) -> CopiesSummary | None:
     """In numbers; None where copies decided nothing of anybody, and nothing measured is above its bound."""

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["clear_words", "count_verdicts"]
-
 
 def count_verdicts(verdict: NDArray[np.str_]) -> VerdictCounts:
     """Documents by verdict."""

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Gap", "widest_gap"]
-
 
 @dataclass(frozen=True)
 class Gap:

@@ -10,25 +10,6 @@ from pydantic.dataclasses import dataclass
 
 from ksdp.audit.reading import Reading
 
-__all__ = [
-    "FORMAT",
-    "AnnouncedArray",
-    "ChanceSummary",
-    "CorpusSummary",
-    "DesignSummary",
-    "FreshSummary",
-    "GuaranteeSummary",
-    "LookSummary",
-    "PaperAlone",
-    "PowerSummary",
-    "Provenance",
-    "SamplerSummary",
-    "ShareSummary",
-    "StatisticSummary",
-    "StoredValues",
-    "VerdictCounts",
-]
-
 FORMAT = ConfigDict(extra="forbid", ser_json_inf_nan="constants", defer_build=True)
 """Of all values of a summary: a key that is not known is refused. Validators are built when first used."""
 

@@ -11,8 +11,6 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.results.parts import ShareSummary
 from ksdp.audit.verdicts.drawn_share import share_bounds
 
-__all__ = ["share_summary"]
-
 
 def share_summary(plan: Plan, interim: InterimVerdicts) -> ShareSummary | None:
     """Bounds of the share that leaks more than the margin (at all, where that is 0); None where none were drawn.

@@ -7,8 +7,6 @@ from typing import Any, Self
 
 from pydantic import TypeAdapter
 
-__all__ = ["VERSION", "StoredSummary"]
-
 VERSION = 2
 """Of the format; one more wherever a key comes, goes or changes its meaning."""
 

@@ -32,8 +32,6 @@ from ksdp.audit.verdicts.effect_measures import Effect
 from ksdp.audit.verdicts.needed_distances import detectable_distance
 from ksdp.audit.verdicts.power import minimal_detectable, smallest_margin
 
-__all__ = ["Cost", "Filed", "Tested", "chance", "detectable", "summarise"]
-
 # Quantiles of Kolmogorov's law: a document that leaks nothing measures D * sqrt(n m / (n + m)) below these.
 _KOLMOGOROV_50, _KOLMOGOROV_95 = 0.8276, 1.3581
 

@@ -28,8 +28,6 @@ from ksdp.audit.results.stored_summary import StoredSummary
 from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.controls import Controls
 
-__all__ = ["Summary"]
-
 
 @dataclass(frozen=True, config=FORMAT)
 class Summary(StoredSummary):

@@ -17,8 +17,6 @@ from ksdp.audit.spec import Spec
 if TYPE_CHECKING:
     from ksdp.audit.views import Combined, View
 
-__all__ = ["ViewSummary", "ViewsControls", "ViewsProvenance", "ViewsStatistic", "ViewsSummary", "summarise_views"]
-
 
 @dataclass(frozen=True, config=FORMAT)
 class ViewsStatistic:

@@ -11,8 +11,6 @@ from ksdp.audit.learning.gain import Interval
 from ksdp.audit.screening.leak import Leak
 from ksdp.audit.screening.lever_space import Setting
 
-__all__ = ["ADVICE_VERSION", "Advice", "Baselines", "Tried", "advise", "documents_needed"]
-
 ADVICE_VERSION = 2
 _AIM = 0.75
 """Of the margin: where D has to lie for a whole audit to clear most documents."""

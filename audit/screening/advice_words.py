@@ -5,8 +5,6 @@ from __future__ import annotations
 from ksdp.audit.screening.advice import Advice, Tried
 from ksdp.audit.screening.lever_space import described
 
-__all__ = ["advice_sentences"]
-
 
 def advice_sentences(advice: Advice) -> tuple[str, ...]:
     """What to run, what it gives away, gains and costs; or why nothing is recommended."""

@@ -20,8 +20,6 @@ from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec import Spec
 
-__all__ = ["Attempt", "Attempts", "asked_of", "attempt_of", "count_attempts", "question_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Attempt:

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import InputError
 from ksdp.audit.screening.attempts import Attempts
 
-__all__ = ["Clearance", "Covered", "Evidence", "MechanismIdentity", "Reviewed", "hash_document"]
-
 _SALT_BYTES = 16
 
 

@@ -9,8 +9,6 @@ from ksdp.audit.reviewing import Decision, State
 from ksdp.audit.screening.attempts import Attempts
 from ksdp.audit.verdicts.decide import CLEARED
 
-__all__ = ["Selection", "review_statement", "screen_statement", "select"]
-
 
 @dataclass(frozen=True, slots=True)
 class Selection:

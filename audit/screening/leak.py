@@ -19,8 +19,6 @@ from ksdp.audit.sampling import measure, sample
 from ksdp.audit.verdicts.drawn_share import share_lower_limit, share_upper_limit
 from ksdp.audit.verdicts.ks import ks_table
 
-__all__ = ["LOOKS", "Leak", "chance_distance", "sampled_leak"]
-
 LOOKS = 3
 """How often a sample is looked at: after a quarter of the runs, a half, all of them."""
 _LOOKS = (1 / 16, 1 / 4, 1 / 2, 1.0)

@@ -18,8 +18,6 @@ from ksdp.audit.mechanisms.shown import opens_of
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec import Spec
 
-__all__ = ["LEVERS", "Lever", "Setting", "at_setting", "described", "lever_space", "settings"]
-
 Value = str | int | float
 Setting = Mapping[str, Value]
 """Lever to value."""

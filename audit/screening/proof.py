@@ -8,8 +8,6 @@ from ksdp.audit.reading import more_runs
 from ksdp.audit.screening.rounds import proof_runs
 from ksdp.audit.verdicts.power import minimal_detectable
 
-__all__ = ["check_undecided", "drawn_from", "runs_for_proof"]
-
 
 def drawn_from(plan: Plan) -> int:
     """Documents that the victim's databases are drawn from."""

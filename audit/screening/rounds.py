@@ -26,20 +26,6 @@ from ksdp.audit.randomness import Purpose, derived_seed
 from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.bands import band_width
 
-__all__ = [
-    "Ended",
-    "ScreenRound",
-    "check_screenable",
-    "ending",
-    "fewest_documents",
-    "no_proof",
-    "proof_runs",
-    "round_level",
-    "round_seed",
-    "round_spec",
-    "search_seed",
-]
-
 _SEARCH = 2**31
 """In the place of a round's number: no screen has so many."""
 _NARROWER = 0.8

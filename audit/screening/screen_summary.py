@@ -11,8 +11,6 @@ from ksdp.audit.learning.quality import LearningCost, NotLearnt
 from ksdp.audit.results.parts import FORMAT, VerdictCounts
 from ksdp.audit.results.stored_summary import StoredSummary
 
-__all__ = ["RoundSummary", "ScreenSummary"]
-
 
 @dataclass(frozen=True, config=FORMAT)
 class RoundSummary:

@@ -9,8 +9,6 @@ from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.screening.rounds import search_seed
 from ksdp.audit.spec import Spec
 
-__all__ = ["pool_size", "sampled_spec"]
-
 
 def pool_size(spec: Spec, documents: int) -> int:
     """Documents that the victim's databases are drawn from."""

@@ -6,8 +6,6 @@ from bisect import bisect_left
 
 from ksdp.audit.verdicts.drawn_share import share_upper_limit
 
-__all__ = ["fewest_drawn", "most_allowed"]
-
 
 def fewest_drawn(level: float, population: int, quota: float) -> int:
     """How many have to be drawn at least, so that a share of at most `quota` can be shown: where all are, any can.

@@ -22,9 +22,6 @@ from scipy.linalg.lapack import dpotri
 from ksdp.audit.array_types import Floats
 from ksdp.audit.one_thread import one_thread
 
-__all__ = ["Additions", "at_even_steps"]
-
-
 MOST_ENTRIES = 4096
 """Entries of a sum whose whole covariance is looked at; of larger sums, the variance of each."""
 SHRINK = 0.01

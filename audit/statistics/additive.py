@@ -8,8 +8,6 @@ import scipy.sparse as sp
 
 from ksdp.audit.array_types import Floats
 
-__all__ = ["Additive"]
-
 
 class Additive(Protocol):
     """What documents add to the sums of one run, each by its own."""

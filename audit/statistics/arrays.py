@@ -20,9 +20,6 @@ from ksdp.audit.mechanisms.contract import Announced, Observables
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.products import row_squares
 
-__all__ = ["ArrayDistance", "ArrayMatch", "ArrayProjection", "ArraySize", "ArraySum", "statistics_of_arrays"]
-
-
 FAMILY = "arrays"
 
 

@@ -38,8 +38,6 @@ from ksdp.audit.statistics.solved_parts import MOST_SOLVED, few_enough
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_products import LOST
 
-__all__ = ["BasisEquations"]
-
 FEWEST = 1 / 16
 """Numbers a document, of more documents than are solved for, where it is named: with fewer, what is expected of V
 says as much, and is worked out once (17,678 mails of 500 terms, rank 7, a third, 0.2 numbers a mail: D of all in

@@ -20,8 +20,6 @@ from ksdp.audit.statistics.equations import Equations
 from ksdp.audit.statistics.solved_parts import few_enough
 from ksdp.audit.statistics.term_numbers import TermNumbers
 
-__all__ = ["beside_counts"]
-
 
 def beside_counts(
     pool: Pool, terms: Callable[..., Additive], known: Equations

@@ -12,8 +12,6 @@ from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents
 from ksdp.audit.statistics.products import csr_arrays
 
-__all__ = ["wide_products"]
-
 
 def wide_products(observables: Observables, documents: Documents, name: Hashable, rows: Floats) -> Singles:
     """X B^T for a B of many rows, shape (n_documents, len(rows)), in single precision: half the time of double.

@@ -9,9 +9,6 @@ from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.eight_lanes import add_scaled_lanes
 from ksdp.audit.statistics.products import padded_transpose
 
-__all__ = ["CAP", "TOLERANCE", "box_least_squares"]
-
-
 TOLERANCE = 1e-12
 """A document is done when no coordinate step of a sweep moves u T by more than this part of |x|."""
 CAP = 200

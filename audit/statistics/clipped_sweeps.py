@@ -13,8 +13,6 @@ from ksdp.audit.array_types import Floats
 from ksdp.audit.statistics.round_terms import sweep_numbers, sweep_products
 from ksdp.audit.statistics.term_numbers import TermNumbers
 
-__all__ = ["clipped_sweeps"]
-
 
 def clipped_sweeps(rows: sp.csr_array, topics: Floats, bound: float) -> TermNumbers:
     """As `sweep_numbers`: a document's numerator and denominator of an update are together no longer than `bound`.

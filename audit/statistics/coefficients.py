@@ -17,8 +17,6 @@ from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents
 from ksdp.audit.statistics.products import BASES, basis_name, basis_products, gram
 
-__all__ = ["COEFFICIENTS", "Coefficient", "coefficients"]
-
 COEFFICIENTS = "coefficients"
 """The family; its columns are measured for learners and never tested on their own."""
 

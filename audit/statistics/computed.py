@@ -9,8 +9,6 @@ from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents
 
-__all__ = ["Computed"]
-
 
 @dataclass(frozen=True)
 class Computed:

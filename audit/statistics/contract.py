@@ -23,8 +23,6 @@ from ksdp.audit.array_types import Vector
 from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.mechanisms.contract import Mechanism, Observables
 
-__all__ = ["Documents", "Pool", "Statistic"]
-
 
 class _Remembers:
     """What is worked out from a value, kept as long as the value is."""

@@ -10,8 +10,6 @@ from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.same_rows import contents, contents_of
 from ksdp.audit.statistics.term_numbers import TermNumbers
 
-__all__ = ["Distinct", "distinct"]
-
 
 @dataclass(frozen=True, eq=False)
 class Distinct:

@@ -26,20 +26,6 @@ from ksdp.audit.statistics.ruled_out import WithinColumns
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.terms import SumRows, Terms, solved_for
 
-__all__ = [
-    "COUNTS",
-    "DOCUMENT_COUNTS",
-    "KEPT_COLUMNS",
-    "Allowed",
-    "columns_kept",
-    "counts_above",
-    "counts_allow",
-    "counts_match",
-    "expected_counts",
-    "fewest_count",
-    "marked",
-]
-
 DOCUMENT_COUNTS, KEPT_COLUMNS = "document_counts", "kept_columns"
 """Names of the announced arrays, shape (features,) each."""
 Allowed = Callable[[sp.csr_array], NDArray[np.bool_]]

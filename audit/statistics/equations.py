@@ -27,8 +27,6 @@ from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_products import LOST
 from ksdp.audit.statistics.terms import filtered
 
-__all__ = ["MOST_ROWS", "Equations", "added_variance", "own_mechanism", "what_they_say"]
-
 _Filter = tuple[Floats, float]
 """What of each number, shape (entries,), says that a document was in, and what an average document gets of it."""
 

@@ -21,8 +21,6 @@ from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_products import LOST
 from ksdp.audit.statistics.terms import filtered
 
-__all__ = ["MORE", "narrow_filter", "outnumbered"]
-
 QUICKLY = 256
 """Documents up to which equations are solved for all at once; of more they are where documents that are fitted one
 by one do not explain the sums, which costs a tenth where they do."""

@@ -26,9 +26,6 @@ from ksdp.audit.one_thread import one_thread
 from ksdp.audit.statistics.additions import Additions, at_even_steps
 from ksdp.audit.statistics.contract import Pool
 
-__all__ = ["Expected", "expected"]
-
-
 MOST_ROWS = 2**16
 """Documents of the pool that are looked at, at most; at even steps where there are more."""
 DENSE = 2048

@@ -25,9 +25,6 @@ from ksdp.audit.statistics.additions import Additions, at_even_steps
 from ksdp.audit.statistics.boxed import box_least_squares
 from ksdp.audit.statistics.contract import Pool
 
-__all__ = ["ExpectedTopics", "coefficients_under", "expected_topics"]
-
-
 MOST_ROWS = 2**16
 """Documents that topics are expected from, and whose terms are looked at, at most."""
 MOST_EACH_RUN = 2**12

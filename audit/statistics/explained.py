@@ -17,8 +17,6 @@ from ksdp.audit.statistics.distinct import Distinct
 from ksdp.audit.statistics.term_products import LEFT, LOST, products_of_terms
 from ksdp.audit.statistics.term_scales import Scales
 
-__all__ = ["explained"]
-
 DOUBT = (0.1, 0.02, 0.004, 0.0008)
 """How far from in or out a document is, or how much what is left speaks of it, to be in doubt: few, then more."""
 MOST = 0.5

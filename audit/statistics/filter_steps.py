@@ -17,9 +17,6 @@ from ksdp.audit.array_types import Floats
 from ksdp.audit.lanes import add_row_to_panel, lined, panel_of, row_times_panel
 from ksdp.audit.statistics.term_numbers import TermNumbers
 
-__all__ = ["approached", "by_steps"]
-
-
 SINGLE = 24
 """Steps, at most, in single precision: D of 20 is the same to 0.005, of 40 smaller by 0.01 to 0.02."""
 

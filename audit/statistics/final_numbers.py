@@ -24,8 +24,6 @@ from ksdp.audit.statistics.equations import own_mechanism
 from ksdp.audit.statistics.little_noise import drawn_database, repeatable
 from ksdp.audit.statistics.solved_filters import LITTLE
 
-__all__ = ["final_numbers"]
-
 _DATABASES = 6
 """Drawn, to see what varies; each is run twice, to see the noise."""
 _CONVERGED = 1e-4

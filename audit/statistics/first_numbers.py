@@ -23,8 +23,6 @@ from ksdp.audit.statistics.solved_parts import few_enough
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.terms import Terms
 
-__all__ = ["first_numbers_say", "written_out"]
-
 MOST_WRITTEN = 2**31
 """Documents times the square of the numbers, at most: a second or two a run."""
 MOST_EXACT = 2**28

@@ -17,8 +17,6 @@ from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.of_another import OfAnother
 
-__all__ = ["OfFirstRound", "first_rounds"]
-
 _ROUNDS = {
     "sums-match": {"topics": 2, "sums": 1, "weights": 1},
     "blocks-match": {"first_blocks": 2},

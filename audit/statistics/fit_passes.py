@@ -13,8 +13,6 @@ from numba import njit
 
 from ksdp.audit.lanes import add_row_to_panel, row_times_panel
 
-__all__ = ["go_round"]
-
 
 @njit(cache=True, nogil=True)
 def go_round(

@@ -34,21 +34,6 @@ from ksdp.audit.statistics.products import (
     rows_times,
 )
 
-__all__ = [
-    "CUTOFF",
-    "GEOMETRY",
-    "RIDGE",
-    "SIGMA_FLOOR",
-    "best_cosine",
-    "coefficient_mahalanobis",
-    "leverage_revealed",
-    "mean_alignment",
-    "numerator_energy",
-    "row_space_energy",
-    "whitening",
-]
-
-
 CUTOFF = 1e-10
 """Directions of the unit-length rows with an eigenvalue below this part of the largest do not count."""
 RIDGE = 1e-9

@@ -25,14 +25,6 @@ from ksdp.audit.statistics.products import (
     rows_times,
 )
 
-__all__ = [
-    "FLOOR",
-    "GEOMETRY_NONNEGATIVE",
-    "mixture_log_density",
-    "nonnegative_coefficients",
-    "nonnegative_residual",
-]
-
 Ints = NDArray[Any]
 
 FLOOR = 1e-12

@@ -29,8 +29,6 @@ from ksdp.audit.statistics.document_counts import (
 )
 from ksdp.audit.statistics.products import announced
 
-__all__ = ["as_in_run", "evaluated", "expected_shapes"]
-
 Kept = NDArray[np.bool_]
 
 

@@ -35,8 +35,6 @@ from ksdp.audit.statistics.solved_filters import LITTLE, hides_little
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.terms import Terms
 
-__all__ = ["Equated", "drawn_database", "numbers_of_little_noise", "repeatable"]
-
 Equated = tuple[Callable[..., Additive], Equations]
 """What documents add to sums, given these, and the sums."""
 _MOST_DENSE = 2**14

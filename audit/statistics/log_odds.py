@@ -22,8 +22,6 @@ from scipy.special import expit, logit
 from ksdp.audit.array_types import Floats
 from ksdp.audit.one_thread import one_thread
 
-__all__ = ["few_numbers", "log_odds"]
-
 _PER_NUMBER = 4 / 3
 """Documents a number, from which on sums always leave open who is in."""
 _ROUNDING = 2.0**-49

@@ -24,8 +24,6 @@ from ksdp.audit.statistics.products import (
 )
 from ksdp.audit.statistics.rated_match import are_rated, topics_of_ratings
 
-__all__ = ["BasisMatch", "TopicsMatch"]
-
 
 @dataclass(frozen=True)
 class BasisMatch:

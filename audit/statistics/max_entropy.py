@@ -30,8 +30,6 @@ from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.one_by_one import between
 from ksdp.audit.statistics.raised_factor import raised_factor
 
-__all__ = ["MOST_NOISY", "MOST_WRITTEN", "Direction", "Span", "direction_of", "few_to_write", "span_of"]
-
 MOST_WRITTEN = 2**31
 """Documents times numbers times the fewer of both, up to which the direction of largest entropy is looked for."""
 MOST_NOISY = 2**28

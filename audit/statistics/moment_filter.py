@@ -26,8 +26,6 @@ from ksdp.audit.statistics.additions import MOST_ENTRIES, ROWS_PER_ENTRY
 from ksdp.audit.statistics.max_entropy import few_to_write, span_of
 from ksdp.audit.statistics.solved_parts import few_enough
 
-__all__ = ["MomentFilter", "moment_filter"]
-
 LEAST = 1e-10
 """Of the mean variance, added to each number, however little noise there is: sums are in single precision."""
 _PART = 1024

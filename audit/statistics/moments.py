@@ -21,9 +21,6 @@ from ksdp.audit.statistics.equations import own_mechanism
 from ksdp.audit.statistics.moment_filter import MomentFilter, moment_filter
 from ksdp.audit.statistics.products import announced, row_dots, rows_times
 
-__all__ = ["MOMENTS", "moment_energy", "moment_leverage", "moment_match", "site_match"]
-
-
 _FLOOR = 1e-6
 """Of the largest eigenvalue: smaller ones, and the negative ones that noise makes, count as this."""
 _SHRINK = 0.05

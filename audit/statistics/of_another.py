@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ksdp.audit.statistics.contract import Statistic
 
-__all__ = ["OfAnother"]
-
 
 class OfAnother:
     """A statistic of `statistic`: it reads the same arrays and knows the same, unless it says otherwise."""

@@ -35,8 +35,6 @@ from ksdp.audit.statistics.solved_filters import LEAST, lost
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.terms import Terms
 
-__all__ = ["OfGroups", "groups_solved", "solves_groups"]
-
 MOST_GROUPS = 1024
 """Groups that are solved for: with twice as many numbers it takes a second a run."""
 MOST_TERMS = 2**28

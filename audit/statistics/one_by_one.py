@@ -33,8 +33,6 @@ from ksdp.audit.statistics.fit_passes import go_round
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_scales import Scales, scales_of
 
-__all__ = ["MOST_PAIRS", "MOST_ROUNDS", "Fitted", "between", "fitted", "told", "with_parts"]
-
 SETTLED = 0.005
 """Part of what documents have that a round changes, in the root mean square, below which there is no other."""
 FIRST = 0.003

@@ -12,8 +12,6 @@ from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.of_another import OfAnother
 
-__all__ = ["OverRows"]
-
 
 @dataclass(frozen=True)
 class OverRows(OfAnother):

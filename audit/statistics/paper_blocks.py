@@ -32,8 +32,6 @@ from ksdp.audit.statistics.products import announced, centred_squared_norms, csr
 from ksdp.audit.statistics.scatter_estimate import feature_diagonal, scatter_norm, spectrum
 from ksdp.audit.statistics.svd_form import SvdForm
 
-__all__ = ["PAPER_BLOCKS", "Blocks"]
-
 Ints = NDArray[Any]
 
 _ROWS = 256

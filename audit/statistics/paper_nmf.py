@@ -10,8 +10,6 @@ from ksdp.audit.statistics.computed import Computed
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.products import announced, gram, products, rows_times
 
-__all__ = ["PAPER_NMF", "sigma"]
-
 
 def sigma(observables: Observables, documents: Documents) -> Floats:
     """sigma = a . w^2 with a = argmin |x - u T|^2 over u in [0, 1]^k.

@@ -40,8 +40,6 @@ from ksdp.audit.statistics.scatter_estimate import feature_diagonal, scatter_nor
 from ksdp.audit.statistics.squared_entries import EntryColumns, ask, over_entries
 from ksdp.audit.statistics.svd_form import BACKGROUND, SvdForm
 
-__all__ = ["BACKGROUND", "PAPER_SVD", "ClosedForm"]
-
 Ints = NDArray[Any]
 
 _LANES = 16

@@ -17,14 +17,6 @@ from ksdp.audit.statistics.computed import Computed
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.products import announced
 
-__all__ = [
-    "PEM",
-    "own_counts",
-    "own_gradient",
-    "own_size",
-    "own_sum",
-]
-
 
 def _own_cluster(documents: Documents, centres: Floats) -> NDArray[np.int64]:
     """Number of the nearest centre of each document, shape (n_documents,)."""

@@ -21,27 +21,6 @@ from ksdp.audit.lanes import csr_times_panel, panel_of
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents
 
-__all__ = [
-    "BASES",
-    "announced",
-    "basis_name",
-    "basis_products",
-    "centred_squared_norms",
-    "csr_arrays",
-    "gram",
-    "has_mean",
-    "mean_products",
-    "padded_basis",
-    "padded_transpose",
-    "products",
-    "products_beside",
-    "row_dots",
-    "row_largest",
-    "row_quadratic",
-    "row_squares",
-    "rows_times",
-]
-
 Ints = NDArray[Any]
 
 BASES = ("T", "V")

@@ -10,8 +10,6 @@ import scipy.linalg
 
 from ksdp.audit.array_types import Floats
 
-__all__ = ["raised_factor"]
-
 _TRIES = 8
 _MORE = 64.0
 

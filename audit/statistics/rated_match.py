@@ -27,9 +27,6 @@ from ksdp.audit.statistics.contract import Documents
 from ksdp.audit.statistics.equations import Equations, own_mechanism, what_they_say
 from ksdp.audit.statistics.products import row_dots
 
-__all__ = ["StationaryTerms", "are_rated", "topics_of_ratings"]
-
-
 SHRINK = 1.0
 """Part of each number's variance over databases that is added to it: what a run that has not converged misses."""
 

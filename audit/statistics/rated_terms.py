@@ -18,8 +18,6 @@ from numba import njit
 
 from ksdp.audit.array_types import Floats
 
-__all__ = ["RatedTerms"]
-
 
 @dataclass(frozen=True, eq=False)
 class RatedTerms:

@@ -18,8 +18,6 @@ from ksdp.audit.statistics.little_noise import Equated
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_products import LOST
 
-__all__ = ["Added", "Adds", "NoisySums", "ReleasesMatch", "moment_numbers", "nothing_added"]
-
 Added = Callable[[str, Floats], float]
 """The variance of what `noisy` added to each entry of an announced array, given its name and the array."""
 

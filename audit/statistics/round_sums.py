@@ -26,8 +26,6 @@ from ksdp.audit.statistics.geometry_nonnegative import nonnegative_coefficients
 from ksdp.audit.statistics.products import announced, csr_arrays, row_squares, rows_times
 from ksdp.audit.statistics.support import NEAR_ZERO
 
-__all__ = ["ROUND_SUMS", "RowsEnergy", "WeightsSum", "row_space", "sums_log_support", "sums_share"]
-
 
 def row_space(observables: Observables, names: Iterable[str]) -> Floats:
     """An orthonormal basis of all rows of the named arrays, shape (rank, features); last axis features.

@@ -27,16 +27,6 @@ from ksdp.audit.lanes import csr_times_panel, panel_of
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.terms import SumRows, Terms
 
-__all__ = [
-    "block_numbers",
-    "block_terms",
-    "coefficient_paths",
-    "part_terms",
-    "sweep_numbers",
-    "sweep_products",
-    "sweep_terms",
-]
-
 
 def _products(rows: sp.csr_array, basis: Floats) -> Floats:
     """Of each document with each row, by itself to the last bit; shape (n, len(basis))."""

@@ -19,8 +19,6 @@ from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.geometry import SIGMA_FLOOR
 from ksdp.audit.statistics.products import announced, has_mean, row_squares, rows_times
 
-__all__ = ["ROUNDS", "RoundCount", "largest_scale", "span_energy", "span_leverage"]
-
 
 def _span_products(observables: Observables, documents: Documents) -> Floats:
     """Products of the documents with `span`, centred where the run announces a mean, shape (n, rows)."""

@@ -43,8 +43,6 @@ from ksdp.audit.statistics.solved_parts import few_enough
 from ksdp.audit.statistics.term_products import LOST, lost_of
 from ksdp.audit.statistics.terms import solved_for
 
-__all__ = ["ROUNDS_MATCH", "BlockSumsMatch", "BlocksMatch", "SumsMatch", "is_exact", "mean_of_all"]
-
 
 @dataclass(frozen=True)
 class SumsMatch:

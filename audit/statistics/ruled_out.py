@@ -19,9 +19,6 @@ from ksdp.audit.array_types import Floats
 from ksdp.audit.csr_rows import arrays_of
 from ksdp.audit.lanes import csr_times_panel, panel_of
 
-__all__ = ["FitsRatings", "FitsSum", "Once", "Possible", "WithinBasis", "WithinColumns"]
-
-
 TOLERANCE = 1e-4
 """Of a sum; topics and sums are stored in single precision."""
 SMALLEST = float(np.finfo(np.float32).tiny)

@@ -13,8 +13,6 @@ from ksdp.audit.statistics.contract import Documents
 from ksdp.audit.statistics.products import announced, gram
 from ksdp.audit.statistics.svd_form import BACKGROUND
 
-__all__ = ["feature_diagonal", "scatter_norm", "spectrum"]
-
 
 def spectrum(observables: Observables, documents: Documents, *, revealed: bool) -> Floats:
     """Return lambda, the adversary's estimate of the squared singular values, shape (k,), all >= 0.

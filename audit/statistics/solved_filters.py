@@ -22,8 +22,6 @@ from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_products import LOST, products_of_terms
 from ksdp.audit.statistics.term_scales import Scales
 
-__all__ = ["LEAST", "hides_little", "lost", "solved_filter", "with_least"]
-
 LEAST, LEAST_OF_RATINGS = 2.0**-46, 2.0**-36
 """Of what documents add, squared, that is noise in any case: terms are worked out from topics in single precision,
 and a user's coefficients from few entries of these."""

@@ -29,8 +29,6 @@ from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_products import LEFT, LOST, products_of_terms
 from ksdp.audit.statistics.term_scales import scales_of
 
-__all__ = ["MOST_SOLVED", "Solved", "few_enough", "open_direction", "solved_parts"]
-
 MOST_SOLVED = 2048
 """Documents that may be in, up to which they are solved for: it takes a second a run, of twice as many four times
 that."""

@@ -19,9 +19,6 @@ from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents
 from ksdp.audit.statistics.products import csr_arrays
 
-__all__ = ["EntryColumns", "ask", "over_entries"]
-
-
 _LANES = LINE // 4
 
 

@@ -21,15 +21,6 @@ from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.products import BASES, announced, basis_name, csr_arrays
 from ksdp.audit.statistics.squared_entries import EntryColumns, ask, over_entries
 
-__all__ = [
-    "NEAR_ZERO",
-    "SUPPORT",
-    "log_support",
-    "mean_missing",
-    "missing_weight",
-    "support_columns",
-]
-
 Ints = NDArray[Any]
 
 NEAR_ZERO = 1e-7

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["BACKGROUND", "SvdForm"]
-
 BACKGROUND = ("adversary_sigma", "adversary_rows", "victim_rows")
 """What the hidden forms need of `Documents.background`."""
 

@@ -21,9 +21,6 @@ from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.lanes import add_rows_to_panel, csr_times_panel, lined, panel_of
 from ksdp.audit.statistics.products import row_dots, rows_times
 
-__all__ = ["TermNumbers"]
-
-
 SAMPLE = 1024
 """Documents that variances are taken from, at least, where there are as many."""
 

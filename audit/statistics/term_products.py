@@ -11,8 +11,6 @@ from ksdp.audit.array_types import Floats
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_scales import Scales
 
-__all__ = ["LEFT", "LOST", "LOST_ON_WIRE", "lost_of", "products_of_terms"]
-
 LEFT = 0.1
 """Part of what the least document adds, squared, that whoever was in may leave of the sums."""
 LOST = 2.0**-48

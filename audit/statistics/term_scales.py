@@ -12,8 +12,6 @@ from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.csr_rows import arrays_of
 from ksdp.audit.statistics.term_numbers import TermNumbers
 
-__all__ = ["Scales", "scales_of"]
-
 
 @dataclass(frozen=True, eq=False)
 class Scales:

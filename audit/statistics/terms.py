@@ -35,9 +35,6 @@ from ksdp.audit.statistics.products import rows_times
 from ksdp.audit.statistics.solved_filters import solved_filter
 from ksdp.audit.statistics.term_numbers import SAMPLE, TermNumbers
 
-__all__ = ["SumRows", "Terms", "filtered", "solved_for"]
-
-
 SHRINK = 1e-5
 """Part of the mean variance that is added to every one: announcements are stored in single precision."""
 DENSE = 2**31

@@ -20,8 +20,6 @@ from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.verdicts.binomial_gap import LIKELY
 from ksdp.audit.verdicts.margin import SIDES
 
-__all__ = ["band_width", "distance_band"]
-
 
 def band_width(n_with: Ints | Floats, n_without: Ints | Floats, level: float) -> Floats:
     """Half-width of the band for D: P(|measured - true| <= width) >= 1 - level, any distributions.

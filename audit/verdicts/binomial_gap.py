@@ -26,9 +26,6 @@ from numba import njit
 
 from ksdp.audit.array_types import Floats, Ints
 
-__all__ = ["LIKELY", "hoeffding_log10_p", "largest_log10_tail", "spread"]
-
-
 _CELLS = 16
 """Cells of the grid of rates in a standard deviation."""
 _MOST_CELLS = 4096

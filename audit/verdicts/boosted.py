@@ -8,8 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-__all__ = ["boosted_scores"]
-
 
 def boosted_scores(
     features: NDArray[np.floating],

@@ -27,9 +27,6 @@ from scipy.special import logsumexp, ndtr
 
 from ksdp.audit.array_types import Floats
 
-__all__ = ["certified_bound", "knows_all_others", "pair_advantage"]
-
-
 _STEPS = 32
 _CHUNK = 2**15
 """Advantages at once."""

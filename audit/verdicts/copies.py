@@ -21,8 +21,6 @@ from scipy.stats import binom, hypergeom
 
 from ksdp.audit.array_types import Floats
 
-__all__ = ["CountLaws", "count_laws", "count_laws_independent"]
-
 
 @dataclass(frozen=True, eq=False)
 class CountLaws:

@@ -33,8 +33,6 @@ from ksdp.audit.verdicts.binomial_gap import hoeffding_log10_p
 from ksdp.audit.verdicts.copies import CountLaws
 from ksdp.audit.verdicts.margin import over_log10_p
 
-__all__ = ["SLACK", "CountTests", "Thinning", "thinning"]
-
 SLACK = 1e-4
 """By which D may be another one for numbers of copies that hardly occur."""
 _WORTH = 1.5

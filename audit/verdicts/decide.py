@@ -43,15 +43,6 @@ from ksdp.audit.verdicts.multiplicity import (
 from ksdp.audit.verdicts.needed_distances import largest_distance, runs_to_decide
 from ksdp.audit.verdicts.sequential import anytime_band_width
 
-__all__ = [
-    "CLEARED",
-    "Decisions",
-    "Verdict",
-    "adjusted_among",
-    "decide",
-    "flagged_by",
-]
-
 
 class Verdict(StrEnum):
     """What an audit says of a document."""

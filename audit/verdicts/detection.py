@@ -28,9 +28,6 @@ from ksdp.audit.array_types import Floats
 from ksdp.audit.bisection import halve
 from ksdp.audit.verdicts.law import log10_p, smallest_log10_p
 
-__all__ = ["continuous_critical", "critical_distance", "event_power", "first_true", "shift_power"]
-
-
 _LN10 = math.log(10)
 _TIMES = 64
 _STATES = 192

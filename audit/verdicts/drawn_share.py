@@ -17,9 +17,6 @@ import math
 
 from ksdp.audit.array_types import Floats
 
-__all__ = ["share_bounds", "share_lower_limit", "share_upper_limit", "surely"]
-
-
 _SLACK = 0.01
 """Part of the documents that may be wrongly counted, so that not each of them must be proved beyond n / error."""
 

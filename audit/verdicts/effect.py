@@ -37,8 +37,6 @@ from scipy.special import betaincinv
 
 from ksdp.audit.array_types import Floats
 
-__all__ = ["TprAtFpr", "epsilon_lower_bound", "share_interval", "tpr_at_fpr"]
-
 
 @dataclass(frozen=True)
 class TprAtFpr:

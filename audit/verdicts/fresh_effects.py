@@ -25,8 +25,6 @@ from ksdp.audit.verdicts.ks import KSTable, ks_table
 from ksdp.audit.verdicts.learned import attack_scores
 from ksdp.audit.verdicts.margin import attack_above_log10_p
 
-__all__ = ["Attack", "best_threshold", "learned_scores", "measure_effect"]
-
 
 @dataclass(frozen=True)
 class Attack:

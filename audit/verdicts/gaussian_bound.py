@@ -9,8 +9,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["gaussian_epsilon_low", "refutable_factor", "spread_differs"]
-
 # Of the test whether both arms spread alike, and of the power that `refutable_factor` promises.
 _SPREAD_LEVEL, _POWER = 1e-4, 0.9
 

@@ -13,8 +13,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["held_out_advantage"]
-
 
 def _chosen(values: NDArray[np.float64], held: NDArray[np.bool_]) -> tuple[int, float, float]:
     """(statistic, threshold, sign) of the largest gap between the two arms' shares at or below a threshold."""

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from ksdp.audit.verdicts.law import log10_p
 
-__all__ = ["KSTable", "checked_order", "ks_distances", "ks_table", "ks_tables"]
-
 
 @dataclass(frozen=True, eq=False)
 class KSTable:

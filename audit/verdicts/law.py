@@ -29,9 +29,6 @@ from numba import njit
 
 from ksdp.audit.array_types import Floats, Ints
 
-__all__ = ["log10_p", "smallest_log10_p"]
-
-
 _LANES = 8
 _BODY = math.log(1e-4)
 # Probabilities of points of the boundary, and sums of them, that keep their digits in floats.

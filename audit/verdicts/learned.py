@@ -48,17 +48,6 @@ from ksdp.audit.verdicts.folds import FOLDS, fisher, folds_of
 from ksdp.audit.verdicts.ks import ks_table
 from ksdp.audit.verdicts.learners import GAUSSIAN, column_standards, fit, fold_moments, score
 
-__all__ = [
-    "BOOSTED",
-    "CHOSEN",
-    "LearnedTests",
-    "attack_scores",
-    "learned_tests",
-    "learner_scores",
-    "scored_tests",
-]
-
-
 BOOSTED = "boosted"
 """Gradient-boosted trees, a model a document and fold: seconds where the others take milliseconds."""
 CHOSEN = "chosen"

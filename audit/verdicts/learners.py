@@ -25,19 +25,6 @@ from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Bits, Floats, Ints
 
-__all__ = [
-    "CLIP",
-    "GAUSSIAN",
-    "FoldMoments",
-    "Rule",
-    "Standards",
-    "column_standards",
-    "fit",
-    "fold_moments",
-    "score",
-]
-
-
 GAUSSIAN = ("matched-filter", "lda", "lira")
 """Names of the learners."""
 

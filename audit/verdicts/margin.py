@@ -45,9 +45,6 @@ from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.binomial_gap import LIKELY, hoeffding_log10_p, largest_log10_tail
 from ksdp.audit.verdicts.sequential import anytime_log10_p
 
-__all__ = ["SIDES", "any_leak_log10_p", "attack_above_log10_p", "log10_above", "log10_below", "over_log10_p"]
-
-
 SIDES = 2.4
 """Both signs of a difference, and a fifth more for finite arms: of those counted, none needs more than 2.06."""
 

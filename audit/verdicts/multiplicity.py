@@ -21,19 +21,6 @@ import numpy as np
 
 from ksdp.audit.array_types import Floats
 
-__all__ = [
-    "EXACT_SHARE",
-    "TAIL_SHARE",
-    "adjust",
-    "adjust_e",
-    "bonferroni",
-    "e_from_p",
-    "p_from_e",
-    "strictest_distance_log10_p",
-    "strictest_log10_p",
-    "weighted_minimum",
-]
-
 TAIL_SHARE = 0.2
 """Part of each test's level that goes to the tails; the distance has the rest."""
 EXACT_SHARE = 0.2

@@ -15,16 +15,6 @@ from ksdp.audit.verdicts.margin import SIDES
 from ksdp.audit.verdicts.multiplicity import strictest_distance_log10_p, strictest_log10_p
 from ksdp.audit.verdicts.sequential import anytime_band_width
 
-__all__ = [
-    "clearing_gap",
-    "detectable_distance",
-    "largest_distance",
-    "least_over",
-    "likely_distance",
-    "runs_to_decide",
-    "sensitive_distance",
-]
-
 
 def detectable_distance(
     n_with: Ints, n_without: Ints, documents: int, statistics: int, rule: DecisionSpec, level: float | None = None

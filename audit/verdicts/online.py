@@ -25,8 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import zeta
 
-__all__ = ["OnlineState", "advance", "level_now", "spent_level", "start"]
-
 _POWER = 1.6
 """Of the sequence gamma_t = t^-1.6 / zeta(1.6): slow enough that late tests keep some level."""
 

@@ -25,8 +25,6 @@ from ksdp.audit.verdicts.multiplicity import (
 )
 from ksdp.audit.verdicts.permutation import max_t
 
-__all__ = ["documents_feasible", "over_statistics", "permutations_needed"]
-
 
 def over_statistics(
     values: NDArray[np.floating],

@@ -40,8 +40,6 @@ from ksdp.audit.array_types import Floats
 from ksdp.audit.verdicts.detection import critical_distance
 from ksdp.audit.verdicts.tied import tied_critical
 
-__all__ = ["max_t"]
-
 Ints = NDArray[np.int32]
 
 _REFERENCE = -3.0

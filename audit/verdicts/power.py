@@ -34,12 +34,6 @@ from ksdp.audit.verdicts.multiplicity import p_from_e, strictest_distance_log10_
 from ksdp.audit.verdicts.needed_distances import clearing_gap
 from ksdp.audit.verdicts.sequential import anytime_band_width
 
-__all__ = [
-    "minimal_detectable",
-    "runs_for_margin",
-    "smallest_margin",
-]
-
 Leak = Literal["shift", "event"]
 
 _MOST_RUNS = 10**9

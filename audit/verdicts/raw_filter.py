@@ -30,9 +30,6 @@ from ksdp.audit.array_types import Bits, Floats, Ints
 from ksdp.audit.verdicts.folds import FOLDS, folds_of
 from ksdp.audit.verdicts.learned import LearnedTests, scored_tests
 
-__all__ = ["RAW", "SHRINKAGE", "filter_scores", "gram_of_runs", "raw_scores", "raw_tests"]
-
-
 RAW = "raw"
 """Name of the learner."""
 SHRINKAGE = 0.1

@@ -30,8 +30,6 @@ from ksdp.audit.randomness import Purpose, derived_seed
 from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.online import OnlineState, advance, level_now, spent_level, start
 
-__all__ = ["LevelBudget", "audit_seed", "next_spec", "open_budget", "read_budget"]
-
 _POWER = 1.6
 """Of gamma_t in `ksdp.audit.verdicts.online`; a test compares."""
 

@@ -25,8 +25,6 @@ from scipy.special import ndtr, ndtri
 
 from ksdp.audit.array_types import Floats
 
-__all__ = ["anytime_band_width", "anytime_log10_p", "look_levels", "spent"]
-
 Spending = Literal["obrien-fleming", "pocock"]
 
 

@@ -28,9 +28,6 @@ from numpy.typing import NDArray
 from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.verdicts.ks import checked_order
 
-__all__ = ["TailTable", "tail_sizes", "tail_table"]
-
-
 _FRACTIONS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05)
 _FEWEST = 3
 

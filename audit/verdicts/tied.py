@@ -32,9 +32,6 @@ from ksdp.audit.verdicts.detection import critical_distance, first_true
 from ksdp.audit.verdicts.ks import KSTable
 from ksdp.audit.verdicts.law import log10_p
 
-__all__ = ["tied_critical", "tied_log10_p", "tied_table"]
-
-
 _LN10 = math.log(10)
 # Where a side is counted alone; the sums of both sides still hold 150 decades above the smallest float here.
 _DEEP = 150 * _LN10

@@ -20,18 +20,6 @@ from ksdp.storage.learning.gain_and_advice import GainAndAdvice, learning_of
 from ksdp.storage.store import Store
 from ksdp.storage.summaries import read_summary
 
-__all__ = [
-    "LISTED",
-    "AuditModel",
-    "PValues",
-    "Picture",
-    "StatisticRow",
-    "Worst",
-    "picture",
-    "read_audit_model",
-    "written",
-]
-
 _BOUNDED = 12
 LISTED = 400
 """Sensitive documents listed at most; `verdicts.parquet` has all."""

@@ -16,8 +16,6 @@ from ksdp.storage.audits.views import views_of
 from ksdp.storage.reviews.decisions import State, states
 from ksdp.storage.store import Store
 
-__all__ = ["AuditPage", "read_audit_page", "require_audit"]
-
 
 @dataclass(frozen=True, eq=False)
 class AuditPage:

@@ -11,18 +11,6 @@ if TYPE_CHECKING:
     from ksdp.storage.audits.query_results import Row
     from ksdp.storage.finding_tables import VerdictRow
 
-__all__ = [
-    "certified",
-    "certified_here",
-    "copied",
-    "doubtful",
-    "grounds",
-    "stronger",
-    "stronger_here",
-    "together",
-    "together_here",
-]
-
 
 def certified(summary: Summary) -> str | None:
     """What paired runs prove of all documents; None where none were made."""

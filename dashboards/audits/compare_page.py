@@ -19,8 +19,6 @@ from ksdp.storage.findings import StatisticSummary, Summary
 from ksdp.storage.store import Store
 from ksdp.storage.summaries import read_summary
 
-__all__ = ["ComparePage", "Difference", "StatisticPair", "read_compare_page"]
-
 
 @dataclass(frozen=True)
 class Difference:

@@ -28,8 +28,6 @@ from ksdp.storage.reviews.policy import Policy, read_policy
 from ksdp.storage.store import Store
 from ksdp.storage.summaries import read_summary
 
-__all__ = ["DocumentPage", "Earlier", "Position", "read_document_page"]
-
 _AT_ONCE = 300 * 2**20
 """Bytes of values that a page reads without being asked; about half a second."""
 _PICTURES = 12

@@ -6,8 +6,6 @@ from ksdp.dashboards.words import count, decimal, percent
 from ksdp.storage.audits.claims import StoredClaim
 from ksdp.storage.summaries import Summary
 
-__all__ = ["promised", "proved"]
-
 
 def promised(summary: Summary, claim: StoredClaim | None = None) -> str | None:
     """What the mechanism claims, beside what was proved; nothing where it claims no differential privacy.

@@ -15,8 +15,6 @@ from ksdp.dashboards.charts.timeline import Mark, gaps, timeline_svg, trend_svg
 from ksdp.storage.audits.history import Brief, read_history
 from ksdp.storage.store import Store
 
-__all__ = ["AuditsPage", "Series", "read_audits_page"]
-
 _DRAWN = 8
 _MARKS = 200
 _VIEWS = 5

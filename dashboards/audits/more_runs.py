@@ -10,8 +10,6 @@ from ksdp.storage.audits.continuations import UNDER_WAY, read_progress
 from ksdp.storage.reviews.decisions import states
 from ksdp.storage.store import Store
 
-__all__ = ["MoreRuns", "read_more_runs", "wanted"]
-
 
 @dataclass(frozen=True)
 class MoreRuns:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from ksdp.dashboards.words import count, plural
 from ksdp.storage.findings import Summary
 
-__all__ = ["next_steps"]
-
 _MANY = 0.5
 """A larger share of sensitive documents is a fault of the setting, not of single documents."""
 

@@ -9,8 +9,6 @@ from ksdp.dashboards.audits.standalone import of_summary, standalone
 from ksdp.dashboards.charts.charts import scale_svg
 from ksdp.storage.store import Store
 
-__all__ = ["parts_of", "render_report"]
-
 
 def parts_of(view: AuditModel) -> dict[str, Any]:
     """What the parts that the report shares with an audit's page are rendered with."""

@@ -8,22 +8,6 @@ from ksdp.storage.audits.history import mechanism_of
 from ksdp.storage.audits.views import ViewsSummary
 from ksdp.storage.findings import Summary
 
-__all__ = [
-    "advantage_means",
-    "adversary",
-    "announces",
-    "called",
-    "correction",
-    "design",
-    "fresh",
-    "headline",
-    "looks",
-    "margin_words",
-    "others",
-    "sampling",
-    "title",
-]
-
 AnySummary = Summary | ViewsSummary
 
 

@@ -7,7 +7,9 @@ import hashlib
 import json
 import math
 from functools import lru_cache
+from inspect import getmembers, isfunction
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -26,14 +28,17 @@ from ksdp.dashboards.charts.charts import shares_svg
 from ksdp.storage.audits.views import ViewsSummary
 from ksdp.storage.findings import Summary
 
-__all__ = ["make_environment", "of_summary", "standalone"]
-
 _HERE = Path(__file__).parents[1]
 
 
 def _p_text(p: float) -> Markup:
     """A p-value that is stored as such: below 1e-300 it may have become 0."""
     return words.p_value(math.log10(p)) if p > 0 else Markup("below ") + words.power_of_ten(-300)
+
+
+def _functions_of(module: ModuleType) -> dict[str, Any]:
+    """The public functions that a module defines."""
+    return {n: f for n, f in getmembers(module, isfunction) if f.__module__ == module.__name__ and n[0] != "_"}
 
 
 def make_environment() -> Environment:
@@ -45,7 +50,7 @@ def make_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {name: getattr(words, name) for name in words.__all__} | {"p_text": _p_text}
+    environment.filters |= _functions_of(words) | {"p_text": _p_text}
     for spoken in (
         sentences,
         next_steps,
@@ -54,7 +59,7 @@ def make_environment() -> Environment:
         guarantee_words,
         certificate_sentences,
     ):
-        environment.globals |= {name: getattr(spoken, name) for name in spoken.__all__}
+        environment.globals |= _functions_of(spoken)
     return environment
 
 

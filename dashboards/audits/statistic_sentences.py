@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["looks_at"]
-
 _SENTENCES = {
     "row-space-energy": "How much of the document the announced directions or topics explain.",
     "best-cosine": "How alike the document and the nearest announced topic or direction are.",

@@ -11,8 +11,6 @@ if TYPE_CHECKING:  # `ksdp show` says one of these sentences, and a page's model
     from ksdp.dashboards.audits.audit_model import AuditModel
     from ksdp.storage.summaries import Summary
 
-__all__ = ["constant", "drawn_share", "naive_practice", "paper_alone", "reach"]
-
 
 def _documents(number: float) -> str:
     return plural(number, "document", "documents")

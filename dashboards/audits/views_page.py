@@ -12,8 +12,6 @@ from ksdp.storage.audits.history import valid_audit
 from ksdp.storage.audits.views import ViewsSummary, finished_views, read_views
 from ksdp.storage.store import Store
 
-__all__ = ["ViewsPage", "read_views_list", "read_views_page", "require_views"]
-
 
 @dataclass(frozen=True, eq=False)
 class ViewsPage:

@@ -9,8 +9,6 @@ from ksdp.storage.audits.view_tables import read_strongest
 from ksdp.storage.audits.views import read_views
 from ksdp.storage.store import Store
 
-__all__ = ["LISTED", "parts_of_views", "render_views"]
-
 LISTED = 200
 """Most sensitive documents named on the page."""
 

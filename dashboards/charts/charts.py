@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from ksdp.dashboards.charts.drawing import PlotArea, line, number, numbers, picture, rect, text, ticks
 from ksdp.storage.findings import Gap
 
-__all__ = ["counts_svg", "ecdf_svg", "scale_svg", "shares_svg", "strip_svg"]
-
 Floats = NDArray[np.float64]
 
 _POINTS = 150

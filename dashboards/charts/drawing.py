@@ -11,8 +11,6 @@ import numpy as np
 from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
-__all__ = ["PlotArea", "line", "number", "numbers", "picture", "rect", "text", "ticks"]
-
 Floats = NDArray[np.float64]
 
 

@@ -12,8 +12,6 @@ from markupsafe import Markup
 
 from ksdp.dashboards.charts.drawing import PlotArea, line, number, picture, rect, text, ticks
 
-__all__ = ["Mark", "gaps", "timeline_svg", "trend_svg"]
-
 _WIDTH = 720
 _MARKS = 5
 """Dates on an axis, about."""

@@ -13,8 +13,6 @@ from ksdp.dashboards.charts.drawing import PlotArea, line, number, picture, rect
 from ksdp.storage.learning.advice import read_advice
 from ksdp.storage.store import Store
 
-__all__ = ["frontier_svg", "render_advice"]
-
 _WIDTH, _HEIGHT = 640.0, 360.0
 
 

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["can_draw", "draw_panels"]
-
 _ACROSS, _TICKS = 3, 8
 _MARKS = "osv^D*xPh+<>"
 

@@ -15,8 +15,6 @@ from ksdp.storage.reviews.decisions import Decision, Entry, Proposal, append
 from ksdp.storage.reviews.text_access import record_access
 from ksdp.storage.store import Store
 
-__all__ = ["Actions", "Form", "begin_runs", "read_form", "record", "resolve_text", "safe_path"]
-
 _FIELDS = 20_000
 
 Resolve = Callable[[str, str], str]

@@ -12,8 +12,6 @@ from ksdp.storage.reviews.log import LogHead
 from ksdp.storage.reviews.text_access import TextAccess, read_accesses
 from ksdp.storage.store import Store
 
-__all__ = ["LogPage", "read_log_page"]
-
 
 @dataclass(frozen=True)
 class LogPage:

@@ -23,8 +23,6 @@ from ksdp.storage.screening.screens import screen_of
 from ksdp.storage.store import Store
 from ksdp.storage.summaries import read_summary
 
-__all__ = ["SHOWN", "Pending", "QueuePage", "read_queue_page"]
-
 SHOWN = ("open", "waiting", "more-runs", "decided")
 """What may be listed: nothing decided; a second person must confirm; more runs are wanted; decided."""
 

@@ -11,8 +11,6 @@ from ksdp.storage.errors import StoreError
 from ksdp.storage.runs.party_runs import PartyRun, party_run_ids, read_party_run
 from ksdp.storage.store import Store
 
-__all__ = ["RunsPage", "read_runs_page"]
-
 
 @dataclass(frozen=True)
 class RunsPage:

@@ -26,8 +26,6 @@ from ksdp.storage.schedules.schedule_files import (
 )
 from ksdp.storage.store import Store
 
-__all__ = ["SETTINGS", "SchedulePage", "change_schedule", "read_schedule_page", "read_schedules_page"]
-
 _RUNS = 30
 _MARKS = 200
 

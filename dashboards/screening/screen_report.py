@@ -11,8 +11,6 @@ from ksdp.dashboards.words import count, plural
 from ksdp.storage.screening.screens import RoundSummary, ScreenSummary, read_excluded, read_screen
 from ksdp.storage.store import Store
 
-__all__ = ["render_screen", "screen_headline"]
-
 _VERDICTS = ("sensitive", "clear", "certified clear", "undecided")
 _LISTED = 200
 """Excluded documents that the page names; the store holds all."""

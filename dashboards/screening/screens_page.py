@@ -12,8 +12,6 @@ from ksdp.storage.errors import StoreError
 from ksdp.storage.screening.screens import ScreenSummary, read_excluded, read_screen
 from ksdp.storage.store import Store
 
-__all__ = ["Excluded", "ScreenPage", "ScreensPage", "read_screen_page", "read_screens_page"]
-
 
 @dataclass(frozen=True)
 class ScreensPage:

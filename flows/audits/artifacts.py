@@ -24,8 +24,6 @@ from ksdp.flows.audits.block_counts import Tally
 from ksdp.storage.audits.continuations import Origin, read_origin
 from ksdp.storage.store import Store
 
-__all__ = ["publish_audit", "shown", "statistic_row"]
-
 
 async def publish_audit(store: Store, summary: Summary) -> None:
     """Create the artifacts of an audit. The store has it all: a page less is no failed audit."""

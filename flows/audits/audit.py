@@ -49,8 +49,6 @@ from ksdp.tasks.blocks import drop_passing, drop_values, observables_present
 from ksdp.tasks.copies import counted_copies
 from ksdp.tasks.slices import Slice, SliceEffects, slices
 
-__all__ = ["run_stages"]
-
 
 async def _looks(
     first: AuditRef, steps: Steps, tally: Tally, seconds: dict[str, float]

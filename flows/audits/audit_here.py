@@ -26,8 +26,6 @@ from ksdp.tasks.blocks import compute_block
 from ksdp.tasks.pairs import compute_pairs
 from ksdp.tasks.slices import Slice, SliceEffects, SliceTests, curve, effects, test_slice
 
-__all__ = ["audit_here"]
-
 Result = TypeVar("Result")
 
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from ksdp.audit.plan import CONTROLS, Plan
 
-__all__ = ["Bill", "bill"]
-
 _BLOCK = 4096
 """Bytes of a block's footer and headers, about: a column costs some hundred."""
 _HANDED = 8

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from ksdp.flows.progress import advance
 from ksdp.tasks.blocks import BlockDone
 
-__all__ = ["Tally"]
-
 
 @dataclass
 class Tally:

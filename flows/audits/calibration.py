@@ -25,8 +25,6 @@ from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.fresh_effects import best_threshold, measure_effect
 from ksdp.audit.verdicts.raw_filter import RAW
 
-__all__ = ["BRIEF", "Calibration", "calibrate"]
-
 _TESTED = 256
 """Documents whose tests stand for all: enough of them share the arms whose law is worked out together."""
 _LEARNED = 8

@@ -15,8 +15,6 @@ from ksdp.flows.progress import advance, current
 from ksdp.tasks.audit_ref import AuditRef
 from ksdp.tasks.pairs import pairs_parts
 
-__all__ = ["certified"]
-
 
 async def certified(first: AuditRef, steps: Steps, tested: Tested) -> Tested:
     """Bound every attack on every document, where the spec asks for it.

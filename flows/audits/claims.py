@@ -18,8 +18,6 @@ from ksdp.storage.audits.claims import ClaimInputs, StoredClaim, read_claim, wri
 from ksdp.storage.store import Store
 from ksdp.tasks.provenance import code_hash, versions
 
-__all__ = ["AuditedClaim", "run_claim"]
-
 
 @dataclass(frozen=True)
 class AuditedClaim:

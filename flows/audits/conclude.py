@@ -29,8 +29,6 @@ from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, folders_of, open_plan, open_stage, parts_of
 from ksdp.tasks.provenance import versions
 
-__all__ = ["conclude"]
-
 Wanted = tuple[AuditRef, int, int, str]
 """Stage, lane, the document's place in it, and the statistic."""
 

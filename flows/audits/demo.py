@@ -14,8 +14,6 @@ from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.prepare import prepare_stored, spec_corpus
 from ksdp.flows.progress import advance, current
 
-__all__ = ["demo_specs", "demo_words", "run_demo"]
-
 _SETTINGS: tuple[dict[str, Any], ...] = ({}, {"statistics": {"sees": "final"}})
 """Every round opened: documents of every verdict are found. Of the same runs the final output: fewer leak."""
 

@@ -12,8 +12,6 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.verdicts.bands import band_width
 from ksdp.flows.audits.calibration import Calibration
 
-__all__ = ["early_look"]
-
 LOOKS = (0.1, 1.0)
 WORTH = 60.0
 """CPU seconds that it must be able to save."""

@@ -21,8 +21,6 @@ from ksdp.storage.fetched import copies_kept, fetched, name_at
 from ksdp.storage.readers.columns import Columns, open_columns
 from ksdp.storage.readers.files import extension, shown
 
-__all__ = ["first_spec", "spec_beside"]
-
 _IDS = ("id", "message_id", "document", "doc_id", "key", "uuid")
 _TEXTS = ("text", "body", "content", "message", "document", "review", "comment")
 _LABELS = ("label", "target", "class", "y", "outcome")

@@ -31,8 +31,6 @@ from ksdp.flows.audits.start_costs import import_seconds, is_small, start_second
 from ksdp.flows.prepare import spec_corpus
 from ksdp.storage.blocks import ROW_GROUP
 
-__all__ = ["forecast"]
-
 
 def forecast(spec: Spec, base: Path) -> dict[str, Any]:
     """Check the spec and corpus, time some runs and tests, and say what to expect.

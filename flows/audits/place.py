@@ -19,17 +19,6 @@ from ksdp.flows.progress import current
 from ksdp.storage.prefect_home import server_address
 from ksdp.storage.store import Store
 
-__all__ = [
-    "ANYWHERE",
-    "HERE",
-    "Place",
-    "chosen_place",
-    "fits_here",
-    "never_small",
-    "nobody_watches",
-    "takes_seconds",
-]
-
 _START_SECONDS = 15.0
 """That server and workers take to start."""
 _MOST_LOOKS = 2e8

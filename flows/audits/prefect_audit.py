@@ -26,8 +26,6 @@ from ksdp.tasks.audit_ref import AuditRef
 from ksdp.tasks.slices import Slice, SliceEffects, SliceTests
 from ksdp.tasks.steps import draw_curves, measure_flagged, run_pairs, sample_blocks, test_slices
 
-__all__ = ["audit"]
-
 # A Prefect task is worth a twentieth of the audit; two in flight keep every worker busy across their ends.
 _TASKS = 20
 _IN_FLIGHT = 2

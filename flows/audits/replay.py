@@ -16,8 +16,6 @@ from ksdp.storage.summaries import read_summary
 from ksdp.tasks.audit_ref import AuditRef, open_audit, open_stage
 from ksdp.tasks.provenance import versions
 
-__all__ = ["replay"]
-
 
 def replay(store: Path, audit: str, document: str, statistic: str) -> dict[str, Any]:
     """Run the mechanism again, once for every run of the document's last look, and test it under one statistic.

@@ -33,8 +33,6 @@ from ksdp.tasks.cluster import open_workers
 from ksdp.tasks.provenance import versions
 from ksdp.tasks.spread import started_ahead
 
-__all__ = ["one_at_a_time", "run_audit", "run_prepared", "run_test"]
-
 
 def one_at_a_time(store: Path, waiting: Callable[[], None] | None = None) -> AbstractContextManager[None]:
     """Hold the store: two audits of one store would do the same work twice.

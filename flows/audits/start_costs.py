@@ -13,8 +13,6 @@ from ksdp.audit.plan import Plan
 from ksdp.flows.audits.calibration import Calibration
 from ksdp.flows.audits.place import never_small, takes_seconds
 
-__all__ = ["import_seconds", "is_small", "start_seconds"]
-
 _IMPORTS = "import ksdp.flows.audits.run, ksdp.flows.audits.audit_here"
 _REPORT = 1.0
 """Times the imports: kernels and modules that are loaded on the way, findings, curves, the page."""

@@ -19,8 +19,6 @@ from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef
 from ksdp.tasks.slices import Slice, SliceEffects, SliceTests
 
-__all__ = ["FlaggedParts", "Steps"]
-
 Result = TypeVar("Result")
 
 FlaggedParts = Sequence[tuple[Slice, Sequence[Flagged]]]

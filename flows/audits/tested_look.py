@@ -19,8 +19,6 @@ from ksdp.tasks.audit_ref import AuditRef, open_plan, parts_of
 from ksdp.tasks.blocks import drop_values
 from ksdp.tasks.slices import SliceTests, slices
 
-__all__ = ["LookTests", "measured_stage", "tested_look"]
-
 
 @dataclass(frozen=True, eq=False)
 class LookTests:

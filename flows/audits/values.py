@@ -25,8 +25,6 @@ from ksdp.storage.findings import place_of
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, folders_of, open_plan, open_stage
 
-__all__ = ["curve_of", "held_out_of", "values_of"]
-
 
 def values_of(
     store: Store, summary: Summary, document: str, statistics: Sequence[str]

@@ -24,8 +24,6 @@ from ksdp.storage.findings import read_verdicts
 from ksdp.storage.store import Store, write_text
 from ksdp.tasks.provenance import versions
 
-__all__ = ["run_views"]
-
 
 def run_views(spec: Spec, base: Path, store: Path, place: Place = ANYWHERE) -> ViewsSummary:
     """Audit every view of a spec with `views` and combine what they say; interrupted, the same call resumes.

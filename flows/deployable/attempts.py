@@ -11,8 +11,6 @@ from prefect.context import FlowRunContext
 
 from ksdp.audit.errors import CorpusAway, InputError, InvalidAudit
 
-__all__ = ["RESULTS", "Logged", "tagged", "tried_again"]
-
 _RETRIES = 2
 _WAIT_SECONDS: Any = [30, 300]
 RESULTS: dict[str, Any] = {"persist_result": True, "result_serializer": "json", "validate_parameters": True}

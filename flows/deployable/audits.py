@@ -29,8 +29,6 @@ from ksdp.flows.screening.signing import Signing
 from ksdp.storage.keys import load_private
 from ksdp.tasks.cluster import dask_address
 
-__all__ = ["approval_flow", "audit_flow", "screen_flow"]
-
 
 def _spec(given: str | dict[str, Any], kind: str) -> tuple[Spec, Path]:
     """A spec from its file, or from its tables, whose paths are absolute or relative to here; tags the run."""

@@ -22,8 +22,6 @@ from ksdp.flows.runs.terms import read_run
 from ksdp.protocols.network.mesh import Address
 from ksdp.storage.keys import load_private
 
-__all__ = ["party_flow", "pem_flow"]
-
 
 @flow(name="ksdp-party", retries=0, **RESULTS)
 def party_flow(

@@ -30,8 +30,6 @@ from ksdp.storage.learning.gain_and_advice import write_gain
 from ksdp.storage.readers.spec_files import at_urls
 from ksdp.storage.store import Store
 
-__all__ = ["advise_spec", "next_commands"]
-
 
 def advise_spec(
     spec: Spec,

@@ -40,8 +40,6 @@ from ksdp.protocols.runs.programs import check_program
 from ksdp.storage.corpora import corpus_columns, corpus_features
 from ksdp.storage.learning.levered import load_rows
 
-__all__ = ["Limits", "Searched", "search_levers"]
-
 _MORE = 4
 """Runs of a setting that is not settled, in place of one."""
 

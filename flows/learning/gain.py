@@ -14,8 +14,6 @@ from ksdp.storage.learning.gain_and_advice import write_gain
 from ksdp.storage.learning.levered import load_rows
 from ksdp.storage.store import Store
 
-__all__ = ["measure_gain"]
-
 
 def measure_gain(spec: Spec, base: Path, store: Path | None = None) -> GainSummary:
     """Every learner over random splits, as `spec.gain` says, in this process.

@@ -8,8 +8,6 @@ from pathlib import Path
 from ksdp.audit.errors import InputError
 from ksdp.storage.reproducing.data import missing
 
-__all__ = ["CATALOGUE", "ELSEWHERE", "Listed", "PaperEntry", "entry", "listed"]
-
 _PD = "PD-ML-Lite"
 _FED = "Liu, Pejo & Tang 2023 (FedPower)"
 _ENRON = "Enron is not the paper's matrix (39,861 x 28,102) but 17,706 mails of six mailboxes."

@@ -30,8 +30,6 @@ from ksdp.audit.reproducing.starts import AskedStarts, starts_outcome, starts_sc
 from ksdp.audit.reproducing.uplift import Asked, LowRank, Regression, Topics, uplift, uplift_outcome
 from ksdp.storage.reproducing import data
 
-__all__ = ["RUNS", "Effort"]
-
 Say = Callable[[str], None]
 Keys = Mapping[str, Any]
 

@@ -16,8 +16,6 @@ from ksdp.flows.reproducing.experiments import RUNS, Effort
 from ksdp.storage.reproducing.data import missing
 from ksdp.storage.reproducing.kept import write_outcome
 
-__all__ = ["Repeated", "reproduce"]
-
 
 class Repeated(dict[str, Any]):
     """What `NAME.json` holds, and where the page and the plot are."""

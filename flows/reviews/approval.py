@@ -33,8 +33,6 @@ from ksdp.storage.screening.screens import verdict_ids
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, open_plan
 
-__all__ = ["Patience", "await_decisions", "run_approval", "undecided_documents"]
-
 _SHOWN = 50
 """Documents that an artifact names."""
 

@@ -30,8 +30,6 @@ from ksdp.storage.reviews.decisions import append, states
 from ksdp.storage.store import Store
 from ksdp.storage.summaries import read_summary
 
-__all__ = ["Signer", "WantedRuns", "decide", "more_runs"]
-
 
 @dataclass(frozen=True)
 class Signer:

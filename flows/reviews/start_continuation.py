@@ -13,8 +13,6 @@ from ksdp.storage.audits.continuations import claimed, open_log, read_progress, 
 from ksdp.storage.findings import read_spec
 from ksdp.storage.store import Store
 
-__all__ = ["start_more_runs"]
-
 
 def start_more_runs(store: Store, audit: str, clock: Clock) -> str:
     """Start `ksdp more` for all that more runs are decided for in an audit; in a sentence, what was done.

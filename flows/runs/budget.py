@@ -26,17 +26,6 @@ from ksdp.flows.runs.terms import Run
 from ksdp.storage.readers.toml import read_toml
 from ksdp.storage.runs.ledger import Ledger
 
-__all__ = [
-    "LedgerEntry",
-    "PartyBudgetSpec",
-    "Purse",
-    "entries",
-    "open_purse",
-    "purse_files",
-    "spent",
-    "spent_words",
-]
-
 _DELTA = 1e-5
 
 

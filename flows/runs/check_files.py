@@ -14,8 +14,6 @@ from ksdp.flows.runs.check_words import Finding, Meant, mend
 from ksdp.protocols.channel.keys import Participant
 from ksdp.storage.runs.results import require_no_result
 
-__all__ = ["NodeQuestion", "OwnCheck", "check_purse", "one_line"]
-
 
 @dataclass(frozen=True, eq=False)
 class OwnCheck:

@@ -19,8 +19,6 @@ from ksdp.protocols.pem.pem_file import is_pem
 from ksdp.storage.keys import load_public
 from ksdp.storage.readers.toml import read_toml
 
-__all__ = ["Question", "check_here"]
-
 _COLUMNS = {"rows are not made": "rows", "features": "columns", "columns": "columns", "vocabulary": "columns"}
 """Words of refusals that are about columns, not about the file."""
 

@@ -26,8 +26,6 @@ from ksdp.protocols.runs.about import LARGEST_ABOUT, About, different_terms
 from ksdp.storage.runs.sealed import open_sealed, write_sealed
 from ksdp.tasks.provenance import code_hash
 
-__all__ = ["PeerCheck", "check_peers", "compare", "look"]
-
 _CLOCKS = 300.0
 """Seconds that two clocks may differ: dates of clearances and of certificates are days."""
 _PAUSE = 0.3

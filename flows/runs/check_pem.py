@@ -14,8 +14,6 @@ from ksdp.flows.runs.pem_functions import load_functions
 from ksdp.flows.runs.pem_records import HeldRecords, hold_records
 from ksdp.flows.runs.pem_terms import PemHosts, PemPrices, read_pem_hosts
 
-__all__ = ["PemQuestion", "check_pem_here"]
-
 
 @dataclass(frozen=True)
 class PemQuestion(NodeQuestion):

@@ -16,8 +16,6 @@ from ksdp.protocols.runs.about import About
 from ksdp.storage.runs.sealed import read_sealed
 from ksdp.tasks.provenance import code_hash
 
-__all__ = ["CLEARANCE_MENDS", "MENDS", "Finding", "Meant", "about_of", "mend"]
-
 
 @dataclass(frozen=True)
 class Finding:

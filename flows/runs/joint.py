@@ -22,8 +22,6 @@ from ksdp.audit.results.summary import Summary
 from ksdp.storage.readers.toml import toml_value
 from ksdp.storage.runs.ledger import Ledger
 
-__all__ = ["JointAudit", "covering", "identity_text", "joint_audits", "joint_table", "record_joint"]
-
 
 @dataclass(frozen=True)
 class JointAudit:

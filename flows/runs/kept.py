@@ -15,8 +15,6 @@ from ksdp.protocols.runs.restart import seconds_to_restart
 from ksdp.storage.runs.journal import open_journal
 from ksdp.storage.runs.results import TRANSCRIPT
 
-__all__ = ["kept_run"]
-
 
 @contextlib.contextmanager
 def kept_run(run: Run, me: str, identity: Ed25519PrivateKey, out: Path) -> Iterator[KeptRun | None]:

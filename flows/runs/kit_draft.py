@@ -23,8 +23,6 @@ from ksdp.storage.readers.files import read_text
 from ksdp.storage.readers.toml import read_toml
 from ksdp.storage.runs.sealed import Sealed
 
-__all__ = ["VOCABULARY", "Draft", "changed_draft", "draft_changes", "invited_draft", "read_draft"]
-
 VOCABULARY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\.txt")
 """Names that a vocabulary may have: it is written into every party's folder."""
 _LARGEST = 1 << 20

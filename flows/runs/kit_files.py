@@ -30,23 +30,6 @@ from ksdp.protocols.runs.run_terms import PROTOCOL_VERSION
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.runs.sealed import Sealed, open_sealed, read_sealed
 
-__all__ = [
-    "INVITATION",
-    "KIT",
-    "NAME",
-    "REQUEST",
-    "Kit",
-    "Request",
-    "changes",
-    "check_version",
-    "compared",
-    "grouped",
-    "header",
-    "open_kit",
-    "open_request",
-    "read_invitation",
-]
-
 INVITATION, REQUEST, KIT = "invitation", "request", "kit"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,54}")
 _FORMAT = 1

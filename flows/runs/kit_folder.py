@@ -27,8 +27,6 @@ from ksdp.storage.keys import load_public, make_identity
 from ksdp.storage.runs.sealed import Sealed, read_sealed
 from ksdp.storage.store import write_json
 
-__all__ = ["KitFolder"]
-
 _ME, _INVITATION, _ACCEPTED, _APPROVED = "me.json", "invitation.ksdp", "accepted.kit", "approved"
 
 

@@ -27,8 +27,6 @@ from ksdp.flows.runs.kit_protocol import make_request, write_protocol
 from ksdp.storage.keys import fingerprint, make_identity
 from ksdp.storage.runs.sealed import Sealed, read_sealed, write_sealed
 
-__all__ = ["Accepted", "accept", "ask", "check_kit", "next_identity", "renew"]
-
 
 @dataclass(frozen=True, eq=False)
 class Accepted:

@@ -19,8 +19,6 @@ from ksdp.storage.readers.toml import read_toml
 from ksdp.storage.runs.sealed import Sealed, seal
 from ksdp.storage.store import write_text
 
-__all__ = ["make_request", "write_protocol"]
-
 
 def make_request(
     invitation: Sealed,

@@ -35,8 +35,6 @@ from ksdp.flows.runs.kit_folder import KitFolder
 from ksdp.flows.runs.kit_protocol import make_request, write_protocol
 from ksdp.storage.runs.sealed import Sealed, read_sealed, seal, write_sealed
 
-__all__ = ["approve", "invite", "latest", "package", "remove"]
-
 
 def invite(draft: Path, folder: KitFolder, me: str, identity: Ed25519PrivateKey, address: str | None) -> Sealed:
     """Write the invitation into the organiser's folder; with an address the organiser takes part."""

@@ -12,8 +12,6 @@ from ksdp.flows.interruption import interrupts_wait
 from ksdp.flows.progress import advance
 from ksdp.tasks.interrupts import interrupts_blocked
 
-__all__ = ["Launcher"]
-
 
 class Launcher:
     """Processes with a pipe each; all are ended where the block ends.

@@ -20,8 +20,6 @@ from ksdp.flows.runs.terms import Run, read_run
 from ksdp.protocols.network.party_process import run_in_process
 from ksdp.storage.keys import load_private
 
-__all__ = ["NodeFiles", "run_local", "wait_for_parties"]
-
 
 @dataclass(frozen=True)
 class NodeFiles:

@@ -36,8 +36,6 @@ from ksdp.protocols.runs.programs import sum_entries
 from ksdp.protocols.runs.restart import seconds_to_restart
 from ksdp.storage.runs.results import Transcript, require_no_result, write_run
 
-__all__ = ["Node", "NotedRun", "claimed", "guarantee_words", "run_node"]
-
 _Played = TypeVar("_Played")
 _NO_DATA = frozenset({"greeting", "statement", "hello", "ask"})
 """Kinds of messages that say nothing of anybody's documents, but that they are cleared."""

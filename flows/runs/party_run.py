@@ -41,8 +41,6 @@ from ksdp.storage.screening.clearances import Verified, verify_clearance
 SUGGESTED = 100
 """Items that are written down for a user."""
 
-__all__ = ["Entered", "enter_documents", "run_party", "run_server"]
-
 
 @dataclass(frozen=True, eq=False)
 class Entered:

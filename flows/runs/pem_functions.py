@@ -13,8 +13,6 @@ from typing import Any
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
 
-__all__ = ["OwnFunctions", "load_functions"]
-
 _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 

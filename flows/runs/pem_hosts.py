@@ -29,8 +29,6 @@ from ksdp.protocols.network.pem_nodes import play_aggregator, play_server
 from ksdp.protocols.pem.spread_noise import SpreadSampler
 from ksdp.storage.runs.results import require_no_result, write_run
 
-__all__ = ["PemHost", "run_pem_host"]
-
 _DELTA = 1e-5
 _NO_DATA = frozenset({"roll", "rolls", "hello", "hellos", "state"})
 

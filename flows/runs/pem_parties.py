@@ -19,8 +19,6 @@ from ksdp.protocols.pem.field_shares import PrimeField
 from ksdp.protocols.pem.state_messages import unpack_state
 from ksdp.protocols.pem.terms import PemTerms
 
-__all__ = ["PemResult", "run_pem"]
-
 
 @dataclass(frozen=True, eq=False)
 class PemResult:

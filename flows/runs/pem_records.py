@@ -17,8 +17,6 @@ from ksdp.protocols.network.pem_holder import Arrivals
 from ksdp.storage.readers.live_records import LiveRecords
 from ksdp.storage.readers.records import numbered, read_records
 
-__all__ = ["HeldRecords", "deal_out", "hold_records"]
-
 
 @dataclass(frozen=True, eq=False)
 class HeldRecords:

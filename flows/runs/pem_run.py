@@ -24,8 +24,6 @@ from ksdp.storage.readers.toml import read_toml
 from ksdp.storage.runs.pem_results import require_new_folder, write_pem_result
 from ksdp.tasks.provenance import versions
 
-__all__ = ["PreparedPem", "prepare_pem", "read_pem_spec", "run_prepared"]
-
 _DELTA = 1e-5
 
 

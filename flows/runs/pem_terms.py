@@ -18,8 +18,6 @@ from ksdp.protocols.pem.pem_file import PemProtocol, parse_pem_protocol
 from ksdp.protocols.pem.rolls import PemNodes
 from ksdp.storage.readers.toml import read_toml
 
-__all__ = ["PemHosts", "PemPrices", "promise", "read_pem_hosts"]
-
 
 @dataclass(frozen=True, eq=False)
 class PemHosts:

@@ -9,8 +9,6 @@ from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.privacy.spent import Price, price_of, worst_price
 from ksdp.flows.runs.terms import Run
 
-__all__ = ["PartyRunPrices", "Priced"]
-
 
 class Priced(Protocol):
     """A run that a ledger can hold."""

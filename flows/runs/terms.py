@@ -24,8 +24,6 @@ from ksdp.storage.keys import load_public
 from ksdp.storage.readers.counts import read_vocabulary
 from ksdp.storage.readers.toml import read_toml, toml_value
 
-__all__ = ["Run", "features_hash", "protocol_text", "public_key", "read_run"]
-
 
 @dataclass(frozen=True, eq=False)
 class Run:

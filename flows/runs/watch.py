@@ -10,8 +10,6 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-__all__ = ["Watch"]
-
 _STATES = ("waiting", "running", "done", "ended")
 _EVENTS = {
     "waiting": "waiting",

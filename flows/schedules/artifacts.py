@@ -18,8 +18,6 @@ from ksdp.storage.schedules.history import ScheduledRun, read_runs
 from ksdp.storage.schedules.schedule_files import Schedule
 from ksdp.storage.store import Store
 
-__all__ = ["publish_run"]
-
 _LINES = 30
 
 

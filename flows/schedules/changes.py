@@ -22,8 +22,6 @@ from ksdp.storage.schedules.history import ScheduledRun, read_runs
 from ksdp.storage.schedules.schedule_files import Schedule
 from ksdp.storage.store import Store
 
-__all__ = ["DueAudit", "check_schedulable", "due_audit", "spec_basis"]
-
 
 @dataclass(frozen=True, eq=False)
 class DueAudit:

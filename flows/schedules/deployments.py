@@ -39,8 +39,6 @@ from ksdp.storage.schedules.running import begin, finish, hold, interrupted, run
 from ksdp.storage.schedules.schedule_files import Schedule, asked, forget_asked, read_schedules, set_paused
 from ksdp.storage.store import Store
 
-__all__ = ["Follower"]
-
 _AGAIN = timedelta(seconds=30)
 """A run that is due and left no line in the history is not started anew sooner."""
 

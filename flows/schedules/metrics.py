@@ -15,8 +15,6 @@ from ksdp.storage.schedules.outbox import waiting_notices
 from ksdp.storage.schedules.schedule_files import Schedule, read_schedules
 from ksdp.storage.store import Store
 
-__all__ = ["ScheduleMetrics"]
-
 
 class ScheduleMetrics(Collector):
     """One family a figure, labelled by schedule.

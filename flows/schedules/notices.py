@@ -24,8 +24,6 @@ from ksdp.storage.schedules.outbox import Waiting, attempted, put_notice, waitin
 from ksdp.storage.schedules.schedule_files import Event, Notice, Schedule
 from ksdp.storage.store import Store
 
-__all__ = ["Undelivered", "body", "deliver", "events_of", "notify", "send_waiting"]
-
 _SECONDS = 30.0
 
 _SUBJECT: dict[Event, str] = {

@@ -7,8 +7,6 @@ import json
 from ksdp.storage.schedules.history import ScheduledRun, read_runs
 from ksdp.storage.store import Store
 
-__all__ = ["NewRuns", "run_line"]
-
 _FACTS = (
     *("planned", "started", "finished", "outcome", "reason", "attempts", "missed", "audit", "full", "documents"),
     *("verdicts", "became_sensitive", "verdict_changes", "level_left", "sampled_runs", "cached_runs", "seconds"),

@@ -50,8 +50,6 @@ from ksdp.storage.schedules.schedule_files import Schedule, read_schedule
 from ksdp.storage.store import Store
 from ksdp.tasks.cluster import open_workers
 
-__all__ = ["SERVED", "scheduled_audit", "told_to_stop"]
-
 SERVED = "KSDP_SERVED_BY"
 """Environment variable that holds the process id of `ksdp serve`."""
 

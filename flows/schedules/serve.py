@@ -23,8 +23,6 @@ from ksdp.storage.schedules.history import ScheduledRun, read_runs
 from ksdp.storage.schedules.schedule_files import read_schedule, read_schedules, serving_lock
 from ksdp.storage.store import Store, write_text
 
-__all__ = ["being_served", "run_now", "serve"]
-
 _TICK = 2.0
 
 

@@ -30,8 +30,6 @@ from ksdp.storage.screening.screens import screen_of
 from ksdp.storage.store import Store
 from ksdp.storage.summaries import read_summary
 
-__all__ = ["clearance_from_decisions"]
-
 _SIGN_A_VIEW = (
     "Audit what the strongest of them sees by itself, with its size as `parties.coalition` and without `[views]`: "
     "`ksdp audit SPEC`, then `ksdp clear` with that audit's id, or `ksdp screen SPEC --clearance FILE`. What its "

@@ -29,8 +29,6 @@ from ksdp.storage.audits.ledger import read_attempts, remembered_sensitive
 from ksdp.storage.screening.screens import RoundVerdicts, read_round
 from ksdp.storage.store import Store
 
-__all__ = ["Rounds", "Rules", "run_rounds", "screen_id"]
-
 
 @dataclass(frozen=True)
 class Rules:

@@ -32,8 +32,6 @@ from ksdp.storage.screening.screens import page_path, write_excluded, write_page
 from ksdp.storage.store import Store
 from ksdp.storage.summaries import read_summary
 
-__all__ = ["NO_HELP", "screen"]
-
 NO_HELP = ("hopeless", "limit", "too-few")
 """Outcomes in which leaving documents out does not make the rest safe."""
 

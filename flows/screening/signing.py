@@ -21,8 +21,6 @@ from ksdp.audit.screening.attempts import Attempt, count_attempts
 from ksdp.audit.screening.clearance import Clearance, Covered, Evidence, MechanismIdentity, Reviewed
 from ksdp.storage.screening.clearances import read_clearance, write_clearance
 
-__all__ = ["Grounds", "Signing", "covered_by", "evidence_of", "mechanism_identity", "sign"]
-
 
 @dataclass(frozen=True)
 class Signing:

@@ -22,8 +22,6 @@ from ksdp.storage.reviews.log import LogHead
 from ksdp.storage.screening.clearances import read_clearance, verify_clearance
 from ksdp.storage.store import Store
 
-__all__ = ["verify", "verify_log"]
-
 
 def verify(
     path: Path,

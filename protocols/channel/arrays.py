@@ -11,8 +11,6 @@ from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import ProtocolError
 from ksdp.protocols.channel.wire import name_of, number_of, pack, pack_number, unpack
 
-__all__ = ["pack_array", "pack_arrays", "unpack_array", "unpack_arrays"]
-
 _MOST_AXES = 8
 
 

@@ -27,17 +27,6 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.protocols.channel.wire import name_of, pack, unpack
 
-__all__ = [
-    "AgreementKey",
-    "Envelope",
-    "Participant",
-    "check_member",
-    "check_participants",
-    "derive_alone",
-    "open_envelope",
-    "seal",
-]
-
 VERSION = b"ksdp-protocols-1"
 """Enters every session and every key; a change of what is computed is a new version."""
 

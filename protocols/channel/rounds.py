@@ -19,9 +19,6 @@ from ksdp.audit.in_step import in_step
 from ksdp.protocols.channel.state_machine import Sent
 from ksdp.protocols.channel.wire import number_of, pack, pack_number, unpack
 
-__all__ = ["Bodies", "Exchange", "Round", "RoundEngine", "Rounds", "Script", "from_senders", "run_together"]
-
-
 Bodies = Mapping[str, bytes]
 _Result = TypeVar("_Result")
 _Message = TypeVar("_Message", bound=Sent)

@@ -9,8 +9,6 @@ from typing import Protocol, TypeVar
 
 from ksdp.audit.errors import InputError, ProtocolError
 
-__all__ = ["Machine", "Sent", "one_each"]
-
 
 class Sent(Protocol):
     """A message that says who sent it."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from ksdp.audit.errors import ProtocolError
 
-__all__ = ["MAX_FIELDS", "name_of", "number_of", "pack", "pack_names", "pack_number", "unpack", "unpack_names"]
-
 _MAGIC = b"ksdp1"
 """Names the protocol and the version of its bytes; anything else is refused."""
 _COUNT, _LENGTH = 4, 8

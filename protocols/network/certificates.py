@@ -26,8 +26,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ksdp.audit.errors import ProtocolError
 
-__all__ = ["SKEW", "Credentials", "holder_of", "make_credentials", "peer_of"]
-
 _VALID = timedelta(days=30)
 _LABEL = 32
 SKEW = timedelta(days=1)

@@ -20,8 +20,6 @@ from dataclasses import astuple, dataclass
 
 from ksdp.audit.errors import ProtocolError
 
-__all__ = ["HEADER_BYTES", "Frame", "FrameStream", "Kind", "Resume", "read_frame"]
-
 _HEADER = struct.Struct(">4sBQQQ")
 _MAGIC = b"KSF1"
 _RESUME = struct.Struct(">16s16s16sQQQ")

@@ -26,8 +26,6 @@ from ksdp.protocols.channel.rounds import Bodies, Round, Rounds
 from ksdp.protocols.channel.wire import name_of, pack, unpack
 from ksdp.protocols.network.places import TICKET_BYTES, Ticket
 
-__all__ = ["Begun", "DivergedError", "KeptRun", "Log", "begin_again", "step_of"]
-
 _Result = TypeVar("_Result")
 _STARTED, _MET, _DREW, _SENT, _CAME = range(5)
 _AGAIN = 3

@@ -17,8 +17,6 @@ from ksdp.audit.errors import ProtocolError
 from ksdp.protocols.network.framing import Frame, Kind, Resume, read_frame
 from ksdp.protocols.network.places import LinkEnds, LinkError, Ticket
 
-__all__ = ["ABORTS", "Link", "LinkTimes", "Observer"]
-
 Observer = Callable[[str, str], None]
 """Told (what, peer) of connections that come and go."""
 

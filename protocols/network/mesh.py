@@ -19,8 +19,6 @@ from ksdp.protocols.network.framing import FrameStream
 from ksdp.protocols.network.kept_run import Begun
 from ksdp.protocols.network.links import Link, LinkTimes, Observer
 
-__all__ = ["CHECK_PROTOCOL", "RUN_PROTOCOL", "Address", "Mesh", "Peer"]
-
 RUN_PROTOCOL, CHECK_PROTOCOL = "ksdp-run-1", "ksdp-check-1"
 """What a connection is for, as TLS's application protocol; one without is a run's."""
 _HANDSHAKE = 15.0

@@ -14,8 +14,6 @@ from ksdp.protocols.network.places import LinkError
 from ksdp.protocols.runs.handshake import RunOutcome
 from ksdp.protocols.runs.run_terms import DifferentTerms
 
-__all__ = ["Note", "joined", "run_over_mesh"]
-
 Note = Callable[..., None]
 """Told of every event by keyword: kinds, names, sizes, never a value."""
 _PARTING = 5.0

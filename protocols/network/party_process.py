@@ -9,8 +9,6 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-__all__ = ["run_in_process"]
-
 
 def run_in_process(pipe: Connection, work: Callable[[], dict[str, Any]]) -> None:
     """Do the work of a started process and send what came of it; where the parent dies, end at once."""

@@ -19,8 +19,6 @@ from ksdp.protocols.pem.rolls import PemNodes, client_name
 from ksdp.protocols.pem.state_messages import unpack_state
 from ksdp.protocols.pem.terms import open_numbered
 
-__all__ = ["Arrivals", "play_holder"]
-
 Arrivals = Callable[[], Mapping[str, sp.csr_array]]
 """Of a stream: what has come since it was last asked, by client."""
 

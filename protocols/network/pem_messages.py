@@ -20,8 +20,6 @@ from ksdp.protocols.network.places import LinkError
 from ksdp.protocols.pem.rolls import NONCE_BYTES, PemNodes, make_roll, meet
 from ksdp.protocols.pem.terms import PemTerms
 
-__all__ = ["BATCH_BYTES", "LARGEST", "PemMessages", "PemOutcome", "agree", "envelopes", "joined_messages"]
-
 LARGEST = 1 << 30
 """Bytes of the longest message that is taken."""
 BATCH_BYTES = 4 << 20

@@ -35,8 +35,6 @@ from ksdp.protocols.pem.server import PemServer
 from ksdp.protocols.pem.state_messages import unpack_state
 from ksdp.protocols.pem.terms import PemTerms, PemUpload, open_numbered
 
-__all__ = ["play_aggregator", "play_server"]
-
 
 async def play_server(
     messages: PemMessages, nodes: PemNodes, name: str, key: Ed25519PrivateKey, sampler: Sampler, patience: float

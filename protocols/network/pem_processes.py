@@ -34,8 +34,6 @@ from ksdp.protocols.pem.server import PemServer
 from ksdp.protocols.pem.state_messages import pack_state
 from ksdp.protocols.pem.terms import PemTerms, PemUpload
 
-__all__ = ["ClientJob", "Fate", "aggregator_process", "clients_process", "server_process"]
-
 _HOST = "127.0.0.1"
 _LIMIT = 1 << 30
 """Bytes of the longest message that is taken."""

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from ksdp.audit.errors import ProtocolError
 from ksdp.protocols.network.framing import Resume
 
-__all__ = ["TICKET_BYTES", "LinkEnds", "LinkError", "OtherRunError", "Ticket"]
-
 TICKET_BYTES = 16
 _NOBODY = bytes(TICKET_BYTES)
 

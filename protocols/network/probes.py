@@ -25,8 +25,6 @@ from ksdp.protocols.network.certificates import SKEW, Credentials, holder_of, pe
 from ksdp.protocols.network.framing import FrameStream
 from ksdp.protocols.network.mesh import CHECK_PROTOCOL, Address, Peer
 
-__all__ = ["ProbeError", "ProbeListener", "probe"]
-
 _BUFFER = 1 << 20
 _NOT_YET, _EXPIRED = 9, 10
 """OpenSSL's codes of a certificate that is not valid yet, or no more."""

@@ -27,8 +27,6 @@ from ksdp.audit.errors import ProtocolError
 from ksdp.protocols.channel.rounds import Exchange, Script
 from ksdp.protocols.norms.wide_ring import Limbs, WideRing
 
-__all__ = ["Holder", "Share", "VectorShare"]
-
 Numbers = Mapping[int, int]
 """By peer."""
 Vectors = Mapping[int, Limbs]

@@ -23,8 +23,6 @@ from nacl.exceptions import RuntimeError as NoPoint
 from ksdp.audit.errors import ProtocolError
 from ksdp.audit.randomness import RandomBytes
 
-__all__ = ["KEY_BYTES", "BaseReceiver", "BaseSender"]
-
 KEY_BYTES = 16
 _POINT = 32
 

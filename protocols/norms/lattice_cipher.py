@@ -63,8 +63,6 @@ from ksdp.protocols.norms.normed_parameters import KAPPA
 from ksdp.protocols.norms.own_masks import random_vector
 from ksdp.protocols.norms.wide_ring import LIMB_BITS, Limbs, WideRing
 
-__all__ = ["CIPHER_BYTES", "LARGEST_MODULUS_BITS", "Cipher", "ProductTerms", "Secret", "answer"]
-
 LARGEST_MODULUS_BITS = 438
 """Of q for N = 16,384, ternary secrets and 128 bits of security (Homomorphic Encryption Standard, Table 1)."""
 _ERROR = 21

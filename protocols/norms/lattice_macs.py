@@ -19,8 +19,6 @@ from ksdp.protocols.norms.normed_macs import Macs, PairMacs
 from ksdp.protocols.norms.own_masks import random_vector
 from ksdp.protocols.norms.wide_ring import LIMB_BITS, Limbs, WideRing, carry
 
-__all__ = ["LatticeMacs"]
-
 
 class LatticeMacs:
     """A party's MACs while they are made, of what `scalars_of` and `vectors_of` say it holds."""

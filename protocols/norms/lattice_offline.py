@@ -41,8 +41,6 @@ from ksdp.protocols.norms.ot_extension import announced_bytes, extend_receiver, 
 from ksdp.protocols.norms.ot_setup import OtSetup, setup_script
 from ksdp.protocols.norms.own_masks import OwnMasks, random_below, random_vector
 
-__all__ = ["LatticeSetup", "largest_lattice", "lattice_batch", "lattice_script", "lattice_setup_script"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LatticeSetup:

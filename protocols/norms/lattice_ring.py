@@ -32,24 +32,6 @@ from numpy.typing import NDArray
 from ksdp.protocols.norms.ot_extension import keystream
 from ksdp.protocols.norms.wide_ring import LIMB_BITS, Limbs, WideRing, carry
 
-__all__ = [
-    "DEGREE",
-    "MODULUS",
-    "PRIMES",
-    "Residues",
-    "constants",
-    "forward",
-    "integers",
-    "inverse",
-    "lowered",
-    "raised",
-    "shifted",
-    "small",
-    "times",
-    "total",
-    "uniform",
-]
-
 DEGREE = 1 << 14
 """N."""
 PRIMES = (

@@ -11,8 +11,6 @@ from ksdp.protocols.norms.lattice_ring import DEGREE
 from ksdp.protocols.norms.normed_macs import macs_of_numbers
 from ksdp.protocols.norms.normed_parameters import NormedSumParameters
 
-__all__ = ["CHUNK_LIMBS", "LatticeTerms", "pieces"]
-
 CHUNK_LIMBS = 6
 """Numbers that carry MACs go in chunks of 96 bits."""
 _LEAST_MAC_LIMBS = 13

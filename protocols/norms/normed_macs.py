@@ -26,22 +26,6 @@ from ksdp.protocols.norms.ot_products import long_bytes, vector_receive, vector_
 from ksdp.protocols.norms.own_masks import OwnMasks, random_below, random_vector
 from ksdp.protocols.norms.wide_ring import LIMB_BITS, Limbs
 
-__all__ = [
-    "Macs",
-    "MacsInTheMaking",
-    "PairMacs",
-    "Shares",
-    "StepShares",
-    "cut_of_y",
-    "deal_macs",
-    "mac_bytes",
-    "macs_of_numbers",
-    "masked_product",
-    "scalars_of",
-    "shares_of",
-    "vectors_of",
-]
-
 _GROUPS = MAC_BITS // LIMB_BITS
 _SCALARS, _VECTORS = range(2)
 """Slots of the transfers of a key."""

@@ -23,8 +23,6 @@ from ksdp.protocols.norms.normed_parameters import NormedSumParameters
 from ksdp.protocols.norms.own_masks import OwnMasks, random_below, random_vector
 from ksdp.protocols.norms.wide_ring import Limbs, WideRing
 
-__all__ = ["NormedMaterial", "Offline", "check_material", "deal"]
-
 Offline = Literal["transfers", "lattice", "dealer"]
 """Where shares of products come from."""
 

@@ -57,8 +57,6 @@ from ksdp.protocols.norms.ot_products import (
 from ksdp.protocols.norms.ot_setup import OtSetup
 from ksdp.protocols.norms.own_masks import OwnMasks
 
-__all__ = ["batch_of", "largest_offline", "offline_script"]
-
 
 def batch_of(setup: OtSetup, parameters: NormedSumParameters, number: int) -> bytes:
     """32 bytes that name one normed sum, the same at parties that mean the same."""

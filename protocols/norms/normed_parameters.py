@@ -26,8 +26,6 @@ from math import prod, sqrt
 from ksdp.audit.errors import InputError
 from ksdp.protocols.norms.wide_ring import WideRing
 
-__all__ = ["KAPPA", "MAC_BITS", "NormedSumParameters", "Step"]
-
 KAPPA = 40
 """All that a run opens is within 2^-40 (statistical distance) of what the result alone tells."""
 MAC_BITS = 48

@@ -20,8 +20,6 @@ from ksdp.protocols.norms.normed_parameters import NormedSumParameters
 from ksdp.protocols.norms.normed_sum import NormedSum, online_script
 from ksdp.protocols.norms.offline_ways import OFFLINE_WAYS
 
-__all__ = ["deliver", "simulate_material", "simulate_normed_sum", "simulate_setup"]
-
 _Result = TypeVar("_Result")
 
 

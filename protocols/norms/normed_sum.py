@@ -69,8 +69,6 @@ from ksdp.protocols.norms.normed_material import NormedMaterial, Offline, check_
 from ksdp.protocols.norms.normed_parameters import NormedSumParameters
 from ksdp.protocols.norms.wide_ring import Limbs
 
-__all__ = ["PREPARED_BY_LATTICES", "NormedSum", "encode", "online_script"]
-
 PREPARED_BY_LATTICES = (
     "The masks were prepared by lattices: a party that deviated there can have read them, and the others' shares "
     "with them, and nothing shows it."

@@ -12,8 +12,6 @@ from ksdp.protocols.norms.ot_extension import Bytes, ReceiverRows, SenderRows
 from ksdp.protocols.norms.ot_products import bits_of_int, scalars_receive, scalars_send
 from ksdp.protocols.norms.own_masks import OwnMasks
 
-__all__ = ["ScalarTransfers"]
-
 _SQUARE, _CROSS, _CUBE = range(3)
 """Slots: products of the same choice bits."""
 

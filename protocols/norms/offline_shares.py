@@ -7,8 +7,6 @@ from ksdp.protocols.norms.normed_material import NormedMaterial, Offline
 from ksdp.protocols.norms.own_masks import OwnMasks
 from ksdp.protocols.norms.wide_ring import Limbs
 
-__all__ = ["OfflineShares"]
-
 
 class OfflineShares:
     """First a party's own terms, then those with each peer.

@@ -22,8 +22,6 @@ from ksdp.protocols.norms.normed_offline import batch_of, largest_offline, offli
 from ksdp.protocols.norms.normed_parameters import NormedSumParameters
 from ksdp.protocols.norms.ot_setup import OtSetup, setup_script
 
-__all__ = ["OFFLINE_WAYS", "OfflineWay"]
-
 
 @dataclass(frozen=True)
 class OfflineWay:

@@ -24,8 +24,6 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from numpy.typing import NDArray
 
-__all__ = ["HASH_BYTES", "ColumnHash"]
-
 HASH_BYTES = 16
 _NONCE = bytes(12)
 

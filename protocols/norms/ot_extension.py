@@ -30,21 +30,6 @@ from ksdp.audit.randomness import RandomBytes, os_random
 from ksdp.protocols.norms.ot_check import HASH_BYTES, ColumnHash
 from ksdp.protocols.norms.wide_ring import Limbs, carry
 
-__all__ = [
-    "SECURITY",
-    "ReceiverRows",
-    "SenderRows",
-    "announced_bytes",
-    "correlate",
-    "expand",
-    "extend_receiver",
-    "extend_sender",
-    "hash_rows",
-    "keystream",
-    "pads",
-    "transpose_bits",
-]
-
 SECURITY = 128
 """Base transfers; bits of a row."""
 Bytes = NDArray[np.uint8]

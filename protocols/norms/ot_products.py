@@ -19,18 +19,6 @@ from numpy.typing import NDArray
 from ksdp.protocols.norms.ot_extension import Bytes, ReceiverRows, SenderRows, correlate, expand, pads
 from ksdp.protocols.norms.wide_ring import LIMB_BITS, Limbs, WideRing, carry
 
-__all__ = [
-    "bits_of_int",
-    "bits_of_vector",
-    "inner_receive",
-    "inner_send",
-    "long_bytes",
-    "scalars_receive",
-    "scalars_send",
-    "vector_receive",
-    "vector_send",
-]
-
 
 def _name(rows: ReceiverRows | SenderRows, first: int) -> int:
     """What the hash takes for a transfer: no two extensions of the same seeds share one."""

@@ -18,8 +18,6 @@ from ksdp.protocols.channel.rounds import Exchange, Script
 from ksdp.protocols.norms.base_ot import BaseReceiver, BaseSender
 from ksdp.protocols.norms.ot_extension import SECURITY
 
-__all__ = ["OtSetup", "setup_script"]
-
 _POINT = 32
 _SESSION_BYTES = 32
 

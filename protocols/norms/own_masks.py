@@ -8,8 +8,6 @@ from ksdp.audit.randomness import RandomBytes, os_random
 from ksdp.protocols.norms.normed_parameters import MAC_BITS, NormedSumParameters
 from ksdp.protocols.norms.wide_ring import LIMB_BITS, Limbs, WideRing
 
-__all__ = ["OwnMasks", "random_below", "random_vector"]
-
 
 def random_below(bits: int, random_bytes: RandomBytes) -> int:
     """Uniform in [0, 2^bits)."""

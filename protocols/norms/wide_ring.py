@@ -21,8 +21,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LIMB_BITS", "Limbs", "WideRing", "carry"]
-
 LIMB_BITS = 16
 Limbs = NDArray[np.uint16]
 """Shape (L, d)."""

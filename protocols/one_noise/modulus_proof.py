@@ -21,8 +21,6 @@ from gmpy2 import mpz
 from ksdp.audit.errors import ProtocolError
 from ksdp.protocols.one_noise.paillier import PrivateKey
 
-__all__ = ["check_modulus", "prove_modulus"]
-
 _LEAST_FACTOR = 6370
 _ROOTS = 11
 _SMALL = gmpy2.primorial(_LEAST_FACTOR)

@@ -48,8 +48,6 @@ from ksdp.protocols.channel.wire import pack, unpack
 from ksdp.protocols.one_noise.paillier import FixedBase, PrivateKey
 from ksdp.protocols.one_noise.removal_terms import RemovalTerms
 
-__all__ = ["RemovalDevice", "RemovalServer"]
-
 _NONCE = bytes(12)
 """A key of one direction, pair and session encrypts one message: no second nonce is needed."""
 

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, ProtocolError
 
-__all__ = ["Slots"]
-
 
 @dataclass(frozen=True)
 class Slots:

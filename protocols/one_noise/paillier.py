@@ -29,8 +29,6 @@ from gmpy2 import mpz
 
 from ksdp.audit.errors import InputError, ProtocolError
 
-__all__ = ["KEY_BITS", "FixedBase", "PrivateKey", "PublicKey", "generate"]
-
 KEY_BITS = 3072
 """Of n: 128 bits of security (NIST SP 800-57)."""
 _WINDOW = 6

@@ -15,8 +15,6 @@ from ksdp.protocols.channel.wire import pack, pack_number
 from ksdp.protocols.one_noise.packing import Slots
 from ksdp.protocols.one_noise.paillier import PublicKey
 
-__all__ = ["RemovalTerms"]
-
 
 @dataclass(frozen=True)
 class RemovalTerms:

@@ -17,8 +17,6 @@ from ksdp.protocols.channel.wire import name_of, number_of, pack_names, unpack
 from ksdp.protocols.pem.state_messages import pack_state
 from ksdp.protocols.pem.terms import PemTerms, numbered, open_numbered
 
-__all__ = ["PemAggregator"]
-
 
 class PemAggregator(Machine):
     """For every iteration `begin`, `roster`, `reduce`; the last `begin` tells everybody that the run is over.

@@ -20,8 +20,6 @@ from ksdp.protocols.pem.node import PemNode
 from ksdp.protocols.pem.state_messages import unpack_state
 from ksdp.protocols.pem.terms import PemTerms, PemUpload, open_numbered
 
-__all__ = ["PemClient"]
-
 
 class PemClient(PemNode):
     """`hello`, `hear`, then `answer` to every state of the aggregator.

@@ -21,8 +21,6 @@ from ksdp.audit.array_types import Words
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.randomness import RandomBytes, os_random
 
-__all__ = ["PRIMES", "PrimeField"]
-
 PRIMES = {32: 2**32 - 5, 64: 2**64 - 59}
 """Bits of an entry to the prime."""
 

@@ -12,8 +12,6 @@ from ksdp.protocols.channel.keys import AgreementKey, Envelope, Participant, sea
 from ksdp.protocols.channel.state_machine import Machine, one_each
 from ksdp.protocols.pem.terms import PemTerms, upload_key
 
-__all__ = ["PemNode"]
-
 
 class PemNode(Machine):
     """`hello`, then `hear`: a key for uploads with each node of the other kind.

@@ -29,8 +29,6 @@ from ksdp.protocols.pem.rolls import PemNodes
 from ksdp.protocols.pem.terms import check_room
 from ksdp.protocols.runs.protocol_file import PartySpec, TimeoutsSpec
 
-__all__ = ["PemDraft", "PemProtocol", "is_pem", "parse_pem_draft", "parse_pem_protocol"]
-
 
 class PemRecords(PemRecordsSpec, frozen=True):
     """What a record looks like."""

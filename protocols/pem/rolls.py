@@ -22,8 +22,6 @@ from ksdp.protocols.channel.wire import name_of, pack, unpack
 from ksdp.protocols.pem.field_shares import PrimeField
 from ksdp.protocols.pem.terms import PemTerms
 
-__all__ = ["NONCE_BYTES", "PemNodes", "client_name", "is_of", "make_roll", "meet"]
-
 NONCE_BYTES = 16
 _KIND = "pem-roll"
 

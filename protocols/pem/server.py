@@ -19,8 +19,6 @@ from ksdp.protocols.pem.node import PemNode
 from ksdp.protocols.pem.state_messages import unpack_state
 from ksdp.protocols.pem.terms import PemTerms, PemUpload, numbered, open_numbered
 
-__all__ = ["PemServer"]
-
 
 class PemServer(PemNode):
     """`hello`, `hear`, then for every iteration `open`, `take` what arrives, `present`, `total`.

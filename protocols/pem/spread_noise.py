@@ -10,8 +10,6 @@ import numpy as np
 
 from ksdp.audit.mechanisms.pem.discrete_laplace import Sampler, Signed
 
-__all__ = ["SpreadSampler"]
-
 
 class SpreadSampler:
     """A sampler whose numbers are drawn by other processes, each its part of a vector; a context that ends them.

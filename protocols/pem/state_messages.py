@@ -13,8 +13,6 @@ from ksdp.audit.mechanisms.pem.algorithm import PemState, VectorBlock
 from ksdp.audit.mechanisms.pem.budget import Budget
 from ksdp.protocols.channel.wire import name_of, number_of, pack, pack_number, unpack
 
-__all__ = ["pack_budget", "pack_state", "unpack_state"]
-
 _DTYPES = {"<f8", "<i8", "<i2", "|b1"}
 
 

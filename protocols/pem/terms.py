@@ -39,8 +39,6 @@ from ksdp.protocols.channel.wire import name_of, number_of, pack, pack_number, u
 from ksdp.protocols.pem.field_shares import PrimeField
 from ksdp.protocols.pem.state_messages import pack_budget
 
-__all__ = ["PemTerms", "PemUpload", "check_room", "numbered", "open_numbered", "upload_key"]
-
 PURPOSE = "pem-share"
 
 

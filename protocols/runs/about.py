@@ -15,8 +15,6 @@ from typing import Any
 
 from ksdp.audit.errors import ProtocolError
 
-__all__ = ["GROUNDS", "LARGEST_ABOUT", "About", "different_terms"]
-
 LARGEST_ABOUT = 4 << 20
 """Bytes."""
 GROUNDS = ("cleared", "uncleared", "collects", "not said")

@@ -15,8 +15,6 @@ from ksdp.protocols.channel.rounds import RoundEngine, Rounds
 from ksdp.protocols.shared.engine import ComputingParty
 from ksdp.protocols.shared.field import added, split
 
-__all__ = ["Arrays", "ComputingSide", "Entered"]
-
 Arrays = dict[str, NDArray[np.float64]]
 Entered = NDArray[np.uint8]
 """Shares as bytes, shape (entries, 28)."""

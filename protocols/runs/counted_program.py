@@ -23,8 +23,6 @@ from ksdp.audit.statistics.document_counts import DOCUMENT_COUNTS, KEPT_COLUMNS
 from ksdp.protocols.runs.pd_nmf_program import nmf_program
 from ksdp.protocols.runs.pd_svd_program import svd_program
 
-__all__ = ["counted_program"]
-
 _EXACT = 0.25
 """No sum of whole numbers is further from one: the grid is finer."""
 

@@ -37,8 +37,6 @@ from ksdp.protocols.shared.field import BYTES, PRIME, integers, symmetric_residu
 from ksdp.protocols.shared.means import MOST_ROWS, SUM_BITS, mean_of
 from ksdp.protocols.shared.subspace import MOMENT_BITS, Decomposition, NotConverged, decompose, vectors_of
 
-__all__ = ["final_rounds", "largest_final_message"]
-
 
 def largest_final_message(terms: RunTerms) -> int:
     """No message of a run has more bytes."""

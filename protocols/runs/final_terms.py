@@ -11,17 +11,6 @@ from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.shown import opens_of
 from ksdp.protocols.shared.topic_sizes import sizes_of
 
-__all__ = [
-    "COMPUTING",
-    "FinalTerms",
-    "check_final",
-    "check_sizes",
-    "covers_final",
-    "final_terms",
-    "opens_final",
-    "trusted_words",
-]
-
 COMPUTING = 3
 TOPIC_STARTS = ("random", "random-2x", "pd-nmf-init")
 _FEWEST, _MOST = 28, 56

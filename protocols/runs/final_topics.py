@@ -33,8 +33,6 @@ from ksdp.protocols.shared.topic_sizes import ROW_BITS, AnySizes, sizes_of
 from ksdp.protocols.shared.topic_steps import SharedRows
 from ksdp.protocols.shared.topics import NotProjected, Sweeps, topics_of
 
-__all__ = ["MOST_ENTRIES", "largest_rows_message", "topic_rounds"]
-
 MOST_ENTRIES = 1 << 25
 """Rows of all parties times features: 3 GB of residues at each computing party."""
 _ROUNDING = 1e-3

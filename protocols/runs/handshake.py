@@ -19,8 +19,6 @@ from ksdp.protocols.channel.wire import pack, pack_number
 from ksdp.protocols.runs.run_terms import NONCE_BYTES, Greeting, RunTerms, Statement, session_seed
 from ksdp.protocols.sums.sum_messages import SumTerms
 
-__all__ = ["OpenedRun", "RunOutcome", "agree_on_result", "check_node", "open_run"]
-
 
 @dataclass(frozen=True, eq=False)
 class OpenedRun:

@@ -20,8 +20,6 @@ from ksdp.protocols.norms.normed_sum import online_script
 from ksdp.protocols.norms.offline_ways import OFFLINE_WAYS
 from ksdp.protocols.runs.run_terms import RunTerms
 
-__all__ = ["NormedRounds", "check_normed", "largest_batch"]
-
 _HEADERS = 128
 """Bytes around the payload of one script, at most."""
 _BASE = 1 << 13

@@ -53,8 +53,6 @@ from ksdp.protocols.sums.aggregation_client import AggregationClient
 from ksdp.protocols.sums.aggregation_server import AggregationServer
 from ksdp.protocols.sums.secure_aggregation import AggregationTerms
 
-__all__ = ["OneNoiseDevice", "OneNoiseServer"]
-
 Source = TypeVar("Source")
 _STEP = 2.0**-FRACTION_BITS
 _TAIL = 12

@@ -12,8 +12,6 @@ from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.privacy.noise import FRACTION_BITS, draw, on_grid
 
-__all__ = ["NoiseSource", "Noised", "noised", "vetted_noise"]
-
 NoiseSource = Callable[[tuple[int, ...], float], Floats]
 """Asked for a shape and a deviation, it gives noise in multiples of 2^-31."""
 _STEP = 2.0**-FRACTION_BITS

@@ -26,8 +26,6 @@ from ksdp.protocols.runs.programs import needs_norms
 from ksdp.protocols.runs.run_terms import RunTerms, Statement
 from ksdp.protocols.runs.sum_rounds import SumRounds
 
-__all__ = ["largest_message", "party_rounds"]
-
 
 def party_rounds(
     terms: RunTerms,

@@ -41,8 +41,6 @@ from ksdp.audit.mechanisms.factorisation.weighted_nmf import observed_residual, 
 from ksdp.audit.mechanisms.party_side import PartyProgram, PartyResult, SecSum
 from ksdp.protocols.runs.pd_svd_program import svd_program
 
-__all__ = ["check_nmf", "nmf_program"]
-
 _STARTS = ("random", "random-2x", "nnsvd", "pd-nmf-init")
 
 

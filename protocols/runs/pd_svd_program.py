@@ -26,8 +26,6 @@ from ksdp.audit.mechanisms.factorisation.power_iteration import (
 )
 from ksdp.audit.mechanisms.party_side import NormedSecSum, PartyProgram, PartyResult, SecSum
 
-__all__ = ["check_svd", "svd_program"]
-
 
 def check_svd(mechanism: PDSVD) -> None:
     """Refuse what no parties can run."""

@@ -56,8 +56,6 @@ from ksdp.protocols.sums.sum_messages import what_follows
 if TYPE_CHECKING:
     from ksdp.protocols.runs.normed_rounds import NormedRounds
 
-__all__ = ["ProgramRounds", "request_body", "what_is_requested", "what_noise_leaves"]
-
 _WORDS = {
     SecSum: "secsum",
     NormedSecSum: "normedsecsum",

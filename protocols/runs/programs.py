@@ -27,24 +27,6 @@ from ksdp.protocols.runs.pd_nmf_program import check_nmf, nmf_program
 from ksdp.protocols.runs.pd_svd_program import check_svd, svd_program
 from ksdp.protocols.sums.fixed_point import FixedPoint
 
-__all__ = [
-    "LARGEST",
-    "OFFLINE",
-    "PROGRAMS",
-    "Precision",
-    "Program",
-    "check_audited",
-    "check_noisy",
-    "check_program",
-    "how_summed",
-    "is_noisy",
-    "needs_norms",
-    "party_program",
-    "program_of",
-    "settled_offline",
-    "sum_entries",
-]
-
 OFFLINE = ("transfers", "lattice")
 """How parties can prepare normed sums (`norms.offline_ways`), the default first."""
 LARGEST = 2.0**22

@@ -11,19 +11,6 @@ from ksdp.audit.spec import MechanismSpec
 from ksdp.audit.spec_tables import Section, validated
 from ksdp.audit.whole_numbers import Whole
 
-__all__ = [
-    "DraftSpec",
-    "FeaturesSpec",
-    "FinalSpec",
-    "NormsSpec",
-    "PartySpec",
-    "PrecisionSpec",
-    "RunSpec",
-    "TimeoutsSpec",
-    "parse_draft",
-    "parse_run_spec",
-]
-
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 
 

@@ -8,8 +8,6 @@ from ksdp.protocols.runs.programs import needs_norms
 from ksdp.protocols.runs.protocol_file import TimeoutsSpec
 from ksdp.protocols.runs.run_terms import RunTerms
 
-__all__ = ["seconds_to_restart", "why_none_restarts"]
-
 
 def why_none_restarts(terms: RunTerms) -> str:
     """Why nobody can be started anew within a run; empty where everybody can."""

@@ -29,17 +29,6 @@ from ksdp.protocols.runs.programs import (
     settled_offline,
 )
 
-__all__ = [
-    "COLLECTS",
-    "NONCE_BYTES",
-    "PROTOCOL_VERSION",
-    "DifferentTerms",
-    "Greeting",
-    "RunTerms",
-    "Statement",
-    "session_seed",
-]
-
 PROTOCOL_VERSION = 4
 """Of what parties send each other, and in which order."""
 NONCE_BYTES = 32

@@ -25,8 +25,6 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
-__all__ = ["secret_draw"]
-
 _BYTES = 8
 
 

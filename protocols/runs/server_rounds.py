@@ -28,8 +28,6 @@ from ksdp.protocols.runs.program_rounds import what_noise_leaves
 from ksdp.protocols.runs.programs import program_of
 from ksdp.protocols.runs.run_terms import COLLECTS, RunTerms
 
-__all__ = ["server_rounds"]
-
 
 def server_rounds(
     terms: RunTerms,

@@ -17,8 +17,6 @@ from ksdp.protocols.runs.run_terms import RunTerms
 from ksdp.protocols.sums.secure_sum import SumParty
 from ksdp.protocols.sums.sum_messages import Contribution, SumTerms
 
-__all__ = ["SumRounds"]
-
 
 class SumRounds:
     """One party's secure sums. A server is told nothing.

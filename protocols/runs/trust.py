@@ -7,8 +7,6 @@ from ksdp.protocols.runs.programs import is_noisy
 from ksdp.protocols.runs.run_terms import RunTerms
 from ksdp.protocols.sums.sum_messages import what_follows
 
-__all__ = ["who_must_be_trusted"]
-
 
 def who_must_be_trusted(terms: RunTerms) -> str:
     """Which coalition learns more than the result, before anybody takes part."""

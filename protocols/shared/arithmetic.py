@@ -35,8 +35,6 @@ from ksdp.protocols.shared.field import (
 )
 from ksdp.protocols.shared.words import WORDS, Words, fits_line, low_words, lowered, masked
 
-__all__ = ["FRACTION", "HIDING", "Local", "SharedArithmetic", "fixed", "product", "reals"]
-
 _SIXTH = pow(6, -1, PRIME)
 _FEW = 1_000
 """Multiplications up to which Python's integers are faster than residues."""

@@ -21,8 +21,6 @@ from ksdp.audit.array_types import Words
 from ksdp.audit.errors import ProtocolError
 from ksdp.protocols.shared.engine import COMPUTING
 
-__all__ = ["WIDTH", "Pair", "PairedBits"]
-
 WIDTH = 64
 """Bits of a word."""
 Pair = tuple[Words, Words]

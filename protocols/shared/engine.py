@@ -36,8 +36,6 @@ finally:
     if _before is not None:
         os.environ["READTHEDOCS"] = _before
 
-__all__ = ["COMPUTING", "FIELD", "ComputingParty"]
-
 COMPUTING = 3
 """Parties that compute."""
 FIELD = finfields.GF(PRIME)

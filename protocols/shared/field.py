@@ -16,24 +16,6 @@ from ksdp.audit.randomness import RandomBytes
 from ksdp.protocols.shared.residues import MOST_TERMS, of_residues, residues
 from ksdp.protocols.shared.words import GAP
 
-__all__ = [
-    "BYTES",
-    "MOST_INNER",
-    "PRIME",
-    "Integers",
-    "Residues",
-    "added",
-    "integers",
-    "integers_of",
-    "left_residues",
-    "modular_product",
-    "of_integers",
-    "residues_of_bytes",
-    "split",
-    "symmetric_residues",
-    "words_of",
-]
-
 Integers = NDArray[Any]
 """Python integers in [0, PRIME)."""
 Residues = NDArray[np.float32]

@@ -12,8 +12,6 @@ from ksdp.protocols.shared.field import PRIME, Integers
 from ksdp.protocols.shared.topic_sizes import KEPT, ROW_BITS, AnySizes
 from ksdp.protocols.shared.topic_steps import SharedRows, TopicSteps
 
-__all__ = ["FullFit"]
-
 
 class FullFit(TopicSteps):
     """Sweeps over some rows."""

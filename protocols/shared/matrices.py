@@ -22,15 +22,6 @@ from ksdp.protocols.shared.steps import (
     quadratic_steps,
 )
 
-__all__ = [
-    "FACTOR_FRACTION",
-    "FACTOR_GROWTH",
-    "Leading",
-    "inverse_root",
-    "leading",
-    "reciprocal",
-]
-
 FACTOR_FRACTION = 48
 """Fraction bits of an inverse root."""
 SMALLEST_SINGULAR = 2.0**-11

@@ -13,8 +13,6 @@ from ksdp.protocols.shared.field import PRIME, Integers
 from ksdp.protocols.shared.matrices import reciprocal
 from ksdp.protocols.shared.steps import SCALE_FRACTION, SCALE_GROWTH
 
-__all__ = ["MOST_ROWS", "SUM_BITS", "mean_of"]
-
 SUM_BITS = 32
 """Fraction bits of what is entered."""
 MOST_ROWS = 1 << 17

@@ -23,8 +23,6 @@ from ksdp.protocols.shared.field import PRIME, Integers
 from ksdp.protocols.shared.topic_sizes import KEPT, ROW_BITS, AnySizes
 from ksdp.protocols.shared.topic_steps import SharedRows, TopicSteps
 
-__all__ = ["ObservedFit"]
-
 
 class ObservedFit(TopicSteps):
     """Sweeps over the observed entries of some rows.

@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 
 from ksdp.protocols.shared.words import GAP, WORDS, Words, folded
 
-__all__ = ["MODULI", "MOST_TERMS", "of_residues", "residues"]
-
 MOST_TERMS = 1 << 13
 _MOST = 1 << 21
 

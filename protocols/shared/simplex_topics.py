@@ -24,8 +24,6 @@ from ksdp.protocols.shared.steps import SCALE_FRACTION, SCALE_GROWTH
 from ksdp.protocols.shared.topic_sizes import KEPT, ROW_BITS, SIGNED, SimplexSizes
 from ksdp.protocols.shared.topic_steps import SharedRows
 
-__all__ = ["PASSES", "SimplexFit"]
-
 PASSES = 9
 """Steps of theta."""
 _UNUSED = 1 << (SIGNED - 37)

@@ -10,17 +10,6 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-__all__ = [
-    "CLOSE",
-    "COEFFICIENT_BITS",
-    "SCALE_FRACTION",
-    "SCALE_GROWTH",
-    "SMALLEST_SCALE",
-    "cubic_steps",
-    "growth_bits",
-    "quadratic_steps",
-]
-
 COEFFICIENT_BITS = 20
 CLOSE = 2.0**-50
 """The last step leaves less than this to 1."""

@@ -34,16 +34,6 @@ from ksdp.protocols.shared.matrices import (
 )
 from ksdp.protocols.shared.steps import SCALE_FRACTION, SCALE_GROWTH
 
-__all__ = [
-    "MOMENT_BITS",
-    "RESIDUAL_BITS",
-    "Decomposition",
-    "NotConverged",
-    "OpenedSubspace",
-    "decompose",
-    "vectors_of",
-]
-
 MOMENT_BITS = 62
 """The largest sum of squares that parties may enter together is 2^this on shares."""
 _PUBLIC = 24

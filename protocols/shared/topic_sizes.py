@@ -10,8 +10,6 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
 from ksdp.protocols.shared.steps import SCALE_FRACTION, SCALE_GROWTH
 
-__all__ = ["KEPT", "LEAST_RHO", "ROW_BITS", "SIGNED", "AnySizes", "SimplexSizes", "TopicSizes", "sizes_of"]
-
 ROW_BITS = 60
 """Fraction bits of X'."""
 KEPT = 50

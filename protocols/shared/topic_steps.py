@@ -12,8 +12,6 @@ from ksdp.protocols.shared.matrices import reciprocal
 from ksdp.protocols.shared.steps import SCALE_FRACTION, SCALE_GROWTH
 from ksdp.protocols.shared.topic_sizes import KEPT, ROW_BITS, SIGNED, AnySizes
 
-__all__ = ["SharedRows", "TopicSteps"]
-
 
 @dataclass(frozen=True, eq=False)
 class SharedRows:

@@ -29,9 +29,6 @@ from ksdp.protocols.shared.simplex_topics import SimplexFit
 from ksdp.protocols.shared.topic_sizes import KEPT, AnySizes, SimplexSizes
 from ksdp.protocols.shared.topic_steps import SharedRows
 
-__all__ = ["NotProjected", "Sweeps", "topics_of"]
-
-
 _FAULT_BITS = 32
 
 

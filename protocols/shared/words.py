@@ -10,8 +10,6 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["GAP", "WORDS", "Words", "fits_line", "folded", "low_words", "lowered", "masked"]
-
 GAP = 0x23D
 """2^224 less the prime."""
 WORDS = 7

@@ -16,8 +16,6 @@ from ksdp.protocols.sums.masks import Keystream, PairwiseMasks
 from ksdp.protocols.sums.secure_aggregation import AggregationTerms, mask_key_of_seed, seed_commitment, view_of
 from ksdp.protocols.sums.shamir import SHARE_BYTES, split
 
-__all__ = ["AggregationClient"]
-
 _SECRET_BYTES = 32
 _NONCE = bytes(12)
 """A key of one direction, pair and session encrypts one message: no second nonce is needed."""

@@ -21,8 +21,6 @@ from ksdp.protocols.sums.secure_aggregation import (
 )
 from ksdp.protocols.sums.shamir import PRIME, SHARE_BYTES, lagrange_at_zero, recover
 
-__all__ = ["AggregationServer"]
-
 _SECRET_BYTES = 32
 
 

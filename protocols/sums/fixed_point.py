@@ -19,8 +19,6 @@ from numpy.typing import ArrayLike, NDArray
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.protocols.channel.wire import pack, pack_number
 
-__all__ = ["FixedPoint"]
-
 _CHUNK = 1 << 15
 """Entries coded at a time: what one pass writes is still in the cache for the next."""
 _MAX_FRACTION_BITS = 62

@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, ProtocolError
 
-__all__ = ["KEY_BYTES", "MAX_BLOCKS", "Keystream", "PairwiseMasks"]
-
 KEY_BYTES = 16
 """AES-128."""
 MAX_BLOCKS = 1 << 36

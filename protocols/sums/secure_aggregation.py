@@ -53,8 +53,6 @@ from ksdp.protocols.channel.keys import VERSION, Participant, check_participants
 from ksdp.protocols.channel.wire import pack, pack_names, pack_number
 from ksdp.protocols.sums.fixed_point import FixedPoint
 
-__all__ = ["MAX_ENTRIES", "Aggregate", "AggregationTerms", "mask_key_of_seed", "seed_commitment", "view_of"]
-
 MAX_ENTRIES = 1 << 27
 """Of one vector: 1 GiB."""
 

@@ -47,8 +47,6 @@ from ksdp.protocols.sums.fixed_point import FixedPoint
 from ksdp.protocols.sums.masks import PairwiseMasks
 from ksdp.protocols.sums.sum_messages import Contribution, SecureTotal, SumTerms, tag, what_follows
 
-__all__ = ["SumParty"]
-
 _Message = TypeVar("_Message", Envelope, Contribution)
 _HELLO = "sum-hello"
 _MAX_ENTRIES = 1 << 27

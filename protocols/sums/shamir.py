@@ -16,8 +16,6 @@ from collections.abc import Collection, Mapping
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.randomness import RandomBytes, os_random
 
-__all__ = ["MAX_SECRET_BYTES", "PRIME", "SHARE_BYTES", "lagrange_at_zero", "recover", "split"]
-
 PRIME = (1 << 521) - 1
 """The 13th Mersenne prime."""
 MAX_SECRET_BYTES = 64

@@ -14,8 +14,6 @@ from ksdp.audit.errors import ProtocolError
 from ksdp.protocols.channel.keys import VERSION, Participant, check_participants
 from ksdp.protocols.channel.wire import name_of, number_of, pack, pack_number, unpack
 
-__all__ = ["Contribution", "SecureTotal", "SumTerms", "tag", "what_follows"]
-
 
 @dataclass(frozen=True)
 class SumTerms:

@@ -28,8 +28,6 @@ from ksdp.audit.errors import InputError, InvalidAudit, KsdpError
 from ksdp.grouped_help import GroupedCommands
 from ksdp.paths_here import with_paths_here
 
-__all__ = ["EXTRAS", "app", "main"]
-
 _INTERRUPTED = 130
 _TOLD = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG, errno.EMFILE})
 """What the system refuses, and a person can do something about: a full disk, a folder that is read only."""

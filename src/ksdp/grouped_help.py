@@ -6,8 +6,6 @@ from typing import Any
 
 from typer.core import TyperGroup
 
-__all__ = ["GROUPS", "GroupedCommands"]
-
 GROUPS = {
     "Begin": ("demo", "init", "plan", "columns"),
     "Audit": ("audit", "test", "screen", "claim", "mechanisms", "gain", "advise"),

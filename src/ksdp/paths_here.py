@@ -10,8 +10,6 @@ from typing import Any
 from ksdp.audit.errors import InputError
 from ksdp.audit.urls import was_url
 
-__all__ = ["with_paths_here"]
-
 
 def with_paths_here(command: Callable[..., Any]) -> Callable[..., Any]:
     """The same command; without this a store at `s3://bucket/store` would be made in a folder called `s3:`."""

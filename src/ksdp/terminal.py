@@ -27,8 +27,6 @@ from rich.text import Text
 from ksdp.dashboards.stage_words import rate, stage_line, words
 from ksdp.flows.progress import listening
 
-__all__ = ["bars", "following", "plain", "terminal"]
-
 
 class _Rate(ProgressColumn):
     """Units a second: lately while a stage is under way, and over all of it when it is done."""

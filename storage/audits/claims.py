@@ -17,8 +17,6 @@ from ksdp.storage.store import Store
 if TYPE_CHECKING:
     from ksdp.audit.claims import ClaimFinding
 
-__all__ = ["ClaimInputs", "StoredClaim", "read_claim", "shown_claim", "write_claim"]
-
 VERSION = 2
 """Of the format of a file."""
 

@@ -20,17 +20,6 @@ from ksdp.storage.checksums import read_checked_json, write_checked_json
 from ksdp.storage.locks import is_locked, startable_lock
 from ksdp.storage.store import Store
 
-__all__ = [
-    "UNDER_WAY",
-    "Origin",
-    "claimed",
-    "open_log",
-    "read_origin",
-    "read_progress",
-    "write_origin",
-    "write_progress",
-]
-
 UNDER_WAY = ("starting", "waiting", "running")
 """States of a continuation that goes on by itself."""
 

@@ -16,8 +16,6 @@ from ksdp.audit.spec import Spec
 from ksdp.storage.store import Store
 from ksdp.storage.summaries import read_summary
 
-__all__ = ["Brief", "brief", "mechanism_of", "read_history", "screen_ids", "valid_audit"]
-
 
 @dataclass(frozen=True)
 class Brief:

@@ -24,8 +24,6 @@ from ksdp.storage.locks import lock
 from ksdp.storage.store import Store
 from ksdp.storage.summaries import read_summary
 
-__all__ = ["find_attempt", "read_attempts", "record_attempt", "remembered_sensitive"]
-
 
 def record_attempt(store: Store, attempt: Attempt) -> bool:
     """Record an audit unless the ledger has it, and return whether it was new.

@@ -6,8 +6,6 @@ from ksdp.audit.errors import StoreError
 from ksdp.storage.audits.views import finished_views
 from ksdp.storage.store import Store
 
-__all__ = ["LATEST", "find_audit"]
-
 LATEST = "latest"
 
 

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import StoreError
 from ksdp.storage.mapped_corpus import read_mapped
 
-__all__ = ["Neighbour", "corpus_entries", "neighbours"]
-
 
 @dataclass(frozen=True)
 class Neighbour:

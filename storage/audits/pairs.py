@@ -18,8 +18,6 @@ from ksdp.storage.checksums import whole_table
 from ksdp.storage.places import Place, source_of
 from ksdp.storage.store import write_whole
 
-__all__ = ["PairsPart", "read_pairs", "write_pairs"]
-
 
 @dataclass(frozen=True, slots=True)
 class PairsPart:

@@ -29,10 +29,6 @@ from ksdp.storage.audits.questions import ask
 from ksdp.storage.finding_tables import EFFECTS, STATISTICS, EffectRow, StatisticTestRow
 from ksdp.storage.finding_tables import VERDICTS as VERDICTS_TABLE
 
-__all__ = [
-    "Findings",
-]
-
 _ROW = ", ".join((*VERDICTS_TABLE.columns, "place"))
 
 

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from ksdp.storage.finding_tables import VerdictRow
 
-__all__ = ["SORTS", "VERDICTS", "Comparison", "Filter", "Overview", "Page", "Row", "Totals"]
-
 VERDICTS = ("sensitive", "clear", "certified clear", "undecided")
 
 SORTS: Mapping[str, tuple[str, ...]] = {

@@ -13,8 +13,6 @@ import duckdb
 from ksdp.audit.errors import StoreError
 from ksdp.storage.checksums import check_sealed
 
-__all__ = ["ask", "strongest"]
-
 
 @lru_cache(maxsize=1)
 def _database() -> duckdb.DuckDBPyConnection:

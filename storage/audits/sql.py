@@ -33,8 +33,6 @@ from ksdp.storage.checksums import check_sealed, whole_table
 from ksdp.storage.store import Store, write_whole
 from ksdp.storage.summaries import read_summary
 
-__all__ = ["ask", "described_tables", "export_table"]
-
 TABLES = ("verdicts", "statistics", "effects")
 _UNBIASED = ("document", "distance", "unbiased")
 _RUNS = ("document", "statistic", "run", "value", "held")

@@ -13,8 +13,6 @@ from ksdp.audit.errors import StoreError
 from ksdp.audit.interim_looks import Stage
 from ksdp.storage.checksums import check_sealed, unseal, whole_table, write_sealed_table
 
-__all__ = ["drop_stages", "read_stage", "stage_names", "write_stage"]
-
 
 def _file(folder: Path, name: str) -> Path:
     return folder / "stages" / f"{name}.parquet"

@@ -26,16 +26,6 @@ from ksdp.storage.checksums import check_sealed
 from ksdp.storage.curves import Curve
 from ksdp.storage.store import Store
 
-__all__ = [
-    "held_out_distance",
-    "keeps_values",
-    "read_arms",
-    "read_values_by_run",
-    "stored_place",
-    "stored_statistics",
-    "values_bytes",
-]
-
 
 def stored_statistics(summary: Summary) -> list[str]:
     """Tested statistics whose values are stored; learners' scores are not."""

@@ -20,8 +20,6 @@ from ksdp.storage.store import Store
 if TYPE_CHECKING:
     from ksdp.audit.views import Combined
 
-__all__ = ["read_strongest", "read_view_document", "read_view_verdicts", "view_verdicts", "write_view_verdicts"]
-
 _OF_THE_VIEW = ("statistic", "distance", "band_low", "band_high", "n_with", "n_without")
 
 

@@ -12,12 +12,10 @@ from functools import lru_cache
 from pathlib import Path
 
 from ksdp.audit.errors import StoreError
-from ksdp.audit.results.views_summary import ViewsSummary
+from ksdp.audit.results.views_summary import ViewsSummary as ViewsSummary
 from ksdp.storage.checksums import check_sealed, write_sealed_json
 from ksdp.storage.store import Store
 from ksdp.storage.summaries import parsed
-
-__all__ = ["ViewsSummary", "finished_views", "read_views", "views_of", "views_page", "views_table", "write_views"]
 
 
 def _file(store: Store, name: str) -> Path:

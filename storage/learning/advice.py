@@ -11,8 +11,6 @@ from ksdp.audit.errors import StoreError
 from ksdp.storage.checksums import read_checked_json, write_checked_json
 from ksdp.storage.store import Store, write_text
 
-__all__ = ["advice_page", "read_advice", "write_advice", "write_advice_page", "write_advised_spec"]
-
 
 def advice_page(store: Store, name: str) -> Path:
     """Where the page of some advice stands."""

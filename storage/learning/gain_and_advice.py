@@ -12,8 +12,6 @@ from ksdp.audit.errors import StoreError
 from ksdp.storage.checksums import read_checked_json, write_checked_json
 from ksdp.storage.store import Store
 
-__all__ = ["GainAndAdvice", "learning_of", "write_gain"]
-
 
 @dataclass(frozen=True)
 class GainAndAdvice:

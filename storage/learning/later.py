@@ -12,8 +12,6 @@ from ksdp.audit.levers import Levers
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.storage.source_file import SourceFile, column_names
 
-__all__ = ["LATER", "earlier", "later_places"]
-
 LATER = 0.2
 """Part of every user's ratings that is later."""
 

@@ -19,8 +19,6 @@ from ksdp.storage.readers.files import shown
 from ksdp.storage.readers.levers import read_levers
 from ksdp.storage.source_file import SourceFile, find_source
 
-__all__ = ["load_rows"]
-
 
 def load_rows(spec: Spec, base: Path, *, nonnegative: bool) -> GainRows:
     """Documents that have features both with and without levers.

@@ -17,8 +17,6 @@ from ksdp.storage.readers.files import Refused, decoded
 from ksdp.storage.readers.source import Source
 from ksdp.storage.readers.sources import open_source
 
-__all__ = ["Columns", "open_columns"]
-
 LONGEST_LABEL = 500
 """Characters. A longer id is a text column taken for one, and ids appear in reports."""
 

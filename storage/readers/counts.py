@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from ksdp.storage.readers.files import Refused, contents, kind_of_file, read_text
 from ksdp.storage.readers.limits import MOST_COLUMNS, MOST_ROWS, largest_input
 
-__all__ = ["read_counts", "read_docword", "read_vocabulary"]
-
 ENTRY = re.compile(r"\s*(-?\d{1,18}\s+){2}-?\d{1,18}\s*")
 
 

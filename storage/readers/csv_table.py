@@ -13,8 +13,6 @@ import pyarrow.csv as pacsv
 from ksdp.storage.readers.files import Refused, read_text
 from ksdp.storage.readers.source import Source, one_array
 
-__all__ = ["open_csv"]
-
 
 def open_csv(path: Path, encoding: str) -> Source:
     """Open a CSV file, whose first line names the columns.

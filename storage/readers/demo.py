@@ -19,8 +19,6 @@ from types import ModuleType
 
 import numpy as np
 
-__all__ = ["Docstring", "docstrings"]
-
 PACKAGES = ("numpy", "pandas", "scipy")
 
 # Not walked: what is deprecated or internal in spite of its name, and what needs packages that may be missing.

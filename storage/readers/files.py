@@ -11,18 +11,6 @@ from pathlib import Path
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.storage.readers.limits import is_regular, largest_input
 
-__all__ = [
-    "Refused",
-    "contents",
-    "decoded",
-    "extension",
-    "kind_of_file",
-    "read_text",
-    "require_file",
-    "shown",
-    "shown_as",
-]
-
 _COPIES: dict[Path, str] = {}
 """Copies of files at URLs, while they are here."""
 

@@ -11,8 +11,6 @@ import pyarrow as pa
 from ksdp.storage.readers.files import Refused, read_text
 from ksdp.storage.readers.source import Source
 
-__all__ = ["open_json_lines"]
-
 
 def open_json_lines(path: Path, encoding: str) -> Source:
     """Open JSON lines, whose columns are all keys that an object has.

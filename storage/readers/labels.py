@@ -12,8 +12,6 @@ from ksdp.audit.spec import CorpusSpec
 from ksdp.storage.readers.columns import Columns
 from ksdp.storage.readers.files import Refused
 
-__all__ = ["Labels", "check_rows", "named_columns", "read_labels"]
-
 
 @dataclass(frozen=True, eq=False)
 class Labels:

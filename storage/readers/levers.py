@@ -18,8 +18,6 @@ from ksdp.storage.readers.columns import open_columns
 from ksdp.storage.readers.counts import read_vocabulary
 from ksdp.storage.readers.files import Refused, contents, read_text
 
-__all__ = ["levered_names", "read_levers"]
-
 
 def read_levers(
     spec: CorpusSpec, names: Sequence[str] | None, features: int, counts: sp.csr_array | None = None

@@ -10,8 +10,6 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["LARGEST_TOML", "MOST_COLUMNS", "MOST_ROWS", "is_regular", "largest_input"]
-
 MOST_ROWS = 50_000_000
 MOST_COLUMNS = 20_000_000
 LARGEST_TOML = 16 * 2**20

@@ -17,8 +17,6 @@ from ksdp.audit.errors import CorpusError, InputError
 from ksdp.audit.mechanisms.pem.run_spec import PemDataSpec, PemRecordsSpec
 from ksdp.storage.readers.records import read_records
 
-__all__ = ["LiveRecords"]
-
 _PAUSE = 0.1
 _LONGEST = 1 << 20
 """Bytes of a line."""

@@ -16,8 +16,6 @@ from ksdp.storage.readers.files import Refused
 from ksdp.storage.readers.limits import MOST_ROWS, largest_input
 from ksdp.storage.readers.source import Source, one_array
 
-__all__ = ["checked_parquet", "open_parquet"]
-
 _NUMBER = 8
 """Bytes of a number, at most."""
 

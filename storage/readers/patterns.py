@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from ksdp.audit.errors import SpecError
 from ksdp.audit.spec import CorpusSpec
 
-__all__ = ["check_pattern"]
-
 _TRY = """
 import json, re, sys
 pattern, *texts = json.load(sys.stdin)

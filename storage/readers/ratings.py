@@ -19,8 +19,6 @@ from ksdp.storage.readers.columns import Columns
 from ksdp.storage.readers.files import Refused
 from ksdp.storage.readers.labels import Labels
 
-__all__ = ["read_ratings"]
-
 Codes = NDArray[np.intp]
 
 

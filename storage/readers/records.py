@@ -23,8 +23,6 @@ from ksdp.storage.readers.files import Refused, extension
 from ksdp.storage.readers.labels import check_rows
 from ksdp.storage.readers.spec_files import spec_path
 
-__all__ = ["Records", "numbered", "read_records"]
-
 
 @dataclass(frozen=True, eq=False)
 class Records:

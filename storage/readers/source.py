@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-__all__ = ["Source", "one_array"]
-
 
 @dataclass(frozen=True, eq=False)
 class Source:

@@ -11,8 +11,6 @@ from ksdp.storage.readers.json_lines import open_json_lines
 from ksdp.storage.readers.parquet import open_parquet
 from ksdp.storage.readers.source import Source
 
-__all__ = ["open_source"]
-
 _OPENERS: dict[str, Callable[[Path, str], Source]] = {
     ".parquet": open_parquet,
     ".pq": open_parquet,

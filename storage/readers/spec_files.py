@@ -11,8 +11,6 @@ from ksdp.audit.levers_spec import LeversSpec
 from ksdp.audit.spec import CorpusSpec
 from ksdp.audit.urls import is_url
 
-__all__ = ["COLUMN_FILES", "CORPUS_FILES", "LEVER_FILES", "at_urls", "spec_path", "with_files"]
-
 CORPUS_FILES = ("path", "labels", "vocabulary")
 """Keys of `[corpus]` that name a file."""
 COLUMN_FILES = ("vocabulary",)

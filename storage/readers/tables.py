@@ -13,8 +13,6 @@ from ksdp.storage.readers.columns import Columns
 from ksdp.storage.readers.files import Refused
 from ksdp.storage.readers.labels import named_columns
 
-__all__ = ["chosen_columns", "read_table"]
-
 
 def read_table(columns: Columns, chosen: Sequence[str], *, nonnegative: bool) -> sp.csr_array:
     """Read these columns in that order; true and false count as 1 and 0.

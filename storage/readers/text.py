@@ -18,8 +18,6 @@ from ksdp.storage.readers.columns import Columns
 from ksdp.storage.readers.files import Refused
 from ksdp.storage.readers.patterns import check_pattern
 
-__all__ = ["analyser", "read_texts", "term_counts"]
-
 
 def read_texts(spec: CorpusSpec, columns: Columns, vocabulary: Sequence[str] | None = None) -> sp.csr_array:
     """Read a text column and count terms: those of an agreed vocabulary, where there is one.

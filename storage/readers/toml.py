@@ -12,8 +12,6 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.urls import was_url
 from ksdp.storage.readers.limits import LARGEST_TOML, is_regular
 
-__all__ = ["read_toml", "toml_value"]
-
 
 def read_toml(path: Path, what: str = "") -> dict[str, Any]:
     """The tables of a TOML file.

@@ -15,20 +15,6 @@ from ksdp.audit.spec import CorpusSpec
 from ksdp.audit.weighting import standardised
 from ksdp.storage.corpora import load_corpus
 
-__all__ = [
-    "FILES",
-    "columns",
-    "counts",
-    "digits",
-    "documents",
-    "missing",
-    "news",
-    "ratings",
-    "songs",
-    "stars",
-]
-
-
 FILES = {
     "20newsgroups": "counts.npz",
     "adult": "table.parquet",

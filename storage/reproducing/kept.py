@@ -11,8 +11,6 @@ from ksdp.audit.reproducing.outcome import Outcome
 from ksdp.storage.checksums import write_checked_json
 from ksdp.storage.store import write_text
 
-__all__ = ["markdown", "write_outcome"]
-
 
 def markdown(
     title: str, outcome: Outcome, differs: Sequence[str], about: Mapping[str, Any], plot: str | None

@@ -14,8 +14,6 @@ from ksdp.storage.reviews.log import GENESIS, LogHead, follow, locked, log_file,
 from ksdp.storage.reviews.signatures import read_signatures
 from ksdp.storage.store import write_whole
 
-__all__ = ["ChainReport", "check_chain", "set_torn_aside"]
-
 
 @dataclass(frozen=True, slots=True)
 class ChainReport:

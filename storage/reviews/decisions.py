@@ -24,8 +24,13 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ksdp.audit.errors import InputError, InvalidAudit, StoreError
-from ksdp.audit.reviewing import Decision, Entry, Proposal, State, Status, check_proposal, fold
-from ksdp.audit.visible_text import visible
+from ksdp.audit.reviewing import Decision as Decision
+from ksdp.audit.reviewing import Entry as Entry
+from ksdp.audit.reviewing import Proposal as Proposal
+from ksdp.audit.reviewing import State as State
+from ksdp.audit.reviewing import Status as Status
+from ksdp.audit.reviewing import check_proposal, fold
+from ksdp.audit.visible_text import visible as visible
 from ksdp.storage.audits.queries import Findings
 from ksdp.storage.reviews.index import ReviewIndex, open_index
 from ksdp.storage.reviews.lineage import lineage
@@ -34,22 +39,6 @@ from ksdp.storage.reviews.policy import Policy, read_policy
 from ksdp.storage.reviews.signatures import read_signatures, sign_entries
 from ksdp.storage.store import Store
 from ksdp.storage.summaries import read_summary
-
-__all__ = [
-    "Decision",
-    "Entry",
-    "Proposal",
-    "Snapshot",
-    "State",
-    "Status",
-    "append",
-    "document_state",
-    "head",
-    "read_log",
-    "snapshot",
-    "states",
-    "visible",
-]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from ksdp.audit.errors import StoreError
 
-__all__ = ["TextCommand"]
-
 
 @dataclass(frozen=True)
 class TextCommand:

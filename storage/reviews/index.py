@@ -17,8 +17,6 @@ from ksdp.audit.errors import StoreError
 from ksdp.audit.reviewing import Decision, Entry
 from ksdp.storage.reviews.log import GENESIS, LogHead, follow, read_head, read_lines
 
-__all__ = ["ReviewIndex", "open_index"]
-
 _TABLES = """
 CREATE TABLE entry (number INTEGER PRIMARY KEY, audit TEXT, document TEXT, line BLOB);
 CREATE INDEX entry_document ON entry (document, audit);

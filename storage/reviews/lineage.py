@@ -10,8 +10,6 @@ from ksdp.storage.findings import read_spec
 from ksdp.storage.store import Store
 from ksdp.storage.summaries import read_summary
 
-__all__ = ["lineage", "newer_audits"]
-
 
 def newer_audits(store: Store, audit: str) -> list[str]:
     """Valid audits finished later that ask the same question (`ksdp.audit.reviewing.question`), newest first."""

@@ -29,19 +29,6 @@ from ksdp.storage.locks import lock
 from ksdp.storage.store import write_json
 from ksdp.storage.synced import append_synced
 
-__all__ = [
-    "GENESIS",
-    "LogHead",
-    "add_lines",
-    "follow",
-    "locked",
-    "log_file",
-    "make_entry",
-    "parse_line",
-    "read_head",
-    "read_lines",
-]
-
 GENESIS = "0" * 64
 """`previous` of the first entry."""
 _PREFIX = b"ksdp-review-1\n"

@@ -8,8 +8,6 @@ from ksdp.audit.errors import StoreError
 from ksdp.storage.checksums import read_checked_json, write_checked_json
 from ksdp.storage.store import Store
 
-__all__ = ["Policy", "read_policy", "write_policy"]
-
 
 @dataclass(frozen=True, slots=True)
 class Policy:

@@ -19,8 +19,6 @@ from ksdp.audit.errors import StoreError
 from ksdp.audit.reviewing import Entry
 from ksdp.storage.synced import append_synced
 
-__all__ = ["Signed", "read_signatures", "sign_entries"]
-
 _PREFIX = b"ksdp-review-head-1\n"
 _NAME = "signatures.jsonl"
 

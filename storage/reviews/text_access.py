@@ -18,8 +18,6 @@ from ksdp.storage.lines import START, is_whole, sealed_line
 from ksdp.storage.locks import lock
 from ksdp.storage.store import Store
 
-__all__ = ["TextAccess", "read_accesses", "record_access"]
-
 
 @dataclass(frozen=True)
 class TextAccess:

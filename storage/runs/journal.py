@@ -29,8 +29,6 @@ from ksdp.storage.locks import lock
 from ksdp.storage.runs.results import JOURNAL, TRANSCRIPT
 from ksdp.storage.synced import write_all
 
-__all__ = ["Journal", "open_journal"]
-
 _MAGIC = b"KSDPRUN1"
 _SALT, _NONCE, _LENGTH = 32, 12, 8
 _MOST = 1 << 40

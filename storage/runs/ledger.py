@@ -16,8 +16,6 @@ from ksdp.audit.errors import StoreError
 from ksdp.storage.lines import START, add_line, line_hash, sealed_line, whole_lines
 from ksdp.storage.locks import lock
 
-__all__ = ["Ledger"]
-
 _PREFIX = b"ksdp-ledger-1\n"
 
 

@@ -13,8 +13,6 @@ from ksdp.audit.mechanisms.mechanism_words import mechanism_words
 from ksdp.storage.checksums import read_checked_json, write_checked_json
 from ksdp.storage.store import Store
 
-__all__ = ["PartyRun", "keep_party_run", "party_run_ids", "read_party_run"]
-
 _FOLDER = "party-runs"
 _SESSION = re.compile(r"[0-9a-f]{64}")
 

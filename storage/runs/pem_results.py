@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import InputError
 from ksdp.storage.store import write_arrays, write_json
 
-__all__ = ["require_new_folder", "write_pem_result"]
-
 
 def require_new_folder(folder: Path) -> None:
     """Refuse a folder that has something in it, or that cannot be made."""

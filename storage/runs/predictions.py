@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from ksdp.audit.learning.ratings import Suggested
 from ksdp.storage.store import write_whole
 
-__all__ = ["predictions_path", "write_predictions"]
-
 
 def predictions_path(folder: Path) -> Path:
     """Where they stand in the folder of a result."""

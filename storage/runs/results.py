@@ -30,8 +30,6 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import InputError
 from ksdp.storage.store import write_arrays, write_json
 
-__all__ = ["JOURNAL", "TRANSCRIPT", "Transcript", "read_result", "require_no_result", "write_run"]
-
 _RESULT, _OWN, _ABOUT = "result.npz", "own.npz", "run.json"
 TRANSCRIPT, JOURNAL = "transcript.jsonl", "journal"
 

@@ -21,8 +21,6 @@ from ksdp.audit.errors import InputError
 from ksdp.storage.readers.limits import is_regular
 from ksdp.storage.store import write_whole
 
-__all__ = ["LARGEST_SEALED", "Sealed", "open_sealed", "read_sealed", "seal", "write_sealed"]
-
 LARGEST_SEALED = 64 << 20
 """Bytes of the largest file that is read."""
 _KEYS = {"kind", "said", "signatures"}

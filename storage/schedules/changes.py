@@ -32,21 +32,6 @@ from ksdp.storage.findings import read_statistics, read_verdicts
 from ksdp.storage.schedules.schedule_files import schedule_folder
 from ksdp.storage.store import Store, write_json
 
-__all__ = [
-    "Changes",
-    "Drift",
-    "DriftSummary",
-    "StatisticDrift",
-    "VerdictTable",
-    "compare",
-    "measure_drift",
-    "read_standing",
-    "standing_after",
-    "verdict_counts",
-    "write_drift",
-    "write_standing",
-]
-
 VerdictTable: TypeAlias = pa.Table
 """The verdicts as they stand, one row a document: what `read_standing` gives and flows hand on unread."""
 

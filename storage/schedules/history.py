@@ -18,8 +18,6 @@ from ksdp.storage.lines import add_line, is_whole, sealed_line, whole_lines
 from ksdp.storage.schedules.schedule_files import Schedule, schedule_folder
 from ksdp.storage.store import Store
 
-__all__ = ["Due", "Outcome", "ScheduledRun", "append_run", "due", "next_times", "read_runs"]
-
 Outcome = Literal["audited", "unchanged", "void", "failed", "timed-out", "crashed", "cancelled"]
 """`unchanged`: no document to audit, nothing spent. The last four did not run to their end."""
 

@@ -12,8 +12,6 @@ from pydantic import BaseModel
 
 from ksdp.storage.checksums import read_checked_json
 
-__all__ = ["read_mark"]
-
 _Mark = TypeVar("_Mark", bound=BaseModel)
 
 

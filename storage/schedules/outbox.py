@@ -19,8 +19,6 @@ from ksdp.storage.checksums import read_checked_json, write_checked_json
 from ksdp.storage.schedules.schedule_files import Event, Notice, schedule_folder
 from ksdp.storage.store import Store
 
-__all__ = ["MOST_ATTEMPTS", "Waiting", "attempted", "put_notice", "set_damaged_aside", "waiting_notices"]
-
 MOST_ATTEMPTS = 10
 """Then a notice is given up; with doubling delays that is after half a day and more."""
 

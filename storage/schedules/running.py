@@ -16,8 +16,6 @@ from ksdp.storage.schedules.marks import read_mark
 from ksdp.storage.schedules.schedule_files import schedule_folder
 from ksdp.storage.store import Store
 
-__all__ = ["Running", "begin", "finish", "hold", "interrupted", "running"]
-
 
 class Running(BaseModel):
     """A run under way, or one that died."""

@@ -28,25 +28,6 @@ from ksdp.storage.checksums import read_checked_json, write_checked_json
 from ksdp.storage.schedules.marks import read_mark
 from ksdp.storage.store import Store
 
-__all__ = [
-    "Event",
-    "Notice",
-    "RunRequest",
-    "Schedule",
-    "add_schedule",
-    "ask_now",
-    "asked",
-    "check_schedule",
-    "forget_asked",
-    "read_schedule",
-    "read_schedules",
-    "remove_schedule",
-    "schedule_folder",
-    "serving_lock",
-    "set_paused",
-    "write_schedule",
-]
-
 Event = Literal["sensitive", "void", "not-run", "unchanged"]
 """A document has become sensitive; controls have failed; an audit did not run; audits were missed and nothing has
 changed since, which whoever asks for `not-run` is told too."""

@@ -28,13 +28,6 @@ from ksdp.audit.screening.clearance import Clearance, Covered, Evidence, Mechani
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.store import write_whole
 
-__all__ = [
-    "Verified",
-    "read_clearance",
-    "verify_clearance",
-    "write_clearance",
-]
-
 FORMAT = 1
 _PREFIX = b"ksdp-clearance-1\n"
 _OPTIONAL = ("evidence", "reviewed", "coverage", "certified", "drawn")

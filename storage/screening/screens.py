@@ -18,26 +18,12 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import StoreError
-from ksdp.audit.screening.screen_summary import RoundSummary, ScreenSummary
+from ksdp.audit.screening.screen_summary import RoundSummary as RoundSummary
+from ksdp.audit.screening.screen_summary import ScreenSummary as ScreenSummary
 from ksdp.storage.checksums import check_sealed, read_sealed, write_sealed_json, write_sealed_table
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.store import Store, write_text
 from ksdp.storage.summaries import parsed
-
-__all__ = [
-    "RoundSummary",
-    "RoundVerdicts",
-    "ScreenSummary",
-    "page_path",
-    "read_excluded",
-    "read_round",
-    "read_screen",
-    "screen_of",
-    "verdict_ids",
-    "write_excluded",
-    "write_page",
-    "write_screen",
-]
 
 _COLUMNS = ("document", "statistic", "distance", "log10_adjusted_p")
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["EARLY", "NUMBERS", "different_numbers", "early_rounds", "numbers_of_basis"]
-
 EARLY = 3
 """Rounds that are looked at one by one in any case."""
 NUMBERS = 4096

@@ -17,8 +17,6 @@ from ksdp.audit.array_types import Matrix, Vector
 from ksdp.audit.eight_lanes import add_scaled_row
 from ksdp.audit.mechanisms.factorisation.tridiagonal import EPSILON, excess_error
 
-__all__ = ["CentredRows", "Indices", "dot", "lanczos", "noise", "recover", "unsigned"]
-
 Indices = NDArray[np.uint32]
 
 

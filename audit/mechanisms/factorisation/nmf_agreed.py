@@ -9,8 +9,6 @@ from ksdp.audit.array_types import Matrix
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.nmf_starts import LocalFit, initial_topics, random_topics
 
-__all__ = ["agreed_topics", "start_of"]
-
 
 def agreed_topics(features: int, rank: int, seed: int, chosen: tuple[NDArray[np.int64], int] | None) -> Matrix:
     """`random_topics`; where columns were `chosen` (`Database.chosen`), those of all candidates, in these columns.

@@ -12,8 +12,6 @@ from ksdp.audit.mechanisms.factorisation.nmf_inputs import check_rule
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
 from ksdp.audit.mechanisms.factorisation.nmf_starts import STARTS
 
-__all__ = ["DATA_STARTS", "SUMS", "check_parameters", "check_views", "label"]
-
 SUMS = ("T", "numerators", "denominators")
 DATA_STARTS = ("nnsvd", "best-of-m", "pd-nmf-init")
 

@@ -13,9 +13,6 @@ from ksdp.audit.array_types import Matrix
 from ksdp.audit.errors import CorpusError, InputError, SpecError
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties, Rows
 
-__all__ = ["FIT_SWEEPS", "check_coefficients", "check_penalties", "check_rule", "check_start", "stack"]
-
-
 FIT_SWEEPS = 10_000
 """Most sweeps of a fit to given topics: far more than any needs."""
 

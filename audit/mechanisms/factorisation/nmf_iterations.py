@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from ksdp.audit.array_types import Matrix
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
 
-__all__ = ["LAST_SUMS", "Factorisation", "KeptSums", "SweepSnapshot", "iterate", "penalised"]
-
 
 @dataclass(frozen=True)
 class KeptSums:

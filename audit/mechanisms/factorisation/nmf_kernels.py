@@ -13,23 +13,6 @@ from ksdp.audit.array_types import Matrix, Vector
 from ksdp.audit.lanes import row_times_panel
 from ksdp.audit.mechanisms.factorisation.simplex import total
 
-__all__ = [
-    "PLAIN",
-    "Factors",
-    "Penalties",
-    "Rows",
-    "Silent",
-    "Sums",
-    "SweepSpace",
-    "TopicShare",
-    "column_map",
-    "descend",
-    "dot",
-    "expand",
-    "gram_rows",
-    "product",
-]
-
 
 class Rows(NamedTuple):
     """CSR rows of all parties, one party after the other."""

@@ -18,16 +18,6 @@ from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
 from ksdp.audit.mechanisms.factorisation.nmf_starts import random_topics
 from ksdp.audit.mechanisms.factorisation.simplex import project_simplex
 
-__all__ = [
-    "announced_sums",
-    "every_sweep",
-    "first_sweeps",
-    "first_topics",
-    "released_sums",
-    "summed_up",
-    "topics_from",
-]
-
 Array = NDArray[np.float64]
 
 _DERIVED = ("sums", "weights", "total", "total_weights")

@@ -38,20 +38,6 @@ from ksdp.audit.mechanisms.factorisation.weighted_nmf import (
 )
 from ksdp.audit.one_thread import one_thread
 
-__all__ = [
-    "STARTS",
-    "LocalFit",
-    "best_of_parties",
-    "initial_topics",
-    "local_models",
-    "merged_models",
-    "merged_topics",
-    "nnsvd",
-    "pseudo_documents",
-    "random_topics",
-]
-
-
 STARTS = ("random", "random-2x", "nnsvd", "best-of-m", "pd-nmf-init")
 
 

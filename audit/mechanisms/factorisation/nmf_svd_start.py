@@ -22,8 +22,6 @@ from ksdp.audit.mechanisms.contract import Announced, Database, Observables
 from ksdp.audit.mechanisms.factorisation.krylov import dot
 from ksdp.audit.mechanisms.factorisation.pd_svd import SigmaSVD
 
-__all__ = ["ITERATIONS", "SvdStart", "part_squares", "topics_from_parts"]
-
 Array = NDArray[np.float64]
 
 ITERATIONS = 10

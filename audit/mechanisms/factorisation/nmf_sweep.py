@@ -27,8 +27,6 @@ from ksdp.audit.mechanisms.factorisation.nmf_kernels import (
 )
 from ksdp.audit.mechanisms.factorisation.simplex import simplex_threshold
 
-__all__ = ["next_topic", "replace_topic", "share_of", "sweep"]
-
 LARGE = 1e6
 
 

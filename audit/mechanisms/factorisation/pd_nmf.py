@@ -33,8 +33,6 @@ from ksdp.audit.mechanisms.factorisation.nmf_starts import LocalFit, merged_mode
 from ksdp.audit.mechanisms.factorisation.nmf_svd_start import SvdStart
 from ksdp.audit.mechanisms.guarantee import Guarantee, measured
 
-__all__ = ["PDNMF"]
-
 
 @dataclass(frozen=True)
 class PDNMF:

@@ -13,8 +13,6 @@ from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.factorisation.power_iteration import sec_sum
 from ksdp.audit.mechanisms.guarantee import Guarantee, measured
 
-__all__ = ["PDPCA"]
-
 
 @dataclass(frozen=True)
 class PDPCA(PDSVD):

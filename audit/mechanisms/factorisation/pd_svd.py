@@ -25,8 +25,6 @@ from ksdp.audit.mechanisms.factorisation.released_blocks import power_blocks, sp
 from ksdp.audit.mechanisms.factorisation.span import ROUNDS, announced_span
 from ksdp.audit.mechanisms.guarantee import Guarantee, measured
 
-__all__ = ["PDSVD", "SigmaSVD"]
-
 WORKED_OUT = ("span", "span_sigma", "first_blocks", "block_sums")
 """What follows from the announced blocks."""
 

@@ -20,22 +20,6 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.factorisation.krylov import dot
 from ksdp.audit.mechanisms.factorisation.thin_products import times, transposed_times
 
-__all__ = [
-    "PowerRun",
-    "block_power",
-    "first_basis",
-    "normalised",
-    "normed_sec_sum",
-    "orthonormalise",
-    "sec_sum",
-    "share_of",
-    "stack",
-    "start_block",
-    "subspace_sine",
-    "values_from",
-]
-
-
 DEPENDENT = 1e-13
 """What is left of a row, relative to it, when it is nothing but rounding: it depended on the rows above."""
 

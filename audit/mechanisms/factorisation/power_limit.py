@@ -11,9 +11,6 @@ from ksdp.audit.array_types import Matrix, Vector
 from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise
 from ksdp.audit.mechanisms.factorisation.singular import numerical_rank, singular_rows
 
-__all__ = ["Limit", "limit_of_power", "settle_signs"]
-
-
 REPEATED = 1e-10
 """Singular values this close, relative to the largest, span one subspace: their vectors are undetermined."""
 

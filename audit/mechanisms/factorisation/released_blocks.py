@@ -12,9 +12,6 @@ import scipy.sparse as sp
 from ksdp.audit.array_types import Matrix, Vector
 from ksdp.audit.mechanisms.factorisation.power_iteration import normalised, orthonormalise, share_of
 
-__all__ = ["power_blocks", "span_of_blocks"]
-
-
 DEPENDENT = 1e-10
 """A direction of at most this part of the longest is rounding."""
 

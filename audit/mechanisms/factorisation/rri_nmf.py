@@ -44,12 +44,6 @@ from ksdp.audit.mechanisms.factorisation.nmf_kernels import (
 )
 from ksdp.audit.mechanisms.factorisation.nmf_sweep import sweep
 
-__all__ = [
-    "fit_coefficients",
-    "objective",
-    "pd_nmf_iter",
-]
-
 
 def pd_nmf_iter(
     parties: Sequence[sp.csr_array],

@@ -8,8 +8,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from ksdp.audit.errors import InputError
 
-__all__ = ["project_simplex", "simplex_threshold", "total"]
-
 
 @njit(cache=True, nogil=True)
 def total(v: NDArray[np.float64]) -> float:

@@ -21,9 +21,6 @@ from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.factorisation.krylov import CentredRows, lanczos, noise, recover, unsigned
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import column_map
 
-__all__ = ["Singular", "numerical_rank", "singular_rows"]
-
-
 CONDITION = 1e-3
 """Below this ratio of singular values, X^T X keeps fewer than ten digits of the smaller one."""
 FEW_COLUMNS = 128

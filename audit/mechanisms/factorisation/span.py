@@ -27,9 +27,6 @@ import scipy.sparse as sp
 from ksdp.audit.array_types import Matrix, Vector
 from ksdp.audit.mechanisms.factorisation.thin_products import times, transposed_times
 
-__all__ = ["ROUNDS", "BlockSpan", "announced_span"]
-
-
 ROUNDS = 10
 """Iterations whose blocks stand for those of all."""
 DEPENDENT = 1e-10

@@ -12,8 +12,6 @@ from ksdp.audit.array_types import Matrix
 from ksdp.audit.csr_rows import arrays_of
 from ksdp.audit.lanes import add_rows_to_panel, csr_times_panel, lined, panel_of
 
-__all__ = ["times", "transposed_times"]
-
 
 def times(matrix: sp.csr_array, rows: Matrix) -> Matrix:
     """X B^T, shape (n, k), of a canonical CSR `matrix` X and `rows` B of shape (k, features).

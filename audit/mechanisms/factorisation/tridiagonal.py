@@ -7,9 +7,6 @@ from numba import njit
 
 from ksdp.audit.array_types import Vector
 
-__all__ = ["EPSILON", "excess_error", "last_components"]
-
-
 EPSILON = float(np.finfo(np.float64).eps)
 ANGLE = 1e-10
 """Lanczos stops when the wanted subspace is within this angle of the true one."""

@@ -48,14 +48,6 @@ from ksdp.audit.mechanisms.factorisation.nmf_iterations import (
 )
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import PLAIN, Penalties, Rows, descend
 
-__all__ = [
-    "fit_observed_coefficients",
-    "observed_objective",
-    "observed_residual",
-    "observed_share",
-    "weighted_nmf_iter",
-]
-
 
 @njit(cache=True, nogil=True)
 def observed_residual(rows: Rows, T: Matrix, W: Matrix) -> Vector:

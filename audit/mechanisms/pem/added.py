@@ -21,8 +21,6 @@ from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
 from ksdp.audit.mechanisms.pem.logistic import PemLogistic
 from ksdp.audit.statistics.term_numbers import TermNumbers
 
-__all__ = ["added_to_clusters", "added_to_counts", "added_to_gradients", "noise_variance"]
-
 
 def noise_variance(block: VectorBlock, budget: Budget, servers: int) -> float:
     """Variance of so many servers' noise in an entry of a sum, in the block's units.

@@ -27,8 +27,6 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError
 
-__all__ = ["PemAlgorithm", "PemState", "PemTotal", "VectorBlock", "check_blocks", "clipped", "contribution"]
-
 Signed = NDArray[np.int64]
 Array = NDArray[Any]
 

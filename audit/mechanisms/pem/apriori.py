@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.pem.algorithm import PemState, PemTotal, VectorBlock
 
-__all__ = ["PemApriori", "candidates", "itemset_loss", "supports"]
-
 Items = NDArray[np.int16]
 _CHUNK = 1 << 22
 """Bytes of bitmaps that are worked on at a time."""

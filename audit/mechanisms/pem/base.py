@@ -39,8 +39,6 @@ from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.equations import Equations
 from ksdp.audit.statistics.releases_match import Added, Adds, ReleasesMatch, nothing_added
 
-__all__ = ["PemMechanism"]
-
 _DELTA = 1e-5
 """At which the tighter count is given beside the claim, whose delta is 0."""
 

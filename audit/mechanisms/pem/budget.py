@@ -35,8 +35,6 @@ from ksdp.audit.errors import InputError
 if TYPE_CHECKING:
     from ksdp.audit.mechanisms.pem.algorithm import PemState, VectorBlock
 
-__all__ = ["Budget", "Sparse", "before_sampling", "tight_epsilon"]
-
 
 def before_sampling(epsilon: float, rate: float) -> float:
     """The epsilon of a step that costs `epsilon` on a sample of this rate: ln(1 + (e^epsilon - 1) / rate).

@@ -25,8 +25,6 @@ from scipy.special import logsumexp
 
 from ksdp.audit.errors import InputError
 
-__all__ = ["Sampler", "Simulated", "Vetted", "law", "log_law", "reach"]
-
 Signed = NDArray[np.int64]
 
 

@@ -22,8 +22,6 @@ from ksdp.audit.mechanisms.pem.discrete_laplace import Sampler
 from ksdp.audit.mechanisms.pem.sparse_vector import choose_large
 from ksdp.audit.randomness import RandomBytes, os_random
 
-__all__ = ["PemRun", "client_vector", "run_ideal", "sampled"]
-
 Signed = NDArray[np.int64]
 
 

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.pem.algorithm import PemState, PemTotal, VectorBlock
 
-__all__ = ["PemKMeans"]
-
 
 @dataclass(frozen=True)
 class PemKMeans:

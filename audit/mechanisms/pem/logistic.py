@@ -13,8 +13,6 @@ from scipy.special import expit
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.pem.algorithm import PemState, PemTotal, VectorBlock
 
-__all__ = ["PemLogistic"]
-
 
 @dataclass(frozen=True)
 class PemLogistic:

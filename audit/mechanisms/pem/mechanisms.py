@@ -32,8 +32,6 @@ from ksdp.audit.statistics.equations import Equations
 from ksdp.audit.statistics.products import announced
 from ksdp.audit.statistics.releases_match import Added, Adds, nothing_added
 
-__all__ = ["PEMApriori", "PEMKMeans", "PEMLogistic"]
-
 
 def _unit(vector: Array) -> Array:
     length = float(np.linalg.norm(vector))

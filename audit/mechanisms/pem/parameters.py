@@ -15,8 +15,6 @@ from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
 from ksdp.audit.mechanisms.pem.logistic import PemLogistic
 from ksdp.audit.whole_numbers import Whole
 
-__all__ = ["AprioriParameters", "KMeansParameters", "LogisticParameters", "Number", "Part", "Positive"]
-
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 Part = Annotated[float, Field(gt=0, lt=1, strict=True)]
 Number = Annotated[int, Whole(1)]

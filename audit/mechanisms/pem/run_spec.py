@@ -26,21 +26,6 @@ from ksdp.audit.mechanisms.pem.parameters import (
 from ksdp.audit.spec_tables import Section, validated
 from ksdp.audit.whole_numbers import Whole
 
-__all__ = [
-    "AlgorithmSpec",
-    "BudgetSpec",
-    "LogisticSpec",
-    "OwnSpec",
-    "PemDataSpec",
-    "PemRecordsSpec",
-    "PemRunSpec",
-    "PemSpec",
-    "check_label",
-    "functions",
-    "parse_pem_spec",
-    "planned",
-]
-
 
 class PemRecordsSpec(Section, frozen=True):
     """What a record may look like; the same at every client."""

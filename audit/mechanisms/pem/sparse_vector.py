@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError
 
-__all__ = ["choose_large"]
-
 Signed = NDArray[np.int64]
 
 

@@ -22,8 +22,6 @@ from ksdp.audit.mechanisms.pem.budget import Budget
 from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
 from ksdp.audit.mechanisms.pem.logistic import PemLogistic
 
-__all__ = ["apriori_pair", "kmeans_pair", "logistic_pair"]
-
 Pair = tuple[Database, Database]
 
 _MOST = 20_000

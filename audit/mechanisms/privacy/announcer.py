@@ -24,8 +24,6 @@ from ksdp.audit.mechanisms.party_side import (
 )
 from ksdp.audit.mechanisms.privacy.noise import FRACTION_BITS, draw, on_grid
 
-__all__ = ["Announcement", "Announcer", "Driven", "Replay", "simulate"]
-
 Collect = Callable[[Sequence[Floats], Sequence[Floats], Sequence[int]], tuple[Floats, float]]
 
 

@@ -29,8 +29,6 @@ from ksdp.audit.statistics.products import announced
 from ksdp.audit.statistics.releases_match import Added, Adds, ReleasesMatch, nothing_added
 from ksdp.audit.statistics.term_numbers import TermNumbers
 
-__all__ = ["DPNMF"]
-
 
 @dataclass(frozen=True)
 class DPNMF(GaussianReleases):

@@ -33,8 +33,6 @@ from ksdp.audit.mechanisms.privacy.record_bounds import (
 from ksdp.audit.mechanisms.privacy.record_bounds import worst_pair as worst
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 
-__all__ = ["DPdisPCA", "captured_energy"]
-
 
 @dataclass(frozen=True)
 class DPdisPCA(GaussianReleases):

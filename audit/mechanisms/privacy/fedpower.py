@@ -33,8 +33,6 @@ from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.equations import Equations
 from ksdp.audit.statistics.releases_match import Added, Adds, ReleasesMatch, nothing_added
 
-__all__ = ["FedPower"]
-
 
 @dataclass(frozen=True)
 class FedPower(PeriodicPower):

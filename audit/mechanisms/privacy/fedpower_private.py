@@ -33,8 +33,6 @@ from ksdp.audit.mechanisms.privacy.record_bounds import (
     worst_pair,
 )
 
-__all__ = ["PrivateFedPower"]
-
 
 @dataclass(frozen=True)
 class PrivateFedPower(SummedPower):

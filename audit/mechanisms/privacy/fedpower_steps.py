@@ -25,20 +25,6 @@ from ksdp.audit.statistics.equations import Equations
 from ksdp.audit.statistics.products import announced
 from ksdp.audit.statistics.releases_match import Added, Adds, ReleasesMatch, moment_numbers, nothing_added
 
-__all__ = [
-    "SENT",
-    "PeriodicPower",
-    "SummedPower",
-    "aligned",
-    "bounded_moments",
-    "check_given_noise",
-    "fedpower_deviations",
-    "moments_times",
-    "released_uploads",
-    "theorem_1",
-    "theorem_2",
-]
-
 SENT = ("means", "uploads")
 """What a round is told by: what the server sent, and what a device sends to it."""
 

@@ -21,8 +21,6 @@ from ksdp.audit.mechanisms.privacy.fedpower_steps import (
 )
 from ksdp.audit.mechanisms.privacy.record_bounds import clip_rows, second_moment_change, worst_pair
 
-__all__ = ["UtilityFedPower"]
-
 
 @dataclass(frozen=True)
 class UtilityFedPower(SummedPower):

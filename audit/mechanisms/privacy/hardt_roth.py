@@ -31,8 +31,6 @@ from ksdp.audit.statistics.equations import Equations
 from ksdp.audit.statistics.products import announced
 from ksdp.audit.statistics.releases_match import Added, Adds, ReleasesMatch, moment_numbers, nothing_added
 
-__all__ = ["BrokenPower", "HardtRoth"]
-
 
 @dataclass(frozen=True)
 class HardtRoth(GaussianReleases):

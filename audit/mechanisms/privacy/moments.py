@@ -30,8 +30,6 @@ from ksdp.audit.mechanisms.privacy.record_bounds import (
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 from ksdp.audit.verdicts.certificate import knows_all_others, pair_advantage
 
-__all__ = ["Moments"]
-
 _FULL = 0.25
 """Share of entries from which a dense product is faster."""
 

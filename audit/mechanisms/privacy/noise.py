@@ -32,22 +32,6 @@ from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.mechanisms.guarantee import SAMPLERS
 
-__all__ = [
-    "FRACTION_BITS",
-    "Accounting",
-    "PrivacyCost",
-    "account",
-    "analytic_multiplier",
-    "check_budget",
-    "check_sampler",
-    "classical_multiplier",
-    "draw",
-    "epsilon_together",
-    "on_grid",
-    "rounded_sensitivity",
-]
-
-
 FRACTION_BITS = 31
 """The grid of the secure sums: multiples of 2^-31."""
 _LARGEST = 2.0**62

@@ -23,8 +23,6 @@ from ksdp.audit.statistics.first_round import first_rounds
 from ksdp.audit.statistics.rounds_match import ROUNDS_MATCH
 from ksdp.audit.verdicts.certificate import pair_advantage
 
-__all__ = ["Noisy"]
-
 _MANY = 2**20
 """Features of which names are asked: more than any rank."""
 

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Database
 
-__all__ = ["adjacency_words", "check_adjacency", "clip_rows", "second_moment_change", "worst_pair"]
-
 
 def check_adjacency(adjacency: str) -> None:
     """Refuse anything but the two relations of neighbours."""

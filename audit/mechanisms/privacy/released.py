@@ -30,9 +30,6 @@ from ksdp.audit.mechanisms.party_side import PartyProgram
 from ksdp.audit.mechanisms.privacy.announcer import Announcement, Announcer, Driven, Replay, simulate
 from ksdp.audit.mechanisms.privacy.noise import Accounting, PrivacyCost, account, check_sampler, epsilon_together
 
-__all__ = ["GaussianReleases"]
-
-
 _WIDE = 2**31
 """More features than any rank: names do not depend on their number."""
 

@@ -23,8 +23,6 @@ from ksdp.audit.mechanisms.guarantee import guarantee_of
 from ksdp.audit.mechanisms.privacy.noise import epsilon_together
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 
-__all__ = ["UNIT", "Price", "Spent", "price_of", "pure_price", "spent_together", "worst_price"]
-
 UNIT = "one record replaced by any other"
 _COMES_OR_GOES = "one record added or removed"
 _MANY = 2**31

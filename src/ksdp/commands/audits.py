@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ksdp.audit.spec import Spec
     from ksdp.flows.audits.place import Place
 
-__all__ = ["audit", "demo", "evaluate_statistics", "plan"]
-
 
 @with_options
 def audit(

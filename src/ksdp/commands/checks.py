@@ -13,8 +13,6 @@ from ksdp.commands.options import JsonOption, signing_key, with_options
 from ksdp.commands.runs import EnteringOptions, ProtocolArgument
 from ksdp.commands.runs import party as take_part
 
-__all__ = ["party"]
-
 _TAKE_PART = "in"
 
 

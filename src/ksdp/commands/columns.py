@@ -13,8 +13,6 @@ from ksdp.commands.options import (
     SpecArgument,
 )
 
-__all__ = ["columns"]
-
 
 def columns(
     spec: SpecArgument,

@@ -16,8 +16,6 @@ from ksdp.commands.options import StoreOption, with_options
 if TYPE_CHECKING:
     from ksdp.storage.store import Store
 
-__all__ = ["review"]
-
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ksdp.storage.findings import DocumentFindings
     from ksdp.storage.store import Store
 
-__all__ = ["list_audits", "replay", "report", "show"]
-
 
 def list_audits(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = False) -> None:
     """List the finished audits of a store, newest first."""

@@ -11,8 +11,6 @@ import typer
 if TYPE_CHECKING:
     from ksdp.flows.runs.check_words import Finding
 
-__all__ = ["end_of_check", "tell_findings"]
-
 
 def tell_findings(findings: Sequence[Finding], *, as_json: bool) -> Callable[[Finding], None]:
     """Print those that there are, and give what prints one more."""

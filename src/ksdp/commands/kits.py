@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from ksdp.flows.runs.kit_files import Kit
     from ksdp.flows.runs.kit_folder import KitFolder
 
-__all__ = ["kit"]
-
 kit = typer.Typer(
     name="kit",
     help="Agree on who takes part in a run: invitation, requests, one kit for all; no private key moves.",

@@ -14,8 +14,6 @@ from ksdp.commands.options import JsonOption, StoreOption, WorkersOption, with_o
 if TYPE_CHECKING:
     from ksdp.flows.learning.advise import Limits
 
-__all__ = ["advise", "gain"]
-
 
 def gain(
     spec: Annotated[Path, typer.Argument(help="The spec, a TOML file; `[gain]` says how to measure.")],

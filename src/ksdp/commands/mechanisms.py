@@ -10,8 +10,6 @@ import typer
 
 from ksdp.commands.options import JsonOption, StoreOption
 
-__all__ = ["claim", "mechanisms"]
-
 _REFUTED = 3
 
 

@@ -22,26 +22,6 @@ if TYPE_CHECKING:
     from ksdp.flows.screening.signing import Signing
     from ksdp.storage.learning.gain_and_advice import GainAndAdvice
 
-__all__ = [
-    "KEYS",
-    "AuditArgument",
-    "JsonOption",
-    "KeyOption",
-    "MetricsOptions",
-    "PlaceOptions",
-    "SaltedOption",
-    "SignerOptions",
-    "SpecArgument",
-    "StoreOption",
-    "WhoOption",
-    "WorkersOption",
-    "exit_code",
-    "signing_key",
-    "tell",
-    "tell_void",
-    "with_options",
-]
-
 _BEGAN = time.monotonic()
 """When the command did: what a person waited for is more than the last stage."""
 

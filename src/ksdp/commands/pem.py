@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ksdp.flows.runs.check_pem import PemQuestion
     from ksdp.flows.runs.pem_functions import OwnFunctions
 
-__all__ = ["pem"]
-
 
 @dataclass(frozen=True)
 class HostOptions:

@@ -10,8 +10,6 @@ import typer
 
 from ksdp.commands.options import JsonOption
 
-__all__ = ["reproduce"]
-
 
 def reproduce(
     table: Annotated[str, typer.Argument(help="Name of the table, as `--list` shows it.")] = "",

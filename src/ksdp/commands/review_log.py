@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from ksdp.audit.reviewing import Entry
     from ksdp.storage.store import Store
 
-__all__ = ["entry_line", "entry_row", "log", "tell_chain"]
-
 
 def entry_row(entry: Entry) -> dict[str, Any]:
     """An entry for machines."""

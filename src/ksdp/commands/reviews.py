@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from ksdp.flows.audits.place import Place
     from ksdp.flows.reviews.decide import WantedRuns
 
-__all__ = ["approve", "clear", "decide", "more"]
-
 
 @dataclass(frozen=True)
 class EntryOptions:

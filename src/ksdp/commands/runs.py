@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ksdp.flows.runs.budget import LedgerEntry
     from ksdp.flows.runs.node_run import Node
 
-__all__ = ["EnteringOptions", "budget", "party", "run"]
-
 ProtocolArgument = Annotated[Path, typer.Argument(help="The protocol file, the same at every party.")]
 UnclearedOption = Annotated[
     bool, typer.Option("--uncleared", help="Enter every document without a clearance. All parties are told.")

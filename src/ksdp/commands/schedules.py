@@ -20,8 +20,6 @@ from ksdp.commands.options import (
     with_options,
 )
 
-__all__ = ["list_schedules", "pause", "resume", "run_schedule", "schedule", "serve", "unschedule"]
-
 NameArgument = Annotated[str, typer.Argument(help="Name of the schedule (`ksdp schedules`).")]
 
 

@@ -23,9 +23,6 @@ from ksdp.commands.review_log import tell_chain
 if TYPE_CHECKING:
     from ksdp.flows.screening.rounds import Rules
 
-__all__ = ["keys", "screen", "verify"]
-
-
 _SCREENED = {"cleared": 0, "nothing-proved": 4, "void": 5}
 
 

@@ -17,8 +17,6 @@ from ksdp.commands.options import (
     tell_void,
 )
 
-__all__ = ["export", "sql", "tables"]
-
 
 class TableName(StrEnum):
     """The tables of an audit."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["Advised", "advise"]
-
 
 class Advised(dict[str, Any]):
     """What a search over the levers found, as `ksdp advise --json` prints it; shown, it is words."""

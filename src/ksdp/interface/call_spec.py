@@ -26,8 +26,6 @@ from ksdp.interface.recorded import NAME, Recorded, recorded_in_spec, recorded_r
 from ksdp.storage.corpora import MEMORY, lent_corpus, load_corpus
 from ksdp.storage.in_memory import corpus_in_memory
 
-__all__ = ["CallSpec", "call_spec", "with_recorded_runs"]
-
 _SECTIONS = ("corpus", "parties", "design", "statistics", "decision", "store", "certificate", "gain", "views")
 _KEYS = {
     key: section

@@ -12,8 +12,6 @@ from ksdp.interface.call_spec import call_spec
 from ksdp.interface.kept_folder import kept_folder
 from ksdp.interface.result import Audit, Forecast
 
-__all__ = ["audit", "load", "plan", "screen"]
-
 
 def audit(
     data: Any,

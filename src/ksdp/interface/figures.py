@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["blank"]
-
 
 def blank() -> tuple[Figure, Axes]:
     """A figure and its axes.

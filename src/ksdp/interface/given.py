@@ -16,8 +16,6 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.contract import Mechanism, Observables
 from ksdp.audit.statistics.contract import Documents, Statistic
 
-__all__ = ["PUBLISHED", "called", "estimator_call", "is_estimator", "labelled", "lent_name", "lent_statistic"]
-
 PUBLISHED = {
     "coef_": ("coef_", "intercept_"),
     "components_": ("components_",),

@@ -8,8 +8,6 @@ from pathlib import Path
 from ksdp.audit.errors import InputError
 from ksdp.audit.urls import was_url
 
-__all__ = ["kept_folder"]
-
 
 def kept_folder(store: str | Path | None) -> tuple[Path, tempfile.TemporaryDirectory[str] | None]:
     """The store's folder, and what the result holds on to where it is a temporary one."""

@@ -13,8 +13,6 @@ from ksdp.audit.recorded import RecordedRuns
 from ksdp.storage.readers.spec_files import spec_path
 from ksdp.storage.recorded_tables import read_inclusion, read_observables
 
-__all__ = ["NAME", "Recorded", "recorded_in_spec", "recorded_runs", "recorded_tables"]
-
 NAME = "recorded"
 """What a spec calls such a mechanism."""
 _DECIDED = (

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["Audit", "Forecast"]
-
 
 @dataclass(frozen=True, eq=False)
 class Audit:
