@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from ksdp.flows.clock import utc_now
 from ksdp.flows.deployable.attempts import RESULTS, Logged, tagged
 from ksdp.flows.progress import listening
 from ksdp.flows.runs.budget import open_purse, purse_files
-from ksdp.flows.runs.kept import kept_run
 from ksdp.flows.runs.node_run import Node
 from ksdp.flows.runs.party_run import enter_documents, run_party, run_server
 from ksdp.flows.runs.pem_run import prepare_pem, read_pem_spec, run_prepared
@@ -35,8 +33,6 @@ def party_flow(
     listen: str | None = None,
 ) -> dict[str, Any]:
     """Take part in a run among real parties, on this party's own machine. Prefect never tries it again.
-
-    Started again with the same folder it takes its place in a run that goes on, where one can.
 
     Ledger and budget are those beside the key, as of `ksdp party`.
 
@@ -81,10 +77,8 @@ def party_flow(
             identity=private,
         )
         ledger, budget = purse_files(me, Path(key))
-        with kept_run(run, me, private, node.out) as kept:
-            name = kept.name if kept else ""
-            purse = open_purse(run, entered.corpus.hash, len(entered.corpus), ledger, budget, utc_now, name)
-            return run_party(replace(node, kept=kept), entered, purse)
+        purse = open_purse(run, entered.corpus.hash, len(entered.corpus), ledger, budget, utc_now)
+        return run_party(node, entered, purse)
 
 
 @flow(name="ksdp-pem", retries=0, **RESULTS)

@@ -91,12 +91,7 @@ class Purse:
         InputError
             Saying which limit, what was spent and what this run costs.
         """
-        if not self._begun():
-            self._within()
-
-    def _begun(self) -> bool:
-        """Whether this run is in the ledger: begun by an earlier process."""
-        return any(line.get("run") == self.name for line in self.ledger.read())
+        self._within()
 
     def _within(self) -> Price:
         """What this run costs at most, if that is within the budget."""
@@ -128,8 +123,6 @@ class Purse:
             If another run was faster, and there is not enough left.
         """
         with self.ledger.locked():
-            if self._begun():
-                return
             price = self._within()
             self._add("begun", price, corpus=self.corpus, documents=self.own, mechanism=self.priced.identity)
 
@@ -165,7 +158,6 @@ def open_purse(
     ledger: Path,
     budget: Path | None,
     clock: Clock,
-    name: str = "",
 ) -> Purse:
     """The purse of one run, within the budget as the ledger stands.
 
@@ -173,8 +165,6 @@ def open_purse(
     ----------
     budget : Path, optional
         The party's file with `[budget]`; nothing is limited without.
-    name : str
-        Of the run in the ledger, where it survives its process: it is there once. A new one unless given.
 
     Raises
     ------
@@ -185,7 +175,7 @@ def open_purse(
     if budget is not None:
         limits = validated(BudgetFile, read_toml(budget, "the budget"), "budget").budget
     priced = PartyRunPrices(run) if isinstance(run, Run) else run
-    purse = Purse(Ledger(ledger), limits, priced, corpus, own, clock, name or os_random(8).hex())
+    purse = Purse(Ledger(ledger), limits, priced, corpus, own, clock, os_random(8).hex())
     purse.check()
     return purse
 

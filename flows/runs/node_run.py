@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from numpy.typing import NDArray
 
-from ksdp.audit.errors import InputError, KsdpError, ProtocolError, SpecError
+from ksdp.audit.errors import InputError, KsdpError, SpecError
 from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.mechanisms.guarantee import guarantee_of
 from ksdp.audit.mechanisms.parameters import parameters_of
@@ -25,15 +25,12 @@ from ksdp.flows.runs.terms import Run
 from ksdp.flows.runs.watch import Watch
 from ksdp.protocols.channel.rounds import Rounds
 from ksdp.protocols.network.certificates import make_credentials
-from ksdp.protocols.network.kept_run import Begun, KeptRun, begin_again
 from ksdp.protocols.network.links import LinkTimes
 from ksdp.protocols.network.mesh import Address, Mesh, Peer
 from ksdp.protocols.network.mesh_run import Note, run_over_mesh
-from ksdp.protocols.network.places import OtherRunError
 from ksdp.protocols.runs.handshake import RunOutcome
 from ksdp.protocols.runs.party_rounds import largest_message
 from ksdp.protocols.runs.programs import sum_entries
-from ksdp.protocols.runs.restart import seconds_to_restart
 from ksdp.storage.runs.results import Transcript, require_no_result, write_run
 
 _Played = TypeVar("_Played")
@@ -55,8 +52,6 @@ class Node:
     clock: Clock = utc_now
     watch: Watch = field(default_factory=Watch)
     """Told of all that happens."""
-    kept: KeptRun | None = None
-    """Where the run survives the process."""
 
     def check(self) -> None:
         """Refuse a folder that holds a result, a name that is no node of the run, or a key that is another's."""
@@ -172,25 +167,12 @@ def run_node(
         mesh = _mesh(node, noted.note, about=lambda: about_of(run, grounds, node.clock()).to_bytes())
 
         async def play() -> RunOutcome:
-            begun = begin_again(rounds, node.kept) if node.kept else Begun()
-            if begun.number:
-                noted.note(what="taken up", round=begun.number)
-            mesh.go_on(begun)
             async with mesh:
-                return await run_over_mesh(
-                    rounds, mesh, present=run.spec.timeouts.present, note=noted.note, begun=begun
-                )
+                return await run_over_mesh(rounds, mesh, present=run.spec.timeouts.present, note=noted.note)
 
-        try:
-            outcome = noted.played(play())
-        except OtherRunError as error:
-            assert node.kept is not None
-            node.kept.forget()
-            raise ProtocolError(f"{error} What was kept of the earlier one is removed: start again.") from None
+        outcome = noted.played(play())
         whole = _about(run, node.name, outcome) | dict(about) | noted.took()
         write_run(node.out, outcome.result.public, dict(own) | dict(outcome.result.own), whole)
-        if node.kept is not None:
-            node.kept.forget()
         stated = {name: statement.as_json() for name, statement in outcome.statements.items()}
         noted.note(what="done", session=outcome.session, result=outcome.digest, grounds=stated)
     return whole
@@ -212,15 +194,13 @@ def _mesh(node: Node, note: Note, *, about: Callable[[], bytes]) -> Mesh:
     run, others = node.run, [p for p in node.run.terms.nodes if p.name != node.name]
     keys = {p.name: Ed25519PublicKey.from_public_bytes(p.identity) for p in others}
     times = run.spec.timeouts
-    restart = seconds_to_restart(run.terms, times)
     return Mesh(
         node.name,
         node.listen or run.address(node.name),
         {peer: Peer(peer, run.address(peer), key) for peer, key in keys.items()},
         make_credentials(node.identity, keys, now=node.clock()),
         limit=_largest(run),
-        # A peer may itself be waiting for somebody who comes back.
-        times=LinkTimes(message=times.message + restart, reconnect=max(times.reconnect, restart)),
+        times=LinkTimes(message=times.message, reconnect=times.reconnect),
         observe=lambda what, peer: note(what=what, peer=peer),
         about=about,
     )

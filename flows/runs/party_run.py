@@ -25,7 +25,6 @@ from ksdp.flows.runs.budget import Purse
 from ksdp.flows.runs.node_run import Node, run_node
 from ksdp.flows.runs.terms import Run, features_hash
 from ksdp.protocols.runs.final_terms import covers_final, opens_final
-from ksdp.protocols.runs.party_noise import vetted_noise
 from ksdp.protocols.runs.party_rounds import party_rounds
 from ksdp.protocols.runs.programs import check_audited, is_noisy, party_program
 from ksdp.protocols.runs.run_terms import Statement
@@ -235,11 +234,7 @@ def run_party(node: Node, entered: Entered, purse: Purse | None = None) -> dict[
         rounds = final_rounds(terms, node.name, node.identity, matrix, entered.statement)
     else:
         program = party_program(terms.mechanism, matrix, terms.parties)
-        kept = node.kept
-        sources: dict[str, Any] = (
-            {"random_bytes": kept.random_bytes, "noise": kept.noise(vetted_noise)} if kept else {}
-        )
-        rounds = party_rounds(terms, node.name, node.identity, program, entered.statement, **sources)
+        rounds = party_rounds(terms, node.name, node.identity, program, entered.statement)
     entering = {
         "documents": len(entered.corpus),
         "of": entered.of,

@@ -18,7 +18,6 @@ from ksdp.protocols.network.mesh import Address
 from ksdp.protocols.runs.final_terms import final_terms, opens_final
 from ksdp.protocols.runs.programs import Precision, check_program, is_noisy, needs_norms
 from ksdp.protocols.runs.protocol_file import PartySpec, RunSpec, parse_run_spec
-from ksdp.protocols.runs.restart import seconds_to_restart
 from ksdp.protocols.runs.run_terms import RunTerms
 from ksdp.storage.keys import load_public
 from ksdp.storage.readers.counts import read_vocabulary
@@ -104,7 +103,6 @@ def read_run(path: Path) -> Run:
         from ksdp.protocols.runs.normed_rounds import check_normed
 
         check_normed(terms)
-    seconds_to_restart(terms, spec.timeouts)
     return Run(spec, base, terms, names)
 
 

@@ -50,10 +50,10 @@ class Watch(Collector):
         self.state = _EVENTS.get(what, self.state)
         if what == "waiting":
             self.connected = {**dict.fromkeys(more.get("peers", ()), False), **self.connected}
-        elif what in ("connected", "reconnected", "restarted", "lost"):
+        elif what in ("connected", "reconnected", "lost"):
             self.connected[peer] = what != "lost"
             self.lost[peer] += what == "lost"
-            if self._tell and (what in ("lost", "restarted") or self.state == "waiting"):
+            if self._tell and (what == "lost" or self.state == "waiting"):
                 absent = sorted(name for name, here in self.connected.items() if not here)
                 self._tell(f"{peer} {what}; not connected: {', '.join(absent) or 'nobody'}")
         elif what == "sent":

@@ -22,7 +22,7 @@ from ksdp.audit.errors import ProtocolError
 
 _HEADER = struct.Struct(">4sBQQQ")
 _MAGIC = b"KSF1"
-_RESUME = struct.Struct(">16s16s16sQQQ")
+_RESUME = struct.Struct(">16s16sQ")
 HEADER_BYTES = _HEADER.size
 _SMALL = 256
 """Longest payload of a frame that is not `DATA`."""
@@ -58,17 +58,11 @@ class Resume:
     """The first thing that either end says on a connection."""
 
     own: bytes
-    """16 random bytes that name this end's place in the run; a party that was restarted has it again."""
-    process: bytes
     """16 random bytes that name this end's process."""
     other: bytes
-    """The other end's place, as last heard; zeros before the first connection."""
-    attempt: int
-    """Processes that had this place so far."""
+    """Those of the other end, as last heard; zeros before the first connection."""
     received: int
     """`DATA` frames taken in so far: the other end goes on from there."""
-    stored: int
-    """Of these, how many the other end need not keep."""
 
     def to_bytes(self) -> bytes:
         """As the payload of a `RESUME` frame."""

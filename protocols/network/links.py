@@ -1,21 +1,21 @@
 """One peer: messages in both directions, in order, each once, over connections that may be lost and come back.
 
 What was sent is kept until the peer has acknowledged it, and sent again on the next connection. A frame out of
-order or a second time is refused and ends the run, as does a peer that was restarted, unless it kept its place.
+order or a second time is refused and ends the run, as does a peer that was restarted.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ksdp.audit.errors import ProtocolError
 from ksdp.protocols.network.framing import Frame, Kind, Resume, read_frame
-from ksdp.protocols.network.places import LinkEnds, LinkError, Ticket
 
 Observer = Callable[[str, str], None]
 """Told (what, peer) of connections that come and go."""
@@ -31,6 +31,23 @@ ABORTS = {
 """Why a party ends a run, in words that say nothing about its data."""
 _AHEAD = 4
 """Messages that may wait to be taken: a peer is at most one round ahead."""
+_NOBODY = bytes(16)
+
+
+class LinkError(ProtocolError):
+    """There is no way on with one peer.
+
+    Parameters
+    ----------
+    peer : str
+        Which.
+    word : str
+        The reason, of `ABORTS`, as the others are told.
+    """
+
+    def __init__(self, message: str, peer: str, word: str) -> None:
+        super().__init__(message)
+        self.peer, self.word = peer, word
 
 
 @dataclass(frozen=True)
@@ -40,7 +57,7 @@ class LinkTimes:
     message: float = 600.0
     """Until the next message of a peer; longer than the longest step of its algorithm."""
     reconnect: float = 30.0
-    """Until a lost connection is back, or a party that was restarted."""
+    """Until a lost connection is back."""
 
 
 class Link:
@@ -52,26 +69,14 @@ class Link:
         Names of the two ends.
     limit : int
         Most bytes of one message.
-    ticket : Ticket, optional
-        Where messages are written down: they are acknowledged when `store` says so.
     """
 
-    def __init__(
-        self,
-        own: str,
-        peer: str,
-        *,
-        limit: int,
-        times: LinkTimes,
-        observe: Observer,
-        ticket: Ticket | None = None,
-    ) -> None:
+    def __init__(self, own: str, peer: str, *, limit: int, times: LinkTimes, observe: Observer) -> None:
         self.own, self.peer = own, peer
         self._limit, self._times, self._observe = limit, times, observe
-        self._place = LinkEnds(peer, ticket)
+        self._process, self._theirs = secrets.token_bytes(16), _NOBODY
         self._kept: deque[Frame] = deque()
-        self._next = self._received = ticket.rounds if ticket else 0
-        self._stored = ticket.rounds if ticket else None
+        self._next = self._received = 0
         self._inbox: asyncio.Queue[bytes] = asyncio.Queue(_AHEAD)
         self._writer: asyncio.StreamWriter | None = None
         self._connection: asyncio.Task[None] | None = None
@@ -94,8 +99,6 @@ class Link:
             await self._resume(reader, writer)
             while True:
                 await self._take(await read_frame(reader, self._limit))
-        except LinkError as error:
-            self._end(error)
         except ProtocolError as error:
             self.fail(f"{self.peer} {error}.")
         except (OSError, asyncio.IncompleteReadError, TimeoutError):
@@ -106,23 +109,23 @@ class Link:
             writer.close()
 
     async def _resume(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        hello = self._place.hello(self._received, self._acknowledges, fixed=self._fixed)
+        known = self._theirs if self._fixed else _NOBODY
+        hello = Resume(self._process, known, self._received)
         writer.write(Frame(Kind.RESUME, payload=hello.to_bytes()).to_bytes())
         opening = await asyncio.wait_for(read_frame(reader, 0), self._times.reconnect)
         if opening.kind is not Kind.RESUME:
             raise ProtocolError("did not begin with a greeting")
         theirs = Resume.from_bytes(opening.payload)
-        what = self._place.meet(theirs, fixed=self._fixed)
-        first = self._next - len(self._kept)
-        if not first <= theirs.received <= self._next or theirs.stored > theirs.received:
+        self._meet(theirs)
+        what, self._theirs = "reconnected" if theirs.own == self._theirs else "connected", theirs.own
+        if not self._next - len(self._kept) <= theirs.received <= self._next:
             raise ProtocolError("asked for messages that it has acknowledged, or that were never sent")
-        self._acknowledged(theirs.stored)
+        self._acknowledged(theirs.received)
         self._writer = writer
         for frame in self._kept:
-            if frame.number >= theirs.received:
-                writer.write(frame.to_bytes())
+            writer.write(frame.to_bytes())
         if self._parting:
-            writer.write(Frame(Kind.BYE, received=self._acknowledges).to_bytes())
+            writer.write(Frame(Kind.BYE, received=self._received).to_bytes())
         await writer.drain()
         if self._timer is not None:
             self._timer.cancel()
@@ -130,25 +133,14 @@ class Link:
         self.connected.set()
         self._observe(what, self.peer)
 
-    @property
-    def _acknowledges(self) -> int:
-        """Messages that the peer need not keep."""
-        return self._received if self._stored is None else self._stored
-
-    def store(self, rounds: int) -> None:
-        """So many messages are on the disk here: the peer may forget them."""
-        self._stored = rounds
-
-    def send_again(self, payloads: Sequence[bytes], number: int) -> None:
-        """Keep what an earlier process sent last, up to before this number, for a peer that does not have it."""
-        self._next = number
-        first = number - len(payloads)
-        self._kept.extend(Frame(Kind.DATA, first + at, 0, payload) for at, payload in enumerate(payloads))
-
-    @property
-    def peer_ticket(self) -> bytes:
-        """The peer's place in the run."""
-        return self._place.theirs
+    def _meet(self, hello: Resume) -> None:
+        """Refuse a process that is not the one that the messages so far were exchanged with."""
+        if self._fixed and self._theirs not in (_NOBODY, hello.own):
+            raise ProtocolError("was restarted during a run: all parties must begin again")
+        if hello.other not in (_NOBODY, self._process):
+            if self._fixed:
+                raise ProtocolError("means another run than this one")
+            raise ConnectionAbortedError  # it is in an earlier run, and hears from this greeting that it is over
 
     @property
     def _fixed(self) -> bool:
@@ -203,11 +195,8 @@ class Link:
 
     def fail(self, message: str, word: str = "fault") -> None:
         """There is no way on with this peer; the first reason stays."""
-        self._end(LinkError(message, self.peer, word))
-
-    def _end(self, error: LinkError) -> None:
         if not self.failed.done():
-            self.failed.set_result(error)
+            self.failed.set_result(LinkError(message, self.peer, word))
 
     async def send(self, payload: bytes) -> None:
         """Hand over one message; it is kept until the peer has it.
@@ -218,7 +207,7 @@ class Link:
             If there is no way on.
         """
         self._check()
-        frame = Frame(Kind.DATA, self._next, self._acknowledges, payload)
+        frame = Frame(Kind.DATA, self._next, self._received, payload)
         self._next += 1
         self._kept.append(frame)
         await self._write(frame)
@@ -257,7 +246,7 @@ class Link:
     async def finish(self, wait: float) -> None:
         """Say that all has arrived, and wait a while for the peer to say so."""
         self._parting = True
-        await self._write(Frame(Kind.BYE, received=self._acknowledges))
+        await self._write(Frame(Kind.BYE, received=self._received))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._over.wait(), wait)
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import re
 import ssl
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -16,7 +16,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.protocols.network.certificates import Credentials, peer_of
 from ksdp.protocols.network.framing import FrameStream
-from ksdp.protocols.network.kept_run import Begun
 from ksdp.protocols.network.links import Link, LinkTimes, Observer
 
 RUN_PROTOCOL, CHECK_PROTOCOL = "ksdp-run-1", "ksdp-check-1"
@@ -107,21 +106,12 @@ class Mesh:
         self._server: asyncio.Server | None = None
         self._dialling: list[asyncio.Task[None]] = []
         self._trouble: dict[str, str] = {}
-        self._begun: Begun | None = None
-
-    def go_on(self, begun: Begun) -> None:
-        """Take the place in a run that is written down; before connections are opened."""
-        self._begun = begun
 
     async def __aenter__(self) -> Mesh:
-        ticket = self._begun.kept.place if self._begun and self._begun.kept else None
         self.links = {
-            name: Link(self.own, name, limit=self._limit, times=self.times, observe=self._observe, ticket=ticket)
+            name: Link(self.own, name, limit=self._limit, times=self.times, observe=self._observe)
             for name in self._peers
         }
-        if self._begun is not None:
-            for name, link in self.links.items():
-                link.send_again([each.messages[name] for each in self._begun.sent], self._begun.number)
         try:
             self._server = await asyncio.start_server(
                 self._accept,
@@ -249,17 +239,7 @@ class Mesh:
             If there is no way on with one of them.
         """
         sending = [asyncio.create_task(self.links[name].send(body)) for name, body in messages.items()]
-        return await self.hear(messages, sending)
-
-    async def hear(self, names: Iterable[str], sending: Sequence[asyncio.Task[None]] = ()) -> dict[str, bytes]:
-        """Return what each peer sends next, while something may still be going out.
-
-        Raises
-        ------
-        LinkError
-            If there is no way on with one of them.
-        """
-        receiving = {name: asyncio.create_task(self.links[name].receive()) for name in names}
+        receiving = {name: asyncio.create_task(self.links[name].receive()) for name in messages}
         tasks = [*receiving.values(), *sending]
         try:
             await asyncio.gather(*tasks)

@@ -14,9 +14,9 @@ from ksdp.audit.mechanisms.pem.algorithm import PemState
 from ksdp.audit.randomness import os_random
 from ksdp.protocols.channel.keys import Envelope
 from ksdp.protocols.channel.wire import pack, unpack
+from ksdp.protocols.network.links import LinkError
 from ksdp.protocols.network.mesh import Mesh
 from ksdp.protocols.network.mesh_run import Note, joined
-from ksdp.protocols.network.places import LinkError
 from ksdp.protocols.pem.rolls import NONCE_BYTES, PemNodes, make_roll, meet
 from ksdp.protocols.pem.terms import PemTerms
 

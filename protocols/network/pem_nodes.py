@@ -27,8 +27,8 @@ from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
 from ksdp.audit.mechanisms.pem.discrete_laplace import Sampler
 from ksdp.protocols.channel.keys import Envelope
 from ksdp.protocols.channel.wire import pack_number, unpack
+from ksdp.protocols.network.links import LinkError
 from ksdp.protocols.network.pem_messages import PemMessages, PemOutcome, agree, envelopes
-from ksdp.protocols.network.places import LinkError
 from ksdp.protocols.pem.aggregator import PemAggregator
 from ksdp.protocols.pem.rolls import PemNodes, is_of
 from ksdp.protocols.pem.server import PemServer

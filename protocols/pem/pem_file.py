@@ -85,11 +85,6 @@ class PemDraft(Section, frozen=True):
             raise ValueError("`algorithm.says` and `code` must say which functions all mean.")
         if len({*self.servers, self.aggregator}) != len(self.servers) + 1:
             raise ValueError("`servers` and `aggregator` must be different hosts.")
-        if self.timeouts.restart:
-            raise ValueError(
-                "`timeouts.restart` must be left out of a run of PEM: a host that fails is out with its clients, "
-                "and the run goes on without it; what its clients sent may not be sent again."
-            )
         return self
 
 

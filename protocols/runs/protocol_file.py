@@ -52,10 +52,6 @@ class TimeoutsSpec(Section, frozen=True):
     """Until a peer's next message; longer than the slowest party's slowest step."""
     reconnect: Seconds = 30.0
     """Until a lost connection is back."""
-    restart: Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)] | None = None
-    """Until a party that was restarted is back, where a run can take it in again: longer than starting takes,
-    and computing once more what was computed. 0: nothing is kept, and it cannot. Default: `reconnect`;
-    0 where sums are normed."""
 
 
 class FinalSpec(Section, frozen=True):

@@ -8,7 +8,6 @@
       predictions.parquet  of a run on ratings alone: see `predictions`
       run.json          session, hash of the result, on what grounds each party took part
       transcript.jsonl  one line an event: kind, round, peer, bytes, time; never a value
-      journal           while the run goes on: see `journal`
 
 The transcript grows while the run goes on, and is there after a run that failed; the others are written whole, and
 only at the end of a run that all parties have confirmed.
@@ -31,18 +30,13 @@ from ksdp.audit.errors import InputError
 from ksdp.storage.store import write_arrays, write_json
 
 _RESULT, _OWN, _ABOUT = "result.npz", "own.npz", "run.json"
-TRANSCRIPT, JOURNAL = "transcript.jsonl", "journal"
+_TRANSCRIPT = "transcript.jsonl"
 
 
 def require_no_result(folder: Path) -> None:
-    """Refuse a folder that holds a result already, or cannot be one.
-
-    Where a run was ended while it wrote its result, and can be taken up again, that is none.
-    """
+    """Refuse a folder that holds a result already, or cannot be one."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is not a folder.")
-    if (folder / JOURNAL).exists() and not (folder / _ABOUT).exists():
-        return
     for name in (_RESULT, _OWN, _ABOUT):
         if (folder / name).exists():
             raise InputError(f"{folder} holds the result of a run already; name another folder.")
@@ -84,7 +78,7 @@ class Transcript:
         self._clock = clock
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle = os.open(folder / TRANSCRIPT, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            handle = os.open(folder / _TRANSCRIPT, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             self._file = os.fdopen(handle, "a", encoding="utf-8")
         except OSError as error:
             raise InputError(f"{folder} cannot be written to: {error.strerror}.") from None

@@ -136,13 +136,11 @@ def _as_server(node: Node, entering: EnteringOptions) -> tuple[dict[str, Any], s
 
 def _as_party(node: Node, entering: EnteringOptions) -> tuple[dict[str, Any], str]:
     """Enter documents; what came of it, and what all runs on them have given away."""
-    from dataclasses import replace
     from datetime import UTC, datetime
 
     from ksdp.audit.errors import InputError
     from ksdp.flows.clock import utc_now
     from ksdp.flows.runs.budget import open_purse, purse_files, spent, spent_words
-    from ksdp.flows.runs.kept import kept_run
     from ksdp.flows.runs.party_run import enter_documents, run_party
     from ksdp.storage.keys import load_public
 
@@ -158,15 +156,11 @@ def _as_party(node: Node, entering: EnteringOptions) -> tuple[dict[str, Any], st
         now=datetime.now(UTC),
         identity=private,
     )
-    with kept_run(node.run, me, private, node.out) as kept:
-        written, limits = purse_files(me, entering.key, entering.ledger, entering.budget)
-        name = kept.name if kept else ""
-        purse = open_purse(node.run, entered.corpus.hash, len(entered.corpus), written, limits, utc_now, name)
-        if kept and kept.sent:
-            typer.echo(f"{me} was started before: it takes its place in that run again.", err=True)
-        grounds = "WITHOUT A CLEARANCE" if entering.uncleared else "on its clearance"
-        typer.echo(f"{me} enters {len(entered.corpus)} of {entered.of} documents {grounds}; waiting.", err=True)
-        outcome = run_party(replace(node, kept=kept), entered, purse)
+    written, limits = purse_files(me, entering.key, entering.ledger, entering.budget)
+    purse = open_purse(node.run, entered.corpus.hash, len(entered.corpus), written, limits, utc_now)
+    grounds = "WITHOUT A CLEARANCE" if entering.uncleared else "on its clearance"
+    typer.echo(f"{me} enters {len(entered.corpus)} of {entered.of} documents {grounds}; waiting.", err=True)
+    outcome = run_party(node, entered, purse)
     spent_now = spent_words(spent(purse.ledger), purse.budget.delta)
     typer.echo(spent_now, err=True)
     return outcome, spent_now

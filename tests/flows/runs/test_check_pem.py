@@ -71,12 +71,6 @@ HERE: list[tuple[str, Callable[[Hosts], PemQuestion], str, str]] = [
     ("no aggregator", lambda h: question(h, protocol=written(h, '"hub"', '"ann"')), "file", "must list ann"),
     ("no public key", lambda h: question(h, protocol=written(h, "bob.pub", "none.pub")), "file", "none.pub"),
     ("a key twice", lambda h: question(h, protocol=written(h, "bob.pub", "ada.pub")), "file", "parties.key"),
-    (
-        "a wish that no run of PEM has",
-        lambda h: question(h, protocol=written(h, "reconnect = 1", "reconnect = 1\nrestart = 60")),
-        "file",
-        "`timeouts.restart` must be left out of a run of PEM",
-    ),
     ("not in the protocol", lambda h: replace(question(h), me="dan"), "me", "'dan' is not named"),
     ("no key file", lambda h: question(h, key=h.folder / "none.key"), "key", "cannot be read"),
     ("key readable by others", lambda h: question(h, key=loose(h)), "mode", "read by others"),

@@ -21,11 +21,8 @@ def data(number: int, received: int = 0, payload: bytes = b"x") -> bytes:
     return Frame(Kind.DATA, number, received, payload).to_bytes()
 
 
-def hello(
-    own: bytes = ID, other: bytes = bytes(16), received: int = 0, attempt: int = 1, process: bytes = ID
-) -> bytes:
-    said = Resume(own, process, other, attempt, received, received)
-    return Frame(Kind.RESUME, payload=said.to_bytes()).to_bytes()
+def hello(own: bytes = ID, other: bytes = bytes(16), received: int = 0) -> bytes:
+    return Frame(Kind.RESUME, payload=Resume(own, other, received).to_bytes()).to_bytes()
 
 
 Talk = Callable[[Link], Awaitable[None]]
@@ -102,22 +99,6 @@ def test_an_earlier_connection_replayed_is_refused() -> None:
 def test_who_was_started_anew_cannot_go_on() -> None:
     error, _ = said_by_bob(hello() + data(0), hello(own=ID[::-1]))
     assert "was restarted during a run" in error
-
-
-def test_who_kept_its_place_goes_on_where_it_was() -> None:
-    """Another process, one more than before, with what the first had sent behind it."""
-    again = hello(attempt=2, process=ID[::-1])
-    error, got = said_by_bob(hello() + data(0), again + data(1) + data(1))
-    assert error == "bob sent message 1 a second time.", "message 1 was taken, once"
-    assert got == [b"x", b"x"]
-
-
-@pytest.mark.parametrize("attempt", [1, 2])
-def test_an_old_copy_of_a_place_is_not_let_in(attempt: int) -> None:
-    """Two processes of one number, or one that is behind."""
-    first, copy = hello(attempt=2), hello(attempt=attempt, process=ID[::-1])
-    error, _ = said_by_bob(first + data(0), copy)
-    assert "has its place twice" in error
 
 
 @pytest.mark.parametrize("received", [0, 3])
