@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("audit", "protocols", "storage", "tasks", "flows", "dashboards", "commands", "interface")
+ROOMS = ("audit", "protocols", "storage", "tasks", "flows", "dashboards", "commands", "api")
 MAY_IMPORT = {
     "audit": {"audit"},
     "protocols": {"protocols", "audit"},
@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "flows": {"flows", "tasks", "audit", "storage", "protocols", "dashboards"},
     "dashboards": {"dashboards", "storage"},
     "commands": set(ROOMS),
-    "interface": set(ROOMS) - {"commands"},
+    "api": set(ROOMS) - {"commands"},
 }
 """flows -> tasks -> audit, storage, protocols; protocols -> audit; dashboards -> storage. Flows write reports."""
 MOST_LINES = dict.fromkeys(ROOMS, 800)
@@ -32,7 +32,7 @@ FOR_TESTS = {"law", "simulate_normed_sum", "tied_log10_p"}
 
 
 def folder(room: str) -> Path:
-    return ROOT / "src" / "ksdp" / room if room in ("commands", "interface") else ROOT / room
+    return ROOT / "src" / "ksdp" / room if room in ("commands", "api") else ROOT / room
 
 
 def modules(room: str) -> list[Path]:

@@ -68,7 +68,7 @@ def _signature(thing: Any) -> Any:
 
 def api() -> str:
     """`docs/api.md`."""
-    from ksdp.interface.calls import audit
+    from ksdp.api.calls import audit
 
     lines = ["# Python, name by name", "", "Written by `tools/reference_docs.py` from the code.", ""]
     for name in ksdp.__all__:

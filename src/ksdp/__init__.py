@@ -19,24 +19,23 @@ import ksdp.audit as _audit
 if TYPE_CHECKING:
     from importlib.metadata import version as _version
 
+    from ksdp.api.calls import advise, audit, load, plan, screen
+    from ksdp.api.given import Recorded
+    from ksdp.api.results import Audit
     from ksdp.audit.errors import KsdpError
-    from ksdp.interface.advice import advise
-    from ksdp.interface.calls import audit, load, plan, screen
-    from ksdp.interface.recorded import Recorded
-    from ksdp.interface.result import Audit
 
     __version__ = _version("ksdp")
 
 __all__ = ["Audit", "KsdpError", "Recorded", "__version__", "advise", "audit", "load", "plan", "screen"]
 
 _WHERE = {
-    "Audit": "ksdp.interface.result",
+    "Audit": "ksdp.api.results",
     "KsdpError": "ksdp.audit.errors",
-    "Recorded": "ksdp.interface.recorded",
-    "advise": "ksdp.interface.advice",
-    "load": "ksdp.interface.calls",
-    "plan": "ksdp.interface.calls",
-    "screen": "ksdp.interface.calls",
+    "Recorded": "ksdp.api.given",
+    "advise": "ksdp.api.calls",
+    "load": "ksdp.api.calls",
+    "plan": "ksdp.api.calls",
+    "screen": "ksdp.api.calls",
 }
 """Imported when first asked for: `import ksdp` takes a hundredth of a second."""
 
@@ -45,7 +44,7 @@ class _CallableRoom(ModuleType):
     """The package `ksdp.audit`, which can be called: importing any module of it puts it where the function is."""
 
     def __call__(self, *arguments: Any, **settings: Any) -> Any:
-        from ksdp.interface.calls import audit
+        from ksdp.api.calls import audit
 
         return audit(*arguments, **settings)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from ksdp.api.given import lent_statistic
 from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.document_parts import (
@@ -27,7 +28,6 @@ from ksdp.audit.registry import lent, make_mechanism, mechanism_names, statistic
 from ksdp.audit.spec import parse_spec
 from ksdp.audit.statistics.contract import Documents
 from ksdp.audit.statistics.over_rows import OverRows
-from ksdp.interface.given import lent_statistic
 
 MANY = 1100
 

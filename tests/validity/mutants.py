@@ -1842,9 +1842,9 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/statistics/test_final_numbers.py",),
     ),
     *_of(
-        "src/ksdp/interface/call_spec.py",
+        "src/ksdp/api/call_spec.py",
         ('if made is not mechanism and "families"', 'if hasattr(made, "statistics") and "families"'),
-        tests=("tests/interface/test_calls.py",),
+        tests=("tests/api/test_calls.py",),
     ),
     *_of(
         "audit/mechanisms/shown.py",

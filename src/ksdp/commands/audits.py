@@ -52,9 +52,9 @@ def audit(
 
 def _run_recorded(spec: Spec, base: Path, store: Path) -> Summary:
     """Runs that were made elsewhere are in two tables, which this process alone has read."""
+    from ksdp.api.call_spec import CallSpec, with_recorded_runs
     from ksdp.flows.audits.place import HERE
     from ksdp.flows.audits.run import run_audit
-    from ksdp.interface.call_spec import CallSpec, with_recorded_runs
 
     asked = with_recorded_runs(CallSpec(spec, base))
     with asked.known():
@@ -62,8 +62,8 @@ def _run_recorded(spec: Spec, base: Path, store: Path) -> Summary:
 
 
 def _forecast_recorded(spec: Spec, base: Path) -> dict[str, Any]:
+    from ksdp.api.call_spec import CallSpec, with_recorded_runs
     from ksdp.flows.audits.forecast import forecast
-    from ksdp.interface.call_spec import CallSpec, with_recorded_runs
 
     asked = with_recorded_runs(CallSpec(spec, base))
     with asked.known():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import io
 import shutil
 import warnings
 from dataclasses import dataclass, field
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from ksdp.audit.errors import InputError
 from ksdp.audit.results.counting import clear_words
 from ksdp.audit.results.summary import Summary
-from ksdp.interface.figures import blank
 from ksdp.storage.audits.ledger import find_attempt, read_attempts, record_attempt
 from ksdp.storage.curves import Curve
 from ksdp.storage.findings import DocumentFindings, read_document, read_statistics, read_verdicts
@@ -20,7 +20,33 @@ from ksdp.storage.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+def blank() -> tuple[Figure, Axes]:
+    """A figure and its axes.
+
+    Raises
+    ------
+    InputError
+        If matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise InputError("`plot` needs matplotlib: pip install 'ksdp[plot]'.") from None
+
+    class NotebookFigure(Figure):
+        """A notebook knows how to show figures only where pyplot was imported, which this does not need."""
+
+        def _repr_png_(self) -> bytes:
+            drawn = io.BytesIO()
+            self.savefig(drawn, format="png")
+            return drawn.getvalue()
+
+    figure = NotebookFigure(figsize=(6.4, 3.6), layout="constrained")
+    return figure, figure.subplots()
 
 
 @dataclass(frozen=True, eq=False)

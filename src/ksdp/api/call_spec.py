@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ksdp.api import given
+from ksdp.api.given import NAME, Recorded, recorded_in_spec, recorded_runs, recorded_tables
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.decision_spec import DecisionSpec
 from ksdp.audit.design import as_rows
@@ -21,8 +23,6 @@ from ksdp.audit.registry import installed_parameters, lent
 from ksdp.audit.spec import CorpusSpec, DesignSpec, Spec, parse_spec
 from ksdp.audit.spec_tables import meant
 from ksdp.audit.urls import was_url
-from ksdp.interface import given
-from ksdp.interface.recorded import NAME, Recorded, recorded_in_spec, recorded_runs, recorded_tables
 from ksdp.storage.corpora import MEMORY, lent_corpus, load_corpus
 from ksdp.storage.in_memory import corpus_in_memory
 
