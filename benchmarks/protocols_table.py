@@ -25,12 +25,10 @@ from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
 from ksdp.audit.mechanisms.pem.budget import Budget
 from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
 from ksdp.audit.registry import make_mechanism
+from ksdp.extras.pem.messages import PemTerms
+from ksdp.extras.pem.parties import PemAggregator, PemClient, PemServer
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.channel.rounds import run_together
-from ksdp.protocols.pem.aggregator import PemAggregator
-from ksdp.protocols.pem.client import PemClient
-from ksdp.protocols.pem.server import PemServer
-from ksdp.protocols.pem.terms import PemTerms
 from ksdp.protocols.runs.party_rounds import party_rounds
 from ksdp.protocols.runs.programs import Precision, needs_norms, party_program, program_of
 from ksdp.protocols.runs.run_terms import RunTerms, Statement

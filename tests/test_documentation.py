@@ -10,8 +10,8 @@ from typing import Any, get_args
 
 import pytest
 
-from ksdp.audit.mechanisms.pem.run_spec import PemSpec
 from ksdp.cli import app
+from ksdp.extras.pem.spec import PemSpec
 from ksdp.flows.runs.budget import BudgetFile
 from ksdp.protocols.runs.protocol_file import RunSpec
 from ksdp.storage.schedules.schedule_files import Event

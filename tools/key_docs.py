@@ -10,8 +10,8 @@ import typer.main
 from pydantic import BaseModel
 from tools.spec_docs import cell, key_table
 
-from ksdp.audit.mechanisms.pem import run_spec
 from ksdp.cli import app
+from ksdp.extras.pem import spec
 from ksdp.flows.runs import budget
 from ksdp.grouped_help import GROUPS
 from ksdp.protocols.runs import protocol_file
@@ -39,13 +39,13 @@ FILES: dict[str, tuple[str, Mapping[str, type[BaseModel]]]] = {
     "A PEM file ([PEM](pem.md))": (
         "`[data]`, `[algorithm]`, `[budget]` and `[run]`.",
         {
-            "[data]": run_spec.PemDataSpec,
-            "[algorithm], k-means": run_spec.KMeansSpec,
-            "[algorithm], logistic regression": run_spec.LogisticSpec,
-            "[algorithm], Apriori": run_spec.AprioriSpec,
-            "[budget.sparse]": run_spec.SparseSpec,
-            "[budget]": run_spec.BudgetSpec,
-            "[run]": run_spec.PemRunSpec,
+            "[data]": spec.PemDataSpec,
+            "[algorithm], k-means": spec.KMeansSpec,
+            "[algorithm], logistic regression": spec.LogisticSpec,
+            "[algorithm], Apriori": spec.AprioriSpec,
+            "[budget.sparse]": spec.SparseSpec,
+            "[budget]": spec.BudgetSpec,
+            "[run]": spec.PemRunSpec,
         },
     ),
     "Notices ([who is told of what](notices.md))": ("", {"[[notice]]": schedule_files.Notice}),

@@ -15,6 +15,7 @@ from tools.spec_docs import all_of, described, types_of
 
 import ksdp
 import ksdp.flows
+from ksdp.extras.pem.flow import pem_flow
 from ksdp.storage import finding_tables
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -83,6 +84,7 @@ def api() -> str:
     lines += ["# Prefect flows", ""]
     for name in FLOWS:
         lines += _section(name, getattr(ksdp.flows, name).fn, "ksdp.flows")
+    lines += _section("pem_flow", pem_flow.fn, "ksdp.extras.pem.flow")
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
 
 

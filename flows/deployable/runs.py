@@ -1,4 +1,4 @@
-"""The protocol among real parties and PEM, as flows for one's own Prefect server."""
+"""The protocol among real parties, as a flow for one's own Prefect server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from ksdp.flows.progress import listening
 from ksdp.flows.runs.budget import open_purse, purse_files
 from ksdp.flows.runs.node_run import Node
 from ksdp.flows.runs.party_run import enter_documents, run_party, run_server
-from ksdp.flows.runs.pem_run import prepare_pem, read_pem_spec, run_prepared
 from ksdp.flows.runs.terms import read_run
 from ksdp.protocols.network.mesh import Address
 from ksdp.storage.keys import load_private
@@ -79,25 +78,3 @@ def party_flow(
         ledger, budget = purse_files(me, Path(key))
         purse = open_purse(run, entered.corpus.hash, len(entered.corpus), ledger, budget, utc_now)
         return run_party(node, entered, purse)
-
-
-@flow(name="ksdp-pem", retries=0, **RESULTS)
-def pem_flow(spec: str, out: str) -> dict[str, Any]:
-    """Run PEM, every party a process of this machine. Never tried again: each attempt spends privacy.
-
-    Parameters
-    ----------
-    spec : str
-        Path of the spec of the run.
-    out : str
-        Folder of the result; new or empty.
-
-    Returns
-    -------
-    dict
-        What `result.json` says: what was found, what it cost.
-    """
-    prepared = prepare_pem(*read_pem_spec(Path(spec)))
-    tagged("pem", f"algorithm:{prepared.algorithm.name}")
-    with listening(Logged()):
-        return run_prepared(prepared, Path(out), lambda: datetime.now(UTC))

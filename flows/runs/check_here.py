@@ -15,7 +15,6 @@ from ksdp.flows.runs.check_files import NodeQuestion, OwnCheck, check_purse, one
 from ksdp.flows.runs.check_words import CLEARANCE_MENDS, Finding, mend
 from ksdp.flows.runs.party_run import enter_documents
 from ksdp.flows.runs.terms import Run, read_run
-from ksdp.protocols.pem.pem_file import is_pem
 from ksdp.storage.keys import load_public
 from ksdp.storage.readers.toml import read_toml
 
@@ -39,7 +38,7 @@ def check_here(question: Question, now: datetime) -> OwnCheck:
     """Look at everything that needs no network; a fault ends no more than it must."""
     me, findings = question.me, []
     try:
-        if is_pem(read_toml(question.protocol, "the protocol file")):
+        if "pem" in read_toml(question.protocol, "the protocol file"):
             fault = f"{question.protocol.name} is of a run of PEM"
             what = mend("pem", protocol=question.protocol, me=me, key=question.key)
             return question.refused(fault, "pem", what)

@@ -17,7 +17,6 @@ from typing import Any
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.registry import mechanism_of
-from ksdp.protocols.pem.pem_file import is_pem, parse_pem_draft
 from ksdp.protocols.runs.protocol_file import parse_draft
 from ksdp.storage.readers.files import read_text
 from ksdp.storage.readers.toml import read_toml
@@ -44,13 +43,9 @@ def read_draft(path: Path) -> Draft:
     for key in ("parties", "server"):
         if key in tables:
             raise InputError(f"a draft names no `{key}`: they come from requests (`ksdp kit request`).")
-    named = None
-    if is_pem(tables):
-        parse_pem_draft(tables)
-    else:
-        spec = parse_draft(tables)
-        mechanism_of(spec.mechanism, installed=True)
-        named = spec.features.vocabulary
+    spec = parse_draft(tables)
+    mechanism_of(spec.mechanism, installed=True)
+    named = spec.features.vocabulary
     if named is not None and not VOCABULARY.fullmatch(named):
         raise InputError(
             "`features.vocabulary` of a draft must be a file NAME.txt beside it: it goes with the kit."

@@ -10,10 +10,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ksdp.audit.errors import InputError
 from ksdp.flows.runs.kit_draft import VOCABULARY, Draft, invited_draft
 from ksdp.flows.runs.kit_files import REQUEST, Request, header, open_request
-from ksdp.flows.runs.pem_terms import read_pem_hosts
 from ksdp.flows.runs.terms import read_run
 from ksdp.protocols.network.mesh import Address
-from ksdp.protocols.pem.pem_file import is_pem
 from ksdp.protocols.runs.protocol_file import PartySpec
 from ksdp.storage.readers.toml import read_toml
 from ksdp.storage.runs.sealed import Sealed, seal
@@ -57,8 +55,6 @@ def write_protocol(
     path = to / "protocol.toml"
     write_text(path, "\n".join(lines) + "\n")
     tables = read_toml(path)
-    if is_pem(tables):
-        return _pem_written(path, members)
     named = tables.get("features", {}).get("vocabulary")
     if named is not None:
         if not VOCABULARY.fullmatch(str(named)) or not isinstance(vocabulary, str):
@@ -67,15 +63,6 @@ def write_protocol(
     run = read_run(path)
     _only_members(run.spec.nodes, members)
     return run.terms.digest.hex()
-
-
-def _pem_written(path: Path, members: tuple[Request, ...]) -> str:
-    for member in members:
-        if member.server:
-            raise InputError(f"{member.name} asks to be the server; the draft of a run of PEM says who serves.")
-    hosts = read_pem_hosts(path)
-    _only_members(hosts.spec.parties, members)
-    return hosts.nodes.agreement.hex()
 
 
 def _only_members(nodes: Sequence[PartySpec], members: tuple[Request, ...]) -> None:

@@ -77,7 +77,6 @@ _COMMANDS = {
     "serve": "ksdp.commands.schedules:serve",
     "run": "ksdp.commands.runs:run",
     "budget": "ksdp.commands.runs:budget",
-    "pem": "ksdp.commands.pem:pem",
     "reproduce": "ksdp.commands.reproducing:reproduce",
     "kit": "ksdp.commands.kits:kit",
     "party": "ksdp.commands.checks:party",
@@ -107,8 +106,9 @@ def application(command: str | None = None) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     made.callback()(_options)
-    for name in [command] if command in _COMMANDS else _COMMANDS:
-        module, _, what = _COMMANDS[name].partition(":")
+    table = _COMMANDS if command in _COMMANDS else _COMMANDS | _commands_of_extras()
+    for name in [command] if command in table else table:
+        module, _, what = table[name].partition(":")
         found = getattr(importlib.import_module(module), what)
         if isinstance(found, typer.Typer):
             made.add_typer(found)
@@ -120,6 +120,13 @@ def application(command: str | None = None) -> typer.Typer:
             if one.callback is not None:
                 one.callback = with_paths_here(one.callback)
     return made
+
+
+def _commands_of_extras() -> dict[str, str]:
+    """Those that other packages bring, by the entry points `ksdp.commands`."""
+    from importlib.metadata import entry_points
+
+    return {entry.name: entry.value for entry in entry_points(group="ksdp.commands")}
 
 
 def _print_version(wanted: bool) -> None:

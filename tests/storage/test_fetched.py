@@ -15,15 +15,15 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.errors import CorpusAway, CorpusError, InputError, SpecError
-from ksdp.audit.mechanisms.pem.run_spec import PemDataSpec
 from ksdp.audit.spec import CorpusSpec, parse_spec
+from ksdp.extras.pem.records import read_records
+from ksdp.extras.pem.spec import PemDataSpec
 from ksdp.storage import fetched as module
 from ksdp.storage.corpora import corpus_features, load_corpus, rows_hash
 from ksdp.storage.digests import document_digests
 from ksdp.storage.fetched import copies_kept, fetched
 from ksdp.storage.in_memory import corpus_in_memory
 from ksdp.storage.places import RemotePlace
-from ksdp.storage.readers.records import read_records
 
 from ..buckets import folder_as_bucket
 

@@ -19,7 +19,6 @@ from ksdp.flows.runs import kit_files, kit_party, kits
 from ksdp.flows.runs.check_peers import compare
 from ksdp.flows.runs.check_words import about_of
 from ksdp.flows.runs.kit_folder import KitFolder
-from ksdp.flows.runs.pem_terms import read_pem_hosts
 from ksdp.flows.runs.terms import read_run
 from ksdp.storage.keys import fingerprint, load_private, load_public
 from ksdp.storage.runs.sealed import read_sealed, seal, write_sealed
@@ -429,38 +428,3 @@ def test_a_check_takes_no_kit_that_the_organiser_did_not_sign(agreed: Path) -> N
     (found,) = compare(bob, "cyd", about.to_bytes(), now)
     assert "not by ada, who invited you" in found.said
     assert not (agreed / "bob" / "edition-2.kit").exists()
-
-
-PEM = """pem = 1
-servers = ["bob", "cyd"]
-aggregator = "ada"
-[records]
-columns = ["weight"]
-[algorithm]
-name = "k-means"
-clusters = 2
-iterations = 2
-bound = 1.0
-[budget]
-epsilon = 1.0
-[run]
-rows = 10
-"""
-
-
-def test_a_run_of_pem_is_agreed_by_the_same_kits(tmp_path: Path) -> None:
-    (tmp_path / "draft.toml").write_text(PEM)
-    where = ["--me", "ada", "--address", address("ada"), "--folder", tmp_path / "ada"]
-    ksdp("kit", "invite", tmp_path / "draft.toml", *where)
-    for name in ("bob", "cyd", "dan"):
-        joins(tmp_path, name)
-    kit = packaged(tmp_path)
-    for name in ("bob", "cyd", "dan"):
-        accepted(tmp_path, name, kit)
-    read = [read_pem_hosts(tmp_path / name / "protocol.toml") for name in ("bob", "cyd", "dan")]
-    assert len({hosts.nodes.agreement for hosts in read}) == 1
-    assert [p.name for p in read[0].nodes.holders] == ["dan"]
-    (tmp_path / "draft.toml").write_text(PEM.replace("clusters = 2", "clusters = 0"))
-    key = load_private(tmp_path / "ada" / "ada.key")
-    with pytest.raises(InputError, match="clusters"):
-        kits.invite(tmp_path / "draft.toml", KitFolder(tmp_path / "b"), "ada", key, None)

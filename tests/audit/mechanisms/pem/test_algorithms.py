@@ -23,7 +23,7 @@ from ksdp.audit.mechanisms.pem.ideal import PemRun, run_ideal
 from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
 from ksdp.audit.mechanisms.pem.logistic import PemLogistic
 
-from ....protocols.pem.pem_parties import one_hot
+from ....extras.pem.parties_here import one_hot
 
 ROWS = one_hot(3000, 5, attributes=4)
 CLIENTS = [ROWS[i::50] for i in range(50)]

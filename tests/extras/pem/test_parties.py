@@ -17,15 +17,12 @@ from ksdp.audit.mechanisms.pem.discrete_laplace import Signed, Simulated
 from ksdp.audit.mechanisms.pem.ideal import run_ideal
 from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
 from ksdp.audit.mechanisms.pem.logistic import PemLogistic
+from ksdp.extras.pem.messages import numbered, pack_state
+from ksdp.extras.pem.parties import PemAggregator, PemClient, PemServer
 from ksdp.protocols.channel.keys import Envelope, seal
-from ksdp.protocols.pem.aggregator import PemAggregator
-from ksdp.protocols.pem.client import PemClient
-from ksdp.protocols.pem.server import PemServer
-from ksdp.protocols.pem.state_messages import pack_state
-from ksdp.protocols.pem.terms import numbered
 
-from ..conftest import identity, seeded
-from .pem_parties import Parties, ScriptedSampler, one_hot, parties_of, terms_of
+from ...protocols.conftest import identity, seeded
+from .parties_here import Parties, ScriptedSampler, one_hot, parties_of, terms_of
 
 KMEANS = PemKMeans(3, 9, bound=3.0, fraction_bits=4)
 PARTS = [one_hot(20, seed) for seed in range(4)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -11,9 +13,10 @@ from ksdp.audit.mechanisms.pem.budget import Budget
 from ksdp.audit.mechanisms.pem.discrete_laplace import Vetted
 from ksdp.audit.mechanisms.pem.ideal import run_ideal
 from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
-from ksdp.audit.mechanisms.pem.run_spec import PemRunSpec
-from ksdp.flows.runs.pem_parties import run_pem
-from ksdp.protocols.network.pem_processes import ClientJob, Fate
+from ksdp.extras.pem import processes
+from ksdp.extras.pem.processes import ClientJob, Fate, _connect, _Door, _pass, run_pem
+from ksdp.extras.pem.spec import PemRunSpec
+from ksdp.protocols.network.framing import FrameStream
 
 ALGORITHM = PemKMeans(2, 6, bound=6.0, fraction_bits=0)
 RECORDS = sp.csr_array((np.random.default_rng(0).random((60, 6)) < 0.5).astype(float))
@@ -67,3 +70,31 @@ def test_too_few_clients_end_every_process_with_the_reason() -> None:
 def test_refused_before_any_process_starts() -> None:
     with pytest.raises(InputError, match="at least one client"):
         run_pem(ALGORITHM, [], Budget(1.0, 1))
+
+
+def test_strangers_are_shown_out_and_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_PASS_SECONDS", 0.3)
+
+    async def run() -> None:
+        door = _Door()
+        port = await door.open()
+        quiet = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
+        for said in (b"clients", b"server", b"", b"x" * 60, _pass("servers")):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            await FrameStream(reader, writer, 1024).send(said)
+            assert await asyncio.wait_for(reader.read(1), 5) == b""
+            writer.close()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"\xff" * 5000)  # says that it is long
+        with pytest.raises((ConnectionError, AssertionError)):
+            assert await asyncio.wait_for(reader.read(1), 5) != b""
+        mine = await _connect(port, "server")
+        assert len(await asyncio.wait_for(door.wait_for("server", 1), 5)) == 1
+        assert not door.links["clients"]
+        for reader, writer in quiet:
+            assert await asyncio.wait_for(reader.read(1), 5) == b""
+            writer.close()
+        await mine.close()
+        await door.close()
+
+    asyncio.run(run())

@@ -13,8 +13,8 @@ from ksdp.commands.findings_of_checks import end_of_check, tell_findings
 from ksdp.commands.options import JsonOption, signing_key, with_options
 
 if TYPE_CHECKING:
-    from ksdp.flows.runs.check_pem import PemQuestion
-    from ksdp.flows.runs.pem_functions import OwnFunctions
+    from ksdp.extras.pem.host_run import PemQuestion
+    from ksdp.extras.pem.records import OwnFunctions
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ def pem(
 ) -> None:
     """Run PEM, clients, servers and aggregator: all on this machine, or as one of several hosts (--me)."""
     from ksdp.audit.errors import InputError
-    from ksdp.flows.runs.check_pem import PemQuestion
-    from ksdp.flows.runs.pem_functions import load_functions
+    from ksdp.extras.pem.host_run import PemQuestion
+    from ksdp.extras.pem.records import load_functions
 
     me, key = host.me, host.key
     if me is not None and key is None:
@@ -108,9 +108,8 @@ def pem(
 
 def _on_this_machine(spec: Path, out: Path, own: OwnFunctions | None, *, as_json: bool) -> None:
     """Run everybody in processes of this machine."""
+    from ksdp.extras.pem.processes import prepare_pem, read_pem_spec, require_new_folder, run_prepared
     from ksdp.flows.clock import utc_now
-    from ksdp.flows.runs.pem_run import prepare_pem, read_pem_spec, run_prepared
-    from ksdp.storage.runs.pem_results import require_new_folder
     from ksdp.terminal import terminal
 
     require_new_folder(out)
@@ -146,9 +145,9 @@ class _Me:
 
 def _check(asked: PemQuestion, listen: str | None, wait: float, *, as_json: bool) -> None:
     """Say what would fail, here and at the others."""
+    from ksdp.extras.pem.host_run import check_pem_here
     from ksdp.flows.clock import utc_now
     from ksdp.flows.runs.check_peers import PeerCheck, check_peers
-    from ksdp.flows.runs.check_pem import check_pem_here
     from ksdp.protocols.network.mesh import Address
 
     address = Address.parse(listen) if listen else None
@@ -166,11 +165,9 @@ def _between_hosts(
 ) -> None:
     """Take part as one host."""
     from ksdp.audit.errors import InputError
+    from ksdp.extras.pem.host_run import PemHost, PemPrices, hold_records, read_pem_hosts, run_pem_host
     from ksdp.flows.clock import utc_now
     from ksdp.flows.runs.budget import open_purse, purse_files, spent, spent_words
-    from ksdp.flows.runs.pem_hosts import PemHost, run_pem_host
-    from ksdp.flows.runs.pem_records import hold_records
-    from ksdp.flows.runs.pem_terms import PemPrices, read_pem_hosts
     from ksdp.flows.runs.watch import Watch
     from ksdp.protocols.network.mesh import Address
 

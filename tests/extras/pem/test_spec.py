@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.pem.run_spec import parse_pem_spec
 from ksdp.audit.registry import make_mechanism
-from ksdp.protocols.pem.pem_file import parse_pem_draft
+from ksdp.extras.pem.spec import parse_pem_protocol, parse_pem_spec
 from ksdp.protocols.runs.protocol_file import parse_draft
 
 PEM = """
@@ -29,7 +28,10 @@ sparse = {{ threshold = 1.0, most = 4 }}
 [run]
 rows = 10
 least_clients = 2
-"""
+""" + "".join(
+    f'[[parties]]\nname = "{name}"\naddress = "127.0.0.1:{port}"\nkey = "{name}.pub"\n'
+    for port, name in enumerate(("sue", "tom", "hub", "ada"), 9001)
+)
 ALGORITHMS = {
     "k-means": "clusters = 2\niterations = 3\nbound = 1.0\nstart_seed = 4\nfraction_bits = 8",
     "logistic": "iterations = 3\nbound = 1.0\nlabel = 0\nfraction_bits = 8",
@@ -62,12 +64,12 @@ def planted(said: dict[str, Any], place: tuple[str, ...], value: object) -> dict
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_whole_number_of_a_file_of_pem_is_one(name: str) -> None:
     said = tables(name)
-    parse_pem_draft(said)
+    parse_pem_protocol(said)
     assert len(places(said)) >= 6
     for place in places(said):
         for value in NONE:
             with pytest.raises(SpecError) as refused:
-                parse_pem_draft(planted(said, place, value))
+                parse_pem_protocol(planted(said, place, value))
             line = f"`{'.'.join(place)}` must be a whole number "
             assert line in str(refused.value), (place, value)
             assert f"; got {value!r}." in str(refused.value)
@@ -105,7 +107,7 @@ def test_so_is_every_one_of_a_protocol_file() -> None:
 @pytest.mark.parametrize("value", [True, "1"])
 def test_what_is_no_number_buys_no_privacy(key: str, value: object) -> None:
     with pytest.raises(SpecError, match=rf"`budget.{key}`"):
-        parse_pem_draft(planted(tables("own"), ("budget", key), value))
+        parse_pem_protocol(planted(tables("own"), ("budget", key), value))
 
 
 @pytest.mark.parametrize(

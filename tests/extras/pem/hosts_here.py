@@ -12,9 +12,7 @@ import numpy as np
 
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
-from ksdp.flows.runs.pem_hosts import PemHost, run_pem_host
-from ksdp.flows.runs.pem_records import HeldRecords, hold_records
-from ksdp.flows.runs.pem_terms import PemHosts, read_pem_hosts
+from ksdp.extras.pem.host_run import HeldRecords, PemHost, PemHosts, hold_records, read_pem_hosts, run_pem_host
 from ksdp.flows.runs.watch import Watch
 from ksdp.storage.keys import load_private, make_identity
 

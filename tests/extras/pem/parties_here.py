@@ -13,13 +13,10 @@ from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
 from ksdp.audit.mechanisms.pem.budget import Budget
 from ksdp.audit.mechanisms.pem.discrete_laplace import Sampler, Signed
 from ksdp.audit.randomness import RandomBytes
-from ksdp.protocols.pem.aggregator import PemAggregator
-from ksdp.protocols.pem.client import PemClient
-from ksdp.protocols.pem.field_shares import PrimeField
-from ksdp.protocols.pem.server import PemServer
-from ksdp.protocols.pem.terms import PemTerms, PemUpload
+from ksdp.extras.pem.messages import PemTerms, PemUpload, PrimeField
+from ksdp.extras.pem.parties import PemAggregator, PemClient, PemServer
 
-from ..conftest import identity, participant, seeded
+from ...protocols.conftest import identity, participant, seeded
 
 Lost = Callable[[PemUpload], bool]
 

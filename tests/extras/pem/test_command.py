@@ -22,10 +22,10 @@ from ksdp.audit.mechanisms.pem.budget import Budget, tight_epsilon
 from ksdp.audit.mechanisms.pem.discrete_laplace import Vetted
 from ksdp.audit.mechanisms.pem.ideal import run_ideal
 from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
-from ksdp.flows.runs.pem_run import prepare_pem, read_pem_spec
+from ksdp.extras.pem.processes import prepare_pem, read_pem_spec
 
-from ..protocols.pem.own_functions import OWN
-from ..typed import typed
+from ...typed import typed
+from .own_functions import OWN
 
 RNG = np.random.default_rng(5)
 ROWS = 80

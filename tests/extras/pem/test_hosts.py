@@ -13,15 +13,14 @@ from ksdp.audit.errors import InputError, ProtocolError, SpecError
 from ksdp.audit.mechanisms.pem.budget import Budget
 from ksdp.audit.mechanisms.pem.discrete_laplace import Vetted
 from ksdp.audit.mechanisms.pem.ideal import run_ideal
-from ksdp.flows.runs.pem_functions import load_functions
-from ksdp.flows.runs.pem_hosts import PemHost, run_pem_host
-from ksdp.flows.runs.pem_records import deal_out, hold_records
+from ksdp.extras.pem.host_run import PemHost, deal_out, hold_records, run_pem_host
+from ksdp.extras.pem.records import load_functions
 from ksdp.flows.runs.watch import Watch
 from ksdp.protocols.network.mesh import Mesh
 from ksdp.storage.keys import load_private
 
-from ...protocols.pem.own_functions import OWN
-from .pem_hosts_here import Hosts
+from .hosts_here import Hosts
+from .own_functions import OWN
 
 CERTAIN = "epsilon = 1e5"
 """So much that noise is 0 but with probability 1e-20."""
@@ -107,7 +106,7 @@ def test_other_terms_end_the_run_with_the_name(tmp_path: Path) -> None:
 
 @pytest.mark.e2e
 def test_many_clients_of_one_host_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ksdp.protocols.network.pem_holder.BATCH_BYTES", 2000)
+    monkeypatch.setattr("ksdp.extras.pem.hosts.BATCH_BYTES", 2000)
     hosts = Hosts(tmp_path, budget=CERTAIN, servers=("sue", "tom", "una")).write(rows=300)
     ends = hosts.play(ada=hosts.held("ada", clients=200), bob=hosts.held("bob", clients=1 + 100))
     assert ends["hub"]["clients"] == 301

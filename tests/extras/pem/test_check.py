@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from ksdp.extras.pem.host_run import PemQuestion, check_pem_here
 from ksdp.flows.runs.check_here import Question, check_here
 from ksdp.flows.runs.check_peers import PeerCheck, look
-from ksdp.flows.runs.check_pem import PemQuestion, check_pem_here
 from ksdp.flows.runs.check_words import Finding, about_of
 from ksdp.protocols.network.certificates import make_credentials
 from ksdp.protocols.network.probes import ProbeListener
 from ksdp.protocols.runs.about import LARGEST_ABOUT
 from ksdp.storage.keys import load_private
 
-from .findings_said import of_cases, one_line, only_one
-from .pem_hosts_here import Hosts
-from .test_check import loose, used
+from ...flows.runs.findings_said import of_cases, one_line, only_one
+from ...flows.runs.test_check import loose, used
+from .hosts_here import Hosts
 
 NOW = datetime.now(UTC)
 LONG = 20.0

@@ -1,0 +1,295 @@
+"""Clients' records: of a file, or as they come; and functions of one's own."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import itertools
+import os
+import re
+import stat
+import sys
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ksdp.audit.corpus import canonical
+from ksdp.audit.errors import CorpusError, InputError, SpecError
+from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
+from ksdp.extras.pem.spec import PemDataSpec, PemRecordsSpec
+from ksdp.storage.readers.columns import Columns, open_columns
+from ksdp.storage.readers.counts import read_counts
+from ksdp.storage.readers.files import Refused, extension
+from ksdp.storage.readers.labels import check_rows
+from ksdp.storage.readers.spec_files import spec_path
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """What the file holds, one record a row, in its order."""
+
+    path: Path
+    matrix: sp.csr_array
+    columns: tuple[str, ...]
+    """Names of the matrix's columns; none for a count matrix."""
+    clients: tuple[str, ...]
+    """Names, sorted."""
+    owners: NDArray[np.intp]
+    """Of each record, the place of its client among `clients`."""
+
+    def parts(self) -> list[sp.csr_array]:
+        """Each client's records."""
+        return [self.matrix[np.flatnonzero(self.owners == number)] for number in range(len(self.clients))]
+
+
+def read_records(spec: PemDataSpec, base: Path, *, nonnegative: bool) -> Records:
+    """Read the records of a run.
+
+    Parameters
+    ----------
+    base : Path
+        Folder that relative paths start from.
+    nonnegative : bool
+        Refuse negative numbers.
+
+    Raises
+    ------
+    CorpusError
+        Naming the file, the row (counted from 1) and the column at fault; never a value.
+    SpecError
+        Keys of the spec that do not go with the file.
+    """
+    path = spec_path(base, spec.path)
+    if extension(path) in (".npz", ".mtx"):
+        return _counts(spec, base, path)
+    if not spec.described:
+        raise SpecError("`data.columns`, `edges` or `categories` must say what the columns of a table become.")
+    if spec.labels is not None:
+        raise SpecError("`data.labels` goes with a count matrix; a table has its `client` column itself.")
+    table = open_columns(path, spec.encoding)
+    table.require([*spec.columns, *spec.edges, *spec.categories, *filter(None, (spec.label, spec.client))])
+    names = list(spec.columns)
+    parts = [sp.csr_array(table.numbers(name, nonnegative=nonnegative)[:, None]) for name in spec.columns]
+    for name, edges in spec.edges.items():
+        ends = [f"{edge:g}" for edge in edges]
+        names += [f"{name} < {ends[0]}", *(f"{a} <= {name} < {b}" for a, b in itertools.pairwise(ends))]
+        names.append(f"{name} >= {ends[-1]}")
+        parts.append(_ones(np.digitize(table.numbers(name), edges), len(edges) + 1))
+    for name, values in spec.categories.items():
+        names += [f"{name} = {value}" for value in values]
+        parts.append(_ones(_places(table, name, values), len(values)))
+    if spec.label is not None:
+        names.append(spec.label)
+        parts.append(sp.csr_array((table.labels(spec.label) == spec.positive).astype(np.float64)[:, None]))
+    matrix = canonical(sp.csr_array(sp.hstack(parts, format="csr")))
+    return Records(path, matrix, tuple(names), *_clients(spec, table, matrix.shape[0], path))
+
+
+def _counts(spec: PemDataSpec, base: Path, path: Path) -> Records:
+    if spec.described or spec.label is not None:
+        raise SpecError(
+            "`data.columns`, `edges`, `categories` and `label` go with a table, not with a count matrix."
+        )
+    if (spec.labels is None) != (spec.client is None):
+        raise SpecError("`data.labels` and `client` go together for a count matrix; else set `clients`.")
+    matrix = canonical(read_counts(path))
+    held = None
+    if spec.labels is not None:
+        held = open_columns(spec_path(base, spec.labels), spec.encoding)
+        check_rows(held, matrix.shape[0])
+    return Records(path, matrix, (), *_clients(spec, held, matrix.shape[0], path))
+
+
+def _clients(
+    spec: PemDataSpec, table: Columns | None, rows: int, path: Path
+) -> tuple[tuple[str, ...], NDArray[np.intp]]:
+    if spec.client is not None and table is not None:
+        owners, names = table.coded(spec.client)
+        order = np.argsort(names)
+        places = np.empty(len(names), dtype=np.intp)
+        places[order] = np.arange(len(names))
+        return tuple(names[order].tolist()), places[owners]
+    count = spec.clients or 1
+    if count > rows:
+        raise Refused(path, f"has {rows} records, which cannot be dealt out to {count} clients.")
+    return numbered(count), np.arange(rows, dtype=np.intp) % count
+
+
+def numbered(count: int) -> tuple[str, ...]:
+    """Names of clients that records are dealt out to.
+
+    Examples
+    --------
+    >>> numbered(10)[:2]
+    ('01', '02')
+    """
+    return tuple(f"{number + 1:0{len(str(count))}}" for number in range(count))
+
+
+def _places(table: Columns, name: str, values: tuple[str, ...]) -> NDArray[np.intp]:
+    codes, labels = table.coded(name)
+    known = {value: place for place, value in enumerate(values)}
+    places = np.array([known.get(value, -1) for value in labels.tolist()], dtype=np.intp)[codes]
+    if (places < 0).any():
+        row = int((places < 0).argmax()) + 1
+        raise Refused(table.path, "is not one of the categories that the spec lists.", row=row, column=name)
+    return places
+
+
+def _ones(places: NDArray[np.intp], width: int) -> sp.csr_array:
+    rows = len(places)
+    return sp.csr_array((np.ones(rows), places, np.arange(rows + 1)), shape=(rows, width))
+
+
+_PAUSE = 0.1
+_LONGEST = 1 << 20
+"""Bytes of a line."""
+_MOST = 1_000_000
+"""Lines that wait; whoever writes more waits."""
+
+
+class LiveRecords:
+    """What has come since it was last asked; a context that stops reading.
+
+    Parameters
+    ----------
+    source : str
+        A path, or `-` for standard input. A file is read from its beginning and followed as it grows.
+    records : PemRecordsSpec
+        What a record looks like; a line that looks otherwise is left out and counted.
+    """
+
+    def __init__(self, source: str, records: PemRecordsSpec, *, nonnegative: bool) -> None:
+        if not records.described:
+            raise InputError("a live stream is one of JSON lines: `records.columns`, `edges` or `categories`.")
+        fields = set(PemRecordsSpec.model_fields)
+        self._spec = records.model_dump(include=fields)
+        self._width, self._nonnegative = records.width, nonnegative
+        self._lines: list[bytes] = []
+        self._lock, self._stop = threading.Condition(), threading.Event()
+        self.refused = 0
+        """Lines that were left out."""
+        self.taken = 0
+        """Records that were handed out."""
+        try:
+            # Closed with the process: a thread may wait in it.
+            self._file: BinaryIO = sys.stdin.buffer if source == "-" else Path(source).open("rb")  # noqa: SIM115
+            self._follows = stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
+        except OSError as error:
+            raise InputError(f"{source} cannot be read: {error.strerror}.") from None
+        self._thread = threading.Thread(target=self._read, daemon=True)
+
+    def __enter__(self) -> LiveRecords:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        with self._lock:
+            self._lock.notify_all()
+
+    def _read(self) -> None:
+        part = b""
+        while not self._stop.is_set():
+            line = self._file.readline(_LONGEST)
+            if not line:
+                if not self._follows:
+                    break
+                self._stop.wait(_PAUSE)
+                continue
+            part += line
+            if line.endswith(b"\n") or len(part) > _LONGEST:
+                self._put(part)
+                part = b""
+        if part.strip():
+            self._put(part)
+
+    def _put(self, line: bytes) -> None:
+        with self._lock:
+            self._lock.wait_for(lambda: len(self._lines) < _MOST or self._stop.is_set())
+            self._lines.append(line)
+            self._lock.notify_all()
+
+    def wait(self, count: int, seconds: float) -> bool:
+        """Wait until a number of lines is there, and return whether they came."""
+        with self._lock:
+            return self._lock.wait_for(lambda: len(self._lines) >= count, seconds)
+
+    def take(self) -> sp.csr_array:
+        """What has come, one record a row, in its order."""
+        with self._lock:
+            lines, self._lines = self._lines, []
+            self._lock.notify_all()
+        lines = [line for line in lines if line.strip()]
+        matrix = self._matrix(lines)
+        self.taken += matrix.shape[0]
+        return matrix
+
+    def _matrix(self, lines: list[bytes]) -> sp.csr_array:
+        if not lines:
+            return sp.csr_array(np.zeros((0, self._width)))
+        try:
+            return self._parsed(lines)
+        except CorpusError:
+            if len(lines) == 1:
+                self.refused += 1
+                return sp.csr_array(np.zeros((0, self._width)))
+        middle = len(lines) // 2
+        halves = (self._matrix(lines[:middle]), self._matrix(lines[middle:]))
+        return sp.csr_array(sp.vstack(halves, format="csr"))
+
+    def _parsed(self, lines: list[bytes]) -> sp.csr_array:
+        """By the reader of files, so that a stream's record is what a file's is."""
+        with tempfile.TemporaryDirectory() as folder:  # mode 0700
+            path = Path(folder) / "stream.jsonl"
+            path.write_bytes(b"".join(line if line.endswith(b"\n") else line + b"\n" for line in lines))
+            spec = PemDataSpec(path=str(path), clients=1, **self._spec)
+            return read_records(spec, path.parent, nonnegative=self._nonnegative).matrix
+
+
+_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+
+
+@dataclass(frozen=True, eq=False)
+class OwnFunctions:
+    """Three functions, and the file that they are in."""
+
+    algorithm: PemAlgorithm
+    code: str
+    """`sha256:` of the file."""
+
+
+def load_functions(path: str, folder: Path) -> OwnFunctions:
+    """Import `module:object`, looked for in a folder and where Python looks.
+
+    The object has the three functions, or is a class that needs no arguments and has them. Its `repr` is what
+    hosts compare, with a hash of its file: so it must say all parameters, as that of a dataclass does.
+    """
+    if not _PATH.fullmatch(path):
+        raise SpecError(f"`--functions` must be module:object; got {path!r}.")
+    module, _, attribute = path.partition(":")
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))  # processes of this machine inherit it
+    try:
+        found = importlib.import_module(module)
+        made: Any = getattr(found, attribute)
+        if isinstance(made, type):
+            made = made()
+    except (Exception, SystemExit) as error:  # whatever a module does when it is imported
+        told = " ".join(str(error).split())[:200]
+        raise SpecError(f"`--functions` {path!r} cannot be used: {type(error).__name__}: {told}") from error
+    if not isinstance(made, PemAlgorithm):
+        wanted = "`name`, `init`, `map_in_client` and `reduce_in_aggregator`"
+        raise SpecError(f"`--functions` {path!r} must have {wanted}.")
+    if re.search(r" at 0x[0-9a-f]+", repr(made)):
+        raise SpecError(f"`--functions` {path!r} must say its parameters in `repr`: make it a frozen dataclass.")
+    if found.__file__ is None:
+        raise SpecError(f"`--functions` {path!r} must be in a file.")
+    digest = hashlib.sha256(Path(found.__file__).read_bytes()).hexdigest()
+    return OwnFunctions(made, f"sha256:{digest}")

@@ -1,1 +1,0 @@
-"""PEM's parties: clients, servers, aggregator."""
