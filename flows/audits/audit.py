@@ -36,10 +36,9 @@ from ksdp.audit.results.summarise import Tested
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.effect_measures import Effect, Flagged
-from ksdp.flows.audits.block_counts import Tally
 from ksdp.flows.audits.certify import certified
 from ksdp.flows.audits.conclude import conclude
-from ksdp.flows.audits.steps import Steps
+from ksdp.flows.audits.steps import Steps, Tally
 from ksdp.flows.audits.tested_look import measured_stage, tested_look
 from ksdp.flows.progress import advance, current
 from ksdp.storage.audits.stage_tables import drop_stages, write_stage

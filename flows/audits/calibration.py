@@ -50,7 +50,7 @@ class Calibration:
     fresh: float
     """All fresh runs, where every document is flagged: at most."""
     start: float = 0.0
-    """Before the first run, and after the last (`ksdp.flows.audits.start_costs`)."""
+    """Before the first run, and after the last (`ksdp.flows.audits.place`)."""
     again: float = 0.0
     """What of a run's statistics depends on no document, such as a filter: paid for each part of the documents."""
     once: float = 0.0

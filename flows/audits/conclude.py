@@ -18,8 +18,7 @@ from ksdp.audit.results.summarise import Cost, Filed, Tested, detectable, summar
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.verdicts.effect_measures import Effect
 from ksdp.dashboards.audits.report import render_report
-from ksdp.flows.audits.block_counts import Tally
-from ksdp.flows.audits.steps import Steps
+from ksdp.flows.audits.steps import Steps, Tally
 from ksdp.flows.audits.tested_look import measured_stage
 from ksdp.flows.progress import advance, current
 from ksdp.storage.audits.stage_tables import write_stage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,19 +17,143 @@ from ksdp.audit.document_parts import document_parts, keeps_values
 from ksdp.audit.learning.enough import documents_enough
 from ksdp.audit.mechanisms.mechanism_words import mechanism_words
 from ksdp.audit.mechanisms.shown import opens_of
-from ksdp.audit.plan import Plan
+from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.reading import more_runs
 from ksdp.audit.spec import Spec
 from ksdp.audit.trial import try_own_code
 from ksdp.audit.verdicts.power import minimal_detectable, runs_for_margin, smallest_margin
 from ksdp.audit.views import View, make_views
-from ksdp.flows.audits.bill import bill
 from ksdp.flows.audits.calibration import calibrate
 from ksdp.flows.audits.early_look import early_look
-from ksdp.flows.audits.start_costs import import_seconds, is_small, start_seconds
+from ksdp.flows.audits.place import import_seconds, is_small, start_seconds
 from ksdp.flows.prepare import spec_corpus
 from ksdp.storage.blocks import ROW_GROUP
+
+_BLOCK = 4096
+"""Bytes of a block's footer and headers, about: a column costs some hundred."""
+_HANDED = 8
+"""Rows of the corpus in a byte of what a run was handed."""
+
+
+@dataclass(frozen=True)
+class Bill:
+    """Bytes of the looks, fresh runs and certificates left out."""
+
+    values: int
+    """Values and canaries of the documents, and which runs held them."""
+    observables: int
+    """What the runs announced; zeros are kept too, so this is a bound."""
+    corpus: int
+
+    @property
+    def kept(self) -> int:
+        """In the store, or at its URL, when the audit is done; the corpus too."""
+        return self.values + self.observables + self.corpus
+
+    def moved(self, machines: int) -> int:
+        """Over the network, where blocks are at a URL: all is written, values read again, the corpus by all."""
+        return self.observables + 2 * self.values + self.corpus * (1 + machines)
+
+
+def bill(plan: Plan) -> Bill:
+    """The bytes of a plan."""
+    rows = len(plan.audited) / plan.design.lanes + CONTROLS
+    columns = len(plan.statistics) + 1  # and the canary
+    bits = (2 - plan.reading.all) / 8  # which runs held a document; which of its values are kept
+    values = plan.runs * rows * (columns * plan.measured * plan.bytes_a_value + bits)
+    announced = plan.kept_bytes + len(plan.corpus) / _HANDED
+    observables = plan.runs * announced if plan.spec.store.observables != "none" else 0
+    matrix, blocks = plan.corpus.matrix, len(plan.blocks) * _BLOCK
+    corpus = sum(part.nbytes for part in (matrix.data, matrix.indices, matrix.indptr))
+    corpus += sum(len(str(name)) + 8 for name in plan.corpus.ids)
+    return Bill(int(values) + blocks, int(observables) + (blocks if observables else 0), corpus)
+
+
+_UNITS = {"TB": 1e12, "GB": 1e9, "MB": 1e6, "kB": 1e3}
+
+
+def forecast_words(forecast: Mapping[str, Any]) -> str:
+    """What `ksdp plan` prints, from what `forecast` returned."""
+    lines = [f"{forecast['sentence']}"] if "sentence" in forecast else []
+    for view in forecast["views"]:
+        lines.append(
+            f"{view['name']}: {view['runs']} runs{' (shared)' if view['shared'] else ''}, finds "
+            f"{view['detectable_D']:.2f}, certifies {view['certifiable_margin']:.2f}"
+        )
+    lines += [
+        f"{forecast['documents']} {forecast['unit']}s, {forecast['runs']} runs in {forecast['blocks']} blocks, "
+        f"{len(forecast['statistics'])} statistics",
+        *(
+            [f"pairs     {forecast['certificate_runs']} runs besides, for the certificate"]
+            if forecast["certificate_runs"]
+            else []
+        ),
+        f"cost      {forecast['cpu_hours']:.2f} CPU hours ({forecast['seconds_a_run'] * 1e3:.1f} ms a run), "
+        f"{_bytes(forecast['bytes'])}{_passing(forecast) or ' kept'}",
+        f"          with blocks at a URL {_bytes(forecast['moved_bytes'])} moved, and "
+        f"{_bytes(forecast['corpus_bytes'])} more for each machine",
+        "          CPU seconds: "
+        + ", ".join(f"{stage} {seconds:.0f}" for stage, seconds in forecast["cpu_seconds"].items())
+        + f"; all together {forecast['cpu_seconds_at_most']:.0f} at most",
+        f"finds     a leak of advantage {forecast['detectable_D']:.2f}, 8 times in 10, even as the only one",
+        f"certifies a margin of {forecast['certifiable_margin']:.2f}, 8 times in 10, where there is no leak",
+        *_margin(forecast),
+    ]
+    if early := forecast.get("early_look"):
+        lines.append(f"look      {_early(early)}")
+    if forecast.get("enough"):
+        lines.append(f"enough    {forecast['enough']['sentence']}")
+    lines += [f"note      {note}" for note in forecast.get("notes", ())]
+    if copies := forecast.get("certified_copies"):
+        lines.append(
+            f"copies    {copies} documents have so many that they are certified clear, whatever a run shows"
+        )
+    if forecast["unread"]:
+        lines.append(
+            f"unread    {', '.join(forecast['unread'])}: nobody looks at it, so that no document can be clear"
+        )
+    return "\n".join(lines)
+
+
+def _early(look: dict[str, Any]) -> str:
+    """What the first look saves, and at what price where a spec must ask for it."""
+    saved = (
+        f"about {look['cpu_seconds']:.0f} CPU seconds of {look['of']:.0f} where the first {look['runs']} runs "
+        "decide everybody"
+    )
+    if "looks" not in look:
+        return saved
+    keys = f'`design.looks = {look["looks"]}` and `decision.spending = "{look["spending"]}"`'
+    return f"set {keys}: {saved}; where they do not, bands are {100 * look['wider']:.1f} % wider"
+
+
+def _bytes(count: float) -> str:
+    """In the unit that leaves one to three digits before the point."""
+    unit = next(unit for unit in ("TB", "GB", "MB", "kB") if count >= _UNITS[unit] or unit == "kB")
+    return f"{count / _UNITS[unit]:.1f} {unit}"
+
+
+def _passing(forecast: Mapping[str, Any]) -> str:
+    """What is said of values that the store does not keep."""
+    if not forecast.get("passing_bytes"):
+        return ""
+    again = ", which run the mechanism anew" if forecast.get("runs_again") else ""
+    parts = f", documents in {forecast['parts']} parts{again}" if forecast.get("parts", 1) > 1 else ""
+    return f" kept, and {forecast['passing_bytes'] / 1e9:.1f} GB of values that pass{parts}"
+
+
+def _margin(forecast: Mapping[str, Any]) -> list[str]:
+    if not forecast["margin"] or forecast["runs_for_margin"] is None:
+        return []
+    if forecast["certifiable_margin"] <= forecast["margin"]:
+        return [f"          the spec's {forecast['margin']:.2f} is within reach"]
+    return [
+        f"          the spec's {forecast['margin']:.2f} takes {forecast['runs_for_margin']} runs: set "
+        f"`design.with_runs = {forecast['with_runs_for_margin']}`"
+        if forecast.get("with_runs_for_margin")
+        else f"          the spec's {forecast['margin']:.2f} takes {forecast['runs_for_margin']} runs"
+    ]
 
 
 def forecast(spec: Spec, base: Path) -> dict[str, Any]:

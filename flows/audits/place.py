@@ -1,13 +1,9 @@
-"""Where an audit is run: where somebody said; else a small one in this process.
-
-Server and workers take longer to start than a small one takes.
-
-Results are the same bit for bit wherever they are made, so that a clock may decide.
-"""
+"""Where an audit is run, and what starting there costs: where somebody said; else a small one in this process."""
 
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -95,3 +91,41 @@ def never_small(plan: Plan) -> bool:
     """Whether nobody has to try an audit to know that it takes more than seconds."""
     looks = float(plan.read_runs) * len(plan.audited) * len(plan.columns)
     return bool(plan.learners) or plan.spec.certificate is not None or looks > _MOST_LOOKS
+
+
+_IMPORTS = "import ksdp.flows.audits.run"
+_REPORT = 1.0
+"""Times the imports: kernels and modules that are loaded on the way, findings, curves, the page."""
+_SERVER, _WORKER = 3.5, 2.3
+"""Times the imports: the server and the flow that reports to it; a worker with what watches it."""
+
+
+def import_seconds() -> float:
+    """CPU seconds until a process of this machine could audit."""
+    process = os.posix_spawn(sys.executable, [sys.executable, "-c", _IMPORTS], os.environ)
+    used = os.wait4(process, 0)[2]
+    return used.ru_utime + used.ru_stime
+
+
+def is_small(plan: Plan, costs: Calibration) -> bool:
+    """Whether the audit is done in the command's own process unless somebody asks otherwise."""
+    return plan.spec.cluster is None and takes_seconds(plan, costs)
+
+
+def start_seconds(plan: Plan, costs: Calibration, imports: float, prepared: float) -> float:
+    """What starting and ending take, all processes together; where nobody asks for workers.
+
+    Parameters
+    ----------
+    imports : float
+        As `import_seconds` says.
+    prepared : float
+        The corpus was read and the plan made in so many.
+    """
+    alone = imports * (1.0 + _REPORT) + prepared
+    if plan.spec.cluster is None and not never_small(plan):
+        alone += costs.trial
+    if is_small(plan, costs):
+        return alone
+    count = os.cpu_count() or 1
+    return alone + imports * (_SERVER + _WORKER * count) + costs.once * (count - 1)

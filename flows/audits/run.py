@@ -1,37 +1,138 @@
-"""Run an audit from a spec, on this machine: server, workers, flow. What the command line and Python call."""
+"""Run an audit from a spec, on this machine: server, workers, flow, or this process alone."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
-from ksdp.audit.errors import StoreError
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from ksdp.audit.design import Block
+from ksdp.audit.errors import KsdpError, StoreError
 from ksdp.audit.interim_looks import AGAIN, DRAWN
 from ksdp.audit.level_part import tables_at_part
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec import Spec
 from ksdp.dashboards.audits.report import render_report
-from ksdp.flows.audits.audit_here import audit_here
+from ksdp.flows.audits.audit import run_stages
 from ksdp.flows.audits.place import ANYWHERE, Place, chosen_place
+from ksdp.flows.audits.steps import FlaggedParts, Tally
 from ksdp.flows.interruption import interrupts_wait, run_until_stopped
 from ksdp.flows.prefect_server import prefect_server, reached
 from ksdp.flows.prepare import Prepared, prepare, prepare_stored
 from ksdp.flows.progress import current
+from ksdp.storage.audits.pairs import PairsPart
 from ksdp.storage.audits.stage_tables import stage_names
+from ksdp.storage.curves import Curve
 from ksdp.storage.findings import findings_whole, read_spec, report_whole, write_report
 from ksdp.storage.locks import lock
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.store import Store, sweep_parts
 from ksdp.storage.summaries import read_summary
-from ksdp.tasks.blocks import all_whole, drop_passing
+from ksdp.tasks.audit_ref import AuditRef
+from ksdp.tasks.blocks import all_whole, compute_block, drop_passing
 from ksdp.tasks.cluster import open_workers
+from ksdp.tasks.pairs import compute_pairs
 from ksdp.tasks.provenance import versions
+from ksdp.tasks.slices import Slice, SliceEffects, SliceTests, curve, effects, test_slice
 from ksdp.tasks.spread import started_ahead
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class _Calls:
+    """The steps of an audit as plain calls, one after the other or spread over workers."""
+
+    address: str | None
+
+    def _each(
+        self,
+        function: Callable[..., Result],
+        arguments: Sequence[tuple[Any, ...]],
+        done: Callable[[Any], None],
+        attempt: int = 0,
+    ) -> list[Result]:
+        if self.address is not None:
+            from ksdp.tasks.spread import spread
+
+            return spread(self.address, function, arguments, done, attempt)
+        results = []
+        for some in arguments:
+            results.append(function(*some))
+            done(results[-1])
+        return results
+
+    async def aside(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        return function(*arguments)
+
+    async def sample(self, ref: AuditRef, blocks: Sequence[Block], tally: Tally, attempt: int = 0) -> None:
+        self._each(compute_block, [(ref, block) for block in blocks], tally, attempt)
+
+    async def test(
+        self, ref: AuditRef, parts: Sequence[Slice], done: Callable[[SliceTests], None], attempt: int = 0
+    ) -> list[SliceTests]:
+        return self._each(test_slice, [(ref, part) for part in parts], done, attempt)
+
+    async def confirm(
+        self, ref: AuditRef, fresh: AuditRef, parts: FlaggedParts, done: Callable[[SliceEffects], None]
+    ) -> list[SliceEffects]:
+        return self._each(effects, [(ref, fresh, *part) for part in parts], done)
+
+    async def certify(
+        self, ref: AuditRef, parts: Sequence[PairsPart], done: Callable[[NDArray[np.float64]], None]
+    ) -> list[NDArray[np.float64]]:
+        return self._each(compute_pairs, [(ref, part) for part in parts], done)
+
+    async def draw(
+        self, wanted: Sequence[tuple[AuditRef, int, int, str]], done: Callable[[Curve], None]
+    ) -> list[Curve]:
+        return self._each(curve, wanted, done)
+
+    @asynccontextmanager
+    async def shown(self, tally: Tally, total: int, key: str, what: str) -> AsyncIterator[None]:
+        yield
+
+    async def publish(self, store: Store, summary: Summary) -> None:
+        pass
+
+
+def audit_here(refs: Sequence[AuditRef], workers: int | None = None) -> list[Summary]:
+    """Run prepared audits one after the other, without a server; also where an event loop runs, as in a notebook.
+
+    Products of matrices have one thread, as in workers and commands: their last bits depend on how many share one.
+
+    Parameters
+    ----------
+    workers : int, optional
+        Worker processes; none by default, and everything happens in this one.
+    """
+    with contextlib.ExitStack() as stack, threadpool_limits(1):
+        address = None
+        if workers is not None and workers > 1:
+            from ksdp.tasks.cluster import open_workers
+
+            address = stack.enter_context(open_workers(workers)).address
+        return [_finished(run_stages(ref, _Calls(address))) for ref in refs]
+
+
+def _finished(audit: Coroutine[Any, Any, Result]) -> Result:
+    """The result of a coroutine none of whose steps waits: it runs through at once, and needs no event loop."""
+    try:
+        audit.send(None)
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+    audit.close()
+    raise KsdpError("a step of the audit waited; without a server nothing does.")
 
 
 def one_at_a_time(store: Path, waiting: Callable[[], None] | None = None) -> AbstractContextManager[None]:
@@ -70,7 +171,7 @@ def run_prepared(audits: Sequence[Prepared], place: Place = ANYWHERE, *, held: b
 
     With `held` the caller holds the store (`one_at_a_time`).
     """
-    done = {prepared.ref: summary for prepared in audits if (summary := _finished(prepared))}
+    done = {prepared.ref: summary for prepared in audits if (summary := _finished_before(prepared))}
     left = [prepared for prepared in audits if prepared.ref not in done]
     if left:
         chosen = chosen_place(place, Store(Path(left[0].ref.store)), [prepared.plan for prepared in left])
@@ -81,7 +182,7 @@ def run_prepared(audits: Sequence[Prepared], place: Place = ANYWHERE, *, held: b
     return [done[prepared.ref] for prepared in audits]
 
 
-def _finished(prepared: Prepared) -> Summary | None:
+def _finished_before(prepared: Prepared) -> Summary | None:
     """The summary of an audit that this version has finished, if all that it rests on is still there."""
     started = time.monotonic()
     store = Store(Path(prepared.ref.store))

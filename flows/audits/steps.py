@@ -1,9 +1,10 @@
-"""What an audit asks to be done, whoever does it: Prefect's tasks on Dask's workers, or this process alone."""
+"""The steps of an audit, whoever takes them, and what they have done so far."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -12,12 +13,35 @@ from numpy.typing import NDArray
 from ksdp.audit.design import Block
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.verdicts.effect_measures import Flagged
-from ksdp.flows.audits.block_counts import Tally
+from ksdp.flows.progress import advance
 from ksdp.storage.audits.pairs import PairsPart
 from ksdp.storage.curves import Curve
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef
+from ksdp.tasks.blocks import BlockDone
 from ksdp.tasks.slices import Slice, SliceEffects, SliceTests
+
+
+@dataclass
+class Tally:
+    """Runs by how they came about; one writer a thread, read by the progress artifact."""
+
+    sampled: int = 0
+    measured: int = 0
+    cached: int = 0
+    damaged: list[str] = field(default_factory=list)
+
+    def __call__(self, done: BlockDone) -> None:
+        """Count a block."""
+        setattr(self, done.how, getattr(self, done.how) + done.runs)
+        self.damaged += done.damaged
+        advance(done.runs)
+
+    @property
+    def runs(self) -> int:
+        """All runs so far."""
+        return self.sampled + self.measured + self.cached
+
 
 Result = TypeVar("Result")
 

@@ -11,7 +11,7 @@ from prefect.artifacts import acreate_link_artifact, acreate_table_artifact
 
 from ksdp.audit.results.parts import StatisticSummary
 from ksdp.audit.results.summary import Summary
-from ksdp.flows.audits.artifacts import statistic_row
+from ksdp.flows.audits.prefect_audit import statistic_row
 from ksdp.flows.schedules.notices import body
 from ksdp.storage.schedules.changes import Drift, StatisticDrift
 from ksdp.storage.schedules.history import ScheduledRun, read_runs

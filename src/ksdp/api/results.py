@@ -250,6 +250,6 @@ class Forecast(dict[str, Any]):
     """What an audit will take and what it can find, as `ksdp plan --json` prints it; shown, it is words."""
 
     def __repr__(self) -> str:
-        from ksdp.flows.audits.forecast_words import forecast_words
+        from ksdp.flows.audits.forecast import forecast_words
 
         return forecast_words(self)

@@ -82,8 +82,7 @@ def _run(spec: Spec, base: Path, store: Path, place: Place) -> Summary | ViewsSu
 
 def plan(spec: SpecArgument, as_json: JsonOption = False) -> None:
     """Forecast before spending: runs, CPU hours, bytes, and what the audit can find and certify."""
-    from ksdp.flows.audits.forecast import forecast
-    from ksdp.flows.audits.forecast_words import forecast_words
+    from ksdp.flows.audits.forecast import forecast, forecast_words
     from ksdp.flows.prepare import read_spec_file
 
     read, base = read_spec_file(spec)

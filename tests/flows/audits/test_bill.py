@@ -11,8 +11,7 @@ import scipy.sparse as sp
 from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.planning import make_plan
 from ksdp.audit.spec import parse_spec
-from ksdp.flows.audits.bill import Bill, bill
-from ksdp.flows.audits.forecast_words import forecast_words
+from ksdp.flows.audits.forecast import Bill, bill, forecast_words
 from ksdp.flows.prepare import prepare_stored
 from ksdp.tasks.blocks import compute_block
 

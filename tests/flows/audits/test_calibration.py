@@ -15,7 +15,7 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.spec import parse_spec
 from ksdp.flows.audits.calibration import Calibration, calibrate
-from ksdp.flows.audits.start_costs import import_seconds, start_seconds
+from ksdp.flows.audits.place import import_seconds, start_seconds
 
 
 def plan_of(**sections) -> Plan:

@@ -11,8 +11,7 @@ import pandas as pd
 import scipy.sparse as sp
 
 from ksdp.audit.verdicts.copies import count_laws
-from ksdp.flows.audits.forecast import forecast
-from ksdp.flows.audits.forecast_words import forecast_words
+from ksdp.flows.audits.forecast import forecast, forecast_words
 from ksdp.flows.prepare import read_spec_file
 from ksdp.storage.keys import make_identity
 

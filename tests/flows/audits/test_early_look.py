@@ -14,7 +14,7 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.verdicts.bands import band_width
 from ksdp.flows.audits.calibration import Calibration
 from ksdp.flows.audits.early_look import early_look
-from ksdp.flows.audits.forecast_words import forecast_words
+from ksdp.flows.audits.forecast import forecast_words
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 
 COSTS = Calibration(sample=2.0, test=0.5, fresh=7.0, start=10.0)
