@@ -143,13 +143,7 @@ def views_response(store: Store, name: str) -> Response:
 
 
 def screen_response(store: Store, screen: str) -> Response:
-    """The page that a screening wrote.
-
-    Raises
-    ------
-    LookupError
-        If there is none.
-    """
+    """The page that a screening wrote."""
     file = store.root / "screens" / f"{screen}.html"
     if screen not in screen_ids(store) or not file.is_file():
         raise LookupError("There is no page of this screening.")

@@ -181,13 +181,7 @@ class TokenReviewers:
 
 
 def read_tokens(path: Path) -> dict[str, str]:
-    """Read a token file: one `token name` a line; empty lines and lines with `#` are passed over.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, others than its owner can read it, a token is short or given twice, or none is there.
-    """
+    """Read a token file: one `token name` a line; empty lines and lines with `#` are passed over."""
     try:
         if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise InputError(f"{path} must be readable by its owner only (chmod 600).")

@@ -47,13 +47,7 @@ class Server:
         return self.password is not None
 
     def wait(self) -> None:
-        """Return when the server answers.
-
-        Raises
-        ------
-        KsdpError
-            If it dies or does not answer in time; the message names its log.
-        """
+        """Return when the server answers."""
         if self.process is None:
             return
         end = time.monotonic() + _START_SECONDS

@@ -73,13 +73,7 @@ def spec_corpus(spec: Spec, base: Path) -> Corpus:
 
 
 def prepare(spec: Spec, base: Path, store: Path) -> Prepared:
-    """Load and check the corpus, make the plan, and store both.
-
-    Raises
-    ------
-    InputError
-        If anything is refused; the store is then as it was.
-    """
+    """Load and check the corpus, make the plan, and store both."""
     corpus = spec_corpus(spec, base)
     for line in corpus_notes(spec, corpus):
         current().say(line)

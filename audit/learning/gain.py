@@ -190,10 +190,7 @@ def _judge(learnt: Learnt, best: Learnt | None, rows: GainRows, split: _Split, j
         rng = generator(0, Purpose.LEARNING, split.number, 2)  # everybody is asked for the same ratings
         measured["ratings (minus RMSE)"], measured["NDCG@10"] = rated(learnt, test, rng)
     if learnt.nonnegative and judged == ALL:
-        measured |= {
-            "coherence (NPMI)": coherence(learnt, rows.judge),
-            "diversity": diversity(learnt),
-        }
+        measured |= {"coherence (NPMI)": coherence(learnt, rows.judge), "diversity": diversity(learnt)}
         if best is not None:
             measured["topic match"] = topic_match(learnt, best)
     return measured

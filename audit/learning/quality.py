@@ -99,11 +99,6 @@ def learnt_residual(
     -------
     float or None
         None where the mechanism announces no basis.
-
-    Raises
-    ------
-    ValueError
-        Where the mechanism does not run on so few documents.
     """
     matrix = corpus.matrix if kept is None else restrict(corpus, kept).matrix
     rng = generator(seed, Purpose.LEARNING)

@@ -107,13 +107,7 @@ def documents_needed(leak: Leak, margin: float, documents: int) -> int:
 
 
 def advise(
-    tried: Sequence[Tried],
-    baselines: Baselines,
-    *,
-    margin: float,
-    quota: float,
-    confidence: float,
-    documents: int,
+    tried: Sequence[Tried], baselines: Baselines, *, margin: float, quota: float, confidence: float, documents: int
 ) -> Advice:
     """Choose among the settings that are both useful and safe; those that parties can run come first."""
     measured = [place for place, one in enumerate(tried) if one.gain is not None and one.leak is not None]

@@ -90,11 +90,6 @@ def question_of(spec: Spec, corpus: str, units: int) -> str:
         Hash of the whole corpus, before a screen left anything out.
     units : int
         Documents (or groups) of it.
-
-    Raises
-    ------
-    SpecError
-        If there is no such mechanism, or a parameter it does not have.
     """
     mechanism = mechanism_of(spec.mechanism)
     asked = {"name": mechanism.name, "parameters": parameters_of(mechanism)}

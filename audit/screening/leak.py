@@ -85,11 +85,6 @@ def sampled_leak(plan: Plan, *, level: float, population: int, quota: float = 0.
         Documents that the sample was drawn from.
     quota : float
         Settled is a share whose upper limit is at most this, or whose lower limit is above it.
-
-    Raises
-    ------
-    SpecError
-        If a part of the runs is read only.
     """
     if not plan.reading.all:
         raise SpecError("a sampled leak needs `design.without_runs` all.")

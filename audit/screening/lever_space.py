@@ -114,11 +114,6 @@ def at_setting(spec: Spec, setting: Setting, features: int) -> Spec:
     """The spec at a setting.
 
     Noise is in units of 1 / sqrt(columns), the root mean square entry of an orthonormal basis: public, by decree.
-
-    Raises
-    ------
-    InputError
-        If the levers do not go together.
     """
     tables = spec.tables()
     levers, mechanism = tables["corpus"]["levers"], tables["mechanism"]

@@ -15,13 +15,7 @@ def drawn_from(plan: Plan) -> int:
 
 
 def check_undecided(plan: Plan) -> None:
-    """Refuse to list undecided documents where a leak as large as the margin would not even be detected.
-
-    Raises
-    ------
-    SpecError
-        If the smallest advantage that the plan's runs find 8 times in 10 is above the margin.
-    """
+    """Refuse to list undecided documents where a leak as large as the margin would not even be detected."""
     rule = plan.spec.rule
     detectable = minimal_detectable(*plan.arms, plan.counted, len(plan.columns), rule)
     if detectable > rule.margin:

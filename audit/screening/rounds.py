@@ -62,15 +62,7 @@ def search_seed(seed: int) -> int:
 
 
 def check_screenable(spec: Spec) -> None:
-    """Refuse what cannot be screened.
-
-    Raises
-    ------
-    SpecError
-        If `design.documents` is a number (other documents would be drawn in each round), or names documents while
-        `parties` holds some back (each round draws the parties' documents anew), or the spec audits several
-        views at once, or the final output alone.
-    """
+    """Refuse what cannot be screened."""
     if spec.views is not None:
         raise SpecError("`views` must be left out: screen the strongest view.")
     if spec.statistics.sees == "final":

@@ -42,13 +42,7 @@ class AuditPage:
 
 
 def require_audit(store: Store, audit: str) -> str:
-    """An audit's id, if there is such a finished audit.
-
-    Raises
-    ------
-    LookupError
-        If there is none.
-    """
+    """An audit's id, if there is such a finished audit."""
     if not valid_audit(audit) or not (store.audit(audit) / "audit.json").is_file():
         raise LookupError("There is no such finished audit in this store.")
     return audit

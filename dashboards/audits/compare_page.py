@@ -114,13 +114,6 @@ def read_compare_page(store: Store, query: Mapping[str, str]) -> ComparePage:
     ----------
     query : mapping
         `a` and `b`, two audits; `from` and `to`, verdicts; `page`.
-
-    Raises
-    ------
-    LookupError
-        If an audit is not there.
-    InputError
-        If the address names what does not exist.
     """
     audits, page = tuple(read_history(store)[:500]), page_number(query)
     a, b = query.get("a"), query.get("b")

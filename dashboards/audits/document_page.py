@@ -14,12 +14,7 @@ from ksdp.storage.audits.history import Brief, read_history
 from ksdp.storage.audits.neighbours import Neighbour, corpus_entries, neighbours
 from ksdp.storage.audits.queries import Findings
 from ksdp.storage.audits.query_results import Row
-from ksdp.storage.audits.statistic_values import (
-    held_out_distance,
-    read_arms,
-    stored_statistics,
-    values_bytes,
-)
+from ksdp.storage.audits.statistic_values import held_out_distance, read_arms, stored_statistics, values_bytes
 from ksdp.storage.errors import StoreError
 from ksdp.storage.finding_tables import EffectRow, StatisticTestRow
 from ksdp.storage.findings import Summary
@@ -168,13 +163,6 @@ def read_document_page(store: Store, audit: str, query: Mapping[str, str]) -> Do
     query : mapping
         `id` of the document; `statistic` to draw that one; `alike=1` to compute neighbours in a large corpus; `at`
         and what `Listing` reads, for the list it was opened from.
-
-    Raises
-    ------
-    LookupError
-        If there is no such audit, or it has no such document or statistic.
-    InputError
-        If the address names what does not exist.
     """
     require_audit(store, audit)
     folder = store.audit(audit)

@@ -91,11 +91,7 @@ def _bounds(low: float, high: float, population: int) -> str:
 
 
 def _whole_percent(part: float) -> str:
-    """A share in whole per cent, rounded up, so that it is still a bound.
-
-    >>> _whole_percent(0.9791), _whole_percent(0.0042)
-    ('98 %', '1 %')
-    """
+    """A share in whole per cent, rounded up, so that it is still a bound."""
     return f"{math.ceil(100 * part - 1e-9)} %"
 
 

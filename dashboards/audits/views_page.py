@@ -32,13 +32,7 @@ def read_views_list(store: Store, query: Mapping[str, str], rows: int = PAGE_ROW
 
 
 def require_views(store: Store, name: str) -> str:
-    """Their id, if there are such finished ones.
-
-    Raises
-    ------
-    LookupError
-        If there are none.
-    """
+    """Their id, if there are such finished ones."""
     if not valid_audit(name) or name not in finished_views(store):
         raise LookupError("There is no such audit of several views in this store.")
     return name

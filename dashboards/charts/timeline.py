@@ -158,11 +158,7 @@ def timeline_svg(rows: Sequence[tuple[str, Sequence[Mark], Sequence[tuple[dateti
 
 
 def trend_svg(
-    marks: Sequence[Mark],
-    missing: Sequence[tuple[datetime, datetime]],
-    *,
-    name: str,
-    top: float | None = None,
+    marks: Sequence[Mark], missing: Sequence[tuple[datetime, datetime]], *, name: str, top: float | None = None
 ) -> Markup:
     """Draw a number over time; the line stops at gaps and at audits that have no number (void ones).
 

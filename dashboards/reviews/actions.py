@@ -77,15 +77,6 @@ def record(store: Store, audit: str, form: Form, reviewer: str, actions: Actions
     """Record what a form decides about one document or several: (entries, what was begun, or nothing).
 
     Each `document` has a `saw` of the same place; where boxes were ticked, only those (`chosen`) are meant.
-
-    Raises
-    ------
-    StaleDecision
-        If somebody decided meanwhile.
-    InputError
-        If a field is missing or wrong.
-    KsdpError
-        If the store refuses.
     """
     try:
         decision = Decision(form.one("decision"))
@@ -119,15 +110,7 @@ def begin_runs(audit: str, actions: Actions) -> str:
 
 
 def resolve_text(store: Store, audit: str, document: str, reviewer: str, actions: Actions) -> str:
-    """Fetch the text of a document, after logging the access.
-
-    Raises
-    ------
-    LookupError
-        If no resolver is configured.
-    KsdpError
-        If the access cannot be logged, or there is no text.
-    """
+    """Fetch the text of a document, after logging the access."""
     if actions.resolve is None:
         raise LookupError("No resolver of texts is configured.")
     record_access(store, audit, document, reviewer, actions.clock())

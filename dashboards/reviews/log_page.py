@@ -36,11 +36,6 @@ def read_log_page(store: Store, query: Mapping[str, str]) -> LogPage:
     ----------
     query : mapping
         `kind` (`looks`, else decisions), `check=1`, `page`.
-
-    Raises
-    ------
-    StoreError
-        If the log is broken.
     """
     page, kind = page_number(query), "looks" if query.get("kind") == "looks" else "decisions"
     newest, first = head(store), (page - 1) * PAGE_ROWS

@@ -113,13 +113,6 @@ def read_queue_page(store: Store, query: Mapping[str, str]) -> QueuePage:
     ----------
     query : mapping
         `audit` (else the first with an open document), `show` (of `SHOWN`), and what `Listing` reads.
-
-    Raises
-    ------
-    LookupError
-        If there is no such audit.
-    InputError
-        If the address names what does not exist.
     """
     listing, shown = Listing.read(query), query.get("show") or "open"
     if shown not in SHOWN:

@@ -83,13 +83,7 @@ def read_schedules_page(store: Store, now: datetime) -> tuple[SchedulePage, ...]
 
 
 def read_schedule_page(store: Store, name: str, now: datetime) -> SchedulePage:
-    """One schedule.
-
-    Raises
-    ------
-    LookupError
-        If there is none.
-    """
+    """One schedule."""
     try:
         return _view(store, read_schedule(store, name), now)
     except StoreError as error:
@@ -105,15 +99,7 @@ def _settings(schedule: Schedule, values: Mapping[str, str]) -> dict[str, Any]:
 
 
 def change_schedule(store: Store, name: str, action: str, values: Mapping[str, str], now: datetime) -> None:
-    """Pause, resume, ask for a run, or change settings.
-
-    Raises
-    ------
-    LookupError
-        If there is no such schedule.
-    InputError
-        If the action is none of these or a setting is refused.
-    """
+    """Pause, resume, ask for a run, or change settings."""
     try:
         schedule = read_schedule(store, name)
     except StoreError as error:

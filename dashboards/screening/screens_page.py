@@ -63,13 +63,7 @@ def _readable(store: Store, ids: list[str]) -> Iterator[ScreenSummary]:
 
 
 def read_screen_page(store: Store, screen: str, query: Mapping[str, str]) -> ScreenPage:
-    """Read one.
-
-    Raises
-    ------
-    LookupError
-        If there is none.
-    """
+    """Read one."""
     if not valid_audit(screen) or screen not in screen_ids(store):
         raise LookupError("There is no such screening in this store.")
     stored, page = read_screen(store, screen), page_number(query)

@@ -161,11 +161,6 @@ def hold_records(
         Column that says whose a record is.
     clients : int, optional
         In its place: to how many clients they are dealt out in turns; one by default.
-
-    Raises
-    ------
-    InputError
-        Naming the option, or the file, row and column, at fault.
     """
     spec = hosts.spec
     if (data is None) == (live is None):
@@ -294,13 +289,6 @@ def run_pem_host(
         That a server draws its noise by.
     purse : Purse, optional
         Of a holder, whose ledger the run is written into.
-
-    Raises
-    ------
-    InputError
-        If the name, the key, the folder, the records or the budget are refused.
-    ProtocolError
-        If the run ends without a result; then none is written.
     """
     hosts, name, key = host.hosts, host.name, host.key
     require_no_result(host.out)

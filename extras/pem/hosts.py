@@ -100,15 +100,7 @@ class PemMessages:
         await asyncio.gather(*map(one, self.here(peers)))
 
     async def hear(self, peer: str, kind: str) -> bytes:
-        """Hear one thing.
-
-        Raises
-        ------
-        LinkError
-            If the peer is gone.
-        ProtocolError
-            If it says something else.
-        """
+        """Hear one thing."""
         message = await self.mesh.links[peer].receive()
         self.note(what="received", kind=kind, round=self.round, peer=peer, bytes=len(message))
         said, body = unpack("pem-said", message, 2)
@@ -138,13 +130,7 @@ async def joined_messages(
 async def agree(
     messages: PemMessages, nodes: PemNodes, name: str, key: Ed25519PrivateKey, clients: dict[str, bytes]
 ) -> PemTerms:
-    """Send this host's roll and hear everybody's; the aggregator collects them.
-
-    Raises
-    ------
-    ProtocolError
-        If anybody means something else (`meet`).
-    """
+    """Send this host's roll and hear everybody's; the aggregator collects them."""
     own = make_roll(nodes, name, key, os_random(NONCE_BYTES), clients)
     hub = nodes.aggregator.name
     if name != hub:
@@ -176,11 +162,6 @@ async def play_server(
     ----------
     patience : float
         Seconds that are given a holder's uploads; who is later is out.
-
-    Raises
-    ------
-    ProtocolError
-        If the aggregator is lost or deviates, or too few clients are left.
     """
     await asyncio.to_thread(sampler.draw, 1.0, 1)  # loads what it needs now, not in the first iteration
     terms = await agree(messages, nodes, name, key, {})
@@ -296,11 +277,6 @@ async def play_aggregator(
     ----------
     every : float
         Seconds from one iteration to the next, at least: what a stream needs to come.
-
-    Raises
-    ------
-    ProtocolError
-        If a server is lost or deviates, or too few clients are left.
     """
     terms: PemTerms = await agree(messages, nodes, name, key, {})
     aggregator = PemAggregator(terms, key, algorithm)
@@ -355,13 +331,6 @@ async def play_holder(
         By client, as the host calls them; of a stream what is there at the start.
     arrivals : callable, optional
         Asked before every iteration of a stream.
-
-    Raises
-    ------
-    ProtocolError
-        If a server or the aggregator is lost or deviates.
-    InputError
-        If the records are refused.
     """
     names = {client: client_name(name, client) for client in records}
     keys = {client: Ed25519PrivateKey.generate() for client in records}

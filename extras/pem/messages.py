@@ -72,13 +72,7 @@ class PrimeField:
         return (self.prime - 1) // 2
 
     def encode(self, values: NDArray[np.integer]) -> Words:
-        """Signed integers modulo p, of the same shape.
-
-        Raises
-        ------
-        InputError
-            If one is not an integer or larger than `largest` in size.
-        """
+        """Signed integers modulo p, of the same shape."""
         signed = np.asarray(values)
         if signed.dtype.kind != "i":
             raise InputError(f"Only signed integers can be shared; got {signed.dtype}.")
@@ -144,11 +138,6 @@ class PrimeField:
             m, at least 2.
         random : callable
             Secret bytes.
-
-        Raises
-        ------
-        InputError
-            If there are fewer than two servers or a value does not fit.
         """
         if servers < 2:
             raise InputError(f"`servers` must be at least 2, or one sees everything; got {servers}.")
@@ -162,13 +151,7 @@ class PrimeField:
         return words.astype(f"<u{self.bits // 8}").tobytes()
 
     def from_bytes(self, data: bytes, entries: int) -> Words:
-        """What `to_bytes` wrote.
-
-        Raises
-        ------
-        ProtocolError
-            If it is of another length or not of this field.
-        """
+        """What `to_bytes` wrote."""
         width = self.bits // 8
         if len(data) != width * entries:
             raise ProtocolError(f"A vector of {entries} entries has {width * entries} bytes; got {len(data)}.")
@@ -191,13 +174,7 @@ def pack_budget(budget: Budget) -> bytes:
 
 
 def pack_state(state: PemState) -> bytes:
-    """The state as it travels.
-
-    Raises
-    ------
-    InputError
-        If an array is neither float64, int64, int16 nor bool.
-    """
+    """The state as it travels."""
     fields: list[bytes] = []
     for name in sorted(state.arrays):
         array = np.ascontiguousarray(state.arrays[name])
@@ -314,26 +291,14 @@ class PemTerms:
         return _room(block, self.budget, len(self.clients) * self.rows, len(self.servers))
 
     def check_room(self, blocks: tuple[VectorBlock, ...]) -> None:
-        """Refuse vectors whose sum with the noise could leave the field, but with probability 2^-60.
-
-        Raises
-        ------
-        ProtocolError
-            If it could: a sum that wraps would be announced as another number.
-        """
+        """Refuse vectors whose sum with the noise could leave the field, but with probability 2^-60."""
         check_room(blocks, self.budget, len(self.clients) * self.rows, len(self.servers), self.field)
 
 
 def check_room(
     blocks: tuple[VectorBlock, ...], budget: Budget, records: int, servers: int, field: PrimeField
 ) -> None:
-    """The same before there are parties, for at most so many records in an iteration.
-
-    Raises
-    ------
-    ProtocolError
-        If a sum could leave the field.
-    """
+    """The same before there are parties, for at most so many records in an iteration."""
     for block in blocks:
         need = _room(block, budget, records, servers)
         if need > field.largest:
@@ -383,13 +348,7 @@ class PemUpload:
         return cls(sender, receiver, iteration, AESGCM(key).encrypt(nonce, body, empty._header(session)))
 
     def open(self, key: bytes, session: bytes) -> bytes:
-        """The body.
-
-        Raises
-        ------
-        ProtocolError
-            If it is not what that client sealed for that server, session and iteration.
-        """
+        """The body."""
         from cryptography.exceptions import InvalidTag
 
         nonce = self.iteration.to_bytes(12, "big")
@@ -484,14 +443,7 @@ def make_roll(
 
 
 def meet(nodes: PemNodes, name: str, own: Envelope, rolls: Iterable[Envelope]) -> PemTerms:
-    """The terms of this run, from everybody's rolls.
-
-    Raises
-    ------
-    ProtocolError
-        If somebody means something else, a server or the aggregator is missing, somebody else's clients are
-        named, or this host's own roll is not among them as it was sent.
-    """
+    """The terms of this run, from everybody's rolls."""
     everybody, holders = nodes.everybody, {p.name for p in nodes.holders}
     heard: dict[str, Envelope] = {}
     clients: list[Participant] = []

@@ -42,11 +42,6 @@ class PemNode(Machine):
         Its identity.
     random : callable
         Secret bytes.
-
-    Raises
-    ------
-    InputError
-        If the terms do not name it.
     """
 
     def __init__(self, terms: PemTerms, role: str, name: str, key: Ed25519PrivateKey, random: RandomBytes) -> None:
@@ -90,11 +85,6 @@ class PemClient(PemNode):
         Secret bytes, for shares and for the coins of sampling.
     sampler : Sampler
         Noise of the sparse vector technique, where it is used.
-
-    Raises
-    ------
-    InputError
-        If the terms do not name this client or this algorithm, or it has more records than they allow.
     """
 
     def __init__(
@@ -126,25 +116,13 @@ class PemClient(PemNode):
             self._agreement, self._keys = None, keys
 
     def offer(self, records: sp.csr_array) -> None:
-        """Buffer records of a stream; each enters one mini-batch, in the order in which they came.
-
-        Raises
-        ------
-        InputError
-            If the terms are not those of a stream.
-        """
+        """Buffer records of a stream; each enters one mini-batch, in the order in which they came."""
         if not self._terms.budget.stream:
             raise InputError("Records can be added only where the terms say that they are a stream.")
         self._records = sp.csr_array(sp.vstack((self._records, records), format="csr"))
 
     def answer(self, message: Envelope) -> dict[str, PemUpload]:
-        """One share a server for the aggregator's state; nothing where the state says that the run is over.
-
-        Raises
-        ------
-        ProtocolError
-            If the message is not the aggregator's next one.
-        """
+        """One share a server for the aggregator's state; nothing where the state says that the run is over."""
         with self._step("answer", "answer"):
             terms = self._terms
             body = open_numbered(message, terms.session, "pem-state", terms.aggregator, self._iteration)
@@ -194,11 +172,6 @@ class PemServer(PemNode):
         OpenDP's unless a simulation says otherwise.
     random : callable
         Secret bytes.
-
-    Raises
-    ------
-    InputError
-        If the terms do not name this server.
     """
 
     def __init__(
@@ -243,13 +216,7 @@ class PemServer(PemNode):
         return not over
 
     def take(self, upload: PemUpload) -> None:
-        """Add one client's share. What is refused changes nothing: to the server that client has not been heard.
-
-        Raises
-        ------
-        ProtocolError
-            If it is not due, was changed, or is of another iteration, state or length.
-        """
+        """Add one client's share. What is refused changes nothing: to the server that client has not been heard."""
         if self.due != "present" or self._state is None:
             raise ProtocolError("No upload is due.")
         if upload.receiver != self.name or upload.sender not in self._keys:
@@ -294,13 +261,7 @@ class PemServer(PemNode):
             return seal(self._key, self._terms.session, "pem-present", self.name, body)
 
     def total(self, message: Envelope) -> Envelope:
-        """The sum of the listed clients' shares plus this server's noise; the others leave the run.
-
-        Raises
-        ------
-        ProtocolError
-            If the list is too short or names a client whose upload has not arrived.
-        """
+        """The sum of the listed clients' shares plus this server's noise; the others leave the run."""
         with self._step("total", "open"):
             terms, state = self._terms, self._state
             assert state is not None
@@ -332,11 +293,6 @@ class PemAggregator(Machine):
     ----------
     key : Ed25519PrivateKey
         Its identity.
-
-    Raises
-    ------
-    InputError
-        If the terms name another aggregator or another algorithm.
     """
 
     def __init__(self, terms: PemTerms, key: Ed25519PrivateKey, algorithm: PemAlgorithm) -> None:
@@ -373,13 +329,7 @@ class PemAggregator(Machine):
         return message
 
     def roster(self, messages: Iterable[Envelope]) -> Envelope:
-        """From every server's list of arrivals, the clients whose uploads all of them have; the others are out.
-
-        Raises
-        ------
-        ProtocolError
-            If a server's list is missing, or fewer clients are left than the terms ask for.
-        """
+        """From every server's list of arrivals, the clients whose uploads all of them have; the others are out."""
         with self._step("roster", "reduce"):
             lists = []
             for body in self._from_servers(messages, "pem-present"):
@@ -398,14 +348,7 @@ class PemAggregator(Machine):
             return self._signed("pem-roster", pack_names(self.present))
 
     def reduce(self, messages: Iterable[Envelope]) -> PemTotal:
-        """Add the servers' sums and make the next state.
-
-        Raises
-        ------
-        ProtocolError
-            If a server's sum is missing: without it the others are random numbers. If the sum is larger than
-            records and noise can make it: then shares did not cancel, or somebody kept to no bound.
-        """
+        """Add the servers' sums and make the next state."""
         with self._step("reduce", "begin"):
             field, state = self._terms.field, self.state
             sums = [field.from_bytes(b, state.entries) for b in self._from_servers(messages, "pem-partial")]

@@ -74,18 +74,14 @@ async def _connect(port: int, kind: str) -> FrameStream:
 
 
 def _pass(kind: str) -> bytes:
-    """What opens a door: it takes the secret that processes of one run have from the parent that started them all,
-    through pipes that nobody else holds."""
+    """What opens a door."""
     return hmac.digest(
         bytes(multiprocessing.current_process().authkey), b"ksdp-pem-door-1 " + kind.encode(), "sha256"
     )
 
 
 class _Door:
-    """A listening socket; whoever connects shows first that it belongs to the run, and as what.
-
-    Others are shown out, and so is who says nothing for some seconds; they are not counted.
-    """
+    """A listening socket; whoever connects shows first that it belongs to the run, and as what."""
 
     def __init__(self) -> None:
         self.links: dict[str, list[FrameStream]] = {"clients": [], "server": []}
@@ -131,7 +127,8 @@ def _public(key: Ed25519PrivateKey) -> bytes:
 
 def aggregator_process(pipe: Connection, algorithm: PemAlgorithm, client_processes: int) -> None:
     """The aggregator: gives its port and public key, gets the terms, runs, tells of every iteration, gives the
-    final state."""
+    final state.
+    """
 
     async def work() -> dict[str, Any]:
         key, door = Ed25519PrivateKey.generate(), _Door()
@@ -320,13 +317,6 @@ def run_pem(
         Servers, processes, noise and patience, as `[run]` of a spec says them.
     rows : int, optional
         Most records of a client in an iteration; the largest client's by default.
-
-    Raises
-    ------
-    InputError
-        If something is refused before the start.
-    ProtocolError
-        If a party ended with an error, or nothing came in time.
     """
     if not jobs:
         raise InputError("There must be at least one client.")
@@ -434,11 +424,6 @@ def prepare_pem(spec: PemSpec, base: Path, own: PemAlgorithm | None = None) -> P
     ----------
     own : PemAlgorithm, optional
         Functions of one's own, where the spec says that there are some.
-
-    Raises
-    ------
-    InputError
-        Naming the key, or the file, row and column, at fault.
     """
     records = read_records(spec.data, base, nonnegative=not isinstance(spec.algorithm, LogisticSpec))
     algorithm = spec.functions(records.matrix.shape[1], own)
@@ -467,13 +452,6 @@ def run_prepared(prepared: PreparedPem, out: Path, clock: Clock) -> dict[str, An
         A new or empty folder.
     clock : callable
         The time, with a time zone.
-
-    Raises
-    ------
-    InputError
-        If `out` is refused; nothing was started.
-    ProtocolError
-        If the run ended without a result; nothing was written.
     """
     require_new_folder(out)
     spec, records = prepared.spec, prepared.records

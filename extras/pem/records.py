@@ -57,13 +57,6 @@ def read_records(spec: PemDataSpec, base: Path, *, nonnegative: bool) -> Records
         Folder that relative paths start from.
     nonnegative : bool
         Refuse negative numbers.
-
-    Raises
-    ------
-    CorpusError
-        Naming the file, the row (counted from 1) and the column at fault; never a value.
-    SpecError
-        Keys of the spec that do not go with the file.
     """
     path = spec_path(base, spec.path)
     if extension(path) in (".npz", ".mtx"):

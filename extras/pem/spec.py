@@ -248,12 +248,6 @@ def functions(
     ----------
     own : PemAlgorithm, optional
         The functions that were named on the command line.
-
-    Raises
-    ------
-    SpecError
-        If its parameters do not fit them, or the budget does not fit its vectors; if functions of one's own are
-        named and not asked for, or the other way round.
     """
     if (own is not None) != isinstance(algorithm, OwnSpec):
         raise SpecError('`--functions module:object` and `algorithm.name = "own"` go together.')
@@ -350,7 +344,8 @@ class PemProtocol(Section, frozen=True):
 
     def peers(self, name: str) -> list[str]:
         """With whom a host speaks: holders with servers and the aggregator, these with everybody but servers with
-        each other."""
+        each other.
+        """
         role = self.role(name)
         apart = {"holder": {"holder"}, "server": {"server"}, "aggregator": set[str]()}[role]
         return [node.name for node in self.parties if node.name != name and self.role(node.name) not in apart]
@@ -364,11 +359,6 @@ class PemProtocol(Section, frozen=True):
             Those that were named on the command line.
         code : str
             Hash of the file that they are in.
-
-        Raises
-        ------
-        InputError
-            If they are not those that the protocol file means, or its own are refused.
         """
         chosen = self.algorithm
         if isinstance(chosen, OwnSpec) and own is not None and (repr(own), code) != (chosen.says, chosen.code):
@@ -382,13 +372,7 @@ class PemProtocol(Section, frozen=True):
         return made
 
     def nodes(self, keys: Mapping[str, Ed25519PublicKey]) -> PemNodes:
-        """Who takes part as what, by their keys.
-
-        Raises
-        ------
-        SpecError
-            If the sums cannot hold the noise, or two hosts have one key.
-        """
+        """Who takes part as what, by their keys."""
         who = {node.name: Participant(node.name, keys[node.name].public_bytes_raw()) for node in self.parties}
         if len({p.identity for p in who.values()}) != len(who):
             raise SpecError("`parties.key` must differ from host to host.")

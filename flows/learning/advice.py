@@ -20,12 +20,7 @@ from ksdp.flows.learning.advise import Limits, search_levers
 from ksdp.flows.prepare import Prepared, prepare, spec_corpus
 from ksdp.flows.progress import current
 from ksdp.storage.fetched import copies_kept
-from ksdp.storage.learning.advice import (
-    advice_page,
-    write_advice,
-    write_advice_page,
-    write_advised_spec,
-)
+from ksdp.storage.learning.advice import advice_page, write_advice, write_advice_page, write_advised_spec
 from ksdp.storage.learning.gain_and_advice import write_gain
 from ksdp.storage.readers.spec_files import at_urls
 from ksdp.storage.store import Store
@@ -58,11 +53,6 @@ def advise_spec(
     -------
     dict
         As `advice/<id>.json` holds it.
-
-    Raises
-    ------
-    InputError
-        If anything is refused, before work starts.
     """
     if write.resolve().parent != base.resolve():
         raise InputError(f"`--write` must name a file in the spec's folder, {base.name}: its paths start there.")
@@ -98,11 +88,7 @@ def advise_spec(
             current().say("a whole audit of the recommended spec, on runs that the search has not seen")
             content["confirmed"] = _confirmed(run_prepared([audit], Place(workers))[0])
         content["commands"] = next_commands(
-            write,
-            store,
-            audited=confirm,
-            runnable=best.cannot_run is None,
-            here=not at_urls(advised.corpus),
+            write, store, audited=confirm, runnable=best.cannot_run is None, here=not at_urls(advised.corpus)
         )
     write_advice(opened, name, content)
     write_advice_page(opened, name, render_advice(opened, name))

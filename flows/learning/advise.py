@@ -22,15 +22,7 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.screening.advice import Advice, Baselines, Tried, advise
 from ksdp.audit.screening.leak import LOOKS, Leak, sampled_leak
-from ksdp.audit.screening.lever_space import (
-    LEVERS,
-    Lever,
-    Setting,
-    at_setting,
-    described,
-    lever_space,
-    settings,
-)
+from ksdp.audit.screening.lever_space import LEVERS, Lever, Setting, at_setting, described, lever_space, settings
 from ksdp.audit.screening.search_sample import pool_size, sampled_spec
 from ksdp.audit.screening.share_limit import fewest_drawn, most_allowed
 from ksdp.audit.spec import Spec
@@ -77,11 +69,6 @@ def search_levers(spec: Spec, base: Path, limits: Limits) -> Searched:
     Every setting is an audit of the same random documents, here and now, each in half of the runs; the level is
     split evenly over all settings that may be tried, so that every limit holds at once. Gain is measured on the
     spec's splits.
-
-    Raises
-    ------
-    InputError
-        If anything is refused, or so few documents cannot show so small a share.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     mechanism = mechanism_of(spec.mechanism)

@@ -24,11 +24,6 @@ def measure_gain(spec: Spec, base: Path, store: Path | None = None) -> GainSumma
         Folder that the spec's paths are relative to.
     store : Path, optional
         Where it is kept, for the reports and pages of this spec's audits.
-
-    Raises
-    ------
-    InputError
-        If the corpus is refused, or the mechanism learns no basis.
     """
     mechanism = mechanism_of(spec.mechanism)
     with copies_kept():  # what is kept of a corpus was measured on that one

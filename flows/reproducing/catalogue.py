@@ -239,13 +239,7 @@ def listed(folder: Path) -> tuple[Listed, ...]:
 
 
 def entry(name: str) -> PaperEntry:
-    """The entry of that name.
-
-    Raises
-    ------
-    InputError
-        If there is none; if it is not repeated, with the reason.
-    """
+    """The entry of that name."""
     for one in CATALOGUE:
         if one.name == name:
             return one

@@ -37,11 +37,6 @@ def reproduce(
         Where NAME.json, NAME.md and, with matplotlib, NAME.png are written.
     short : bool
         A smaller one.
-
-    Raises
-    ------
-    InputError
-        If there is no such table, or a data set is missing.
     """
     asked = entry(name)
     if absent := missing(folder, asked.data):

@@ -79,11 +79,6 @@ async def await_decisions(store: Path, audit: str, patience: Patience) -> str:
     """Return when no document of the audit waits for people; the id of the audit that they decided about.
 
     Called inside a Prefect flow, it keeps an artifact `approval-<audit>` of what is waited for.
-
-    Raises
-    ------
-    KsdpError
-        If the time is over.
     """
     from prefect.artifacts import acreate_markdown_artifact
 
@@ -108,12 +103,7 @@ async def await_decisions(store: Path, audit: str, patience: Patience) -> str:
 
 
 def run_approval(
-    spec: Spec,
-    base: Path,
-    store: Path,
-    signing: Signing,
-    patience: Patience,
-    place: Place = ANYWHERE,
+    spec: Spec, base: Path, store: Path, signing: Signing, patience: Patience, place: Place = ANYWHERE
 ) -> dict[str, Any]:
     """Audit, wait for decisions, write the clearance: one Prefect flow, `approval`.
 
@@ -137,15 +127,6 @@ def run_approval(
     -------
     dict
         As `clearance_from_decisions` gives it.
-
-    Raises
-    ------
-    InputError
-        If anything is refused; before work starts, save that no document may be listed in the end.
-    InvalidAudit
-        If the controls failed.
-    KsdpError
-        If decisions are missing when the time is over.
     """
     signing.check()
     current().stage("prepare", 1)

@@ -57,15 +57,6 @@ def decide(
 
     Whether a second person must confirm is the policy of the store. `more-runs` is recorded only; `more_runs`
     runs them.
-
-    Raises
-    ------
-    StaleDecision
-        If a document has an entry newer than `saw`, or a newer audit.
-    InputError
-        If anything else is refused.
-    StoreError
-        If there is no such audit, or the log is broken or torn.
     """
     if decision not in set(Decision):
         raise InputError(f"`decision` must be one of {', '.join(Decision)}; got {decision!r}.")
@@ -192,13 +183,6 @@ def more_runs(
         As for `ksdp.storage.audits.continuations.claimed`.
     clock : callable
         The present time, for the progress file.
-
-    Raises
-    ------
-    InputError
-        If nobody asked for more runs, a document is not in the audit, or the number is not above the present one.
-    StoreError
-        If there is no such audit, it is being continued already, or another one is running in the store.
     """
     opened, wanted = Store.open(store, create=False), wanted or WantedRuns()
     summary = read_summary(opened.audit(audit))

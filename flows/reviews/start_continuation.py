@@ -20,11 +20,6 @@ def start_more_runs(store: Store, audit: str, clock: Clock) -> str:
     One process at a time continues an audit, and waits for another audit that is running in the store. It inherits
     the lock from here, so that there is no moment in which it is neither started nor dead. What it prints goes to
     `reviews/more-runs/<audit>.log`.
-
-    Raises
-    ------
-    StoreError
-        If there is no such audit, or the process cannot be started.
     """
     shared = read_spec(store.audit(audit)).design.kind == "shared"
     with claimed(store, audit) as mine:

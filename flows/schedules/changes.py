@@ -45,14 +45,7 @@ class DueAudit:
 
 
 def check_schedulable(spec: Spec) -> None:
-    """Refuse what cannot be followed from one audit to the next.
-
-    Raises
-    ------
-    SpecError
-        If `design.documents` is a number (other documents would be drawn each time), or the spec audits groups or
-        several views at once.
-    """
+    """Refuse what cannot be followed from one audit to the next."""
     if getattr(spec.design, "unit", "document") != "document":
         raise SpecError("`design.unit` must be document: a schedule follows single documents.")
     if getattr(spec, "views", None) is not None:

@@ -119,11 +119,6 @@ def deliver(notice: Notice, content: Mapping[str, Any], name: str) -> None:
         What `body` made.
     name : str
         Id of the notice: the same in every attempt, so that a receiver can tell a repetition.
-
-    Raises
-    ------
-    Undelivered
-        If it did not arrive.
     """
     content = {"notice": name} | dict(content)
     if notice.kind == "command":

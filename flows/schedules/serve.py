@@ -51,11 +51,6 @@ def serve(
         Written with the address of Prefect's pages once everything is up.
     json_log : bool
         The line of a run that has ended is a JSON object.
-
-    Raises
-    ------
-    StoreError
-        If the store is being served already, or a schedule's file is damaged.
     """
     opened = Store.open(store)
     with contextlib.ExitStack() as stack:
@@ -75,15 +70,7 @@ def serve(
 
 
 def run_now(store: Path, name: str, *, full: bool = False) -> ScheduledRun:
-    """Run a schedule here and now; what became of it, as the history has it.
-
-    Raises
-    ------
-    StoreError
-        If there is no such schedule.
-    KsdpError
-        If it ended without leaving a line in the history.
-    """
+    """Run a schedule here and now; what became of it, as the history has it."""
     opened = Store.open(store, create=False)
     read_schedule(opened, name)
     before, failed = len(read_runs(opened, name)), None

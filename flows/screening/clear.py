@@ -57,16 +57,6 @@ def clearance_from_decisions(
         Leave out documents that wait for a second person, instead of refusing.
     superseded : bool
         Sign although a newer audit asked the same question.
-
-    Raises
-    ------
-    InputError
-        If the audit is one of several views or a round of a screen, a second person has not answered, a newer
-        audit asked the same, no document may be listed, or an argument is wrong. Nothing was written.
-    InvalidAudit
-        If the controls of the audit failed.
-    StoreError
-        If there is no such audit, the ledger does not name it, or the review log is broken or torn.
     """
     signing.check()
     opened = Store.open(store, create=False)
@@ -184,14 +174,7 @@ def _grounds(opened: Store, decided: _Decided, chosen: Selection) -> Grounds:
 
 
 def _check_by_itself(store: Store, audit: str) -> None:
-    """Refuse one of several views, a round of a screen, or what continues one: its spec, and after the first its
-    corpus, is no run's.
-
-    Raises
-    ------
-    InputError
-        Naming the views or the screen, and the command that signs.
-    """
+    """Refuse one of several views, a round of a screen, or what continues one."""
     origin = read_origin(store, audit)
     first = origin.audits[0] if origin else audit
     started, screen = find_attempt(store, first), screen_of(store, first)

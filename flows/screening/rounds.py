@@ -111,13 +111,7 @@ class _Series:
         return asked_of(self.spec, self.corpus)
 
     def prepared(self, number: int, stay: Sequence[str] | None = None, with_runs: int | None = None) -> Prepared:
-        """The audit of a round, of those that stay; of all in the first.
-
-        Raises
-        ------
-        SpecError
-            If the first one's runs are too few for listing undecided documents; nothing was written.
-        """
+        """The audit of a round, of those that stay; of all in the first."""
         unit, named = self.spec.design.unit, self.spec.design.documents
         corpus = self.corpus if stay is None else restrict_to(self.corpus, unit, stay)
         audited = sorted(set(named) & set(stay)) if isinstance(named, tuple) and stay is not None else None
@@ -131,10 +125,7 @@ class _Series:
         return prepare_stored(plan, self.store, may_sample=True, asked=asked)
 
     def remembered(self) -> frozenset[str]:
-        """What audits of this question beside its own proved to be above the margin: no new seed makes it clear.
-
-        Its own are left to its rounds, so that the same screen, interrupted or finished, says the same again.
-        """
+        """What audits of this question beside its own proved to be above the margin."""
         opened = Store.open(self.store)
         attempts = read_attempts(opened, self.question)
         others = [one for one in attempts if one.attempt != self.id]

@@ -37,12 +37,7 @@ NO_HELP = ("hopeless", "limit", "too-few")
 
 
 def screen(
-    spec: Spec,
-    base: Path,
-    store: Path,
-    signing: Signing,
-    rules: Rules | None = None,
-    place: Place = ANYWHERE,
+    spec: Spec, base: Path, store: Path, signing: Signing, rules: Rules | None = None, place: Place = ANYWHERE
 ) -> ScreenSummary:
     """Audit and leave out until nothing new is sensitive; then write the clearance. The same call resumes.
 
@@ -69,11 +64,6 @@ def screen(
     ScreenSummary
         As `screens/<id>.json` holds it. The outcome `nothing-proved`: nothing is sensitive, and nothing may be
         listed.
-
-    Raises
-    ------
-    InputError
-        If anything is refused, before work starts.
     """
     started = time.monotonic()
     rules = rules or Rules()

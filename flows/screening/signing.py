@@ -40,13 +40,7 @@ class Signing:
     """Also list the excluded documents, by id."""
 
     def check(self) -> None:
-        """Refuse now what would be refused after hours of work, or of waiting for people.
-
-        Raises
-        ------
-        InputError
-            If nobody signs, a time is wrong, or the file is there and is no clearance.
-        """
+        """Refuse now what would be refused after hours of work, or of waiting for people."""
         if not self.who.strip():
             raise InputError("`who` must say who signs.")
         for name in ("now", "expires"):

@@ -46,13 +46,6 @@ def verify(
     -------
     dict
         Who signed, what was checked, and how many documents of the corpus are allowed.
-
-    Raises
-    ------
-    ClearanceError
-        Naming the first check that failed.
-    InputError
-        If the spec or its corpus is refused.
     """
     if spec is None:
         verified, ids = verify_clearance(path, now=now, public_key=public_key), None
@@ -113,13 +106,6 @@ def verify_log(
     dict
         `whole`; `entries` that are good; the `head` they end in; the first `broken` entry and the `reason`; bytes
         that are `torn`; `anchors` that were compared.
-
-    Raises
-    ------
-    ClearanceError
-        If a clearance is not whole, not signed with that key, or not made from decisions.
-    StoreError
-        If there is no such store or file, or it cannot be read.
     """
     if path.is_dir():
         path = Store.open(path, create=False).root

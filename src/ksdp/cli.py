@@ -139,8 +139,7 @@ def _print_version(wanted: bool) -> None:
 
 def _options(
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Measure, document by document, what a private learning protocol gives away, before it is run."""
@@ -191,11 +190,7 @@ def _where(error: OSError) -> str:
 
 
 def _leave_as_interrupted(interrupted: list[bool]) -> None:
-    """End with the exit code of an interrupt, and not by a signal.
-
-    Where Ctrl-C came through `exec` of a string (a dataclass that was being imported), Python remembers it, and
-    kills itself with SIGINT at its end whatever exit code was asked for.
-    """
+    """End with the exit code of an interrupt, and not by a signal."""
     if interrupted:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):

@@ -8,10 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ksdp.commands.options import (
-    JsonOption,
-    SpecArgument,
-)
+from ksdp.commands.options import JsonOption, SpecArgument
 
 
 def columns(

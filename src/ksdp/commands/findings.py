@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ksdp.audit.errors import StoreError
-from ksdp.commands.options import (
-    KEYS,
-    AuditArgument,
-    JsonOption,
-    StoreOption,
-    tell,
-    tell_void,
-)
+from ksdp.commands.options import KEYS, AuditArgument, JsonOption, StoreOption, tell, tell_void
 
 if TYPE_CHECKING:
     from ksdp.audit.results.summary import Summary

@@ -142,10 +142,7 @@ def approve(
 
 
 @kit.command("remove")
-def remove(
-    name: Annotated[str, typer.Argument(help="The party that leaves.")],
-    folder: FolderOption,
-) -> None:
+def remove(name: Annotated[str, typer.Argument(help="The party that leaves.")], folder: FolderOption) -> None:
     """Organiser: leave a party out of the next edition."""
     from ksdp.flows.runs import kits
 

@@ -65,13 +65,7 @@ class SearchOptions:
     levers: Annotated[str, typer.Option("--levers", help="Search only these levers; comma-separated.")] = ""
 
     def limits(self) -> Limits:
-        """How far the search goes.
-
-        Raises
-        ------
-        InputError
-            If a lever is none.
-        """
+        """How far the search goes."""
         from ksdp.audit.errors import InputError
         from ksdp.audit.screening.lever_space import LEVERS
         from ksdp.flows.learning.advise import Limits

@@ -30,8 +30,7 @@ AuditArgument = Annotated[
     str, typer.Argument(help="Id of a finished audit (`ksdp list`), the id's beginning, or `latest`.")
 ]
 StoreOption = Annotated[
-    Path,
-    typer.Option("--store", envvar="KSDP_STORE", help="Folder of the store. Audits create it if needed."),
+    Path, typer.Option("--store", envvar="KSDP_STORE", help="Folder of the store. Audits create it if needed.")
 ]
 WorkersOption = Annotated[
     int | None, typer.Option("--workers", min=1, help="Worker processes. Default: one per core.")
@@ -93,13 +92,7 @@ class PlaceOptions:
     insecure_dask: InsecureDaskOption = False
 
     def place(self) -> Place:
-        """Where it is done, before anything is read or written.
-
-        Raises
-        ------
-        InputError
-            If the scheduler has no TLS and nobody said that this is meant.
-        """
+        """Where it is done, before anything is read or written."""
         from ksdp.flows.audits.place import Place
         from ksdp.tasks.cluster import dask_address
 

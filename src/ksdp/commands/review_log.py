@@ -41,8 +41,7 @@ def log(
         typer.Option("--set-torn-aside", help="Move a last line that a crash cut short into a file of its own."),
     ] = False,
     head: Annotated[
-        bool,
-        typer.Option("--head", help="Print the newest entry's number and hash, to be kept elsewhere."),
+        bool, typer.Option("--head", help="Print the newest entry's number and hash, to be kept elsewhere.")
     ] = False,
     known: Annotated[
         str | None, typer.Option("--known", help="NUMBER:HASH that was printed before: check that it is there.")

@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ksdp.commands.options import (
-    JsonOption,
-    MetricsOptions,
-    StoreOption,
-    signing_key,
-    with_options,
-)
+from ksdp.commands.options import JsonOption, MetricsOptions, StoreOption, signing_key, with_options
 
 if TYPE_CHECKING:
     from ksdp.flows.runs.budget import LedgerEntry
@@ -170,8 +164,7 @@ def budget(
     ledger: Annotated[Path, typer.Argument(help="The party's ledger.")],
     delta: Annotated[float, typer.Option("--delta", help="The delta at which epsilon is stated.")] = 1e-5,
     coming: Annotated[
-        Path | None,
-        typer.Option("--next", help="Print what to audit: all those runs, and this protocol file's."),
+        Path | None, typer.Option("--next", help="Print what to audit: all those runs, and this protocol file's.")
     ] = None,
     joint: Annotated[
         str | None, typer.Option("--joint", help="Take what this joint audit found (`mechanism.name = together`).")

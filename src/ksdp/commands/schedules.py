@@ -12,13 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from ksdp.audit.errors import InputError
-from ksdp.commands.options import (
-    JsonOption,
-    MetricsOptions,
-    StoreOption,
-    WorkersOption,
-    with_options,
-)
+from ksdp.commands.options import JsonOption, MetricsOptions, StoreOption, WorkersOption, with_options
 
 NameArgument = Annotated[str, typer.Argument(help="Name of the schedule (`ksdp schedules`).")]
 

@@ -10,12 +10,7 @@ from typing import Annotated
 
 import typer
 
-from ksdp.commands.options import (
-    AuditArgument,
-    JsonOption,
-    StoreOption,
-    tell_void,
-)
+from ksdp.commands.options import AuditArgument, JsonOption, StoreOption, tell_void
 
 
 class TableName(StrEnum):
@@ -46,10 +41,7 @@ def export(
     typer.echo(f"{rows} rows  {to}")
 
 
-def tables(
-    audit: AuditArgument,
-    store: StoreOption = Path("ksdp-store"),
-) -> None:
+def tables(audit: AuditArgument, store: StoreOption = Path("ksdp-store")) -> None:
     """List the tables that `ksdp sql` opens, with their columns and rows."""
     from ksdp.storage.audits.names import find_audit
     from ksdp.storage.audits.sql import described_tables
