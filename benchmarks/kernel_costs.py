@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.lanes import LINE
+from ksdp.audit.kernels import LINE
 
 Rate = Callable[..., float]
 """As the functions of `benchmarks.machine`."""

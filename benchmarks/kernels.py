@@ -43,7 +43,7 @@ from benchmarks.kernel_costs import (
 )
 from benchmarks.machine import bandwidth, peak
 from ksdp.audit.design import Block
-from ksdp.audit.lanes import csr_times_panel, panel_of
+from ksdp.audit.kernels import csr_times_panel, panel_of
 from ksdp.audit.mechanisms.factorisation import krylov, rri_nmf, singular
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan

@@ -1,6 +1,6 @@
 """What this machine can do at most, measured: multiply-adds a second, and bytes a second of an array of some size.
 
-Both in vectors of a cache line, as `ksdp.audit.lanes` has them, and without fused operations. The fastest of
+Both in vectors of a cache line, as `ksdp.audit.kernels` has them, and without fused operations. The fastest of
 several tries counts, in CPU seconds of one thread: what a kernel is compared with is a limit and no average.
 """
 
@@ -17,7 +17,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ksdp.audit.lanes import LINE, lined, splat
+from ksdp.audit.kernels import LINE, lined, splat
 
 ir: Any = cgutils.ir  # llvmlite's, which Numba brings
 _word: Any = ir.IntType(64)

@@ -12,7 +12,7 @@ from benchmarks import bounds, kernel_costs, kernels
 from numpy.typing import NDArray
 
 from ksdp.audit.csr_rows import arrays_of
-from ksdp.audit.lanes import panel_of
+from ksdp.audit.kernels import panel_of
 from ksdp.audit.mechanisms.factorisation.krylov import CentredRows, unsigned
 
 ROOT = Path(__file__).resolve().parents[1]

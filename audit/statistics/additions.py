@@ -20,7 +20,7 @@ from scipy.linalg.blas import ssymv
 from scipy.linalg.lapack import dpotri
 
 from ksdp.audit.array_types import Floats
-from ksdp.audit.one_thread import one_thread
+from ksdp.audit.kernels import one_thread
 
 MOST_ENTRIES = 4096
 """Entries of a sum whose whole covariance is looked at; of larger sums, the variance of each."""

@@ -7,7 +7,7 @@ from collections.abc import Hashable
 import numpy as np
 
 from ksdp.audit.array_types import Floats, Singles
-from ksdp.audit.lanes import csr_times_panel, panel_of
+from ksdp.audit.kernels import csr_times_panel, panel_of
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents
 from ksdp.audit.statistics.products import csr_arrays

@@ -6,7 +6,6 @@ import numpy as np
 from numba import njit
 
 from ksdp.audit.array_types import Floats, Ints
-from ksdp.audit.eight_lanes import add_scaled_lanes
 from ksdp.audit.statistics.products import padded_transpose
 
 TOLERANCE = 1e-12
@@ -128,8 +127,8 @@ def _solve(products: Floats, padded: Floats, upper: float, tolerance: float, cap
                 step = value - u[t]
                 if step != 0.0:
                     u[t] = value
-                    for first in range(0, width, 8):
-                        add_scaled_lanes(gradient, step, padded, t, first)
+                    for s in range(width):
+                        gradient[s] += step * padded[t, s]
                     moved = max(moved, step * step * padded[t, t])
             if moved <= enough:
                 break

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import betainc
 
 from ksdp.audit.array_types import Floats
-from ksdp.audit.lanes import csr_times_panel, panel_of
+from ksdp.audit.kernels import csr_times_panel, panel_of
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.computed import Computed

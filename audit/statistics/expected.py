@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from ksdp.audit.array_types import Floats
-from ksdp.audit.one_thread import one_thread
+from ksdp.audit.kernels import one_thread
 from ksdp.audit.statistics.additions import Additions, at_even_steps
 from ksdp.audit.statistics.contract import Pool
 

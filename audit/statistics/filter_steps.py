@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from ksdp.audit.array_types import Floats
-from ksdp.audit.lanes import add_row_to_panel, lined, panel_of, row_times_panel
+from ksdp.audit.kernels import add_row_to_panel, lined, panel_of, row_times_panel
 from ksdp.audit.statistics.term_numbers import TermNumbers
 
 SINGLE = 24

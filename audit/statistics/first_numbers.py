@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from ksdp.audit.array_types import Floats
-from ksdp.audit.one_thread import one_thread
+from ksdp.audit.kernels import one_thread
 from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.max_entropy import Direction, span_of
 from ksdp.audit.statistics.solved_filters import LEAST, hides_little, lost

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from ksdp.audit.lanes import add_row_to_panel, row_times_panel
+from ksdp.audit.kernels import add_row_to_panel, row_times_panel
 
 
 @njit(cache=True, nogil=True)

@@ -9,7 +9,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Floats
-from ksdp.audit.eight_lanes import eight_products
+from ksdp.audit.kernels import eight_products
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.boxed import box_least_squares
 from ksdp.audit.statistics.computed import Computed

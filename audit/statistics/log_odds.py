@@ -20,7 +20,7 @@ from scipy.linalg.lapack import dpotrf, dpotrs
 from scipy.special import expit, logit
 
 from ksdp.audit.array_types import Floats
-from ksdp.audit.one_thread import one_thread
+from ksdp.audit.kernels import one_thread
 
 _PER_NUMBER = 4 / 3
 """Documents a number, from which on sums always leave open who is in."""

@@ -8,7 +8,7 @@ from typing import ClassVar, cast
 import numpy as np
 
 from ksdp.audit.array_types import Floats
-from ksdp.audit.lanes import csr_times_panel, panel_of
+from ksdp.audit.kernels import csr_times_panel, panel_of
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.additions import Additions
 from ksdp.audit.statistics.contract import Documents

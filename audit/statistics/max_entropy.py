@@ -25,7 +25,7 @@ from scipy.linalg.lapack import dormqr
 from scipy.special import expit, logit
 
 from ksdp.audit.array_types import Floats
-from ksdp.audit.one_thread import one_thread
+from ksdp.audit.kernels import one_thread
 from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.one_by_one import between
 from ksdp.audit.statistics.raised_factor import raised_factor

@@ -21,7 +21,7 @@ import numpy as np
 import scipy.linalg
 
 from ksdp.audit.array_types import Floats
-from ksdp.audit.one_thread import one_thread
+from ksdp.audit.kernels import one_thread
 from ksdp.audit.statistics.additions import MOST_ENTRIES, ROWS_PER_ENTRY
 from ksdp.audit.statistics.max_entropy import few_to_write, span_of
 from ksdp.audit.statistics.solved_parts import few_enough

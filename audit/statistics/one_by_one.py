@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Floats
 from ksdp.audit.csr_rows import arrays_of, take_columns
-from ksdp.audit.lanes import csr_times_panel, panel_of
+from ksdp.audit.kernels import csr_times_panel, panel_of
 from ksdp.audit.statistics.distinct import Distinct
 from ksdp.audit.statistics.explained import explained
 from ksdp.audit.statistics.fit_passes import go_round

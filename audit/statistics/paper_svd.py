@@ -24,7 +24,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Floats, Singles
-from ksdp.audit.lanes import csr_times_panel, lined
+from ksdp.audit.kernels import csr_times_panel, lined
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.products import (

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ksdp.audit.array_types import Floats
 from ksdp.audit.csr_rows import arrays_of
 from ksdp.audit.errors import InputError
-from ksdp.audit.lanes import csr_times_panel, panel_of
+from ksdp.audit.kernels import csr_times_panel, panel_of
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents
 
@@ -114,7 +114,7 @@ def products_beside(
 ) -> Floats:
     """Products of the documents with other `rows`, in one pass with those with the announced matrix `name`.
 
-    Both are what they would be by themselves, bit for bit (`lanes`). `key` names the rows among all of a run.
+    Both are what they would be by themselves, bit for bit (`kernels`). `key` names the rows among all of a run.
     """
     first = _fitting(observables, documents, name)
     panel = observables.derive(("padded", name, key), lambda: panel_of(np.vstack([first, rows])))

@@ -20,7 +20,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Floats
-from ksdp.audit.lanes import add_rows_to_panel, csr_times_panel, lined, panel_of
+from ksdp.audit.kernels import add_rows_to_panel, csr_times_panel, lined, panel_of
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients
 from ksdp.audit.statistics.contract import Documents

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ksdp.audit.array_types import Floats
-from ksdp.audit.lanes import csr_times_panel, panel_of
+from ksdp.audit.kernels import csr_times_panel, panel_of
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.equations import Equations, added_variance, own_mechanism, what_they_say

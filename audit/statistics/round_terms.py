@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from numba import njit
 
 from ksdp.audit.array_types import Floats
-from ksdp.audit.lanes import csr_times_panel, panel_of
+from ksdp.audit.kernels import csr_times_panel, panel_of
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.terms import SumRows, Terms
 

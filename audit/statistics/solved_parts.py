@@ -21,7 +21,7 @@ import numpy as np
 import scipy.linalg
 
 from ksdp.audit.array_types import Floats, Ints
-from ksdp.audit.one_thread import one_thread
+from ksdp.audit.kernels import one_thread
 from ksdp.audit.statistics.log_odds import few_numbers, log_odds
 from ksdp.audit.statistics.max_entropy import Direction, direction_of, few_to_write
 from ksdp.audit.statistics.raised_factor import raised_factor

@@ -1,7 +1,7 @@
 """What is linear in the squares of a document's entries: one pass over the documents serves all who ask for it.
 
 Sums over the features a of x_a^2 c_a, and the largest x_a^2 c_a, for columns c that a run gives. Everything is in
-single precision, as stored values are, and a column's sums depend on no column beside it (`lanes`): who asks for
+single precision, as stored values are, and a column's sums depend on no column beside it (`kernels`): who asks for
 what in the same pass changes no bit.
 """
 
@@ -14,7 +14,7 @@ from typing import cast
 import numpy as np
 
 from ksdp.audit.array_types import Singles
-from ksdp.audit.lanes import LINE, lined, squared_csr_times_panel
+from ksdp.audit.kernels import LINE, lined, squared_csr_times_panel
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents
 from ksdp.audit.statistics.products import csr_arrays

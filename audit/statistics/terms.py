@@ -27,8 +27,7 @@ import scipy.sparse as sp
 from numba import njit
 
 from ksdp.audit.array_types import Floats
-from ksdp.audit.lanes import csr_times_panel, lined, panel_of
-from ksdp.audit.one_thread import one_thread
+from ksdp.audit.kernels import csr_times_panel, lined, one_thread, panel_of
 from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.filter_steps import approached, by_steps
 from ksdp.audit.statistics.products import rows_times

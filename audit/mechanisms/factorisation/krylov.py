@@ -14,7 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Matrix, Vector
-from ksdp.audit.eight_lanes import add_scaled_row
+from ksdp.audit.kernels import add_row_to_panel
 from ksdp.audit.mechanisms.factorisation.tridiagonal import EPSILON, excess_error
 
 Indices = NDArray[np.uint32]
@@ -262,8 +262,7 @@ def _all_transposed(centred: CentredRows, vectors: Matrix, rows: Matrix) -> None
         for lane in range(some, 8):
             together[:, lane] = 0.0
         for i in range(len(across)):
-            for at in range(indptr[i], indptr[i + 1]):
-                add_scaled_row(together, indices[at], data[at], across, i)
+            add_row_to_panel(indices, data, indptr[i], indptr[i + 1], across[i], together)
         for lane in range(some):
             for j in range(columns):
                 rows[first + lane, j] = together[j, lane]

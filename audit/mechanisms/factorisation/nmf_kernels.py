@@ -10,7 +10,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Matrix, Vector
-from ksdp.audit.lanes import row_times_panel
+from ksdp.audit.kernels import row_times_panel
 from ksdp.audit.mechanisms.factorisation.simplex import total
 
 

@@ -24,6 +24,7 @@ from scipy.sparse.linalg import svds
 
 from ksdp.audit.array_types import Matrix
 from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.kernels import one_thread
 from ksdp.audit.mechanisms.factorisation.nmf_iterations import LAST_SUMS, Factorisation, KeptSums
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import PLAIN, Penalties
 from ksdp.audit.mechanisms.factorisation.rri_nmf import (
@@ -36,7 +37,6 @@ from ksdp.audit.mechanisms.factorisation.weighted_nmf import (
     observed_objective,
     weighted_nmf_iter,
 )
-from ksdp.audit.one_thread import one_thread
 
 STARTS = ("random", "random-2x", "nnsvd", "best-of-m", "pd-nmf-init")
 

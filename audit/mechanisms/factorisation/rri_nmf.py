@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from ksdp.audit.array_types import Matrix
 from ksdp.audit.errors import SpecError
-from ksdp.audit.lanes import lined
+from ksdp.audit.kernels import lined
 from ksdp.audit.mechanisms.factorisation.nmf_inputs import (
     FIT_SWEEPS,
     check_coefficients,

@@ -1,6 +1,6 @@
 """Products of a sparse matrix, and of its transpose, with a few vectors: what power iterations are made of.
 
-Every entry is summed in the order of the matrix's entries, as SciPy does, in a third of its time (`audit.lanes`).
+Every entry is summed in the order of the matrix's entries, as SciPy does, in a third of its time (`kernels`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.array_types import Matrix
 from ksdp.audit.csr_rows import arrays_of
-from ksdp.audit.lanes import add_rows_to_panel, csr_times_panel, lined, panel_of
+from ksdp.audit.kernels import add_rows_to_panel, csr_times_panel, lined, panel_of
 
 
 def times(matrix: sp.csr_array, rows: Matrix) -> Matrix:

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_info, threadpool_limits
 
-from ksdp.audit.lanes import LINE, csr_times_panel, lined, panel_of, squared_csr_times_panel
+from ksdp.audit.kernels import LINE, csr_times_panel, lined, one_thread, panel_of, squared_csr_times_panel
 
 
 def _slow(matrix: sp.csr_array, rows: NDArray[np.float64], precision: Any) -> NDArray[Any]:
@@ -86,3 +87,18 @@ def test_panels_begin_at_a_cache_line() -> None:
         assert array.flags.c_contiguous
         assert array.flags.writeable
     assert panel_of(np.ones((3, 7))).ctypes.data % LINE == 0
+
+
+def threads() -> set[int]:
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
+def test_products_are_by_one_thread_and_then_as_before() -> None:
+    with threadpool_limits(2, user_api="blas"):
+        assert threads() == {2}
+        with one_thread():
+            assert threads() == {1}
+            with one_thread():
+                assert threads() == {1}
+            assert threads() == {1}
+        assert threads() == {2}
