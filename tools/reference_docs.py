@@ -34,7 +34,7 @@ PAGES = {
             "tables.md",
             "notices.md",
         ),
-        *("measured.md", "reproduced.md", "licences.md", "release-notes.md"),
+        *("measured.md", "reproduced.md", "licences.md"),
     ),
 }
 FOR_WHOM = {
