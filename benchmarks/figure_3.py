@@ -24,17 +24,10 @@ import scipy.sparse as sp
 import scipy.sparse.linalg
 
 from benchmarks import data_folder
+from benchmarks.drawn_ratings import NETFLIX_USERS, parties, profiles, thinned
 from ksdp.audit.mechanisms.privacy.fedpower_steps import bounded_moments
-from ksdp.audit.reproducing.drawn_ratings import (
-    DEVICES,
-    NETFLIX_USERS,
-    parties,
-    profiles,
-    split,
-    thinned,
-)
-from ksdp.audit.reproducing.fedpower import NAMES, RANK, SIGMA, Form, error, errors, forms, top
-from ksdp.storage.reproducing.data import ratings
+from ksdp.extras.reproduce.curves import DEVICES, NAMES, RANK, SIGMA, Form, error, errors, forms, split, top
+from ksdp.extras.reproduce.data import ratings
 
 NETFLIX_RATINGS = 297
 """Of one user."""

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from benchmarks import ROOT
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.reproducing.arm_tables import distances, largest, strongest
 from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.ks import ks_table
+from ksdp.extras.reproduce.privacy import distances, largest, strongest
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 
 DESIGN = {"party_size": 1 / 3, "documents": 150, "without_runs": "all", "fresh_runs": 0}

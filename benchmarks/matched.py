@@ -28,10 +28,10 @@ from benchmarks.single_runs import matrix_of
 from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.reproducing.arm_tables import distances, largest, strongest
 from ksdp.audit.spec import parse_spec
 from ksdp.audit.statistics import max_entropy, solved_filters, solved_parts
 from ksdp.audit.verdicts.ks import ks_table
+from ksdp.extras.reproduce.privacy import distances, largest, strongest
 
 FILTERS = {
     "final": ("basis-equations", "basis-match", "topics-match"),

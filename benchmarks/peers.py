@@ -30,7 +30,7 @@ from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.privacy.fedpower_steps import aligned
 from ksdp.audit.mechanisms.privacy.fedpower_utility import UtilityFedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth
-from ksdp.audit.reproducing.drawn_ratings import split
+from ksdp.extras.reproduce.curves import split
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.one_noise.noise_removal import RemovalDevice, RemovalServer
 from ksdp.protocols.one_noise.paillier import generate

@@ -31,7 +31,10 @@ from ksdp.audit.mechanisms.pem.discrete_laplace import Simulated, Vetted
 from ksdp.audit.mechanisms.pem.ideal import run_ideal
 from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
 from ksdp.audit.mechanisms.pem.logistic import PemLogistic
-from ksdp.audit.reproducing.pem_curves import (
+from ksdp.extras.pem.messages import PrimeField
+from ksdp.extras.pem.processes import ClientJob, run_pem
+from ksdp.extras.pem.spec import PemRunSpec
+from ksdp.extras.reproduce.curves import (
     CLIENTS,
     EPSILONS,
     SERVERS,
@@ -41,9 +44,6 @@ from ksdp.audit.reproducing.pem_curves import (
     relative_loss,
     simulated,
 )
-from ksdp.extras.pem.messages import PrimeField
-from ksdp.extras.pem.processes import ClientJob, run_pem
-from ksdp.extras.pem.spec import PemRunSpec
 
 Final = Callable[[float, int, int], PemState]
 """The last state of a run: epsilon, how many add noise, seed."""

@@ -61,6 +61,18 @@ class PemNode(Machine):
             assert self._agreement is not None
             return seal(self._key, self._terms.session, "pem-hello", self.name, self._agreement.public)
 
+    def _due_state(self, message: Envelope) -> tuple[PemState, bytes]:
+        """The aggregator's state and its hash. Its iteration is counted here: it is a nonce, and a cost."""
+        terms = self._terms
+        body = open_numbered(message, terms.session, "pem-state", terms.aggregator, self._iteration)
+        state = unpack_state(body)
+        if state.iteration != self._iteration:
+            raise ProtocolError(
+                f"{terms.aggregator.name} sent a state of iteration {state.iteration}; "
+                f"iteration {self._iteration} is due: the aggregator is not to be trusted."
+            )
+        return state, hashlib.sha256(body).digest()
+
     def _agree(self, hellos: Iterable[Envelope], others: Mapping[str, Participant]) -> dict[str, bytes]:
         """A key with each of the others who said hello; there is no second one."""
         assert self._agreement is not None
@@ -125,8 +137,7 @@ class PemClient(PemNode):
         """One share a server for the aggregator's state; nothing where the state says that the run is over."""
         with self._step("answer", "answer"):
             terms = self._terms
-            body = open_numbered(message, terms.session, "pem-state", terms.aggregator, self._iteration)
-            state = unpack_state(body)
+            state, digest = self._due_state(message)
             if terms.budget.over(state):
                 self._forget()
                 return {}
@@ -137,10 +148,10 @@ class PemClient(PemNode):
             sent = steps if places is None else steps[places]
             shares = terms.field.share(sent, len(terms.servers), self._random)
             where = b"" if places is None else pack("places", places.astype("<i8").tobytes())
-            head = (hashlib.sha256(body).digest(), pack_number(records.shape[0]), where)
+            head = (digest, pack_number(records.shape[0]), where)
             uploads = {
                 server: PemUpload.seal(
-                    key, terms.session, self.name, server, state.iteration,
+                    key, terms.session, self.name, server, self._iteration,
                     pack("pem-share", *head, terms.field.to_bytes(share)),
                 )
                 for (server, key), share in zip(sorted(self._keys.items()), shares, strict=True)
@@ -204,19 +215,18 @@ class PemServer(PemNode):
         """Begin the iteration of the aggregator's state; False where it says that the run is over."""
         with self._step("open", "present"):
             terms = self._terms
-            body = open_numbered(message, terms.session, "pem-state", terms.aggregator, self._iteration)
-            state = unpack_state(body)
+            state, digest = self._due_state(message)
             over = terms.budget.over(state)
             if not over:
                 terms.check_room(state.blocks)
-            self._state, self._digest, self._taken = state, hashlib.sha256(body).digest(), {}
+            self._state, self._digest, self._taken = state, digest, {}
         if over:
             self._due = "done"
             self._forget()
         return not over
 
     def take(self, upload: PemUpload) -> None:
-        """Add one client's share. What is refused changes nothing: to the server that client has not been heard."""
+        """Add one client's share. What is refused changes nothing: that client has not been heard."""
         if self.due != "present" or self._state is None:
             raise ProtocolError("No upload is due.")
         if upload.receiver != self.name or upload.sender not in self._keys:

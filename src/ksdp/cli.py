@@ -77,7 +77,6 @@ _COMMANDS = {
     "serve": "ksdp.commands.schedules:serve",
     "run": "ksdp.commands.runs:run",
     "budget": "ksdp.commands.runs:budget",
-    "reproduce": "ksdp.commands.reproducing:reproduce",
     "kit": "ksdp.commands.kits:kit",
     "party": "ksdp.commands.checks:party",
 }

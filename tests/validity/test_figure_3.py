@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 import scipy.sparse as sp
+from benchmarks.drawn_ratings import NETFLIX_USERS, parties, profiles
 
-from ksdp.audit.reproducing.drawn_ratings import DEVICES, NETFLIX_USERS, parties, profiles, split
-from ksdp.audit.reproducing.fedpower import NAMES, errors, forms, top
-from ksdp.storage.reproducing.data import ratings
+from ksdp.extras.reproduce.curves import DEVICES, NAMES, errors, forms, split, top
+from ksdp.extras.reproduce.data import ratings
 
 pytestmark = pytest.mark.validity
 

@@ -319,3 +319,23 @@ def test_a_sum_that_could_wrap_is_not_taken() -> None:
 def test_refused_before_the_start(call: Callable[[object], object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         call(terms_of(KMEANS, 4, 2, Budget(1.0, 3)))
+
+
+def test_a_state_that_stays_at_its_iteration_is_refused_by_clients_and_servers() -> None:
+    """An aggregator that numbers messages on and says iteration 0 in them would have a nonce used twice."""
+    terms = terms_of(KMEANS, 4, 2, Budget(40.0, 5))
+    run = parties_of(terms, KMEANS, PARTS, samplers(2))
+    run.meet()
+    first = run.aggregator.state
+    assert run.step()
+    client, server = run.clients["client 0"], run.servers["server 0"]
+    for stale in (first, replace(first, iteration=2)):
+        message = seal(
+            identity("aggregator"), terms.session, "pem-state", "aggregator", numbered(1, pack_state(stale))
+        )
+        for answers in (client.answer, server.open):
+            with pytest.raises(ProtocolError, match=f"of iteration {stale.iteration}; iteration 1 is due"):
+                answers(message)
+        client, server = run.clients["client 1"], run.servers["server 1"]
+    nonces = [(upload.sender, upload.receiver, upload.iteration) for upload in run.wire]
+    assert len(set(nonces)) == len(nonces)

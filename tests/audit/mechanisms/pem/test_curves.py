@@ -17,7 +17,7 @@ from ksdp.audit.mechanisms.pem.discrete_laplace import Simulated
 from ksdp.audit.mechanisms.pem.ideal import run_ideal
 from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
 from ksdp.audit.mechanisms.pem.logistic import PemLogistic
-from ksdp.audit.reproducing.pem_curves import adult, one_hot
+from ksdp.extras.reproduce.curves import adult, one_hot
 
 pytestmark = pytest.mark.usefixtures("data_folder")
 

@@ -8,13 +8,10 @@ from pathlib import Path
 import pytest
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.reproducing import fedpower
-from ksdp.audit.reproducing.outcome import Outcome
-from ksdp.dashboards.reproducing.panels import can_draw
-from ksdp.flows.reproducing import experiments
-from ksdp.flows.reproducing.catalogue import CATALOGUE, ELSEWHERE, listed
-from ksdp.flows.reproducing.reproduce import reproduce
-from ksdp.storage.reproducing.data import FILES
+from ksdp.extras.reproduce import curves, tables
+from ksdp.extras.reproduce.data import FILES
+from ksdp.extras.reproduce.outcomes import Outcome, can_draw
+from ksdp.extras.reproduce.tables import CATALOGUE, ELSEWHERE, listed, reproduce
 
 from ...typed import typed
 
@@ -22,14 +19,14 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_every_entry_runs_something_and_needs_known_data() -> None:
-    assert [entry.name for entry in CATALOGUE] == list(experiments.RUNS)
+    assert [entry.name for entry in CATALOGUE] == list(tables.RUNS)
     assert {name for entry in CATALOGUE for name in entry.data} <= set(FILES)
     assert all(entry.differs for entry in CATALOGUE if entry.paper != "ksdp")
 
 
 def test_the_documentation_has_every_table_and_every_one_left_out() -> None:
     text = (ROOT / "docs" / "reproduced.md").read_text(encoding="utf-8")
-    assert [name for name in (*experiments.RUNS, *ELSEWHERE) if f"`{name}`" not in text] == []
+    assert [name for name in (*tables.RUNS, *ELSEWHERE) if f"`{name}`" not in text] == []
 
 
 def test_the_list_says_what_is_missing(tmp_path: Path) -> None:
@@ -56,9 +53,9 @@ def test_what_is_refused(tmp_path: Path) -> None:
 
 def test_a_table_from_the_command_to_its_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def small(*_: object) -> Outcome:
-        return fedpower.figure_2((4, 8), devices=4)
+        return curves.figure_2((4, 8), devices=4)
 
-    monkeypatch.setitem(experiments.RUNS, "fedpower-figure-2", small)
+    monkeypatch.setitem(tables.RUNS, "fedpower-figure-2", small)
     out = tmp_path / "out"
     done = typed("reproduce", "fedpower-figure-2", "--short", "--out", out, code=0)
     assert "Figure 2: how many iterations" in done.output

@@ -1,12 +1,48 @@
-"""The papers' tables and figures: what each needs and how long it takes, why ours differ, and what is left out."""
+"""The papers' tables and figures: what each needs, how long it takes, why ours differ; and how one is repeated."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
+import scipy.sparse as sp
+
+from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import InputError
-from ksdp.storage.reproducing.data import missing
+from ksdp.extras.reproduce import curves, data
+from ksdp.extras.reproduce.curves import (
+    SYNTHETIC,
+    CurvePoints,
+    adult,
+    adult_curve,
+    captured,
+    captured_outcome,
+    curve_outcome,
+    mushroom_curve,
+    nursery_curve,
+    one_hot,
+    synthetic,
+)
+from ksdp.extras.reproduce.data import missing
+from ksdp.extras.reproduce.learning import (
+    Asked,
+    AskedRatings,
+    AskedStarts,
+    LowRank,
+    Regression,
+    Topics,
+    rating_uplift,
+    starts_outcome,
+    starts_scores,
+    uplift,
+    uplift_outcome,
+)
+from ksdp.extras.reproduce.outcomes import Outcome, can_draw, draw_panels, write_outcome
+from ksdp.extras.reproduce.privacy import FAMILIES, compare, figure_6, table_2
 
 _PD = "PD-ML-Lite"
 _FED = "Liu, Pejo & Tang 2023 (FedPower)"
@@ -246,3 +282,186 @@ def entry(name: str) -> PaperEntry:
     if name in ELSEWHERE:
         raise InputError(f"{name} is not reproduced here: {ELSEWHERE[name]}")
     raise InputError(f"there is no table {name!r}; `ksdp reproduce --list` names them.")
+
+
+Say = Callable[[str], None]
+Keys = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much of an experiment is run."""
+
+    short: bool = False
+    """Fewer documents, sizes, ranks and trials: minutes where the whole takes an hour."""
+
+
+def _starts(folder: Path, effort: Effort, say: Say) -> Outcome:
+    names = ("kos",) if effort.short else ("kos", "enron-mail6", "20newsgroups")
+    asked = AskedStarts(trials=2) if effort.short else AskedStarts((3, 5, 30), (0.03, 0.1, 0.3), (20, 40, 60), 5)
+    return starts_outcome({name: starts_scores(data.counts(folder, name), asked, say) for name in names})
+
+
+def _table_2(folder: Path, effort: Effort, say: Say) -> Outcome:
+    documents, runs = (20, 200) if effort.short else (50, 200)
+    corpora: dict[str, tuple[Corpus, Keys]] = {
+        "topics": (data.documents(folder, "enron-mail6"), {"name": "pd-nmf", "rank": 7}),
+        "ratings": (
+            data.stars(folder),
+            {"name": "pd-nmf", "rank": 7, "weighted": True, "beta": 1.0, "delta": 1.0},
+        ),
+    }
+    families = FAMILIES[:2] if effort.short else FAMILIES  # filters of rounds take most of the time
+    return table_2(corpora, documents=documents, runs=runs, families=families, say=say)
+
+
+def _figure_4a(folder: Path, effort: Effort, say: Say) -> Outcome:
+    task = Topics(data.documents(folder, "enron-mail6").matrix, epsilon=0.25, delta=0.01)
+    asked = Asked(splits=2, asked=2) if effort.short else Asked(ranks=(7, 14, 20))
+    return uplift_outcome({"enron-mail6": uplift(task, asked, say)}, "DP-NMF")
+
+
+def _figure_4b(folder: Path, effort: Effort, say: Say) -> Outcome:
+    asked = AskedRatings() if effort.short else AskedRatings(ranks=(7, 14), asked=3)
+    return rating_uplift(data.stars(folder).matrix, asked, say)
+
+
+def _figure_5(folder: Path, effort: Effort, say: Say) -> Outcome:
+    asked = Asked(splits=2, asked=2) if effort.short else Asked()
+    tasks: dict[str, LowRank] = {
+        "Million Songs (PCR)": Regression(*data.songs(folder)),
+        "Online News (PCR)": Regression(*data.news(folder)),
+        "20 Newsgroups (LRA)": LowRank(data.documents(folder, "20newsgroups").matrix),
+        "enron-mail6 (LRA)": LowRank(data.documents(folder, "enron-mail6").matrix),
+    }
+    found = {}
+    for name, task in tasks.items():
+        say(name)
+        found[name] = uplift(task, asked, say)
+    return uplift_outcome(found, "Hardt-Roth")
+
+
+def _figure_6(folder: Path, effort: Effort, say: Say) -> Outcome:
+    songs, _ = data.songs(folder)
+    names = pd.RangeIndex(songs.shape[0]).astype(str).to_numpy(str)
+    corpora = {
+        "Million Songs": (Corpus(songs, names), 7),
+        "enron-mail6": (data.documents(folder, "enron-mail6"), 7),
+    }
+    return figure_6(corpora, documents=60 if effort.short else 200, runs=50, say=say)
+
+
+def _fedpower_2(folder: Path, effort: Effort, say: Say) -> Outcome:
+    return curves.figure_2()
+
+
+def _fedpower_3(folder: Path, effort: Effort, say: Say) -> Outcome:
+    counts = (4, 20, 40) if effort.short else (4, 8, 20, 40, 60, 92)
+    return curves.figure_3(data.ratings(folder), iterations=counts, say=say)
+
+
+def _fedpower_4(folder: Path, effort: Effort, say: Say) -> Outcome:
+    return curves.figure_4(data.ratings(folder), iterations=20 if effort.short else 60, say=say)
+
+
+def _captured(folder: Path, effort: Effort, say: Say) -> Outcome:
+    curve = CurvePoints((0.5, 2.0, 8.0), (500, 2000)) if effort.short else CurvePoints()
+    found = {SYNTHETIC: captured(synthetic(40_000, 0), 50, curve, say)}
+    return captured_outcome(found | {"MNIST (784, K = 50)": captured(data.digits(folder), 50, curve, say)})
+
+
+_FEW = (0.3, 1.0, 10.0, 100.0)
+
+
+def _adult(folder: Path, effort: Effort, say: Say) -> Outcome:
+    records = sp.csr_array(sp.vstack(adult(data.columns(folder, "adult")), format="csr"))
+    if effort.short:
+        return curve_outcome([adult_curve(records, 30, folds=3, epsilons=_FEW, say=say)])
+    return curve_outcome([adult_curve(records, 1000, say=say), adult_curve(records, 30, say=say)])
+
+
+def _nursery(folder: Path, effort: Effort, say: Say) -> Outcome:
+    rows = one_hot(data.columns(folder, "nursery").iloc[:, :8])
+    if effort.short:
+        return curve_outcome([nursery_curve(rows, 50, seeds=2, epsilons=_FEW, say=say)])
+    return curve_outcome([nursery_curve(rows, 50, say=say), nursery_curve(rows, 5, say=say)])
+
+
+def _mushroom(folder: Path, effort: Effort, say: Say) -> Outcome:
+    rows = one_hot(data.columns(folder, "mushroom").drop(columns="class"))
+    if effort.short:
+        return curve_outcome([mushroom_curve(rows, 0.3, epsilons=_FEW, say=say)])
+    return curve_outcome([mushroom_curve(rows, 0.01, say=say), mushroom_curve(rows, 0.3, say=say)])
+
+
+def _compare(name: str) -> Callable[[Path, Effort, Say], Outcome]:
+    def run(folder: Path, effort: Effort, say: Say) -> Outcome:
+        documents, runs = (40, 60) if effort.short else (150, 300)
+        return compare(data.documents(folder, name, 500), name, documents=documents, runs=runs, say=say)
+
+    return run
+
+
+RUNS: dict[str, Callable[[Path, Effort, Say], Outcome]] = {
+    "pd-ml-lite-table-1": _starts,
+    "pd-ml-lite-table-2": _table_2,
+    "pd-ml-lite-figure-4a": _figure_4a,
+    "pd-ml-lite-figure-4b": _figure_4b,
+    "pd-ml-lite-figure-5": _figure_5,
+    "pd-ml-lite-figure-6": _figure_6,
+    "fedpower-figure-2": _fedpower_2,
+    "fedpower-figure-3": _fedpower_3,
+    "fedpower-figure-4": _fedpower_4,
+    "dpdispca": _captured,
+    "pem-figure-2a": _adult,
+    "pem-figure-2b": _nursery,
+    "pem-figure-2c": _mushroom,
+    "compare-enron-mail6": _compare("enron-mail6"),
+    "compare-20newsgroups": _compare("20newsgroups"),
+    "compare-kos": _compare("kos"),
+}
+"""By name; each has a line in `CATALOGUE`."""
+
+
+class Repeated(dict[str, Any]):
+    """What `NAME.json` holds, and where the page and the plot are."""
+
+    page: Path
+    plot: Path | None
+
+
+def reproduce(
+    name: str, folder: Path, out: Path, *, short: bool = False, say: Callable[[str], None] = lambda _: None
+) -> Repeated:
+    """Run it here, in this process.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the data sets are.
+    out : Path
+        Where NAME.json, NAME.md and, with matplotlib, NAME.png are written.
+    short : bool
+        A smaller one.
+    """
+    asked = entry(name)
+    if absent := missing(folder, asked.data):
+        raise InputError(f"{name} needs {', '.join(absent)}, which {folder} lacks (`--data` or KSDP_DATA).")
+    begin, clock = time.process_time(), time.monotonic()
+    outcome: Outcome = RUNS[name](folder, Effort(short), say)
+    about: dict[str, Any] = {
+        "size": "short" if short else "whole",
+        "CPU seconds": round(time.process_time() - begin),
+        "seconds": round(time.monotonic() - clock),
+    }
+    content = asdict(outcome)
+    out.mkdir(mode=0o700, parents=True, exist_ok=True)
+    drawn = out / f"{name}.png"
+    drawn.unlink(missing_ok=True)
+    if outcome.lines and can_draw():
+        draw_panels(content["lines"], outcome.x, outcome.y, outcome.logarithmic, drawn)
+    title = f"{asked.paper}, {asked.title}"
+    page, plot = write_outcome(out, name, title, outcome, asked.differs, about)
+    found = Repeated(content | {"name": name, "title": title, "differs": list(asked.differs), "about": about})
+    found.page, found.plot = page, plot if plot.exists() else None
+    return found

@@ -15,16 +15,11 @@ import scipy.sparse as sp
 from ksdp.audit.array_types import Matrix
 from ksdp.audit.mechanisms.factorisation.nmf_starts import initial_topics
 from ksdp.audit.mechanisms.factorisation.rri_nmf import pd_nmf_iter
+from ksdp.extras.reproduce.curves import DEVICES
 
-DEVICES = 100
 NETFLIX_USERS = 3245
 """Of one of the paper's 100 devices."""
 _TOPICS = 30
-
-
-def split(matrix: sp.csr_array, n: int) -> tuple[sp.csr_array, ...]:
-    """Rows in order, cut into n nearly equal parts."""
-    return tuple(sp.csr_array(matrix[rows]) for rows in np.array_split(np.arange(matrix.shape[0]), n))
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.reproducing.outcome import Line, Outcome
+from ksdp.extras.reproduce import data
+from ksdp.extras.reproduce.outcomes import Line, Outcome, write_outcome
 from ksdp.storage.checksums import read_checked_json
-from ksdp.storage.reproducing import data
-from ksdp.storage.reproducing.kept import write_outcome
 
 OUTCOME = Outcome(("a", "b"), ((1, None), ("x", 2.5)), ("Seen.",), (Line("p", "l", (1.0,), (2.0,)),))
 

@@ -30,7 +30,7 @@ def reproduce(
     The plot needs matplotlib: pip install 'ksdp[plot]'.
     """
     from ksdp.audit.errors import InputError
-    from ksdp.flows.reproducing.reproduce import reproduce as repeat
+    from ksdp.extras.reproduce.tables import reproduce as repeat
 
     if show:
         typer.echo(json.dumps(_listed(data)) if as_json else "\n".join(_told(data)))
@@ -47,7 +47,7 @@ def reproduce(
 
 
 def _listed(data: Path) -> list[dict[str, Any]]:
-    from ksdp.flows.reproducing.catalogue import listed
+    from ksdp.extras.reproduce.tables import listed
 
     return [
         {
@@ -63,7 +63,7 @@ def _listed(data: Path) -> list[dict[str, Any]]:
 
 
 def _told(data: Path) -> list[str]:
-    from ksdp.flows.reproducing.catalogue import ELSEWHERE
+    from ksdp.extras.reproduce.tables import ELSEWHERE
 
     lines = [f"{'table':22} {'minutes, --short':>16}  data"]
     for one in _listed(data):

@@ -1,1 +1,0 @@
-"""The papers' data sets, and what their tables came to when they were repeated."""
