@@ -43,6 +43,7 @@ from benchmarks import (
     peers,
     peers_run,
     pem_hosts,
+    power,
     protocol_run,
     protocols_table,
     ratings,
@@ -133,6 +134,7 @@ BY_NAME: dict[str, Benchmark] = {
     "matched-final": lambda _: matched.final(),
     "matched-sizes": lambda _: matched.sizes(),
     "single-runs": lambda chosen: single_runs.run(chosen.corpora, chosen.sizes, min(chosen.runs, 8), chosen.ranks),
+    "power": lambda chosen: power.run(chosen.cases),
     "scale": lambda chosen: scale.run(chosen.scales, chosen.runs),
     "curves": lambda _: curves.run(),
     "bounds": _bounds,
@@ -171,6 +173,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--party-counts", dest="sizes_of_runs", nargs="+", type=int, default=[2, 3, 5, 10])
     parser.add_argument("--cell", nargs=2, type=int, help="parties and entries of one normed sum")
     parser.add_argument("--protocols", nargs="+", choices=[*protocols_table.PROTOCOLS, "pem"])
+    parser.add_argument("--cases", nargs="+", default=(), help="of `power`: words of their names")
     parser.add_argument("--store", type=Path, default=Path("store-verdicts"), help="folder that keeps audits")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--every-round", action="store_true")

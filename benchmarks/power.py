@@ -1,0 +1,453 @@
+"""What the linear attack tells: D between the documents in and out of single runs, on pinned cases.
+
+::
+
+    python -m benchmarks power                 # all cases; about a minute of one core
+    python -m benchmarks power --cases ratings # those whose name has the word
+
+One line a case and column: D today, D expected, CPU milliseconds a run. Cases are pinned by their seeds: a way to
+solve linear systems stays where dropping it costs more than 2 % of D on one of them. D is the mean over runs; an
+audit asks of one document over many runs, this asks of all documents in each run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.datasets import load_breast_cancer
+
+from benchmarks import data_folder
+from ksdp.audit.corpus import canonical
+from ksdp.audit.csr_rows import take_rows
+from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables
+from ksdp.audit.registry import make_mechanism, statistics
+from ksdp.audit.statistics.contract import Documents, Pool, Statistic
+from ksdp.audit.statistics.kept_columns import evaluated
+from ksdp.audit.statistics.of_groups import OfGroups
+from ksdp.audit.statistics.over_rows import OverRows
+from ksdp.audit.verdicts.ks import ks_table
+
+RUNS = 3
+TOLERANCE = 0.02
+"""Part of D that a regime may cost where it is dropped."""
+EACH = 8
+"""Documents of a group."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Runs of a mechanism on a share of a corpus, and the columns that look at them."""
+
+    name: str
+    corpus: str
+    """Name, rows and columns, as `matrix_of` takes them."""
+    mechanism: Mapping[str, Any]
+    columns: tuple[str, ...]
+    share: float = 0.2
+    seen: tuple[str, ...] = ()
+    """What is shown of a run; all where empty."""
+    double: bool = False
+    """Whether double precision is kept, as audits do where exact sums of rounds are solved for."""
+
+
+def _svd(**more: Any) -> dict[str, Any]:
+    return {"name": "pd-svd", "rank": 3, **more}
+
+
+def _nmf(**more: Any) -> dict[str, Any]:
+    return {"name": "pd-nmf", "rank": 3, **more}
+
+
+def _power(rank: int, rounds: int, name: str = "pd-svd") -> dict[str, Any]:
+    return {"name": name, "rank": rank, "solver": "power", "iterations": rounds}
+
+
+def _inside(
+    name: str, around: str = "noisy", parameters: Mapping[str, Any] | None = None, **more: Any
+) -> dict[str, Any]:
+    return {"name": around, "mechanism": name, "parameters": parameters or {"rank": 3}, **more}
+
+
+def _fedpower(noise: float) -> dict[str, Any]:
+    return {"name": "fedpower", "rank": 3, "iterations": 4, "period": 1, "noise": noise, "central_noise": noise}
+
+
+def _private(noise: float) -> dict[str, Any]:
+    return {"name": "fedpower-private", "rank": 3, "iterations": 5, "noise": noise}
+
+
+_WEIGHTED = {"rank": 3, "weighted": True, "beta": 1.0, "delta": 1.0}
+_FEW_RATED = {**_WEIGHTED, "rank": 1, "sweeps": 2}
+_FINAL = ("T", "V", "mean")
+_BASIS = ("basis-equations", "basis-match")
+CASES = (
+    Case("pd-nmf, texts", "kos 800 300", _nmf(), ("sums-match",), 0.1, double=True),
+    Case("pd-nmf, two rounds", "texts 500 40", _nmf(rank=2, sweeps=3), ("sums-match",), 0.5, double=True),
+    Case("pd-nmf, five rounds", "texts 500 40", _nmf(rank=2, sweeps=5), ("sums-match",), 0.5, double=True),
+    Case("pd-nmf, half", "kos 1500 200", _nmf(rank=2, sweeps=3), ("sums-match",), 0.5, double=True),
+    Case("pd-nmf, unequal rows", "unequal 1200 100", _nmf(sweeps=3), ("sums-match",), double=True),
+    Case("pd-nmf, many texts", "kos 3430 1000", _nmf(), ("sums-match",), 0.5),
+    Case("pd-nmf, many, few columns", "kos 3430 300", _nmf(), ("sums-match",), 0.5),
+    Case("pd-nmf, many, few numbers", "texts 3000 40", _nmf(rank=2), ("sums-match",)),
+    Case("pd-nmf, many unequal rows", "unequal 3000 784", _nmf(), ("sums-match",)),
+    Case("pd-nmf, ratings", "ratings 800 200", {"name": "pd-nmf", **_WEIGHTED}, ("sums-match",), double=True),
+    Case("pd-nmf, few ratings", "ratings 800 60", {"name": "pd-nmf", **_FEW_RATED}, ("sums-match",), double=True),
+    Case("pd-nmf, many ratings", "ratings 3000 100", {"name": "pd-nmf", **_WEIGHTED}, ("sums-match",)),
+    Case("pd-nmf, final", "kos 800 300", _nmf(), ("topics-match",), seen=_FINAL),
+    Case("pd-nmf, many, final", "kos 3430 300", _nmf(), ("topics-match",), seen=_FINAL),
+    Case(
+        "pd-nmf, ratings, final",
+        "ratings 800 200",
+        {"name": "pd-nmf", **_WEIGHTED},
+        ("topics-match",),
+        seen=_FINAL,
+    ),
+    Case("pd-svd, patients", "patients 569 30", _svd(rank=2), ("blocks-match",), 0.1, double=True),
+    Case("pd-svd, few rounds", "patients 569 30", _power(2, 5), ("blocks-match",), 0.5, double=True),
+    Case("pd-svd, normal", "normal 300 40", _power(2, 3), ("blocks-match",), 0.5, double=True),
+    Case("pd-svd, unequal rows", "unequal 1200 100", _power(2, 4), ("blocks-match",), double=True),
+    Case("pd-svd, many texts", "kos 3430 1000", _svd(), ("blocks-match",), 0.5),
+    Case("pd-svd, many, few columns", "kos 3430 300", _svd(), ("blocks-match",), 0.1),
+    Case("pd-svd, many, few numbers", "texts 3000 60", _svd(rank=2), ("blocks-match",)),
+    Case("pd-svd, many unequal rows", "unequal 3000 784", _svd(), ("blocks-match",)),
+    Case("pd-svd, final", "patients 569 30", _svd(), _BASIS, 0.1, _FINAL),
+    Case("pd-svd, final, few numbers", "texts 500 40", _svd(rank=2), _BASIS, seen=_FINAL),
+    Case("pd-svd, final, texts", "kos 1500 200", _svd(), _BASIS, 0.3, _FINAL),
+    Case("pd-svd, final, power", "kos 800 300", _power(3, 100), _BASIS, 0.3, _FINAL),
+    Case("pd-svd, many, final", "kos 3430 300", _svd(), _BASIS, 0.1, _FINAL),
+    Case("pd-svd, many, final, texts", "texts 3000 300", _svd(), _BASIS, 0.1, _FINAL),
+    Case("pd-pca", "patients 569 30", _power(2, 3, "pd-pca"), ("blocks-match",), 0.3, double=True),
+    Case("pd-pca, final", "patients 569 30", {"name": "pd-pca", "rank": 2}, _BASIS, seen=_FINAL),
+    Case("sigma-svd", "texts 800 40", _power(3, 4, "sigma-svd"), ("block-sums-match",), 0.3, double=True),
+    Case(
+        "sigma-svd, few rounds",
+        "patients 569 30",
+        _power(3, 3, "sigma-svd"),
+        ("block-sums-match",),
+        0.3,
+        double=True,
+    ),
+    Case("sigma-svd, many texts", "kos 3430 300", _power(3, 4, "sigma-svd"), ("block-sums-match",), 0.3),
+    Case("groups, final", "patients 569 30", _svd(rank=1), ("basis-equations of groups",), 0.5, _FINAL),
+    Case(
+        "groups, rounds",
+        "texts 800 20",
+        _nmf(rank=1, sweeps=2),
+        ("sums-match of groups", "sums-match of rows"),
+        0.5,
+    ),
+    Case(
+        "groups, noise",
+        "texts 800 20",
+        _fedpower(1e-3),
+        ("releases-match of groups", "releases-match of rows"),
+        0.5,
+    ),
+    Case(
+        "counted, pd-nmf",
+        "kos 800 100",
+        _inside("pd-nmf", "counted", {"rank": 1, "sweeps": 2}),
+        ("counts-match", "sums-match"),
+        0.3,
+        double=True,
+    ),
+    Case(
+        "counted, pd-svd, many",
+        "kos 3430 300",
+        _inside("pd-svd", "counted", at_least=5),
+        ("counts-match", "blocks-match"),
+        0.05,
+    ),
+    Case("noisy, pd-nmf", "kos 800 300", _inside("pd-nmf", noise=0.01), ("sums-match", "first-sums-match")),
+    Case(
+        "noisy, pd-nmf, little", "texts 500 40", _inside("pd-nmf", noise=1e-5), ("sums-match", "first-sums-match")
+    ),
+    Case(
+        "noisy, pd-nmf, many", "texts 3000 60", _inside("pd-nmf", noise=1e-3), ("sums-match", "first-sums-match")
+    ),
+    Case(
+        "noisy, pd-svd", "patients 569 30", _inside("pd-svd", noise=1e-3), ("blocks-match", "first-blocks-match")
+    ),
+    Case(
+        "noisy, pd-svd, little",
+        "patients 569 30",
+        _inside("pd-svd", noise=1e-5),
+        ("blocks-match", "first-blocks-match"),
+    ),
+    Case("noisy, pd-svd, final", "patients 569 30", _inside("pd-svd", noise=1e-4), _BASIS, seen=_FINAL),
+    Case(
+        "noisy, sigma-svd",
+        "patients 569 30",
+        _inside("sigma-svd", noise=1e-4),
+        ("block-sums-match", "first-block-sums-match"),
+    ),
+    Case(
+        "noisy, sigma-svd, many",
+        "unequal 3000 100",
+        _inside("sigma-svd", noise=1e-3),
+        ("block-sums-match", "first-block-sums-match"),
+    ),
+    Case(
+        "noisy, ratings",
+        "ratings 800 200",
+        _inside("pd-nmf", parameters=_WEIGHTED, noise=0.03),
+        ("sums-match", "first-sums-match"),
+    ),
+    Case("fedpower", "unequal 800 100", _fedpower(1e-3), ("releases-match",)),
+    Case("fedpower, many", "unequal 3000 100", _fedpower(1e-4), ("releases-match",)),
+    Case("fedpower, much noise", "texts 500 40", _fedpower(0.1), ("releases-match",)),
+    Case("fedpower-private", "patients 569 30", _private(0.01), ("releases-match",)),
+    Case("fedpower-private, little", "patients 569 30", _private(1e-4), ("releases-match",)),
+    Case("fedpower-private, many", "texts 3000 40", _private(1e-3), ("releases-match",)),
+    Case("hardt-roth", "texts 500 40", {"name": "hardt-roth", "rank": 3, "epsilon": 50.0}, ("releases-match",)),
+    Case(
+        "hardt-roth, little",
+        "texts 500 40",
+        {"name": "hardt-roth", "rank": 3, "epsilon": 1e3},
+        ("releases-match",),
+    ),
+    Case("dpdispca", "patients 569 30", {"name": "dpdispca", "rank": 3, "epsilon": 100.0}, ("site-match",)),
+    Case("moments", "patients 569 30", {"name": "moments", "rank": 3, "noise": 0.03}, ("moment-match",)),
+    Case("moments, columns", "kos 600 120", {"name": "moments", "rank": 3, "noise": 0.1}, ("moment-match",)),
+    Case("moments, many", "texts 3000 40", {"name": "moments", "rank": 3, "noise": 0.03}, ("moment-match",), 0.1),
+    Case(
+        "moments, many, columns", "kos 3430 120", {"name": "moments", "rank": 3, "noise": 0.03}, ("moment-match",)
+    ),
+    Case("dp-nmf", "texts 500 40", {"name": "dp-nmf", "rank": 3, "epsilon": 50.0}, ("releases-match",)),
+    Case("dp-nmf, little", "texts 500 40", {"name": "dp-nmf", "rank": 3, "epsilon": 1e4}, ("releases-match",)),
+    Case(
+        "pem-kmeans",
+        "texts 500 40",
+        {"name": "pem-kmeans", "clusters": 3, "iterations": 5, "epsilon": 300.0},
+        ("releases-match",),
+    ),
+    Case(
+        "pem-kmeans, many",
+        "texts 3000 40",
+        {"name": "pem-kmeans", "clusters": 3, "iterations": 3, "epsilon": 1e4},
+        ("releases-match",),
+    ),
+    Case(
+        "pem-logistic",
+        "patients 569 30",
+        {"name": "pem-logistic", "iterations": 5, "epsilon": 1e5},
+        ("releases-match",),
+    ),
+    Case(
+        "pem-apriori", "baskets 800 30", {"name": "pem-apriori", "longest": 4, "epsilon": 1e3}, ("releases-match",)
+    ),
+)
+
+EXPECTED: Mapping[str, Mapping[str, float]] = {
+    "pd-nmf, texts": {"sums-match": 1.0000},
+    "pd-nmf, two rounds": {"sums-match": 0.8067},
+    "pd-nmf, five rounds": {"sums-match": 1.0000},
+    "pd-nmf, half": {"sums-match": 0.8218},
+    "pd-nmf, unequal rows": {"sums-match": 1.0000},
+    "pd-nmf, many texts": {"sums-match": 0.9981},
+    "pd-nmf, many, few columns": {"sums-match": 0.8060},
+    "pd-nmf, many, few numbers": {"sums-match": 0.2871},
+    "pd-nmf, many unequal rows": {"sums-match": 0.3150},
+    "pd-nmf, ratings": {"sums-match": 1.0000},
+    "pd-nmf, few ratings": {"sums-match": 0.6969},
+    "pd-nmf, many ratings": {"sums-match": 0.4871},
+    "pd-nmf, final": {"topics-match": 0.6125},
+    "pd-nmf, many, final": {"topics-match": 0.3518},
+    "pd-nmf, ratings, final": {"topics-match": 0.4990},
+    "pd-svd, patients": {"blocks-match": 1.0000},
+    "pd-svd, few rounds": {"blocks-match": 0.7540},
+    "pd-svd, normal": {"blocks-match": 1.0000},
+    "pd-svd, unequal rows": {"blocks-match": 0.9917},
+    "pd-svd, many texts": {"blocks-match": 1.0000},
+    "pd-svd, many, few columns": {"blocks-match": 0.8964},
+    "pd-svd, many, few numbers": {"blocks-match": 0.3440},
+    "pd-svd, many unequal rows": {"blocks-match": 0.2506},
+    "pd-svd, final": {"basis-equations": 0.5363, "basis-match": 0.3255},
+    "pd-svd, final, few numbers": {"basis-equations": 0.4008, "basis-match": 0.1808},
+    "pd-svd, final, texts": {"basis-equations": 0.5970, "basis-match": 0.5367},
+    "pd-svd, final, power": {"basis-equations": 1.0000, "basis-match": 0.9284},
+    "pd-svd, many, final": {"basis-equations": 0.5571, "basis-match": 0.5606},
+    "pd-svd, many, final, texts": {"basis-equations": 0.5420, "basis-match": 0.2186},
+    "pd-pca": {"blocks-match": 0.6387},
+    "pd-pca, final": {"basis-equations": 0.4101, "basis-match": 0.2820},
+    "sigma-svd": {"block-sums-match": 1.0000},
+    "sigma-svd, few rounds": {"block-sums-match": 0.7683},
+    "sigma-svd, many texts": {"block-sums-match": 0.7937},
+    "groups, final": {"basis-equations of groups": 0.7778},
+    "groups, rounds": {"sums-match of groups": 0.6333, "sums-match of rows": 0.5200},
+    "groups, noise": {"releases-match of groups": 1.0000, "releases-match of rows": 0.8067},
+    "counted, pd-nmf": {"counts-match": 0.3296, "sums-match": 0.6770},
+    "counted, pd-svd, many": {"counts-match": 0.4787, "blocks-match": 0.9423},
+    "noisy, pd-nmf": {"sums-match": 0.8917, "first-sums-match": 0.9172},
+    "noisy, pd-nmf, little": {"sums-match": 1.0000, "first-sums-match": 0.6208},
+    "noisy, pd-nmf, many": {"sums-match": 0.2847, "first-sums-match": 0.2432},
+    "noisy, pd-svd": {"blocks-match": 0.6202, "first-blocks-match": 0.3727},
+    "noisy, pd-svd, little": {"blocks-match": 0.9275, "first-blocks-match": 0.4080},
+    "noisy, pd-svd, final": {"basis-equations": 0.3633, "basis-match": 0.2992},
+    "noisy, sigma-svd": {"block-sums-match": 0.8339, "first-block-sums-match": 0.4628},
+    "noisy, sigma-svd, many": {"block-sums-match": 0.3133, "first-block-sums-match": 0.1969},
+    "noisy, ratings": {"sums-match": 0.3714, "first-sums-match": 0.6036},
+    "fedpower": {"releases-match": 0.8880},
+    "fedpower, many": {"releases-match": 0.6142},
+    "fedpower, much noise": {"releases-match": 0.6758},
+    "fedpower-private": {"releases-match": 0.2710},
+    "fedpower-private, little": {"releases-match": 0.6824},
+    "fedpower-private, many": {"releases-match": 0.1851},
+    "hardt-roth": {"releases-match": 0.4150},
+    "hardt-roth, little": {"releases-match": 0.7267},
+    "dpdispca": {"site-match": 0.4935},
+    "moments": {"moment-match": 0.7417},
+    "moments, columns": {"moment-match": 0.9535},
+    "moments, many": {"moment-match": 0.8543},
+    "moments, many, columns": {"moment-match": 0.4932},
+    "dp-nmf": {"releases-match": 0.5408},
+    "dp-nmf, little": {"releases-match": 0.9992},
+    "pem-kmeans": {"releases-match": 0.7292},
+    "pem-kmeans, many": {"releases-match": 0.3014},
+    "pem-logistic": {"releases-match": 0.2717},
+    "pem-apriori": {"releases-match": 0.6766},
+}
+"""D of each case and column."""
+
+
+@cache
+def matrix_of(corpus: str) -> sp.csr_array:
+    """The documents of a corpus, from its name, rows and columns."""
+    name, rows, columns = corpus.split()
+    return canonical(sp.csr_array(_MAKE[name](int(rows), int(columns))))
+
+
+def _kos(rows: int, columns: int) -> sp.csr_array:
+    counts = sp.csr_array(sp.load_npz(data_folder() / "kos" / "counts.npz"), dtype=np.float64)
+    having = np.bincount(counts.indices, minlength=counts.shape[1])
+    kept = np.sort(np.argsort(-having, kind="stable")[:columns])
+    found = sp.csr_array(counts[:rows][:, kept])
+    lengths = np.sqrt(np.asarray(found.multiply(found).sum(axis=1)).ravel())
+    return sp.csr_array(sp.diags_array(1.0 / np.where(lengths > 0.0, lengths, 1.0)) @ found)
+
+
+def _texts(rows: int, columns: int) -> NDArray[np.float64]:
+    return np.random.default_rng(0).poisson(0.6, (rows, columns)).astype(np.float64)
+
+
+def _normal(rows: int, columns: int) -> NDArray[np.float64]:
+    return np.random.default_rng(0).normal(size=(rows, columns))
+
+
+def _patients(rows: int, columns: int) -> NDArray[np.float64]:
+    table = np.asarray(load_breast_cancer().data)[:rows, :columns]
+    return np.asarray((table - table.mean(axis=0)) / table.std(axis=0))
+
+
+def _unequal(rows: int, columns: int) -> NDArray[np.float64]:
+    """Pictures, each times e to a normal number, in the pixels that vary most."""
+    pictures = np.load(data_folder() / "mnist" / "mnist.npz")["train_images"][:rows].reshape(rows, -1) / 255.0
+    kept = np.sort(np.argsort(-pictures.var(axis=0), kind="stable")[:columns])
+    return np.asarray(pictures[:, kept] * np.exp(np.random.default_rng(0).normal(size=(rows, 1))))
+
+
+def _ratings(rows: int, columns: int) -> sp.csr_array:
+    table = pd.read_parquet(
+        data_folder() / "movielens-1m" / "ratings.parquet", columns=["user_id", "item_id", "rating"]
+    )
+    items = np.sort(table["item_id"].value_counts(sort=True).index[:columns])
+    table = table[table["item_id"].isin(items) & (table["user_id"] <= rows)]
+    places = np.searchsorted(items, table["item_id"])
+    return sp.csr_array((table["rating"].astype(float), (table["user_id"] - 1, places)), shape=(rows, columns))
+
+
+def _baskets(rows: int, columns: int) -> NDArray[np.float64]:
+    rng = np.random.default_rng(0)
+    return (rng.random((rows, columns)) < rng.beta(1.0, 3.0, columns)).astype(np.float64)
+
+
+_MAKE: Mapping[str, Callable[[int, int], Any]] = {
+    "kos": _kos,
+    "texts": _texts,
+    "normal": _normal,
+    "patients": _patients,
+    "unequal": _unequal,
+    "ratings": _ratings,
+    "baskets": _baskets,
+}
+
+
+def run(words: Iterable[str] = ()) -> None:
+    """Print one line a case and column."""
+    print(f"{'':28}{'':30}{'D today':>9}{'expected':>10}{'ms a run':>10}")
+    worst = 0.0
+    for case in CASES:
+        if words and not any(word in case.name for word in words):
+            continue
+        for column, (distance, seconds) in measured(case).items():
+            expected = EXPECTED.get(case.name, {}).get(column, np.nan)
+            less = (expected - distance) / expected
+            worst = np.fmax(worst, less)
+            mark = " <" if less > TOLERANCE else ""
+            print(
+                f"{case.name:28}{column:30}{distance:9.4f}{expected:10.4f}{1e3 * seconds:10.0f}{mark}", flush=True
+            )
+    print(f"largest part of D that is lost: {worst:.1%}")
+
+
+def measured(case: Case) -> dict[str, tuple[float, float]]:
+    """D and CPU seconds a run of each column."""
+    parameters = dict(case.mechanism)
+    mechanism = make_mechanism(parameters.pop("name"), parameters)
+    columns = {name: _column(name, mechanism) for name in case.columns}
+    documents, units = _documents(case, mechanism)
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in columns}
+    for number in range(RUNS):
+        held, seen = _draw(case, mechanism, units, documents, number)
+        observables = Observables(seen)
+        for name, statistic in columns.items():
+            start = time.process_time()
+            scores = evaluated(statistic, observables, documents)
+            seconds = time.process_time() - start
+            distance = ks_table(np.asarray(scores, np.float32)[None], held[None]).distance[0]
+            found[name].append((float(distance), seconds))
+    return {name: (float(np.mean([d for d, _ in of])), min(s for _, s in of)) for name, of in found.items()}
+
+
+def _column(name: str, mechanism: Mechanism) -> Statistic:
+    plain, _, of = name.partition(" of ")
+    known: dict[str, Statistic] = statistics() | {one.name: one for one in getattr(mechanism, "statistics", ())}
+    statistic: Statistic = known[plain]
+    if of:
+        return OfGroups(statistic) if of == "groups" else OverRows(statistic)
+    return statistic
+
+
+def _documents(case: Case, mechanism: Mechanism) -> tuple[Documents, NDArray[np.int64]]:
+    """The documents, or groups of them, and the unit of each row."""
+    matrix = matrix_of(case.corpus)
+    rows = matrix.shape[0]
+    if not case.name.startswith("groups"):
+        return Documents(matrix, pool=Pool(matrix, case.share, mechanism=mechanism)), np.arange(rows)
+    groups = np.arange(rows) // EACH
+    pool = Pool(matrix, case.share, mechanism=mechanism, group=groups)
+    starts = np.append(np.arange(0, rows, EACH), rows)
+    together = sp.csr_array((np.ones(rows), (groups, np.arange(rows))))
+    members = Documents(matrix, pool=pool)
+    return Documents(canonical(sp.csr_array(together @ matrix)), rows=members, starts=starts, pool=pool), groups
+
+
+def _draw(
+    case: Case, mechanism: Mechanism, units: NDArray[np.int64], documents: Documents, number: int
+) -> tuple[NDArray[np.bool_], dict[str, NDArray[np.float64]]]:
+    """Who is in a run, and what it shows, as the store keeps it."""
+    rng, count = np.random.default_rng([7, number]), len(documents)
+    held = np.isin(np.arange(count), rng.choice(count, round(case.share * count), replace=False))
+    rows = take_rows(matrix_of(case.corpus), np.flatnonzero(held[units]))
+    ran = mechanism.run(Database((rows,)), rng)
+    names = [name for name in case.seen if name in ran] or list(ran)
+    kept = np.float64 if case.double else np.float32
+    return held, {name: np.asarray(ran[name], kept).astype(np.float64) for name in names}
