@@ -44,8 +44,7 @@ def span_energy(observables: Observables, documents: Documents) -> Floats:
 def span_leverage(observables: Observables, documents: Documents) -> Floats:
     """sum_t <x, s_t>^2 / sigma_t^2 over the Ritz vectors s_t of X^T X: leverage on what all blocks span.
 
-    Where singular values are hidden they are known up to one factor, which is part of what is announced. A value
-    counts as at least `SIGMA_FLOOR` times the largest.
+    A value counts as at least `SIGMA_FLOOR` times the largest.
 
     One number a document, >= 0.
     """

@@ -169,9 +169,10 @@ def is_exact(pool: Pool) -> bool:
 
 @dataclass(frozen=True)
 class BlockSumsMatch:
-    """Whether the sums of the first iterations hold what the document would have added, where Sigma is revealed.
+    """Whether the sums of the first iterations hold what the document would have added.
 
-    As `BlocksMatch`, of all of X^T X V_{s-1}: announced as it is, also within the space of V_s. With a start of
+    As `BlocksMatch`, of all of X^T X V_{s-1}, also within the space of V_s: known as it is, whether Sigma is
+    revealed or hidden (`PDSVD`). With a start of
     PD-NMF by such sums also of ``part_squares``, to which x adds the squares of its products with V, those above 0
     and those below.
     """

@@ -84,9 +84,12 @@ def test_weights_of_single_items_clear_nobody_unless_they_are_learnt_from(corpus
 @pytest.mark.parametrize(
     ("parameters", "more"),
     [
-        ({"name": "pd-svd", "solver": "power"}, {"V", "span", "span_sigma", "first_blocks", "iterations"}),
+        (
+            {"name": "pd-svd", "solver": "power"},
+            {"V", "span", "span_sigma", "first_blocks", "block_sums", "iterations"},
+        ),
         ({"name": "sigma-svd"}, {"V", "sigma", "span", "span_sigma", "first_blocks", "block_sums"}),
-        ({"name": "pd-pca"}, {"mean", "V", "span", "span_sigma", "first_blocks"}),
+        ({"name": "pd-pca"}, {"mean", "V", "span", "span_sigma", "first_blocks", "block_sums"}),
         (
             {"name": "pd-nmf"},
             {"T", "numerators", "denominators", "sums", "weights", "topics", "total", "total_weights", "sweeps"},
@@ -156,8 +159,8 @@ def test_noise_added_to_a_part_of_what_is_opened_clears_nothing(corpus: Corpus) 
 def test_what_nobody_looks_at_is_named(corpus: Corpus) -> None:
     one = {"families": [], "names": ["row-space-energy"]}
     unread = plan_of(corpus, small("pd-svd"), statistics=one).coverage.unread
-    assert unread[:3] == ("span", "span_sigma", "first_blocks")
-    assert len(unread) == 4  # and what the other columns see, by name
+    assert unread[:4] == ("span", "span_sigma", "first_blocks", "block_sums")
+    assert len(unread) == 5  # and what the other columns see, by name
     left_out = plan_of(corpus, {"name": "pd-nmf", "rank": 2, "announce": ["T", "denominators"]})
     left = {"numerators", "sums", "weights", "topics", "total", "total_weights"}
     assert set(but_followed(left_out)) == left

@@ -16,6 +16,7 @@ from ksdp.audit.mechanisms.factorisation.early_rounds import different_numbers, 
 from ksdp.audit.mechanisms.factorisation.power_iteration import (
     block_power,
     first_basis,
+    normalised,
     orthonormalise,
     stack,
     start_block,
@@ -38,11 +39,15 @@ class PDSVD:
     the singular values. A run that opens every round shows the blocks of all its iterations besides: ``span``,
     shape (rounds x rank, features), is a basis of the space that those of the first ten span, and
     ``span_sigma``, shape (rounds x rank,), what a party can work out of X^T X on it (`factorisation.span`): its
-    singular values there, divided by the largest where they are not revealed. ``first_blocks``, shape (1 + early,
-    rank, features), are the start and the blocks of the first three iterations (of few columns of more: `early`),
-    orthonormal, zeros where there were fewer; with `reveal_sigma` ``block_sums``, shape (early, rank, features),
-    are the sums of these iterations as they are. With ``solver="power"`` such a run announces ``iterations`` as
-    well, shape (1,).
+    singular values there. ``first_blocks``, shape (1 + early, rank, features), are the start and the blocks of the
+    first three iterations (of few columns of more: `early`), orthonormal, zeros where there were fewer;
+    ``block_sums``, shape (early, rank, features), are the sums of these iterations as they are. With
+    ``solver="power"`` such a run announces ``iterations`` as well, shape (1,).
+
+    Without `reveal_sigma` parties open the sums divided by norms that stay hidden. These follow from what is
+    opened but for one factor of the whole run: X^T X is symmetric, so that n_s (v_t . w_s) = n_t (v_s . w_t) for
+    any two rows v that were multiplied and w that were opened. An audit grants the one factor as well: who holds a
+    column that nobody else uses reads it off their own share, and it is one number among thousands.
 
     What a coalition sees: V is public, and every other sum is announced normalised, so that a coalition
     cannot subtract its own share. With `reveal_sigma` it sees the values of everybody's rows; from V and
@@ -85,7 +90,7 @@ class PDSVD:
     noise_free: ClassVar[bool] = True
     order_free: ClassVar[bool] = True
     one_matrix: ClassVar[bool] = True  # all rounds are products with X^T X (`statistics.little_noise`)
-    version: ClassVar[int] = 5  # of the final output, too: what covers every round covers it
+    version: ClassVar[int] = 6  # of the final output, too: what covers every round covers it
 
     rank: int = 7
     reveal_sigma: bool = False
@@ -101,6 +106,11 @@ class PDSVD:
         check_one_of(self, "opens", OPENS)
         if not 0 <= self.tolerance < 1:
             raise SpecError(f"`tolerance` must be in [0, 1); got {self.tolerance}.")
+
+    @property
+    def exact_only(self) -> tuple[str, ...]:
+        """What follows from exact blocks alone: with noise on normed sums their norms stay unknown."""
+        return () if self.reveal_sigma else ("block_sums",)
 
     @property
     def rounds(self) -> int:
@@ -137,8 +147,7 @@ class PDSVD:
             blocks = (1 + self.early(features), self.rank, features)
             numbers = different_numbers(self.rank, features, self.rounds)
             announced.append(Announced("first_blocks", blocks, early=True, in_all=numbers))
-            if self.reveal_sigma:
-                announced.append(Announced("block_sums", (blocks[0] - 1, *blocks[1:]), early=True))
+            announced.append(Announced("block_sums", (blocks[0] - 1, *blocks[1:]), early=True, in_all=numbers))
         if self.rounds and self.solver == "power":
             announced.append(Announced("iterations", (1,)))
         return tuple(announced)
@@ -158,7 +167,8 @@ class PDSVD:
         start = start_block(self.start_seed, rows.shape[1], self.rank)
         done = min(self.rounds, int(seen["iterations"][0])) if "iterations" in seen else self.rounds
         first = first_basis(self.start_seed, rows.shape[1], self.rank)
-        blocks, _ = power_blocks(rows, start, first, done, mean, with_norms=self.reveal_sigma)
+        sums, _ = power_blocks(rows, start, first, done, mean)
+        blocks = sums if self.reveal_sigma else np.array([normalised(block)[0] for block in sums])
         seen = {name: array for name, array in seen.items() if name not in WORKED_OUT}
         return Observables(seen | {"blocks": np.pad(blocks, ((0, self.rounds - done), (0, 0), (0, 0)))})
 
@@ -235,15 +245,13 @@ class PDSVD:
         span = announced_span(rows, start, done, mean)
         missing = (self.rounds - done) * self.rank
         first = first_basis(self.start_seed, rows.shape[1], self.rank)
-        made = power_blocks(rows, start, first, min(done, early), mean, with_norms=self.reveal_sigma)
-        announced, blocks = (np.pad(a, ((0, early - len(a)), (0, 0), (0, 0))) for a in made)
-        sums = {"block_sums": announced} if self.reveal_sigma else {}
-        scale = 1.0 if self.reveal_sigma else max(span.values.max(initial=0.0), np.finfo(np.float64).tiny)
+        made = power_blocks(rows, start, first, min(done, early), mean)
+        sums, blocks = (np.pad(a, ((0, early - len(a)), (0, 0), (0, 0))) for a in made)
         return {
             "span": np.pad(span.rows, ((0, missing), (0, 0))),
-            "span_sigma": np.pad(span.values / scale, (0, missing)),
+            "span_sigma": np.pad(span.values, (0, missing)),
             "first_blocks": self._first(blocks),
-            **sums,
+            "block_sums": sums,
         }
 
 

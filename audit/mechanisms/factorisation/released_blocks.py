@@ -17,11 +17,9 @@ DEPENDENT = 1e-10
 
 
 def power_blocks(
-    matrix: sp.csr_array, start: Matrix, first: Matrix, rounds: int, mean: Vector | None, *, with_norms: bool
+    matrix: sp.csr_array, start: Matrix, first: Matrix, rounds: int, mean: Vector | None
 ) -> tuple[Matrix, Matrix]:
-    """What iterations 1 to `rounds` announce, shape (rounds, rank, features), and each orthonormal.
-
-    Rows of norm 1 (NormedSecSum), or the sums as they are (SecSum) `with_norms`.
+    """The sums of iterations 1 to `rounds`, shape (rounds, rank, features), and the orthonormal block of each.
 
     Parameters
     ----------
@@ -32,18 +30,16 @@ def power_blocks(
     >>> X = sp.csr_array(np.diag([3.0, 2.0, 1.0]))
     >>> start = np.array([[1.0, 1.0, 0.0]])
     >>> first = orthonormalise(start, start)
-    >>> power_blocks(X, start, first, 2, None, with_norms=False)[0].round(3)[:, 0]
+    >>> power_blocks(X, start, first, 2, None)[1].round(3)[:, 0]
     array([[0.914, 0.406, 0.   ],
            [0.981, 0.194, 0.   ]])
     """
-    announced, blocks = np.zeros((2, rounds, *start.shape))
+    sums, blocks = np.zeros((2, rounds, *start.shape))
     block = first
     for at in range(rounds):
-        total = share_of(matrix, block, mean)
-        unit, _ = normalised(total)
-        announced[at] = total if with_norms else unit
-        block = blocks[at] = orthonormalise(unit, start)
-    return announced, blocks
+        sums[at] = share_of(matrix, block, mean)
+        block = blocks[at] = orthonormalise(normalised(sums[at])[0], start)
+    return sums, blocks
 
 
 def span_of_blocks(blocks: Matrix) -> tuple[Matrix, Vector]:

@@ -138,12 +138,13 @@ class Noisy(Around):
     def statistics(self) -> tuple[Statistic, ...]:
         """Those that the other mechanism brings; filters of rounds besides by the first round alone."""
         brought: tuple[Statistic, ...] = getattr(self.inner, "statistics", ())
-        shown = set(opened(self.inner, _MANY)) if self.noise else set[str]()
+        shown = set(opened(self, _MANY)) if self.noise else set[str]()
         return (*brought, *(one for one in first_rounds((*ROUNDS_MATCH, *brought)) if set(one.needs) <= shown))
 
     def observables(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes: those of the other mechanism."""
-        return self.inner.observables(features)
+        """Names and shapes: those of the other mechanism, less what follows from exact arrays alone."""
+        exact_only = getattr(self.inner, "exact_only", ()) if self.noise else ()
+        return tuple(array for array in self.inner.observables(features) if array.name not in exact_only)
 
     def released(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes of what gets noise."""

@@ -129,7 +129,7 @@ def test_views_share_runs_and_are_void_together(summary: Summary) -> None:
 def test_what_nobody_looked_at_is_said_once_for_all_views(summary: Summary) -> None:
     assert summary.unread == ()
     assert summary.opens == "every round"
-    announced = {"V", "span", "span_sigma", "first_blocks"}
+    announced = {"V", "span", "span_sigma", "first_blocks", "block_sums"}
     assert set(summary.coverage) == {a.name for a in summary.announced} == announced
     views = [View("outsider", summary.spec), View("a tenth", summary.spec)]
     others = [replace(summary, unread=("sums", "start")), replace(summary, unread=("start", "weights"))]

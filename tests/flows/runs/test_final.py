@@ -103,7 +103,7 @@ def test_a_clearance_of_every_round_covers_the_final_output(three: Organisations
         final,
         "bob",
         ["2", "3", "5"],
-        coverage=Covered("every round", ("V", "span", "span_sigma", "first_blocks")),
+        coverage=Covered("every round", ("V", "span", "span_sigma", "first_blocks", "block_sums")),
         mechanism=_identity(every),
     )
     assert three.enter(final, "bob", clearance=wide).statement.cleared

@@ -28,7 +28,7 @@ def test_the_run_announces_what_was_audited(kind: type[PDSVD], m: int) -> None:
     assert len({outcome.digest for outcome in outcomes.values()}) == 1
     public = outcomes["ada"].result.public
     assert "sigma" not in public
-    assert set(ideal) - set(public) == {"span", "span_sigma", "first_blocks"}, (
+    assert set(ideal) - set(public) == {"span", "span_sigma", "first_blocks", "block_sums"}, (
         "what follows from the blocks of all rounds"
     )
     for name, array in public.items():

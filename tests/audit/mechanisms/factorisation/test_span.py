@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.stats import ks_2samp
 
 from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD, SigmaSVD
 from ksdp.audit.mechanisms.factorisation.power_iteration import (
     normed_sec_sum,
@@ -15,6 +17,8 @@ from ksdp.audit.mechanisms.factorisation.power_iteration import (
     start_block,
 )
 from ksdp.audit.mechanisms.factorisation.span import announced_span
+from ksdp.audit.statistics.contract import Documents, Pool
+from ksdp.audit.statistics.rounds_match import BlockSumsMatch
 
 
 def blocks_of(matrix, start, rounds, mean=None):
@@ -86,7 +90,6 @@ def test_every_round_or_the_final_output(solver: str) -> None:
     final = PDSVD(rank=2, solver=solver, iterations=4, opens="final").run(database, rng)
     assert set(final) == {"V"}
     np.testing.assert_array_equal(final["V"], whole["V"])
-    assert whole["span_sigma"][0] == 1
     shown = SigmaSVD(rank=2).run(database, rng)
     np.testing.assert_allclose(shown["span_sigma"][:2], shown["sigma"], rtol=1e-3)
     stopped = PDSVD(rank=2, solver="power", iterations=9, tolerance=0.9).run(database, rng)
@@ -94,3 +97,33 @@ def test_every_round_or_the_final_output(solver: str) -> None:
     assert done < 9
     assert stopped["span"][2 * done - 1].any()
     assert not stopped["span"][2 * done :].any()
+
+
+@pytest.mark.parametrize("kind", [PDSVD, PDPCA])
+def test_hidden_norms_follow_from_what_is_opened_but_for_one_factor(kind: type[PDSVD]) -> None:
+    """n_s (v_t . w_s) = n_t (v_s . w_t) for rows v that were multiplied and rows w of norm 1 that were opened."""
+    matrix = sp.csr_array(sp.random_array((80, 40), density=0.3, rng=np.random.default_rng(6), format="csr"))
+    seen = kind(rank=3).run(Database((matrix,)), np.random.default_rng(0))
+    sums = seen["block_sums"].reshape(-1, 40)
+    norms = np.linalg.norm(sums, axis=1)
+    products = (sums / norms[:, None]) @ seen["first_blocks"][:-1].reshape(-1, 40).T
+    misfit = np.diag(np.square(products).sum(axis=1)) - products * products.T
+    found = np.abs(np.linalg.eigh(misfit)[1][:, 0])
+    np.testing.assert_allclose(found / found.max(), norms / norms.max(), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("hidden", "revealed"), [(PDSVD(rank=2), SigmaSVD(rank=2)), (PDPCA(rank=2), None)])
+def test_hiding_sigma_takes_nothing_from_the_statistic_of_sums(hidden: PDSVD, revealed: PDSVD | None) -> None:
+    """D of all documents in a run against all out is that of the run that reveals Sigma."""
+    rng = np.random.default_rng(2)
+    matrix = sp.csr_array(rng.normal(size=(300, 15)))
+    held = np.isin(np.arange(300), rng.choice(300, 150, replace=False))
+    database = Database((sp.csr_array(matrix[held]),))
+    scores = []
+    for mechanism in (hidden, revealed or PDPCA(rank=2, reveal_sigma=True)):
+        seen = mechanism.run(database, np.random.default_rng(0))
+        documents = Documents(matrix, pool=Pool(matrix, 0.5, mechanism=mechanism))
+        assert set(BlockSumsMatch.needs) <= {a.name for a in mechanism.observables(15)}
+        scores.append(BlockSumsMatch().evaluate(seen, documents))
+    np.testing.assert_array_equal(*scores)
+    assert ks_2samp(scores[0][held], scores[0][~held]).statistic > 0.5

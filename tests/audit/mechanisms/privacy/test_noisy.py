@@ -39,9 +39,12 @@ def run(mechanism: Mechanism, seed: int) -> dict[str, np.ndarray]:
 def test_the_noise_has_the_stated_size_and_is_fresh(name: str, parameters: dict[str, Any]) -> None:
     exact = run(make_mechanism(name, parameters), 0)
     noisy = Noisy(name, noise=0.5, parameters=parameters)
-    assert {a.name: a.shape for a in noisy.observables(60)} == {k: v.shape for k, v in exact.items()}
+    exact_only = ("block_sums",) if name == "pd-pca" else ()
+    shapes = {k: v.shape for k, v in exact.items() if k not in exact_only}
+    assert {a.name: a.shape for a in noisy.observables(60)} == shapes
     runs = [run(noisy, seed) for seed in range(60)]
-    for key, array in exact.items():
+    for key in shapes:
+        array = exact[key]
         stacked = np.stack([seen[key] for seen in runs])
         if key in ("span", "span_sigma", "first_blocks", "block_sums", "topics"):
             continue  # worked out from what has noise
@@ -59,7 +62,7 @@ def test_the_noise_has_the_stated_size_and_is_fresh(name: str, parameters: dict[
         assert abs(off.mean()) < 5 * deviation / np.sqrt(off.size)
         assert off.std() == pytest.approx(deviation, rel=6 / np.sqrt(off.size))
     again = run(noisy, 0)
-    assert all((again[key] == runs[0][key]).all() for key in exact)
+    assert all((again[key] == runs[0][key]).all() for key in shapes)
 
 
 def test_sums_are_opened_with_the_sign_that_they_have() -> None:
@@ -78,6 +81,8 @@ def test_blocks_almost_without_noise_span_what_the_exact_ones_do(name: str, solv
     exact, seen = (
         run(made, 0) for made in (make_mechanism(name, parameters), Noisy(name, 1.0, parameters, scale=1e-13))
     )
+    if name != "sigma-svd":
+        del exact["block_sums"]  # their lengths stay unknown where the blocks have noise
     assert {key: array.shape for key, array in exact.items()} == {key: array.shape for key, array in seen.items()}
     space, noisy = exact["span"], seen["span"]
     strong = seen["span_sigma"] > 1e-6  # along the others, blocks differ by rounding and noise alone
@@ -179,7 +184,7 @@ def test_every_statistic_stays_a_number(name: str, noise: float) -> None:
         ({"parameters": {"colour": 1}}, "`mechanism.colour` is not a parameter"),
         ({"mechanism": "nothing"}, "`mechanism.name` must be one of"),
         ({"mechanism": "noisy", "parameters": {}}, "must not be noisy itself"),
-        ({"mechanism_version": 9}, "`mechanism_version` must be 5"),
+        ({"mechanism_version": 9}, "`mechanism_version` must be 6"),
     ],
 )
 def test_what_it_refuses(changes: dict[str, Any], message: str) -> None:
