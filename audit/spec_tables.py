@@ -51,7 +51,8 @@ def _keys(tables: Mapping[str, Any], loc: tuple[int | str, ...]) -> list[str]:
         last = at == len(loc) - 1
         if str(part).startswith(("constrained", "function")) or (inside and part not in here and not last):
             continue
-        keys.append(str(part))
+        name = str(part)
+        keys.append(name if name.isprintable() else ascii(name))
         here = here.get(part) if inside else None
     return keys
 

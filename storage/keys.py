@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives import serialization as pem
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from ksdp.audit.errors import InputError
+from ksdp.storage.readers.limits import LARGEST_KEY, read_bounded
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FINGERPRINT_BYTES = 16
@@ -179,6 +180,6 @@ def load_public(path: Path) -> Ed25519PublicKey:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_bounded(path, LARGEST_KEY)
     except OSError as error:
         raise InputError(f"the key {path} cannot be read: {error.strerror}.") from error

@@ -40,14 +40,13 @@ from ksdp.flows.clock import Clock, utc_now
 from ksdp.flows.runs.budget import Purse, open_purse, purse_files
 from ksdp.flows.runs.check_files import NodeQuestion, OwnCheck, check_purse, one_line
 from ksdp.flows.runs.check_words import Finding, about_of, mend
+from ksdp.flows.runs.countersigned import public_key, read_protocol_file
 from ksdp.flows.runs.node_run import NotedRun
-from ksdp.flows.runs.terms import public_key
 from ksdp.flows.runs.watch import Watch
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.network.certificates import make_credentials
 from ksdp.protocols.network.links import LinkTimes
 from ksdp.protocols.network.mesh import Address, Mesh, Peer
-from ksdp.storage.readers.toml import read_toml
 from ksdp.storage.runs.results import require_no_result, write_run
 
 
@@ -123,11 +122,13 @@ class PemPrices:
 
 def read_pem_hosts(path: Path) -> PemHosts:
     """Read and check a protocol file, with the keys that it names."""
-    spec, base = parse_pem_protocol(read_toml(path, "the protocol file")), path.resolve().parent
+    file = read_protocol_file(path)
+    spec, base = parse_pem_protocol(file.tables), file.base
     keys = {}
     for node in spec.parties:
         Address.parse(node.address)
         keys[node.name] = public_key(base, node.key)
+    file.require_signed()
     return PemHosts(spec, spec.nodes(keys), keys, base)
 
 

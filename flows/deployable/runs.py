@@ -59,6 +59,7 @@ def party_flow(
     """
     tagged("party", f"party:{me}")
     run, private = read_run(Path(protocol)), load_private(Path(key))
+    run.file.require_signed()
     node = Node(run, me, private, Path(out), Address.parse(listen) if listen else None)
     node.check()
     with listening(Logged()):

@@ -13,10 +13,11 @@ from ksdp.audit.errors import ClearanceError, KsdpError
 from ksdp.flows.runs.budget import open_purse
 from ksdp.flows.runs.check_files import NodeQuestion, OwnCheck, check_purse, one_line
 from ksdp.flows.runs.check_words import CLEARANCE_MENDS, Finding, mend
+from ksdp.flows.runs.countersigned import read_protocol_file
 from ksdp.flows.runs.party_run import enter_documents
 from ksdp.flows.runs.terms import Run, read_run
+from ksdp.protocols.runs.trust import who_must_be_trusted
 from ksdp.storage.keys import load_public
-from ksdp.storage.readers.toml import read_toml
 
 _COLUMNS = {"rows are not made": "rows", "features": "columns", "columns": "columns", "vocabulary": "columns"}
 """Words of refusals that are about columns, not about the file."""
@@ -38,7 +39,7 @@ def check_here(question: Question, now: datetime) -> OwnCheck:
     """Look at everything that needs no network; a fault ends no more than it must."""
     me, findings = question.me, []
     try:
-        if "pem" in read_toml(question.protocol, "the protocol file"):
+        if "pem" in read_protocol_file(question.protocol).tables:
             fault = f"{question.protocol.name} is of a run of PEM"
             what = mend("pem", protocol=question.protocol, me=me, key=question.key)
             return question.refused(fault, "pem", what)
@@ -46,6 +47,14 @@ def check_here(question: Question, now: datetime) -> OwnCheck:
     except KsdpError as error:
         return question.unreadable(error)
     findings.append(Finding(me, "protocol", f"{question.protocol.name}, hash {run.terms.digest.hex()[:16]}"))
+    if faults := "; ".join(run.file.faults() if run.file.signatures else ()):
+        what = mend("signatures", protocol=question.protocol)
+        findings.append(Finding(me, "signatures", faults, "signatures", what))
+    elif not run.file.signatures:
+        findings.append(
+            Finding(me, "signatures", f"nobody has signed {question.protocol.name} (--invite, --accept)")
+        )
+    findings.append(Finding(me, "trust", one_line(who_must_be_trusted(run.terms))))
     identity = question.check_key(run.who, findings)
     grounds = "collects" if question.me == run.server else "not said"
     if question.me != run.server and question.me in {node.name for node in run.who}:

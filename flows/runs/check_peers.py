@@ -8,22 +8,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
-from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from ksdp.audit.errors import KsdpError, ProtocolError
+from ksdp.audit.errors import ProtocolError
 from ksdp.flows.clock import Clock
 from ksdp.flows.runs.check_words import Finding, Meant, about_of, mend
-from ksdp.flows.runs.kit_draft import invited_draft
-from ksdp.flows.runs.kit_files import KIT, changes
-from ksdp.flows.runs.kit_folder import KitFolder
-from ksdp.flows.runs.kit_party import check_kit
 from ksdp.protocols.network.certificates import Credentials, make_credentials
 from ksdp.protocols.network.mesh import Address, Peer
 from ksdp.protocols.network.probes import ProbeError, ProbeListener, probe
 from ksdp.protocols.runs.about import LARGEST_ABOUT, About, different_terms
-from ksdp.storage.runs.sealed import open_sealed, write_sealed
 from ksdp.tasks.provenance import code_hash
 
 _CLOCKS = 300.0
@@ -178,37 +172,11 @@ def compare(run: Meant, peer: str, heard: bytes, now: datetime) -> list[Finding]
     if abs(off) > _CLOCKS:
         how = f"{abs(off) / 60:.0f} minutes {'ahead of' if off > 0 else 'behind'} the clock here"
         findings.append(Finding(peer, "clock", f"the clock of {peer} is {how}", "clock", mend("clock")))
-    findings += _kits(run, peer, there)
-    if not any(finding.hop == "kit" for finding in findings):
-        findings += [
-            Finding(peer, "terms", line, "terms", mend("terms")) for line in different_terms(run.said, there.terms)
-        ]
+    findings += [
+        Finding(peer, "terms", line, "terms", mend("terms")) for line in different_terms(run.said, there.terms)
+    ]
     if there.grounds == "uncleared":
         findings.append(Finding(peer, "clearance", f"{peer} enters its documents WITHOUT A CLEARANCE"))
     if all(finding.fine for finding in findings):
         findings.insert(0, Finding(peer, "terms", f"{peer} is there, with its key, and means the same run"))
     return findings
-
-
-def _kits(run: Meant, peer: str, there: About) -> list[Finding]:
-    """Who has the older edition; a newer one is kept beside the one in force, to be accepted."""
-    folder = KitFolder(run.base)
-    if there.kit is None or not folder.accepted_path.is_file():
-        return []
-    try:
-        theirs = check_kit(folder, open_sealed(dict(there.kit), KIT, f"the kit of {peer}"), f"the kit of {peer}")
-        ours, invited = folder.accepted, invited_draft(folder.invitation)
-        assert ours is not None
-    except KsdpError as error:
-        return [Finding(peer, "kit", " ".join(str(error).split()), "terms", mend("terms"))]
-    if theirs.edition > ours.edition:
-        newer = Path(folder.path / f"edition-{theirs.edition}.kit")
-        write_sealed(newer, theirs.sealed)
-        what = "; ".join(changes(ours, theirs, invited))
-        fault = f"{peer} has edition {theirs.edition} of the kit, here is {ours.edition}: {what}"
-        return [Finding(peer, "kit", fault, "kit", mend("kit", newer=newer, folder=folder.path))]
-    if theirs.edition < ours.edition:
-        what = "; ".join(changes(theirs, ours, invited))
-        fault = f"{peer} has edition {theirs.edition} of the kit, here is {ours.edition}: {what}"
-        return [Finding(peer, "kit", fault, "kit-there", mend("kit-there", peer=peer, edition=ours.edition))]
-    return []

@@ -9,11 +9,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
 
-from ksdp.audit.errors import InputError
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.network.mesh import Address
 from ksdp.protocols.runs.about import About
-from ksdp.storage.runs.sealed import read_sealed
 from ksdp.tasks.provenance import code_hash
 
 
@@ -25,7 +23,7 @@ class Finding:
     """At which party."""
     hop: str
     """What was looked at: `protocol`, `key`, `documents`, `budget`, `clearance`, `listen`, `name`, `connect`,
-    `tls`, `certificate`, `clock`, `version`, `terms`, `kit`, `answer`."""
+    `tls`, `certificate`, `clock`, `version`, `terms`, `signatures`, `trust`, `answer`."""
     said: str
     """In one line."""
     code: str = ""
@@ -72,18 +70,12 @@ class Meant(Protocol):
 
 
 def about_of(run: Meant, grounds: str, now: datetime) -> About:
-    """What this end says of itself in a check; with the kit, where the protocol file came with one."""
-    kit = None
-    if (run.base / "accepted.kit").is_file():
-        try:
-            kit = dict(read_sealed(run.base / "accepted.kit", "kit").whole)
-        except InputError:
-            kit = None  # `ksdp kit` says what is wrong with it
-    return About(version("ksdp"), code_hash(), now.timestamp(), run.said, grounds, kit)
+    """What this end says of itself in a check."""
+    return About(version("ksdp"), code_hash(), now.timestamp(), run.said, grounds)
 
 
 MENDS: Mapping[str, str] = {
-    "file": "correct that line in {protocol}, at all parties; `ksdp kit accept` writes it anew",
+    "file": "correct that line in {protocol}, at all parties",
     "me": "--me must be one of {names}",
     "whose": "--me {other}, or --key with the key of {me}",
     "key": "ksdp keys {me}, or --key where it is",
@@ -103,27 +95,26 @@ MENDS: Mapping[str, str] = {
     "not-here": "--listen 0.0.0.0:{port} (or [::]:{port}), and a firewall that forwards {address} to it",
     "not-allowed": "--listen 0.0.0.0:PORT with a port above 1023 that is forwarded here",
     "listen": "--listen HOST:{port}",
-    "name": "getent hosts {host}; correct `address` of {peer} (ksdp kit renew --same-key --address)",
-    "refused": "at {peer}: ksdp party check ..., and {address} must lead to where it listens (--listen)",
+    "name": "getent hosts {host}; correct `address` of {peer}; all sign the protocol file again",
+    "refused": "at {peer}: ksdp party --check ..., and {address} must lead to where it listens (--listen)",
     "silent": "nc -vz {host} {port}; let TCP to {address} through the firewalls of {peer} and of this network",
     "route": "ip route get {host}; correct `address` of {peer}, or the route",
     "mute": "at {peer}: ss -ltnp 'sport = :{port}'; lead the port to ksdp itself, not to a balancer that waits",
     "tls": "correct `address` of {peer}: something else listens there",
     "not-tls": "correct `address` of {peer}: something else listens there",
-    "hung-up": "at {peer}: ksdp party check ... says why; a proxy on the way must pass TCP through",
+    "hung-up": "at {peer}: ksdp party --check ... says why; a proxy on the way must pass TCP through",
     "proxy": "let the proxy pass TCP through to {peer} (no TLS termination, no inspection), or use another port",
-    "key-there": "compare by telephone: ksdp kit show at {peer} and here; then ksdp kit accept the newest kit",
-    "swapped": "correct the addresses of {peer} and of who answers there: ksdp kit renew --same-key --address ...",
+    "key-there": "compare the protocol file's key of {peer} with its .pub file, by telephone",
+    "swapped": "correct the addresses of {peer} and of who answers there; all sign the protocol file again",
     "date": "at {peer}: timedatectl set-ntp true",
     "our-clock": "timedatectl set-ntp true",
     "clock": "timedatectl set-ntp true, at whoever is wrong",
-    "refuses-us": "compare {me} in ksdp kit show at {peer} and here; ksdp kit accept the newest kit at both",
+    "refuses-us": "compare the key of {me} in the protocol files of {peer} and here",
     "old": "at {peer}: install ksdp {ksdp}",
     "version": "install the same ksdp at both: {ksdp} here",
-    "terms": "agree on one protocol file: ksdp kit accept the same kit at both",
-    "kit": "ksdp kit accept {newer} --folder {folder}",
-    "kit-there": "at {peer}: ksdp kit accept edition {edition}",
-    "nobody": "at {peer}: ksdp party check ...; it must reach {own}",
+    "terms": "agree on one protocol file, the same at both",
+    "signatures": "each of them: ksdp party {protocol} --me NAME --key NAME.key --accept",
+    "nobody": "at {peer}: ksdp party --check ...; it must reach {own}",
     "uncleared": "at {peer}: ksdp screen or ksdp clear, and --clearance",
 }
 """By fault; words in braces are filled in."""

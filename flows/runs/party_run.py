@@ -22,8 +22,9 @@ from ksdp.audit.screening.clearance import MechanismIdentity
 from ksdp.audit.spec import CorpusSpec
 from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.runs.budget import Purse
+from ksdp.flows.runs.countersigned import features_hash
 from ksdp.flows.runs.node_run import Node, run_node
-from ksdp.flows.runs.terms import Run, features_hash
+from ksdp.flows.runs.terms import Run
 from ksdp.protocols.runs.final_terms import covers_final, opens_final
 from ksdp.protocols.runs.party_rounds import party_rounds
 from ksdp.protocols.runs.programs import check_audited, is_noisy, party_program

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
 from ksdp.audit.errors import SpecError
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec import Spec
+from ksdp.flows.runs.countersigned import ProtocolFile, features_hash, file_below, public_key, read_protocol_file
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.network.mesh import Address
 from ksdp.protocols.runs.final_terms import final_terms, opens_final
 from ksdp.protocols.runs.programs import Precision, check_program, is_noisy, needs_norms
 from ksdp.protocols.runs.protocol_file import PartySpec, RunSpec, parse_run_spec
 from ksdp.protocols.runs.run_terms import RunTerms
-from ksdp.storage.keys import load_public
 from ksdp.storage.readers.counts import read_vocabulary
-from ksdp.storage.readers.toml import read_toml, toml_value
+from ksdp.storage.readers.toml import toml_value
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,11 +26,15 @@ class Run:
     """A protocol file, checked."""
 
     spec: RunSpec
-    base: Path
-    """Folder that its paths are relative to."""
+    file: ProtocolFile
     terms: RunTerms
     features: tuple[str, ...] | None
     """Their names, where the file gives them."""
+
+    @property
+    def base(self) -> Path:
+        """Folder that its paths are relative to."""
+        return self.file.base
 
     def address(self, name: str) -> Address:
         """Where a party, or the server, listens."""
@@ -59,20 +60,10 @@ class Run:
         return self.spec.server.name if self.spec.server else ""
 
 
-def features_hash(names: Sequence[str]) -> str:
-    """`sha256:` of feature names in their order, a line feed after each.
-
-    Examples
-    --------
-    >>> features_hash(["a", "b"]) == features_hash(["b", "a"])
-    False
-    """
-    return "sha256:" + hashlib.sha256("".join(f"{name}\n" for name in names).encode()).hexdigest()
-
-
 def read_run(path: Path) -> Run:
     """Read and check a protocol file, with the keys and the vocabulary that it names."""
-    spec, base = parse_run_spec(read_toml(path, "the protocol file")), path.resolve().parent
+    file = read_protocol_file(path)
+    spec, base = parse_run_spec(file.tables), file.base
     count, vocabulary, names = _features(spec, base)
     for node in spec.nodes:
         Address.parse(node.address)
@@ -103,7 +94,7 @@ def read_run(path: Path) -> Run:
         from ksdp.protocols.runs.normed_rounds import check_normed
 
         check_normed(terms)
-    return Run(spec, base, terms, names)
+    return Run(spec, file, terms, names)
 
 
 def _features(spec: RunSpec, base: Path) -> tuple[int, str, tuple[str, ...] | None]:
@@ -113,7 +104,7 @@ def _features(spec: RunSpec, base: Path) -> tuple[int, str, tuple[str, ...] | No
         assert features.hash is not None
         assert features.count is not None
         return features.count, features.hash, None
-    names = read_vocabulary(base / features.vocabulary, "utf-8")
+    names = read_vocabulary(file_below(base, features.vocabulary, "features.vocabulary"), "utf-8")
     if (features.hash or features_hash(names), features.count or len(names)) != (features_hash(names), len(names)):
         raise SpecError("`features.vocabulary` is not the file that `features.hash` and `features.count` name.")
     return len(names), features_hash(names), names
@@ -155,10 +146,3 @@ def _lines(table: Mapping[str, Any]) -> list[str]:
 
 def _participant(base: Path, node: PartySpec) -> Participant:
     return Participant(node.name, public_key(base, node.key).public_bytes_raw())
-
-
-def public_key(base: Path, text: str) -> Ed25519PublicKey:
-    """The key that a protocol file names: 64 hex digits, or a file beside it."""
-    if len(text) == 64 and set(text) <= set("0123456789abcdef"):
-        return Ed25519PublicKey.from_public_bytes(bytes.fromhex(text))
-    return load_public(base / text)

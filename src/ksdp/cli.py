@@ -77,8 +77,7 @@ _COMMANDS = {
     "serve": "ksdp.commands.schedules:serve",
     "run": "ksdp.commands.runs:run",
     "budget": "ksdp.commands.runs:budget",
-    "kit": "ksdp.commands.kits:kit",
-    "party": "ksdp.commands.checks:party",
+    "party": "ksdp.commands.runs:party",
 }
 """Where each command is: a module, and a function or a group of commands in it; named as entry points are."""
 

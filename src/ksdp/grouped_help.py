@@ -12,7 +12,7 @@ GROUPS = {
     "Look": ("list", "show", "report", "replay", "export", "tables", "sql", "review", "reproduce"),
     "Decide": ("keys", "decide", "more", "clear", "verify", "log", "approve"),
     "Schedule": ("schedule", "schedules", "pause", "resume", "now", "unschedule", "serve"),
-    "Run among parties": ("kit", "party", "run", "budget", "pem"),
+    "Run among parties": ("party", "run", "budget", "pem"),
 }
 
 

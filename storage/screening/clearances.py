@@ -26,6 +26,7 @@ from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.screening.attempts import Attempts
 from ksdp.audit.screening.clearance import Clearance, Covered, Evidence, MechanismIdentity, Reviewed
 from ksdp.storage.keys import fingerprint
+from ksdp.storage.readers.limits import largest_input, read_bounded
 from ksdp.storage.store import write_whole
 
 FORMAT = 1
@@ -136,7 +137,7 @@ def write_clearance(path: Path, clearance: Clearance, private_key: Ed25519Privat
 def _parse(path: Path) -> dict[str, Any]:
     """The file's two parts, if it is in its canonical form."""
     try:
-        raw = path.read_bytes()
+        raw = read_bounded(path, largest_input())
     except OSError as error:
         raise ClearanceError("file", f"the clearance {path} cannot be read: {error.strerror}.") from error
     try:

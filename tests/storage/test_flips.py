@@ -11,15 +11,14 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ksdp.audit.errors import KsdpError, StoreError
-from ksdp.flows.runs.kit_files import INVITATION
+from ksdp.audit.errors import InputError, KsdpError, StoreError
+from ksdp.flows.runs.countersigned import read_protocol_file
 from ksdp.storage.audits.continuations import Origin, read_origin, write_origin
 from ksdp.storage.learning.advice import read_advice, write_advice
 from ksdp.storage.learning.gain_and_advice import learning_of, write_gain
 from ksdp.storage.reviews.policy import Policy, read_policy, write_policy
 from ksdp.storage.runs.ledger import Ledger
 from ksdp.storage.runs.party_runs import keep_party_run, party_run_ids, read_party_run
-from ksdp.storage.runs.sealed import read_sealed, seal, write_sealed
 from ksdp.storage.schedules.history import ScheduledRun, append_run, read_runs
 from ksdp.storage.schedules.running import Running, begin, running
 from ksdp.storage.schedules.schedule_files import RunRequest, ask_now, asked, read_schedule
@@ -81,7 +80,12 @@ def kinds(store: Store, tmp_path: Path, scheduled: Callable[..., Any]) -> dict[s
     kept(store)
     write_origin(store, "two", Origin("spec", ("one",)))
     made = ledger(tmp_path / "ada.ledger")
-    write_sealed(tmp_path / "invitation.ksdp", seal(INVITATION, {"organiser": "ada", "text": "protocol = 1"}, KEY))
+    protocol = tmp_path / "protocol.toml"
+    protocol.write_text(
+        'protocol = 1\n[mechanism]\nname = "pd-nmf"\n[features]\nhash = "sha256:%s"\ncount = 4\n' % (64 * "0")
+    )
+    read_protocol_file(protocol).join("ada", "ada.example:7001", KEY.public_key(), server=False)
+    read_protocol_file(protocol).sign("ada", KEY)
     return {
         "schedule": (store.root / "schedules/nightly/schedule.json", lambda: read_schedule(store, "nightly")),
         "history": (store.root / "schedules/nightly/history.jsonl", lambda: read_runs(store, "nightly")),
@@ -94,16 +98,20 @@ def kinds(store: Store, tmp_path: Path, scheduled: Callable[..., Any]) -> dict[s
         ),
         "origin": (store.audit("two") / "origin.json", lambda: read_origin(store, "two")),
         "ledger": (tmp_path / "ada.ledger", made.read),
-        "kit file": (
-            tmp_path / "invitation.ksdp",
-            lambda: read_sealed(tmp_path / "invitation.ksdp", INVITATION).digest,
-        ),
+        "protocol file": (protocol, lambda: _lines_if_signed(protocol)),
         "asked": (store.root / "schedules/nightly/asked.json", lambda: _unless_damaged(asked(store, "nightly"))),
         "running": (
             store.root / "schedules/nightly/running.json",
             lambda: _unless_damaged(running(store, "nightly")),
         ),
     }
+
+
+def _lines_if_signed(path: Path) -> dict[str, str]:
+    file = read_protocol_file(path)
+    if faults := file.faults():
+        raise InputError("; ".join(faults))
+    return file.lines
 
 
 def _without_more(said: dict[str, Any]) -> dict[str, Any]:
@@ -127,7 +135,7 @@ KINDS = (
     "party run",
     "origin",
     "ledger",
-    "kit file",
+    "protocol file",
     "asked",
     "running",
 )

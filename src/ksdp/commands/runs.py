@@ -9,11 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ksdp.commands.options import JsonOption, MetricsOptions, StoreOption, signing_key, with_options
+from ksdp.commands.findings_of_checks import end_of_check, tell_findings
+from ksdp.commands.options import (
+    JsonOption,
+    MetricsOptions,
+    StoreOption,
+    signing_key,
+    with_options,
+)
 
 if TYPE_CHECKING:
     from ksdp.flows.runs.budget import LedgerEntry
     from ksdp.flows.runs.node_run import Node
+    from ksdp.protocols.network.mesh import Address
 
 ProtocolArgument = Annotated[Path, typer.Argument(help="The protocol file, the same at every party.")]
 UnclearedOption = Annotated[
@@ -52,13 +60,55 @@ class EnteringOptions:
     ] = None
 
 
+@dataclass(frozen=True)
+class AgreeingOptions:
+    """Options by which parties agree on one protocol file, each its own signature."""
+
+    join: Annotated[
+        str | None, typer.Option("--join", help="Write this party into the file, listening at HOST:PORT.")
+    ] = None
+    server: Annotated[
+        bool, typer.Option("--server", help="With --join: as the server, which has no documents.")
+    ] = False
+    invite: Annotated[
+        bool, typer.Option("--invite", help="Sign the file as the first, and show the fingerprint to be read out.")
+    ] = False
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Show what the file says, ask for its fingerprint, and sign it.")
+    ] = False
+    fingerprint: Annotated[
+        str | None, typer.Option("--fingerprint", help="With --accept: as it was read to you by telephone.")
+    ] = None
+    copies: Annotated[
+        list[Path] | None,
+        typer.Option("--copy", help="Take parties and signatures from another's copy of the file; repeatable."),
+    ] = None
+
+
+@dataclass(frozen=True)
+class CheckOptions:
+    """Options of a dry run."""
+
+    check: Annotated[
+        bool, typer.Option("--check", help="Go as far as a run goes before data; say what stands in its way.")
+    ] = False
+    wait: Annotated[float, typer.Option("--wait", min=0, help="With --check: seconds to wait for the others.")] = (
+        30.0
+    )
+    hop: Annotated[
+        float, typer.Option("--hop", min=0.1, help="With --check: seconds until a silent hop is given up.")
+    ] = 5.0
+
+
 @with_options
 def party(
     *,
     protocol: ProtocolArgument,
     me: Annotated[str, typer.Option("--me", help="Which of the parties this is, or the server.")],
     entering: EnteringOptions,
-    out: Annotated[Path, typer.Option("--out", help="Folder of the result and the transcript.")],
+    agreeing: AgreeingOptions,
+    checking: CheckOptions,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder of the result and the transcript.")] = None,
     listen: Annotated[
         str | None, typer.Option("--listen", help="HOST:PORT to listen on, if others dial another address.")
     ] = None,
@@ -70,20 +120,127 @@ def party(
 ) -> None:
     """Take part in a run: waits for the others, shares nothing but what the protocol says, writes the result.
 
-    `ksdp party check` takes the same and only looks what would fail, before any data.
+    Before that: --join, --invite and --accept agree on the file; --check says what would fail, before any data.
     """
+    from ksdp.audit.errors import InputError
+    from ksdp.protocols.network.mesh import Address
+
+    steps = [agreeing.join is not None, agreeing.invite, agreeing.accept, checking.check]
+    if sum(steps) > 1:
+        raise InputError("`--join`, `--invite`, `--accept` and `--check` exclude each other.")
+    address = Address.parse(listen) if listen else None
+    if checking.check:
+        _check(protocol, me, entering, checking, out, address, as_json=as_json)
+    elif any(steps) or agreeing.copies:
+        _agree(protocol, me, entering.key, agreeing, as_json=as_json)
+    elif out is None:
+        raise InputError("`--out` must name the folder of the result.")
+    else:
+        _take_part(protocol, me, entering, out, address, store, metrics, as_json=as_json)
+
+
+def _agree(protocol: Path, me: str, key: Path, agreeing: AgreeingOptions, *, as_json: bool) -> None:
+    """Join, invite or accept, after taking over what copies say."""
+    from ksdp.flows.runs.countersigned import read_protocol_file, require_typed
+    from ksdp.flows.runs.terms import read_run
+    from ksdp.protocols.runs.trust import who_must_be_trusted
+
+    file = read_protocol_file(protocol)
+    if agreeing.copies:
+        file.merge([read_protocol_file(copy) for copy in agreeing.copies])
+        file = read_protocol_file(protocol)
+    if agreeing.join is not None:
+        file.join(me, agreeing.join, signing_key(key).public_key(), server=agreeing.server)
+        typer.echo(
+            f"{me} is in {protocol.name}: send it to whoever invites, who reads out its fingerprint", err=True
+        )
+    elif agreeing.invite or agreeing.accept:
+        trust = "" if "pem" in file.tables else who_must_be_trusted(read_run(protocol).terms)
+        if agreeing.accept:
+            typer.echo(
+                "\n".join(f"{name:32} {value}" for name, value in file.lines.items()) + f"\n{trust}", err=True
+            )
+            for one in file.signatures:
+                if one.name == me and one.content != file.content:
+                    typer.echo(f"since {me} signed: {file.changed_since(one)}", err=True)
+            require_typed(agreeing.fingerprint or typer.prompt("Fingerprint that was read out", err=True), file)
+        file.sign(me, signing_key(key))
+    file = read_protocol_file(protocol)
+    names, missing = [one.name for one in file.signatures], file.faults()
+    if as_json:
+        shown = {"fingerprint": file.fingerprint} if agreeing.invite or agreeing.accept else {}
+        typer.echo(json.dumps({"protocol": str(protocol), "signed": names, "missing": list(missing)} | shown))
+        return
+    if agreeing.invite:
+        typer.echo(
+            f"fingerprint  {file.fingerprint}\nread it to everybody by telephone; go on when each has accepted it"
+        )
+    typer.echo("\n".join(missing) if missing else f"{protocol.name} is signed by all: {', '.join(names)}")
+
+
+def _check(
+    protocol: Path,
+    me: str,
+    entering: EnteringOptions,
+    checking: CheckOptions,
+    out: Path | None,
+    address: Address | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Say each fault in a line, at whom, and what mends it."""
+    from datetime import UTC, datetime
+
+    from ksdp.flows.runs.budget import purse_files
+    from ksdp.flows.runs.check_here import Question, check_here
+    from ksdp.flows.runs.check_peers import PeerCheck, check_peers
+
+    given = {name: getattr(entering, name) for name in ("corpus", "clearance", "signer", "uncleared")}
+    kept, limits = purse_files(me, entering.key, entering.ledger, entering.budget)
+    question = Question(protocol, me, entering.key, signing_key, out, **given, ledger=kept, budget=limits)
+    here = check_here(question, datetime.now(UTC))
+    tell = tell_findings(here.findings, as_json=as_json)
+    findings = list(here.findings)
+    if here.run is not None and here.identity is not None:
+        asked = PeerCheck(
+            here.run,
+            me,
+            here.identity,
+            here.grounds,
+            address,
+            checking.wait,
+            checking.hop,
+            lambda: datetime.now(UTC),
+        )
+        findings += check_peers(asked, tell)
+    end_of_check(findings, as_json=as_json)
+
+
+def _take_part(
+    protocol: Path,
+    me: str,
+    entering: EnteringOptions,
+    out: Path,
+    address: Address | None,
+    store: Path | None,
+    metrics: MetricsOptions,
+    *,
+    as_json: bool,
+) -> None:
+    """The run itself."""
     import contextlib
 
     from ksdp.flows.metrics_port import serve_metrics
     from ksdp.flows.runs.node_run import Node
     from ksdp.flows.runs.terms import read_run
     from ksdp.flows.runs.watch import Watch
-    from ksdp.protocols.network.mesh import Address
+    from ksdp.protocols.runs.trust import who_must_be_trusted
     from ksdp.storage.runs.party_runs import keep_party_run
     from ksdp.storage.store import Store
 
     read = read_run(protocol)
-    address = Address.parse(listen) if listen else None
+    read.file.require_signed()
+    typer.echo(who_must_be_trusted(read.terms), err=True)
     private = signing_key(entering.key)
     watch, stack = Watch(lambda line: typer.echo(line, err=True)), contextlib.ExitStack()
     node = Node(read, me, private, out, address, watch=watch)

@@ -631,7 +631,6 @@ def test_a_party_that_waits_in_a_run_answers_a_check_and_its_run_is_not_touched(
         b'{"ksdp": "", "code": "", "clock": NaN, "terms": {}}',
         b'{"ksdp": "", "code": "", "clock": 1.0, "terms": []}',
         b'{"ksdp": "", "code": "", "clock": 1.0, "terms": {}, "grounds": "none"}',
-        b'{"ksdp": "", "code": "", "clock": 1.0, "terms": {}, "kit": 3}',
         b'{"ksdp": "", "code": "", "clock": 1.0, "terms": {}, "more": 3}',
     ],
 )
@@ -642,5 +641,5 @@ def test_whatever_a_peer_says_is_no_error_here(files: Files, heard: bytes) -> No
 
 def test_what_is_said_holds_nothing_of_the_data(files: Files) -> None:
     said = json.loads(about_of(read_run(two(files)), "cleared", NOW).to_bytes())
-    assert set(said) == {"ksdp", "code", "clock", "terms", "grounds", "kit"}
+    assert set(said) == {"ksdp", "code", "clock", "terms", "grounds"}
     assert About.from_bytes(json.dumps(said).encode()).grounds == "cleared"
