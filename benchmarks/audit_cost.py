@@ -26,7 +26,7 @@ from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.fresh_effects import best_threshold, measure_effect
 from ksdp.audit.verdicts.ks import ks_table
 from ksdp.flows.prepare import read_spec_file, spec_corpus
-from ksdp.storage.audits.stage_tables import read_stage, stage_names
+from ksdp.storage.audits.stages import read_stage, stage_names
 
 _TOGETHER = 1024
 """Documents that are tested at once."""

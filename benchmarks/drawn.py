@@ -19,7 +19,7 @@ from ksdp.audit.learning.gain import Score, gain_scores
 from ksdp.audit.learning.gain_summary import MeasureGain, summarise_gain
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.spec import parse_spec
-from ksdp.storage.learning.levered import load_rows
+from ksdp.storage.learning import load_rows
 
 CORPORA = {"enron-mail6": {"party": "mailbox"}, "20newsgroups": {"party": "label", "id": "id"}}
 SHARES = (0.5, 0.25, 0.2, 0.1)

@@ -34,7 +34,7 @@ from ksdp.audit.spec import Spec
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.prepare import prepare_stored, read_spec_file, spec_corpus
-from ksdp.storage.places import Place
+from ksdp.storage.remote import Place
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import folders_of
 from ksdp.tasks.blocks import compute_block

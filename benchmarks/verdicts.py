@@ -30,8 +30,7 @@ from ksdp.audit.verdicts.ks import ks_table
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
 from ksdp.flows.prepare import read_spec_file, spec_corpus
-from ksdp.storage.beside import beside
-from ksdp.storage.blocks import read_values
+from ksdp.storage.blocks import read_values, stack_blocks
 from ksdp.storage.findings import read_statistics
 from ksdp.storage.store import Store
 
@@ -115,7 +114,7 @@ def _noise(plan: Plan, folder: Path, summary: Any) -> tuple[NDArray[np.float64],
     stage, names = summary.provenance.stages[0], [s.name for s in plan.tested]
     values = folder / stage.values
     cells = [read_values(values, b, stage.key, 0, names, plan.spec.store.precision) for b in plan.blocks]
-    bits, columns = beside(cells, slice(0, min(DOCUMENTS, len(plan.audited))), plan.read_runs)
+    bits, columns = stack_blocks(cells, slice(0, min(DOCUMENTS, len(plan.audited))), plan.read_runs)
     with_runs = int(np.median(bits.sum(axis=1)))
     dealt = np.ascontiguousarray(bits[:, np.random.default_rng(0).permutation(bits.shape[1])])
     distances = [ks_table(np.ascontiguousarray(column), dealt).distance for column in columns]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
-from ksdp.storage.audits.query_results import SORTS, VERDICTS, Filter
+from ksdp.storage.audits.queries import SORTS, VERDICTS, Filter
 from ksdp.storage.errors import InputError
 
 PAGE_ROWS = 25

@@ -18,11 +18,11 @@ from ksdp.audit.spec import Spec, parse_spec
 from ksdp.audit.trial import names_own_code, try_own_code
 from ksdp.flows.progress import current
 from ksdp.storage.audits.ledger import find_attempt, record_attempt
-from ksdp.storage.away import keep_blocks_at
 from ksdp.storage.corpora import load_corpus
 from ksdp.storage.findings import write_spec
 from ksdp.storage.mapped_corpus import store_corpus
-from ksdp.storage.readers.toml import read_toml
+from ksdp.storage.readers.files import read_toml
+from ksdp.storage.remote_audits import keep_blocks_at
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, code_of
 

@@ -20,7 +20,7 @@
       prefect/                 Prefect's own database: status, never the truth
 
 Everything is written under a temporary name, synced and renamed: a file is whole or absent. The blocks of runs,
-which are nearly all of its bytes, may be at a URL instead (`ksdp.storage.away`), under the same names.
+which are nearly all of its bytes, may be at a URL instead (`ksdp.storage.remote_audits`), under the same names.
 """
 
 from __future__ import annotations
@@ -41,11 +41,40 @@ from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import InputError, StoreError
 from ksdp.audit.urls import was_url
 from ksdp.storage.locks import held_until_closed, unlink_unlocked
-from ksdp.storage.places import Place, RemotePlace, place_at
-from ksdp.storage.synced import sync_folder
+from ksdp.storage.remote import Place, RemotePlace, place_at
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """Write all of it: the operating system may take less at a time."""
+    left = memoryview(content)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+def append_synced(path: Path, content: bytes) -> None:
+    """Add bytes to a file, which is made for this user alone where there is none."""
+    new = not path.exists()
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        write_all(descriptor, content)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    if new:
+        sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names of a folder's files on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG})
 

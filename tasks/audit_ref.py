@@ -17,11 +17,11 @@ from ksdp.audit.own_code import own_code
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.statistics.contract import Pool
-from ksdp.storage.audits.stage_tables import read_stage
+from ksdp.storage.audits.stages import read_stage
 from ksdp.storage.blocks import ROW_GROUP
 from ksdp.storage.findings import read_spec
 from ksdp.storage.mapped_corpus import open_corpus
-from ksdp.storage.places import Place
+from ksdp.storage.remote import Place
 from ksdp.storage.store import Store
 
 

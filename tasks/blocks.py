@@ -17,7 +17,7 @@ from ksdp.audit.errors import DamagedBlock, StoreError
 from ksdp.audit.interim_looks import FIRST
 from ksdp.audit.plan import CONTROLS
 from ksdp.audit.sampling import BlockValues, measure, sample
-from ksdp.storage.audits.stage_tables import stage_names
+from ksdp.storage.audits.stages import stage_names
 from ksdp.storage.blocks import (
     ObservablesWriter,
     StoredCells,
@@ -29,7 +29,7 @@ from ksdp.storage.blocks import (
     read_values,
     write_values,
 )
-from ksdp.storage.places import Place, RemotePlace, remove_folder
+from ksdp.storage.remote import Place, RemotePlace, remove_folder
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, folders_of, open_plan, open_stage
 

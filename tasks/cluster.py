@@ -7,17 +7,29 @@ this machine who finds its ports gets nowhere. Its web pages are off.
 
 from __future__ import annotations
 
+import importlib
+import importlib.metadata
+import importlib.util
+import inspect
+import logging
 import os
-from collections.abc import Iterator
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
 
 from ksdp.audit.cluster_spec import ClusterSpec
-from ksdp.audit.errors import InputError
+from ksdp.audit.content_keys import content_key
+from ksdp.audit.errors import InputError, KsdpError
+from ksdp.tasks.audit_ref import AuditRef, open_plan, parts_of
+from ksdp.tasks.blocks import compute_block
 from ksdp.tasks.interrupts import interrupts_blocked
-from ksdp.tasks.named_cluster import first_worker, named_cluster
+from ksdp.tasks.remote import at_worker, check_shared, computing_versions, published
 
 _INSECURE = "insecure+"
 _TRIES = 3
@@ -217,3 +229,239 @@ def _tried(options: dict[str, Any]) -> Any:
             if not left:
                 raise
     raise AssertionError("one try is made at least")
+
+
+_ENCRYPTED = ("tls://", "wss://", "gateway://", "inproc://")
+
+
+def cluster_class(name: str) -> Callable[..., Any]:
+    """The class that a spec names."""
+    module, _, attribute = name.rpartition(".")
+    top = module.partition(".")[0]
+    if not _installed(top):
+        raise InputError(
+            f"`cluster.class` {name!r}: no installed package is called {top!r}; a class is taken from an "
+            f"installed package alone (pip install {top.replace('_', '-')})."
+        )
+    try:
+        found = getattr(importlib.import_module(module), attribute, None)
+    except ImportError as error:
+        raise InputError(f"`cluster.class` {name!r} cannot be imported: {error}.") from error
+    # Dask's are all called so, and nothing else is called.
+    if not callable(found) or not attribute.endswith("Cluster"):
+        raise InputError(f"`cluster.class` {name!r}: the module {module!r} has no such class of clusters.")
+    return cast(Callable[..., Any], found)
+
+
+@cache  # half a second each time
+def _packages() -> Mapping[str, list[str]]:
+    return importlib.metadata.packages_distributions()
+
+
+def _installed(top: str) -> bool:
+    """Whether a module's name is that of an installed package, and what would be imported for it lies there."""
+    names = _packages().get(top, ())
+    spec = importlib.util.find_spec(top) if names else None
+    if spec is None:
+        return False
+    roots = {Path(str(importlib.metadata.distribution(name).locate_file(""))).resolve() for name in names}
+    places = [spec.origin] if spec.origin and spec.origin != "namespace" else []
+    places += list(spec.submodule_search_locations or ())
+    return bool(places) and all(any(Path(place).resolve().is_relative_to(r) for r in roots) for place in places)
+
+
+def _with_security(made: Callable[..., Any], arguments: dict[str, Any], insecure: bool) -> dict[str, Any]:
+    """The arguments, with keys made for this cluster where its class takes them and nobody said anything."""
+    if insecure or "security" in arguments or "protocol" in arguments:
+        return arguments
+    takes = inspect.signature(made).parameters
+    if "security" not in takes or "scheduler_kwargs" not in takes:  # those that start everything on this machine
+        return arguments
+    from distributed.security import Security
+
+    return {**arguments, "security": Security.temporary(), "protocol": "tls://"}
+
+
+@contextmanager
+def named_cluster(asked: ClusterSpec) -> Iterator[Any]:
+    """Start a cluster, ask it for its workers, and wait for the first of them.
+
+    Raises
+    ------
+    InputError
+        If there is no such class, it refuses its arguments, is no cluster, speaks without TLS though `insecure` is
+        not set, or has no worker in time.
+    """
+    name = str(asked.cluster_class)
+    made = cluster_class(name)
+    try:
+        started = made(**_with_security(made, dict(asked.arguments), asked.insecure))
+    except Exception as error:  # whatever somebody's class raises: it was given the spec's arguments
+        raise InputError(f"`cluster.class` {name!r} does not start ({type(error).__name__}: {error}).") from error
+    if not all(hasattr(started, part) for part in ("scheduler_address", "scale", "adapt", "__exit__")):
+        raise InputError(f"`cluster.class` {name!r} is no Dask cluster; it made {type(started).__name__!r}.")
+    with started:
+        if not asked.insecure and not started.scheduler_address.startswith(_ENCRYPTED):
+            raise InputError(
+                f"`cluster.class` {name!r} started a scheduler without TLS; whoever reaches it runs code as you. "
+                "Give it `security` and `protocol` in `cluster.arguments`, name its certificates in Dask's "
+                "settings (`distributed.comm.tls`), or say `insecure = true` where nobody else can reach it."
+            )
+        if isinstance(asked.workers, tuple):
+            started.adapt(minimum=asked.workers[0], maximum=asked.workers[1])
+        elif asked.workers is not None:
+            started.scale(asked.workers)
+        yield started
+
+
+def first_worker(client: Any, patience: float, whose: str) -> int:
+    """Wait for a worker; how many there are.
+
+    Raises
+    ------
+    InputError
+        If there is none in time.
+    """
+    until = time.monotonic() + patience
+    while not (count := len(client.scheduler_info(n_workers=-1)["workers"])):
+        if time.monotonic() > until:
+            raise InputError(
+                f"{whose} had no worker for {patience:.0f} s; `cluster.patience` is how long to wait."
+            )
+        time.sleep(0.2)
+    return count
+
+
+_log = logging.getLogger("ksdp.tasks")
+_PATIENCE = 600.0
+"""Seconds that somebody's scheduler may be gone."""
+_LOSSES = 3
+"""Times that a call may take its workers with it, or a scheduler go, without any call being done in between."""
+_GONE = ("scheduler-connection-lost", "scheduler-restart")
+
+
+def _connected(address: str) -> Any:
+    """A client of the scheduler; one that registers while another cancels may meet a stray message: try again."""
+    from distributed import Client
+
+    for _ in range(4):
+        try:
+            return Client(address, security=credentials(address), set_as_default=False)
+        except AssertionError:
+            time.sleep(0.2)
+    return Client(address, security=credentials(address), set_as_default=False)
+
+
+def _connected_again(address: str) -> Any:
+    """A client of somebody's scheduler that may be about to come back."""
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return _connected(address)
+        except OSError as error:  # Dask's CommClosedError and TimeoutError are such
+            if is_ours(address) or time.monotonic() > until:
+                raise KsdpError(f"the Dask scheduler at {address} is gone; the same command resumes.") from error
+            time.sleep(1.0)
+
+
+def _submit(
+    client: Any, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], attempt: str
+) -> list[Any]:
+    """Submit under names that say what is computed, so that work under way is joined, not done twice."""
+    names = [
+        f"{function.__name__}-{content_key({'arguments': repr(args), 'attempt': attempt})}" for args in arguments
+    ]
+    if published(arguments):
+        wanted = computing_versions()
+        arguments = [(wanted, function, *args) for args in arguments]
+        function = at_worker
+    return [client.submit(function, *args, key=name) for name, args in zip(names, arguments, strict=True)]
+
+
+def spread(
+    address: str,
+    function: Callable[..., Any],
+    arguments: Sequence[tuple[Any, ...]],
+    done: Callable[[Any], None],
+    attempt: int = 0,
+) -> list[Any]:
+    """Call `function` once for each tuple on the workers; results in order, `done` as each arrives.
+
+    A later `attempt` computes again what an earlier one has.
+
+    Raises
+    ------
+    KsdpError
+        If calls kill whoever makes them, or somebody's scheduler goes and does not come back.
+    """
+    results: dict[int, Any] = {}
+    losses, name = 0, str(attempt)
+    while len(results) < len(arguments):
+        before = len(results)
+        lost = _gathered(address, function, arguments, done, name, results)
+        if lost is None:
+            break
+        losses = losses + 1 if len(results) == before else 1
+        if losses > _LOSSES:
+            raise KsdpError(f"{lost} The same command resumes from what is stored.")
+        _log.warning("%s What was not done is done again.", lost)
+        name = f"{attempt}.{len(results)}.{losses}"
+    return [results[at] for at in range(len(arguments))]
+
+
+def _gathered(
+    address: str,
+    function: Callable[..., Any],
+    arguments: Sequence[tuple[Any, ...]],
+    done: Callable[[Any], None],
+    name: str,
+    results: dict[int, Any],
+) -> str | None:
+    """Submit what has no result yet and gather; what was lost, where workers or the scheduler went."""
+    from concurrent.futures import CancelledError
+
+    from distributed import as_completed
+    from distributed.scheduler import KilledWorker
+
+    left = [at for at in range(len(arguments)) if at not in results]
+    with _connected_again(address) as client:
+        asked = _submit(client, function, [arguments[at] for at in left], name)
+        futures, places = {future.key: future for future in asked}, defaultdict(list)
+        for future, at in zip(asked, left, strict=True):
+            places[future.key].append(at)
+        try:
+            for future in as_completed(list(futures.values()), loop=client.loop):
+                for at in places[future.key]:
+                    results[at] = future.result()
+                    done(results[at])
+        except KilledWorker:
+            return f"workers died of {function.__name__} again and again: they may need more memory."
+        except CancelledError as error:
+            if getattr(error, "reason", None) not in _GONE:
+                raise
+            return f"the Dask scheduler at {address} went away."
+        except BaseException:
+            client.cancel(list(futures.values()), reason="the audit stops")
+            raise
+    return None
+
+
+@contextmanager
+def started_ahead(address: str, ref: AuditRef) -> Iterator[None]:
+    """Let the workers begin on an audit's blocks while Prefect is still starting; the flow's tasks join them.
+
+    Raises
+    ------
+    InputError
+        If somebody's workers do not find the audit.
+    """
+    with _connected(address) as client:
+        if not is_ours(address):
+            check_shared(client, ref)
+        first = parts_of(ref)[0]
+        futures = _submit(client, compute_block, [(first, block) for block in open_plan(first).blocks], "0")
+        try:
+            yield
+        except BaseException:
+            client.cancel(futures, reason="the audit stops")
+            raise

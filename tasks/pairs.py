@@ -13,8 +13,8 @@ from ksdp.audit.certifying import paired_advantages
 from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import DamagedBlock, StoreError
 from ksdp.audit.plan import Plan
-from ksdp.storage.audits.pairs import PairsPart, read_pairs, write_pairs
-from ksdp.storage.places import Place
+from ksdp.storage.audits.stages import PairsPart, read_pairs, write_pairs
+from ksdp.storage.remote import Place
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, open_audit
 

@@ -23,8 +23,7 @@ from ksdp.audit.verdicts.effect_measures import Effect, Flagged
 from ksdp.audit.verdicts.fresh_effects import Attack, best_threshold, learned_scores, measure_effect
 from ksdp.audit.verdicts.ks import KSTable, ks_table
 from ksdp.audit.verdicts.raw_filter import RAW
-from ksdp.storage.beside import beside
-from ksdp.storage.blocks import ROW_GROUP
+from ksdp.storage.blocks import ROW_GROUP, stack_blocks
 from ksdp.storage.curves import Curve
 from ksdp.tasks.audit_ref import AuditRef, open_audit, open_plan
 from ksdp.tasks.blocks import read_cells
@@ -145,7 +144,7 @@ def gather(
     """
     plan = open_plan(ref)
     cells = [read_cells(ref, block, part.group, names) for block in plan.blocks if block.lane == part.lane]
-    return beside(cells, rows, plan.read_runs)
+    return stack_blocks(cells, rows, plan.read_runs)
 
 
 def curve(ref: AuditRef, lane: int, row: int, statistic: str) -> Curve:

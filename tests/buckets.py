@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ksdp.storage.places import RemotePlace, place_at
+from ksdp.storage.remote import RemotePlace, place_at
 
 
 @contextlib.contextmanager
@@ -37,7 +37,7 @@ def folder_as_bucket(folder: Path, patched: pytest.MonkeyPatch) -> RemotePlace:
 
     files = fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem())
     patched.setattr(
-        "ksdp.storage.places._files",
+        "ksdp.storage.remote._files",
         lambda url: (files, url.partition("?")[0].removeprefix("s3://").rstrip("/")),
     )
     place = place_at("s3://bucket")

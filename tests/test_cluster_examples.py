@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from ksdp.flows.prepare import read_spec_file
-from ksdp.tasks.named_cluster import cluster_class
+from ksdp.tasks.cluster import cluster_class
 
 FOLDER = Path(__file__).resolve().parents[1] / "examples" / "cluster"
 MANIFESTS = [one for one in yaml.safe_load_all((FOLDER / "kubernetes.yaml").read_text()) if one]

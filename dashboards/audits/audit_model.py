@@ -11,14 +11,13 @@ from markupsafe import Markup
 
 from ksdp.dashboards.charts.charts import counts_svg, ecdf_svg, strip_svg
 from ksdp.storage.audits.claims import StoredClaim, shown_claim
-from ksdp.storage.audits.queries import Findings
-from ksdp.storage.audits.query_results import Filter, Overview, Row, Totals
+from ksdp.storage.audits.history import read_summary
+from ksdp.storage.audits.queries import Filter, Findings, Overview, Row, Totals
 from ksdp.storage.curves import Curve, read_curves
 from ksdp.storage.finding_tables import StatisticTestRow
 from ksdp.storage.findings import Summary
-from ksdp.storage.learning.gain_and_advice import GainAndAdvice, learning_of
+from ksdp.storage.learning import GainAndAdvice, learning_of
 from ksdp.storage.store import Store
-from ksdp.storage.summaries import read_summary
 
 _BOUNDED = 12
 LISTED = 400

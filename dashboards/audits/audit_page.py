@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from ksdp.dashboards.addresses import PAGE_ROWS, Listing
 from ksdp.dashboards.audits.audit_model import AuditModel, read_audit_model
 from ksdp.dashboards.audits.more_runs import MoreRuns, read_more_runs, wanted
-from ksdp.storage.audits.continuations import read_origin
-from ksdp.storage.audits.history import Brief, read_history, valid_audit
-from ksdp.storage.audits.queries import Findings
-from ksdp.storage.audits.query_results import Row
-from ksdp.storage.audits.views import views_of
+from ksdp.storage.audits.continuation import read_origin
+from ksdp.storage.audits.history import Brief, read_history, valid_audit, views_of
+from ksdp.storage.audits.queries import Findings, Row
 from ksdp.storage.reviews.decisions import State, states
 from ksdp.storage.store import Store
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ksdp.dashboards.words import count, decimal, percent, plural
-from ksdp.storage.summaries import Summary
+from ksdp.storage.audits.history import Summary
 
 if TYPE_CHECKING:
-    from ksdp.storage.audits.query_results import Row
+    from ksdp.storage.audits.queries import Row
     from ksdp.storage.finding_tables import VerdictRow
 
 

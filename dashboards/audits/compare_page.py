@@ -11,13 +11,11 @@ from typing import Any
 from ksdp.dashboards.addresses import PAGE_ROWS, page_number
 from ksdp.dashboards.audits.audit_model import written
 from ksdp.dashboards.audits.audit_page import require_audit
-from ksdp.storage.audits.history import Brief, read_history
-from ksdp.storage.audits.queries import Findings
-from ksdp.storage.audits.query_results import VERDICTS
+from ksdp.storage.audits.history import Brief, read_history, read_summary
+from ksdp.storage.audits.queries import VERDICTS, Findings
 from ksdp.storage.errors import InputError
 from ksdp.storage.findings import StatisticSummary, Summary
 from ksdp.storage.store import Store
-from ksdp.storage.summaries import read_summary
 
 
 @dataclass(frozen=True)

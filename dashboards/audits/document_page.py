@@ -10,18 +10,22 @@ from ksdp.dashboards.addresses import Listing, whole_number
 from ksdp.dashboards.audits.audit_model import Picture, picture
 from ksdp.dashboards.audits.audit_page import require_audit
 from ksdp.dashboards.audits.more_runs import MoreRuns, read_more_runs
-from ksdp.storage.audits.history import Brief, read_history
-from ksdp.storage.audits.neighbours import Neighbour, corpus_entries, neighbours
-from ksdp.storage.audits.queries import Findings
-from ksdp.storage.audits.query_results import Row
-from ksdp.storage.audits.statistic_values import held_out_distance, read_arms, stored_statistics, values_bytes
+from ksdp.storage.audits.documents import (
+    Neighbour,
+    corpus_entries,
+    held_out_distance,
+    neighbours,
+    read_arms,
+    stored_statistics,
+    values_bytes,
+)
+from ksdp.storage.audits.history import Brief, read_history, read_summary
+from ksdp.storage.audits.queries import Findings, Row
 from ksdp.storage.errors import StoreError
 from ksdp.storage.finding_tables import EffectRow, StatisticTestRow
 from ksdp.storage.findings import Summary
-from ksdp.storage.reviews.decisions import Entry, State, document_state, read_log
-from ksdp.storage.reviews.policy import Policy, read_policy
+from ksdp.storage.reviews.decisions import Entry, Policy, State, document_state, read_log, read_policy
 from ksdp.storage.store import Store
-from ksdp.storage.summaries import read_summary
 
 _AT_ONCE = 300 * 2**20
 """Bytes of values that a page reads without being asked; about half a second."""

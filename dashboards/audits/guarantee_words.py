@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ksdp.dashboards.words import count, decimal, percent
 from ksdp.storage.audits.claims import StoredClaim
-from ksdp.storage.summaries import Summary
+from ksdp.storage.audits.history import Summary
 
 
 def promised(summary: Summary, claim: StoredClaim | None = None) -> str | None:

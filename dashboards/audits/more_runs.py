@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ksdp.dashboards.stage_words import counted, words
-from ksdp.storage.audits.continuations import UNDER_WAY, read_progress
+from ksdp.storage.audits.continuation import UNDER_WAY, read_progress
 from ksdp.storage.reviews.decisions import states
 from ksdp.storage.store import Store
 
@@ -18,7 +18,7 @@ class MoreRuns:
     audit: str
     """That is continued."""
     state: str
-    """As `ksdp.storage.audits.continuations.read_progress` gives it."""
+    """As `ksdp.storage.audits.continuation.read_progress` gives it."""
     to: str | None
     """The audit that continues it, once it is finished."""
     documents: int | None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ksdp.dashboards.audits.certificate_sentences import grounds
 from ksdp.dashboards.words import count, decimal, percent, plural
-from ksdp.storage.audits.history import mechanism_of
-from ksdp.storage.audits.views import ViewsSummary
+from ksdp.storage.audits.history import ViewsSummary, mechanism_of
 from ksdp.storage.findings import Summary
 
 AnySummary = Summary | ViewsSummary

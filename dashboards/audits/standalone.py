@@ -25,7 +25,7 @@ from ksdp.dashboards.audits import (
     strength_sentences,
 )
 from ksdp.dashboards.charts.charts import shares_svg
-from ksdp.storage.audits.views import ViewsSummary
+from ksdp.storage.audits.history import ViewsSummary
 from ksdp.storage.findings import Summary
 
 _HERE = Path(__file__).parents[1]

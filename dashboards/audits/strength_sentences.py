@@ -9,7 +9,7 @@ from ksdp.dashboards.words import count, decimal, plural
 
 if TYPE_CHECKING:  # `ksdp show` says one of these sentences, and a page's model imports numerics
     from ksdp.dashboards.audits.audit_model import AuditModel
-    from ksdp.storage.summaries import Summary
+    from ksdp.storage.audits.history import Summary
 
 
 def _documents(number: float) -> str:

@@ -8,8 +8,7 @@ from typing import Any
 
 from ksdp.dashboards.addresses import PAGE_ROWS, page_number
 from ksdp.dashboards.audits.views_report import parts_of_views
-from ksdp.storage.audits.history import valid_audit
-from ksdp.storage.audits.views import ViewsSummary, finished_views, read_views
+from ksdp.storage.audits.history import ViewsSummary, finished_views, read_views, valid_audit
 from ksdp.storage.store import Store
 
 

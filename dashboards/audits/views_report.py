@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ksdp.dashboards.audits.standalone import of_summary, standalone
+from ksdp.storage.audits.history import read_views
 from ksdp.storage.audits.view_tables import read_strongest
-from ksdp.storage.audits.views import read_views
 from ksdp.storage.store import Store
 
 LISTED = 200

@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 
 from ksdp.dashboards.audits.standalone import standalone
 from ksdp.dashboards.charts.drawing import PlotArea, line, number, picture, rect, text, ticks
-from ksdp.storage.learning.advice import read_advice
+from ksdp.storage.learning import read_advice
 from ksdp.storage.store import Store
 
 _WIDTH, _HEIGHT = 640.0, 360.0

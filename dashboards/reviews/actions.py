@@ -12,7 +12,7 @@ from starlette.requests import Request
 from ksdp.dashboards.addresses import whole_number
 from ksdp.storage.errors import InputError, KsdpError
 from ksdp.storage.reviews.decisions import Decision, Entry, Proposal, append
-from ksdp.storage.reviews.text_access import record_access
+from ksdp.storage.reviews.document_text import record_access
 from ksdp.storage.store import Store
 
 _FIELDS = 20_000

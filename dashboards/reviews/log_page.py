@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ksdp.dashboards.addresses import PAGE_ROWS, page_number
-from ksdp.storage.reviews.chain import ChainReport, check_chain
 from ksdp.storage.reviews.decisions import Entry, head, read_log
-from ksdp.storage.reviews.log import LogHead
-from ksdp.storage.reviews.text_access import TextAccess, read_accesses
+from ksdp.storage.reviews.document_text import TextAccess, read_accesses
+from ksdp.storage.reviews.log import ChainReport, LogHead, check_chain
 from ksdp.storage.store import Store
 
 

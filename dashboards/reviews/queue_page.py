@@ -10,18 +10,14 @@ from typing import Any
 from ksdp.dashboards.addresses import PAGE_ROWS, Listing
 from ksdp.dashboards.audits.audit_page import require_audit
 from ksdp.dashboards.audits.more_runs import MoreRuns, read_more_runs, wanted
-from ksdp.storage.audits.history import Brief, read_history
-from ksdp.storage.audits.queries import Findings
-from ksdp.storage.audits.query_results import Filter, Row
-from ksdp.storage.audits.views import views_of
+from ksdp.storage.audits.history import Brief, read_history, read_summary, views_of
+from ksdp.storage.audits.queries import Filter, Findings, Row
+from ksdp.storage.audits.screens import screen_of
 from ksdp.storage.errors import InputError
 from ksdp.storage.findings import Summary
-from ksdp.storage.reviews.decisions import State, Status, head, states
+from ksdp.storage.reviews.decisions import Policy, State, Status, head, read_policy, states
 from ksdp.storage.reviews.log import LogHead
-from ksdp.storage.reviews.policy import Policy, read_policy
-from ksdp.storage.screening.screens import screen_of
 from ksdp.storage.store import Store
-from ksdp.storage.summaries import read_summary
 
 SHOWN = ("open", "waiting", "more-runs", "decided")
 """What may be listed: nothing decided; a second person must confirm; more runs are wanted; decided."""

@@ -12,13 +12,16 @@ from markupsafe import Markup
 
 from ksdp.dashboards.charts.timeline import Mark, timeline_svg
 from ksdp.storage.errors import InputError, StoreError
-from ksdp.storage.schedules.history import ScheduledRun, due, next_times, read_runs
 from ksdp.storage.schedules.schedule_files import (
     RunRequest,
     Schedule,
+    ScheduledRun,
     ask_now,
     asked,
     check_schedule,
+    due,
+    next_times,
+    read_runs,
     read_schedule,
     read_schedules,
     set_paused,

@@ -8,7 +8,7 @@ from ksdp.dashboards.audits.sentences import title
 from ksdp.dashboards.audits.standalone import standalone
 from ksdp.dashboards.charts.charts import shares_svg
 from ksdp.dashboards.words import count, plural
-from ksdp.storage.screening.screens import RoundSummary, ScreenSummary, read_excluded, read_screen
+from ksdp.storage.audits.screens import RoundSummary, ScreenSummary, read_excluded, read_screen
 from ksdp.storage.store import Store
 
 _VERDICTS = ("sensitive", "clear", "certified clear", "undecided")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from ksdp.dashboards.addresses import PAGE_ROWS, page_number
 from ksdp.storage.audits.history import screen_ids, valid_audit
+from ksdp.storage.audits.screens import ScreenSummary, read_excluded, read_screen
 from ksdp.storage.errors import StoreError
-from ksdp.storage.screening.screens import ScreenSummary, read_excluded, read_screen
 from ksdp.storage.store import Store
 
 

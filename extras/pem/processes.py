@@ -36,8 +36,7 @@ from ksdp.flows.runs.launcher import Launcher
 from ksdp.protocols.channel.keys import Envelope, Participant
 from ksdp.protocols.network.framing import FrameStream
 from ksdp.protocols.network.party_process import run_in_process
-from ksdp.storage.readers.files import Refused
-from ksdp.storage.readers.toml import read_toml
+from ksdp.storage.readers.files import Refused, read_toml
 from ksdp.storage.store import write_arrays, write_json
 from ksdp.tasks.provenance import versions
 

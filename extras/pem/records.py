@@ -26,8 +26,8 @@ from ksdp.extras.pem.spec import PemDataSpec, PemRecordsSpec
 from ksdp.storage.readers.columns import Columns, open_columns
 from ksdp.storage.readers.counts import read_counts
 from ksdp.storage.readers.files import Refused, extension
-from ksdp.storage.readers.labels import check_rows
 from ksdp.storage.readers.spec_files import spec_path
+from ksdp.storage.readers.tables import check_rows
 
 
 @dataclass(frozen=True, eq=False)

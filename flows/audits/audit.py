@@ -41,7 +41,7 @@ from ksdp.flows.audits.conclude import conclude
 from ksdp.flows.audits.steps import Steps, Tally
 from ksdp.flows.audits.tested_look import measured_stage, tested_look
 from ksdp.flows.progress import advance, current
-from ksdp.storage.audits.stage_tables import drop_stages, write_stage
+from ksdp.storage.audits.stages import drop_stages, write_stage
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, open_audit, parts_of
 from ksdp.tasks.blocks import drop_passing, drop_values, observables_present

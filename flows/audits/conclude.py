@@ -21,7 +21,7 @@ from ksdp.dashboards.audits.report import render_report
 from ksdp.flows.audits.steps import Steps, Tally
 from ksdp.flows.audits.tested_look import measured_stage
 from ksdp.flows.progress import advance, current
-from ksdp.storage.audits.stage_tables import write_stage
+from ksdp.storage.audits.stages import write_stage
 from ksdp.storage.curves import write_curves
 from ksdp.storage.findings import write_effects, write_findings, write_report, write_summary
 from ksdp.storage.store import Store

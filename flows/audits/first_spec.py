@@ -17,9 +17,9 @@ from ksdp.audit.spec import CorpusSpec, parse_spec
 from ksdp.audit.urls import is_url
 from ksdp.audit.verdicts.power import runs_for_margin
 from ksdp.storage.corpora import load_corpus
-from ksdp.storage.fetched import copies_kept, fetched, name_at
 from ksdp.storage.readers.columns import Columns, open_columns
 from ksdp.storage.readers.files import extension, shown
+from ksdp.storage.readers.spec_files import copies_kept, fetched, name_at
 
 _IDS = ("id", "message_id", "document", "doc_id", "key", "uuid")
 _TEXTS = ("text", "body", "content", "message", "document", "review", "comment")

@@ -28,8 +28,8 @@ from ksdp.audit.results.parts import StatisticSummary
 from ksdp.audit.results.summary import Summary
 from ksdp.flows.audits.audit import run_stages
 from ksdp.flows.audits.steps import FlaggedParts, Tally
-from ksdp.storage.audits.continuations import Origin, read_origin
-from ksdp.storage.audits.pairs import PairsPart
+from ksdp.storage.audits.continuation import Origin, read_origin
+from ksdp.storage.audits.stages import PairsPart
 from ksdp.storage.curves import Curve
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef

@@ -9,10 +9,10 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.interim_looks import FIRST, Stage
 from ksdp.audit.replaying import measured_again, narrowed_to
 from ksdp.flows.progress import advance, current
-from ksdp.storage.audits.stage_tables import stage_names
+from ksdp.storage.audits.history import read_summary
+from ksdp.storage.audits.stages import stage_names
 from ksdp.storage.findings import read_document
 from ksdp.storage.store import Store
-from ksdp.storage.summaries import read_summary
 from ksdp.tasks.audit_ref import AuditRef, open_audit, open_stage
 from ksdp.tasks.provenance import versions
 

@@ -29,21 +29,19 @@ from ksdp.flows.interruption import interrupts_wait, run_until_stopped
 from ksdp.flows.prefect_server import prefect_server, reached
 from ksdp.flows.prepare import Prepared, prepare, prepare_stored
 from ksdp.flows.progress import current
-from ksdp.storage.audits.pairs import PairsPart
-from ksdp.storage.audits.stage_tables import stage_names
+from ksdp.storage.audits.history import read_summary
+from ksdp.storage.audits.stages import PairsPart, stage_names
 from ksdp.storage.curves import Curve
 from ksdp.storage.findings import findings_whole, read_spec, report_whole, write_report
 from ksdp.storage.locks import lock
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.store import Store, sweep_parts
-from ksdp.storage.summaries import read_summary
 from ksdp.tasks.audit_ref import AuditRef
 from ksdp.tasks.blocks import all_whole, compute_block, drop_passing
-from ksdp.tasks.cluster import open_workers
+from ksdp.tasks.cluster import open_workers, started_ahead
 from ksdp.tasks.pairs import compute_pairs
 from ksdp.tasks.provenance import versions
 from ksdp.tasks.slices import Slice, SliceEffects, SliceTests, curve, effects, test_slice
-from ksdp.tasks.spread import started_ahead
 
 Result = TypeVar("Result")
 
@@ -62,7 +60,7 @@ class _Calls:
         attempt: int = 0,
     ) -> list[Result]:
         if self.address is not None:
-            from ksdp.tasks.spread import spread
+            from ksdp.tasks.cluster import spread
 
             return spread(self.address, function, arguments, done, attempt)
         results = []

@@ -14,7 +14,7 @@ from ksdp.audit.design import Block
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.verdicts.effect_measures import Flagged
 from ksdp.flows.progress import advance
-from ksdp.storage.audits.pairs import PairsPart
+from ksdp.storage.audits.stages import PairsPart
 from ksdp.storage.curves import Curve
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef

@@ -13,7 +13,7 @@ from ksdp.audit.results.summary import Summary
 from ksdp.audit.sampling import Stored, sample
 from ksdp.audit.verdicts.held_out import held_out_advantage
 from ksdp.flows.progress import advance, current
-from ksdp.storage.audits.statistic_values import (
+from ksdp.storage.audits.documents import (
     keeps_values,
     read_values_by_run,
     stored_place,

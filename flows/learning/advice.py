@@ -19,10 +19,8 @@ from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.learning.advise import Limits, search_levers
 from ksdp.flows.prepare import Prepared, prepare, spec_corpus
 from ksdp.flows.progress import current
-from ksdp.storage.fetched import copies_kept
-from ksdp.storage.learning.advice import advice_page, write_advice, write_advice_page, write_advised_spec
-from ksdp.storage.learning.gain_and_advice import write_gain
-from ksdp.storage.readers.spec_files import at_urls
+from ksdp.storage.learning import advice_page, write_advice, write_advice_page, write_advised_spec, write_gain
+from ksdp.storage.readers.spec_files import at_urls, copies_kept
 from ksdp.storage.store import Store
 
 

@@ -30,7 +30,7 @@ from ksdp.flows.prepare import spec_corpus
 from ksdp.flows.progress import current
 from ksdp.protocols.runs.programs import check_program
 from ksdp.storage.corpora import corpus_columns, corpus_features
-from ksdp.storage.learning.levered import load_rows
+from ksdp.storage.learning import load_rows
 
 _MORE = 4
 """Runs of a setting that is not settled, in place of one."""

@@ -9,9 +9,8 @@ from ksdp.audit.learning.gain_summary import GainSummary, summarise_gain
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec import Spec
 from ksdp.flows.prepare import spec_corpus
-from ksdp.storage.fetched import copies_kept
-from ksdp.storage.learning.gain_and_advice import write_gain
-from ksdp.storage.learning.levered import load_rows
+from ksdp.storage.learning import load_rows, write_gain
+from ksdp.storage.readers.spec_files import copies_kept
 from ksdp.storage.store import Store
 
 

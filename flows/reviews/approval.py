@@ -26,10 +26,9 @@ from ksdp.flows.prepare import Prepared, prepare
 from ksdp.flows.progress import current
 from ksdp.flows.screening.clear import clearance_from_decisions
 from ksdp.flows.screening.signing import Signing
+from ksdp.storage.audits.screens import verdict_ids
 from ksdp.storage.findings import read_verdicts
-from ksdp.storage.reviews.decisions import snapshot
-from ksdp.storage.reviews.lineage import newer_audits
-from ksdp.storage.screening.screens import verdict_ids
+from ksdp.storage.reviews.decisions import newer_audits, snapshot
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, open_plan
 

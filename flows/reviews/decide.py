@@ -23,12 +23,12 @@ from ksdp.flows.audits.run import one_at_a_time, run_prepared
 from ksdp.flows.clock import Clock, utc_now
 from ksdp.flows.prepare import prepare_stored
 from ksdp.flows.progress import Listener, current, listening
-from ksdp.storage.audits.continuations import Origin, claimed, read_origin, write_origin, write_progress
+from ksdp.storage.audits.continuation import Origin, claimed, read_origin, write_origin, write_progress
+from ksdp.storage.audits.history import read_summary
 from ksdp.storage.findings import read_spec, read_verdicts
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.reviews.decisions import append, states
 from ksdp.storage.store import Store
-from ksdp.storage.summaries import read_summary
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def more_runs(
     """Audit again with more runs, and return the summary of the audit that continues this one.
 
     Its runs contain this one's (shared design), its level is half of this one's, and it asks the same question, so
-    it supersedes this one: decide there. `ksdp.storage.audits.continuations.read_progress` says how far it is.
+    it supersedes this one: decide there. `ksdp.storage.audits.continuation.read_progress` says how far it is.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def more_runs(
     wait : bool
         Wait for another audit that is running in the store.
     held : int, optional
-        As for `ksdp.storage.audits.continuations.claimed`.
+        As for `ksdp.storage.audits.continuation.claimed`.
     clock : callable
         The present time, for the progress file.
     """

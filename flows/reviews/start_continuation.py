@@ -9,7 +9,7 @@ import threading
 
 from ksdp.audit.errors import StoreError
 from ksdp.flows.clock import Clock
-from ksdp.storage.audits.continuations import claimed, open_log, read_progress, write_progress
+from ksdp.storage.audits.continuation import claimed, open_log, read_progress, write_progress
 from ksdp.storage.findings import read_spec
 from ksdp.storage.store import Store
 

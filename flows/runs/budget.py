@@ -23,7 +23,7 @@ from ksdp.flows.clock import Clock
 from ksdp.flows.runs.joint import JointAudit, covering, joint_audits
 from ksdp.flows.runs.prices import PartyRunPrices, Priced
 from ksdp.flows.runs.terms import Run
-from ksdp.storage.readers.toml import read_toml
+from ksdp.storage.readers.files import read_toml
 from ksdp.storage.runs.ledger import Ledger
 
 _DELTA = 1e-5

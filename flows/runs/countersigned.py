@@ -26,7 +26,7 @@ from ksdp.protocols.network.mesh import Address
 from ksdp.protocols.runs.protocol_file import PartySpec, parse_draft
 from ksdp.storage.keys import load_public
 from ksdp.storage.readers.counts import read_vocabulary
-from ksdp.storage.readers.toml import read_toml, toml_value
+from ksdp.storage.readers.files import read_toml, toml_value
 from ksdp.storage.store import write_whole
 
 _PREFIX = b"ksdp-protocol-file-1\n"

@@ -19,7 +19,7 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.together import Together
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.results.summary import Summary
-from ksdp.storage.readers.toml import toml_value
+from ksdp.storage.readers.files import toml_value
 from ksdp.storage.runs.ledger import Ledger
 
 

@@ -31,12 +31,12 @@ from ksdp.protocols.runs.programs import check_audited, is_noisy, party_program
 from ksdp.protocols.runs.run_terms import Statement
 from ksdp.protocols.runs.secret_draw import secret_draw
 from ksdp.protocols.runs.server_rounds import server_rounds
+from ksdp.storage.clearances import Verified, verify_clearance
 from ksdp.storage.corpora import corpus_features, load_corpus, load_drawn, rows_hash
-from ksdp.storage.readers.labels import Labels
 from ksdp.storage.readers.spec_files import at_urls
+from ksdp.storage.readers.tables import Labels
 from ksdp.storage.runs.predictions import write_predictions
 from ksdp.storage.runs.results import read_result
-from ksdp.storage.screening.clearances import Verified, verify_clearance
 
 SUGGESTED = 100
 """Items that are written down for a user."""

@@ -18,7 +18,7 @@ from ksdp.protocols.runs.programs import Precision, check_program, is_noisy, nee
 from ksdp.protocols.runs.protocol_file import PartySpec, RunSpec, parse_run_spec
 from ksdp.protocols.runs.run_terms import RunTerms
 from ksdp.storage.readers.counts import read_vocabulary
-from ksdp.storage.readers.toml import toml_value
+from ksdp.storage.readers.files import toml_value
 
 
 @dataclass(frozen=True, eq=False)

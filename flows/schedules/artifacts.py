@@ -14,8 +14,7 @@ from ksdp.audit.results.summary import Summary
 from ksdp.flows.audits.prefect_audit import statistic_row
 from ksdp.flows.schedules.notices import body
 from ksdp.storage.schedules.changes import Drift, StatisticDrift
-from ksdp.storage.schedules.history import ScheduledRun, read_runs
-from ksdp.storage.schedules.schedule_files import Schedule
+from ksdp.storage.schedules.schedule_files import Schedule, ScheduledRun, read_runs
 from ksdp.storage.store import Store
 
 _LINES = 30

@@ -15,11 +15,17 @@ from ksdp.audit.own_code import own_code
 from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.schedule_level import LevelBudget, next_spec, open_budget, read_budget
 from ksdp.flows.prepare import read_spec_file, spec_corpus
-from ksdp.storage.digests import columns_digest, digest_key, document_digests
-from ksdp.storage.fetched import copies_kept
-from ksdp.storage.schedules.changes import Changes, VerdictTable, compare, read_standing
-from ksdp.storage.schedules.history import ScheduledRun, read_runs
-from ksdp.storage.schedules.schedule_files import Schedule
+from ksdp.storage.readers.spec_files import copies_kept
+from ksdp.storage.schedules.changes import (
+    Changes,
+    VerdictTable,
+    columns_digest,
+    compare,
+    digest_key,
+    document_digests,
+    read_standing,
+)
+from ksdp.storage.schedules.schedule_files import Schedule, ScheduledRun, read_runs
 from ksdp.storage.store import Store
 
 

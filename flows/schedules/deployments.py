@@ -1,6 +1,6 @@
 """Keep Prefect's deployments as the schedules' files say, and start what is due.
 
-The store alone knows what is due (`ksdp.storage.schedules.history.due`): deployments have no calendar.
+The store alone knows what is due (`ksdp.storage.schedules.schedule_files.due`): deployments have no calendar.
 Where times have gone by (the machine or the server was down, a run's process died), one run is started for all.
 """
 
@@ -33,10 +33,23 @@ from ksdp.flows.progress import current
 from ksdp.flows.schedules.notices import send_waiting
 from ksdp.flows.schedules.run_lines import NewRuns, run_line
 from ksdp.flows.schedules.scheduled_run import scheduled_audit
-from ksdp.storage.schedules.history import ScheduledRun, append_run, due, read_runs
 from ksdp.storage.schedules.outbox import set_damaged_aside
-from ksdp.storage.schedules.running import begin, finish, hold, interrupted, running
-from ksdp.storage.schedules.schedule_files import Schedule, asked, forget_asked, read_schedules, set_paused
+from ksdp.storage.schedules.schedule_files import (
+    Schedule,
+    ScheduledRun,
+    append_run,
+    asked,
+    begin,
+    due,
+    finish,
+    forget_asked,
+    hold,
+    interrupted,
+    read_runs,
+    read_schedules,
+    running,
+    set_paused,
+)
 from ksdp.storage.store import Store
 
 _AGAIN = timedelta(seconds=30)

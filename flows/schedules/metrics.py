@@ -10,9 +10,8 @@ from prometheus_client.registry import Collector
 
 from ksdp.audit.errors import StoreError
 from ksdp.flows.clock import Clock, utc_now
-from ksdp.storage.schedules.history import ScheduledRun, due, read_runs
 from ksdp.storage.schedules.outbox import waiting_notices
-from ksdp.storage.schedules.schedule_files import Schedule, read_schedules
+from ksdp.storage.schedules.schedule_files import Schedule, ScheduledRun, due, read_runs, read_schedules
 from ksdp.storage.store import Store
 
 

@@ -19,9 +19,8 @@ import httpx
 
 from ksdp.audit.errors import KsdpError
 from ksdp.flows.clock import Clock
-from ksdp.storage.schedules.history import ScheduledRun
 from ksdp.storage.schedules.outbox import Waiting, attempted, put_notice, waiting_notices
-from ksdp.storage.schedules.schedule_files import Event, Notice, Schedule
+from ksdp.storage.schedules.schedule_files import Event, Notice, Schedule, ScheduledRun
 from ksdp.storage.store import Store
 
 _SECONDS = 30.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from ksdp.storage.schedules.history import ScheduledRun, read_runs
+from ksdp.storage.schedules.schedule_files import ScheduledRun, read_runs
 from ksdp.storage.store import Store
 
 _FACTS = (

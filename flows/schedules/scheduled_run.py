@@ -44,9 +44,19 @@ from ksdp.storage.schedules.changes import (
     write_drift,
     write_standing,
 )
-from ksdp.storage.schedules.history import ScheduledRun, append_run, due, read_runs
-from ksdp.storage.schedules.running import Running, begin, finish, hold, running
-from ksdp.storage.schedules.schedule_files import Schedule, read_schedule
+from ksdp.storage.schedules.schedule_files import (
+    Running,
+    Schedule,
+    ScheduledRun,
+    append_run,
+    begin,
+    due,
+    finish,
+    hold,
+    read_runs,
+    read_schedule,
+    running,
+)
 from ksdp.storage.store import Store
 from ksdp.tasks.cluster import open_workers
 

@@ -19,8 +19,13 @@ from ksdp.flows.prefect_server import Server, prefect_server, reached
 from ksdp.flows.progress import current
 from ksdp.flows.schedules.metrics import ScheduleMetrics
 from ksdp.storage.locks import is_locked, lock
-from ksdp.storage.schedules.history import ScheduledRun, read_runs
-from ksdp.storage.schedules.schedule_files import read_schedule, read_schedules, serving_lock
+from ksdp.storage.schedules.schedule_files import (
+    ScheduledRun,
+    read_runs,
+    read_schedule,
+    read_schedules,
+    serving_lock,
+)
 from ksdp.storage.store import Store, write_text
 
 _TICK = 2.0

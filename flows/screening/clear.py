@@ -17,18 +17,16 @@ from ksdp.audit.screening.proof import drawn_from
 from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.decide import Verdict
 from ksdp.flows.screening.signing import Grounds, Signing, evidence_of, sign
-from ksdp.storage.audits.continuations import Origin, read_origin
+from ksdp.storage.audits.continuation import Origin, read_origin
+from ksdp.storage.audits.history import finished_views, read_summary, views_of
 from ksdp.storage.audits.ledger import find_attempt, read_attempts, remembered_sensitive
-from ksdp.storage.audits.views import finished_views, views_of
+from ksdp.storage.audits.screens import screen_of
 from ksdp.storage.findings import read_spec, read_verdicts
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.mapped_corpus import open_corpus
-from ksdp.storage.reviews.chain import check_chain
-from ksdp.storage.reviews.decisions import Snapshot, snapshot
-from ksdp.storage.reviews.lineage import newer_audits
-from ksdp.storage.screening.screens import screen_of
+from ksdp.storage.reviews.decisions import Snapshot, newer_audits, snapshot
+from ksdp.storage.reviews.log import check_chain
 from ksdp.storage.store import Store
-from ksdp.storage.summaries import read_summary
 
 _SIGN_A_VIEW = (
     "Audit what the strongest of them sees by itself, with its size as `parties.coalition` and without `[views]`: "

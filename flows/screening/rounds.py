@@ -26,7 +26,7 @@ from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.prepare import GivenSpec, Prepared, prepare_stored
 from ksdp.flows.progress import current
 from ksdp.storage.audits.ledger import read_attempts, remembered_sensitive
-from ksdp.storage.screening.screens import RoundVerdicts, read_round
+from ksdp.storage.audits.screens import RoundVerdicts, read_round
 from ksdp.storage.store import Store
 
 

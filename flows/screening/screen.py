@@ -26,11 +26,11 @@ from ksdp.flows.prepare import spec_corpus
 from ksdp.flows.progress import current
 from ksdp.flows.screening.rounds import Rounds, Rules, run_rounds, screen_id
 from ksdp.flows.screening.signing import Grounds, Signing, evidence_of, sign
+from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.ledger import read_attempts
+from ksdp.storage.audits.screens import page_path, write_excluded, write_page, write_screen
 from ksdp.storage.keys import fingerprint
-from ksdp.storage.screening.screens import page_path, write_excluded, write_page, write_screen
 from ksdp.storage.store import Store
-from ksdp.storage.summaries import read_summary
 
 NO_HELP = ("hopeless", "limit", "too-few")
 """Outcomes in which leaving documents out does not make the rest safe."""

@@ -19,7 +19,7 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.screening.attempts import Attempt, count_attempts
 from ksdp.audit.screening.clearance import Clearance, Covered, Evidence, MechanismIdentity, Reviewed
-from ksdp.storage.screening.clearances import read_clearance, write_clearance
+from ksdp.storage.clearances import read_clearance, write_clearance
 
 
 @dataclass(frozen=True)

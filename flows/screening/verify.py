@@ -17,9 +17,8 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.spec import Spec
 from ksdp.flows.prepare import spec_corpus
 from ksdp.flows.screening.signing import mechanism_identity
-from ksdp.storage.reviews.chain import check_chain
-from ksdp.storage.reviews.log import LogHead
-from ksdp.storage.screening.clearances import read_clearance, verify_clearance
+from ksdp.storage.clearances import read_clearance, verify_clearance
+from ksdp.storage.reviews.log import LogHead, check_chain
 from ksdp.storage.store import Store
 
 

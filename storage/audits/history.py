@@ -1,20 +1,134 @@
-"""The finished audits of a store in a few words each: what a list, a timeline and a trend need."""
+"""Finished audits of a store, of one view or several: their summaries, their ids, and lists in a few words."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
 
 from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import StoreError
 from ksdp.audit.mechanisms.mechanism_words import mechanism_words
-from ksdp.audit.results.summary import Summary
+from ksdp.audit.results.summary import Summary as Summary
+from ksdp.audit.results.views_summary import ViewsSummary as ViewsSummary
 from ksdp.audit.spec import Spec
+from ksdp.storage.checksums import check_sealed, write_sealed_json
 from ksdp.storage.store import Store
-from ksdp.storage.summaries import read_summary
+
+Read = TypeVar("Read")
+
+
+def read_summary(folder: Path) -> Summary:
+    """Read `audit.json`; its paths are where it lies now, as a store may be copied, or mounted elsewhere."""
+    path = folder / "audit.json"
+    try:
+        fields = dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise StoreError(f"there is no finished audit {folder.name!r} in this store.") from error
+    summary = parsed(Summary.from_json, fields, f"audit {folder.name!r}")
+    check_sealed(path, f"audit {folder.name!r}")
+    return replace(summary, store=str(folder.parents[1]), report=str(folder / "report.html"))
+
+
+def parsed(parse: Callable[[Mapping[str, Any]], Read], told: Mapping[str, Any], what: str) -> Read:
+    """Parse a stored summary; raises `StoreError` if it is not valid."""
+    try:
+        return parse(told)
+    except ValidationError as error:
+        where = ", ".join(f"`{'.'.join(map(str, problem['loc']))}`" for problem in error.errors()[:3])
+        raise StoreError(f"the summary of {what} is damaged at {where}; run it again.") from None
+    except ValueError as error:
+        raise StoreError(f"{what} cannot be read: {error}; run it again.") from error
+
+
+def _file(store: Store, name: str) -> Path:
+    return store.root / "views" / name
+
+
+def views_page(store: Store, name: str) -> Path:
+    """Path of the page."""
+    return _file(store, f"{name}.html")
+
+
+def views_table(store: Store, name: str) -> Path:
+    """Path of the table (`ksdp.storage.audits.view_tables`)."""
+    return _file(store, f"{name}.parquet")
+
+
+def write_views(store: Store, name: str, summary: ViewsSummary) -> None:
+    """Write `views/<id>.json`, last: views with a summary are finished."""
+    write_sealed_json(_file(store, f"{name}.json"), summary.to_json())
+
+
+def read_views(store: Store, name: str) -> ViewsSummary:
+    """Read `views/<id>.json`; its paths are where it lies now."""
+    try:
+        fields = dict(json.loads(_file(store, f"{name}.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise StoreError(f"there are no finished views {name!r} in this store.") from error
+    summary = parsed(ViewsSummary.from_json, fields, f"views {name!r}")
+    check_sealed(_file(store, f"{name}.json"), f"views {name!r}")
+    return replace(summary, store=str(store.root), report=str(views_page(store, name)))
+
+
+def finished_views(store: Store) -> list[str]:
+    """Ids of the finished ones, newest first."""
+    files = sorted(store.root.glob("views/*.json"), key=lambda file: file.stat().st_mtime, reverse=True)
+    return [file.stem for file in files]
+
+
+def views_of(store: Store, audit: str) -> str | None:
+    """The newest finished set of views that contains an audit; None if it is in none."""
+    return next((name for name in finished_views(store) if audit in _audits(_file(store, f"{name}.json"))), None)
+
+
+def _audits(file: Path) -> frozenset[str]:
+    return _audits_at(file, file.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=4096)
+def _audits_at(file: Path, _written: int) -> frozenset[str]:
+    try:
+        audits = json.loads(file.read_text(encoding="utf-8"))
+        return frozenset(view["audit"] for view in audits["views"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return frozenset()
+
+
+LATEST = "latest"
+
+
+def find_audit(store: Store, name: str) -> str:
+    """The id of the finished audit, of one view or several, that a person named.
+
+    Raises
+    ------
+    StoreError
+        If there is none, or there are several that begin so.
+    """
+    known = list(dict.fromkeys([*finished_views(store), *store.audits()]))
+    if name in known:
+        return name
+    if name == LATEST:
+        if not known:
+            raise StoreError(f"there is no finished audit in {store.root}.")
+        files = {audit: store.audit(audit) / "audit.json" for audit in store.audits()}
+        files |= {views: store.root / "views" / f"{views}.json" for views in finished_views(store)}
+        return max(known, key=lambda audit: files[audit].stat().st_mtime)
+    mine = [audit for audit in known if audit.startswith(name)] if name else []
+    if len(mine) > 1:
+        raise StoreError(f"several audits begin with {name!r}: {', '.join(sorted(mine))}.")
+    if not mine:
+        raise StoreError(
+            f"there is no finished audit {name!r} in {store.root}; `ksdp list` shows those there are."
+        )
+    return mine[0]
 
 
 @dataclass(frozen=True)

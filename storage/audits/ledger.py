@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 
 from ksdp.audit.errors import StoreError
 from ksdp.audit.screening.attempts import Attempt
+from ksdp.storage.audits.history import read_summary
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.lines import START, add_line, is_whole, sealed_line, whole_lines
 from ksdp.storage.locks import lock
 from ksdp.storage.store import Store
-from ksdp.storage.summaries import read_summary
 
 
 def record_attempt(store: Store, attempt: Attempt) -> bool:

@@ -27,11 +27,11 @@ import pyarrow.parquet as pq
 from ksdp.audit.design import Block
 from ksdp.audit.errors import DamagedBlock, InputError, StoreError
 from ksdp.audit.results.summary import Summary
-from ksdp.storage.audits.statistic_values import held_out_distance
+from ksdp.storage.audits.documents import held_out_distance
+from ksdp.storage.audits.history import read_summary
 from ksdp.storage.blocks import read_groups
 from ksdp.storage.checksums import check_sealed, whole_table
 from ksdp.storage.store import Store, write_whole
-from ksdp.storage.summaries import read_summary
 
 TABLES = ("verdicts", "statistics", "effects")
 _UNBIASED = ("document", "distance", "unbiased")

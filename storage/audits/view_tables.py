@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from ksdp.audit.errors import StoreError
 from ksdp.audit.views import ViewVerdicts
-from ksdp.storage.audits.views import views_table
+from ksdp.storage.audits.history import views_table
 from ksdp.storage.checksums import check_sealed, whole_table, write_sealed_table
 from ksdp.storage.finding_tables import VIEWS, ViewsRow
 from ksdp.storage.store import Store

@@ -1,21 +1,291 @@
-"""Named columns of a file, checked: text, labels (ids, parties, groups) and numbers."""
+"""Named columns of a CSV, JSON lines or Parquet file, checked: text, labels (ids, parties, groups) and numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import CorpusError
-from ksdp.storage.readers.files import Refused, decoded
-from ksdp.storage.readers.source import Source
-from ksdp.storage.readers.sources import open_source
+from ksdp.storage.readers.files import MOST_ROWS, Refused, decoded, kind_of_file, largest_input, read_text
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """An open file with named columns."""
+
+    path: Path
+    encoding: str
+    """Of CSV, JSON lines, and of text stored as bytes in Parquet."""
+    names: tuple[str, ...]
+    """In the file's order; CSV and Parquet may repeat one."""
+    rows: int
+    typed: bool
+    """False for CSV, where every column is text until it is asked for as numbers."""
+    read: Callable[[str], pa.Array]
+    """One column by name. CSV and JSON lines give null for a missing value."""
+    types: Mapping[str, pa.DataType] = field(default_factory=dict)
+    """Of the columns, where they are known before any is read (Parquet)."""
+
+
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """Chunks as one array; strings with 64-bit offsets, so that more than 2 GiB fit."""
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_string_view(kind):
+        column = column.cast(pa.large_string())
+    elif pa.types.is_binary(kind) or pa.types.is_binary_view(kind):
+        column = column.cast(pa.large_binary())
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], type=column.type)
+
+
+def open_csv(path: Path, encoding: str) -> Source:
+    """Open a CSV file, whose first line names the columns.
+
+    Raises
+    ------
+    CorpusError
+        The file cannot be read, or is wrongly encoded or no CSV; naming the row at fault.
+    """
+    text = read_text(path, encoding)
+    names = _header(path, text)
+    wrong: list[Any] = []
+
+    def note(row: Any) -> str:
+        wrong.append(row)
+        return "skip"
+
+    data = text.encode()
+    columns = {name: pa.large_string() for name in names}
+    try:
+        table = pacsv.read_csv(
+            pa.BufferReader(data + b"\n"),
+            # One block: a quoted text may be longer than any block. One thread: rows are numbered only then.
+            pacsv.ReadOptions(use_threads=False, block_size=min(max(len(data) + 2, 2**16), 2**31 - 2)),
+            pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=note),
+            pacsv.ConvertOptions(
+                column_types=columns,
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+                null_values=[""],
+                check_utf8=False,
+            ),
+        )
+    except pa.ArrowException:
+        raise Refused(path, "is not CSV that can be read.") from None
+    if wrong:
+        first = wrong[0]
+        expected, got = first.expected_columns, first.actual_columns
+        raise Refused(path, f"has {got} fields where the header has {expected}.", row=first.number - 1)
+    if data.count(b'"') % 2:
+        _require_closed_quotes(path, text)
+    return Source(path, encoding, names, table.num_rows, False, lambda name: one_array(table.column(name)))
+
+
+def _header(path: Path, text: str) -> tuple[str, ...]:
+    try:
+        for record in csv.reader(io.StringIO(text, newline="")):
+            if record:
+                return tuple(record)
+    except csv.Error:
+        raise Refused(path, "the header is not CSV.") from None
+    raise Refused(path, "is empty.")
+
+
+def _require_closed_quotes(path: Path, text: str) -> None:
+    """Refuse an unclosed quote: it would swallow the rest of the file, or the file is cut short."""
+    records, limit = 0, csv.field_size_limit(len(text) + 1)  # the header is one: the row at fault is the last
+    try:
+        for _ in csv.reader(io.StringIO(text, newline=""), strict=True):
+            records += 1
+    except csv.Error:
+        problem = "a quote is opened and not closed, or the file is cut short."
+        raise Refused(path, problem, row=max(records, 1)) from None
+    finally:
+        csv.field_size_limit(limit)
+
+
+def open_json_lines(path: Path, encoding: str) -> Source:
+    """Open JSON lines, whose columns are all keys that an object has.
+
+    Raises
+    ------
+    CorpusError
+        The file cannot be read, or is wrongly encoded, or a line is no object; naming the line at fault.
+    """
+    # Not splitlines(): a JSON string may hold U+2028 and its like as they are.
+    lines = read_text(path, encoding).rstrip().split("\n")
+    if lines == [""]:
+        raise Refused(path, "is empty.")
+    rows: list[dict[str, Any]] = []
+    names: dict[str, None] = {}
+    for number, line in enumerate(lines, start=1):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            raise Refused(path, f"line {number} is not JSON.") from None
+        if not isinstance(record, dict):
+            raise Refused(path, f"line {number} is not a JSON object.")
+        rows.append(record)
+        names.update(dict.fromkeys(record))
+    return Source(path, encoding, tuple(names), len(rows), True, lambda name: _json_column(path, rows, name))
+
+
+def _json_column(path: Path, rows: list[dict[str, Any]], name: str) -> pa.Array:
+    values = [row.get(name) for row in rows]
+    known = next((value for value in values if value is not None), None)
+    kind = _kind(known)
+    for number, value in enumerate(values, start=1):
+        if value is not None and _kind(value) != kind:
+            raise Refused(path, f"is {_kind(value)}; the rows before hold {kind}.", row=number, column=name)
+        if isinstance(value, str) and not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                raise Refused(path, "is half a surrogate pair, not text.", row=number, column=name) from None
+    types = {"text": pa.large_string(), "true or false": pa.bool_(), "a number": pa.int64(), "nothing": pa.null()}
+    if kind not in types:
+        raise Refused(path, f"is {kind}; text or numbers are needed.", column=name)
+    try:
+        if any(isinstance(value, float) for value in values):
+            return pa.array([None if value is None else float(value) for value in values], pa.float64())
+        return pa.array(values, types[kind])
+    except OverflowError:
+        raise Refused(path, "holds a whole number of more than 64 bits.", column=name) from None
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, bool):  # before int, which it is too
+        return "true or false"
+    if isinstance(value, int | float):
+        return "a number"
+    if value is None:
+        return "nothing"
+    return "text" if isinstance(value, str) else "a list or an object"
+
+
+_NUMBER = 8
+"""Bytes of a number, at most."""
+
+
+def open_parquet(path: Path, encoding: str) -> Source:
+    """Open a file, whose columns are read one by one.
+
+    Raises
+    ------
+    CorpusError
+        If it is no Parquet, or says that it is larger than the limits.
+    """
+    damaged = Refused(path, "is damaged, cut short or not Parquet.")
+    file = checked_parquet(path)
+    schema, rows = pq.read_schema(path), int(file.metadata.num_rows)
+    names = tuple(schema.names)
+
+    def read(name: str) -> pa.Array:
+        try:
+            array = one_array(_read_column(path, file, name))
+        except Refused:
+            raise
+        except (pa.ArrowException, OSError, ValueError, KeyError):
+            raise damaged from None
+        if len(array) != rows:
+            raise damaged
+        return array
+
+    return Source(path, encoding, names, rows, True, read, dict(zip(names, schema.types, strict=True)))
+
+
+def checked_parquet(path: Path) -> pq.ParquetFile:
+    """Open a file whose sizes are within the limits.
+
+    Raises
+    ------
+    CorpusError
+        If it is no Parquet, or says that it is larger.
+    """
+    try:
+        with pq.ParquetFile(path) as first:
+            texts = [field.name for field in first.schema_arrow if _is_text(field.type)]
+        file = pq.ParquetFile(path, page_checksum_verification=True, read_dictionary=texts)
+        metadata = file.metadata
+        groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+        numbers = sum(group.column(at).num_values for group in groups for at in range(group.num_columns))
+        size = max(_NUMBER * numbers, sum(group.total_byte_size for group in groups))
+    except (pa.ArrowException, OSError, ValueError):
+        raise Refused(path, "is damaged, cut short or not Parquet.") from None
+    if metadata.num_rows > MOST_ROWS:
+        raise Refused(path, f"says that it has {metadata.num_rows} rows; at most {MOST_ROWS} are read.")
+    if size > largest_input():
+        raise _too_large(path)
+    return file
+
+
+def _read_column(path: Path, file: pq.ParquetFile, name: str) -> pa.ChunkedArray:
+    """One column, its texts written out.
+
+    Raises
+    ------
+    CorpusError
+        If they are too long together.
+    ArrowException, OSError, ValueError, KeyError
+        If it cannot be read.
+    """
+    column = file.read(columns=[name]).column(name)
+    if not pa.types.is_dictionary(column.type):
+        return column
+    if _is_text(column.type.value_type):
+        total = 0
+        for chunk in column.chunks:
+            lengths = pc.take(pc.cast(pc.binary_length(chunk.dictionary), pa.int64()), chunk.indices)
+            total += pc.sum(lengths).as_py() or 0
+        if total > largest_input():
+            raise _too_large(path)
+    return column.cast(column.type.value_type)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    checks = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    return any(check(kind) for check in checks)
+
+
+def _too_large(path: Path) -> Refused:
+    return Refused(path, f"has more than {largest_input()} bytes, unpacked (KSDP_LARGEST_INPUT).")
+
+
+_OPENERS: dict[str, Callable[[Path, str], Source]] = {
+    ".parquet": open_parquet,
+    ".pq": open_parquet,
+    ".csv": open_csv,
+    ".jsonl": open_json_lines,
+    ".ndjson": open_json_lines,
+}
+"""Extensions of the files with named columns, and what opens them in an encoding; CSV and JSON lines may be
+compressed (`.gz`)."""
+
+
+def open_source(path: Path, encoding: str) -> Source:
+    """Open a file by its extension.
+
+    Raises
+    ------
+    CorpusError
+        The file is missing, damaged, wrongly encoded or of another kind.
+    """
+    suffix = kind_of_file(path)
+    if suffix not in _OPENERS:
+        raise Refused(path, f"columns are read from {', '.join(_OPENERS)} files; not from {suffix or 'this one'}.")
+    return _OPENERS[suffix](path, encoding)
+
 
 LONGEST_LABEL = 500
 """Characters. A longer id is a text column taken for one, and ids appear in reports."""

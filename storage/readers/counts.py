@@ -12,8 +12,15 @@ import scipy.io
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.storage.readers.files import Refused, contents, kind_of_file, read_text
-from ksdp.storage.readers.limits import MOST_COLUMNS, MOST_ROWS, largest_input
+from ksdp.storage.readers.files import (
+    MOST_COLUMNS,
+    MOST_ROWS,
+    Refused,
+    contents,
+    kind_of_file,
+    largest_input,
+    read_text,
+)
 
 ENTRY = re.compile(r"\s*(-?\d{1,18}\s+){2}-?\d{1,18}\s*")
 

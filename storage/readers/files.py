@@ -1,15 +1,63 @@
-"""Bytes and text of a person's files, and the error that says where the fault is."""
+"""Bytes, text and TOML of a person's files, their limits, and the error that says where a fault is."""
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
+import json
+import os
+import stat
+import tomllib
 import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.storage.readers.limits import is_regular, largest_input
+from ksdp.audit.urls import was_url
+
+MOST_ROWS = 50_000_000
+MOST_COLUMNS = 20_000_000
+LARGEST_KEY = 16 * 2**10
+LARGEST_TOML = 16 * 2**20
+_LARGEST = 8 * 2**30
+
+
+def largest_input() -> int:
+    """Bytes of a file, decompressed."""
+    largest = os.environ.get("KSDP_LARGEST_INPUT", "")
+    return int(largest) if largest.isascii() and largest.isdigit() else _LARGEST
+
+
+def is_regular(path: Path) -> bool:
+    """Whether a path is a regular file, found without opening it: opening a pipe waits for its other end.
+
+    Raises
+    ------
+    OSError
+        If there is no such file.
+    """
+    return stat.S_ISREG(path.stat().st_mode)
+
+
+def read_bounded(path: Path, largest: int) -> bytes:
+    """The bytes of a regular file of at most so many.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read, is no regular file or has more.
+    """
+    if not is_regular(path):
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    with path.open("rb") as file:
+        content = file.read(largest + 1)
+    if len(content) > largest:
+        raise OSError(errno.EFBIG, f"it has more than {largest} bytes", str(path))
+    return content
+
 
 _COPIES: dict[Path, str] = {}
 """Copies of files at URLs, while they are here."""
@@ -160,3 +208,48 @@ def decoded(path: Path, data: bytes, encoding: str, *, row: int | None = None, c
             place = f" at byte {error.start}" + (f" (line {line})" if row is None else "")
         raise Refused(path, f"is not {encoding}{place}; set `corpus.encoding`.", row=row, column=column) from None
     return text.removeprefix("\ufeff")
+
+
+def read_toml(path: Path, what: str = "") -> dict[str, Any]:
+    """The tables of a TOML file.
+
+    Parameters
+    ----------
+    what : str
+        Said before the file's name in a refusal, "the spec" for instance.
+    """
+    subject = f"{what} " if what else ""
+    if was_url(path):
+        raise SpecError(f"{subject}must be a file of this machine, and no URL.")
+    try:
+        if not path.is_dir() and not is_regular(path):
+            raise SpecError(f"{subject}{path} is no regular file.")
+        with path.open("rb") as file:
+            content = file.read(LARGEST_TOML + 1)
+        if len(content) > LARGEST_TOML:
+            raise SpecError(f"{subject}{path.name} has more than {LARGEST_TOML} bytes.")
+        return tomllib.loads(content.decode("utf-8"))
+    except SpecError:
+        raise
+    except OSError as error:
+        raise SpecError(f"{subject}{path} cannot be read: {error.strerror}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SpecError(f"{subject}{path.name} is not TOML: {error}.") from error
+    except (RecursionError, ValueError) as error:  # a path with a zero byte; tables in tables without end
+        raise SpecError(f"{subject}{path.name} cannot be read: {type(error).__name__}.") from error
+
+
+def toml_value(value: Any) -> str:
+    """A value as TOML writes it after its key; in tables, keys whose value is None are left out.
+
+    Examples
+    --------
+    >>> toml_value({"rank": 2, "at": ["last", 3], "scale": None, "reveal_sigma": True})
+    '{ "rank" = 2, "at" = ["last", 3], "reveal_sigma" = true }'
+    """
+    if isinstance(value, Mapping):
+        inside = (f"{json.dumps(str(key))} = {toml_value(one)}" for key, one in value.items() if one is not None)
+        return f"{{ {', '.join(inside)} }}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return f"[{', '.join(map(toml_value, value))}]"
+    return json.dumps(value)

@@ -1,15 +1,25 @@
-"""The files that a spec names, as paths of this machine: asked for once, where a corpus is found."""
+"""The files that a spec names, as paths of this machine; those at URLs are copied here and removed after use."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
-from collections.abc import Callable
+import re
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 
-from ksdp.audit.errors import SpecError
+from ksdp.audit.errors import CorpusAway, CorpusError, SpecError, Unreachable
 from ksdp.audit.levers_spec import LeversSpec
 from ksdp.audit.spec import CorpusSpec
-from ksdp.audit.urls import is_url
+from ksdp.audit.urls import check_url, is_url
+from ksdp.storage.locks import held_until_closed, unlink_unlocked
+from ksdp.storage.readers.files import largest_input, shown_as
+from ksdp.storage.remote import RemotePlace
 
 CORPUS_FILES = ("path", "labels", "vocabulary")
 """Keys of `[corpus]` that name a file."""
@@ -58,3 +68,163 @@ def with_files(
 
     levers = spec.levers.model_copy(update=paths(spec.levers, LEVER_FILES))
     return spec.model_copy(update={"levers": levers, **paths(spec, names)})
+
+
+_PREFIX = "ksdp-corpus-"
+_LOCK = ".lock"
+_TRIES = 3
+
+_kept: ContextVar[dict[str, Copy] | None] = ContextVar("ksdp-copies", default=None)
+
+
+class Copy:
+    """A file of a URL on this machine, as long as somebody holds this object, or until the process ends."""
+
+    def __init__(self, url: str) -> None:
+        folder, descriptor = _own_folder()
+        self.path = folder / (re.sub(r"[^\w.-]", "_", name_at(url)).lstrip(".") or "file")
+        """With the name that it has there, as formats go by names."""
+        shown_as(self.path, _said(url))
+        weakref.finalize(self, _remove, self.path, descriptor)
+        _copy(RemotePlace(url), _said(url), self.path)
+
+
+@contextlib.contextmanager
+def copies_kept() -> Iterator[None]:
+    """Read every URL once, inside: whoever reads a corpus several times means the same one."""
+    if _kept.get() is not None:
+        yield
+        return
+    token = _kept.set({})
+    try:
+        yield
+    finally:
+        _kept.reset(token)
+
+
+def fetched(
+    spec: CorpusSpec, base: Path, names: tuple[str, ...] = CORPUS_FILES
+) -> tuple[CorpusSpec, tuple[Copy, ...]]:
+    """The same with paths of files: from `base`, or of copies of what is at URLs, there while they are held.
+
+    Parameters
+    ----------
+    names : keys of `[corpus]` whose files are wanted; those of its levers are in any case
+
+    Raises
+    ------
+    CorpusAway
+        Naming the URL: its server does not answer, or the file changes all the time.
+    CorpusError
+        The same: there is no such file, or it is too large.
+    SpecError
+        If a URL is none, holds a secret, or has no encryption.
+    """
+    copies: list[Copy] = []
+
+    def located(name: str, key: str) -> Path:
+        return _copied(os.path.expandvars(name), key, copies) if is_url(name) else spec_path(base, name)
+
+    return with_files(spec, located, names), tuple(copies)
+
+
+def _copied(url: str, key: str, copies: list[Copy]) -> Path:
+    try:
+        scheme = check_url(url, key)  # again: the environment has filled in some of it
+    except ValueError as error:
+        raise SpecError(str(error)) from None
+    if scheme == "file":
+        if not url.startswith("file:///"):
+            raise SpecError(f"{key}: a file's URL must be of this machine (file:///folder/file).")
+        return Path(_unquoted(url.removeprefix("file://")))
+    kept = _kept.get()
+    copy = (kept or {}).get(url) or Copy(url)
+    if kept is not None:
+        kept[url] = copy
+    copies.append(copy)
+    return copy.path
+
+
+def _said(url: str) -> str:
+    """A URL as messages have it: without its options."""
+    return _unquoted(url.partition("?")[0])
+
+
+def name_at(url: str) -> str:
+    """The name of the file at a URL.
+
+    Examples
+    --------
+    >>> name_at("s3://bucket/in/mail%20one.parquet?region=eu-west-1")
+    'mail one.parquet'
+    """
+    return _said(url).rpartition("/")[2]
+
+
+def _unquoted(text: str) -> str:
+    """With the characters that a URL writes as `%20`."""
+    return re.sub(rb"%([0-9a-fA-F]{2})", lambda code: bytes.fromhex(code[1].decode()), text.encode()).decode(
+        "utf-8", "replace"
+    )
+
+
+def _copy(there: RemotePlace, said: str, here: Path) -> None:
+    """Copy one version of a file."""
+    try:
+        for _ in range(_TRIES):
+            before = there.version()
+            if before[0] > largest_input():
+                raise CorpusError(f"{said}: has more than {largest_input()} bytes (KSDP_LARGEST_INPUT).")
+            written = _write(there, here, before[0])
+            if written == before[0] and there.version() == before:
+                return
+    except FileNotFoundError:
+        raise CorpusError(f"{said}: there is no such file.") from None
+    except Unreachable as error:
+        raise CorpusAway(_without_keys(str(error))) from None
+    except OSError as error:
+        where = (
+            f"the disk of {here.parent.parent} is full (TMPDIR)" if error.errno == errno.ENOSPC else error.strerror
+        )
+        raise CorpusError(f"{said}: cannot be copied here ({where}).") from None
+    raise CorpusAway(f"{said}: is changed while it is read; read it when it is finished.")
+
+
+def _write(there: RemotePlace, here: Path, most: int) -> int:
+    """Bytes that were written: more than `most` are not waited for."""
+    written = 0
+    with here.open("wb") as file:
+        for part in there.parts():
+            file.write(part)
+            written += len(part)
+            if written > most:
+                break
+    return written
+
+
+def _without_keys(text: str) -> str:
+    """What a server says may repeat who asked."""
+    for name, value in os.environ.items():
+        if name.startswith(("AWS_", "GOOGLE_")) and len(value) > 3 and ("KEY" in name or "TOKEN" in name):
+            text = text.replace(value, f"${name}")
+    return text
+
+
+def _own_folder() -> tuple[Path, int]:
+    """A folder for one copy, and its lock, held until it is closed; what killed processes left is removed."""
+    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if left.lstat().st_uid == os.geteuid() and not left.is_symlink() and unlink_unlocked(left / _LOCK):
+                shutil.rmtree(left, ignore_errors=True)
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX))  # mode 0700
+        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        if held_until_closed(descriptor):
+            return folder, descriptor
+        os.close(descriptor)  # somebody else took it for one that was left
+
+
+def _remove(path: Path, descriptor: int) -> None:
+    shown_as(path, None)
+    shutil.rmtree(path.parent, ignore_errors=True)
+    os.close(descriptor)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -16,7 +19,34 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.spec import CorpusSpec
 from ksdp.storage.readers.columns import Columns
 from ksdp.storage.readers.files import Refused
-from ksdp.storage.readers.patterns import check_pattern
+
+_TRY = """
+import json, re, sys
+pattern, *texts = json.load(sys.stdin)
+find = re.compile(pattern).findall
+for text in texts:
+    find(text.lower())
+"""
+_SECONDS, _LETTERS_A_SECOND = 10.0, 200_000
+"""A sensible pattern reads twenty million."""
+
+
+def check_pattern(spec: CorpusSpec, texts: Sequence[str]) -> None:
+    """Refuse a pattern that takes too long on these texts."""
+    if spec.token_pattern == CorpusSpec.model_fields["token_pattern"].default:
+        return
+    limit = _SECONDS + sum(map(len, texts)) / _LETTERS_A_SECOND
+    request = json.dumps([spec.token_pattern, *texts]).encode("ascii")
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", _TRY], input=request, capture_output=True, timeout=limit, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise SpecError(
+            f"`corpus.token_pattern` takes more than {limit:.0f} s for these texts; does it repeat what repeats?"
+        ) from None
+    if done.returncode:
+        raise SpecError("`corpus.token_pattern` cannot be used on these texts.")
 
 
 def read_texts(spec: CorpusSpec, columns: Columns, vocabulary: Sequence[str] | None = None) -> sp.csr_array:

@@ -1,11 +1,88 @@
-"""The text of a document, from wherever its owner keeps it: a program that is given one id and answers once."""
+"""The text of a document for a reviewer, and who read which text: `reviews/looks.jsonl`."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import subprocess
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 
 from ksdp.audit.errors import StoreError
+from ksdp.storage.lines import START, is_whole, sealed_line
+from ksdp.storage.locks import lock
+from ksdp.storage.store import Store
+
+
+@dataclass(frozen=True)
+class TextAccess:
+    """One time that a reviewer read a text."""
+
+    number: int
+    at: datetime
+    reviewer: str
+    audit: str
+    document: str
+
+
+def _file(store: Store) -> Path:
+    return store.root / "reviews" / "looks.jsonl"
+
+
+def record_access(store: Store, audit: str, document: str, reviewer: str, now: datetime) -> None:
+    """Record an access before the text is fetched.
+
+    Raises
+    ------
+    StoreError
+        If it cannot be recorded: then the text is not fetched.
+    """
+    path = _file(store)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(handle, "r+b") as file, lock(path):
+            content = file.read()
+            if content and not content.endswith(b"\n"):  # what a crash left of a line
+                file.write(b"\n")
+            before = content.splitlines()[-1:] or [b""]
+            entry = {
+                "at": now.astimezone(UTC).isoformat(),
+                "reviewer": reviewer,
+                "audit": audit,
+                "document": document,
+                "previous": hashlib.sha256(before[0]).hexdigest() if before[0] else START,
+            }
+            file.write(sealed_line(entry) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise StoreError(f"this access cannot be recorded ({error.strerror}): the text is not shown.") from error
+
+
+def read_accesses(store: Store) -> tuple[list[TextAccess], int | None]:
+    """All accesses, oldest first, and the line (from 1) after which the chain is broken; None where it holds."""
+    try:
+        lines = _file(store).read_bytes().splitlines()
+    except FileNotFoundError:
+        return [], None
+    except OSError as error:
+        raise StoreError(f"reviews/looks.jsonl cannot be read: {error.strerror}.") from error
+    looks, broken, previous = [], None, START
+    for number, line in enumerate(lines, 1):
+        try:
+            entry = json.loads(line)
+            at = datetime.fromisoformat(entry["at"])
+            looks.append(TextAccess(number, at, entry["reviewer"], entry["audit"], entry["document"]))
+            whole = entry["previous"] == previous and ("hash" not in entry or is_whole(entry))
+        except (ValueError, KeyError, TypeError):
+            whole = False
+        if not whole and broken is None:
+            broken = number
+        previous = hashlib.sha256(line).hexdigest()
+    return looks, broken
 
 
 @dataclass(frozen=True)

@@ -17,17 +17,20 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
 from ksdp.audit.errors import StoreError
 from ksdp.audit.reviewing import Decision, Entry
-from ksdp.storage.locks import lock
-from ksdp.storage.store import write_json
-from ksdp.storage.synced import append_synced
+from ksdp.storage.locks import lock, shared_lock
+from ksdp.storage.store import append_synced, write_json, write_whole
 
 GENESIS = "0" * 64
 """`previous` of the first entry."""
@@ -172,3 +175,172 @@ def read_head(path: Path) -> LogHead:
         raise StoreError(
             f"{file.name} of the reviews cannot be read: nobody can say where the log ends."
         ) from error
+
+
+_SIGNED_PREFIX = b"ksdp-review-head-1\n"
+_NAME = "signatures.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """One entry, and whose key signed it."""
+
+    number: int
+    hash: str
+    key: str
+    """The public key, 64 hex digits."""
+
+
+def _message(number: int, digest: str) -> bytes:
+    return _SIGNED_PREFIX + f"{number}\n{digest}\n".encode("ascii")
+
+
+def sign_entries(log: Path, entries: Sequence[Entry], key: Ed25519PrivateKey) -> None:
+    """Sign entries that the log has. The lock must be held."""
+    public = key.public_key().public_bytes_raw().hex()
+    lines = [
+        {
+            "number": entry.number,
+            "hash": entry.hash,
+            "key": public,
+            "signature": key.sign(_message(entry.number, entry.hash)).hex(),
+        }
+        for entry in entries
+    ]
+    content = "".join(json.dumps(line, sort_keys=True) + "\n" for line in lines).encode("ascii")
+    path = log.parent / _NAME
+    torn = path.exists() and not path.read_bytes().endswith(b"\n") and path.stat().st_size > 0
+    # A line that a crash cut short was of an entry that was not reported as signed: it is ended.
+    append_synced(path, (b"\n" if torn else b"") + content)
+
+
+def read_signatures(log: Path) -> list[Signed]:
+    """Entries that were signed, in the order of the file, every signature checked.
+
+    Raises
+    ------
+    StoreError
+        If a whole line is no signature that holds.
+    """
+    try:
+        *lines, _ = (log.parent / _NAME).read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StoreError(f"{_NAME} of the reviews cannot be read: {error.strerror}.") from error
+    signatures = []
+    for number, line in enumerate(lines, 1):
+        try:
+            fields = json.loads(line.decode("ascii"))
+            signed = Signed(int(fields["number"]), str(fields["hash"]), str(fields["key"]))
+            public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(signed.key))
+            public.verify(bytes.fromhex(fields["signature"]), _message(signed.number, signed.hash))
+        except (InvalidSignature, ValueError, TypeError, KeyError) as error:
+            if not line.endswith(b"}"):
+                continue  # cut short by a crash, and ended later
+            raise StoreError(f"line {number} of the reviews' {_NAME} is no signature that holds.") from error
+        signatures.append(signed)
+    return signatures
+
+
+@dataclass(frozen=True, slots=True)
+class ChainReport:
+    """What checking a log found."""
+
+    entries: int
+    """Whole lines that are good, from the first one on."""
+    head: LogHead
+    """The last of them."""
+    broken: int | None
+    """Line number (from 1) of the first entry that is not what it should be; None where the chain holds."""
+    reason: str
+    """A sentence on what is wrong; empty where nothing is."""
+    torn: int
+    """Bytes of a last line that a crash cut short."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether every entry is good and nothing is torn."""
+        return self.broken is None and not self.torn
+
+
+def check_chain(root: Path, anchors: Sequence[LogHead] = ()) -> ChainReport:
+    """Check every entry of a log, from the file itself.
+
+    Parameters
+    ----------
+    root : Path
+        Folder of a store, or a log file; `head.json` beside it is an anchor where it is there.
+    anchors : sequence of LogHead
+        Entries known from elsewhere, as signed clearances carry them: the log must hold each.
+    """
+    inside = log_file(root) if root.is_dir() else root
+    try:
+        with shared_lock(inside.parent / "lock"):  # a copy of a log has none, and needs none
+            report = _check(inside, anchors)
+            held = report.broken is None and (report.entries or report.torn)
+            if root.is_dir() and held and not (inside.parent / "head.json").is_file():
+                why = "head.json, which names the newest entry, was taken away: entries may be missing at the end."
+                return replace(report, broken=report.entries + 1, reason=why)
+            return report
+    except OSError as error:
+        raise StoreError(f"the review log {inside} cannot be read: {error.strerror}.") from error
+
+
+def _check(path: Path, anchors: Sequence[LogHead]) -> ChainReport:
+    signed = [LogHead(one.number, one.hash) for one in read_signatures(path)]
+    wanted = [read_head(path), *signed, *anchors]
+    lines, torn = read_lines(path)
+    hashes = [GENESIS]
+    why = ""
+    try:
+        for entry in follow(LogHead(0, GENESIS), lines):
+            hashes.append(entry.hash)
+    except ValueError as error:
+        why = f"entry {len(hashes)} is not what was written: {error}."
+    good = len(hashes) - 1
+    broken = len(hashes) if why else None
+    missed = [a for a in wanted if not 0 <= a.number <= good or hashes[a.number] != a.hash]
+    if not why and missed:
+        first = min(missed, key=lambda anchor: anchor.number)
+        broken = min(first.number, good + 1)
+        why = (
+            f"entries {good + 1} to {first.number} are missing at the end."
+            if first.number > good
+            else f"entry {first.number} is not the one that is known from elsewhere: the log was written anew."
+        )
+    elif not why and torn:
+        why = f"a line of {torn} bytes behind entry {good} was cut short; it is no entry."
+    return ChainReport(good, LogHead(good, hashes[-1]), broken, why, torn)
+
+
+def set_torn_aside(root: Path, now: datetime) -> Path | None:
+    """Move a torn last line into `reviews/torn-<number>-<time>.bin`; its path, or None where nothing is torn.
+
+    The bytes are written and synced there before they are cut off the log.
+
+    Raises
+    ------
+    StoreError
+        If the entries before it are broken: that is no crash, and nothing is moved.
+    """
+    with locked(root) as path:
+        report = _check(path, ())
+        if report.broken is not None:
+            raise StoreError(f"the review log is broken, not torn: {report.reason} Nothing was moved.")
+        if not report.torn:
+            return None
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            file.seek(size - report.torn)
+            torn = file.read()
+        aside = path.parent / f"torn-{report.entries + 1}-{now.astimezone(UTC):%Y%m%dT%H%M%S%f}.bin"
+
+        def write(part: Path) -> None:
+            part.write_bytes(torn)
+
+        write_whole(aside, write)
+        with path.open("r+b") as log:
+            log.truncate(size - report.torn)
+            os.fsync(log.fileno())
+        return aside

@@ -1,4 +1,4 @@
-"""What a scheduled audit changed: the verdicts as they stand, and their drift against earlier audits.
+"""What a scheduled audit changed: documents, the verdicts as they stand, and their drift against earlier audits.
 
 ::
 
@@ -8,29 +8,131 @@
                            <audit>.json             their summary
 
 A history line names the standing file that belongs to it: a file that none names was never finished with.
+
+Whether a document has changed is a keyed hash of what its file says of it, not of its row of the corpus: with
+tf-idf one more document changes every row. The key is a secret of the store, as short texts could be guessed.
 """
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import scipy.sparse as sp
+from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass as stored_dataclass
 
+from ksdp.audit.content_keys import content_key
+from ksdp.audit.corpus import canonical
 from ksdp.audit.errors import StoreError
 from ksdp.audit.results.parts import FORMAT
 from ksdp.audit.results.stored_summary import VERSION, StoredSummary
-from ksdp.storage.audits.query_results import VERDICTS
+from ksdp.audit.spec import CorpusSpec
+from ksdp.storage.audits.queries import VERDICTS
 from ksdp.storage.checksums import check_sealed, write_sealed_table
+from ksdp.storage.corpora import find_source, read_source
 from ksdp.storage.findings import read_statistics, read_verdicts
+from ksdp.storage.readers.demo import docstrings
+from ksdp.storage.readers.files import contents
+from ksdp.storage.readers.spec_files import COLUMN_FILES, LEVER_FILES, fetched
+from ksdp.storage.readers.tables import Labels, read_labels, read_ratings
 from ksdp.storage.schedules.schedule_files import schedule_folder
-from ksdp.storage.store import Store, write_json
+from ksdp.storage.store import Store, write_json, write_whole
+
+
+def digest_key(store: Store) -> bytes:
+    """The store's secret, made on first use and readable by its owner alone."""
+    path = store.root / "schedules" / "key"
+    if not path.is_file():
+        made = secrets.token_bytes(32)
+
+        def write(part: Path) -> None:
+            part.write_bytes(made)
+
+        write_whole(path, write)
+    return path.read_bytes()
+
+
+def document_digests(spec: CorpusSpec, base: Path, key: bytes) -> dict[str, str]:
+    """Id to hash of every document of a file, those without features included.
+
+    Over the text (`text`, `demo`), the stored entries of its row (`counts`, `docword`, `table`: before weighting),
+    or its items and ratings; and over its party and its group. A matrix or table with another number of columns
+    changes every document, because what the columns mean is not known.
+    """
+    file = find_source(spec, base)
+    if file.kind == "demo":
+        documents = docstrings()
+        labels = Labels(
+            np.array([document.id for document in documents], dtype=np.str_),
+            np.array([document.party for document in documents], dtype=np.str_),
+        )
+        return _digests(labels, (document.text.encode() for document in documents), key)
+    if file.kind == "text" and spec.text is not None:
+        columns = file.columns
+        labels = read_labels(spec, columns, len(columns))
+        texts = (text.encode("utf-8", "surrogatepass") for text in columns.text(spec.text))
+        return _digests(labels, texts, key)
+    if file.kind == "ratings":
+        columns = file.columns
+        matrix, labels = read_ratings(spec, columns, nonnegative=False)
+        items = columns.coded(spec.item)[1]  # by name: an item more moves columns
+        return _digests(labels, _rated(canonical(matrix, keep_zeros=True), items), key)
+    source = read_source(file, nonnegative=False)
+    return _digests(source.labels, _rows(source.matrix), key)
+
+
+def _rows(matrix: sp.csr_array) -> Iterable[bytes]:
+    width = str(matrix.shape[1]).encode()
+    for start, stop in zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True):
+        indices = matrix.indices[start:stop].astype("<i8").tobytes()
+        yield width + b"\0" + indices + matrix.data[start:stop].astype("<f8").tobytes()
+
+
+def _rated(matrix: sp.csr_array, items: NDArray[np.str_]) -> Iterable[bytes]:
+    for start, stop in zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True):
+        pairs = zip(items[matrix.indices[start:stop]].tolist(), matrix.data[start:stop].tolist(), strict=True)
+        yield repr(sorted(pairs)).encode("utf-8", "surrogatepass")
+
+
+def columns_digest(spec: CorpusSpec, base: Path) -> str | None:
+    """A hash of the files that say which columns rows have: those of levers, and the vocabulary that names them.
+
+    None where none is named. The vocabulary of a matrix without such levers says nothing of its rows, and another
+    number of columns changes every document already.
+
+    Raises
+    ------
+    CorpusError
+        If one cannot be read.
+    """
+    here, _copies = fetched(spec, base, COLUMN_FILES)
+    named = {name: getattr(here.levers, name) for name in LEVER_FILES}
+    by_name = spec.text is not None or any(named.values())
+    named["vocabulary"] = here.vocabulary if by_name else None
+    there = {name: hashlib.sha256(contents(Path(file))).hexdigest() for name, file in named.items() if file}
+    return content_key(there) if there else None
+
+
+def _digests(labels: Labels, contents: Iterable[bytes], key: bytes) -> dict[str, str]:
+    out = {}
+    for at, (name, content) in enumerate(zip(labels.ids.tolist(), contents, strict=True)):
+        digest = hashlib.blake2b(content, key=key, digest_size=16)
+        for column in (labels.party, labels.group):
+            digest.update(b"\0-" if column is None else b"\0+" + str(column[at]).encode("utf-8", "surrogatepass"))
+        digest.update(str(len(content)).encode())
+        out[str(name)] = digest.hexdigest()
+    return out
+
 
 VerdictTable: TypeAlias = pa.Table
 """The verdicts as they stand, one row a document: what `read_standing` gives and flows hand on unread."""

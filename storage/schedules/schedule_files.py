@@ -1,32 +1,57 @@
-"""Schedules of audits, as files: the truth from which `ksdp serve` makes Prefect's deployments.
-
-::
-
-    schedules/
-      key                      secret of the hashes that say whether a document has changed
-      <name>/schedule.json     what, when, how often tried, who is told
-             asked.json        somebody wants a run now
-             ...               history (`schedules.history`), changes and drift (`schedules.changes`),
-                               notices to send (`ksdp.storage.schedules.outbox`)
-"""
+"""Marks that `ksdp serve` and others leave for each other in a schedule's folder."""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import json
 import re
 import shutil
-from datetime import datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
-from pydantic import AwareDatetime, Field, field_validator, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from ksdp.audit.errors import InputError, StoreError
 from ksdp.audit.spec_tables import Section, validated
 from ksdp.storage.checksums import read_checked_json, write_checked_json
-from ksdp.storage.schedules.marks import read_mark
+from ksdp.storage.lines import add_line, is_whole, sealed_line, whole_lines
+from ksdp.storage.locks import try_lock
 from ksdp.storage.store import Store
+
+_Mark = TypeVar("_Mark", bound=BaseModel)
+
+
+def read_mark(path: Path, kind: type[_Mark], damaged: Callable[[datetime], _Mark]) -> _Mark | None:
+    """A mark that was left in a file; None where there is none.
+
+    Parameters
+    ----------
+    kind : type
+        What stands in the file.
+    damaged : callable
+        What a file means that cannot be read, from when it was last written.
+    """
+    try:
+        return kind.model_validate(read_checked_json(path))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        return damaged(_written(path))
+
+
+def _written(path: Path) -> datetime:
+    """When a file was last written; the first moment there is where nobody can tell."""
+    with contextlib.suppress(OSError):
+        return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    return datetime.fromtimestamp(0, UTC)
+
 
 Event = Literal["sensitive", "void", "not-run", "unchanged"]
 """A document has become sensitive; controls have failed; an audit did not run; audits were missed and nothing has
@@ -248,3 +273,199 @@ def add_schedule(store: Store, schedule: Schedule) -> Schedule:
     changed = schedule.model_copy(update={"created": before.created, "paused": before.paused, "since": since})
     write_schedule(store, changed)
     return changed
+
+
+class Running(BaseModel):
+    """A run under way, or one that died."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    planned: AwareDatetime | None
+    """None where somebody asked for it."""
+    started: AwareDatetime
+    pid: int
+    full: bool = False
+    crashes: int = 0
+    """Earlier attempts whose process died."""
+    stopped: bool = False
+    """`ksdp serve` was told to stop: its death is no crash."""
+    flow_run: str | None = None
+    """Prefect's id."""
+    damaged: bool = False
+    """It cannot be read any more: that there was a run is all that is known, so that all documents are audited."""
+
+
+def hold(store: Store) -> AbstractContextManager[bool]:
+    """Try to hold the store's schedules; whether it went well."""
+    return try_lock(store.root / "schedules" / "lock")
+
+
+def begin(store: Store, name: str, mark: Running) -> None:
+    """Leave the mark; the caller holds the store."""
+    write_checked_json(schedule_folder(store, name) / "running.json", mark.model_dump(mode="json"))
+
+
+def finish(store: Store, name: str) -> None:
+    """Remove the mark: the run is in the history."""
+    (schedule_folder(store, name) / "running.json").unlink(missing_ok=True)
+
+
+def running(store: Store, name: str) -> Running | None:
+    """The mark, whether its process lives or not, and whether it can be read or not."""
+    path = schedule_folder(store, name) / "running.json"
+    return read_mark(path, Running, lambda at: Running(planned=None, started=at, pid=0, full=True, damaged=True))
+
+
+def interrupted(store: Store, name: str) -> Running | None:
+    """The mark of a run that is not under way any more: its process died."""
+    mark = running(store, name)
+    if mark is None:
+        return None
+    with hold(store) as free:
+        return running(store, name) if free else None
+
+
+Outcome = Literal["audited", "unchanged", "void", "failed", "timed-out", "crashed", "cancelled"]
+"""`unchanged`: no document to audit, nothing spent. The last four did not run to their end."""
+
+_MOST_MISSED = 10_000
+"""More are not counted."""
+
+
+class ScheduledRun(BaseModel):
+    """What became of one run."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    planned: AwareDatetime | None
+    """The time on the calendar that it stands for; None where somebody asked for it."""
+    started: AwareDatetime
+    finished: AwareDatetime
+    outcome: Outcome
+    reason: str | None = None
+    """Why it did not run to its end, or is void."""
+    attempts: int = 1
+    missed: int = 0
+    """Earlier times on the calendar that passed without a run, and that this one makes up for."""
+    audit: str | None = None
+    number: int | None = None
+    """Of the audits of this schedule that spent level, from 1."""
+    corpus: str | None = None
+    basis: str | None = None
+    """Hash of what verdicts depend on besides the documents; another one asks for an audit of everything."""
+    standing: str | None = None
+    """File that holds the verdicts as they stand after this run (`changes.read_standing`)."""
+    full: bool = False
+    """All documents were audited, changed or not."""
+    documents: Mapping[str, int] = {}
+    """`new`, `changed`, `removed`, `unchanged`, `audited`."""
+    verdicts: Mapping[str, int] = {}
+    """Of all documents as they stand after this run: `sensitive`, `clear`, `undecided`."""
+    became_sensitive: int = 0
+    verdict_changes: int = 0
+    largest_drift: float | None = None
+    """Largest |change of D| of a (document, statistic) that was audited before."""
+    largest_d: float | None = None
+    level: float | None = None
+    """At which this audit decided."""
+    level_left: float | None = None
+    """What the audits to come may spend, should nothing more be found."""
+    budget: Mapping[str, Any] | None = None
+    """State of the online budget after this audit."""
+    sampled_runs: int = 0
+    cached_runs: int = 0
+    seconds: float = 0.0
+    flow_run: str | None = None
+    """Prefect's id."""
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the question was answered: audited, or nothing to audit."""
+        return self.outcome in ("audited", "unchanged")
+
+
+@dataclass(frozen=True)
+class Due:
+    """A run that should be made."""
+
+    planned: datetime
+    """The latest time on the calendar that has come."""
+    missed: int
+    """Earlier ones that passed without a run."""
+
+
+def _times(schedule: Schedule, after: datetime) -> Iterator[datetime]:
+    return CronSim(schedule.cron, after.astimezone(ZoneInfo(schedule.timezone)))
+
+
+def next_times(schedule: Schedule, after: datetime, count: int = 1) -> list[datetime]:
+    """The next times on the calendar after `after`, in the schedule's zone; pausing is not looked at.
+
+    Examples
+    --------
+    >>> from datetime import UTC
+    >>> night = Schedule(name="n", spec="/s", cron="30 2 * * *", timezone="Europe/Vienna",
+    ...                  created=datetime(2026, 1, 1, tzinfo=UTC))
+    >>> [time.isoformat() for time in next_times(night, datetime(2026, 7, 1, tzinfo=UTC), 2)]
+    ['2026-07-01T02:30:00+02:00', '2026-07-02T02:30:00+02:00']
+    """
+    return list(itertools.islice(_times(schedule, after), count))
+
+
+def due(schedule: Schedule, runs: Sequence[ScheduledRun], now: datetime) -> Due | None:
+    """What should be run at `now`: one run for all the times that have come since the last planned one.
+
+    Counted from the latest of: created, resumed, last planned run. None where no time has come. A run that failed
+    has had its attempts and is not due again before the next time.
+    """
+    since = max([schedule.created, *([schedule.since] if schedule.since else [])])
+    since = max([since, *(run.planned for run in runs if run.planned is not None)])
+    times = itertools.takewhile(lambda time: time <= now, _times(schedule, since))
+    count = sum(1 for _ in itertools.islice(times, _MOST_MISSED))
+    if not count:
+        return None
+    minute = now.astimezone(ZoneInfo(schedule.timezone)).replace(second=0, microsecond=0)
+    return Due(next(CronSim(schedule.cron, minute + timedelta(minutes=1), reverse=True)), count - 1)
+
+
+def append_run(store: Store, name: str, run: ScheduledRun) -> None:
+    """Add a line to the history; a line is whole or is not read."""
+    path = schedule_folder(store, name) / "history.jsonl"
+    try:
+        add_line(path, sealed_line(run.model_dump(mode="json")))
+    except OSError as error:
+        why = error.strerror or error
+        raise StoreError(f"the history of schedule {name!r} cannot be written: {why}.") from error
+
+
+def read_runs(store: Store, name: str) -> list[ScheduledRun]:
+    """The history, oldest first.
+
+    Raises
+    ------
+    StoreError
+        If a line was changed: what an audit has spent would be forgotten.
+    """
+    path = schedule_folder(store, name) / "history.jsonl"
+    try:
+        lines = whole_lines(path.read_bytes()) if path.is_file() else []
+    except OSError as error:
+        raise StoreError(f"the history of schedule {name!r} cannot be read: {error.strerror}.") from error
+    runs: list[ScheduledRun] = []
+    sealed = False
+    for number, line in enumerate(lines, start=1):
+        try:
+            fields = json.loads(line)
+            run = ScheduledRun.model_validate(fields)
+            whole, sealed = is_whole(fields) or not (sealed or "hash" in fields), "hash" in fields
+        except (ValueError, TypeError):
+            if not sealed and b'"hash"' not in line and not line.endswith(b"}"):
+                continue  # half a line from a crash, as versions before left it
+            whole = False
+        if not whole:
+            raise StoreError(
+                f"the history of schedule {name!r}: line {number} was changed. What its audits have spent is not "
+                "known: restore the file, or remove the schedule and add it."
+            )
+        runs.append(run)
+    return runs

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 import ksdp
+from ksdp.storage.clearances import verify_clearance
 from ksdp.storage.keys import load_public, make_identity
-from ksdp.storage.screening.clearances import verify_clearance
 
 
 def mean(rows: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:

@@ -37,7 +37,7 @@ def test_a_command_that_misses_one_names_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setitem(sys.modules, "cronsim", None)
-    for name in ("ksdp.storage.schedules.history", "ksdp.storage.schedules.schedule_files"):
+    for name in ("ksdp.storage.schedules.schedule_files", "ksdp.storage.schedules.schedule_files"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr(sys, "argv", ["ksdp", "schedules", "--store", str(tmp_path)])
     with pytest.raises(SystemExit) as left:

@@ -17,9 +17,8 @@ from ksdp.dashboards.app import create_app
 from ksdp.dashboards.reviewers import LocalReviewer, ReviewerSource, TokenReviewers
 from ksdp.dashboards.reviews.actions import Actions
 from ksdp.storage.findings import read_verdicts
-from ksdp.storage.reviews.decisions import document_state, read_log
-from ksdp.storage.reviews.policy import Policy, write_policy
-from ksdp.storage.reviews.text_access import read_accesses
+from ksdp.storage.reviews.decisions import Policy, document_state, read_log, write_policy
+from ksdp.storage.reviews.document_text import read_accesses
 from ksdp.storage.schedules.schedule_files import asked, read_schedule
 from ksdp.storage.store import Store
 

@@ -34,13 +34,13 @@ from ksdp.dashboards.reviewers import LocalReviewer, ReviewerSource, TokenReview
 from ksdp.dashboards.reviews.actions import Actions
 from ksdp.dashboards.security import origins_of
 from ksdp.dashboards.words import plural
-from ksdp.storage.audits.continuations import claimed, write_progress
+from ksdp.storage.audits.continuation import claimed, write_progress
+from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.ledger import record_attempt
+from ksdp.storage.clearances import read_clearance
 from ksdp.storage.findings import read_spec, read_verdicts
 from ksdp.storage.reviews.decisions import read_log
-from ksdp.storage.screening.clearances import read_clearance
 from ksdp.storage.store import Store
-from ksdp.storage.summaries import read_summary
 
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = (

@@ -23,8 +23,8 @@ import uvicorn
 from ksdp.dashboards.app import create_app
 from ksdp.dashboards.reviewers import LocalReviewer
 from ksdp.dashboards.reviews.actions import Actions
-from ksdp.storage.reviews.chain import check_chain
 from ksdp.storage.reviews.decisions import read_log
+from ksdp.storage.reviews.log import check_chain
 from ksdp.storage.store import Store
 
 from ..deadly import Points

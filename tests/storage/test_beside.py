@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ksdp.audit.kept_runs import levelled
-from ksdp.storage.beside import beside
-from ksdp.storage.blocks import StoredCells
+from ksdp.storage.blocks import StoredCells, stack_blocks
 
 
 def test_what_is_read_is_what_the_whole_table_gives() -> None:
@@ -19,7 +18,7 @@ def test_what_is_read_is_what_the_whole_table_gives() -> None:
     parts = [slice(0, 16), slice(16, 32), slice(32, 60)]
     cells = [StoredCells(inclusion[:, p], kept[:, p].copy(), [t[:, p][kept[:, p]] for t in tables]) for p in parts]
     for rows in (slice(None), slice(7, 9), np.array([28, 3])):
-        bits, values = beside(cells, rows, width)
+        bits, values = stack_blocks(cells, rows, width)
         assert (bits == expected[0][rows]).all()
         for found, array in zip(values, expected[1], strict=True):
             assert (found == array[rows]).all()
@@ -29,6 +28,6 @@ def test_where_all_is_kept_all_is_read() -> None:
     rng = np.random.default_rng(1)
     inclusion, table = rng.random((5, 20)) < 0.5, rng.normal(size=(5, 20))
     cells = [StoredCells(inclusion[:, p], None, [table[:, p]]) for p in (slice(0, 8), slice(8, 20))]
-    bits, (values,) = beside(cells, slice(1, 3), 20)
+    bits, (values,) = stack_blocks(cells, slice(1, 3), 20)
     assert (bits == inclusion[1:3]).all()
     assert (values == table[1:3]).all()

@@ -12,8 +12,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.spec import CorpusSpec
 from ksdp.storage.corpora import load_corpus
-from ksdp.storage.digests import columns_digest, digest_key, document_digests
-from ksdp.storage.schedules.changes import compare
+from ksdp.storage.schedules.changes import columns_digest, compare, digest_key, document_digests
 from ksdp.storage.store import Store
 
 KEY = b"k" * 32

@@ -18,12 +18,12 @@ from ksdp.audit.errors import CorpusAway, CorpusError, InputError, SpecError
 from ksdp.audit.spec import CorpusSpec, parse_spec
 from ksdp.extras.pem.records import read_records
 from ksdp.extras.pem.spec import PemDataSpec
-from ksdp.storage import fetched as module
 from ksdp.storage.corpora import corpus_features, load_corpus, rows_hash
-from ksdp.storage.digests import document_digests
-from ksdp.storage.fetched import copies_kept, fetched
 from ksdp.storage.in_memory import corpus_in_memory
-from ksdp.storage.places import RemotePlace
+from ksdp.storage.readers import spec_files as module
+from ksdp.storage.readers.spec_files import copies_kept, fetched
+from ksdp.storage.remote import RemotePlace
+from ksdp.storage.schedules.changes import document_digests
 
 from ..buckets import folder_as_bucket
 
@@ -163,7 +163,7 @@ def test_errors_name_the_url_and_never_its_options_or_keys(
         raise OSError("AWS Error: the key AKIA-OURS may not; Details: secret")
 
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIA-OURS")
-    monkeypatch.setattr("ksdp.storage.places._files", denied)
+    monkeypatch.setattr("ksdp.storage.remote._files", denied)
     text = said("s3://bucket/some.csv", CorpusAway)
     assert "s3://bucket/some.csv cannot be reached or used" in text
     assert "AKIA-OURS" not in text

@@ -18,6 +18,7 @@ from ksdp.audit.spec import parse_spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.decide import decide
 from ksdp.audit.verdicts.fresh_effects import Attack, measure_effect
+from ksdp.storage.audits.history import read_summary
 from ksdp.storage.curves import Curve, read_curves, write_curves
 from ksdp.storage.findings import (
     read_document,
@@ -28,7 +29,6 @@ from ksdp.storage.findings import (
     write_spec,
     write_summary,
 )
-from ksdp.storage.summaries import read_summary
 
 from ..summaries import example
 

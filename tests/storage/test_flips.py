@@ -13,15 +13,23 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ksdp.audit.errors import InputError, KsdpError, StoreError
 from ksdp.flows.runs.countersigned import read_protocol_file
-from ksdp.storage.audits.continuations import Origin, read_origin, write_origin
-from ksdp.storage.learning.advice import read_advice, write_advice
-from ksdp.storage.learning.gain_and_advice import learning_of, write_gain
-from ksdp.storage.reviews.policy import Policy, read_policy, write_policy
+from ksdp.storage.audits.continuation import Origin, read_origin, write_origin
+from ksdp.storage.learning import learning_of, read_advice, write_advice, write_gain
+from ksdp.storage.reviews.decisions import Policy, read_policy, write_policy
 from ksdp.storage.runs.ledger import Ledger
 from ksdp.storage.runs.party_runs import keep_party_run, party_run_ids, read_party_run
-from ksdp.storage.schedules.history import ScheduledRun, append_run, read_runs
-from ksdp.storage.schedules.running import Running, begin, running
-from ksdp.storage.schedules.schedule_files import RunRequest, ask_now, asked, read_schedule
+from ksdp.storage.schedules.schedule_files import (
+    Running,
+    RunRequest,
+    ScheduledRun,
+    append_run,
+    ask_now,
+    asked,
+    begin,
+    read_runs,
+    read_schedule,
+    running,
+)
 from ksdp.storage.store import Store
 
 from ..flips import flipped

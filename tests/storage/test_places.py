@@ -12,7 +12,7 @@ import pytest
 from ksdp.audit.design import Block
 from ksdp.audit.errors import DamagedBlock, InputError, StoreError, Unreachable
 from ksdp.audit.sampling import BlockValues
-from ksdp.storage.audits.pairs import PairsPart, read_pairs, write_pairs
+from ksdp.storage.audits.stages import PairsPart, read_pairs, write_pairs
 from ksdp.storage.blocks import (
     ObservablesWriter,
     check_block,
@@ -21,7 +21,7 @@ from ksdp.storage.blocks import (
     read_values,
     write_values,
 )
-from ksdp.storage.places import RemotePlace, place_at, remove_folder
+from ksdp.storage.remote import RemotePlace, place_at, remove_folder
 from ksdp.storage.store import write_whole
 
 BLOCK = Block(0, 8, 21)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ksdp.storage.synced import append_synced
+from ksdp.storage.store import append_synced
 
 
 def test_bytes_are_added_whole_even_where_little_is_taken_at_a_time(

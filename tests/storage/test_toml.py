@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ksdp.audit.errors import SpecError
-from ksdp.storage.readers.toml import read_toml
+from ksdp.storage.readers.files import read_toml
 
 
 def test_tables_are_read(tmp_path: Path) -> None:

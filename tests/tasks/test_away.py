@@ -17,15 +17,15 @@ from ksdp.audit.interim_looks import FRESH, Stage, fresh_seed
 from ksdp.audit.planning import make_plan
 from ksdp.audit.spec import parse_spec
 from ksdp.flows.prepare import Prepared, prepare_stored
-from ksdp.storage.audits.stage_tables import write_stage
-from ksdp.storage.away import keep_blocks_at, publish_audit
-from ksdp.storage.places import place_at
+from ksdp.storage.audits.stages import write_stage
+from ksdp.storage.remote import place_at
+from ksdp.storage.remote_audits import keep_blocks_at, publish_audit
 from ksdp.storage.store import Store
-from ksdp.tasks import away
+from ksdp.tasks import remote
 from ksdp.tasks import slices as tested
 from ksdp.tasks.audit_ref import folders_of, open_plan
-from ksdp.tasks.away import at_worker, computing_versions, published
 from ksdp.tasks.blocks import all_whole, compute_block
+from ksdp.tasks.remote import at_worker, computing_versions, published
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_a_worker_of_another_version_computes_nothing(
 
 def test_a_url_that_is_gone_for_a_while_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(away.time, "sleep", slept.append)
+    monkeypatch.setattr(remote.time, "sleep", slept.append)
     answers = iter([Unreachable("gone"), Unreachable("gone"), None])
 
     def asked(what: str) -> str:

@@ -19,8 +19,7 @@ import psutil
 import pytest
 
 from ksdp.audit.errors import InputError
-from ksdp.tasks.cluster import Workers, credentials, dask_address, open_workers
-from ksdp.tasks.spread import spread
+from ksdp.tasks.cluster import Workers, credentials, dask_address, open_workers, spread
 
 NOBODY = 65534
 

@@ -12,8 +12,7 @@ import dask
 import distributed  # noqa: F401 - before its settings are changed: whoever takes a change back takes back all of them
 import pytest
 
-from ksdp.tasks.cluster import open_workers
-from ksdp.tasks.spread import spread
+from ksdp.tasks.cluster import open_workers, spread
 
 from ..hosts import kill
 from ..ports import free_ports

@@ -9,9 +9,7 @@ import pytest
 
 from ksdp.audit.cluster_spec import ClusterSpec
 from ksdp.audit.errors import InputError
-from ksdp.tasks.cluster import open_workers
-from ksdp.tasks.named_cluster import cluster_class
-from ksdp.tasks.spread import spread
+from ksdp.tasks.cluster import cluster_class, open_workers, spread
 
 
 def asked(name: str, **given: object) -> ClusterSpec:

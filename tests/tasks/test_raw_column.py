@@ -20,7 +20,7 @@ from ksdp.audit.spec import parse_spec
 from ksdp.audit.verdicts.effect_measures import Flagged
 from ksdp.audit.verdicts.raw_filter import gram_of_runs, raw_tests
 from ksdp.flows.prepare import Prepared, prepare_stored
-from ksdp.storage.audits.stage_tables import write_stage
+from ksdp.storage.audits.stages import write_stage
 from ksdp.storage.store import Store
 from ksdp.tasks import slices as tested
 from ksdp.tasks.audit_ref import open_plan

@@ -21,7 +21,7 @@ from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.controls import Controls
 from ksdp.audit.verdicts.decide import Verdict, decide
 from ksdp.flows.prepare import prepare_stored
-from ksdp.storage.audits.stage_tables import write_stage
+from ksdp.storage.audits.stages import write_stage
 from ksdp.storage.store import Store
 from ksdp.tasks import slices as tested
 from ksdp.tasks.blocks import compute_block

@@ -1384,7 +1384,7 @@ MUTANTS: list[Mutant] = [
         tests=("tests/tasks/test_audit_ref.py",),
     ),
     *_of(
-        "storage/digests.py",
+        "storage/schedules/changes.py",
         ("by_name = spec.text is not None or any(named.values())", "by_name = spec.text is not None"),
         ("by_name = spec.text is not None or any(named.values())", "by_name = False"),
         ("contents(Path(file))).hexdigest() for name, file", "file.encode()).hexdigest() for name, file"),

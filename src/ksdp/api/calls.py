@@ -180,9 +180,8 @@ def load(store: str | Path, audit: str = "latest") -> Audit:
     StoreError
         If there is none.
     """
-    from ksdp.storage.audits.names import find_audit
+    from ksdp.storage.audits.history import find_audit, read_summary
     from ksdp.storage.store import Store
-    from ksdp.storage.summaries import read_summary
 
     opened = Store.open(Path(store), create=False)
     return Audit(opened.root, read_summary(opened.audit(find_audit(opened, audit))))

@@ -18,8 +18,8 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.contract import Mechanism, Observables
 from ksdp.audit.recorded import RecordedRuns
 from ksdp.audit.statistics.contract import Documents, Statistic
+from ksdp.storage.in_memory import read_inclusion, read_observables
 from ksdp.storage.readers.spec_files import spec_path
-from ksdp.storage.recorded_tables import read_inclusion, read_observables
 
 PUBLISHED = {
     "coef_": ("coef_", "intercept_"),

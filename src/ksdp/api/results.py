@@ -107,7 +107,7 @@ class Audit:
             If the document was not audited, or values that the store keeps are not there.
         """
         from ksdp.flows.audits.values import curve_of
-        from ksdp.storage.audits.statistic_values import stored_statistics
+        from ksdp.storage.audits.documents import stored_statistics
 
         names, found = stored_statistics(self.summary), self.document(document)
         tests = {test.statistic: test.log10_p for test in found.tests if test.statistic in names}
@@ -127,7 +127,7 @@ class Audit:
         StoreError
             If the document was not audited.
         """
-        from ksdp.storage.audits.statistic_values import held_out_distance, keeps_values
+        from ksdp.storage.audits.documents import held_out_distance, keeps_values
         from ksdp.storage.findings import place_of
 
         self.document(document)

@@ -105,7 +105,7 @@ def evaluate_statistics(
 ) -> None:
     """Evaluate new statistics on cached observables, without a single run of the mechanism."""
     from ksdp.flows.audits.run import run_test
-    from ksdp.storage.audits.names import find_audit
+    from ksdp.storage.audits.history import find_audit
     from ksdp.storage.store import Store
     from ksdp.terminal import terminal
 

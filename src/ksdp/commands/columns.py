@@ -28,7 +28,7 @@ def columns(
     from ksdp.flows.runs.countersigned import features_hash
     from ksdp.flows.runs.terms import protocol_text
     from ksdp.storage.corpora import corpus_features, rows_hash
-    from ksdp.storage.fetched import copies_kept
+    from ksdp.storage.readers.spec_files import copies_kept
 
     read, base = read_spec_file(spec)
     with copies_kept():

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 def list_audits(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = False) -> None:
     """List the finished audits of a store, newest first."""
     from ksdp.audit.results.views_summary import ViewsSummary
-    from ksdp.storage.audits.views import finished_views, read_views
+    from ksdp.storage.audits.history import finished_views, read_summary, read_views
     from ksdp.storage.store import Store
-    from ksdp.storage.summaries import read_summary
 
     opened = Store.open(store, create=False)
     finders: list[Callable[[], Summary | ViewsSummary]] = [
@@ -66,8 +65,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show what an audit found, or what it found of one document."""
-    from ksdp.storage.audits.names import find_audit
-    from ksdp.storage.audits.views import finished_views
+    from ksdp.storage.audits.history import find_audit, finished_views
     from ksdp.storage.store import Store
 
     opened = Store.open(store, create=False)
@@ -81,7 +79,7 @@ def show(
 
 
 def _show_audit(folder: Path, worst: int, as_json: bool) -> None:
-    from ksdp.storage.summaries import read_summary
+    from ksdp.storage.audits.history import read_summary
 
     summary = read_summary(folder)
     tell(summary, as_json, made=False)
@@ -99,8 +97,8 @@ def _by_chance(summary: Summary) -> str:
 
 
 def _show_document(store: Store, audit: str, document: str, *, again: bool, as_json: bool) -> None:
+    from ksdp.storage.audits.history import read_summary
     from ksdp.storage.findings import read_document
-    from ksdp.storage.summaries import read_summary
 
     folder = store.audit(audit)
     try:
@@ -122,7 +120,7 @@ def _show_document(store: Store, audit: str, document: str, *, again: bool, as_j
 
 def _held_out(store: Store, summary: Summary, document: str, *, again: bool, quiet: bool) -> float | None:
     """D without the bias of choosing: of stored values, else measured again where that is asked for."""
-    from ksdp.storage.audits.statistic_values import held_out_distance, keeps_values  # imports numba
+    from ksdp.storage.audits.documents import held_out_distance, keeps_values  # imports numba
     from ksdp.storage.findings import place_of
 
     if keeps_values(summary) or not again:
@@ -177,7 +175,7 @@ def _evidence_words(
 
 def _tell_documents(folder: Path, most: int) -> None:
     """The documents with the strongest evidence."""
-    from ksdp.storage.audits.questions import strongest
+    from ksdp.storage.audits.duckdb_query import strongest
 
     rows, total = strongest(folder, most)
     width = min(max((len(document) for document, *_ in rows), default=0), 60)
@@ -212,7 +210,7 @@ def replay(
 ) -> None:
     """Compute one number again from the seed. Exit 1: it differs."""
     from ksdp.flows.audits.replay import replay as run_replay
-    from ksdp.storage.audits.names import find_audit
+    from ksdp.storage.audits.history import find_audit
     from ksdp.storage.store import Store
     from ksdp.terminal import terminal
 
@@ -232,7 +230,7 @@ def replay(
 
 def _show_views(opened: Store, audit: str, document: str | None, as_json: bool) -> None:
     """The same over several views."""
-    from ksdp.storage.audits.views import read_views
+    from ksdp.storage.audits.history import read_views
 
     summary = read_views(opened, audit)
     if document is None:
@@ -265,7 +263,7 @@ def report(
 ) -> None:
     """Render the report of a finished audit again."""
     from ksdp.dashboards.audits.report import render_report
-    from ksdp.storage.audits.names import find_audit
+    from ksdp.storage.audits.history import find_audit
     from ksdp.storage.findings import write_report
     from ksdp.storage.store import Store, write_text
 

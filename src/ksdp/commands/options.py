@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ksdp.audit.results.views_summary import ViewsSummary
     from ksdp.flows.audits.place import Place
     from ksdp.flows.screening.signing import Signing
-    from ksdp.storage.learning.gain_and_advice import GainAndAdvice
+    from ksdp.storage.learning import GainAndAdvice
 
 _BEGAN = time.monotonic()
 """When the command did: what a person waited for is more than the last stage."""
@@ -221,7 +221,7 @@ def tell_void(summary: Summary | ViewsSummary) -> None:
 
 def _gained(summary: Summary) -> GainAndAdvice:
     """What the store has about what this run gains (`ksdp gain`, `ksdp advise`)."""
-    from ksdp.storage.learning.gain_and_advice import learning_of
+    from ksdp.storage.learning import learning_of
     from ksdp.storage.store import Store
 
     return learning_of(Store.open(Path(summary.store), create=False), summary.spec.hash, summary.corpus)

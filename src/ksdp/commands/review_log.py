@@ -60,7 +60,7 @@ def log(
     if set_torn_aside:
         from datetime import UTC, datetime
 
-        from ksdp.storage.reviews.chain import set_torn_aside as move
+        from ksdp.storage.reviews.log import set_torn_aside as move
 
         aside = move(opened.root, datetime.now(UTC))
         typer.echo(f"kept in {aside}" if aside else "nothing is torn.", err=True)
@@ -78,9 +78,7 @@ def log(
 def _tell_head(store: Store, known: str | None, as_json: bool) -> None:
     """The log's newest entry, checked from the file itself, with the keys that signed it."""
     from ksdp.audit.errors import InputError
-    from ksdp.storage.reviews.chain import check_chain
-    from ksdp.storage.reviews.log import LogHead, log_file
-    from ksdp.storage.reviews.signatures import read_signatures
+    from ksdp.storage.reviews.log import LogHead, check_chain, log_file, read_signatures
 
     anchors = []
     if known is not None:

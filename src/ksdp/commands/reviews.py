@@ -124,7 +124,7 @@ def decide(
 
 def _known(store: Path, audit: str) -> str:
     """The audit that an abbreviated id, or `latest`, means."""
-    from ksdp.storage.audits.names import find_audit
+    from ksdp.storage.audits.history import find_audit
     from ksdp.storage.store import Store
 
     return find_audit(Store.open(store, create=False), audit)
@@ -138,7 +138,7 @@ def _lines(path: Path) -> list[str]:
 
 def _set_policy(store: Path, policy: str) -> None:
     from ksdp.audit.errors import InputError
-    from ksdp.storage.reviews.policy import Policy, write_policy
+    from ksdp.storage.reviews.decisions import Policy, write_policy
     from ksdp.storage.store import Store
 
     if policy not in {"two-keys", "four-eyes", "one-person"}:

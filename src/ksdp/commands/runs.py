@@ -337,10 +337,9 @@ def budget(
     from ksdp.flows.runs.joint import joint_table, record_joint
     from ksdp.flows.runs.prices import PartyRunPrices
     from ksdp.flows.runs.terms import read_run
-    from ksdp.storage.audits.names import find_audit
+    from ksdp.storage.audits.history import find_audit, read_summary
     from ksdp.storage.runs.ledger import Ledger
     from ksdp.storage.store import Store
-    from ksdp.storage.summaries import read_summary
 
     if not ledger.is_file():
         raise InputError(f"there is no ledger {ledger}.")

@@ -105,7 +105,7 @@ def schedule(
 def _notices(path: Path | None) -> list[Any]:
     if path is None:
         return []
-    from ksdp.storage.readers.toml import read_toml
+    from ksdp.storage.readers.files import read_toml
 
     tables = read_toml(path)
     notices = tables.get("notice")
@@ -115,8 +115,8 @@ def _notices(path: Path | None) -> list[Any]:
 
 
 def _about(store: Any, schedule: Any) -> dict[str, Any]:
-    from ksdp.storage.schedules.history import next_times, read_runs
     from ksdp.storage.schedules.outbox import waiting_notices
+    from ksdp.storage.schedules.schedule_files import next_times, read_runs
 
     runs = read_runs(store, schedule.name)
     left = next((run.level_left for run in reversed(runs) if run.level_left is not None), None)

@@ -29,10 +29,9 @@ def export(
     store: StoreOption = Path("ksdp-store"),
 ) -> None:
     """Write a table of an audit as CSV, JSON or Parquet."""
-    from ksdp.storage.audits.names import find_audit
+    from ksdp.storage.audits.history import find_audit, read_summary
     from ksdp.storage.audits.sql import export_table
     from ksdp.storage.store import Store
-    from ksdp.storage.summaries import read_summary
 
     opened = Store.open(store, create=False)
     audit = find_audit(opened, audit)
@@ -43,7 +42,7 @@ def export(
 
 def tables(audit: AuditArgument, store: StoreOption = Path("ksdp-store")) -> None:
     """List the tables that `ksdp sql` opens, with their columns and rows."""
-    from ksdp.storage.audits.names import find_audit
+    from ksdp.storage.audits.history import find_audit
     from ksdp.storage.audits.sql import described_tables
     from ksdp.storage.store import Store
 
@@ -59,10 +58,9 @@ def sql(
     as_json: JsonOption = False,
 ) -> None:
     """Query an audit's tables in SQL (DuckDB), including the values and the inclusion of every run."""
-    from ksdp.storage.audits.names import find_audit
+    from ksdp.storage.audits.history import find_audit, read_summary
     from ksdp.storage.audits.sql import ask
     from ksdp.storage.store import Store
-    from ksdp.storage.summaries import read_summary
 
     opened = Store.open(store, create=False)
     audit = find_audit(opened, audit)

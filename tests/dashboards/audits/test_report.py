@@ -25,9 +25,9 @@ from ksdp.audit.learning.gain_summary import summarise_gain
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.dashboards.audits.audit_model import LISTED, read_audit_model
 from ksdp.dashboards.audits.report import render_report
-from ksdp.storage.learning.gain_and_advice import write_gain
+from ksdp.storage.audits.history import read_summary
+from ksdp.storage.learning import write_gain
 from ksdp.storage.store import Store
-from ksdp.storage.summaries import read_summary
 
 DASHBOARDS = Path(__file__).resolve().parents[3] / "dashboards"
 SECTIONS = (

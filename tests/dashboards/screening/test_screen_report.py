@@ -12,8 +12,8 @@ from ksdp.audit.errors import StoreError
 from ksdp.audit.screening.screen_summary import ScreenSummary
 from ksdp.dashboards.screening.screen_report import render_screen, screen_headline
 from ksdp.dashboards.screening.screens_page import read_screens_page
+from ksdp.storage.audits.screens import RoundVerdicts, read_screen, write_excluded, write_screen
 from ksdp.storage.checksums import write_sealed_json
-from ksdp.storage.screening.screens import RoundVerdicts, read_screen, write_excluded, write_screen
 from ksdp.storage.store import Store
 
 from ...screens import round_of, screened

@@ -15,8 +15,8 @@ import pytest
 import scipy.sparse as sp
 
 import ksdp
-from ksdp.storage import fetched
 from ksdp.storage.keys import make_identity
+from ksdp.storage.readers import spec_files
 
 from ...buckets import bucket
 from ...typed import typed
@@ -118,8 +118,8 @@ def test_gain_and_columns(both: Both) -> None:
 
 
 def test_advice_and_what_to_type_next(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
-    copied, make = [], fetched.Copy
-    monkeypatch.setattr(fetched, "Copy", lambda url: copied.append(url) or make(url))
+    copied, make = [], spec_files.Copy
+    monkeypatch.setattr(spec_files, "Copy", lambda url: copied.append(url) or make(url))
     limits = ("--tried", 1, "--sampled", 40, "--runs", 30, "--quota", 0.3, "--levers", "advantage", "--confirm")
     near, far = (both.told(folder, "advise", *limits) for folder in (both.near, both.far))
     assert near["confirmed"]["valid"]

@@ -17,7 +17,7 @@ import pytest
 
 from ksdp.audit.spec import CorpusSpec
 from ksdp.flows.schedules.changes import due_audit
-from ksdp.storage.digests import digest_key, document_digests
+from ksdp.storage.schedules.changes import digest_key, document_digests
 from ksdp.storage.schedules.schedule_files import Schedule
 from ksdp.storage.store import Store
 

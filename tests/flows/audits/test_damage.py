@@ -13,14 +13,14 @@ import pytest
 from ksdp.audit.errors import KsdpError
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.prepare import Prepared, prepare, read_spec_file
+from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.queries import Findings
-from ksdp.storage.audits.stage_tables import read_stage, stage_names
+from ksdp.storage.audits.stages import read_stage, stage_names
 from ksdp.storage.blocks import check_block
 from ksdp.storage.curves import read_curves
 from ksdp.storage.findings import read_effects, read_spec, read_statistics, read_verdicts, report_whole
 from ksdp.storage.mapped_corpus import check_corpus
 from ksdp.storage.store import Store
-from ksdp.storage.summaries import read_summary
 from ksdp.tasks.audit_ref import folders_of, open_plan
 from ksdp.tasks.blocks import all_whole
 

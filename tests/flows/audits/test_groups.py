@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from ksdp.storage.screening.clearances import read_clearance
+from ksdp.storage.clearances import read_clearance
 
 from ..overlap import OVERLAP
 

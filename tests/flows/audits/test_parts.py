@@ -24,9 +24,9 @@ from ksdp.flows.audits.place import Place
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.audits.values import held_out_of, values_of
 from ksdp.flows.prepare import prepare_stored
+from ksdp.storage.audits.documents import read_values_by_run, stored_statistics
 from ksdp.storage.audits.sql import ask
-from ksdp.storage.audits.stage_tables import read_stage
-from ksdp.storage.audits.statistic_values import read_values_by_run, stored_statistics
+from ksdp.storage.audits.stages import read_stage
 from ksdp.storage.curves import read_curves
 from ksdp.storage.findings import place_of, read_effects, read_statistics, read_verdicts
 from ksdp.storage.store import Store

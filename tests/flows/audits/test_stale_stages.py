@@ -15,7 +15,7 @@ from ksdp.audit.spec import parse_spec
 from ksdp.flows.audits.place import Place
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.prepare import prepare_stored
-from ksdp.storage.audits.stage_tables import stage_names, write_stage
+from ksdp.storage.audits.stages import stage_names, write_stage
 from ksdp.storage.store import Store
 
 

@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from ksdp.storage.audits.history import read_summary
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.store import Store
-from ksdp.storage.summaries import read_summary
 
 
 def test_sensitive_clear_and_detected_are_told_apart(

@@ -15,10 +15,9 @@ from ksdp.flows.learning.advice import advise_spec
 from ksdp.flows.learning.advise import Limits
 from ksdp.flows.learning.gain import measure_gain
 from ksdp.flows.prepare import read_spec_file, spec_corpus
-from ksdp.storage import fetched
-from ksdp.storage.learning.advice import read_advice
-from ksdp.storage.learning.gain_and_advice import learning_of, write_gain
-from ksdp.storage.places import RemotePlace
+from ksdp.storage.learning import learning_of, read_advice, write_gain
+from ksdp.storage.readers import spec_files
+from ksdp.storage.remote import RemotePlace
 from ksdp.storage.store import Store
 
 from ...buckets import folder_as_bucket
@@ -126,13 +125,13 @@ def at_urls(base: Path, there: RemotePlace) -> Spec:
 
 def test_a_gain_is_kept_of_the_version_it_was_measured_on(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     away = at_urls(base, folder_as_bucket(base / "far", monkeypatch))
-    copied, make = [], fetched.Copy
+    copied, make = [], spec_files.Copy
 
-    def copy(url: str) -> fetched.Copy:
+    def copy(url: str) -> spec_files.Copy:
         copied.append(url)
         return make(url)
 
-    monkeypatch.setattr(fetched, "Copy", copy)
+    monkeypatch.setattr(spec_files, "Copy", copy)
     assert measure_gain(away, base, base / "store").to_json() == measure_gain(spec(), base).to_json()
     assert len(copied) == len(set(copied)) == 3
 

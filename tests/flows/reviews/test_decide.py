@@ -20,11 +20,10 @@ from ksdp.flows.reviews.decide import WantedRuns, decide, more_runs
 from ksdp.flows.screening.clear import clearance_from_decisions
 from ksdp.flows.screening.signing import Signing
 from ksdp.flows.screening.verify import verify, verify_log
-from ksdp.storage.audits.continuations import read_progress
+from ksdp.storage.audits.continuation import read_progress
+from ksdp.storage.clearances import read_clearance
 from ksdp.storage.keys import load_private, load_public
-from ksdp.storage.reviews.decisions import read_log, states
-from ksdp.storage.reviews.policy import Policy, write_policy
-from ksdp.storage.screening.clearances import read_clearance
+from ksdp.storage.reviews.decisions import Policy, read_log, states, write_policy
 from ksdp.storage.store import Store
 
 

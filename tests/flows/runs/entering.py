@@ -17,8 +17,8 @@ from ksdp.flows.runs.terms import Run
 from ksdp.protocols.channel.rounds import run_together
 from ksdp.protocols.runs.party_rounds import party_rounds
 from ksdp.protocols.runs.programs import party_program
+from ksdp.storage.clearances import write_clearance
 from ksdp.storage.keys import load_private
-from ksdp.storage.screening.clearances import write_clearance
 
 __all__ = ["NOW", "clearance_of", "enter", "run_of", "signed_clearance"]
 

@@ -30,8 +30,8 @@ from ksdp.protocols.network.links import LinkTimes
 from ksdp.protocols.network.mesh import Address, Mesh, Peer
 from ksdp.protocols.network.probes import ProbeListener
 from ksdp.protocols.runs.about import LARGEST_ABOUT, About
+from ksdp.storage.clearances import write_clearance
 from ksdp.storage.keys import load_private, make_identity
-from ksdp.storage.screening.clearances import write_clearance
 
 from ...ports import free_ports
 from .entering import clearance_of

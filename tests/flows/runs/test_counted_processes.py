@@ -19,7 +19,7 @@ from ksdp.flows.runs.terms import read_run
 from ksdp.storage.corpora import load_corpus
 from ksdp.storage.keys import make_identity
 from ksdp.storage.readers.counts import read_counts
-from ksdp.storage.readers.toml import toml_value
+from ksdp.storage.readers.files import toml_value
 
 NAMES = ("ada", "bob", "cyd")
 TERMS = 16

@@ -15,7 +15,7 @@ from ksdp.cli import application
 from ksdp.flows.runs.countersigned import read_protocol_file, require_typed
 from ksdp.flows.runs.terms import read_run
 from ksdp.storage.keys import load_private, make_identity
-from ksdp.storage.readers.toml import toml_value
+from ksdp.storage.readers.files import toml_value
 
 NAMES = ("ada", "bob", "cyd")
 DRAFT = """protocol = 1

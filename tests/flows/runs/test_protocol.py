@@ -25,8 +25,8 @@ from ksdp.audit.screening.clearance import Covered, MechanismIdentity
 from ksdp.flows.runs.node_run import Node
 from ksdp.flows.runs.party_run import enter_documents, run_party
 from ksdp.flows.runs.terms import Run, read_run
+from ksdp.storage.clearances import write_clearance
 from ksdp.storage.keys import load_private, make_identity
-from ksdp.storage.screening.clearances import write_clearance
 
 from .entering import NOW, clearance_of
 

@@ -11,8 +11,7 @@ import pytest
 from ksdp.flows.clock import utc_now
 from ksdp.flows.schedules.changes import DueAudit, due_audit
 from ksdp.storage.schedules.changes import write_standing
-from ksdp.storage.schedules.history import ScheduledRun, append_run
-from ksdp.storage.schedules.schedule_files import Schedule, check_schedule
+from ksdp.storage.schedules.schedule_files import Schedule, ScheduledRun, append_run, check_schedule
 from ksdp.storage.store import Store
 
 SPEC = """

@@ -13,8 +13,7 @@ import pytest
 
 from ksdp.cli import main
 from ksdp.commands.schedules import _code
-from ksdp.storage.schedules.history import ScheduledRun
-from ksdp.storage.schedules.schedule_files import read_schedule
+from ksdp.storage.schedules.schedule_files import ScheduledRun, read_schedule
 from ksdp.storage.store import Store
 
 NOW = datetime(2026, 3, 5, 12, tzinfo=UTC)

@@ -19,9 +19,14 @@ from typing import Any
 import pytest
 
 from ksdp.flows.schedules.notices import body, events_of, notify, send_waiting
-from ksdp.storage.schedules.history import ScheduledRun
 from ksdp.storage.schedules.outbox import waiting_notices
-from ksdp.storage.schedules.schedule_files import Schedule, check_schedule, schedule_folder, write_schedule
+from ksdp.storage.schedules.schedule_files import (
+    Schedule,
+    ScheduledRun,
+    check_schedule,
+    schedule_folder,
+    write_schedule,
+)
 from ksdp.storage.store import Store
 
 NOW = datetime(2026, 3, 5, 12, tzinfo=UTC)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ksdp.flows.schedules.run_lines import NewRuns, run_line
-from ksdp.storage.schedules.history import ScheduledRun, append_run
+from ksdp.storage.schedules.schedule_files import ScheduledRun, append_run
 from ksdp.storage.store import Store
 
 NOW = datetime(2026, 3, 5, 12, tzinfo=UTC)

@@ -24,20 +24,23 @@ from ksdp.flows.clock import utc_now
 from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.schedules.changes import check_schedulable, spec_basis
 from ksdp.flows.schedules.notices import body
+from ksdp.storage.audits.history import read_summary
 from ksdp.storage.findings import read_spec
 from ksdp.storage.schedules.changes import read_standing
-from ksdp.storage.schedules.history import ScheduledRun, read_runs
 from ksdp.storage.schedules.outbox import waiting_notices
-from ksdp.storage.schedules.running import Running, begin, running
 from ksdp.storage.schedules.schedule_files import (
+    Running,
+    ScheduledRun,
+    begin,
     check_schedule,
+    read_runs,
     read_schedule,
+    running,
     schedule_folder,
     set_paused,
     write_schedule,
 )
 from ksdp.storage.store import Store
-from ksdp.storage.summaries import read_summary
 
 SPEC = """
 seed = 3

@@ -21,9 +21,15 @@ from prefect.states import Cancelling
 from ksdp.audit.errors import StoreError
 from ksdp.flows.clock import utc_now
 from ksdp.flows.schedules.serve import being_served
-from ksdp.storage.schedules.history import read_runs
-from ksdp.storage.schedules.running import interrupted, running
-from ksdp.storage.schedules.schedule_files import check_schedule, read_schedule, remove_schedule, write_schedule
+from ksdp.storage.schedules.schedule_files import (
+    check_schedule,
+    interrupted,
+    read_runs,
+    read_schedule,
+    remove_schedule,
+    running,
+    write_schedule,
+)
 from ksdp.storage.store import Store
 
 from ...typed import typed

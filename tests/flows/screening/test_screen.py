@@ -20,9 +20,9 @@ from ksdp.flows.screening.rounds import Rules
 from ksdp.flows.screening.screen import screen
 from ksdp.flows.screening.signing import Signing
 from ksdp.flows.screening.verify import verify
+from ksdp.storage.audits.screens import read_excluded, read_screen
+from ksdp.storage.clearances import read_clearance, verify_clearance
 from ksdp.storage.keys import load_private, load_public, make_identity
-from ksdp.storage.screening.clearances import read_clearance, verify_clearance
-from ksdp.storage.screening.screens import read_excluded, read_screen
 from ksdp.storage.store import Store
 from ksdp.tasks.cluster import open_workers
 

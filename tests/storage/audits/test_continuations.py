@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ksdp.audit.errors import StoreError
-from ksdp.storage.audits.continuations import (
+from ksdp.storage.audits.continuation import (
     Origin,
     claimed,
     read_origin,

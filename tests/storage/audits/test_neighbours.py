@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.errors import StoreError
-from ksdp.storage.audits.neighbours import corpus_entries, neighbours
+from ksdp.storage.audits.documents import corpus_entries, neighbours
 from ksdp.storage.mapped_corpus import store_corpus
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ksdp.audit.errors import DamagedBlock
-from ksdp.storage.audits.pairs import PairsPart, read_pairs, write_pairs
+from ksdp.storage.audits.stages import PairsPart, read_pairs, write_pairs
 
 
 def test_pairs_come_back_to_the_last_bit_under_their_key_alone(tmp_path: Path) -> None:

@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ksdp.audit.errors import StoreError
-from ksdp.storage.audits.queries import Findings
-from ksdp.storage.audits.query_results import SORTS, VERDICTS, Filter
+from ksdp.storage.audits.queries import SORTS, VERDICTS, Filter, Findings
 from ksdp.storage.checksums import write_sealed_table
 from ksdp.storage.finding_tables import EFFECTS, EffectRow
 

@@ -7,7 +7,7 @@ import pytest
 
 from ksdp.audit.errors import StoreError
 from ksdp.audit.interim_looks import Stage
-from ksdp.storage.audits.stage_tables import read_stage, stage_names, write_stage
+from ksdp.storage.audits.stages import read_stage, stage_names, write_stage
 
 
 def test_a_stage_comes_back(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from ksdp.audit.interim_looks import Stage
 from ksdp.audit.results.parts import StatisticSummary, StoredValues
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.sampling import BlockValues
-from ksdp.storage.audits.stage_tables import write_stage
-from ksdp.storage.audits.statistic_values import read_arms, stored_statistics, values_bytes
+from ksdp.storage.audits.documents import read_arms, stored_statistics, values_bytes
+from ksdp.storage.audits.stages import write_stage
 from ksdp.storage.blocks import ROW_GROUP, write_values
 from ksdp.storage.checksums import write_sealed_table
 from ksdp.storage.store import Store

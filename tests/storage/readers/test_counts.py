@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from ksdp.audit.errors import CorpusError
 from ksdp.storage.readers.columns import open_columns
 from ksdp.storage.readers.counts import read_counts, read_docword, read_vocabulary
-from ksdp.storage.readers.labels import check_rows
+from ksdp.storage.readers.tables import check_rows
 
 DENSE = np.array([[0, 2, 0, 1], [0, 0, 0, 0], [5, 0, 0, 3]])
 FORMATS = ["csr", "csc", "coo", "bsr", "dia"]

@@ -6,7 +6,7 @@ import pytest
 from ksdp.audit.errors import CorpusError
 from ksdp.audit.spec import CorpusSpec
 from ksdp.storage.readers.columns import open_columns
-from ksdp.storage.readers.labels import read_labels
+from ksdp.storage.readers.tables import read_labels
 
 
 @pytest.fixture

@@ -22,11 +22,10 @@ from hypothesis import strategies as st
 from ksdp.audit.errors import CorpusError, InputError, SpecError
 from ksdp.audit.spec import CorpusSpec
 from ksdp.storage.corpora import load_corpus
+from ksdp.storage.in_memory import read_observables
 from ksdp.storage.readers.counts import read_counts, read_docword
-from ksdp.storage.readers.files import contents
-from ksdp.storage.readers.patterns import check_pattern
-from ksdp.storage.readers.toml import read_toml
-from ksdp.storage.recorded_tables import read_observables
+from ksdp.storage.readers.files import contents, read_toml
+from ksdp.storage.readers.text import check_pattern
 from ksdp.storage.store import Store
 
 NAMES = ("a.npz", "a.mtx", "docword.a.txt", "a.csv", "a.jsonl", "a.parquet", "a.csv.gz")
@@ -94,7 +93,7 @@ def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path: Path) -
 
 @pytest.mark.parametrize("pattern", [r"(a+)+$", r"(?:x+x+)+y", r"((ab?)*)*c"])
 def test_a_pattern_that_never_ends_is_stopped(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ksdp.storage.readers.patterns._SECONDS", 1.0)
+    monkeypatch.setattr("ksdp.storage.readers.text._SECONDS", 1.0)
     texts = ["a" * 40 + "!", "x" * 40, "ab" * 40]
     with pytest.raises(SpecError, match="`corpus.token_pattern` takes more than"):
         check_pattern(CorpusSpec(path="x.csv", token_pattern=pattern), texts)

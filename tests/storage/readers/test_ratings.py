@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.spec import CorpusSpec
 from ksdp.storage.readers.columns import open_columns
-from ksdp.storage.readers.ratings import read_ratings
+from ksdp.storage.readers.tables import read_ratings
 
 ROWS = pd.DataFrame(
     {"user_id": [10, 9, 10], "item_id": ["b", "a", "a"], "rating": [3.5, 0.0, -1.0], "team": list("xyx")}

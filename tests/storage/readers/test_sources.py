@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ksdp.audit.errors import CorpusError
-from ksdp.storage.readers.sources import open_source
+from ksdp.storage.readers.columns import open_source
 
 SECRET = "classified"
 

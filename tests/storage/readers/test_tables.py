@@ -7,8 +7,7 @@ import pytest
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.spec import CorpusSpec
 from ksdp.storage.readers.columns import open_columns
-from ksdp.storage.readers.labels import read_labels
-from ksdp.storage.readers.tables import chosen_columns, read_table
+from ksdp.storage.readers.tables import chosen_columns, read_labels, read_table
 
 FRAME = pd.DataFrame(
     {"z": [1.5, 0, -2], "name": ["p", "q", "r"], "site": [1, 1, 2], "a": [7, 8, 9], "flag": [True, False, True]}

@@ -17,11 +17,19 @@ from ksdp.audit.errors import InputError, InvalidAudit, StaleDecision, StoreErro
 from ksdp.audit.reviewing import Decision, Proposal, Status, fold
 from ksdp.audit.spec import parse_spec
 from ksdp.storage.findings import write_spec
-from ksdp.storage.reviews.chain import check_chain
-from ksdp.storage.reviews.decisions import append, document_state, head, read_log, states
-from ksdp.storage.reviews.lineage import lineage, newer_audits
-from ksdp.storage.reviews.log import log_file, parse_line, read_lines
-from ksdp.storage.reviews.policy import Policy, read_policy, write_policy
+from ksdp.storage.reviews.decisions import (
+    Policy,
+    append,
+    document_state,
+    head,
+    lineage,
+    newer_audits,
+    read_log,
+    read_policy,
+    states,
+    write_policy,
+)
+from ksdp.storage.reviews.log import check_chain, log_file, parse_line, read_lines
 from ksdp.storage.store import Store
 
 from ..conftest import SPEC

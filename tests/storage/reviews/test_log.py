@@ -14,9 +14,19 @@ from hypothesis import strategies as st
 
 from ksdp.audit.errors import StoreError
 from ksdp.audit.reviewing import Decision, Entry
-from ksdp.storage.reviews.chain import check_chain, set_torn_aside
-from ksdp.storage.reviews.log import GENESIS, LogHead, add_lines, locked, make_entry, parse_line, read_lines
-from ksdp.storage.reviews.signatures import read_signatures, sign_entries
+from ksdp.storage.reviews.log import (
+    GENESIS,
+    LogHead,
+    add_lines,
+    check_chain,
+    locked,
+    make_entry,
+    parse_line,
+    read_lines,
+    read_signatures,
+    set_torn_aside,
+    sign_entries,
+)
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 COUNT = 6

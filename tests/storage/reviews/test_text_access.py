@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from ksdp.audit.errors import StoreError
-from ksdp.storage.reviews.document_text import TextCommand
-from ksdp.storage.reviews.text_access import read_accesses, record_access
+from ksdp.storage.reviews.document_text import TextCommand, read_accesses, record_access
 from ksdp.storage.store import Store
 
 from ...flips import flipped

@@ -14,8 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ksdp.audit.errors import StoreError
-from ksdp.storage.schedules.history import Due, ScheduledRun, append_run, due, next_times, read_runs
-from ksdp.storage.schedules.schedule_files import Schedule, check_schedule, schedule_folder
+from ksdp.storage.schedules.schedule_files import (
+    Due,
+    Schedule,
+    ScheduledRun,
+    append_run,
+    check_schedule,
+    due,
+    next_times,
+    read_runs,
+    schedule_folder,
+)
 from ksdp.storage.store import Store
 
 from ...flips import flipped

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from ksdp.storage.schedules.running import Running, begin, finish, hold, interrupted, running
-from ksdp.storage.schedules.schedule_files import Schedule
+from ksdp.storage.schedules.schedule_files import Running, Schedule, begin, finish, hold, interrupted, running
 from ksdp.storage.store import Store
 
 MARK = Running(planned=None, started=datetime(2026, 3, 5, tzinfo=UTC), pid=1)
@@ -16,7 +15,7 @@ MARK = Running(planned=None, started=datetime(2026, 3, 5, tzinfo=UTC), pid=1)
 HOLDER = """
 import sys, time
 from pathlib import Path
-from ksdp.storage.schedules.running import hold
+from ksdp.storage.schedules.schedule_files import hold
 from ksdp.storage.store import Store
 with hold(Store.open(Path(sys.argv[1]))) as mine:
     print(mine, flush=True)

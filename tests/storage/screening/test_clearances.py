@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from ksdp.audit.errors import ClearanceError, InputError, KsdpError
 from ksdp.audit.screening.attempts import Attempts
 from ksdp.audit.screening.clearance import Clearance, Covered, Evidence, MechanismIdentity, Reviewed, hash_document
+from ksdp.storage.clearances import read_clearance, verify_clearance, write_clearance
 from ksdp.storage.keys import fingerprint
-from ksdp.storage.screening.clearances import read_clearance, verify_clearance, write_clearance
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 OTHER = Ed25519PrivateKey.from_private_bytes(bytes(32))
@@ -258,7 +258,7 @@ def test_other_files_are_not_clearances(tmp_path: Path, content: bytes) -> None:
 def test_a_clearance_of_a_later_format_is_refused_although_its_signature_is_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ksdp.storage.screening.clearances.FORMAT", 2)
+    monkeypatch.setattr("ksdp.storage.clearances.FORMAT", 2)
     write_clearance(tmp_path / "c", made(), KEY)
     monkeypatch.undo()
     assert failed(tmp_path / "c") == "file"

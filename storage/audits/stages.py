@@ -1,17 +1,22 @@
-"""Stages of an audit beside its first look: `audits/<id>/stages/<name>.parquet`, one row a document."""
+"""Stages of an audit after its first look, and pairs of runs that differ in one document: one row a document."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from ksdp.audit.errors import StoreError
+from ksdp.audit.array_types import Floats
+from ksdp.audit.errors import DamagedBlock, StoreError
 from ksdp.audit.interim_looks import Stage
 from ksdp.storage.checksums import check_sealed, unseal, whole_table, write_sealed_table
+from ksdp.storage.remote import Place, source_of
+from ksdp.storage.store import write_whole
 
 
 def _file(folder: Path, name: str) -> Path:
@@ -56,3 +61,50 @@ def drop_stages(folder: Path, prefix: str, but: Collection[str]) -> None:
         if name.startswith(prefix) and name not in but:
             unseal(_file(folder, name))
             _file(folder, name).unlink()
+
+
+@dataclass(frozen=True, slots=True)
+class PairsPart:
+    """Pairs `first` to `stop` (exclusive): the unit of scheduling and of storage."""
+
+    first: int
+    stop: int
+
+    @property
+    def name(self) -> str:
+        """Of the file."""
+        return f"{self.first:07d}-{self.stop:07d}.parquet"
+
+
+def write_pairs(folder: Place, part: PairsPart, key: str, advantages: Floats) -> None:
+    """Write the advantages of some pairs, shape (n_documents, n_pairs)."""
+    flat = pa.array(np.ascontiguousarray(advantages).ravel())
+    cells = pa.FixedSizeListArray.from_arrays(flat, advantages.shape[1])
+    table = pa.table({"advantages": cells}).replace_schema_metadata({"ksdp.key": key})
+    write_whole(
+        folder / part.name,
+        lambda path: pq.write_table(table, path, compression="zstd", write_page_checksum=True),
+    )
+
+
+def read_pairs(folder: Place, part: PairsPart, key: str) -> Floats | None:
+    """What `write_pairs` wrote; None where it did not.
+
+    Raises
+    ------
+    DamagedBlock
+        If the file is there and is something else.
+    """
+    path = folder / part.name
+    if not path.is_file():
+        return None
+    try:
+        table = whole_table(source_of(path))
+        stored = (table.schema.metadata or {}).get(b"ksdp.key", b"").decode()
+        flat = table["advantages"].combine_chunks().flatten().to_numpy()
+        advantages = flat.reshape(table.num_rows, part.stop - part.first)
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        raise DamagedBlock(f"pairs {path.name} cannot be read: {type(error).__name__}.") from error
+    if stored != key:
+        raise DamagedBlock(f"pairs {path.name} are not what their key promises.")
+    return np.asarray(advantages, dtype=np.float64)

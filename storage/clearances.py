@@ -26,7 +26,7 @@ from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.screening.attempts import Attempts
 from ksdp.audit.screening.clearance import Clearance, Covered, Evidence, MechanismIdentity, Reviewed
 from ksdp.storage.keys import fingerprint
-from ksdp.storage.readers.limits import largest_input, read_bounded
+from ksdp.storage.readers.files import largest_input, read_bounded
 from ksdp.storage.store import write_whole
 
 FORMAT = 1

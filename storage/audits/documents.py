@@ -1,17 +1,17 @@
-"""The values behind any document's tests, read from stored blocks without making the audit's plan again.
-
-Everything needed stands in `audit.json`: under `provenance.stages`, one entry a look that was made, are the
-folder of its blocks of values, their key, how many runs there are and how many a block holds.
-"""
+"""One document of an audit: the values behind its tests, from stored blocks, and the documents most like it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.design import Block
@@ -19,11 +19,11 @@ from ksdp.audit.errors import DamagedBlock, StoreError
 from ksdp.audit.results.parts import StoredValues
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.verdicts.held_out import held_out_advantage
-from ksdp.storage.audits.stage_tables import read_stage
-from ksdp.storage.beside import beside
-from ksdp.storage.blocks import ROW_GROUP, read_values
+from ksdp.storage.audits.stages import read_stage
+from ksdp.storage.blocks import ROW_GROUP, read_values, stack_blocks
 from ksdp.storage.checksums import check_sealed
 from ksdp.storage.curves import Curve
+from ksdp.storage.mapped_corpus import read_mapped
 from ksdp.storage.store import Store
 
 
@@ -127,7 +127,7 @@ def read_values_by_run(
                 f"the values of audit {summary.audit!r} are not all in the store; run the audit again."
             ) from error
     one = slice(row % ROW_GROUP, row % ROW_GROUP + 1)
-    (held,), found = beside(cells, one, summary.design.reading.runs(stage.runs))
+    (held,), found = stack_blocks(cells, one, summary.design.reading.runs(stage.runs))
     return held, np.array([values[0] for values in found], dtype=np.float64)
 
 
@@ -156,3 +156,64 @@ def held_out_distance(store: Store, summary: Summary, document: str, place: int)
         return None
     advantage = held_out_advantage(values, held)
     return None if np.isnan(advantage) else advantage
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A document that is like another."""
+
+    document: str
+    cosine: float
+    """In [-1, 1]; of rows without negative entries in [0, 1]."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Opened:
+    matrix: sp.csr_array
+    norms: NDArray[np.float64]
+    ids: pa.ChunkedArray
+
+
+@lru_cache(maxsize=2)
+def _open(folder: Path) -> _Opened:
+    """The matrix stays on disk; lengths of its rows and ids are kept."""
+    matrix, labels, _ = read_mapped(folder)
+    squares = sp.csr_array((np.square(matrix.data), matrix.indices, matrix.indptr), shape=matrix.shape, copy=False)
+    return _Opened(matrix, np.sqrt(squares @ np.ones(matrix.shape[1])), labels["id"])
+
+
+def corpus_entries(folder: Path) -> int:
+    """Entries of a stored corpus: what one question costs."""
+    try:
+        return int(np.load(folder / "data.npy", mmap_mode="r").size)
+    except (OSError, ValueError) as error:
+        raise StoreError(f"the corpus {folder.name} cannot be opened: {type(error).__name__}.") from error
+
+
+def neighbours(folder: Path, document: str, count: int = 10) -> list[Neighbour]:
+    """The documents whose rows have the largest cosine with a document's, the document itself left out.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the stored corpus.
+    count : int
+        At most so many; documents that share nothing with it are left out.
+
+    Raises
+    ------
+    StoreError
+        If the corpus is not there or does not hold the document.
+    """
+    opened = _open(folder)
+    row = pc.index(opened.ids, pa.scalar(document, opened.ids.type)).as_py()
+    if row < 0:
+        raise StoreError(f"the corpus {folder.name} does not hold document {document!r}.")
+    own = opened.matrix[[row]].toarray().ravel()
+    products = opened.matrix @ own
+    lengths = opened.norms * opened.norms[row]
+    cosine = np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)
+    cosine[row] = -np.inf
+    best = np.argpartition(-cosine, min(count, len(cosine) - 1))[:count]
+    best = best[np.lexsort((best, -cosine[best]))]
+    return [Neighbour(opened.ids[int(at)].as_py(), float(min(cosine[at], 1.0))) for at in best if cosine[at] > 0]

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from threadpoolctl import threadpool_limits
 
 from ksdp.audit.errors import InputError, Unreachable
-from ksdp.storage.away import fetch_audit, publish_audit
+from ksdp.storage.remote_audits import fetch_audit, publish_audit
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef
 from ksdp.tasks.provenance import versions

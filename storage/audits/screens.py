@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import StoreError
 from ksdp.audit.screening.screen_summary import RoundSummary as RoundSummary
 from ksdp.audit.screening.screen_summary import ScreenSummary as ScreenSummary
+from ksdp.storage.audits.history import parsed
 from ksdp.storage.checksums import check_sealed, read_sealed, write_sealed_json, write_sealed_table
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.store import Store, write_text
-from ksdp.storage.summaries import parsed
 
 _COLUMNS = ("document", "statistic", "distance", "log10_adjusted_p")
 

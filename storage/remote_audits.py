@@ -20,10 +20,10 @@ from pathlib import Path
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import InputError, StoreError
 from ksdp.audit.interim_looks import FIRST
-from ksdp.storage.audits.stage_tables import read_stage
+from ksdp.storage.audits.stages import read_stage
 from ksdp.storage.checksums import check_sealed, seal, write_sealed
 from ksdp.storage.mapped_corpus import CORPUS_FILES, open_corpus
-from ksdp.storage.places import Place, place_at
+from ksdp.storage.remote import Place, place_at
 from ksdp.storage.store import Store, copy_whole, write_json
 
 

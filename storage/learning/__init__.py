@@ -1,1 +1,0 @@
-"""What is gained and advised, as it is kept."""

@@ -1,1 +1,0 @@
-"""Screens and signed clearances in the store."""
