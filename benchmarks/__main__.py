@@ -81,8 +81,8 @@ Benchmark = Callable[[argparse.Namespace], object]
 ALWAYS: dict[str, Benchmark] = {
     "ks": lambda _: ks_cost.run(),
     "kernels": lambda _: kernels.run(),
+    "normed-sum": lambda chosen: normed_sum.run((tuple(chosen.cell),) if chosen.cell else normed_sum.CELLS),
     "secure-sum": lambda _: secure_sum.run(),
-    "normed-sum": lambda chosen: normed_sum.run(tuple(chosen.cell) if chosen.cell else None),
     "shares": lambda _: share_costs.run(),
     "run": lambda _: protocol_run.run(),
     "peers": lambda _: peers.run(),

@@ -94,7 +94,7 @@ def run(asked: Asked) -> None:
 
 
 def _runs(asked: Asked, rank: int, parties: int) -> Iterator[tuple[str, str]]:
-    final = "[final]\n" + ('computing = ["ada", "bob", "cyd"]\n' if parties > 3 else "")
+    final = "[shares]\n" + ('computing = ["ada", "bob", "cyd"]\n' if parties > 3 else "")
     if asked.topics:
         parameters, bound = NMF.format(rank=rank, sweeps=asked.sweeps), BOUND
         if asked.ratings:

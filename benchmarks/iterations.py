@@ -4,7 +4,7 @@
 
     python -m benchmarks iterations --ranks 7 20 50 --features 500 1000 3000
 
-The same block iteration in the clear, of 2 k + 10 vectors, until `protocols/shared/subspace.py` would say so.
+The same block iteration in the clear, of 2 k + 10 vectors, until `protocols/shares/subspace.py` would say so.
 A party's own rows tell it nothing of the others', so that a run's number is agreed beforehand.
 """
 
@@ -17,8 +17,8 @@ import numpy as np
 from benchmarks import ROOT
 from ksdp.audit.mechanisms.factorisation.power_iteration import start_block
 from ksdp.flows.prepare import read_spec_file, spec_corpus
-from ksdp.protocols.runs.final_terms import enough_rounds
-from ksdp.protocols.shared.subspace import RESIDUAL_BITS
+from ksdp.protocols.runs.share_terms import enough_rounds
+from ksdp.protocols.shares.subspace import RESIDUAL_BITS
 
 CORPORA = ("enron-mail6", "20newsgroups", "kos")
 MOST = 200

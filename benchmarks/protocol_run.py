@@ -29,7 +29,6 @@ NAMES = ("ada", "bob", "cyd")
 MECHANISMS = {
     "pd-nmf": 'rank = 7\nsweeps = 20\ntolerance = 0.0\nannounce = ["T", "numerators", "denominators"]',
     "sigma-svd": 'rank = 7\nsolver = "power"\niterations = 50\ntolerance = 0.0',
-    "pd-svd": 'rank = 7\nsolver = "power"\niterations = 3\ntolerance = 0.0',
 }
 
 
@@ -123,10 +122,9 @@ def _one(name: str, parameters: str, folder: Path) -> None:
         if line["what"] in ("sent", "received"):
             volume[line["kind"]] = volume.get(line["kind"], 0) + line["bytes"]
     m, d, k = len(NAMES), read.terms.features, 7
-    entries = {"pd-nmf": d + 1, "sigma-svd": d, "pd-svd": d}[name]
+    entries = d + (name == "pd-nmf")
     formula = 2 * (m - 1) * entries * 4 * k
-    online = (volume.get("sum", 0) + volume.get("normed sum", 0)) / rounds
-    offline = volume.get("normed offline", 0) / rounds
+    summed = volume.get("sum", 0) / rounds
     matrices = [entered_rows(read, folder, party, "npz") for party in NAMES]
     central: Any = read.terms.mechanism.run(
         Database((sp.csr_array(sp.vstack(matrices, format="csr")),)), np.random.default_rng(0)
@@ -136,9 +134,9 @@ def _one(name: str, parameters: str, folder: Path) -> None:
         f"{name}: {m} parties, documents {[about['documents'] for about in ended.abouts.values()]} x {d}, "
         f"rank {k}, {rounds} iterations in {seconds:.1f} s ({seconds / rounds:.2f} s each), all results "
         f"{ended.results}\n"
-        f"  a party's bytes an iteration, sent and received: {online:,.0f} online, {offline:,.0f} offline; "
+        f"  a party's bytes an iteration, sent and received: {summed:,.0f}; "
         f"the paper's 2 (M - 1) {'(d + 1)' if name == 'pd-nmf' else 'd'} 4 k is {formula:,} "
-        f"(x {online / formula:.2f})\n"
+        f"(x {summed / formula:.2f})\n"
         f"  off the centralised {what} by {np.abs(found[what] - central[what]).max():.1e} at most "
         f"(largest entry {np.abs(central[what]).max():.2g})"
         + ("" if what == "T" else f"; sine of the largest angle {subspace_sine(found[what], central[what]):.1e}"),

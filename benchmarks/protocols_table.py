@@ -4,8 +4,8 @@
 
     python -m benchmarks protocols --party-counts 2 3 5 10 [--protocols pd-nmf pem]
 
-Small on purpose (40 documents a party, 60 features, rank 3, 5 rounds; of NormedSecSum 2): all parties in this one
-process, without TLS and sockets, so that bytes are those of the messages alone and seconds those of computing.
+Small on purpose (40 documents a party, 60 features, rank 3, 5 rounds; 2 where norms are hidden): all parties in
+this one process, without TLS and sockets: bytes are those of the messages alone, seconds those of computing.
 Runs that open their final output alone (`benchmarks hidden`) and PEM between hosts (`benchmarks pem-hosts`) have
 their own.
 """
@@ -30,9 +30,10 @@ from ksdp.extras.pem.parties import PemAggregator, PemClient, PemServer
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.channel.rounds import run_together
 from ksdp.protocols.runs.party_rounds import party_rounds
-from ksdp.protocols.runs.programs import Precision, needs_norms, party_program, program_of
+from ksdp.protocols.runs.programs import Precision, party_program, program_of
 from ksdp.protocols.runs.run_terms import RunTerms, Statement
 from ksdp.protocols.runs.server_rounds import server_rounds
+from ksdp.protocols.runs.share_terms import ShareTerms, needs_norms
 
 FEATURES, DOCUMENTS, RANK, ROUNDS = 60, 40, 3, 5
 _NOISE = {"sampler": "discrete"}
@@ -70,15 +71,16 @@ def _cell(name: str, m: int) -> str:
 
 
 def _shown(mechanism: Mechanism, m: int) -> str:
-    if program_of(mechanism).one_noise and m < 3:
+    hidden = needs_norms(mechanism)
+    if (program_of(mechanism).one_noise or hidden) and m < 3:
         return "at least 3"
     names = [f"party{number:02}" for number in range(m)]
     server = "server" if program_of(mechanism).server else None
     keys = {name: _key(name) for name in (*names, *filter(None, (server,)))}
     everybody = tuple(Participant(name, keys[name].public_key().public_bytes_raw()) for name in names)
     hub = Participant(server, keys[server].public_key().public_bytes_raw()) if server else None
-    bound = 2.0**12 if needs_norms(mechanism) else 2.0**20
-    terms = RunTerms(mechanism, FEATURES, "sha256:0", Precision(31, bound), everybody, hub)
+    shares = ShareTerms(tuple(names[:3]), 0, 0) if hidden else None
+    terms = RunTerms(mechanism, FEATURES, "sha256:0", Precision(31), everybody, hub, shares=shares)
     began = time.process_time()
     sides = {
         name: party_rounds(

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from ksdp.audit.randomness import os_random
-from ksdp.protocols.shared.arithmetic import Local, SharedArithmetic, fixed
-from ksdp.protocols.shared.engine import COMPUTING, ComputingParty
-from ksdp.protocols.shared.field import PRIME, left_residues, modular_product
-from ksdp.protocols.shared.matrices import reciprocal
+from ksdp.protocols.shares.arithmetic import Local, SharedArithmetic, fixed
+from ksdp.protocols.shares.engine import COMPUTING, ComputingParty
+from ksdp.protocols.shares.field import PRIME, left_residues, modular_product
+from ksdp.protocols.shares.matrices import reciprocal
 
 NUMBERS = 20_000
 INNER, COLUMNS = 1000, 24

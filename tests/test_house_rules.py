@@ -29,7 +29,7 @@ MAY_IMPORT = {
 Flows write reports."""
 MOST_LINES = dict.fromkeys(ROOMS, 800)
 MOST_PARAMETERS = 10
-FOR_TESTS = {"law", "simulate_normed_sum", "tied_log10_p"}
+FOR_TESTS = {"law", "tied_log10_p"}
 """What only tests call: exact laws that others are compared with, and all parties in one process."""
 
 

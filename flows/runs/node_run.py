@@ -31,6 +31,7 @@ from ksdp.protocols.network.mesh_run import Note, run_over_mesh
 from ksdp.protocols.runs.handshake import RunOutcome
 from ksdp.protocols.runs.party_rounds import largest_message
 from ksdp.protocols.runs.programs import sum_entries
+from ksdp.protocols.runs.share_terms import opens_final
 from ksdp.storage.runs.results import Transcript, require_no_result, write_run
 
 _Played = TypeVar("_Played")
@@ -208,7 +209,7 @@ def _mesh(node: Node, note: Note, *, about: Callable[[], bytes]) -> Mesh:
 
 def _largest(run: Run) -> int:
     terms = run.terms
-    if terms.final is not None:
+    if opens_final(terms.mechanism):
         from ksdp.protocols.runs.final_rounds import largest_final_message
 
         return largest_final_message(terms)
@@ -233,8 +234,7 @@ def _about(run: Run, name: str, outcome: RunOutcome) -> dict[str, Any]:
         "normed_sums": outcome.normed_sums,
         "asked": dict(outcome.asked),
         "opens": opens_of(mechanism),
-        "sum_error": None if terms.final else terms.precision.coding(terms.parties).error,
-        "offline": terms.offline or None,
+        "sum_error": None if opens_final(mechanism) else terms.precision.coding(terms.parties).error,
         "reveals": outcome.reveals,
     }
 

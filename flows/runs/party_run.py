@@ -25,12 +25,12 @@ from ksdp.flows.runs.budget import Purse
 from ksdp.flows.runs.countersigned import features_hash
 from ksdp.flows.runs.node_run import Node, run_node
 from ksdp.flows.runs.terms import Run
-from ksdp.protocols.runs.final_terms import covers_final, opens_final
 from ksdp.protocols.runs.party_rounds import party_rounds
 from ksdp.protocols.runs.programs import check_audited, is_noisy, party_program
 from ksdp.protocols.runs.run_terms import Statement
 from ksdp.protocols.runs.secret_draw import secret_draw
 from ksdp.protocols.runs.server_rounds import server_rounds
+from ksdp.protocols.runs.share_terms import covers_final, opens_final
 from ksdp.storage.clearances import Verified, verify_clearance
 from ksdp.storage.corpora import corpus_features, load_corpus, load_drawn, rows_hash
 from ksdp.storage.readers.spec_files import at_urls

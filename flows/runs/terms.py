@@ -13,10 +13,10 @@ from ksdp.audit.spec import Spec
 from ksdp.flows.runs.countersigned import ProtocolFile, features_hash, file_below, public_key, read_protocol_file
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.network.mesh import Address
-from ksdp.protocols.runs.final_terms import final_terms, opens_final
-from ksdp.protocols.runs.programs import Precision, check_program, is_noisy, needs_norms
+from ksdp.protocols.runs.programs import Precision, check_program, is_noisy
 from ksdp.protocols.runs.protocol_file import PartySpec, RunSpec, parse_run_spec
 from ksdp.protocols.runs.run_terms import RunTerms
+from ksdp.protocols.runs.share_terms import share_terms, uses_shares
 from ksdp.storage.readers.counts import read_vocabulary
 from ksdp.storage.readers.files import toml_value
 
@@ -73,12 +73,12 @@ def read_run(path: Path) -> Run:
     bits, bound = spec.precision.fraction_bits, spec.precision.bound
     widest = Precision.widest(mechanism, bits, len(participants))
     precision = widest if bound is None else Precision(bits, bound)
-    final = None
-    if spec.final is not None:
-        if not opens_final(mechanism):
-            raise SpecError('`final` must be left out unless `mechanism.opens` is "final".')
-        parties, asked = tuple(p.name for p in participants), spec.final
-        final = final_terms(mechanism, count, parties, asked.computing, asked.block, asked.rounds)
+    shares = None
+    if spec.shares is not None:
+        if not uses_shares(mechanism):
+            raise SpecError('`shares` must be left out unless `mechanism.opens` is "final" or norms are hidden.')
+        parties, asked = tuple(p.name for p in participants), spec.shares
+        shares = share_terms(mechanism, count, parties, asked.computing, asked.block, asked.rounds)
     terms = RunTerms(
         mechanism,
         count,
@@ -87,13 +87,8 @@ def read_run(path: Path) -> Run:
         participants,
         server,
         rows=spec.features.rows or "",
-        final=final,
-        offline=spec.norms.offline if spec.norms is not None else "",
+        shares=shares,
     )
-    if needs_norms(mechanism):
-        from ksdp.protocols.runs.normed_rounds import check_normed
-
-        check_normed(terms)
     return Run(spec, file, terms, names)
 
 

@@ -22,8 +22,8 @@ _MOST_TERMS = 256
 _SHOWN = 60
 _LONGEST = 80
 _NAMES_OF_MECHANISMS = {
-    "mechanism.name": ("mechanism.", "sums", "norms."),
-    "mechanism.mechanism": ("mechanism.parameters.", "mechanism.mechanism_version", "sums", "norms."),
+    "mechanism.name": ("mechanism.", "sums", "shares."),
+    "mechanism.mechanism": ("mechanism.parameters.", "mechanism.mechanism_version", "sums", "shares."),
 }
 """The name of a mechanism, and of one within it; and how the terms begin that follow from it."""
 

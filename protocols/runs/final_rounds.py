@@ -28,23 +28,23 @@ from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.party_side import PartyResult
 from ksdp.audit.randomness import RandomBytes, os_random
 from ksdp.protocols.channel.rounds import RoundEngine, Rounds
-from ksdp.protocols.runs.computing_side import Arrays, ComputingSide, Entered
-from ksdp.protocols.runs.final_terms import trusted_words
 from ksdp.protocols.runs.final_topics import largest_rows_message, topic_rounds
 from ksdp.protocols.runs.handshake import RunOutcome, agree_on_result, check_node, open_run
 from ksdp.protocols.runs.run_terms import RunTerms, Statement
-from ksdp.protocols.shared.field import BYTES, PRIME, integers, symmetric_residues
-from ksdp.protocols.shared.means import MOST_ROWS, SUM_BITS, mean_of
-from ksdp.protocols.shared.subspace import MOMENT_BITS, Decomposition, NotConverged, decompose, vectors_of
+from ksdp.protocols.runs.share_terms import trusted_words
+from ksdp.protocols.shares.field import BYTES, PRIME, integers, symmetric_residues
+from ksdp.protocols.shares.matrices import MOST_ROWS, SUM_BITS, mean_of
+from ksdp.protocols.shares.rounds import Arrays, ComputingSide, Entered
+from ksdp.protocols.shares.subspace import MOMENT_BITS, Decomposition, NotConverged, decompose, vectors_of
 
 
 def largest_final_message(terms: RunTerms) -> int:
     """No message of a run has more bytes."""
-    assert terms.final is not None
+    assert terms.shares is not None
     if isinstance(terms.mechanism, PDNMF):
         return largest_rows_message(terms)
     upper = terms.features * (terms.features + 1) // 2
-    opened = terms.features * terms.final.block + 64 * terms.final.block**2 * terms.final.block
+    opened = terms.features * terms.shares.block + 64 * terms.shares.block**2 * terms.shares.block
     return BYTES * max(upper, 2 * opened) + (1 << 20)
 
 
@@ -72,10 +72,10 @@ def final_rounds(
         If anybody deviates, or the iterations were too few for this data.
     """
     check_node(terms, name, identity)
-    assert terms.final is not None
+    assert terms.shares is not None
     engine = RoundEngine(name, terms.others(name))
     opened = yield from open_run(engine, terms, statement, random_bytes)
-    side = ComputingSide(terms.final.computing, engine, random_bytes)
+    side = ComputingSide(terms.shares.computing, engine, random_bytes)
     if isinstance(terms.mechanism, PDNMF):
         result, sizes = yield from topic_rounds(terms, engine, side, matrix)
     else:
@@ -86,7 +86,7 @@ def final_rounds(
         opened.sums.session.hex(),
         digest,
         opened.statements,
-        reveals=trusted_words(terms.final.computing, terms.mechanism),
+        reveals=trusted_words(terms.shares.computing, terms.mechanism),
         asked={"rounds on shares": side.rounds},
         sizes=sizes,
     )
@@ -115,7 +115,7 @@ def _vectors(terms: RunTerms, side: ComputingSide, matrix: sp.csr_array) -> Roun
 
 async def _decomposed(runtime: Any, terms: RunTerms, entered: Entered) -> Arrays:
     """V, and sigma where it is revealed."""
-    mechanism, final = terms.mechanism, terms.final
+    mechanism, final = terms.mechanism, terms.shares
     assert isinstance(mechanism, PDSVD)
     assert final is not None
     task = Decomposition(
@@ -128,9 +128,9 @@ async def _decomposed(runtime: Any, terms: RunTerms, entered: Entered) -> Arrays
         opened = await decompose(runtime, moments, int(diagonal.sum() % PRIME), task)
     except NotConverged:
         raise ProtocolError(
-            "The run has not converged, and nothing but this was opened: agree on a larger `final.block` than "
-            f"{final.block} or more `final.rounds` than {final.rounds}, or another `rank`, if two singular values "
-            "are too close there."
+            "The run has not converged, and nothing but this was opened: agree on a larger `shares.block` than "
+            f"{final.block} or more `shares.rounds` than {final.rounds}, or another `rank`, if two singular "
+            "values are too close there."
         ) from None
     return vectors_of(opened, task, terms.parties * terms.precision.bound)
 

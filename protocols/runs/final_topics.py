@@ -26,12 +26,11 @@ from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coeffi
 from ksdp.audit.mechanisms.party_side import PartyResult
 from ksdp.protocols.channel.rounds import RoundEngine, Rounds
 from ksdp.protocols.channel.wire import number_of, pack_number
-from ksdp.protocols.runs.computing_side import ComputingSide, Entered
 from ksdp.protocols.runs.run_terms import RunTerms
-from ksdp.protocols.shared.field import BYTES, Residues, residues_of_bytes
-from ksdp.protocols.shared.topic_sizes import ROW_BITS, AnySizes, sizes_of
-from ksdp.protocols.shared.topic_steps import SharedRows
-from ksdp.protocols.shared.topics import NotProjected, Sweeps, topics_of
+from ksdp.protocols.shares.field import BYTES, Residues, residues_of_bytes
+from ksdp.protocols.shares.rounds import ComputingSide, Entered
+from ksdp.protocols.shares.sizes import ROW_BITS, AnySizes, sizes_of
+from ksdp.protocols.shares.topics import NotProjected, SharedRows, Sweeps, topics_of
 
 MOST_ENTRIES = 1 << 25
 """Rows of all parties times features: 3 GB of residues at each computing party."""
@@ -66,7 +65,7 @@ def topic_rounds(
     ProtocolError
         If a topic could not be projected on the simplex, or what was opened is not of rows within bounds.
     """
-    mechanism, final = terms.mechanism, terms.final
+    mechanism, final = terms.mechanism, terms.shares
     assert isinstance(mechanism, PDNMF)
     assert final is not None
     largest = terms.parties * terms.precision.bound

@@ -3,7 +3,7 @@
 1. greeting: hashes of the terms, a nonce (`run_terms`)
 2. statement: cleared or not
 3. hello: signed keys of this session, bound to everything said in 1 and 2 (`secure_sum`)
-4. where norms are to stay hidden: base transfers (`ot_setup`); where noises are taken away: the server's key
+4. where noises are taken away: the server's key
 5. answers to what the party's program requests (`answers`); the server's side is in `server_rounds`
 6. result: a hash of what everybody has learnt. Where it differs nobody gets a result.
 
@@ -22,8 +22,9 @@ from ksdp.protocols.channel.rounds import RoundEngine, Rounds
 from ksdp.protocols.runs.handshake import RunOutcome, check_node, open_run
 from ksdp.protocols.runs.party_noise import NoiseSource, vetted_noise
 from ksdp.protocols.runs.program_rounds import ProgramRounds
-from ksdp.protocols.runs.programs import needs_norms
+from ksdp.protocols.runs.programs import sum_entries
 from ksdp.protocols.runs.run_terms import RunTerms, Statement
+from ksdp.protocols.runs.share_terms import needs_norms
 from ksdp.protocols.runs.sum_rounds import SumRounds
 
 
@@ -90,6 +91,5 @@ def largest_message(terms: RunTerms, entries: int) -> int:
         return 3 * plain + 128 * terms.parties**2
     if not needs_norms(terms.mechanism):
         return plain
-    from ksdp.protocols.runs.normed_rounds import largest_batch
-
-    return plain + largest_batch(terms)
+    numbers = sum_entries(terms.mechanism, terms.features)  # of all rows that are normed together, 28 bytes each
+    return plain + 2 * 28 * numbers + (1 << 20)

@@ -5,7 +5,7 @@ parties tell it, and each other, what is requested, one round of a few bytes. Ro
 
 ==============  =========================================================================================
 `SecSum`        one secure sum among the parties (`sum_rounds`)
-`NormedSecSum`  see `normed_rounds`
+`NormedSecSum`  shares to three parties, their computation, the opened rows to all (`shares.rounds`)
 `NoisySum`      as `SecSum`, of shares with noise; a server is told nothing
 `OneNoiseSum`   see `one_noise_rounds`
 `Upload`        every party tells the server, then the server tells all what it made of it
@@ -48,13 +48,14 @@ from ksdp.protocols.channel.wire import number_of, pack, pack_number
 from ksdp.protocols.runs.handshake import OpenedRun, RunOutcome, agree_on_result
 from ksdp.protocols.runs.one_noise_rounds import OneNoiseDevice
 from ksdp.protocols.runs.party_noise import Noised, NoiseSource, noised
-from ksdp.protocols.runs.programs import needs_norms, program_of
+from ksdp.protocols.runs.programs import program_of
 from ksdp.protocols.runs.run_terms import RunTerms
+from ksdp.protocols.runs.share_terms import trusted_words
 from ksdp.protocols.runs.sum_rounds import SumRounds
 from ksdp.protocols.sums.sum_messages import what_follows
 
 if TYPE_CHECKING:
-    from ksdp.protocols.runs.normed_rounds import NormedRounds
+    from ksdp.protocols.shares.rounds import ComputingSide
 
 _WORDS = {
     SecSum: "secsum",
@@ -67,6 +68,8 @@ _WORDS = {
     OneNoiseSum: "one-noise",
 }
 _EXACT = ("secsum", "normedsecsum")
+_LENGTH = 1e-6
+"""By how much an opened row may be off length one."""
 
 
 def what_is_requested(request: Request) -> str:
@@ -124,7 +127,8 @@ class ProgramRounds:
         self._peers = tuple(name for name in self._names if name != engine.name)
         self._server = terms.server.name if terms.server else ""
         self._one_noise: OneNoiseDevice | None = None
-        self._normed: NormedRounds | None = None
+        self._shares: ComputingSide | None = None
+        self._normed = 0
         self._asked: Counter[str] = Counter()
         self._sizes: tuple[int, ...] = ()
 
@@ -151,7 +155,7 @@ class ProgramRounds:
             digest,
             self._opened.statements,
             self._sums.taken,
-            self._normed.taken if self._normed else 0,
+            self._normed,
             self._reveals(),
             {word: times for word, times in self._asked.items() if word not in _EXACT},
             self._sizes,
@@ -167,12 +171,11 @@ class ProgramRounds:
                 self._terms, self._session, self._engine, self._identity, self._random_bytes
             )
             yield from self._one_noise.begin()
-        if needs_norms(self._terms.mechanism):
-            # Oblivious transfer takes a second to import, which other runs need not pay.
-            from ksdp.protocols.runs.normed_rounds import NormedRounds
+        if self._terms.shares is not None:
+            # MPyC takes a second to import, which other runs need not pay.
+            from ksdp.protocols.shares.rounds import ComputingSide
 
-            self._normed = NormedRounds(self._terms, self._session, self._engine, self._random_bytes)
-            yield from self._normed.begin()
+            self._shares = ComputingSide(self._terms.shares.computing, self._engine, self._random_bytes)
 
     def _answer(self, request: Request) -> Rounds[Any]:
         if isinstance(request, LocalNoise):
@@ -182,8 +185,7 @@ class ProgramRounds:
             case SecSum(share=share):
                 return (yield from self._sums.total(share))
             case NormedSecSum(share=share):
-                assert self._normed is not None
-                return (yield from self._normed.total(share))
+                return (yield from self._normed_rows(share))
             case Sizes(rows=rows):
                 return (yield from self._tell_sizes(rows))
             case Broadcast(array=array):
@@ -199,6 +201,17 @@ class ProgramRounds:
             yield from self._engine.tell("upload", {self._server: sent})
             total = unpack_array((yield from self._engine.hear("told", self._server)))
         return request.after(total)
+
+    def _normed_rows(self, share: NDArray[np.float64]) -> Rounds[NDArray[np.float64]]:
+        assert self._shares is not None
+        self._normed += len(share)
+        rows = yield from self._shares.normed(share, self._terms.precision.bound, self._terms.parties)
+        if (np.abs(np.linalg.norm(rows, axis=1) - 1.0) > _LENGTH).any():
+            raise ProtocolError(
+                "A row of the parties' sum is zero, or too short to have a direction with this `precision.bound` "
+                f"({self._terms.precision.bound:g}): agree on a smaller bound, or a smaller `rank`."
+            )
+        return rows
 
     def _announce(self, request: Request | None) -> Rounds[None]:
         """Say what comes; without a server the rounds that come say it themselves."""
@@ -232,7 +245,8 @@ class ProgramRounds:
 
     def _reveals(self) -> str:
         sentences = [what_follows(self._terms.parties)] if self._asked["secsum"] else []
-        sentences += [self._normed.reveals] if self._normed else []
+        if self._terms.shares is not None:
+            sentences.append(trusted_words(self._terms.shares.computing, self._terms.mechanism))
         return " ".join(filter(None, (*sentences, what_noise_leaves(self._asked, self._terms.parties))))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -22,13 +21,11 @@ from ksdp.audit.mechanisms.privacy.noise import FRACTION_BITS
 from ksdp.audit.mechanisms.privacy.released import GaussianReleases
 from ksdp.audit.mechanisms.shown import opens_of
 from ksdp.protocols.runs.counted_program import counted_program
-from ksdp.protocols.runs.final_terms import check_final, opens_final
 from ksdp.protocols.runs.pd_nmf_program import check_nmf, nmf_program
 from ksdp.protocols.runs.pd_svd_program import check_svd, svd_program
+from ksdp.protocols.runs.share_terms import check_final, needs_norms, opens_final, uses_shares
 from ksdp.protocols.sums.fixed_point import FixedPoint
 
-OFFLINE = ("transfers", "lattice")
-"""How parties can prepare normed sums (`norms.offline_ways`), the default first."""
 LARGEST = 2.0**22
 """No share with its noise may be larger: in steps of 2^-31 it is then a float64 without rounding."""
 
@@ -113,22 +110,12 @@ class Precision:
         >>> Precision.widest(PDNMF(), 31, parties=3).bound == 2.0**29
         True
         """
-        bits = (
-            20
-            if needs_norms(mechanism) or opens_final(mechanism)
-            else 62 - fraction_bits - (parties - 1).bit_length()
-        )
+        bits = 20 if uses_shares(mechanism) else 62 - fraction_bits - (parties - 1).bit_length()
         return cls(fraction_bits, min(2.0**bits, LARGEST) if is_noisy(mechanism) else 2.0**bits)
 
     def coding(self, parties: int) -> FixedPoint:
         """Of SecSum; refused if sums of so many values could wrap."""
         return FixedPoint(self.fraction_bits, self.bound, parties)
-
-    def integer_bits(self, parties: int) -> int:
-        """Of NormedSecSum: 2^this / M is at least the bound."""
-        if not (math.isfinite(self.bound) and self.bound > 0):
-            raise InputError(f"`bound` must be positive and finite; got {self.bound}.")
-        return math.ceil(math.log2(self.bound * parties))
 
 
 def program_of(mechanism: Mechanism) -> Program:
@@ -146,34 +133,11 @@ def is_noisy(mechanism: Mechanism) -> TypeGuard[GaussianReleases]:
     return mechanism.name in PROGRAMS and isinstance(mechanism, GaussianReleases)
 
 
-def needs_norms(mechanism: Mechanism) -> bool:
-    """Whether a run takes normed sums."""
-    inner = mechanism.inner if isinstance(mechanism, Counted) else mechanism
-    return isinstance(inner, PDSVD) and not inner.reveal_sigma and not opens_final(inner)
-
-
 def how_summed(mechanism: Mechanism) -> str:
     """What a run is made of, in one word."""
     if opens_final(mechanism):
         return "shares"
     return "secsum+normedsecsum" if needs_norms(mechanism) else "secsum"
-
-
-def settled_offline(mechanism: Mechanism, offline: str) -> str:
-    """How normed sums are prepared, `OFFLINE[0]` unless given; empty where there are none.
-
-    Raises
-    ------
-    InputError
-        If there are none, or it is no such way.
-    """
-    if not needs_norms(mechanism):
-        if offline:
-            raise InputError("`norms` must be left out: this mechanism takes no normed sums.")
-        return ""
-    if offline and offline not in OFFLINE:
-        raise InputError(f"`norms.offline` must be {' or '.join(OFFLINE)}; got {offline!r}.")
-    return offline or OFFLINE[0]
 
 
 def check_program(mechanism: Mechanism) -> None:

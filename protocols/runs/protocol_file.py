@@ -54,23 +54,15 @@ class TimeoutsSpec(Section, frozen=True):
     """Until a lost connection is back."""
 
 
-class FinalSpec(Section, frozen=True):
-    """How the final output is computed on shares, where `mechanism.opens` is "final"."""
+class SharesSpec(Section, frozen=True):
+    """Who computes on shares, and how: where `mechanism.opens` is "final", or norms are hidden."""
 
     computing: Annotated[tuple[str, ...], Field(min_length=3, max_length=3)] | None = None
     """The three parties that compute; must be given where there are more."""
     block: Annotated[int, Whole(1)] | None = None
-    """Vectors iterated. Default: 2 rank + 10."""
+    """Vectors iterated for a final output. Default: 2 rank + 10."""
     rounds: Annotated[int, Whole(1, 1000)] | None = None
-    """Iterations. Default: 22 + rank, from 28 to 56."""
-
-
-class NormsSpec(Section, frozen=True):
-    """How sums are prepared whose length stays hidden, where the mechanism takes some."""
-
-    offline: Literal["transfers", "lattice"] = "transfers"
-    """`transfers`: oblivious transfers, each receiver's checked. `lattice`: homomorphic encryption, a fifteenth of
-    the bytes for long vectors; a party that deviates there can read the others' shares, and nothing shows it."""
+    """Iterations for a final output. Default: 22 + rank, from 28 to 56."""
 
 
 class PartySpec(Section, frozen=True):
@@ -92,8 +84,7 @@ class DraftSpec(Section, frozen=True):
     features: FeaturesSpec
     precision: PrecisionSpec = PrecisionSpec()
     timeouts: TimeoutsSpec = TimeoutsSpec()
-    final: FinalSpec | None = None
-    norms: NormsSpec | None = None
+    shares: SharesSpec | None = None
 
 
 class RunSpec(DraftSpec, frozen=True):

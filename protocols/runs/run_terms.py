@@ -18,7 +18,6 @@ from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.protocols.channel.keys import Participant, check_participants
 from ksdp.protocols.channel.wire import name_of, pack, unpack
 from ksdp.protocols.one_noise.paillier import KEY_BITS
-from ksdp.protocols.runs.final_terms import FinalTerms, check_sizes, final_terms, opens_final
 from ksdp.protocols.runs.programs import (
     Precision,
     check_noisy,
@@ -26,8 +25,8 @@ from ksdp.protocols.runs.programs import (
     how_summed,
     is_noisy,
     program_of,
-    settled_offline,
 )
+from ksdp.protocols.runs.share_terms import ShareTerms, check_sizes, share_terms, uses_shares
 
 PROTOCOL_VERSION = 4
 """Of what parties send each other, and in which order."""
@@ -59,10 +58,8 @@ class RunTerms:
         Of the server's Paillier key, where noises are taken away; fewer in tests only.
     rows : str
         `sha256:` of how every party makes its rows; empty where that is not agreed.
-    final : FinalTerms, optional
-        How it is computed on shares, where the mechanism opens its final output alone; the default unless given.
-    offline : str
-        How normed sums are prepared, where the mechanism takes some; the default unless given.
+    shares : ShareTerms, optional
+        Who computes on shares, where the final output alone is opened or norms are hidden; settled if not given.
 
     Raises
     ------
@@ -79,8 +76,7 @@ class RunTerms:
     server: Participant | None = None
     key_bits: int = KEY_BITS
     rows: str = ""
-    final: FinalTerms | None = None
-    offline: str = ""
+    shares: ShareTerms | None = None
 
     def __post_init__(self) -> None:
         check_participants(self.participants, 2)
@@ -89,22 +85,19 @@ class RunTerms:
         if self.features < 1:
             raise InputError(f"`features` must be at least 1; got {self.features}.")
         self.mechanism.observables(self.features)
-        self._settle_final()
-        object.__setattr__(self, "offline", settled_offline(self.mechanism, self.offline))
+        self._settle_shares()
         check_sizes(self.mechanism, self.features, self.parties * self.precision.bound)
         self.precision.coding(self.parties)
-        self.precision.integer_bits(self.parties)
         if is_noisy(self.mechanism):
             check_noisy(self.mechanism, self.precision.fraction_bits, self.precision.bound, self.parties)
 
-    def _settle_final(self) -> None:
-        if not opens_final(self.mechanism):
-            if self.final is not None:
-                raise InputError('`final` must be left out unless `opens` is "final".')
-            return
-        given, names = self.final, tuple(p.name for p in self.participants)
-        settled = final_terms(self.mechanism, self.features, names, *(astuple(given) if given else ()))
-        object.__setattr__(self, "final", settled)
+    def _settle_shares(self) -> None:
+        given, names = self.shares, tuple(p.name for p in self.participants)
+        if uses_shares(self.mechanism):
+            settled = share_terms(self.mechanism, self.features, names, *(astuple(given) if given else ()))
+            object.__setattr__(self, "shares", settled)
+        elif given is not None:
+            raise InputError('`shares` must be left out unless `opens` is "final" or norms are hidden.')
 
     def _check_server(self) -> None:
         name, why = self.mechanism.name, program_of(self.mechanism).server
@@ -150,10 +143,8 @@ class RunTerms:
             said["rows"] = self.rows
         if program_of(self.mechanism).one_noise:
             said["server.key_bits"] = self.key_bits
-        if self.offline:
-            said["norms.offline"] = self.offline
-        if self.final is not None:
-            said |= {f"final.{name}": value for name, value in asdict(self.final).items()}
+        if self.shares is not None:
+            said |= {f"shares.{name}": value for name, value in asdict(self.shares).items()}
         for field in fields(self.mechanism):
             if field.init:
                 said[f"mechanism.{field.name}"] = getattr(self.mechanism, field.name)

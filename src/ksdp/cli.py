@@ -34,7 +34,7 @@ _TOLD = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.
 EXTRAS = {
     **dict.fromkeys(("optuna", "tomotopy"), "advise"),
     **dict.fromkeys(("starlette", "uvicorn"), "pages"),
-    **dict.fromkeys(("gmpy2", "mpyc", "nacl"), "parties"),
+    **dict.fromkeys(("gmpy2", "mpyc"), "parties"),
     **dict.fromkeys(("dp_accounting", "opendp"), "peers"),
     **dict.fromkeys(("cronsim", "httpx", "prometheus_client"), "schedules"),
 }

@@ -50,4 +50,4 @@ def test_every_extra_is_one_of_the_package() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert set(ksdp.cli.EXTRAS.values()) == set(extras) - {"all", "dev", "docs", "plot"}
     listed = {name.partition(">")[0].replace("-", "_") for extra in extras for name in extras[extra]}
-    assert {name if name != "nacl" else "pynacl" for name in ksdp.cli.EXTRAS} <= listed
+    assert set(ksdp.cli.EXTRAS) <= listed

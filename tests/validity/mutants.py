@@ -198,19 +198,6 @@ MUTANTS: list[Mutant] = [
         tests=("tests/protocols/runs/test_secret_draw.py",),
     ),
     *_of(
-        "protocols/norms/lattice_cipher.py",
-        ("_FLOOD = KAPPA + 4", "_FLOOD = KAPPA - 20"),
-        ("+ self.told.bit_length()", ""),
-        ("[times(zero.body, v)], [times(zero.mask, v)]", "[], []"),
-        (
-            "return body, total([inverse(total(hidden)), small(_errors(random_bytes))])",
-            "return body, inverse(total(hidden))",
-        ),
-        ("raised(masks), flood]", "raised(masks)]"),
-        ("self.parts * self.terms * _FRESH", "self.terms"),
-        tests=("tests/protocols/norms/test_lattice_cipher.py",),
-    ),
-    *_of(
         "flows/runs/party_run.py",
         ("if verified.clearance.drawn != drawn:", "if False:"),
         ("np.flatnonzero(verified.clearance.allows(entering.ids))", "np.arange(len(entering))"),

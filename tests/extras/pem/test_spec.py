@@ -94,7 +94,7 @@ def test_so_is_every_one_of_a_protocol_file() -> None:
         "mechanism": {"name": "pd-nmf"},
         "features": {"hash": "sha256:" + 64 * "0", "count": 7},
         "precision": {"fraction_bits": 30},
-        "final": {"block": 3, "rounds": 9},
+        "shares": {"block": 3, "rounds": 9},
     }
     parse_draft(said)
     for place in places({key: value for key, value in said.items() if key != "protocol"}):

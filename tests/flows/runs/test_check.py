@@ -508,9 +508,9 @@ PEERS: list[tuple[str, Plant, str, str]] = [
     ),
     (
         "another mechanism after counts",
-        lambda f: (counted(f, within="pd-svd", solver="power"), present(f, "ada", read_run(counted(f)))),
+        lambda f: (counted(f, within="sigma-svd", solver="power"), present(f, "ada", read_run(counted(f)))),
         "terms",
-        '`mechanism.mechanism` is "pd-svd" here and "pd-nmf" there',
+        '`mechanism.mechanism` is "sigma-svd" here and "pd-nmf" there',
     ),
     (
         "another parameter after counts",

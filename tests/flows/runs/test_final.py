@@ -20,7 +20,7 @@ from ksdp.protocols.runs.trust import who_must_be_trusted
 from ...typed import typed
 from .test_protocol import Organisations, organisations, results
 
-FINAL = 'name = "pd-svd"\nrank = 2\nopens = "final"\n[final]\nblock = 12\nrounds = {rounds}'
+FINAL = 'name = "pd-svd"\nrank = 2\nopens = "final"\n[shares]\nblock = 12\nrounds = {rounds}'
 TOLD = ("time", "what", "kind", "round", "peer", "bytes")
 RATINGS = (
     'name = "pd-nmf"\nrank = 2\nsweeps = {sweeps}\nweighted = true\nbeta = 1.0\ndelta = 1.0\nopens = "final"\n'
@@ -64,7 +64,7 @@ def test_a_party_that_does_not_compute_and_dies_ends_the_run_for_all_by_name(tmp
     """Ratings of four organisations, three of which compute."""
     four = organisations(tmp_path, 4)
     computing = [name for name in four.names if name != "bob"]
-    final = f"[final]\ncomputing = {json.dumps(computing)}\n"
+    final = f"[shares]\ncomputing = {json.dumps(computing)}\n"
     four.lose_bob(four.protocol(RATINGS.format(sweeps=5000) + final), "computation", after=41)
 
 
@@ -84,8 +84,8 @@ def test_two_organisations_are_refused(tmp_path: Path) -> None:
 
 
 def test_how_it_is_computed_is_said_only_where_the_final_output_alone_is_opened(three: Organisations) -> None:
-    with pytest.raises(InputError, match="`final` must be left out unless"):
-        read_run(three.protocol(POWER + "\n[final]\nrounds = 10"))
+    with pytest.raises(InputError, match="`shares` must be left out unless"):
+        read_run(three.protocol(POWER.replace("pd-svd", "sigma-svd") + "\n[shares]\nrounds = 10"))
 
 
 def test_a_clearance_of_a_final_run_is_refused_by_one_that_opens_every_round(three: Organisations) -> None:
@@ -118,7 +118,7 @@ def test_topics_of_a_run_that_may_stop_early_are_others(
 ) -> None:
     table = f'name = "pd-nmf"\nrank = 2\nbeta = 0.1\ndelta = 0.1\ntolerance = {tolerance}'
     final = read_run(three.protocol(f'{table}\nopens = "final"'))
-    assert final.terms.final is not None
+    assert final.terms.shares is not None
     assert "rows, its documents entry by entry" in who_must_be_trusted(final.terms)
     seen = Covered("every round", tuple(sorted(make_mechanism("pd-nmf", {}).opened)))
     every = three.clear(final, "cyd", ["2", "3", "5", "6"], coverage=seen, mechanism=_identity(table))

@@ -35,8 +35,8 @@ TERMS = [f"term{i:02d}" for i in range(14)]
 NMF = 'name = "pd-nmf"\nrank = 2\nsweeps = 5\ntolerance = 0.0'
 LONG = 'name = "pd-nmf"\nrank = 2\nsweeps = 1000000\ntolerance = 0.0'
 SVD = 'name = "sigma-svd"\nrank = 2\nsolver = "power"\niterations = 6\ntolerance = 0.0'
+PCA = 'name = "pd-pca"\nrank = 2\nsolver = "power"\niterations = 2\ntolerance = 0.0'
 NORMED = 'name = "pd-svd"\nrank = 2\nsolver = "power"\niterations = 2\ntolerance = 0.0'
-LATTICE = f'{NORMED}\n[norms]\noffline = "lattice"'
 SLOW = pytest.mark.validity
 
 
@@ -155,7 +155,7 @@ def check_ideal(org: Organisations, protocol: Path, atol: float) -> None:
 
 @pytest.mark.parametrize(
     ("m", "mechanism"),
-    [(2, NMF), (3, NORMED), (2, LATTICE), pytest.param(3, SVD, marks=SLOW), pytest.param(5, NMF, marks=SLOW)],
+    [(2, NMF), (3, NORMED), (3, PCA), pytest.param(3, SVD, marks=SLOW), pytest.param(5, NMF, marks=SLOW)],
 )
 @pytest.mark.e2e
 def test_the_real_run_announces_what_the_ideal_functionality_does(tmp_path: Path, m: int, mechanism: str) -> None:
@@ -305,8 +305,7 @@ def test_other_features_are_refused(three: Organisations, tmp_path: Path) -> Non
         ('name = "bob"', 'name = "bo b"', "parties.1.name"),
         ('vocabulary = "vocabulary.txt"', 'hash = "sha256:0"', "features.hash"),
         ("127.0.0.1", "127.0.0.1:", "HOST:PORT"),
-        ("[features]", '[norms]\noffline = "lattice"\n[features]', "takes no normed sums"),
-        ("[features]", '[norms]\noffline = "dealer"\n[features]', "norms.offline"),
+        ("[features]", '[shares]\ncomputing = ["ada", "bob", "cyd"]\n[features]', "`shares` must be left out"),
     ],
 )
 def test_a_protocol_file_is_refused_with_its_fault(three: Organisations, old: str, new: str, message: str) -> None:

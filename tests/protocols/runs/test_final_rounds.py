@@ -14,10 +14,10 @@ from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD, SigmaSVD
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
 from ksdp.protocols.channel.rounds import Round, Rounds, run_together
 from ksdp.protocols.runs.final_rounds import final_rounds, largest_final_message
-from ksdp.protocols.runs.final_terms import FinalTerms
 from ksdp.protocols.runs.handshake import RunOutcome
 from ksdp.protocols.runs.programs import Precision
 from ksdp.protocols.runs.run_terms import RunTerms, Statement
+from ksdp.protocols.runs.share_terms import ShareTerms
 
 from ..conftest import identity, participant, seeded
 
@@ -35,9 +35,9 @@ def parts(m: int, rows: int = 20) -> list[sp.csr_array]:
 
 def terms_of(m: int, mechanism: PDSVD, rounds: int = 8, **other: object) -> RunTerms:
     names = NAMES[:3] if "computing" not in other else other["computing"]
-    final = FinalTerms(names, 7, rounds)  # type: ignore[arg-type]
+    final = ShareTerms(names, 7, rounds)  # type: ignore[arg-type]
     participants = tuple(map(participant, NAMES[:m]))
-    return RunTerms(mechanism, FEATURES, "sha256:0", Precision(bound=2.0**12), participants, final=final)
+    return RunTerms(mechanism, FEATURES, "sha256:0", Precision(bound=2.0**12), participants, shares=final)
 
 
 def played(terms: RunTerms, rows: list[sp.csr_array]) -> tuple[dict[str, RunOutcome], list[tuple[str, Round]]]:
@@ -95,7 +95,7 @@ def test_two_parties_need_a_third() -> None:
 
 def test_of_more_than_three_it_is_said_who_computes() -> None:
     four = tuple(map(participant, NAMES[:4]))
-    with pytest.raises(InputError, match="`final.computing` must name the three of 4 parties"):
+    with pytest.raises(InputError, match="`shares.computing` must name the three of 4 parties"):
         RunTerms(PDSVD(rank=3, opens="final"), FEATURES, "sha256:0", Precision(), four)
 
 
@@ -103,7 +103,7 @@ def test_the_terms_say_what_is_opened_and_who_computes() -> None:
     said = terms_of(3, PDSVD(rank=3, opens="final")).terms
     assert said["mechanism.opens"] == "final"
     assert said["sums"] == "shares"
-    assert (said["final.computing"], said["final.block"], said["final.rounds"]) == (NAMES[:3], 7, 8)
+    assert (said["shares.computing"], said["shares.block"], said["shares.rounds"]) == (NAMES[:3], 7, 8)
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,11 @@ from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coeffi
 from ksdp.protocols.channel.rounds import Round, run_together
 from ksdp.protocols.runs import final_topics
 from ksdp.protocols.runs.final_rounds import final_rounds, largest_final_message
-from ksdp.protocols.runs.final_terms import FinalTerms, covers_final
 from ksdp.protocols.runs.handshake import RunOutcome
 from ksdp.protocols.runs.programs import Precision
 from ksdp.protocols.runs.run_terms import RunTerms, Statement
-from ksdp.protocols.shared.topic_sizes import sizes_of
+from ksdp.protocols.runs.share_terms import ShareTerms, covers_final
+from ksdp.protocols.shares.sizes import sizes_of
 
 from ..conftest import identity, participant, seeded
 
@@ -43,8 +43,8 @@ def terms_of(
     mechanism: PDNMF, m: int = 3, bound: float = 64.0, computing: tuple[str, ...] = NAMES[:3]
 ) -> RunTerms:
     participants = tuple(map(participant, NAMES[:m]))
-    final = FinalTerms(computing, 0, 0)
-    return RunTerms(mechanism, FEATURES, "sha256:0", Precision(bound=bound), participants, final=final)
+    final = ShareTerms(computing, 0, 0)
+    return RunTerms(mechanism, FEATURES, "sha256:0", Precision(bound=bound), participants, shares=final)
 
 
 def played(terms: RunTerms, rows: list[sp.csr_array]) -> tuple[dict[str, RunOutcome], list[tuple[str, Round]]]:
@@ -157,7 +157,7 @@ def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="must be left out of a run of pd-nmf"):
         RunTerms(
             TOPICS, FEATURES, "", Precision(bound=64.0), tuple(map(participant, NAMES[:3])),
-            final=FinalTerms(NAMES[:3], 0, 9),
+            shares=ShareTerms(NAMES[:3], 0, 9),
         )  # fmt: skip
     rows = parts(3, 3, 3)
     with pytest.raises(InputError, match="squares add up to at most `precision.bound`"):

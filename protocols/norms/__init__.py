@@ -1,1 +1,0 @@
-"""Normalised secure sums: s / ||s|| and nothing else, by oblivious transfer."""

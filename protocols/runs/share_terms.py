@@ -1,0 +1,173 @@
+"""What parties agree on for a run of which something is computed on shares: its final output, or its norms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ksdp.audit.errors import InputError, SpecError
+from ksdp.audit.mechanisms.contract import Mechanism
+from ksdp.audit.mechanisms.counted import Counted
+from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
+from ksdp.audit.mechanisms.shown import opens_of
+from ksdp.protocols.shares.sizes import sizes_of
+
+COMPUTING = 3
+TOPIC_STARTS = ("random", "random-2x", "pd-nmf-init")
+_FEWEST, _MOST = 28, 56
+MOST_FEATURES = 1 << 13
+
+
+@dataclass(frozen=True)
+class ShareTerms:
+    """Who computes on shares, and how."""
+
+    computing: tuple[str, ...]
+    """Names of the three parties that compute; sorted."""
+    block: int
+    """Vectors that are iterated, at least the rank; 0 for topics and norms."""
+    rounds: int
+    """Iterations; fixed, as nobody may see when to stop. 0 for topics (`sweeps` says it) and norms."""
+
+
+def opens_final(mechanism: Mechanism) -> bool:
+    """Whether a run opens its final output alone."""
+    return opens_of(mechanism) == "final"
+
+
+def needs_norms(mechanism: Mechanism) -> bool:
+    """Whether a run takes normed sums."""
+    inner = mechanism.inner if isinstance(mechanism, Counted) else mechanism
+    return isinstance(inner, PDSVD) and not inner.reveal_sigma and not opens_final(inner)
+
+
+def uses_shares(mechanism: Mechanism) -> bool:
+    """Whether three of the parties compute on shares."""
+    return opens_final(mechanism) or needs_norms(mechanism)
+
+
+def covers_final(mechanism: Mechanism) -> bool:
+    """Whether one of the same parameters that opens every round has the same final output.
+
+    PD-NMF that may stop early has not: where nobody sees when to stop, all sweeps are done.
+    """
+    return opens_final(mechanism) and not (isinstance(mechanism, PDNMF) and mechanism.tolerance > 0)
+
+
+def check_final(mechanism: Mechanism) -> None:
+    """Refuse what no parties can compute on shares."""
+    if isinstance(mechanism, PDNMF):
+        _check_topics(mechanism)
+        return
+    if not isinstance(mechanism, PDSVD):
+        raise SpecError(
+            f'`opens` must be "every round" in a run of {mechanism.name}: pd-svd, sigma-svd, pd-pca and pd-nmf '
+            "can be run so that they open their final output alone."
+        )
+    if mechanism.solver != "limit":
+        raise SpecError(
+            '`solver` must be "limit" where `opens` is "final": the run computes what the iteration converges to.'
+        )
+
+
+def _check_topics(mechanism: PDNMF) -> None:
+    if mechanism.start not in TOPIC_STARTS:
+        raise SpecError(
+            f'`start` must be one of {", ".join(TOPIC_STARTS)} where `opens` is "final"; got {mechanism.start!r}.'
+        )
+    on_simplex = not (mechanism.weighted or any(mechanism.penalties))
+    if not on_simplex and not (mechanism.beta > 0 and mechanism.delta > 0):
+        raise SpecError(
+            '`beta` and `delta` must be above 0 in a run whose `opens` is "final" (0.1 each does, of rows of '
+            "length 1), or no regulariser set and nothing `weighted`: else no bound holds for what is on shares."
+        )
+
+
+def share_terms(
+    mechanism: Mechanism,
+    features: int,
+    names: tuple[str, ...],
+    computing: tuple[str, ...] | None = None,
+    block: int | None = None,
+    rounds: int | None = None,
+) -> ShareTerms:
+    """The terms with their defaults: three parties compute themselves; 2 k + 10 vectors, 28 to 56 iterations.
+
+    Topics and norms have no vectors and no iterations of their own.
+
+    Raises
+    ------
+    InputError
+        If there are too few parties, or it is not said which three of more compute; if a number does not fit.
+    """
+    final = opens_final(mechanism)
+    if len(names) < COMPUTING:
+        hidden = '`opens` "final"' if final else f"{mechanism.name} with hidden norms"
+        instead = '`opens` must be "every round"' if final else "Sigma must be open (`reveal_sigma`, or sigma-svd)"
+        raise InputError(
+            f"{hidden} needs a third organisation (no two can compute on shares), or {instead}; "
+            f"got {len(names)} parties."
+        )
+    if computing is None:
+        if len(names) > COMPUTING:
+            raise InputError(f"`shares.computing` must name the three of {len(names)} parties that compute.")
+        computing = names
+    if len(set(computing)) != COMPUTING or not set(computing) <= set(names):
+        raise InputError(f"`shares.computing` must name three of {', '.join(names)}.")
+    if final and features > MOST_FEATURES:
+        raise InputError(f'`features` must be at most {MOST_FEATURES} where `opens` is "final"; got {features}.')
+    if isinstance(mechanism, PDNMF) or not final:
+        if block or rounds:
+            why = "`sweeps` says it" if final else "`iterations` says it"
+            raise InputError(
+                f"`shares.block` and `shares.rounds` must be left out of a run of {mechanism.name}: {why}."
+            )
+        return ShareTerms(tuple(sorted(computing)), 0, 0)
+    most = features - 1
+    assert isinstance(mechanism, PDSVD)
+    block = min(2 * mechanism.rank + 10, most) if block is None else block
+    if not mechanism.rank <= block <= most:
+        raise InputError(f"`shares.block` must be from {mechanism.rank} to {most}; got {block}.")
+    return ShareTerms(tuple(sorted(computing)), block, enough_rounds(mechanism.rank) if rounds is None else rounds)
+
+
+def enough_rounds(rank: int) -> int:
+    """Iterations of 2 k + 10 vectors that text needs, and a few more (`python -m benchmarks iterations`).
+
+    After r iterations the residual is about (lambda_b+1 / lambda_k)^r of its start, and the higher the rank, the
+    closer are these two.
+    """
+    return min(max(_FEWEST, 22 + rank), _MOST)
+
+
+def check_sizes(mechanism: Mechanism, features: int, largest: float) -> None:
+    """Refuse regularisers, or a rank, with which numbers on shares would not fit.
+
+    Parameters
+    ----------
+    largest : float
+        What the squares of all parties' entries may add up to.
+    """
+    if isinstance(mechanism, PDNMF) and opens_final(mechanism):
+        sizes_of(mechanism.rank, features, mechanism.penalties, largest)
+
+
+def trusted_words(computing: tuple[str, ...], mechanism: Mechanism) -> str:
+    """Who could learn more than what is opened."""
+    if not opens_final(mechanism):
+        return (
+            "Hidden is one number, the length that all norms have in common: their ratios follow from what is "
+            f"opened. Any two of {', '.join(computing)} that put together what they hold learn every party's "
+            "share of every normed sum."
+        )
+    topics = isinstance(mechanism, PDNMF)
+    opened = "the result, and that it converged"
+    if isinstance(mechanism, PDNMF):
+        projected = "" if mechanism.weighted or any(mechanism.penalties) else "that all could be projected, "
+        opened = f"the topics, {projected}and how many rows every party has"
+    return (
+        f"Opened: {opened}. Any two of "
+        f"{', '.join(computing)} that put together what they hold learn every party's "
+        f"{'rows, its documents entry by entry' if topics else 'second moments'}; "
+        "one of them alone, and everybody else together, nothing but what was opened."
+    )

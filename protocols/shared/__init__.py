@@ -1,1 +1,0 @@
-"""Runs that open only their final output: shares among three parties, inside MPyC."""

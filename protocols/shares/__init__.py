@@ -1,0 +1,1 @@
+"""What three parties compute on shares of all parties' numbers (MPyC), and open alone."""

@@ -1,0 +1,242 @@
+"""What is public of the arithmetic on shares: polynomials, and how large numbers can be (checked beforehand).
+
+Iterated, a polynomial takes an unknown number of a known range to 1. Newton's iterations for 1 / sqrt(g) and 1 / z
+grow a small number by 1.5 and 2 a step. With coefficients that are best for the range that is left (equal ends, a
+maximum of 1) they grow it by 2.6 and 4, and never leave [0, 1]: what is smaller than was promised only comes less
+close to 1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+from ksdp.audit.errors import InputError
+from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
+
+COEFFICIENT_BITS = 20
+CLOSE = 2.0**-50
+"""The last step leaves less than this to 1."""
+
+_LEAST_END = 2.0**-14
+"""What 1 goes to must not be lost in the rounding of coefficients: a smaller range is treated as this one."""
+
+
+def _coded(alpha: float, beta: float) -> tuple[int, int]:
+    """Of 2^-20, rounded so that no result is above 1."""
+    return math.floor(alpha * 2**COEFFICIENT_BITS), math.ceil(beta * 2**COEFFICIENT_BITS)
+
+
+@lru_cache
+def cubic_steps(least: float) -> tuple[tuple[int, int], ...]:
+    """(a, b) in units of 2^-20 of x -> x (a - b x^2) for x from `least` to 1.
+
+    With b = 3 / (2 (1 + l + l^2) x*), x*^2 = (1 + l + l^2) / 3 and a = b (1 + l + l^2) both ends go to a - b,
+    and the maximum, at x*, is 1.
+
+    Examples
+    --------
+    >>> len(cubic_steps(2.0**-11))
+    13
+    """
+    steps, low = [], least
+    while 1.0 - low > CLOSE:
+        end = max(low, _LEAST_END)
+        spread = 1.0 + end + end * end
+        beta = 1.5 / (spread * math.sqrt(spread / 3.0))
+        alpha = beta * spread
+        if 1.0 - low < 2.0**-12:
+            alpha, beta = 1.5, 0.5  # the limit; no rounding
+        steps.append(_coded(alpha, beta))
+        alpha, beta = (number / 2**COEFFICIENT_BITS for number in steps[-1])
+        low = min(low * (alpha - beta * low * low), alpha - beta)
+    return tuple(steps)
+
+
+@lru_cache
+def quadratic_steps(least: float) -> tuple[tuple[int, int], ...]:
+    """(a, b) in units of 2^-20 of t -> t (a - b t) for t from `least` to 1: a = 4 / (1 + l), b = a / (1 + l)."""
+    steps, low = [], least
+    while 1.0 - low > CLOSE:
+        end = max(low, _LEAST_END)
+        alpha = 4.0 / (1.0 + end)
+        beta = alpha / (1.0 + end)
+        if 1.0 - low < 2.0**-12:
+            alpha, beta = 2.0, 1.0
+        steps.append(_coded(alpha, beta))
+        alpha, beta = (number / 2**COEFFICIENT_BITS for number in steps[-1])
+        low = min(low * (alpha - beta * low), alpha - beta)
+    return tuple(steps)
+
+
+def growth_bits(steps: tuple[tuple[int, int], ...]) -> int:
+    """2^this is no less than all steps multiply a number by, at 0, where they do so most.
+
+    So much goes what was promised to be larger and is not: more than 1 / least.
+
+    Examples
+    --------
+    >>> growth_bits(quadratic_steps(2.0**-24)), growth_bits(cubic_steps(2.0**-11))
+    (30, 14)
+    """
+    return math.ceil(sum(math.log2(a / 2**COEFFICIENT_BITS) for a, _ in steps))
+
+
+SCALE_FRACTION = 40
+"""Fraction bits of a reciprocal."""
+SMALLEST_SCALE = 2.0**-24
+"""Promised of what a reciprocal is taken of."""
+SCALE_GROWTH = growth_bits(quadratic_steps(SMALLEST_SCALE))
+"""2^this is no less than a reciprocal, of whatever it is taken; 2^24 where the promise is kept."""
+
+ROW_BITS = 60
+"""Fraction bits of X'."""
+KEPT = 50
+"""Fraction bits of W' and T', and of products of them."""
+SIGNED = 40
+"""Fraction bits of what a sign is taken of: a word has no room for more."""
+LEAST_RHO = 2.0**-12
+_SIGN_BITS = 62
+
+_PRODUCT_BITS = 156
+"""No product may have more (`arithmetic`)."""
+
+
+@dataclass(frozen=True)
+class SimplexSizes:
+    """Of a factorisation without regularisers, whose topics are on the unit simplex; public."""
+
+    rank: int
+    features: int
+
+    tau: ClassVar[float] = 1.0
+    reach: ClassVar[float] = 1.0
+    """No row of T is longer."""
+    rho: ClassVar[float] = 0.0
+    fixed_alpha: ClassVar[float] = 0.0
+    fixed_gamma: ClassVar[float] = 0.0
+    scale_bits: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        if self.step_bits > _PRODUCT_BITS:
+            raise InputError(
+                f"`rank` is too large for topics on the simplex of {self.features} features; set `beta` and "
+                "`delta`."
+            )
+
+    @property
+    def reach_bits(self) -> int:
+        """2^this is above the length of a column of W', and what rounding adds to it."""
+        return math.ceil(math.log2(self.features) / 2.0) + 1
+
+    @property
+    def terms_bits(self) -> int:
+        """2^this is above every number that W is made of."""
+        return math.ceil(math.log2(1.0 + (self.rank - 1) * math.sqrt(self.features))) + 1
+
+    @property
+    def sums_bits(self) -> int:
+        """2^this is above every sum that T is made of, and the threshold."""
+        return math.ceil(math.log2(math.sqrt(self.features) + (self.rank - 1) * self.features + 2.0)) + 1
+
+    @property
+    def count_bits(self) -> int:
+        """2^this is at least every number of entries."""
+        return math.ceil(math.log2(self.features))
+
+    @property
+    def over_bits(self) -> int:
+        """2^this is above every such sum less a threshold, as it is kept."""
+        return KEPT + self.sums_bits + 1
+
+    @property
+    def step_bits(self) -> int:
+        """2^this is above every step of a threshold before its rounding: what must fit."""
+        return self.over_bits + self.count_bits + 1 + SCALE_FRACTION + SCALE_GROWTH
+
+
+@dataclass(frozen=True)
+class TopicSizes:
+    """How the numbers of a factorisation are written; public.
+
+    Raises
+    ------
+    InputError
+        If the regularisers are so small beside the bound that numbers would not fit.
+    """
+
+    rank: int
+    penalties: Penalties
+    largest: float
+    """What the squares of all parties' entries add up to at most: s^2."""
+
+    def __post_init__(self) -> None:
+        alpha, _, gamma, _ = self.penalties
+        if self.rho < LEAST_RHO:
+            least = LEAST_RHO**2 * self.largest
+            raise InputError(
+                f"`beta` times `delta` must be at least {least:.3g} in a run that opens its final output alone, "
+                f"or `precision.bound` smaller; got {self.penalties[1] * self.penalties[3]:.3g}."
+            )
+        if max(self.rho, self.fixed_alpha, self.fixed_gamma) > 1.0:
+            raise InputError(
+                "`alpha`, `beta`, `gamma` and `delta` must be smaller, or `precision.bound` larger: nothing would "
+                f"be left of data of that size; got {alpha:g}, {self.penalties[1]:g}, {gamma:g} and "
+                f"{self.penalties[3]:g}."
+            )
+        if 1.0 / self.tau > self.reach:
+            raise InputError("`beta` must be smaller beside `delta`: the start would be out of reach.")
+        if SIGNED + self.terms_bits > _SIGN_BITS:
+            raise InputError("`rank` is too large for regularisers this small.")
+
+    @property
+    def tau(self) -> float:
+        """T = tau T'."""
+        _, beta, _, delta = self.penalties
+        return float((self.largest * delta / beta) ** 0.25)
+
+    @property
+    def rho(self) -> float:
+        """Both quadratic regularisers."""
+        _, beta, _, delta = self.penalties
+        return math.sqrt(beta * delta / self.largest)
+
+    @property
+    def fixed_alpha(self) -> float:
+        """Of |T'|."""
+        return self.penalties[0] * self.tau / self.largest
+
+    @property
+    def fixed_gamma(self) -> float:
+        """Of |W'|; W = (s / tau) W'."""
+        return self.penalties[2] / (self.tau * math.sqrt(self.largest))
+
+    @property
+    def reach(self) -> float:
+        """No column of W' and no row of T' is longer."""
+        return 0.5 / math.sqrt(self.rho)
+
+    @property
+    def reach_bits(self) -> int:
+        """2^this is above `reach`, and what rounding adds to it."""
+        return math.ceil(math.log2(self.reach)) + 1
+
+    @property
+    def scale_bits(self) -> int:
+        """2^this is above every denominator."""
+        return math.ceil(math.log2(self.reach**2 + 2.0 * self.rho))
+
+    @property
+    def terms_bits(self) -> int:
+        """2^this is above every number whose sign decides: |X' T'| <= reach, (k - 1) reach^3, a regulariser."""
+        return math.ceil(math.log2(self.reach + (self.rank - 1) * self.reach**3 + 1.0)) + 1
+
+
+AnySizes = TopicSizes | SimplexSizes
+
+
+def sizes_of(rank: int, features: int, penalties: Penalties, largest: float) -> AnySizes:
+    """Without regularisers, topics are on the simplex."""
+    return TopicSizes(rank, penalties, largest) if any(penalties) else SimplexSizes(rank, features)

@@ -1,0 +1,249 @@
+"""The leading right singular vectors of all parties' rows, on shares of their second moments.
+
+Block power iteration with more vectors than wanted: A = S / trace(S), Q <- orth(A Q), a fixed number of times;
+then the projector on the k leading Ritz vectors (`matrices.leading`). What is opened, in this order, is a function
+of the result alone (but for errors below what `Settings` says):
+
+1. one bit, that the run has converged: the residual |(I - QQ^T) A Q P|_F is below 2^-19 theta, theta between the
+   eigenvalues k and k + 1, and these are more than 2^-18 of the trace apart;
+2. W = Q P Q^T start, which spans V: everybody makes the same orthonormal basis C of it;
+3. where sigma is revealed C A C^T, of which V and sigma are the eigenvectors and values; else the projectors on
+   its 1, 2, ..., k - 1 leading eigenvectors, from which V follows, and no value; for two eigenvalues closer than
+   2^-18 of the trace, that they are, and only the plane of their vectors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, start_block
+from ksdp.audit.mechanisms.factorisation.power_limit import settle_signs
+from ksdp.protocols.shares.arithmetic import FRACTION, Local, SharedArithmetic, fixed, product, reals
+from ksdp.protocols.shares.field import PRIME, Integers, modular_product
+from ksdp.protocols.shares.matrices import (
+    FACTOR_FRACTION,
+    FACTOR_GROWTH,
+    Leading,
+    inverse_root,
+    leading,
+    reciprocal,
+)
+from ksdp.protocols.shares.sizes import SCALE_FRACTION, SCALE_GROWTH
+
+MOMENT_BITS = 62
+"""The largest sum of squares that parties may enter together is 2^this on shares."""
+_PUBLIC = 24
+"""Fraction bits of a start on shares."""
+_BASIS = 40
+_OUT = 30
+"""Fraction bits of what is opened."""
+RESIDUAL_BITS = 38
+"""-log2 of the squared residual, relative, at which a run has converged."""
+_SPARE = 24
+_GROWTH = 8
+
+
+class NotConverged(Exception):
+    """The opened bit says so."""
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """What is computed; public, agreed."""
+
+    rank: int
+    features: int
+    block: int
+    """Vectors iterated."""
+    rounds: int
+    """Iterations."""
+    start_seed: int
+    reveal_sigma: bool
+
+
+@dataclass(frozen=True, eq=False)
+class OpenedSubspace:
+    """What everybody has learnt."""
+
+    basis: NDArray[np.float64]
+    """W^T, shape (rank, features)."""
+    moments: NDArray[np.float64] | None
+    """C A C^T relative to the largest sum of squares, shape (rank, rank), where sigma is revealed."""
+    projectors: NDArray[np.float64] | None
+    """Shape (rank - 1, rank, rank), zero where two eigenvalues are too close."""
+
+
+def _start(task: Decomposition) -> NDArray[np.float64]:
+    """More rows of the agreed start than are wanted, orthonormal; the same bits everywhere."""
+    rows = start_block(task.start_seed, task.features, task.block)
+    return orthonormalise(rows, rows)
+
+
+def _transposed(array: Integers) -> Integers:
+    return np.ascontiguousarray(array.T)
+
+
+async def decompose(runtime: Any, moments: NDArray[np.float32], trace: int, task: Decomposition) -> OpenedSubspace:
+    """One computing party's side.
+
+    Parameters
+    ----------
+    moments : residues, shape (22, features, features)
+        Its share of S at `MOMENT_BITS` (`field.symmetric_residues`).
+    trace : int
+        Its share of the trace of S.
+    """
+    shares = SharedArithmetic(runtime)
+    scale = await reciprocal(shares, np.array([trace << (FRACTION - MOMENT_BITS)], dtype=object) % PRIME)
+    basis = await _iterated(shares, moments, scale, task)
+    (image,) = await shares.rounded(
+        Local(modular_product(moments, basis), MOMENT_BITS + FRACTION + 2, MOMENT_BITS - _SPARE)
+    )
+    (image,) = await shares.rounded(
+        Local(image * scale, FRACTION + _SPARE + SCALE_FRACTION + 2, _SPARE + SCALE_FRACTION)
+    )
+    return await _open(shares, moments, scale, basis, image, task)
+
+
+async def _iterated(
+    shares: SharedArithmetic, moments: NDArray[np.float32], scale: Integers, task: Decomposition
+) -> Integers:
+    """An orthonormal basis, shape (features, block), after all iterations; at `FRACTION`."""
+    # Kept multiplied by 1 / trace, so that a product with S is one with A.
+    scaled = _transposed(fixed(_start(task), FRACTION - SCALE_FRACTION)) * scale % PRIME
+    for done in range(1, task.rounds + 1):
+        (image,) = await shares.rounded(
+            Local(modular_product(moments, scaled), MOMENT_BITS + FRACTION + 2, MOMENT_BITS)
+        )
+        (gram,) = await shares.rounded_symmetric(Local(product(_transposed(image), image), 2 * FRACTION + 2))
+        factor = await inverse_root(shares, gram)
+        if done == task.rounds:
+            break
+        (factor,) = await shares.rounded(
+            Local(factor * scale, FACTOR_FRACTION + SCALE_FRACTION + FACTOR_GROWTH + SCALE_GROWTH, SCALE_FRACTION)
+        )
+        (scaled,) = await shares.rounded(
+            Local(product(image, factor), FRACTION + FACTOR_FRACTION + SCALE_GROWTH + 1, FACTOR_FRACTION)
+        )
+    (basis,) = await shares.rounded(Local(product(image, factor), FRACTION + FACTOR_FRACTION + 2, FACTOR_FRACTION))
+    return basis
+
+
+async def _open(
+    shares: SharedArithmetic,
+    moments: NDArray[np.float32],
+    scale: Integers,
+    basis: Integers,
+    image: Integers,
+    task: Decomposition,
+) -> OpenedSubspace:
+    ritz, gram, overlap = await shares.rounded(
+        Local(product(_transposed(basis), image), 2 * FRACTION + 2),
+        Local(product(_transposed(image), image), 2 * FRACTION + 2),
+        Local(product(_transposed(basis), basis), 2 * FRACTION + 2),
+    )
+    (ritz,) = await shares.rounded_symmetric(Local((ritz + ritz.T) % PRIME, FRACTION + 3, 1))
+    top = await leading(shares, ritz, (task.rank,))
+    await _converged(shares, await _outside(shares, ritz, gram, overlap), top)
+    start = fixed(start_block(task.start_seed, task.features, task.rank), _PUBLIC)
+    (seen,) = await shares.rounded(Local(product(start, basis), _PUBLIC + FRACTION + _GROWTH, _PUBLIC))
+    (seen,) = await shares.rounded(Local(product(seen, top.projectors[0]), 2 * FRACTION + _GROWTH))
+    (spans,) = await shares.rounded(
+        Local(product(seen, _transposed(basis)), 2 * FRACTION + _GROWTH, 2 * FRACTION - _OUT)
+    )
+    opened = reals(await shares.opened(spans), _OUT)
+    public = fixed(_orthonormal(opened, task), _BASIS)
+    # Products with what is public are local.
+    inner = product(public, modular_product(moments, _transposed(public)))
+    if task.reveal_sigma:
+        keep = FRACTION - 4
+        (inner,) = await shares.rounded(
+            Local(inner, MOMENT_BITS + 2 * _BASIS + 2, MOMENT_BITS + 2 * _BASIS - keep)
+        )
+        moments_seen = reals(await shares.opened(inner), keep)
+        return OpenedSubspace(opened, (moments_seen + moments_seen.T) / 2, None)
+    if task.rank == 1:
+        return OpenedSubspace(opened, None, np.zeros((0, 1, 1)))
+    fraction = FRACTION + _SPARE
+    (inner,) = await shares.rounded(
+        Local(inner, MOMENT_BITS + 2 * _BASIS + 2, MOMENT_BITS + 2 * _BASIS - fraction)
+    )
+    # Half of C A C^T and half of its transpose.
+    (inner,) = await shares.rounded_symmetric(
+        Local((inner + inner.T) * scale, fraction + SCALE_FRACTION + 3, fraction + SCALE_FRACTION + 1 - FRACTION)
+    )
+    parts = await leading(shares, inner, tuple(range(1, task.rank)))
+    (rounded,) = await shares.rounded(
+        Local(parts.projectors * parts.found[:, None, None], FRACTION + 2, FRACTION - _OUT)
+    )
+    return OpenedSubspace(opened, None, reals(await shares.opened(rounded), _OUT))
+
+
+async def _outside(shares: SharedArithmetic, ritz: Integers, gram: Integers, overlap: Integers) -> Integers:
+    """R^T R of R = Y - Q B, to second order in how far Q is from orthonormal."""
+    square, half = await shares.rounded(
+        Local(product(ritz, ritz), 2 * FRACTION + 2), Local(product(ritz, overlap), 2 * FRACTION + 2)
+    )
+    (whole,) = await shares.rounded(Local(product(half, ritz), 2 * FRACTION + 2))
+    return np.asarray((gram - 2 * square + whole) % PRIME)
+
+
+async def _converged(shares: SharedArithmetic, outside: Integers, top: Leading) -> None:
+    """Open whether the run may be opened.
+
+    Parameters
+    ----------
+    outside : shares, shape (block, block)
+        R^T R.
+
+    Raises
+    ------
+    NotConverged
+        If not; nothing else was opened.
+    """
+    within = np.array([(top.projectors[0] * outside).sum()], dtype=object)  # trace(P R^T R)
+    residual, bound = await shares.rounded(
+        Local(within, 2 * FRACTION + 2),
+        Local(top.thresholds * top.thresholds, 2 * FRACTION + 2, FRACTION + RESIDUAL_BITS),
+    )
+    small = await shares.negative((residual - bound) % PRIME, FRACTION + 4)
+    if (await shares.opened_product(small * top.found))[0] != 1:
+        raise NotConverged
+
+
+def _orthonormal(spans: NDArray[np.float64], task: Decomposition) -> NDArray[np.float64]:
+    """C: the same bits at all parties."""
+    return orthonormalise(spans, start_block(task.start_seed, task.features, task.rank))
+
+
+def vectors_of(opened: OpenedSubspace, task: Decomposition, largest: float) -> dict[str, NDArray[np.float64]]:
+    """`V` and, where it is revealed, `sigma`, from what was opened.
+
+    Parameters
+    ----------
+    largest : float
+        Sum of squares that is 2^`MOMENT_BITS` on shares.
+    """
+    basis = _orthonormal(opened.basis, task)
+    start = start_block(task.start_seed, task.features, task.rank)
+    if opened.moments is not None:
+        values, turn = np.linalg.eigh(opened.moments)
+        sigma = np.sqrt(np.maximum(values[::-1], 0.0) * largest)
+        return {"V": settle_signs(turn[:, ::-1].T @ basis, sigma, start), "sigma": sigma}
+    assert opened.projectors is not None
+    rows, levels, before, last = list[NDArray[np.float64]](), list[float](), np.zeros((task.rank,) * 2), 0
+    for rank in range(1, task.rank + 1):
+        projector = np.eye(task.rank) if rank == task.rank else opened.projectors[rank - 1]
+        if not projector.any():
+            continue
+        _, turn = np.linalg.eigh(projector - before)
+        new = turn[:, ::-1][:, : rank - last].T
+        rows += list(new @ basis)
+        levels += [float(task.rank - last)] * (rank - last)
+        before, last = projector, rank
+    # Projectors were opened to 2^-30: their differences are orthonormal to no more.
+    return {"V": settle_signs(orthonormalise(np.array(rows), start), np.array(levels), start)}

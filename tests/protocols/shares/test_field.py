@@ -1,0 +1,86 @@
+"""Shares and products modulo the prime, beside Python's integers."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from gmpy2 import is_prime
+
+from ksdp.audit.errors import InputError, ProtocolError
+from ksdp.protocols.shares.field import (
+    BYTES,
+    MOST_INNER,
+    PRIME,
+    added,
+    integers,
+    left_residues,
+    modular_product,
+    split,
+    symmetric_residues,
+)
+
+from ..conftest import seeded
+
+WORST = [0, 1, PRIME - 1, PRIME // 2, 2**24 - 1, 2**223]
+
+
+def drawn(seed: int, *shape: int) -> np.ndarray:
+    source = random.Random(seed)
+    values = [source.choice([source.randrange(PRIME), *WORST]) for _ in range(int(np.prod(shape)))]
+    out = np.empty(len(values), dtype=object)
+    out[:] = values
+    return out.reshape(shape)
+
+
+def read(share: bytes) -> list[int]:
+    return integers(np.frombuffer(share, dtype=np.uint8).reshape(-1, BYTES), (len(share) // BYTES,)).tolist()
+
+
+def test_the_prime_is_one_whose_roots_mpyc_takes() -> None:
+    assert is_prime(PRIME, 40)
+    assert PRIME % 4 == 3
+    assert PRIME.bit_length() == 8 * BYTES
+
+
+@pytest.mark.parametrize("stack", [(), (3,)])
+def test_a_product_is_that_of_integers(stack: tuple[int, ...]) -> None:
+    left, right = drawn(1, *stack, 4, 9), drawn(2, *stack, 9, 5)
+    assert (modular_product(left_residues(left), right) == np.matmul(left, right) % PRIME).all()
+
+
+def test_the_longest_product_of_the_largest_limbs_is_exact() -> None:
+    left, right = (
+        np.full((1, MOST_INNER), PRIME - 1, dtype=object),
+        np.full((MOST_INNER, 1), PRIME - 1, dtype=object),
+    )
+    assert modular_product(left_residues(left), right)[0, 0] == MOST_INNER
+    with pytest.raises(InputError, match="at most 8192 terms"):
+        modular_product(left_residues(np.tile(left, 2)), np.tile(right, (2, 1)))
+
+
+def test_two_shares_say_all_and_the_third_fits() -> None:
+    values = np.array([0, 1, -1, 2**62 - 1, -(2**62) + 1, 123456789], dtype=np.int64)
+    first, second, third = map(read, split(values, seeded("split")))
+    for value, a, b, c in zip(values.tolist(), first, second, third, strict=True):
+        assert (2 * a - b) % PRIME == value % PRIME
+        assert (a - 2 * b + c) % PRIME == 0
+
+
+def test_shares_add_up() -> None:
+    values = [np.array([5, -7], dtype=np.int64), np.array([-9, 2**61], dtype=np.int64)]
+    sent = [split(value, seeded(f"add {at}")) for at, value in enumerate(values)]
+    totals = [integers(added([shares[place] for shares in sent], 2), (2,)) for place in range(3)]
+    assert ((2 * totals[0] - totals[1]) % PRIME == np.array([PRIME - 4, 2**61 - 7], dtype=object)).all()
+    with pytest.raises(ProtocolError, match="another length"):
+        added([b"short"], 2)
+
+
+def test_an_upper_triangle_becomes_a_symmetric_left_factor() -> None:
+    upper = drawn(3, 6)
+    rows, columns = np.triu_indices(3)
+    whole = np.empty((3, 3), dtype=object)
+    whole[rows, columns] = whole[columns, rows] = upper
+    data = np.frombuffer(b"".join(int(v).to_bytes(BYTES, "little") for v in upper), np.uint8).reshape(6, BYTES)
+    assert (symmetric_residues(data, 3) == left_residues(whole)).all()
