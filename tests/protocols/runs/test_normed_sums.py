@@ -42,7 +42,9 @@ def test_the_run_announces_what_was_audited(kind: type[PDSVD], m: int, computing
     assert len({outcome.digest for outcome in outcomes.values()}) == 1
     public = outcomes["ada"].result.public
     assert "sigma" not in public
-    assert set(ideal) - set(public) == {"span", "span_sigma", "first_blocks"}, "what follows from all blocks"
+    assert set(ideal) - set(public) == {"span", "span_sigma", "first_blocks", "block_sums"}, (
+        "what follows from all"
+    )
     for name, array in public.items():
         np.testing.assert_allclose(array, ideal[name], rtol=0, atol=1e-8, err_msg=name)
     assert outcomes["ada"].normed_sums == 6
