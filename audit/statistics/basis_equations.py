@@ -92,7 +92,7 @@ class BasisEquations:
             mean = mean_of_all(announced(observables, "mean").ravel(), pool)
         sigma = announced(observables, "sigma").ravel() if "sigma" in observables else None
 
-        def terms(rows: sp.csr_array, _turned: sp.csr_array | None = None) -> TermNumbers:
+        def terms(rows: sp.csr_array) -> TermNumbers:
             return _terms(rows, V, mean, sigma is not None)
 
         sums, noise = _sums(V, mean, sigma), 0.0 if missed is None else missed

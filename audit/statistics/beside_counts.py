@@ -43,8 +43,8 @@ def beside_counts(
     if not isinstance(alone, TermNumbers):
         return terms, known
 
-    def both(rows: sp.csr_array, turned: sp.csr_array | None = None) -> TermNumbers:
-        made = terms(rows, turned)
+    def both(rows: sp.csr_array) -> TermNumbers:
+        made = terms(rows)
         assert isinstance(made, TermNumbers)
         return replace(made, scalars=np.hstack([made.scalars, marked(rows).toarray()[:, columns]]))
 

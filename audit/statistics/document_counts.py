@@ -20,11 +20,10 @@ from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.computed import Computed
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
-from ksdp.audit.statistics.equations import MOST_ROWS, Equations, what_they_say
+from ksdp.audit.statistics.equations import Equations, what_they_say
 from ksdp.audit.statistics.products import announced
 from ksdp.audit.statistics.ruled_out import WithinColumns
 from ksdp.audit.statistics.term_numbers import TermNumbers
-from ksdp.audit.statistics.terms import SumRows, Terms, solved_for
 
 DOCUMENT_COUNTS, KEPT_COLUMNS = "document_counts", "kept_columns"
 """Names of the announced arrays, shape (features,) each."""
@@ -110,14 +109,9 @@ def counts_match(observables: Observables, documents: Documents) -> Floats:
     a column that no document has was not in, and is left out first.
     """
     counts, pool = announced(observables, DOCUMENT_COUNTS).ravel(), documents.made_of
-    many = not solved_for(min(pool.drawn.shape[0], MOST_ROWS), len(counts))
 
-    def terms(rows: sp.csr_array, turned: sp.csr_array | None = None) -> Additive:
-        ones, nothing = np.ones((rows.shape[0], 1)), np.zeros((rows.shape[0], 0))
-        if many:
-            return TermNumbers.plain(marked(rows), ones)
-        stage = SumRows(ones, nothing, np.zeros((0, rows.shape[1])))
-        return Terms(marked(rows), (stage,), nothing, None if turned is None else marked(turned))
+    def terms(rows: sp.csr_array) -> Additive:
+        return TermNumbers.plain(marked(rows), np.ones((rows.shape[0], 1)))
 
     possible = _within(observables, pool)
     known = Equations(counts, of_all=False, possible=possible)

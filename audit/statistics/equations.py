@@ -81,14 +81,14 @@ def added_variance(mechanism: Mechanism | None, name: str, array: Floats) -> flo
     return float(size) ** 2
 
 
-def _who_may_be_in(pool: Pool) -> tuple[sp.csr_array, Floats, sp.csr_array]:
-    """Documents of which nobody knows, with the probability that they are in, and their transpose."""
+def _who_may_be_in(pool: Pool) -> tuple[sp.csr_array, Floats]:
+    """Documents of which nobody knows, with the probability that they are in."""
     rows = at_even_steps(pool.drawn, MOST_ROWS)
     shares = np.full(rows.shape[0], pool.share * pool.drawn.shape[0] / max(rows.shape[0], 1))
     if pool.fixed is not None and pool.fixed_share < 1.0:
         rows = sp.csr_array(sp.vstack([rows, pool.fixed], format="csr"))
         shares = np.concatenate([shares, np.full(pool.fixed.shape[0], pool.fixed_share)])
-    return rows, shares, sp.csr_array(rows.T.tocsr())
+    return rows, shares
 
 
 def _alone(pool: Pool) -> Pool:
@@ -100,7 +100,7 @@ def what_they_say(
     name: str,
     observables: Observables,
     documents: Documents,
-    terms: Callable[..., Additive],
+    terms: Callable[[sp.csr_array], Additive],
     known: Equations,
 ) -> Floats:
     """<C^-1 (a_x - mean), Z - E Z> of each document, shape (n_documents,); `RULED_OUT` where it cannot be in.
@@ -114,7 +114,7 @@ def what_they_say(
     Parameters
     ----------
     name : of the statistic, under which the run's filter is kept
-    terms : what documents add in this run, given these and their transpose, where somebody has it
+    terms : what documents add in this run, given these
     """
     pool = documents.made_of
     if known.alone:
@@ -147,24 +147,26 @@ class _Told:
     fit: Fitted
 
 
-def _run_says(pool: Pool, terms: Callable[..., Additive], known: Equations) -> _Told | Direction | _Filter:
+def _run_says(
+    pool: Pool, terms: Callable[[sp.csr_array], Additive], known: Equations
+) -> _Told | Direction | _Filter:
     """What a run's numbers say of all that may be in, or by what they say it of a document."""
-    rows, shares, turned = pool.derive("who may be in", lambda: _who_may_be_in(pool))
+    rows, shares = pool.derive("who may be in", lambda: _who_may_be_in(pool))
     fixed = known.beside(pool) if pool.fixed_share == 1.0 else None
     same = pool.derive("the same content", lambda: same_rows(rows, rows)) if known.exact else None
     if pool.possible is not None:
         told = _of_unknown(pool.possible, rows.shape[0])
         if (before := _left(rows, shares, told)) is not None:
-            rows, shares, turned = *before, None
+            rows, shares = before
             same = None if same is None else same[told]
     unknown, left, may = rows, None, None
     if known.possible is not None:
         may = known.possible(rows, lambda key, of: pool.derive(("may be in", key), lambda: of(rows)))
         left = _left(rows, shares, may)
     if left is not None:
-        unknown, shares, turned = *left, None
+        unknown, shares = left
         same = None if same is None else same[may]
-    made = terms(unknown, turned)
+    made = terms(unknown)
     sums = np.broadcast_to(np.asarray(known.sums, dtype=np.float64), made.entries)
     if fixed is not None:
         sums = sums - terms(fixed).summed(np.ones(fixed.shape[0]))

@@ -16,7 +16,7 @@ from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.statistics.distinct import distinct
 from ksdp.audit.statistics.max_entropy import Direction
 from ksdp.audit.statistics.one_by_one import MOST_PAIRS, Fitted, fitted, told, with_parts
-from ksdp.audit.statistics.solved_parts import few_enough, open_direction, solved_parts
+from ksdp.audit.statistics.solved_parts import few_enough, solved_parts
 from ksdp.audit.statistics.term_numbers import TermNumbers
 from ksdp.audit.statistics.term_products import LOST
 from ksdp.audit.statistics.terms import filtered
@@ -60,13 +60,10 @@ def outnumbered(
             all_told = told(distinct(narrow, shares, same), used, apart)
             if all_told is not None:
                 return all_told
-        direction = open_direction(narrow, apart, shares, lost)
-        if direction is None:
-            found = solved_parts(narrow, apart, shares, lost)
-            if found.direction is None:
-                return with_parts(narrow, used, seen - narrow.summed(shares + found.parts), found.parts)
-            direction = found.direction
-        return replace(direction, numbers=_spread(made, used, direction.numbers))
+        found = solved_parts(narrow, apart, shares, lost)
+        if found.direction is None:
+            return with_parts(narrow, used, seen - narrow.summed(shares + found.parts), found.parts)
+        return replace(found.direction, numbers=_spread(made, used, found.direction.numbers))
 
     def begin() -> tuple[Floats, Floats]:
         found, usual = _filter_in(narrow, apart, np.zeros(narrow.entries), _work(made, entries))

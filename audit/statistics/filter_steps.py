@@ -98,7 +98,7 @@ class _Covariance:
         return laid
 
     def written(self, laid: Any) -> Floats:
-        """As `Terms` writes them."""
+        """One row of the sums after the other."""
         panel, single = self._parts(laid.astype(np.float64))
         return np.concatenate([panel[:, : self._made.weights.shape[1]].T.ravel(), single])
 

@@ -10,7 +10,6 @@ small beside what documents add, all numbers are taken, by steps: there it is th
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
@@ -21,7 +20,6 @@ from ksdp.audit.statistics.max_entropy import Direction, span_of
 from ksdp.audit.statistics.solved_filters import LEAST, hides_little, lost
 from ksdp.audit.statistics.solved_parts import few_enough
 from ksdp.audit.statistics.term_numbers import TermNumbers
-from ksdp.audit.statistics.terms import Terms
 
 MOST_WRITTEN = 2**31
 """Documents times the square of the numbers, at most: a second or two a run."""
@@ -47,7 +45,7 @@ def first_numbers_say(
     noise : its variance over p (1 - p), shape (entries,); None of exact sums, of which single precision loses some
     varied : p (1 - p)
     """
-    if few_enough(made.rows.shape[0]) or not isinstance(made, TermNumbers | Terms):
+    if few_enough(made.rows.shape[0]) or not isinstance(made, TermNumbers):
         return None
     exact = noise is None
     if noise is None:
@@ -62,35 +60,24 @@ def first_numbers_say(
     least = (noise[:numbers] + LEAST * float(made.variances[:numbers].mean())) * varied
     units = 1.0 / np.sqrt(least)
     with one_thread():
-        span = span_of(_written(made, first) * units, 1.0)
+        span = span_of(made.first(first).written() * units, 1.0)
         found, usual = span.direction(apart[:numbers] * units, shares)
     return Direction(np.concatenate([found * units, np.zeros(made.entries - numbers)]), usual)
 
 
 def written_out(made: Additive, *, exact: bool = False) -> int:
     """How many numbers of the first rows are solved for, of sums with little noise."""
-    if not isinstance(made, TermNumbers | Terms):
+    if not isinstance(made, TermNumbers):
         return 0
     n, wide = made.rows.shape
     most = MOST_EXACT if exact else MOST_WRITTEN
     return int(min(math.isqrt(most // max(n, 1)) // max(wide, 1), _rows_of_sums(made)) * wide)
 
 
-def _rows_of_sums(made: TermNumbers | Terms) -> int:
+def _rows_of_sums(made: TermNumbers) -> int:
     return int(made.entries - made.scalars.shape[1]) // max(int(made.rows.shape[1]), 1)
 
 
-def _written(made: TermNumbers | Terms, first: int) -> Floats:
-    """What documents add to the first rows, shape (n, first d)."""
-    if isinstance(made, TermNumbers):
-        return made.first(first).written()
-    before = np.concatenate([[0], np.cumsum(made.lengths)])[:-1]
-    stages = zip(made.stages, before.tolist(), strict=True)
-    some = tuple(replace(s, weights=s.weights[:, : first - at]) for s, at in stages if at < first)
-    return replace(made, stages=some, scalars=made.scalars[:, :0]).written()
-
-
-def _plain(made: TermNumbers | Terms) -> TermNumbers:
+def _plain(made: TermNumbers) -> TermNumbers:
     """The sums of which terms are what is left: what single precision loses is a part of these."""
-    weights = made.weights if isinstance(made, TermNumbers) else np.hstack([s.weights for s in made.stages])
-    return TermNumbers.plain(made.rows, weights, made.scalars)
+    return TermNumbers.plain(made.rows, made.weights, made.scalars)

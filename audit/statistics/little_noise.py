@@ -33,7 +33,6 @@ from ksdp.audit.statistics.max_entropy import few_to_write
 from ksdp.audit.statistics.moments import NoisyMoments
 from ksdp.audit.statistics.solved_filters import LITTLE, hides_little
 from ksdp.audit.statistics.term_numbers import TermNumbers
-from ksdp.audit.statistics.terms import Terms
 
 Equated = tuple[Callable[..., Additive], Equations]
 """What documents add to sums, given these, and the sums."""
@@ -128,9 +127,7 @@ def _of_filter(one: _Filter, seen: Observables, pool: Pool) -> int:
         made = terms(rows)
         noise = np.broadcast_to(np.asarray(known.noise, np.float64), made.entries)
         noise = noise / (every * max(pool.share * (1 - pool.share), 1e-3))
-        in_rows = (
-            isinstance(made, TermNumbers | Terms) and written_out(made) == made.entries - made.scalars.shape[1]
-        )
+        in_rows = isinstance(made, TermNumbers) and written_out(made) == made.entries - made.scalars.shape[1]
         if in_rows and pool.group is None and hides_little(made, noise):
             return 0
         return _equations(made.variances, noise, pool.drawn.shape[1], _of_one_matrix(pool))

@@ -33,7 +33,6 @@ from ksdp.audit.statistics.of_another import OfAnother
 from ksdp.audit.statistics.one_by_one import between
 from ksdp.audit.statistics.solved_filters import LEAST, lost
 from ksdp.audit.statistics.term_numbers import TermNumbers
-from ksdp.audit.statistics.terms import Terms
 
 MOST_GROUPS = 1024
 """Groups that are solved for: with twice as many numbers it takes a second a run."""
@@ -152,9 +151,6 @@ def _added(
         every = np.ones(len(written))
         if isinstance(made, TermNumbers):
             made = TermNumbers.plain(made.rows, made.weights, made.scalars)
-        elif isinstance(made, Terms):
-            weights = np.hstack([stage.weights for stage in made.stages])
-            made = TermNumbers.plain(made.rows, weights, made.scalars)
         plain += made.summed(every)
     return adds, plain
 

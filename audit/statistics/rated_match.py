@@ -114,7 +114,7 @@ def topics_of_ratings(
     own = own_mechanism(documents.made_of.mechanism)
     topics = np.ascontiguousarray(topics, dtype=np.float64)
 
-    def terms(rows: sp.csr_array, turned: sp.csr_array | None = None) -> StationaryTerms:
+    def terms(rows: sp.csr_array) -> StationaryTerms:
         return StationaryTerms(rows, topics, own.gamma, own.delta)
 
     wanted = np.where(topics > 0.0, own.alpha + own.beta * topics, 0.0).ravel()

@@ -74,7 +74,7 @@ class ReleasesMatch:
 
         adds, known = cast(tuple[Adds, Equations], observables.derive((self.name, "equations", pool), made))
 
-        def terms(rows: sp.csr_array, _turned: sp.csr_array | None = None) -> TermNumbers:
+        def terms(rows: sp.csr_array) -> TermNumbers:
             return adds(rows)
 
         return terms, known

@@ -25,7 +25,6 @@ from numba import njit
 from ksdp.audit.array_types import Floats
 from ksdp.audit.kernels import csr_times_panel, panel_of
 from ksdp.audit.statistics.term_numbers import TermNumbers
-from ksdp.audit.statistics.terms import SumRows, Terms
 
 
 def _products(rows: sp.csr_array, basis: Floats) -> Floats:
@@ -35,36 +34,6 @@ def _products(rows: sp.csr_array, basis: Floats) -> Floats:
     return found
 
 
-def sweep_terms(
-    rows: sp.csr_array,
-    topics: Floats,
-    gamma: float = 0.0,
-    delta: float = 0.0,
-    turned: sp.csr_array | None = None,
-) -> Terms:
-    """What each document adds to the sums of sweeps 1, 2, ...: those of W_t^T R_t, then those of ||W_t||^2.
-
-    Parameters
-    ----------
-    rows : shape (n, d)
-    topics : shape (sweeps + 1, k, d)
-        Before the first sweep, and after each.
-    gamma, delta : float
-        Regularisers of the coefficients.
-    turned : shape (d, n), optional
-        The transpose of `rows`.
-    """
-    rank = topics.shape[1]
-    path = _paths(sweep_products(rows, topics), rank, gamma, delta)
-    stages, now, found = [], topics[0].copy(), np.zeros((rows.shape[0], rank))
-    for step in range(path.shape[1]):
-        sweep, topic = divmod(step, rank)
-        found[:, topic] = 0.0
-        stages.append(SumRows(np.ascontiguousarray(path[:, [step]]), found.copy(), now.copy()))
-        found[:, topic], now[topic] = path[:, step], topics[sweep + 1, topic]
-    return Terms(rows, tuple(stages), np.square(path), turned)
-
-
 def sweep_numbers(
     rows: sp.csr_array,
     topics: Floats,
@@ -72,10 +41,14 @@ def sweep_numbers(
     delta: float = 0.0,
     products: tuple[Floats, Floats] | None = None,
 ) -> TermNumbers:
-    """As `sweep_terms`, of many documents: their numbers are the coefficients after each update.
+    """What each document adds to the sums of sweeps 1, 2, ...: those of W_t^T R_t, then those of ||W_t||^2.
 
     Parameters
     ----------
+    rows : shape (n, d)
+    topics : shape (sweeps + 1, k, d)
+        Before the first sweep, and after each.
+    gamma, delta : regularisers of the coefficients
     products : those of `sweep_products`, where somebody has them
     """
     rank = topics.shape[1]
@@ -83,7 +56,7 @@ def sweep_numbers(
     steps = np.arange(path.shape[1])
     since = steps[None, :] - steps[:, None]  # a coefficient counts for others until its topic's next turn
     taken = (since > 0) & (since < rank)
-    basis = np.ascontiguousarray(topics[1:].reshape(len(steps), -1))
+    basis = np.ascontiguousarray(topics[1:].reshape(len(steps), topics.shape[2]))
     return TermNumbers(rows, path, basis, path, taken, np.square(path))
 
 
@@ -130,15 +103,8 @@ def coefficient_paths(products: Any, gram: Any, gamma: float, delta: float, rank
             place[t] += rank
 
 
-def block_terms(
-    rows: sp.csr_array,
-    blocks: Floats,
-    mean: Floats | None,
-    turned: sp.csr_array | None = None,
-    *,
-    outside: bool = True,
-) -> Terms:
-    """What each document adds to the sums that are 0 for a run's documents.
+def block_numbers(rows: sp.csr_array, blocks: Floats, mean: Floats | None, *, outside: bool = True) -> TermNumbers:
+    """What each document adds to the sums of PD-SVD's iterations, outside of the block that follows or in all.
 
     Parameters
     ----------
@@ -147,27 +113,7 @@ def block_terms(
         Orthonormal rows: the start, and what spans what each iteration announced.
     mean : shape (d,), optional
         Subtracted from every document.
-    turned : shape (d, n), optional
-        The transpose of `rows`.
-    outside : bool
-        Of the part outside of the block that follows; else of the whole sum.
     """
-    flat, rank = np.ascontiguousarray(blocks.reshape(-1, blocks.shape[-1])), blocks.shape[1]
-    products = _products(rows, flat)
-    if mean is not None:
-        products -= flat @ mean
-    stages = []
-    for at in range(rank, len(flat), rank):
-        before, after = (np.ascontiguousarray(products[:, at + by : at + by + rank]) for by in (-rank, 0))
-        stages.append(SumRows(before, after if outside else 0.0 * after, flat[at : at + rank], mean))
-    if mean is not None:
-        whole, nothing = np.ones((len(products), 1)), np.zeros((len(products), 1))
-        stages.append(SumRows(whole, nothing, np.zeros((1, len(mean))), mean))
-    return Terms(rows, tuple(stages), np.zeros((len(products), 0)), turned)
-
-
-def block_numbers(rows: sp.csr_array, blocks: Floats, mean: Floats | None, *, outside: bool = True) -> TermNumbers:
-    """As `block_terms`, of many documents: their numbers are the products with all blocks, and 1 with a mean."""
     flat, rank = np.ascontiguousarray(blocks.reshape(-1, blocks.shape[-1])), blocks.shape[1]
     numbers, before = _products(rows, flat), np.arange(len(flat) - rank)
     taken = (np.arange(len(flat))[:, None] // rank) == before[None, :] // rank + 1

@@ -19,7 +19,6 @@ from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.beside_counts import beside_counts
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.equations import (
-    MOST_ROWS,
     Equations,
     added_variance,
     own_mechanism,
@@ -32,16 +31,13 @@ from ksdp.audit.statistics.products import announced
 from ksdp.audit.statistics.rated_terms import RatedTerms
 from ksdp.audit.statistics.round_terms import (
     block_numbers,
-    block_terms,
     part_terms,
     sweep_numbers,
-    sweep_terms,
 )
 from ksdp.audit.statistics.ruled_out import FitsRatings, FitsSum, Possible, WithinColumns
 from ksdp.audit.statistics.solved_filters import lost
 from ksdp.audit.statistics.solved_parts import few_enough
 from ksdp.audit.statistics.term_products import LOST, lost_of
-from ksdp.audit.statistics.terms import solved_for
 
 
 @dataclass(frozen=True)
@@ -70,14 +66,11 @@ class SumsMatch:
         own = own_mechanism(pool.mechanism)
         gamma, delta = float(getattr(own, "gamma", 0.0)), float(getattr(own, "delta", 0.0))
         rated = weights.ndim == 3  # an entry has a weight of its own
-        many = _many(pool, sums[:done].size + weights[:done].size)
 
-        def terms(rows: sp.csr_array, turned: sp.csr_array | None = None) -> Additive:
+        def terms(rows: sp.csr_array) -> Additive:
             if rated:
                 return RatedTerms(rows, np.ascontiguousarray(topics[: done + 1]), gamma, delta)
-            if many:
-                return sweep_numbers(rows, topics[: done + 1], gamma, delta)
-            return sweep_terms(rows, topics[: done + 1], gamma, delta, turned)
+            return sweep_numbers(rows, topics[: done + 1], gamma, delta)
 
         whole = np.concatenate([sums[:done].ravel(), weights[:done].ravel()])
         exact = is_exact(pool)
@@ -122,12 +115,9 @@ class BlocksMatch:
         mean = None
         if "mean" in observables:
             mean = mean_of_all(announced(observables, "mean").ravel(), pool)
-        many = _many(pool, blocks[1:].size)
 
-        def terms(rows: sp.csr_array, turned: sp.csr_array | None = None) -> Additive:
-            if many:
-                return block_numbers(rows, blocks, mean)
-            return block_terms(rows, blocks, mean, turned)
+        def terms(rows: sp.csr_array) -> Additive:
+            return block_numbers(rows, blocks, mean)
 
         noise = added_variance(pool.mechanism, "blocks", blocks[1:])
         if noise:
@@ -193,14 +183,9 @@ class BlockSumsMatch:
             mean = mean_of_all(announced(observables, "mean").ravel(), pool)
             last = np.zeros(len(mean))
         parts = announced(observables, "part_squares") if "part_squares" in observables else np.zeros((2, 0))
-        many = _many(pool, sums.size)
 
-        def terms(rows: sp.csr_array, turned: sp.csr_array | None = None) -> Additive:
-            made = (
-                block_numbers(rows, blocks, mean, outside=False)
-                if many
-                else block_terms(rows, blocks, mean, turned, outside=False)
-            )
+        def terms(rows: sp.csr_array) -> Additive:
+            made = block_numbers(rows, blocks, mean, outside=False)
             return replace(made, scalars=part_terms(rows, announced(observables, "V"))) if parts.size else made
 
         heights = {"blocks": sums, "": last, "part_squares": parts}
@@ -226,15 +211,6 @@ def _enough(pool: Pool, numbers: int, done: int) -> int:
 def _enough_blocks(pool: Pool, numbers: int, done: int) -> int:
     """The same of blocks; three with noise, which also blurs what the later ones are products with."""
     return _enough(pool, numbers, done) if is_exact(pool) else min(done, EARLY)
-
-
-def _many(pool: Pool, entries: int) -> bool:
-    """Whether documents are described by their numbers: the same in every run, whoever is looked at.
-
-    Where exact sums are solved for document by document, and where filters are approached by steps.
-    """
-    rows = min(pool.drawn.shape[0], MOST_ROWS)
-    return (is_exact(pool) and few_enough(rows)) or not solved_for(rows, entries)
 
 
 def mean_of_all(mean: Floats, pool: Pool) -> Floats:

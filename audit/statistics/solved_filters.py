@@ -104,21 +104,15 @@ def _products(terms: Additive, noise: Floats) -> Floats | None:
     if isinstance(terms, RatedTerms):
         return _of_ratings(terms, noise)
     if isinstance(terms, TermNumbers):
-        return _of_numbers(terms, noise)
+        rows, single = terms.apart(noise)
+        if (rows == rows[:, :1]).all():
+            scales = Scales(np.ones(rows.shape[1]), 1.0 / np.sqrt(rows[:, 0]), 1.0 / np.sqrt(single))
+            return products_of_terms(terms, scales)[0]
     if terms.rows.shape[0] * len(noise) > MOST_TERMS:
         return None
     written = terms.written()
     written /= np.sqrt(noise)
     return np.asarray(written @ written.T)
-
-
-def _of_numbers(terms: TermNumbers, noise: Floats) -> Floats | None:
-    """Products of documents' terms over the noise, shape (n, n); None where it differs within a row."""
-    rows, single = terms.apart(noise)
-    if (rows != rows[:, :1]).any():
-        return None
-    scales = Scales(np.ones(rows.shape[1]), 1.0 / np.sqrt(rows[:, 0]), 1.0 / np.sqrt(single))
-    return products_of_terms(terms, scales)[0]
 
 
 def _of_ratings(terms: RatedTerms, noise: Floats) -> Floats:

@@ -22,7 +22,6 @@ import scipy.linalg
 
 from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.kernels import one_thread
-from ksdp.audit.statistics.log_odds import few_numbers, log_odds
 from ksdp.audit.statistics.max_entropy import Direction, direction_of, few_to_write
 from ksdp.audit.statistics.raised_factor import raised_factor
 from ksdp.audit.statistics.term_numbers import TermNumbers
@@ -101,21 +100,6 @@ def solved_parts(made: TermNumbers, apart: Floats, shares: Floats, lost: float =
             return Solved(found)
         now = max(now, _ROUNDING**2 * float(sizes.max()))
         return Solved(found, direction_of(made, apart, shares, _noise(now, factors)))
-
-
-def open_direction(made: TermNumbers, apart: Floats, shares: Floats, lost: float = LOST) -> Direction | None:
-    """The direction of largest entropy at once, where numbers are so few that it is open who is in; else None.
-
-    Parameters as those of `solved_parts`, which is asked where documents differ too much in size, too, and where
-    less is lost than products of numbers would round away.
-    """
-    documents = made.rows.shape[0]
-    if lost < LOST or not few_numbers(made.entries, documents) or not few_to_write(documents, made.entries):
-        return None
-    factors = scales_of(made).written()
-    noise = _noise(_losses(made, factors, lost)(shares), factors)
-    found = log_odds(made.written(), apart, shares, noise)
-    return None if found is None else Direction(*found)
 
 
 def _losses(made: TermNumbers, factors: Floats, lost: float) -> Callable[[Floats], float]:

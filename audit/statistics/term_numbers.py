@@ -88,7 +88,7 @@ class TermNumbers:
         return int(2 * self.rows.nnz * self.weights.shape[1])
 
     def apart(self, sums: Floats) -> tuple[Floats, Floats]:
-        """The rows, shape (r, d), and the single numbers of what `Terms` writes one after the other."""
+        """The rows, shape (r, d), and the single numbers of numbers that stand one after the other."""
         wide = self.weights.shape[1] * self.rows.shape[1]
         return sums[:wide].reshape(-1, self.rows.shape[1]), sums[wide:]
 

@@ -81,7 +81,7 @@ def test_the_match_is_the_filter_of_rows_of_zeros_and_ones() -> None:
     assert (found[~may] == -2.0).all()
     left, share = ones[may], 12 / may.sum()
     less = left - left.mean(axis=0)
-    covariance = less.T @ less + np.eye(40) * SHRINK * np.square(less).sum() / 40
+    covariance = less.T @ less + np.eye(40) * SHRINK * np.square(less).sum() / (counts > 0).sum()
     wanted = less @ np.linalg.solve(covariance, counts - share * left.sum(axis=0))
     np.testing.assert_allclose(found[may], wanted, rtol=1e-6, atol=1e-8)
 

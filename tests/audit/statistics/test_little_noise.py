@@ -29,6 +29,7 @@ FED = {"name": "fedpower", "rank": 3, "period": 1, "iterations": 3}
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if so few documents were more than are solved for, a row of sums more than is written out, steps dear."""
     monkeypatch.setattr("ksdp.audit.statistics.terms.WORK", 1)
+    monkeypatch.setattr("ksdp.audit.statistics.terms.DENSE", 0)
     monkeypatch.setattr("ksdp.audit.statistics.max_entropy.MOST_NOISY", 1)
     monkeypatch.setattr("ksdp.audit.statistics.solved_parts.MOST_SOLVED", 50)
     monkeypatch.setattr(first_numbers, "MOST_WRITTEN", COUNT * WIDE * WIDE - 1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -20,11 +18,12 @@ from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.match import TopicsMatch
 from ksdp.audit.statistics.rated_match import StationaryTerms
 from ksdp.audit.statistics.rated_terms import RatedTerms
-from ksdp.audit.statistics.round_terms import block_terms, part_terms, sweep_terms
+from ksdp.audit.statistics.round_terms import block_numbers, part_terms, sweep_numbers
 from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
-from ksdp.audit.statistics.terms import SumRows, Terms, filtered
+from ksdp.audit.statistics.term_numbers import TermNumbers
+from ksdp.audit.statistics.terms import filtered
 
-from .who_is_in import run_among
+from .who_is_in import obvious, run_among
 
 COINS = np.random.default_rng(0)
 RATED = {"rank": 2, "weighted": True, "beta": 1.0, "delta": 1.0}
@@ -36,27 +35,11 @@ def rows(n: int = 30, d: int = 20, seed: int = 1) -> sp.csr_array:
     return sp.csr_array(rng.integers(0, 5, (n, d)) * (rng.random((n, d)) < 0.5), dtype=np.float64)
 
 
-def some_terms(n: int, seed: int = 0) -> Terms:
-    """Of three stages, one with a shift, and two single numbers."""
-    rng, matrix = np.random.default_rng(seed), rows(n, 6)
-    stages = [SumRows(*(rng.normal(size=shape) for shape in ((n, r), (n, 3), (3, 6)))) for r in (1, 2)]
-    shifted = SumRows(
-        rng.normal(size=(n, 2)), rng.normal(size=(n, 1)), rng.normal(size=(1, 6)), rng.normal(size=6)
-    )
-    return Terms(matrix, (*stages, shifted), rng.normal(size=(n, 2)))
-
-
-def obvious(terms: Terms) -> np.ndarray:
-    """Every document's terms, one number at a time."""
-    found = []
-    for i, x in enumerate(terms.rows.toarray()):
-        mine = []
-        for stage in terms.stages:
-            left = x - (0.0 if stage.shift is None else stage.shift)
-            left = left - sum(c * b for c, b in zip(stage.coefficients[i], stage.basis, strict=True))
-            mine += [w * entry for w in stage.weights[i] for entry in left]
-        found.append([*mine, *terms.scalars[i]])
-    return np.array(found)
+def some_terms(n: int, seed: int = 0) -> TermNumbers:
+    """Of five rows, in which some of four numbers count, and two single numbers."""
+    rng = np.random.default_rng(seed)
+    arrays = [rng.normal(size=shape) for shape in ((n, 4), (4, 6), (n, 5))]
+    return TermNumbers(rows(n, 6), *arrays, rng.random((4, 5)) < 0.6, rng.normal(size=(n, 2)))
 
 
 def test_terms_add_up_and_have_products_as_if_they_were_written_out() -> None:
@@ -67,18 +50,7 @@ def test_terms_add_up_and_have_products_as_if_they_were_written_out() -> None:
     np.testing.assert_allclose(terms.written(), wanted, atol=1e-12)
     np.testing.assert_allclose(terms.along(direction), wanted @ direction, atol=1e-10)
     np.testing.assert_allclose(terms.summed(shares), shares @ wanted, atol=1e-10)
-    np.testing.assert_allclose(terms.variances, np.square(wanted).sum(axis=0), rtol=1e-12)
-
-
-def test_sums_are_the_same_to_the_last_bit_however_few_weights_are_written_at_a_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    terms, shares = some_terms(40), np.random.default_rng(3).random(40)
-    whole = terms.summed(shares)
-    monkeypatch.setattr(module, "WIDE", 2)
-    np.testing.assert_array_equal(terms.summed(shares), whole)
-    turned = sp.csr_array(terms.rows.T.tocsr())
-    np.testing.assert_array_equal(replace(terms, turned=turned).summed(shares), whole)
+    np.testing.assert_allclose(terms.variances, np.square(wanted).sum(axis=0), rtol=1e-9)
 
 
 def ratings(n: int = 24, d: int = 14, seed: int = 1) -> sp.csr_array:
@@ -217,7 +189,7 @@ def test_filters_are_those_by_the_inverse_covariance(n: int, monkeypatch: pytest
 def test_terms_of_sweeps_add_up_to_what_is_announced(ruled: dict[str, float]) -> None:
     matrix = rows()
     seen = PDNMF(rank=3, sweeps=3, tolerance=0.0, **ruled).run(Database((matrix,)), COINS)
-    made = sweep_terms(matrix, seen["topics"], ruled.get("gamma", 0.0), ruled.get("delta", 0.0))
+    made = sweep_numbers(matrix, seen["topics"], ruled.get("gamma", 0.0), ruled.get("delta", 0.0))
     announced = np.concatenate([seen["sums"].ravel(), seen["weights"].ravel()])
     np.testing.assert_allclose(obvious(made).sum(axis=0), announced, atol=1e-9 * np.abs(announced).max())
     np.testing.assert_array_equal(seen["topics"][-1], seen["T"])
@@ -228,7 +200,7 @@ def test_terms_of_blocks_add_up_to_nothing(mechanism: PDSVD) -> None:
     matrix = rows()
     seen = mechanism.run(Database((matrix,)), COINS)
     blocks = seen["first_blocks"]
-    made = obvious(block_terms(matrix, blocks, seen.get("mean")))
+    made = obvious(block_numbers(matrix, blocks, seen.get("mean")))
     np.testing.assert_allclose(made.sum(axis=0), 0.0, atol=1e-9 * np.abs(made).max() * len(made))
     less = matrix.toarray() - seen.get("mean", 0.0)
     before, after = blocks[:2]
@@ -240,7 +212,7 @@ def test_terms_of_blocks_add_up_to_nothing(mechanism: PDSVD) -> None:
 def test_terms_of_sums_that_reveal_sigma_add_up_to_these(mechanism: PDSVD) -> None:
     matrix = rows()
     seen = mechanism.run(Database((matrix,)), COINS)
-    made = obvious(block_terms(matrix, seen["first_blocks"], seen.get("mean"), outside=False))
+    made = obvious(block_numbers(matrix, seen["first_blocks"], seen.get("mean"), outside=False))
     sums = seen["block_sums"].ravel()
     np.testing.assert_allclose(made.sum(axis=0)[: sums.size], sums, rtol=1e-9, atol=1e-9 * sums.max())
     np.testing.assert_allclose(made.sum(axis=0)[sums.size :], 0.0, atol=1e-9 * np.abs(made).max() * len(made))

@@ -23,7 +23,7 @@ from ksdp.audit.statistics import terms as module
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.document_counts import COUNTS
 from ksdp.audit.statistics.equations import RULED_OUT
-from ksdp.audit.statistics.round_terms import sweep_numbers, sweep_terms
+from ksdp.audit.statistics.round_terms import sweep_numbers
 from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
 from ksdp.audit.statistics.ruled_out import FitsRatings, FitsSum, WithinColumns
 
@@ -265,12 +265,10 @@ def test_the_filter_is_that_of_those_who_may_be_in(monkeypatch: pytest.MonkeyPat
     sums = np.concatenate([seen["sums"].ravel(), seen["weights"].ravel()])
     for dense in (2**31, 0):
         monkeypatch.setattr(module, "DENSE", dense)
-        columns = np.ones(sums.size, np.bool_)
-        if not dense:
-            used = (matrix.toarray()[may] != 0).any(axis=0)
-            assert not used.all()
-            columns = np.concatenate([np.tile(used, 6), np.ones(6, np.bool_)])
-        written = sweep_terms(matrix, seen["topics"]).written()[:, columns]
+        used = (matrix.toarray()[may] != 0).any(axis=0)
+        assert not used.all()
+        columns = np.concatenate([np.tile(used, 6), np.ones(6, np.bool_)])
+        written = sweep_numbers(matrix, seen["topics"]).written()[:, columns]
         less = written[may] - written[may].mean(axis=0)
         # Solving adds to the variances about the mean, steps to the second moments.
         size = np.square(less if dense else written[may]).sum()

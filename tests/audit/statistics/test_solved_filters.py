@@ -15,7 +15,7 @@ from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.rated_terms import RatedTerms
 from ksdp.audit.statistics.releases_match import ReleasesMatch, moment_numbers
-from ksdp.audit.statistics.round_terms import sweep_terms
+from ksdp.audit.statistics.round_terms import sweep_numbers
 from ksdp.audit.statistics.rounds_match import SumsMatch
 from ksdp.audit.statistics.solved_filters import lost, solved_filter
 from ksdp.audit.statistics.terms import filtered
@@ -34,8 +34,8 @@ def some(kind: str, n: int = 30) -> Additive:
     topics = rng.random((3, 2, 6))
     if kind == "ratings":
         return RatedTerms(matrix, topics, 0.1, 0.2)
-    if kind == "written":
-        return sweep_terms(matrix, topics, 0.1, 0.2)
+    if kind == "uneven":
+        return sweep_numbers(matrix, topics, 0.1, 0.2)
     return moment_numbers(matrix, rng.normal(size=(2, 2, 6)))
 
 
@@ -45,7 +45,7 @@ def noise_of(terms: Additive, kind: str) -> np.ndarray:
     return np.repeat(size[::6], 6) if kind == "moments" else size
 
 
-@pytest.mark.parametrize("kind", ["moments", "ratings", "written"])
+@pytest.mark.parametrize("kind", ["moments", "ratings", "uneven"])
 def test_it_is_the_filter_by_the_inverse_covariance(kind: str) -> None:
     """Of terms less their mean, written out, with the noise in the diagonal: the same up to one number for all."""
     terms = some(kind)
@@ -70,7 +70,7 @@ def test_what_entries_of_ratings_add_makes_the_terms() -> None:
     np.testing.assert_allclose(laid, terms.written(), rtol=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["moments", "ratings", "written"])
+@pytest.mark.parametrize("kind", ["moments", "ratings", "uneven"])
 def test_it_is_not_asked_where_noise_is_not_known_or_large_or_documents_are_many(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,11 +85,6 @@ def test_it_is_not_asked_where_noise_is_not_known_or_large_or_documents_are_many
 def test_a_run_that_announced_no_number_says_nothing() -> None:
     terms = RatedTerms(rows(5, 6), np.ones((1, 2, 6)))
     assert solved_filter(terms, np.zeros(0), np.zeros(0)) is None
-
-
-def test_noise_that_differs_within_a_row_of_numbers_is_left_to_steps() -> None:
-    terms = some("moments")
-    assert solved_filter(terms, np.ones(terms.entries), noise_of(terms, "ratings")) is None
 
 
 def test_copies_that_were_both_in_are_told_with_hardly_any_noise() -> None:

@@ -15,8 +15,6 @@ from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.round_terms import block_numbers, sweep_numbers
 from ksdp.audit.statistics.term_numbers import TermNumbers
 
-__all__ = ["KINDS", "check_it_tells_who_is_in", "numbers_of", "run_among", "some_rows"]
-
 KINDS = ("pd-nmf", "pd-svd", "pd-pca")
 """Of mechanisms whose numbers `numbers_of` gives."""
 
@@ -69,3 +67,16 @@ def check_it_tells_who_is_in(mechanism: Any, matrix: sp.csr_array, fixed: sp.csr
     some = [3, 17, 4]
     alone = statistic.evaluate(seen, Documents(sp.csr_array(matrix[some]), pool=documents.pool))
     np.testing.assert_array_equal(alone, found[some])
+
+
+def obvious(terms: TermNumbers) -> np.ndarray:
+    """Every document's terms, one number at a time."""
+    found = []
+    for i, x in enumerate(terms.rows.toarray()):
+        mine = []
+        for r, w in enumerate(terms.weights[i]):
+            pairs = zip(terms.numbers[i], terms.basis, terms.taken[:, r], strict=True)
+            left = x - sum((q * b for q, b, counts in pairs if counts), np.zeros(len(x)))
+            mine += [w * entry for entry in left]
+        found.append([*mine, *terms.scalars[i]])
+    return np.array(found)
