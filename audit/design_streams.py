@@ -32,8 +32,3 @@ def mechanism_rng(design: Design, lane: int, run: int) -> np.random.Generator:
 def shuffled_runs(design: Design, lane: int) -> Rows:
     """A random order of a lane's runs, for tests of bits that belong to other runs."""
     return generator(design.seed, Purpose.SHUFFLE, lane).permutation(design.runs)
-
-
-def permutation_rng(design: Design, lane: int, row: int) -> np.random.Generator:
-    """Randomness of the permutations of some documents, the first in row `row` of a lane."""
-    return generator(design.seed, Purpose.SHUFFLE, lane, row)

@@ -14,7 +14,6 @@ from ksdp.audit.decision_spec import DecisionSpec
 from ksdp.audit.interim_looks import Look
 from ksdp.audit.reading import EVERY_RUN, Reading
 from ksdp.audit.verdicts.arms import ArmTests
-from ksdp.audit.verdicts.count_arms import CountTests
 from ksdp.audit.verdicts.decide import Decisions, Verdict, adjusted_among, decide, flagged_by
 from ksdp.audit.verdicts.needed_distances import likely_distance
 
@@ -79,7 +78,6 @@ def after_look(
     rule: DecisionSpec,
     paper: Sequence[int],
     counted: LookScope | None = None,
-    copies: CountTests | None = None,
 ) -> InterimVerdicts:
     """Decide the documents that were open, and keep the verdicts of the others.
 
@@ -94,12 +92,10 @@ def after_look(
     paper : columns of the paper's own statistics
     counted : LookScope, optional
         At the first look; the documents tested there, and no fresh runs, by default.
-    copies : CountTests, optional
-        Of those of `tests` that were tested together with their copies.
     """
     counted = before.counted if before is not None else counted or LookScope(len(tests))
     among = counted.documents
-    decisions = decide(tests, rule, level=look.level, among=among, fresh=counted.fresh, copies=copies)
+    decisions = decide(tests, rule, level=look.level, among=among, fresh=counted.fresh)
     decisions = replace(decisions, runs_to_decide=counted.reading.total(decisions.runs_to_decide))
     settled = (decisions.verdict == Verdict.CLEAR) & (not counted.may_clear)
     decisions = decisions if counted.may_clear else without_clear(decisions, tests, rule)
@@ -207,8 +203,5 @@ def _put(whole: NDArray[Any], part: NDArray[Any], at: NDArray[np.int64]) -> NDAr
 
 
 def _placed(whole: _Table, part: _Table, at: NDArray[np.int64]) -> _Table:
-    placed: dict[str, Any] = {}
-    for f in fields(whole):
-        old, new = getattr(whole, f.name), getattr(part, f.name)
-        placed[f.name] = None if old is None else _put(old, new, at)
-    return type(whole)(**placed)
+    names = [f.name for f in fields(whole)]
+    return type(whole)(*(_put(getattr(whole, name), getattr(part, name), at) for name in names))

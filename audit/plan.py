@@ -35,8 +35,6 @@ from ksdp.audit.requested_learners import LEARNED, LEARNED_PREFIX
 from ksdp.audit.spec import Spec
 from ksdp.audit.statistics.coefficients import COEFFICIENTS
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
-from ksdp.audit.verdicts.multiplicity import EXACT_SHARE
-from ksdp.audit.verdicts.over_statistics import permutations_needed
 
 LEARNED_VERSION = 1
 _NO_MATTER = {"with_runs", "looks", "fresh_runs", "without_runs"}  # of the design, what no run depends on
@@ -129,14 +127,6 @@ class Plan:
         """Columns of every table of tests, in order: the tested statistics, then the learners."""
         plain = [Column(s.name, s.version, s.family) for s in self.tested]
         return (*plain, *(Column(LEARNED_PREFIX + name, LEARNED_VERSION, LEARNED) for name in self.learners))
-
-    @property
-    def permutations(self) -> int:
-        """Permutations that can prove a single leak among all documents; 0 where none are asked for."""
-        rule = self.spec.rule
-        if rule.over_statistics != "max-t":
-            return 0
-        return permutations_needed((1 - EXACT_SHARE) * rule.level, len(self.audited), rule.correction)
 
     @property
     def counted(self) -> int:

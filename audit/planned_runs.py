@@ -11,7 +11,7 @@ import numpy as np
 
 from ksdp.audit.design import Design, Shared
 from ksdp.audit.document_parts import reads_one_document
-from ksdp.audit.interim_looks import Look, early_looks_pay, plan_looks
+from ksdp.audit.interim_looks import Look, planned_looks
 from ksdp.audit.mechanisms.contract import Announced
 from ksdp.audit.plan import CONTROLS
 from ksdp.audit.reading import EVERY_RUN, Reading, best_every, more_runs
@@ -48,7 +48,6 @@ def planned_runs(
     kept: Sequence[Announced],
     statistics: Sequence[Statistic],
     learners: Sequence[str],
-    numbers: float = 0.0,
 ) -> PlannedRuns:
     """Decide blocks, looks and reading, and add the runs that reading a part of them costs.
 
@@ -58,13 +57,11 @@ def planned_runs(
         With as many runs as tests that read all of them need.
     kept : sequence of Announced
         The observables that go to the store.
-    numbers : float
-        Exact ones that a run announces, for each document in it; 0 where they have noise.
     """
     block_runs = _block_runs(design, kept)
     every, drawn = _partly_read(spec, design, block_runs)
-    looks = plan_looks(spec, drawn.runs, block_runs * every, early_looks_pay(spec, design, statistics, numbers))
-    if _reads_all(statistics) or learners or spec.decision.joint:  # these read whole runs
+    looks = planned_looks(spec, drawn, block_runs * every)
+    if _reads_all(statistics) or learners:  # these read whole runs
         return PlannedRuns(drawn, block_runs, looks, EVERY_RUN)
     # A first look of few blocks reads all of them.
     lumpy = len(looks) > 1 and looks[0].runs < _FEWEST_STRATA * every * block_runs
@@ -88,13 +85,9 @@ def _partly_read(spec: Spec, design: Design, block_runs: int) -> tuple[int, Desi
     needed = spec.design.without_runs == "needed" and spec.design.unit == "document"
     if not (needed and isinstance(design, Shared)) or design.share >= 0.5:
         return 1, design
-    asked = spec.design.looks
-    first = float(design.runs)
-    if asked != "needed":  # early looks of large audits read all of their runs where these are few
-        first *= 1 / asked if isinstance(asked, int) else asked[0]
     every = best_every(design.share)
-    # With few blocks the draw is lumpy, and there is little to save: before a first look, or after it.
-    while every > 1 and max(first, design.runs - first) < _FEWEST_STRATA * every * block_runs:
+    # With few blocks the draw is lumpy, and there is little to save.
+    while every > 1 and design.runs < _FEWEST_STRATA * every * block_runs:
         every //= 2
     if every == 1:
         return 1, design

@@ -26,12 +26,8 @@ from ksdp.audit.recorded import RecordedRuns
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.requested_learners import LEARNED_PREFIX, requested_learners
 from ksdp.audit.spec import Spec
-from ksdp.audit.verdicts.multiplicity import EXACT_SHARE
-from ksdp.audit.verdicts.over_statistics import documents_feasible
 from ksdp.audit.verdicts.raw_filter import RAW
 
-# More would take longer than the runs themselves.
-_MOST_PERMUTATIONS = 200_000
 # A mean and a covariance of a few dozen coefficients need no more documents.
 _POPULATION = 1024
 # A worker holds the announced numbers of all runs (4 GiB), and some matrices of runs by runs (512 MiB each).
@@ -70,10 +66,8 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
             raise SpecError(
                 "a certificate needs `parties.others` fixed or colluding: pairs share all other documents."
             )
-    exact = shown.numbers if getattr(mechanism, "noise_free", False) else 0
-    a_document = exact / (holdings.size + holdings.entering)
-    runs = planned_runs(spec, design, shown.kept, tested.chosen, learners, a_document)
-    plan = Plan(
+    runs = planned_runs(spec, design, shown.kept, tested.chosen, learners)
+    return Plan(
         spec=spec,
         corpus=corpus,
         holdings=holdings,
@@ -92,8 +86,6 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         reading=runs.reading,
         default_columns=tested.default,
     )
-    _check_permutations(plan)
-    return plan
 
 
 def _check_rank(rank: int, held: Holdings, features: int) -> None:
@@ -136,18 +128,6 @@ def _targets(documents: object, held: Holdings) -> NDArray[np.int64] | None:
     if len(elsewhere):
         raise SpecError(f"`design.documents` names {held.units.ids[elsewhere[0]]!s}, which another party holds.")
     return targets
-
-
-def _check_permutations(plan: Plan) -> None:
-    """Refuse so many documents that max-t proves something only with permutations that outlast the runs."""
-    if plan.permutations <= _MOST_PERMUTATIONS:
-        return
-    decision = plan.spec.decision
-    most = documents_feasible((1 - EXACT_SHARE) * decision.level, _MOST_PERMUTATIONS, decision.correction)
-    raise SpecError(
-        f"`decision.over_statistics` max-t can prove a single leak among at most {most} documents; "
-        f"{len(plan.audited)} are audited."
-    )
 
 
 def _check_raw(shown: Shown, keeps: str, runs: int) -> None:

@@ -34,7 +34,7 @@ class Purpose(IntEnum):
     ADVERSARY = 6
     """Which documents the adversary knows, where its coalition holds none."""
     SHUFFLE = 7
-    """Runs dealt anew for the shuffled control, and permutations; place: lane, row."""
+    """Runs dealt anew for the shuffled control; place: lane."""
     CANARY = 8
     """Noise of the canaries; place: lane, run."""
     CERTIFICATE = 9
@@ -47,8 +47,6 @@ class Purpose(IntEnum):
     """Which blocks of runs keep a document's without runs; place: lane, stratum of blocks."""
     POPULATION = 13
     """Documents that stand for all audited ones."""
-    COPIES = 14
-    """Which runs are taken for the arms of a document and its copies; place: lane, the first of them."""
     SCREEN = 101
     """Seeds of the rounds of a screen; place: round."""
     FRESH = 102

@@ -91,12 +91,10 @@ class DesignSpec(Section, frozen=True):
     party_size: Fraction | Rows = 0.03
     with_runs: Annotated[int, Field(ge=2, le=MOST_RUNS)] = 200
     """Runs in the smaller arm, a document (its mean, where arms are random)."""
-    looks: (
-        Annotated[int, Field(ge=1, le=50)] | Annotated[tuple[Share, ...], Field(min_length=1)] | Literal["needed"]
-    ) = "needed"
-    """How often to decide on the way to these runs, evenly, or at which shares of them. Only documents that are
-    still undecided are measured further, and the audit ends where there is none. `needed`: at 0.1, 0.17 and
-    0.3 of the runs, too, in large audits of every round, or of twenty exact numbers for each document of a run."""
+    looks: Literal["planned", "end"] = "planned"
+    """`planned`: decide at 0.1, 0.17 and 0.3 of the runs, too, where documents times runs are a million or more.
+    Only documents that are still undecided are measured further, and the audit ends where there is none. `end`:
+    decide once, with every document measured in all runs."""
     fresh_runs: Annotated[int, Field(ge=0, le=MOST_RUNS)] | None = None
     """The same number for the fresh runs that measure detected leaks once more; default: a quarter; 0: none."""
     without_runs: Literal["needed", "all"] = "needed"
@@ -107,12 +105,6 @@ class DesignSpec(Section, frozen=True):
     documents: tuple[str, ...] | Annotated[int, Field(ge=1)] | None = None
     """Ids to audit, or how many to draw from the seed; every document where there is none (`shared` only).
     Names of groups, or their number, where the unit is the group."""
-
-    @model_validator(mode="after")
-    def _fits(self) -> DesignSpec:
-        if isinstance(self.looks, tuple) and list(self.looks) != sorted(set(self.looks)):
-            raise ValueError(f"`looks` must ascend; got {list(self.looks)}.")
-        return self
 
     @property
     def fresh_with_runs(self) -> int:
@@ -185,8 +177,6 @@ class Spec(Section, frozen=True):
             raise ValueError("`statistics.sees` must be left out where there are `views`: set `views.final`.")
         if self.views is not None and self.views.coalitions and (self.parties.coalition or self.parties.me):
             raise ValueError("`parties.coalition` and `me` must be left out where `views.coalitions` are given.")
-        if self.decision.over_statistics == "max-t" and self.design.looks not in ("needed", 1, (1.0,)):
-            raise ValueError("`decision.over_statistics` max-t goes with one look only.")
         if self.design.kind != "shared" and self.design.documents is None:
             raise ValueError(f"`design.documents` must be given for the {self.design.kind} design.")
         return self

@@ -16,8 +16,7 @@ from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.controls import Controls
 from ksdp.audit.verdicts.ks import ks_table, ks_tables
 from ksdp.audit.verdicts.learned import LearnedTests, learned_tests
-from ksdp.audit.verdicts.multiplicity import bonferroni, weighted_minimum
-from ksdp.audit.verdicts.over_statistics import over_statistics
+from ksdp.audit.verdicts.multiplicity import weighted_minimum
 from ksdp.audit.verdicts.raw_filter import raw_tests
 from ksdp.audit.verdicts.tails import tail_table
 from ksdp.audit.verdicts.tied import tied_table
@@ -103,32 +102,6 @@ def _arms(found: LearnedTests) -> ArmTests:
     m, n = (np.repeat(arm[:, None], len(found.learners), axis=1) for arm in (found.n_with, found.n_without))
     learned = np.ones(m.shape, np.bool_)
     return ArmTests(m, n, found.distance, found.log10_p, np.zeros_like(found.log10_p), learned=learned)
-
-
-def joint_log10_p(
-    values: Sequence[NDArray[np.floating]],
-    inclusion: NDArray[np.bool_],
-    tests: ArmTests,
-    permutations: int,
-    rng: np.random.Generator,
-) -> NDArray[np.float64]:
-    """Log10 p of each document from all of its columns, shape (n_documents,): max-T, exact laws, learned columns.
-
-    Permutations serve the plain columns, whose arms are the same; learned ones, which test parts of the runs,
-    have a Bonferroni of their own and half of the level.
-
-    Parameters
-    ----------
-    values : one array of shape (n_documents, n_runs) a plain column
-    inclusion : bool, shape (n_documents, n_runs)
-    tests : ArmTests
-        The plain columns first, then the learned ones.
-    """
-    plain = len(values)
-    joint = over_statistics(np.stack(values), inclusion, tests.log10_p[:, :plain], permutations, rng)
-    if tests.log10_p.shape[1] == plain:
-        return joint
-    return weighted_minimum(joint, bonferroni(tests.log10_p[:, plain:]), 0.5)
 
 
 def shuffled_log10_p(

@@ -77,7 +77,7 @@ def final(folder: Path, with_runs: int = 1240) -> None:
 def _spec(name: str, size: float, with_runs: int) -> tuple[Spec, Path]:
     read, base = read_spec_file(ROOT / "examples" / "specs" / f"{name}-nmf.toml")
     tables = read.model_dump(mode="json")
-    tables["design"] |= {"party_size": size, "with_runs": with_runs, "documents": DOCUMENTS, "looks": 1}
+    tables["design"] |= {"party_size": size, "with_runs": with_runs, "documents": DOCUMENTS, "looks": "end"}
     return _decided(tables), base
 
 

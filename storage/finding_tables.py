@@ -68,8 +68,6 @@ class VerdictRow:
     """Of the advantage of every attack; None where nothing bounds it: no paired runs, no copies."""
     knows_all: float | None
     """Advantage of whoever knows all other documents, on average over databases; None where it is not known."""
-    together: int
-    """Copies of its content, itself included, in whose runs margin and bands are tested; 0: in its own alone."""
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,6 @@ def write_findings(
             "n_without": tested.n_without[:, 0],
             "detectable_distance": detectable,
             "runs_to_decide": decisions.runs_to_decide,
-            "together": decisions.together,
         }
         | {name: _or_none(known.get(name, np.full(documents, np.nan))) for name in _KNOWN}
     )
@@ -168,13 +167,7 @@ def report_whole(folder: Path) -> bool:
 
 def read_verdicts(folder: Path) -> pa.Table:
     """One row a document."""
-    together = VERDICTS.schema.field("together")
-    known = pa.schema([field for field in VERDICTS.schema if field != together])
-    table = read_table(folder, "verdicts.parquet", known)
-    if together.name in table.column_names:
-        return table
-    alone = np.zeros(len(table), np.int64)  # of an audit before there was this column
-    return table.append_column(together, pa.array(alone))
+    return read_table(folder, "verdicts.parquet", VERDICTS.schema)
 
 
 def read_statistics(folder: Path) -> pa.Table:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Bits, Floats
+from ksdp.audit.array_types import Bits
 from ksdp.audit.canaries import CANARY
 from ksdp.audit.decision_spec import DecisionSpec
-from ksdp.audit.design_streams import permutation_rng, shuffled_runs
-from ksdp.audit.interim_looks import FIRST
+from ksdp.audit.design_streams import shuffled_runs
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.requested_learners import LEARNED_PREFIX
 from ksdp.audit.sampling import STRONGEST
-from ksdp.audit.testing import canary_arms, compare_arms, joint_log10_p, learn_arms, shuffled_log10_p
+from ksdp.audit.testing import canary_arms, compare_arms, learn_arms, shuffled_log10_p
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.effect_measures import Effect, Flagged
 from ksdp.audit.verdicts.fresh_effects import Attack, best_threshold, learned_scores, measure_effect
@@ -25,7 +24,7 @@ from ksdp.audit.verdicts.ks import KSTable, ks_table
 from ksdp.audit.verdicts.raw_filter import RAW
 from ksdp.storage.blocks import ROW_GROUP, stack_blocks
 from ksdp.storage.curves import Curve
-from ksdp.tasks.audit_ref import AuditRef, open_audit, open_plan
+from ksdp.tasks.audit_ref import AuditRef, open_plan
 from ksdp.tasks.blocks import read_cells
 from ksdp.tasks.raw_column import fresh_raw_scores, raw_column
 
@@ -98,8 +97,6 @@ def test_slice(ref: AuditRef, part: Slice) -> SliceTests:
         tests = ArmTests.beside([tests, ArmTests.join(list(_learned(ref, part, learners, len(tests))))])
     if RAW in plan.learners:
         tests = ArmTests.beside([tests, raw_column(ref, part.lane, gather(ref, part, [])[0])])
-    if permutations := open_audit(ref.at(FIRST)).permutations:
-        tests = replace(tests, log10_joint=np.concatenate(list(_joint(ref, part, plan, tests, permutations))))
     mixed = np.concatenate(shuffled, axis=1) if shuffled else np.zeros((0, len(names)))
     return SliceTests(tests, mixed, _canaries(ref, part, plan))
 
@@ -109,17 +106,6 @@ def _canaries(ref: AuditRef, part: Slice, plan: Plan) -> ArmTests:
     documents = max(len(plan.design.targets(part.lane)) - part.group * ROW_GROUP, 0)
     inclusion, values = gather(ref, part, [CANARY], slice(0, min(documents, ROW_GROUP)))
     return canary_arms(values[0], inclusion)
-
-
-def _joint(ref: AuditRef, part: Slice, plan: Plan, tests: ArmTests, permutations: int) -> Iterator[Floats]:
-    """One p a document from all columns."""
-    names = [s.name for s in plan.tested]
-    at_once = max(1, _SLICE_BYTES // (len(names) * plan.read_runs * 8))
-    for first in range(0, len(tests), at_once):
-        rows = slice(first, min(first + at_once, len(tests)))
-        inclusion, values = gather(ref, part, names, rows)
-        rng = permutation_rng(plan.design, part.lane, part.group * ROW_GROUP + first)
-        yield joint_log10_p(values, inclusion, tests[rows], permutations, rng)
 
 
 def _learned(ref: AuditRef, part: Slice, learners: Sequence[str], rows: int) -> Iterator[ArmTests]:

@@ -43,5 +43,3 @@ class CopiesSummary:
     """Copies that each of the certified has at least, itself included."""
     largest_bound: float
     """Of the certified."""
-    together: int = 0
-    """Documents tested together with their copies: `audit.verdicts.count_arms`."""

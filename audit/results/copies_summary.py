@@ -18,8 +18,7 @@ def copies_summary(plan: Plan, interim: InterimVerdicts, copies: Copies | None) 
     margin = plan.spec.rule.margin
     below = copies.bound <= margin
     above = int(above_bound(interim.tests, copies.bound, plan.counted, len(plan.looks)).sum())
-    together = int((interim.decisions.together > 0).sum())
-    if not below.any() and not above and not together:
+    if not below.any() and not above:
         return None
     return CopiesSummary(
         certified=int(below.sum()),
@@ -27,7 +26,6 @@ def copies_summary(plan: Plan, interim: InterimVerdicts, copies: Copies | None) 
         contradicted=above,
         fewest=int(copies.count[below].min(initial=len(plan.corpus))),
         largest_bound=float(copies.bound[below].max(initial=0.0)),
-        together=together,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,6 @@ class ArmTests:
     """Of the distance (four fifths of the level) and the tails (one fifth) together; 0 where an arm is empty."""
     log10_tail: NDArray[np.float64]
     """Of the tails alone: what finds a rare but certain leak, to which the distance is blind."""
-    log10_joint: NDArray[np.float64] | None = None
-    """Of all columns of a document together, shape (n_documents,), where they were tested together."""
     learned: Any = None
     """Bool: whether the distance is that of attacks fixed before the runs that test them, not the largest over all
     thresholds; False everywhere where not given."""
@@ -36,31 +34,20 @@ class ArmTests:
     @staticmethod
     def join(parts: Sequence[ArmTests]) -> ArmTests:
         """Stack documents in order."""
-        return ArmTests(*(_joined([getattr(p, f.name) for p in parts], 0) for f in fields(ArmTests)))
+        return ArmTests(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(ArmTests)))
 
     @staticmethod
     def beside(parts: Sequence[ArmTests]) -> ArmTests:
-        """Set columns of the same documents side by side; what was tested together no longer is."""
-        tables = [replace(part, log10_joint=None) for part in parts]
-        return ArmTests(*(_joined([getattr(p, f.name) for p in tables], 1) for f in fields(ArmTests)))
+        """Set columns of the same documents side by side."""
+        return ArmTests(*(np.concatenate([getattr(p, f.name) for p in parts], axis=1) for f in fields(ArmTests)))
 
     def __getitem__(self, rows: slice | NDArray[np.int64] | NDArray[np.bool_]) -> ArmTests:
-        return ArmTests(*(_cut(getattr(self, f.name), rows) for f in fields(self)))
+        return ArmTests(*(getattr(self, f.name)[rows] for f in fields(self)))
 
     def columns(self, chosen: Sequence[int]) -> ArmTests:
         """Some columns only."""
         picked = np.asarray(chosen, dtype=np.int64)
-        tables = (f.name for f in fields(self) if f.name != "log10_joint")
-        return ArmTests(**{name: getattr(self, name)[:, picked] for name in tables})
+        return ArmTests(*(getattr(self, f.name)[:, picked] for f in fields(self)))
 
     def __len__(self) -> int:
         return len(self.distance)
-
-
-def _joined(arrays: Sequence[Any], axis: int) -> Any:
-    whole = [array for array in arrays if array is not None]
-    return np.concatenate(whole, axis=axis) if len(whole) == len(arrays) else None
-
-
-def _cut(array: Any, rows: Any) -> Any:
-    return None if array is None else array[rows]

@@ -10,9 +10,6 @@ Three questions are asked of every document, each at the level by itself:
   intersection-union test: no correction), corrected over documents, is at or below the level. Detected or not: a
   trace, and less than what is accepted.
 
-A document that has many copies may be tested together with them (`ksdp.audit.verdicts.count_arms`), for the margin
-and for its bands: the advantage of each is the same.
-
 **undecided** is what is left, with the number of runs that would decide, were the measured D the true one. With
 margin 0, sensitive is detected, and nothing is clear.
 
@@ -34,14 +31,9 @@ from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.decision_spec import DecisionSpec
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.bands import band_width
-from ksdp.audit.verdicts.count_arms import CountTests
-from ksdp.audit.verdicts.margin import any_leak_log10_p, log10_above, log10_below
-from ksdp.audit.verdicts.multiplicity import (
-    adjust,
-    bonferroni,
-)
+from ksdp.audit.verdicts.margin import log10_above, log10_below
+from ksdp.audit.verdicts.multiplicity import adjust, bonferroni
 from ksdp.audit.verdicts.needed_distances import largest_distance, runs_to_decide
-from ksdp.audit.verdicts.sequential import anytime_band_width
 
 
 class Verdict(StrEnum):
@@ -88,8 +80,6 @@ class Decisions:
     band_high: Floats
     runs_to_decide: Floats
     """All runs of the audit, those done included; NaN where decided, infinity where no number would do."""
-    together: Ints
-    """Copies, the document included, whose runs its margin and its bands are tested in; 0: its own alone."""
 
 
 def decide(
@@ -99,7 +89,6 @@ def decide(
     level: float | None = None,
     among: int | None = None,
     fresh: bool = False,
-    copies: CountTests | None = None,
 ) -> Decisions:
     """Decide every document.
 
@@ -115,22 +104,12 @@ def decide(
         Documents that the correction counts, those decided at earlier looks included; they count with p = 1.
     fresh : bool
         Whether fresh runs follow, which may prove "above the margin" as well: half of the level is theirs.
-    copies : CountTests, optional
-        What stands in place of the own arms of some documents, for the margin and the bands: chosen by how many
-        copies they have, and by nothing that a run gave.
     """
     level, among = level or rule.level, among or len(tested)
     clear_level = level * rule.for_clear / rule.level
     statistics = tested.distance.shape[1]
-    log10_p = any_leak_log10_p(tested, rule)
-    over_statistics = bonferroni(log10_p) if tested.log10_joint is None else tested.log10_joint
+    over_statistics = bonferroni(tested.log10_p)
     above, below = log10_above(tested, rule), log10_below(tested, rule)
-    if copies is not None:
-        above[copies.rows], below[copies.rows] = copies.log10_above(rule), copies.log10_below(rule)
-        # An advantage above the margin is one above 0: two proofs of a leak, each with half of the level.
-        both = np.minimum(over_statistics[copies.rows], bonferroni(above[copies.rows])) + math.log10(2)
-        over_statistics = over_statistics.copy()
-        over_statistics[copies.rows] = np.minimum(both, 0.0)
     adjusted = adjusted_among(over_statistics, rule, among)
     detected = adjusted <= math.log10(level)
     if rule.margin == 0:
@@ -145,17 +124,12 @@ def decide(
     clear = (adjusted_below <= math.log10(clear_level)) & ~sensitive & (rule.margin > 0)
     verdict = np.where(sensitive, Verdict.SENSITIVE, np.where(clear, Verdict.CLEAR, Verdict.UNDECIDED))
     # Under the false discovery rate, each that is decided makes room for the next.
-    easier = rule.correction in ("by", "bh")
+    easier = rule.error == "fdr"
     room = [1 + easier * int(kind.sum()) for kind in (sensitive, clear)]
     at = (level * room[0], clear_level * room[1])
     needed = runs_to_decide(*largest_distance(tested), at, rule, among, statistics)
     each = clear_level / (among * statistics)
-    low, high = _bands(tested, each, rule)
-    together = np.zeros(len(tested), np.int64)
-    if copies is not None:
-        low[copies.rows], high[copies.rows] = copies.bands(each)
-        together[copies.rows] = copies.copies
-        needed[copies.rows] = _runs_together(tested, copies, at, rule, among)
+    low, high = _bands(tested, each)
     return Decisions(
         verdict=verdict.astype(np.str_),
         log10_p=over_statistics,
@@ -167,23 +141,11 @@ def decide(
         log10_adjusted_above=adjusted_above,
         log10_p_below=p_below,
         log10_adjusted_below=adjusted_below,
-        strongest=_strongest(tested, log10_p),
+        strongest=_strongest(tested),
         band_low=low,
         band_high=high,
         runs_to_decide=np.where(verdict == Verdict.UNDECIDED, needed, np.nan),
-        together=together,
     )
-
-
-def _runs_together(
-    tested: ArmTests, copies: CountTests, levels: tuple[float, float], rule: DecisionSpec, among: int
-) -> Floats:
-    """Runs that would decide documents tested with their copies, of which their own tests read some now."""
-    m, n = (np.maximum(arm[:, 0].astype(np.int64), 1) for arm in copies.arms)
-    told = runs_to_decide(copies.distance.max(axis=1), m, n, levels, rule, among, copies.distance.shape[1])
-    read = (tested.n_with[copies.rows, 0] + tested.n_without[copies.rows, 0]).astype(np.float64)
-    more = told / (m + n) * read
-    return np.where(np.isfinite(more), np.ceil(more), np.inf)
 
 
 def flagged_by(
@@ -194,33 +156,26 @@ def flagged_by(
     Bonferroni over the columns; shape (n_documents,). Above the margin: by the audit's own runs alone, at the
     whole level.
     """
-    p = log10_above(tested, rule) if above else any_leak_log10_p(tested, rule)
+    p = log10_above(tested, rule) if above else tested.log10_p
     return np.asarray(adjusted_among(bonferroni(p), rule, among) <= math.log10(level))
 
 
 def adjusted_among(log10_p: Floats, rule: DecisionSpec, among: int) -> Floats:
     """Over documents, by the rule's procedure; those that are not here count with p = 1."""
-    return adjust(np.concatenate([log10_p, np.zeros(among - len(log10_p))]), rule.correction)[: len(log10_p)]
+    return adjust(np.concatenate([log10_p, np.zeros(among - len(log10_p))]), rule.error)[: len(log10_p)]
 
 
-def _strongest(tested: ArmTests, log10_p: Floats) -> Ints:
+def _strongest(tested: ArmTests) -> Ints:
     """Column of the smallest p; the largest D among equals, the first column among those."""
     measured = np.nan_to_num(tested.distance, nan=0.0)
-    columns = np.broadcast_to(np.arange(measured.shape[1]), log10_p.shape)
-    return np.lexsort((columns, -measured, log10_p), axis=1)[:, 0].astype(np.int64)
+    columns = np.broadcast_to(np.arange(measured.shape[1]), measured.shape)
+    return np.lexsort((columns, -measured, tested.log10_p), axis=1)[:, 0].astype(np.int64)
 
 
-def _bands(tested: ArmTests, level: float, rule: DecisionSpec) -> tuple[Floats, Floats]:
+def _bands(tested: ArmTests, level: float) -> tuple[Floats, Floats]:
     """Ends of the band of each D, at its part of the level; 0 and 1 where an arm is empty."""
     measured = np.nan_to_num(tested.distance, nan=0.0)
-    width = _width(tested.n_with, tested.n_without, level, rule)
+    width = band_width(tested.n_with.ravel(), tested.n_without.ravel(), level).reshape(measured.shape)
     known = np.isfinite(width)
     low = np.where(known, np.clip(measured - width, 0, 1), 0.0)
     return low, np.where(known, np.clip(measured + width, 0, 1), 1.0)
-
-
-def _width(n_with: Ints, n_without: Ints, level: float, rule: DecisionSpec) -> Floats:
-    """Half-width of each band, of the shape of the arms; infinite where an arm is empty."""
-    if rule.stopping == "anytime":
-        return anytime_band_width(n_with, n_without, level)
-    return band_width(n_with.ravel(), n_without.ravel(), level).reshape(n_with.shape)

@@ -24,8 +24,6 @@ gives both. *Above* then says that somebody has an advantage above c: these atta
 attacks alone, which is why no document is clear by learned columns: it is clear if every plain statistic is proved
 to be below the margin, and what was learned is proved to be below it as well.
 
-At any moment (`anytime`), the p-value is the level whose band just reaches the margin.
-
 References: Anderson (1955), https://doi.org/10.1090/S0002-9939-1955-0069229-1; Wei & Dudley (2012),
 https://doi.org/10.1016/j.spl.2012.01.010 (c = 0: how far exp(-2 N d^2) is from the truth for finite arms); Berger
 (1982), https://doi.org/10.2307/1268811 (intersection-union: over statistics the largest p counts, uncorrected);
@@ -43,7 +41,6 @@ from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.decision_spec import DecisionSpec
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.binomial_gap import LIKELY, hoeffding_log10_p, largest_log10_tail
-from ksdp.audit.verdicts.sequential import anytime_log10_p
 
 SIDES = 2.4
 """Both signs of a difference, and a fifth more for finite arms: of those counted, none needs more than 2.06."""
@@ -55,11 +52,9 @@ def log10_above(tested: ArmTests, rule: DecisionSpec) -> Floats:
     With margin 0 the tests' own p: what asks for any leak at all.
     """
     if rule.margin == 0:
-        return _where_tested(tested, any_leak_log10_p(tested, rule))
+        return _where_tested(tested, tested.log10_p)
     over = np.nan_to_num(tested.distance) - rule.margin
     arms = tested.n_with, tested.n_without
-    if rule.stopping == "anytime":
-        return _where_tested(tested, np.minimum(anytime_log10_p(np.maximum(over, 0), *arms), 0.0))
     fixed = hoeffding_log10_p(over, *arms)
     return _where_tested(tested, np.where(tested.learned, fixed, over_log10_p(over, *arms)))
 
@@ -70,10 +65,7 @@ def log10_below(tested: ArmTests, rule: DecisionSpec) -> Floats:
     short = rule.margin - measured
     if rule.margin == 0:
         return np.zeros_like(measured)
-    arms = tested.n_with, tested.n_without
-    if rule.stopping == "anytime":
-        return _where_tested(tested, np.minimum(anytime_log10_p(np.maximum(short, 0), *arms), 0.0))
-    out = hoeffding_log10_p(short, *arms)
+    out = hoeffding_log10_p(short, tested.n_with, tested.n_without)
     plain = ~tested.learned
     out[plain] = largest_log10_tail(
         measured[plain], tested.n_with[plain], tested.n_without[plain], float(rule.margin)
@@ -123,13 +115,6 @@ def over_log10_p(over: Floats, n_with: Ints | Floats, n_without: Ints | Floats) 
     """
     log10_p = math.log10(SIDES) + hoeffding_log10_p(over, n_with, n_without)
     return np.asarray(np.where(log10_p < math.log10(LIKELY), log10_p, 0.0))
-
-
-def any_leak_log10_p(tested: ArmTests, rule: DecisionSpec) -> Floats:
-    """Of "no leak at all", at every moment where the rule says so."""
-    if rule.stopping == "anytime":
-        return anytime_log10_p(tested.distance, tested.n_with, tested.n_without)
-    return tested.log10_p
 
 
 def _where_tested(tested: ArmTests, log10_p: Floats) -> Floats:

@@ -13,7 +13,6 @@ from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.binomial_gap import LIKELY, spread
 from ksdp.audit.verdicts.margin import SIDES
 from ksdp.audit.verdicts.multiplicity import strictest_distance_log10_p, strictest_log10_p
-from ksdp.audit.verdicts.sequential import anytime_band_width
 
 
 def detectable_distance(
@@ -21,13 +20,9 @@ def detectable_distance(
 ) -> Floats:
     """The measured D at which a document is surely detected, whatever the others do.
 
-    From the asymptotic law 2 exp(-2 N D^2) with N = n m / (n + m), or the band that holds at any moment; 1 where
-    the arms cannot reach it.
+    From the asymptotic law 2 exp(-2 N D^2) with N = n m / (n + m); 1 where the arms cannot reach it.
     """
-    strictest = strictest_distance_log10_p(level or rule.level, documents, statistics, rule.correction, rule.joint)
-    if rule.stopping == "anytime":
-        return np.minimum(anytime_band_width(n_with, n_without, 10**strictest), 1.0)
-    log_p = math.log(10) * strictest
+    log_p = math.log(10) * strictest_distance_log10_p(level or rule.level, documents, statistics, rule.error)
     effective = n_with * n_without / np.maximum(n_with + n_without, 1)
     return np.asarray(np.minimum(np.sqrt((math.log(2) - log_p) / (2 * np.maximum(effective, 1e-9))), 1.0))
 
@@ -95,10 +90,8 @@ def _needed_gaps(
     if rule.margin == 0:
         found = detectable_distance(n_with, n_without, documents, statistics, rule, levels[0])
         return found, np.full(np.shape(n_with), np.inf)
-    high = min(strictest_log10_p(levels[0], documents, statistics, rule.correction), -0.31)
-    low = min(strictest_log10_p(levels[1], documents, 1, rule.correction), -0.31)
-    if rule.stopping == "anytime":
-        return anytime_band_width(n_with, n_without, 10**high), anytime_band_width(n_with, n_without, 10**low)
+    high = min(strictest_log10_p(levels[0], documents, statistics, rule.error), -0.31)
+    low = min(strictest_log10_p(levels[1], documents, 1, rule.error), -0.31)
     return least_over(n_with, n_without, high), clearing_gap(n_with, n_without, 10**low)
 
 

@@ -29,10 +29,8 @@ import numpy as np
 
 from ksdp.audit.decision_spec import DecisionSpec
 from ksdp.audit.verdicts.detection import critical_distance, event_power, first_true, shift_power
-from ksdp.audit.verdicts.law import log10_p
-from ksdp.audit.verdicts.multiplicity import p_from_e, strictest_distance_log10_p
+from ksdp.audit.verdicts.multiplicity import strictest_distance_log10_p
 from ksdp.audit.verdicts.needed_distances import clearing_gap
-from ksdp.audit.verdicts.sequential import anytime_band_width
 
 Leak = Literal["shift", "event"]
 
@@ -56,7 +54,7 @@ def minimal_detectable(
     0.219
     """
     _check(documents=documents, statistics=statistics, power=power)
-    wanted = _wanted(n_with, n_without, documents, statistics, rule)
+    wanted = strictest_distance_log10_p(rule.level, documents, statistics, rule.error)
     low, high = 0.0, 1 - 1e-9
     if _power(high, n_with, n_without, wanted, leak) < power:
         return math.inf
@@ -86,8 +84,7 @@ def smallest_margin(
     if min(n_with, n_without) < 1:
         return math.inf
     arms = np.array([n_with]), np.array([n_without])
-    gap = anytime_band_width if rule.stopping == "anytime" else clearing_gap
-    needed = float(gap(*arms, _clearing_level(rule, documents, power))[0])
+    needed = float(clearing_gap(*arms, _clearing_level(rule, documents, power))[0])
     margin = needed + critical_distance(n_with, n_without, math.log10((1 - power) / statistics))
     return margin if margin <= 1 else math.inf
 
@@ -118,25 +115,9 @@ def runs_for_margin(
 
 def _clearing_level(rule: DecisionSpec, documents: int, power: float) -> float:
     """The raw p at which a document is cleared, where this share of all documents is."""
-    share = max(power, 1 / documents)
-    if rule.correction == "holm":
+    if rule.error == "fwer":
         return rule.for_clear / documents
-    if rule.correction == "e-bh":
-        return float(10 ** p_from_e(-math.log10(rule.for_clear * share)))
-    harmonic = float((1 / np.arange(1, documents + 1)).sum()) if rule.correction == "by" else 1.0
-    return rule.for_clear * share / harmonic
-
-
-def _wanted(n_with: int, n_without: int, documents: int, statistics: int, rule: DecisionSpec) -> float:
-    """The exact log10 p of the smallest distance that is surely enough; minus infinity where none is."""
-    strictest = strictest_distance_log10_p(rule.level, documents, statistics, rule.correction, rule.joint)
-    if rule.stopping == "planned":
-        return strictest
-    m, n = np.array([n_with]), np.array([n_without])
-    distance = float(anytime_band_width(m, n, 10**strictest)[0])
-    if distance > 1:
-        return -math.inf
-    return float(log10_p(np.array([math.ceil(distance * n_with * n_without)]), m, n)[0])
+    return rule.for_clear * max(power, 1 / documents) / float((1 / np.arange(1, documents + 1)).sum())
 
 
 def _check(*, documents: int, statistics: int, power: float = 0.5, share: float = 0.5) -> None:

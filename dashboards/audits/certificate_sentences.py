@@ -9,7 +9,6 @@ from ksdp.storage.audits.history import Summary
 
 if TYPE_CHECKING:
     from ksdp.storage.audits.queries import Row
-    from ksdp.storage.finding_tables import VerdictRow
 
 
 def certified(summary: Summary) -> str | None:
@@ -46,17 +45,6 @@ def copied(summary: Summary) -> str | None:
         return sure
     verb = "is" if copies.sensitive == 1 else "are"
     return f"{sure} {count(copies.sensitive)} of them {verb} called sensitive: false alarms."
-
-
-def together(summary: Summary) -> str | None:
-    """Who is tested together with their copies; None where nobody is."""
-    if summary.copies is None or not summary.copies.together:
-        return None
-    return (
-        f"{plural(summary.copies.together, 'document is', 'documents are')} tested together with their copies: "
-        "the advantage of each is the same, and runs that hold many of them beside runs that hold few say more of "
-        "it than the runs of one. Their margins and bands are those."
-    )
 
 
 def grounds(summary: Summary) -> str:
@@ -102,13 +90,6 @@ def certified_here(row: Row) -> str | None:
     if row.certified_bound is None:
         return None
     return f"no attack has more than {decimal(row.certified_bound)}; measured {decimal(row.distance)}"
-
-
-def together_here(row: VerdictRow) -> str | None:
-    """Of how many copies the margin and the bands of one document are, where they are not its own alone."""
-    if not row.together:
-        return None
-    return f"margin and bands are those of all {count(row.together)} copies of its content together"
 
 
 def stronger_here(summary: Summary, row: Row) -> str | None:

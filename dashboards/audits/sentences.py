@@ -48,16 +48,11 @@ def correction(summary: AnySummary) -> str:
             "the chance that even one document is called sensitive wrongly is at most "
             f"{level} (family-wise error, Holm’s procedure){wrong}"
         )
-    if rule.procedure == "e-bh":
-        name, whatever = "e-values, Wang–Ramdas", "however documents depend on one another"
-    elif rule.procedure == "bh":
-        name, whatever = "Benjamini–Hochberg", "provided that documents do not depend negatively on one another"
-    else:
-        name, whatever = "Benjamini–Yekutieli", "however documents depend on one another"
     wrong = f" (an advantage of {margin} or less), and of those called clear at most {clear} to be above it"
     return (
         f"of the documents called sensitive, at most {level} are expected to be false alarms"
-        f"{wrong if rule.margin else ''}, {whatever} (false discovery rate, {name})"
+        f"{wrong if rule.margin else ''}, however documents depend on one another (false discovery rate, "
+        "Benjamini–Yekutieli)"
     )
 
 

@@ -45,7 +45,6 @@ from ksdp.storage.audits.stages import drop_stages, write_stage
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, open_audit, parts_of
 from ksdp.tasks.blocks import drop_passing, drop_values, observables_present
-from ksdp.tasks.copies import counted_copies
 from ksdp.tasks.slices import Slice, SliceEffects, slices
 
 
@@ -73,8 +72,7 @@ async def _looks(
         canaries.append(look_tests.canaries)
         if interim is not None and len(documents) > len(open_documents(interim)):
             documents = documents[open_documents(interim)]  # a design whose targets cannot leave
-        together = await steps.aside(counted_copies, refs[-1])
-        interim = after_look(interim, documents, number, look, whole.spec.rule, paper, scope, together)
+        interim = after_look(interim, documents, number, look, whole.spec.rule, paper, scope)
         if copies is not None:
             interim = after_certificate(interim, copies.bound, whole.spec.rule)
         if not len(open_documents(interim)):

@@ -2,33 +2,30 @@
 
 Timed are a few runs of the mechanism with their statistics, and the tests of some documents at the sizes that the
 audit's arms will have. What cannot be tried without writing (blocks, their checksums, reading them again) are
-constants that were measured. The tried runs also tell about how many documents each look will decide, and so what
-an audit that decides early will leave out.
+constants that were measured.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from ksdp.audit.design import Block, Shared
 from ksdp.audit.interim_looks import Stage
-from ksdp.audit.likely_leak import LikelyLeak, likely_leak
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.reading import Reading
-from ksdp.audit.sampling import BlockValues, measure, sample
-from ksdp.audit.testing import canary_arms, compare_arms, joint_log10_p, learn_arms
-from ksdp.audit.verdicts.arms import ArmTests
+from ksdp.audit.sampling import measure, sample
+from ksdp.audit.testing import canary_arms, compare_arms, learn_arms
 from ksdp.audit.verdicts.fresh_effects import best_threshold, measure_effect
 from ksdp.audit.verdicts.raw_filter import RAW
 
 _TESTED = 256
 """Documents whose tests stand for all: enough of them share the arms whose law is worked out together."""
 _LEARNED = 8
-"""The same, for learners and permutations, which take a hundred times as long."""
+"""The same, for learners, which take a hundred times as long."""
 _TRIED = 64
 """Most runs that are timed: more would not make the figure better."""
 _FEW = 4
@@ -55,14 +52,8 @@ class Calibration:
     """What of a run's statistics depends on no document, such as a filter: paid for each part of the documents."""
     once: float = 0.0
     """What each process works out before its first run, such as what is expected of all."""
-    unlooked: float = 0.0
-    """A run at which no document is looked at."""
-    confirmed: tuple[float, float] = (0.0, 0.0)
-    """Of the fresh runs, measured in the columns that will be strongest: of all of them, and of each document."""
     trial: float = 0.0
     """What half a second of trying runs takes, once aside: a command without `--workers` does so to choose."""
-    leak: LikelyLeak | None = None
-    """What the runs that were tried say of who is decided when; None: nobody looked."""
 
     def stages(self, plan: Plan, runs: int, parts: int = 1) -> dict[str, float]:
         """CPU seconds by stage for `runs` runs, with the documents measured in `parts` parts: at most."""
@@ -72,26 +63,6 @@ class Calibration:
             "test": self.test * len(plan.audited),
             "confirm": self.fresh,
         }
-
-    def likely(self, plan: Plan, parts: int = 1) -> dict[str, float]:
-        """The same as it is expected: decided documents leave, and what nobody proved to leak is not confirmed."""
-        most = self.stages(plan, plan.runs, parts)
-        if self.leak is None:
-            return most
-        documents, done, looked, sampled, tested = len(plan.audited), 0, 0.0, 0.0, 0.0
-        for look, share in zip(plan.looks, self.leak.still_open, strict=False):
-            if share * documents < 0.5:
-                break
-            runs = (look.runs - done) * plan.design.lanes
-            values = plan.reading.measured(look.runs, plan.design.share) * look.runs
-            of_all = (values - looked) / (plan.measured * (look.runs - done))
-            sampled += runs * (self.unlooked + self.again * (parts - 1))
-            sampled += runs * share * of_all * max(self.sample - self.unlooked, 0.0)
-            tested += self.test * share * documents * plan.reading.runs(look.runs) / plan.read_runs
-            done, looked = look.runs, values
-        flagged = documents * self.leak.flagged
-        fresh = self.confirmed[0] + self.confirmed[1] * flagged if flagged >= 0.5 else 0.0
-        return most | {"sample": self.once + sampled, "test": tested, "confirm": min(fresh, self.fresh)}
 
 
 def _tested(plan: Plan, clock: Callable[[], float]) -> float:
@@ -103,7 +74,7 @@ def _tested(plan: Plan, clock: Callable[[], float]) -> float:
     canary = rng.normal(size=bits.shape) + 10.0 * bits
     compare_arms({name: column[:2] for name, column in values.items()}, bits[:2])  # compiles
     began = clock()
-    tests = compare_arms(values, bits)
+    compare_arms(values, bits)
     canary_arms(canary, bits)
     spent = (clock() - began) / rows
     few, names = min(_LEARNED, rows), [name for name in plan.learners if name != RAW]
@@ -111,11 +82,7 @@ def _tested(plan: Plan, clock: Callable[[], float]) -> float:
     if names:
         learn_arms([column[:2] for column in columns], bits[:2], names)  # what learners import takes seconds
         began = clock()
-        tests = ArmTests.beside([tests[:few], learn_arms(columns, bits[:few], names)])
-        spent += (clock() - began) / few
-    if plan.permutations:
-        began = clock()
-        joint_log10_p(columns, bits[:few], tests[:few], plan.permutations, rng)
+        learn_arms(columns, bits[:few], names)
         spent += (clock() - began) / few
     return spent
 
@@ -156,8 +123,6 @@ def calibrate(
     plan: Plan,
     budget: float = 10.0,
     clock: Callable[[], float] = time.process_time,
-    *,
-    likely: bool = True,
 ) -> Calibration:
     """Try each stage for some seconds in this process.
 
@@ -166,8 +131,6 @@ def calibrate(
     budget : float
         Seconds for the runs; 64 of them at most, and four at least.
     clock : CPU seconds of this process by default
-    likely : bool
-        Also look at what the runs say of who is decided when; without, `Calibration.likely` says the most.
     """
     first = plan.reading.early  # where every document reads all runs, they cost more than elsewhere
     one = Block(0, first, first + 1)
@@ -175,11 +138,10 @@ def calibrate(
     measure(plan, one, sample(plan, one), plan.statistics)  # compiles, and what is expected is worked out
     once = clock() - began
     done, spent, most = 0, 0.0, min(plan.block_runs, plan.design.runs - first, _TRIED)
-    tried: list[BlockValues] = []
     while done < most and (spent < budget or done < 4):
         some = Block(0, first + done, first + min(done + max(done, 4), most))
         began = clock()
-        tried.append(measure(plan, some, sample(plan, some), plan.statistics))
+        measure(plan, some, sample(plan, some), plan.statistics)
         spent += clock() - began
         done += len(some)
     share = Reading(plan.reading.every).measured(plan.design.runs, plan.design.share)
@@ -192,27 +154,16 @@ def calibrate(
     mechanism, statistics = _fixed(plan, every, clock)
     looked = max(spent / done - mechanism - statistics, 0.0)
     written = _WRITTEN * stored * plan.measured
-    unlooked = mechanism + statistics + _WRITTEN * observables
     a_run = spent / done + looked * (plan.measured / share - 1) + written + _WRITTEN * observables
     fresh_runs = plan.fresh_runs * plan.design.lanes
     fresh = fresh_runs * (mechanism + statistics + looked * kept / share)
     stored_runs = plan.from_store and plan.spec.store.observables != "none"
     said = _effect(plan, clock) if fresh_runs else 0.0
-    costs = Calibration(
+    return Calibration(
         sample=a_run,
         test=a_test,
         fresh=fresh + len(plan.audited) * said,
         again=statistics + (0.0 if stored_runs else mechanism),
         once=max(once - spent / done, 0.0),
-        unlooked=unlooked,
         trial=max(clock() - begun - once - max(spent - BRIEF, 0.0), 0.0),
-    )
-    if not likely:
-        return costs
-    leak = likely_leak(plan, tried)
-    few = 0 < len(leak.columns) < len(every)
-    strongest = _fixed(plan, leak.columns, clock)[1] if few else statistics
-    a_document = looked * kept / share / len(plan.audited) / len(every)  # in one column
-    return replace(
-        costs, leak=leak, confirmed=(fresh_runs * (mechanism + strongest), fresh_runs * a_document + said)
     )

@@ -25,7 +25,6 @@ from ksdp.audit.trial import try_own_code
 from ksdp.audit.verdicts.power import minimal_detectable, runs_for_margin, smallest_margin
 from ksdp.audit.views import View, make_views
 from ksdp.flows.audits.calibration import calibrate
-from ksdp.flows.audits.early_look import early_look
 from ksdp.flows.audits.place import import_seconds, is_small, start_seconds
 from ksdp.flows.prepare import spec_corpus
 from ksdp.storage.blocks import ROW_GROUP
@@ -89,19 +88,17 @@ def forecast_words(forecast: Mapping[str, Any]) -> str:
             if forecast["certificate_runs"]
             else []
         ),
-        f"cost      {forecast['cpu_hours']:.2f} CPU hours ({forecast['seconds_a_run'] * 1e3:.1f} ms a run), "
+        f"cost      {forecast['cpu_hours']:.2f} CPU hours at most "
+        f"({forecast['seconds_a_run'] * 1e3:.1f} ms a run), "
         f"{_bytes(forecast['bytes'])}{_passing(forecast) or ' kept'}",
         f"          with blocks at a URL {_bytes(forecast['moved_bytes'])} moved, and "
         f"{_bytes(forecast['corpus_bytes'])} more for each machine",
         "          CPU seconds: "
-        + ", ".join(f"{stage} {seconds:.0f}" for stage, seconds in forecast["cpu_seconds"].items())
-        + f"; all together {forecast['cpu_seconds_at_most']:.0f} at most",
+        + ", ".join(f"{stage} {seconds:.0f}" for stage, seconds in forecast["cpu_seconds"].items()),
         f"finds     a leak of advantage {forecast['detectable_D']:.2f}, 8 times in 10, even as the only one",
         f"certifies a margin of {forecast['certifiable_margin']:.2f}, 8 times in 10, where there is no leak",
         *_margin(forecast),
     ]
-    if early := forecast.get("early_look"):
-        lines.append(f"look      {_early(early)}")
     if forecast.get("enough"):
         lines.append(f"enough    {forecast['enough']['sentence']}")
     lines += [f"note      {note}" for note in forecast.get("notes", ())]
@@ -114,18 +111,6 @@ def forecast_words(forecast: Mapping[str, Any]) -> str:
             f"unread    {', '.join(forecast['unread'])}: nobody looks at it, so that no document can be clear"
         )
     return "\n".join(lines)
-
-
-def _early(look: dict[str, Any]) -> str:
-    """What the first look saves, and at what price where a spec must ask for it."""
-    saved = (
-        f"about {look['cpu_seconds']:.0f} CPU seconds of {look['of']:.0f} where the first {look['runs']} runs "
-        "decide everybody"
-    )
-    if "looks" not in look:
-        return saved
-    keys = f'`design.looks = {look["looks"]}` and `decision.spending = "{look["spending"]}"`'
-    return f"set {keys}: {saved}; where they do not, bands are {100 * look['wider']:.1f} % wider"
 
 
 def _bytes(count: float) -> str:
@@ -166,11 +151,10 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
         `certifiable_margin` the smallest margin under which a document without a leak is cleared as often;
         `runs_for_margin` the runs of a view after which the spec's own margin can be certified so (None with
         margin 0, under which nothing is clear). With views, costs are of all together, the rest is of the worst
-        one, and `views` has one entry each; it is empty otherwise. `cpu_seconds` are by stage, as expected
-        from how much the tried runs leak; `cpu_seconds_at_most` of all stages where no look decides anybody and
-        everybody is measured again. `here` says that no server and no workers are started. `enough` says from how
-        many documents on the run is useful and safe, by estimate (None for mechanisms of which that is not known);
-        `early_look` what a first look could save (None: little).
+        one, and `views` has one entry each; it is empty otherwise. `cpu_seconds` are by stage, at most: where no
+        early look decides anybody, and every document is measured again. `here` says that no server and no workers
+        are started. `enough` says from how many documents on the run is useful and safe, by estimate (None for
+        mechanisms of which that is not known);
         `certificate_runs` are those of the pairs, on top of `runs`. `certified_copies` are documents that have so
         many copies that they will be certified clear (`audit.copies`).
         `bytes` are what the store keeps, the corpus among them, and `passing_bytes` what it holds besides while
@@ -200,7 +184,7 @@ def _over_views(views: Sequence[View], corpus: Corpus, started: _Started) -> dic
     if views[-1].spec.statistics.sees == "final" and views[-1].spec.store.observables != "none":
         shared[-1] = True
     whole = dict(parts[0])
-    for key in ("runs", "blocks", "cpu_hours", "cpu_seconds_at_most"):
+    for key in ("runs", "blocks", "cpu_hours"):
         whole[key] = sum(part[key] for part, free in zip(parts, shared, strict=True) if not free)
     whole["certificate_runs"] = sum(part["certificate_runs"] for part in parts)
     alone = (part for part, free in zip(parts, shared, strict=True) if free)  # pairs are of one view
@@ -211,7 +195,6 @@ def _over_views(views: Sequence[View], corpus: Corpus, started: _Started) -> dic
     }
     again = whole["cpu_seconds"]["start"] - parts[0]["cpu_seconds"]["start"]  # all are started together
     whole["cpu_seconds"]["start"] -= again
-    whole["cpu_seconds_at_most"] -= again
     whole["cpu_hours"] -= again / 3600
     whole["bytes"] = sum(
         part["bytes" if not free else "value_bytes"] for part, free in zip(parts, shared, strict=True)
@@ -268,7 +251,7 @@ def _one(spec: Spec, corpus: Corpus, started: _Started) -> dict[str, Any]:
     costs = calibrate(plan)
     costs = replace(costs, start=start_seconds(plan, costs, started.imports, prepared))
     copies = copies_of(plan)
-    stages, most = costs.likely(plan, parts), costs.stages(plan, plan.runs, parts)
+    stages = costs.stages(plan, plan.runs, parts)
     # What is said of finding and certifying is that of the last look, and counts learned columns too.
     last = plan.looks[-1].level
     clear_level = spec.decision.for_clear * last / spec.decision.level
@@ -292,7 +275,6 @@ def _one(spec: Spec, corpus: Corpus, started: _Started) -> dict[str, Any]:
         "seconds_a_run": costs.sample,
         "here": is_small(plan, costs),
         "cpu_seconds": stages,
-        "cpu_seconds_at_most": sum(most.values()) + costs.sample * paired,
         "certificate_runs": paired,
         "cpu_hours": (sum(stages.values()) + costs.sample * paired) / 3600,
         "value_bytes": stays * cost.values,
@@ -309,7 +291,6 @@ def _one(spec: Spec, corpus: Corpus, started: _Started) -> dict[str, Any]:
         "margin": spec.rule.margin,
         "runs_for_margin": needed,
         "enough": _enough(plan),
-        "early_look": early_look(plan, costs),
     }
 
 

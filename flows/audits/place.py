@@ -65,7 +65,7 @@ def fits_here(
         return False
     seconds = 0.0
     for plan in plans:
-        seconds += _work(plan, calibrate(plan, BRIEF, clock, likely=False))
+        seconds += _work(plan, calibrate(plan, BRIEF, clock))
         if seconds > _most(cores):
             return False
     return True

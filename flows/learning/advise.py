@@ -226,7 +226,7 @@ class _Search:
         units = size_base(spec, corpus)
         tables = sampled_spec(spec, units, pool_size(spec, units), self.drawn).model_dump(mode="json")
         runs = more * self.limits.runs
-        tables["design"] |= {"with_runs": runs, "looks": 1, "fresh_runs": 0, "without_runs": "all"}
+        tables["design"] |= {"with_runs": runs, "looks": "end", "fresh_runs": 0, "without_runs": "all"}
         plan = make_plan(Spec.model_validate(tables), corpus)
         return sampled_leak(plan, level=self.level, population=self.population, quota=self.limits.quota)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -138,12 +137,10 @@ class Findings:
         asked = {name: value for name, value in (known | values).items() if f"${name}" in question}
         return ask(question, asked, self._folder.name)
 
-    @cached_property
+    @property
     def _from(self) -> str:
-        """Documents with their places; of an audit before there was `together`, each was tested by itself."""
-        known = self._run("select name from parquet_schema($verdicts)")
-        alone = "" if ("together",) in known else ", 0 as together"
-        return f"(select *, file_row_number as place{alone} from read_parquet($verdicts, file_row_number = true))"
+        """Documents with their places."""
+        return "(select *, file_row_number as place from read_parquet($verdicts, file_row_number = true))"
 
     def page(self, chosen: Filter, *, offset: int = 0, limit: int = 25) -> Page:
         """Some documents, in order, and how many the filter lets through."""

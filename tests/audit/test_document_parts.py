@@ -123,7 +123,7 @@ def test_large_audits_do_not(corpus: Corpus) -> None:
 
 
 def test_bytes_are_those_of_read_values_and_bits(corpus: Corpus) -> None:
-    plan = plan_of(corpus, {"party_size": 0.03, "with_runs": 400, "looks": 1})
+    plan = plan_of(corpus, {"party_size": 0.03, "with_runs": 400, "looks": "end"})
     assert plan.reading.every > 1
     read = plan.design.runs * (0.03 + 0.97 / plan.reading.every)
     exact = read * (len(plan.statistics) + 1) * 4 + 2 * plan.design.runs / 8

@@ -108,7 +108,6 @@ def test_the_plan_reads_a_part_where_that_is_cheaper(corpus: Corpus) -> None:
     [
         {"design": {"party_size": 30, "with_runs": 2000}},
         {"design": {"party_size": 4, "with_runs": 20}},
-        {"design": {"party_size": 4, "with_runs": 100, "documents": 5}, "decision": {"over_statistics": "max-t"}},
         {"statistics": {"families": ["geometry", "learned"]}},
         {"statistics": {"families": ["paper-blocks"]}},
         {"design": {"kind": "balanced", "party_size": 30, "with_runs": 3000, "documents": 5}},

@@ -137,30 +137,6 @@ def test_who_counts_those_alone_that_it_audits_looks_at_runs_of_its_own(corpus: 
     assert len(balanced | whole) == 4
 
 
-def test_an_exact_output_that_is_long_beside_a_run_s_documents_is_looked_at_early(corpus: Corpus) -> None:
-    final = {"name": "pd-svd", "rank": 2, "opens": "final"}  # 80 numbers
-
-    def looks(party: int, mechanism: dict, **design) -> int:
-        columns = {"families": [], "names": ["log-support", "best-cosine"]}
-        sections = {"mechanism": mechanism, "decision": {"margin": 0.2}, "statistics": columns}
-        return len(plan_of(corpus, design={"party_size": party, "with_runs": 5000} | design, **sections).looks)
-
-    assert looks(4, final) == 4
-    assert looks(4, final, looks=1) == 1
-    assert looks(5, final) == 1
-    solved = plan_of(
-        corpus, mechanism=final, decision={"margin": 0.2}, design={"party_size": 5, "with_runs": 5000}
-    )
-    assert len(solved.looks) == 4
-    assert "basis-equations" in [statistic.name for statistic in solved.statistics]
-    assert (
-        looks(
-            4, {"name": "noisy", "mechanism": "pd-svd", "noise": 0.1, "parameters": {"rank": 2, "opens": "final"}}
-        )
-        == 1
-    )
-
-
 def test_what_is_dear_is_left_out_of_large_audits_unless_it_is_named(
     corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:

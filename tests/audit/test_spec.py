@@ -13,7 +13,7 @@ MINIMAL = {"corpus": {"path": "x.npz"}, "mechanism": {"name": "pd-svd"}}
 def test_a_minimal_spec_is_complete() -> None:
     spec = parse_spec(MINIMAL)
     assert spec.design.party_size == 0.03
-    assert spec.decision.correction == "by"
+    assert spec.decision.error == "fdr"
     assert Spec.model_validate(spec.model_dump(mode="json")) == spec
 
 
@@ -33,7 +33,8 @@ def test_every_other_key_of_the_mechanism_is_a_parameter() -> None:
         ({"design": {"party_sizes": 3}}, "`design.party_sizes`"),
         ({"design": {"party_size": 1.5}}, "`design.party_size`"),
         ({"decision": {"level": 0}}, "`decision.level`"),
-        ({"decision": {"error": "fwer", "procedure": "bh"}}, "does not control"),
+        ({"decision": {"procedure": "bh"}}, "`decision.procedure`"),
+        ({"design": {"looks": 3}}, "`design.looks`"),
         ({"design": {"kind": "literal"}}, "`design.documents` must be given"),
         ({"seed": -1}, "`seed`"),
     ],

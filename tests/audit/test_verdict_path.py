@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import binom, binomtest, hypergeom, norm
 
@@ -48,14 +47,11 @@ from ksdp.audit.verdicts.margin import (
 )
 from ksdp.audit.verdicts.multiplicity import (
     adjust,
-    adjust_e,
     bonferroni,
-    e_from_p,
     strictest_log10_p,
     weighted_minimum,
 )
 from ksdp.audit.verdicts.needed_distances import detectable_distance, sensitive_distance
-from ksdp.audit.verdicts.sequential import anytime_band_width, anytime_log10_p
 from ksdp.audit.verdicts.tails import tail_sizes, tail_table
 from ksdp.audit.verdicts.tied import tied_table
 from ksdp.audit.views import ViewVerdicts, combine
@@ -75,11 +71,12 @@ def arms(distance: list[list[float]], p: list[list[float]], each: int = 100_000)
 
 def test_corrections_by_hand() -> None:
     p = np.log10([0.01, 0.04, 0.03, 0.5])
-    assert 10 ** adjust(p, "holm") == pytest.approx([0.04, 0.09, 0.09, 0.5])
-    assert 10 ** adjust(p[::-1], "holm") == pytest.approx([0.5, 0.09, 0.09, 0.04])
-    assert 10 ** adjust(p, "bh") == pytest.approx([0.04, 0.16 / 3, 0.16 / 3, 0.5])
+    assert 10 ** adjust(p, "fwer") == pytest.approx([0.04, 0.09, 0.09, 0.5])
+    assert 10 ** adjust(p[::-1], "fwer") == pytest.approx([0.5, 0.09, 0.09, 0.04])
     harmonic = 1 + 1 / 2 + 1 / 3 + 1 / 4
-    assert 10 ** adjust(p, "by") == pytest.approx([0.04 * harmonic, 0.16 / 3 * harmonic, 0.16 / 3 * harmonic, 1.0])
+    assert 10 ** adjust(p, "fdr") == pytest.approx(
+        [0.04 * harmonic, 0.16 / 3 * harmonic, 0.16 / 3 * harmonic, 1.0]
+    )
     assert 10 ** bonferroni(np.log10([[0.01, 0.5, 0.2], [0.9, 0.8, 0.7]])) == pytest.approx([0.03, 1.0])
     both = weighted_minimum(np.log10([0.04, 0.5, 0.9]), np.log10([0.5, 0.001, 0.9]))
     assert 10**both == pytest.approx([0.05, 0.005, 1.0])
@@ -187,23 +184,6 @@ def test_the_margin_is_what_is_asked_for() -> None:
     assert 10 ** log10_below(learned, FWER)[0] == pytest.approx([math.exp(-2 * 15 * 0.2**2), 1, 1, 1])
     assert 10 ** log10_above(tested, ANY_LEAK)[0] == pytest.approx([0.5, 0.25, 1, 1])
     assert (log10_below(tested, ANY_LEAK) == 0).all()
-
-
-def test_at_any_moment_the_margin_is_asked_for_with_the_band_that_holds_at_any_moment() -> None:
-    always = FWER.model_copy(update={"stopping": "anytime"})
-    tested = arms([[0.0, 0.6, 0.3, 0.3]], [[1e-9] * 4], each=2000)
-    far = float(anytime_log10_p(np.array([0.3]), np.array([2000]), np.array([2000]))[0])
-    assert far < -5
-    assert log10_above(tested, always)[0] == pytest.approx([0, far, 0, 0])
-    assert log10_below(tested, always)[0] == pytest.approx([far, 0, 0, 0])
-    decisions = decide(tested, always)
-    assert decisions.log10_p[0] < far
-    width = anytime_band_width(np.array([2000]), np.array([2000]), 0.05 / 4)[0]
-    assert decisions.band_high[0, 0] == pytest.approx(width)
-    # The tests' own p holds at one number of runs only.
-    silent = arms([[0.0]], [[1e-9]], each=2000)
-    assert not decide(silent, always).detected[0]
-    assert 10 ** log10_above(silent, always.model_copy(update={"margin": 0.0}))[0, 0] == pytest.approx(1)
 
 
 # Verdicts
@@ -334,16 +314,6 @@ def test_at_the_level_is_enough() -> None:
     assert decisions.verdict[0] == "sensitive"
     flat = ArmTests(*(np.array([[x]]) for x in (9, 9, 0.5, math.log10(0.05), 0.0)))
     assert flagged_by(flat, ANY_LEAK, 0.05, 1).all()
-
-
-def test_statistics_tested_together_have_one_p() -> None:
-    tests = replace(arms([[0.5, 0.4]], [[1, 1]]), log10_joint=np.log10([0.03]))
-    for rule in (ANY_LEAK, FWER):
-        decisions = decide(tests, rule)
-        assert decisions.detected[0]
-        assert 10 ** decisions.log10_p[0] == pytest.approx(0.03)
-    assert 10 ** decide(tests, ANY_LEAK).log10_p_above[0] == pytest.approx(0.03)
-    assert said(tests, ANY_LEAK) == ["sensitive"]
 
 
 def test_the_strongest_statistic_has_the_smallest_p_and_then_the_largest_distance() -> None:
@@ -693,17 +663,11 @@ def test_learned_columns_say_that_they_are_learned() -> None:
     assert ArmTests.join([joined, joined]).learned.tolist() == [[False, True]] * 4
 
 
-def test_forecast_and_correction_of_e_values() -> None:
-    assert 10 ** adjust_e(np.log10([200.0, 1.0, 50.0])) == pytest.approx([0.015, 1.0, 0.03])
-    for p in (1e-2, 1e-6):
-        k = quad(lambda k, p=p: k * p ** (k - 1), 0, 1)[0]
-        assert 10 ** e_from_p(np.log10([p]))[0] == pytest.approx(k, rel=1e-6)
-    assert 10 ** strictest_log10_p(0.05, 10, 4, "holm") == pytest.approx(0.05 / 40)
-    assert 10 ** strictest_log10_p(0.05, 10, 4, "by") == pytest.approx(
+def test_the_strictest_p_of_both_corrections() -> None:
+    assert 10 ** strictest_log10_p(0.05, 10, 4, "fwer") == pytest.approx(0.05 / 40)
+    assert 10 ** strictest_log10_p(0.05, 10, 4, "fdr") == pytest.approx(
         0.05 / 40 / sum(1 / k for k in range(1, 11))
     )
-    alone = strictest_log10_p(0.05, 10, 1, "e-bh")
-    assert 10 ** e_from_p(np.array([alone]))[0] == pytest.approx(10 / 0.05)
 
 
 def test_canaries_are_asked_of_what_the_rule_can_see() -> None:

@@ -32,9 +32,7 @@ VERDICTS = ("tests/audit/test_verdict_path.py",)
 MATCH = ("tests/audit/statistics/test_match.py",)
 COPIES = (
     "tests/audit/verdicts/test_copies.py",
-    "tests/audit/verdicts/test_count_arms.py",
     "tests/audit/test_copies.py",
-    "tests/tasks/test_copies.py",
 )
 STEPS = ("tests/audit/statistics/test_filter_steps.py",)
 RULED_OUT = "tests/audit/statistics/test_ruled_out.py"
@@ -169,8 +167,8 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/interim_looks.py",
-        ("Look(end, spec.decision.level * part)", "Look(end, spec.decision.level)"),
-        ("parts[min(end for end in ends if end >= round(share * runs))] += part", "parts[ends[0]] += part"),
+        ("Look(end, level * part)", "Look(end, level)"),
+        ("parts.get(end, 0.0) + part", "part"),
         tests=("tests/audit/test_interim_looks.py",),
     ),
     *_of(
@@ -270,8 +268,8 @@ MUTANTS: list[Mutant] = [
             "np.maximum.accumulate(log10_p[order] + np.log10(count + 1 - rank))",
             "log10_p[order] + np.log10(count + 1 - rank)",
         ),
-        ('penalty = np.log10((1 / rank).sum()) if procedure == "by" else 0.0', "penalty = 0.0"),
-        ("stepped = log10_p[order] + np.log10(count / rank) + penalty", "stepped = log10_p[order] + penalty"),
+        (" + np.log10((1 / rank).sum())", ""),
+        ("stepped = log10_p[order] + np.log10(count / rank) + ", "stepped = log10_p[order] + "),
         ("stepped = np.minimum.accumulate(stepped[::-1])[::-1]", "pass"),
         (
             "out[order] = np.minimum(stepped, 0.0)\n    return out\n\n\ndef strictest_log10_p",
@@ -284,9 +282,10 @@ MUTANTS: list[Mutant] = [
         ),
         ("log10_p = np.log10(level) - np.log10(documents) - np.log10(statistics)", "log10_p = np.log10(level)"),
         ("log10_p -= np.log10((1 / np.arange(1, documents + 1)).sum())", "pass"),
-        ("share = (1 - TAIL_SHARE) * ", "share = "),
-        ("exact = large - 2 * np.log(large)", "exact = large - np.log(large)"),
-        ("order = np.argsort(-log10_e", "order = np.argsort(log10_e"),
+        (
+            "strictest_log10_p(level, documents, statistics, error) + float(np.log10(1 - TAIL_SHARE))",
+            "strictest_log10_p(level, documents, statistics, error)",
+        ),
     ),
     *_of(
         "audit/testing.py",
@@ -406,10 +405,6 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/verdicts/margin.py",
-        (
-            'if rule.stopping == "anytime":\n        return anytime_log10_p',
-            "if False:\n        return anytime_log10_p",
-        ),
         ("over = np.nan_to_num(tested.distance) - rule.margin", "over = np.nan_to_num(tested.distance)"),
         (
             "over = np.nan_to_num(tested.distance) - rule.margin",
@@ -418,22 +413,8 @@ MUTANTS: list[Mutant] = [
         ("short = rule.margin - measured", "short = measured - rule.margin"),
         ("short = rule.margin - measured", "short = 1 - measured"),
         (
-            "if rule.margin == 0:\n        return _where_tested(tested, any_leak_log10_p(tested, rule))",
-            "if rule.margin < 0:\n        return _where_tested(tested, any_leak_log10_p(tested, rule))",
-        ),
-        ("anytime_log10_p(np.maximum(over, 0), *arms)", "anytime_log10_p(np.abs(over), *arms)"),
-        ("anytime_log10_p(np.maximum(short, 0), *arms)", "anytime_log10_p(np.abs(short), *arms)"),
-        (
-            'arms = tested.n_with, tested.n_without\n    if rule.stopping == "anytime":\n'
-            "        return _where_tested(tested, np.minimum(anytime_log10_p(np.maximum(over",
-            "arms = tested.n_with, tested.n_without\n    if False:\n"
-            "        return _where_tested(tested, np.minimum(anytime_log10_p(np.maximum(over",
-        ),
-        (
-            'arms = tested.n_with, tested.n_without\n    if rule.stopping == "anytime":\n'
-            "        return _where_tested(tested, np.minimum(anytime_log10_p(np.maximum(short",
-            "arms = tested.n_with, tested.n_without\n    if False:\n"
-            "        return _where_tested(tested, np.minimum(anytime_log10_p(np.maximum(short",
+            "if rule.margin == 0:\n        return _where_tested(tested, tested.log10_p)",
+            "if rule.margin < 0:\n        return _where_tested(tested, tested.log10_p)",
         ),
         ("np.where(tested.learned, fixed, over_log10_p(over, *arms))", "fixed"),
         ("np.where(tested.learned, fixed, over_log10_p(over, *arms))", "over_log10_p(over, *arms)"),
@@ -458,8 +439,7 @@ MUTANTS: list[Mutant] = [
         ("level, among = level or rule.level,", "level, among = rule.level,"),
         ("clear_level = level * rule.for_clear / rule.level", "clear_level = rule.for_clear"),
         ("clear_level = level * rule.for_clear / rule.level", "clear_level = level"),
-        ("bonferroni(log10_p) if tested.log10_joint is None else tested.log10_joint", "bonferroni(log10_p)"),
-        ("bonferroni(log10_p) if tested.log10_joint is None", "log10_p.min(axis=1) if tested.log10_joint is None"),
+        ("over_statistics = bonferroni(tested.log10_p)", "over_statistics = tested.log10_p.min(axis=1)"),
         ("detected = adjusted <= math.log10(level)", "detected = over_statistics <= math.log10(level)"),
         ("detected = adjusted <= math.log10(level)", "detected = adjusted <= math.log10(rule.level)"),
         ("detected = adjusted <= math.log10(level)", "detected = adjusted < math.log10(level)"),
@@ -521,16 +501,16 @@ MUTANTS: list[Mutant] = [
         ("np.where(known, np.clip(measured - width, 0, 1), 0.0)", "np.where(known, np.clip(measured, 0, 1), 0.0)"),
         ("np.where(clear, Verdict.CLEAR, Verdict.UNDECIDED)", "np.where(clear, Verdict.UNDECIDED, Verdict.CLEAR)"),
         (
-            "np.lexsort((columns, -measured, log10_p), axis=1)[:, 0]",
-            "np.lexsort((columns, -measured, log10_p), axis=1)[:, -1]",
+            "np.lexsort((columns, -measured, tested.log10_p), axis=1)[:, 0]",
+            "np.lexsort((columns, -measured, tested.log10_p), axis=1)[:, -1]",
         ),
-        ("np.lexsort((columns, -measured, log10_p)", "np.lexsort((columns, measured, log10_p)"),
-        ("np.lexsort((columns, -measured, log10_p)", "np.lexsort((columns, log10_p, -measured)"),
+        ("np.lexsort((columns, -measured, tested.log10_p)", "np.lexsort((columns, measured, tested.log10_p)"),
+        ("np.lexsort((columns, -measured, tested.log10_p)", "np.lexsort((columns, tested.log10_p, -measured)"),
         ("1 + easier * int(kind.sum())", "1 + int(kind.sum())"),
         ("1 + easier * int(kind.sum())", "1"),
         ("at = (level * room[0], clear_level * room[1])", "at = (clear_level * room[1], level * room[0])"),
         ("np.where(verdict == Verdict.UNDECIDED, needed, np.nan)", "needed"),
-        ("log10_above(tested, rule) if above else any_leak_log10_p", "any_leak_log10_p"),
+        ("log10_above(tested, rule) if above else tested.log10_p", "tested.log10_p"),
         (
             "adjusted_among(bonferroni(p), rule, among) <= math.log10(level))",
             "bonferroni(p) <= math.log10(level))",
@@ -538,10 +518,6 @@ MUTANTS: list[Mutant] = [
         ("adjusted_among(bonferroni(p), rule, among) <= ", "adjusted_among(p.min(axis=1), rule, among) <= "),
         ("adjusted_among(bonferroni(p), rule, among) <= ", "adjusted_among(bonferroni(p), rule, among) < "),
         ("np.concatenate([log10_p, np.zeros(among - len(log10_p))])", "log10_p"),
-        (
-            'if rule.stopping == "anytime":\n        return anytime_band_width',
-            "if False:\n        return anytime_band_width",
-        ),
     ),
     *_of(
         "audit/verdicts/needed_distances.py",
@@ -587,7 +563,7 @@ MUTANTS: list[Mutant] = [
         ),
         ("decide(tests, rule, level=look.level, among=among,", "decide(tests, rule, among=among,"),
         ("decide(tests, rule, level=look.level, among=among,", "decide(tests, rule, level=look.level,"),
-        ("fresh=counted.fresh,", "fresh=False,"),
+        ("fresh=counted.fresh)", "fresh=False)"),
         ("== Verdict.CLEAR) & (not counted.may_clear)", "== Verdict.CLEAR)"),
         ("== Verdict.CLEAR) & (not counted.may_clear)", "== Verdict.SENSITIVE) & (not counted.may_clear)"),
         ("decisions if counted.may_clear else without_clear(decisions, tests, rule)", "decisions"),
@@ -698,63 +674,6 @@ MUTANTS: list[Mutant] = [
         ("isinstance(design, Shared) and design.poisson", "True"),
         ("isinstance(design, Shared) and design.poisson", "False"),
         ("len(design.pool), design.size)", "design.size + 1, design.size)"),
-        (" or rule.margin == 0", ""),
-        (' or rule.stopping == "anytime"', ""),
-        ("len(rows) == copies.count[rows[0]] > 1", "len(rows) > 1"),
-        ("if copies.bound[rows[0]] > rule.margin", ""),
-        ("for rows in tested if how[len(rows)].worth", "for rows in tested"),
-        ("(copies := copies_of(plan)) is None", "(copies := copies_of(plan)) is not None and False"),
-        ("if plan.learners or plan.permutations", "if plan.permutations"),
-        ("thinning(_laws(copied, design))", "thinning(_laws(copied + 1, design))"),
-        tests=COPIES,
-    ),
-    *_of(
-        "audit/verdicts/decide.py",
-        (
-            "above[copies.rows], below[copies.rows] = copies.log10_above(rule)",
-            "_, below[copies.rows] = copies.log10_above(rule)",
-        ),
-        (
-            "copies.log10_above(rule), copies.log10_below(rule)",
-            "copies.log10_below(rule), copies.log10_above(rule)",
-        ),
-        ("bonferroni(above[copies.rows])) + math.log10(2)", "bonferroni(above[copies.rows]))"),
-        ("copies.bands(each)", "copies.bands(1.0)"),
-        ("told / (m + n) * read", "told"),
-        tests=COPIES,
-    ),
-    *_of(
-        "audit/verdicts/count_arms.py",
-        ("drawn < self.many[held], open_ &", "drawn < self.few[held], open_ &"),
-        ("open_ & (drawn < self.few[held])", "drawn < self.few[held]"),
-        ("laws.held - laws.left_out", "laws.held"),
-        ("_cut(np.maximum(-ratio, 0), p)", "_cut(np.minimum(np.maximum(-ratio, 0), 0.5), p)"),
-        ("m * n / (m + n) / told**2", "m * n / (m + n)"),
-        ("together > _WORTH * own", "True"),
-        ("<= SLACK / 2", "<= SLACK * 200"),
-        ("np.minimum(ratio / bound, 1.0)", "np.minimum(ratio / bound, 0.5)"),
-        ("self.n_many / self.told**2", "self.n_many / self.told"),
-        ("self.n_few / self.told**2", "self.n_few / self.told"),
-        ("self.distance - rule.margin - SLACK", "self.distance - rule.margin + SLACK"),
-        ("self.distance - rule.margin - SLACK", "self.distance - SLACK"),
-        ("rule.margin - self.distance - SLACK", "rule.margin - self.distance + SLACK"),
-        ("band_width(*self.arms, level) + SLACK", "band_width(*self.arms, level) / 2"),
-        tests=COPIES,
-    ),
-    *_of(
-        "tasks/copies.py",
-        ("if not groups or len(parts_of(ref)) > 1:", "if not groups:"),
-        ("whole is None or whole[one.group.rows, 0].any()", "True"),
-        ("Purpose.COPIES, 0, group.first", "Purpose.COPIES, 0, 0"),
-        tests=COPIES,
-    ),
-    *_of(
-        "audit/copies_seen.py",
-        ("if not (self._alike and many.any()", "if not (many.any()"),
-        ("self._held[runs] += ", "self._held[runs] = "),
-        ("np.where(before, self._values[:, runs], found)", "found"),
-        ("self._known[runs] = before | kept.any(axis=0)", "self._known[runs] = kept.any(axis=0)"),
-        ("distance=told[:, None] * ", "distance=1.0 * "),
         tests=COPIES,
     ),
     *_of(
@@ -825,7 +744,6 @@ MUTANTS: list[Mutant] = [
     *_of(
         "audit/verdicts/arms.py",
         ("picked = np.asarray(chosen, dtype=np.int64)", "picked = np.arange(len(chosen))"),
-        ('if f.name != "log10_joint")', 'if f.name not in ("log10_joint", "learned"))'),
     ),
     *_of(
         "audit/canaries.py",

@@ -52,7 +52,7 @@ def runs_detecting(share: float, advantage: float, documents: int, statistics: i
 def test_runs_that_detect_a_shift(share: float, advantage: float, documents: int, statistics: int) -> None:
     rng = np.random.default_rng(31)
     forecast = runs_detecting(share, advantage, documents, statistics)
-    bar = strictest_distance_log10_p(RULE.level, documents, statistics, RULE.correction)
+    bar = strictest_distance_log10_p(RULE.level, documents, statistics, RULE.error)
     rates = []
     for factor in (0.85, 0.95, 1.05, 1.15):
         runs = round(factor * forecast)
@@ -74,7 +74,7 @@ def test_runs_that_detect_the_hardest_leak(
     """An event with the chances (1 + D) / 2 and (1 - D) / 2."""
     rng = np.random.default_rng(33)
     forecast = runs_detecting(share, advantage, documents, statistics, leak="event")
-    bar = strictest_distance_log10_p(RULE.level, documents, statistics, RULE.correction)
+    bar = strictest_distance_log10_p(RULE.level, documents, statistics, RULE.error)
     rates = []
     for factor in (0.85, 0.95, 1.05, 1.15):
         runs = round(factor * forecast)

@@ -33,7 +33,6 @@ def test_a_corpus_that_leaks_nothing_is_flagged_in_at_most_one_audit_in_twenty(r
     rng = np.random.default_rng(2026)
     rules = {
         "by": DecisionSpec(),
-        "bh": DecisionSpec(procedure="bh"),
         "holm": DecisionSpec(error="fwer"),
     }
     flagged = dict.fromkeys(rules, 0)

@@ -15,7 +15,6 @@ from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import decide
 from ksdp.audit.verdicts.fresh_effects import best_threshold, measure_effect
-from ksdp.audit.verdicts.sequential import look_levels
 
 from .null_audits import dependent_values, shared_inclusion
 
@@ -34,9 +33,7 @@ def looked(
 ) -> tuple[InterimVerdicts, int]:
     """All looks of one audit, and the document-runs that they measured."""
     runs = inclusion.shape[1]
-    levels = look_levels(shares, rule.level, rule.spending)
-    if rule.stopping == "anytime":
-        levels = np.full(len(shares), rule.level)
+    levels = np.full(len(shares), rule.level / len(shares))
     interim: InterimVerdicts | None = None
     measured = before = 0
     for number, (share, level) in enumerate(zip(shares, levels, strict=True)):
@@ -52,10 +49,8 @@ def looked(
 
 
 RULES = {
-    "by": DecisionSpec(spending="pocock"),
-    "bh": DecisionSpec(procedure="bh", spending="pocock"),
-    "holm": DecisionSpec(error="fwer", spending="pocock"),
-    "anytime": DecisionSpec(error="fwer", stopping="anytime"),
+    "by": DecisionSpec(),
+    "holm": DecisionSpec(error="fwer"),
 }
 
 
@@ -110,7 +105,7 @@ def test_looks_decide_as_the_fixed_design_does_with_fewer_runs() -> None:
 
 def test_clear_is_wrong_in_at_most_one_audit_in_twenty_over_all_looks() -> None:
     rng = np.random.default_rng(34)
-    rule = DecisionSpec(margin=0.3, spending="pocock")
+    rule = DecisionSpec(margin=0.3)
     wrong = 0
     for _ in range(AUDITS):
         inclusion = rng.random((20, 900)) < 0.5

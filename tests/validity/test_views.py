@@ -47,7 +47,6 @@ def test_where_no_view_leaks_one_audit_in_twenty_flags_anything(shared: float) -
     rng = np.random.default_rng(11)
     rules = {
         "by": DecisionSpec(margin=0),
-        "bh": DecisionSpec(procedure="bh", margin=0),
         "holm": DecisionSpec(error="fwer", margin=0),
     }
     nothing, flagged = np.zeros((VIEWS, DOCUMENTS)), dict.fromkeys(rules, 0)
@@ -64,7 +63,7 @@ def test_where_no_view_leaks_one_audit_in_twenty_flags_anything(shared: float) -
 def test_false_alarms_among_what_any_view_flags_stay_below_the_level() -> None:
     """Other documents leak in each view; a claim (document, view) about a view that hides it is a false alarm."""
     rng = np.random.default_rng(12)
-    rule = DecisionSpec(procedure="bh", level=0.2, margin=0)
+    rule = DecisionSpec(level=0.2, margin=0)
     shift = np.zeros((VIEWS, DOCUMENTS))
     for view in range(VIEWS):
         shift[view, 8 * view : 8 * view + 8] = 1.5

@@ -136,8 +136,6 @@ def _evidence_words(
     document: str, evidence: DocumentFindings, summary: Summary, held_out: float | None
 ) -> Iterator[str]:
     """What is known of a document, line by line."""
-    from ksdp.dashboards.audits.certificate_sentences import together_here
-
     verdict = evidence.verdict
     yield (
         f"{document}: {verdict.verdict}{_detected(verdict.detected)}; adjusted p of no leak "
@@ -147,8 +145,6 @@ def _evidence_words(
     yield f"  {_by_chance(summary)}"
     if held_out is not None:
         yield f"  D without the bias of choosing (chosen on half of the runs, measured on the rest) {held_out:.3f}"
-    if (copies := together_here(verdict)) is not None:
-        yield copies
     if verdict.certified_bound is not None:
         yield f"no attack has an advantage above {verdict.certified_bound:.3f}"
     if verdict.certified_bound is not None and summary.certificate is not None:

@@ -229,12 +229,11 @@ def _gained(summary: Summary) -> GainAndAdvice:
 
 def _tell_certificate(summary: Summary) -> None:
     """What is known of every attack, and of somebody who knows all other documents."""
-    from ksdp.dashboards.audits.certificate_sentences import certified, copied, stronger, together
+    from ksdp.dashboards.audits.certificate_sentences import certified, copied, stronger
 
     for label, sentence in (
         ("bound", certified(summary)),
         ("copies", copied(summary)),
-        ("together", together(summary)),
         ("knows all", stronger(summary)),
     ):
         if sentence is not None:

@@ -37,7 +37,7 @@ def attempt(spec: Spec, audit: str, given: Spec | None = None, name: str | None 
         {"decision": {"level": 0.01, "margin": 0.2}},
         {"statistics": {"families": ["paper-svd"]}},
         {"design": {"with_runs": 300}},
-        {"design": {"looks": 3}},
+        {"design": {"looks": "end"}},
     ],
 )
 def test_any_change_is_an_attempt_at_the_same_question(changes: dict[str, Any]) -> None:

@@ -66,7 +66,7 @@ def test_detectable_distance_is_detected() -> None:
     from ksdp.audit.verdicts.multiplicity import strictest_log10_p
 
     h = np.array([int(bar * 200 * 3000) + 1])
-    assert log10_p(h, n_with, n_without)[0] <= strictest_log10_p(0.05, 5000, 8, "by") + 0.05
+    assert log10_p(h, n_with, n_without)[0] <= strictest_log10_p(0.05, 5000, 8, "fdr") + 0.05
     assert 0.2 < bar < 0.6
 
 

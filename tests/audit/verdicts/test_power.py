@@ -100,13 +100,3 @@ def test_refusals(arguments: dict, message: str) -> None:
 def test_a_leak_is_a_shift_or_an_event() -> None:
     with pytest.raises(ValueError, match=r"`leak` must be shift or event; got 'drip'\."):
         minimal_detectable(60, 180, 20, 2, BY, leak="drip")  # type: ignore[arg-type]
-
-
-def test_at_any_moment_more_is_needed_and_what_is_forecast_is_found() -> None:
-    planned, anytime = DecisionSpec(), DecisionSpec(stopping="anytime")
-    fixed = minimal_detectable(300, 900, 20, 2, planned)
-    always = minimal_detectable(300, 900, 20, 2, anytime)
-    assert fixed < always < 2.5 * fixed
-    assert smallest_margin(300, 900, 20, 2, anytime) > smallest_margin(300, 900, 20, 2, planned)
-    assert minimal_detectable(20, 900, 20, 2, anytime) == math.inf  # nobody looks before 32 runs
-    assert detects_as_forecast(13, 100, (300, 1200), always, anytime)

@@ -295,14 +295,14 @@ def test_an_empty_arm_is_counted_and_not_drawn(make_audit: MakeAudit) -> None:
 
 
 @pytest.mark.parametrize("kind", ["shared", "balanced", "literal"])
-@pytest.mark.parametrize("decision", [{"error": "fwer"}, {"procedure": "bh"}, {}])
+@pytest.mark.parametrize("decision", [{"error": "fwer"}, {}])
 def test_designs_and_corrections_have_words(make_audit: MakeAudit, kind: str, decision: dict[str, str]) -> None:
     design = {"kind": kind, "documents": 20, "sampling": "poisson"}
     page = read(make_audit, documents=20, spec={"design": design, "decision": decision})
     text = section(page, "asked")
     assert {"shared": "One pool of", "balanced": "probability one half", "literal": "Algorithm 5"}[kind] in text
     assert "Part of what is detected may be the size" in text
-    word = "Holm" if decision.get("error") else "Hochberg" if decision.get("procedure") else "Yekutieli"
+    word = "Holm" if decision.get("error") else "Yekutieli"
     assert word in text
 
 

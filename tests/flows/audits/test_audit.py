@@ -76,23 +76,16 @@ def test_topping_up_samples_the_new_runs_only(ksdp: Callable, spec: Callable, tm
     assert_same(tables(store, more["audit"]), tables(tmp_path / "fresh", fresh["audit"]))
 
 
-LOOKS = """
-spending = "pocock"
-"""
-
-
 def test_looks_stop_where_nothing_is_open_and_fresh_runs_confirm(
     ksdp: Callable, spec: Callable, tmp_path: Path
 ) -> None:
-    path = spec("looks", with_runs=120, families=["paper", "learned"])
-    text = path.read_text().replace("with_runs = 120", "with_runs = 120\nlooks = [0.4, 0.8, 1.0]") + LOOKS
-    path.write_text(text)
+    path = spec("looks", with_runs=1700, families=["paper", "learned"])
     store = tmp_path / "store"
     out = ksdp("audit", path, "--store", store, "--json", check=3).out
     summary = json.loads((store / "audits" / out["audit"] / "audit.json").read_text())
     assert summary["guarantee"]["kind"] == "KSDP"
     looks = summary["looks"]
-    assert [look["runs"] for look in looks] == [256, 512, 600]
+    assert [look["runs"] for look in looks] == [1024, 1536, 2560, 8500]
     assert looks[0]["tested"] == 120
     assert 0 < looks[1]["tested"] < 120
     assert sum(look["sensitive"] for look in looks) == out["verdicts"]["sensitive"]
@@ -101,13 +94,14 @@ def test_looks_stop_where_nothing_is_open_and_fresh_runs_confirm(
     assert "coefficient-1" not in out["statistics"]
     # What a later look reads of earlier runs is what measuring it anew would give.
     verdicts, statistics = tables(store, out["audit"])
-    late = verdicts[verdicts.n_with + verdicts.n_without > 256].document
-    other = spec("straight", with_runs=120, families=["paper", "learned"])
+    late = verdicts[verdicts.n_with + verdicts.n_without > 1024].document
+    other = spec("straight", with_runs=1700, families=["paper", "learned"])
+    other.write_text(other.read_text().replace("with_runs = 1700", 'with_runs = 1700\nlooks = "end"'))
     straight = ksdp("audit", other, "--store", tmp_path / "straight", "--json").out
     plain = tables(tmp_path / "straight", straight["audit"])[1]
-    if summary["runs"] == 600:
+    final = verdicts[verdicts.n_with + verdicts.n_without == 8500].document
+    if len(final):
         columns = ["document", "statistic", "distance", "log10_p"]
-        final = verdicts[verdicts.n_with + verdicts.n_without == 600].document
         one = statistics[statistics.document.isin(final)][columns].reset_index(drop=True)
         two = plain[plain.document.isin(final)][columns].reset_index(drop=True)
         pd.testing.assert_frame_equal(one, two, check_exact=True)
@@ -121,7 +115,7 @@ def test_looks_stop_where_nothing_is_open_and_fresh_runs_confirm(
     shown = ksdp("show", out["audit"], effects.document[0], "--store", store, "--json").out
     assert shown["fresh"]["n_with"] == effects.n_with[0]
     # From the seed alone: a document of the last look and one of the first.
-    for document in (late.iloc[0], verdicts.document[verdicts.n_with + verdicts.n_without == 256].iloc[0]):
+    for document in (late.iloc[0], verdicts.document[verdicts.n_with + verdicts.n_without == 1024].iloc[0]):
         again = ksdp("replay", out["audit"], document, "w-max", "--store", store, "--json", check=0).out
         assert again["equal"]
     refused = ksdp("replay", out["audit"], late.iloc[0], "learned-lda", "--store", store, check=2)

@@ -55,7 +55,6 @@ def test_the_words_name_units() -> None:
             "moved_bytes": 4.5e12,
             "corpus_bytes": 1200,
             "cpu_seconds": {"sample": 1.0},
-            "cpu_seconds_at_most": 9,
         },
         **{"detectable_D": 0.2, "certifiable_margin": 0.1, "runs_for_margin": None},
     }

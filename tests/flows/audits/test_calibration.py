@@ -10,7 +10,6 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.corpus import Corpus, canonical
-from ksdp.audit.likely_leak import LikelyLeak
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.spec import parse_spec
@@ -46,23 +45,6 @@ def test_where_documents_decide_who_is_drawn_all_of_them_are_looked_at() -> None
     plan = plan_of(design={"party_size": 4, "with_runs": 30, "kind": "literal", "documents": 3})
     costs = calibrate(plan, 0.0, itertools.count().__next__)
     assert costs.fresh == plan.fresh_runs * plan.design.lanes * 0.25 + 3
-
-
-def test_who_is_decided_leaves_and_who_leaks_is_confirmed() -> None:
-    plan = plan_of(design={"party_size": 4, "with_runs": 30, "looks": 2}, decision={"margin": 0.2})
-    first, last = (look.runs for look in plan.looks)
-    leak = LikelyLeak((1.0, 0.25, 0.0), 0.5, ())
-    costs = Calibration(3.0, 0.5, 90.0, 10.0, once=7.0, unlooked=1.0, confirmed=(4.0, 0.2), leak=leak)
-    said = costs.likely(plan)
-    assert said["start"] == 10.0
-    assert said["sample"] == pytest.approx(7.0 + 3.0 * first + (1.0 + 0.25 * 2.0) * (last - first))
-    assert said["test"] == pytest.approx(0.5 * 40 * (first / last + 0.25))
-    assert said["confirm"] == pytest.approx(4.0 + 0.2 * 20)
-    nobody = replace(costs, leak=LikelyLeak((1.0, 0.001, 0.001), 0.001, ())).likely(plan)
-    assert nobody["sample"] == pytest.approx(7.0 + 3.0 * first)  # the audit ends where none is open
-    assert nobody["confirm"] == 0.0
-    assert replace(costs, leak=None).likely(plan) == costs.stages(plan, plan.runs)
-    assert sum(said.values()) < sum(costs.stages(plan, plan.runs).values())
 
 
 def test_a_server_and_workers_take_more_than_a_process_alone() -> None:

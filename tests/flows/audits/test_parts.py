@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 import ksdp
-from ksdp.audit import planned_runs
+from ksdp.audit import interim_looks, planned_runs
 from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.errors import InputError, StoreError
 from ksdp.audit.planning import make_plan
@@ -34,12 +34,14 @@ from ksdp.storage.store import Store
 pytestmark = pytest.mark.e2e
 
 BLOCK_BYTES = planned_runs._BLOCK_BYTES
+THREE_LOOKS = {"LOOKS": {0.1: 0.1, 0.5: 0.2, 1.0: 0.7}, "_LEAST_VALUES": 0, "_LEAST_WITH": 0}
+PLANNED = {name: getattr(interim_looks, name) for name in THREE_LOOKS}
 DOCUMENTS = 1100
 TABLES: dict[str, Any] = {
     "seed": 5,
     "corpus": {"path": "x"},
     "mechanism": {"name": "pd-svd", "rank": 2, "opens": "final"},
-    "design": {"party_size": 0.03, "with_runs": 12, "looks": [0.1, 0.5, 1.0], "fresh_runs": 6},
+    "design": {"party_size": 0.03, "with_runs": 12, "fresh_runs": 6},
     "statistics": {"families": [], "names": ["row-space-energy", "best-cosine"]},
     "decision": {"margin": 0.9},
 }
@@ -50,6 +52,8 @@ def many_blocks() -> Iterator[None]:
     """So many blocks that tests read a part of the without runs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(planned_runs, "_BLOCK_BYTES", 2**16)
+        for name, value in THREE_LOOKS.items():
+            patch.setattr(interim_looks, name, value)
         yield
 
 
@@ -139,6 +143,8 @@ def test_effects_are_those_of_fresh_runs_in_which_every_statistic_is_measured(
 
 def test_two_workers_give_the_same_tables(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planned_runs, "_BLOCK_BYTES", BLOCK_BYTES)  # workers know nothing of what is patched here
+    for name, value in PLANNED.items():
+        monkeypatch.setattr(interim_looks, name, value)
     one = audited(corpus, tmp_path / "one", values="none")
     two = audited(corpus, tmp_path / "two", 2, values="none", values_at_once=1e-4)
     assert two.valid
