@@ -80,6 +80,8 @@ def test_looks_stop_where_nothing_is_open_and_fresh_runs_confirm(
     ksdp: Callable, spec: Callable, tmp_path: Path
 ) -> None:
     path = spec("looks", with_runs=1700, families=["paper", "learned"])
+    text = path.read_text().replace("margin = 0", "margin = 0.55")
+    path.write_text(text)
     store = tmp_path / "store"
     out = ksdp("audit", path, "--store", store, "--json", check=3).out
     summary = json.loads((store / "audits" / out["audit"] / "audit.json").read_text())
@@ -95,8 +97,8 @@ def test_looks_stop_where_nothing_is_open_and_fresh_runs_confirm(
     # What a later look reads of earlier runs is what measuring it anew would give.
     verdicts, statistics = tables(store, out["audit"])
     late = verdicts[verdicts.n_with + verdicts.n_without > 1024].document
-    other = spec("straight", with_runs=1700, families=["paper", "learned"])
-    other.write_text(other.read_text().replace("with_runs = 1700", 'with_runs = 1700\nlooks = "end"'))
+    other = path.with_name("straight.toml")
+    other.write_text(text.replace("with_runs = 1700", 'with_runs = 1700\nlooks = "end"'))
     straight = ksdp("audit", other, "--store", tmp_path / "straight", "--json").out
     plain = tables(tmp_path / "straight", straight["audit"])[1]
     final = verdicts[verdicts.n_with + verdicts.n_without == 8500].document
