@@ -28,7 +28,6 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Floats, Ints
-from ksdp.audit.verdicts.detection import critical_distance, first_true
 from ksdp.audit.verdicts.ks import KSTable
 from ksdp.audit.verdicts.law import log10_p
 
@@ -168,39 +167,6 @@ def tied_log10_p(h: int, n_with: int, n_without: int, counts: Ints) -> float:
     log_p = log10_p(np.array([h]), np.array([n_with]), np.array([n_without])) * _LN10
     _fill(pooled, np.array([h]), np.array([min(n_with, n_without)]), log_p, 0.0, -np.inf)
     return float(log_p[0] / _LN10)
-
-
-def tied_critical(n_with: int, n_without: int, counts: Ints, wanted_log10_p: float) -> int:
-    """The smallest h with exact log10 P(D >= h / (n_with n_without)) at or below the wanted one, given the ties.
-
-    Parameters
-    ----------
-    n_with, n_without : int
-        Sizes of the two arms, both above 0.
-    counts : int64, shape (n_distinct,)
-        As for `tied_log10_p`.
-    wanted_log10_p : float
-        Above -150.
-
-    Returns
-    -------
-    int
-        A multiple of gcd(n_with, n_without), as all h are; n_with * n_without + 1 where arms of these sizes cannot
-        give so small a p even without ties.
-    """
-    counts = _checked(counts, n_with, n_without)
-    small, large = sorted((n_with, n_without))
-    # The law without ties is an upper bound, so that its critical distance is one, too.
-    most = critical_distance(small, large, wanted_log10_p) * small * large
-    if not math.isfinite(most):
-        return small * large + 1
-    ends, step = counts.cumsum(), math.gcd(n_with, n_without)
-    scratch = np.empty(small + 3), np.empty(small + 3), np.arange(small + 3) - 1.0
-
-    def enough(k: int) -> bool:
-        return bool(_touched(k * step, small, large, ends, 0.0, 0, scratch) <= 10**wanted_log10_p)
-
-    return step * first_true(enough, math.ceil(most / step), math.ceil(most / step))
 
 
 def _checked(counts: Ints, n_with: int, n_without: int) -> Ints:

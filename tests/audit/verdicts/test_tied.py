@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from ksdp.audit.verdicts.ks import ks_distances, ks_table
 from ksdp.audit.verdicts.law import log10_p
 from ksdp.audit.verdicts.tails import tail_table
-from ksdp.audit.verdicts.tied import tied_critical, tied_log10_p, tied_table
+from ksdp.audit.verdicts.tied import tied_log10_p, tied_table
 
 
 def conservative(h: int, m: int, n: int) -> float:
@@ -142,23 +141,6 @@ def test_table_is_the_single_law_row_by_row() -> None:
         h = round(table.distance[row] * table.n_with[row] * table.n_without[row])
         wanted = tied_log10_p(h, int(table.n_with[row]), int(table.n_without[row]), counts)
         assert ours[row] == pytest.approx(wanted, abs=1e-12)
-
-
-@given(st.integers(0, 10_000), st.integers(1, 30), st.floats(-4.0, -0.3))
-@settings(max_examples=30, deadline=None)
-def test_the_critical_distance_is_where_p_falls_below(seed: int, distinct: int, wanted: float) -> None:
-    rng = np.random.default_rng(seed)
-    m, n = (int(x) for x in rng.integers(1, 60, 2))
-    counts = pattern(rng, m + n, distinct)
-    h, step = tied_critical(m, n, counts, wanted), math.gcd(m, n)
-    if h > m * n:  # such small arms give no such p, without ties either
-        assert conservative(m * n, m, n) > wanted
-        return
-    assert h % step == 0
-    if h > step:
-        assert tied_log10_p(h - step, m, n, counts) > wanted
-    with contextlib.suppress(ValueError):  # no split reaches h
-        assert exact(h, m, n, counts.tolist()) <= wanted + 1e-9
 
 
 def test_a_rare_event_that_the_bound_does_not_see() -> None:
