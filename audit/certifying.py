@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from ksdp.audit.array_types import Floats
 from ksdp.audit.design import Literal, Shared
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Database, Mechanism
-from ksdp.audit.mechanisms.shown import final_output
+from ksdp.audit.mechanisms.contract import Database, Mechanism, final_output
 from ksdp.audit.plan import Plan
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.verdicts.arms import ArmTests

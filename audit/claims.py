@@ -30,10 +30,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Database, Mechanism
-from ksdp.audit.mechanisms.guarantee import Guarantee, guarantee_of, with_sampler
+from ksdp.audit.mechanisms.contract import Database, Guarantee, Mechanism, guarantee_of, with_sampler
 from ksdp.audit.mechanisms.privacy.noise import PrivacyCost
-from ksdp.audit.mechanisms.privacy.released import GaussianReleases
+from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 from ksdp.audit.verdicts.effect import epsilon_lower_bound
 from ksdp.audit.verdicts.gaussian_bound import gaussian_epsilon_low, refutable_factor, spread_differs
 

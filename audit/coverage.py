@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from ksdp.audit.mechanisms.contract import Announced, Mechanism
-from ksdp.audit.mechanisms.factorisation.early_rounds import EARLY
-from ksdp.audit.mechanisms.shown import prefixed_runs
+from ksdp.audit.mechanisms.contract import Announced, Mechanism, prefixed_runs
+from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY
 from ksdp.audit.statistics.contract import Statistic
 from ksdp.audit.statistics.document_counts import DOCUMENT_COUNTS
 from ksdp.audit.statistics.solved_parts import MOST_SOLVED

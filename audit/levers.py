@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ksdp.audit.array_types import Floats
 from ksdp.audit.corpus import canonical
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.privacy.record_bounds import clip_rows
+from ksdp.audit.mechanisms.privacy.noise import clip_rows
 
 _ORTHONORMAL = 1e-6
 

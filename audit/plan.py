@@ -22,9 +22,8 @@ from ksdp.audit.groups import Units
 from ksdp.audit.interim_looks import FRESH, Look, Stage
 from ksdp.audit.kept_runs import kept_without
 from ksdp.audit.measured_documents import measured_documents, pool_of
-from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism
+from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, kept_of
 from ksdp.audit.mechanisms.parameters import parameters_of
-from ksdp.audit.mechanisms.shown import kept_of
 from ksdp.audit.observed_precision import observed_precision
 from ksdp.audit.own_code import own_code
 from ksdp.audit.party_view import Holdings, parties_key

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from ksdp.audit.mechanisms.callables import FunctionMechanism
-from ksdp.audit.mechanisms.contract import Mechanism
-from ksdp.audit.mechanisms.shown import Shown
+from ksdp.audit.mechanisms.contract import Mechanism, Shown
 from ksdp.audit.party_view import Holdings
 from ksdp.audit.recorded import RecordedRuns
 from ksdp.audit.registry import default_statistics, select_statistics

@@ -15,8 +15,7 @@ from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.design import Balanced, Design, make_design
 from ksdp.audit.errors import SpecError
 from ksdp.audit.kernels import one_thread
-from ksdp.audit.mechanisms.contract import Mechanism
-from ksdp.audit.mechanisms.shown import Shown, shown_by
+from ksdp.audit.mechanisms.contract import Mechanism, Shown, shown_by
 from ksdp.audit.party_view import Holdings, holdings_of
 from ksdp.audit.plan import Plan
 from ksdp.audit.planned_runs import planned_runs

@@ -15,8 +15,7 @@ from importlib.metadata import entry_points
 from typing import Any, cast
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Mechanism
-from ksdp.audit.mechanisms.guarantee import guarantee_of
+from ksdp.audit.mechanisms.contract import Mechanism, guarantee_of
 from ksdp.audit.own_code import OBJECT_PATH, source_digest
 from ksdp.audit.spec import MechanismSpec, StatisticsSpec
 from ksdp.audit.spec_tables import meant

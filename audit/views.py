@@ -34,7 +34,7 @@ from ksdp.audit.design import as_rows
 from ksdp.audit.errors import SpecError
 from ksdp.audit.groups import Unit, unit_count
 from ksdp.audit.level_part import tables_at_part
-from ksdp.audit.mechanisms.shown import final_output
+from ksdp.audit.mechanisms.contract import final_output
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.decide import CLEARED, Verdict, adjusted_among

@@ -25,7 +25,7 @@ import scipy.sparse.linalg
 
 from benchmarks import data_folder
 from benchmarks.drawn_ratings import NETFLIX_USERS, parties, profiles, thinned
-from ksdp.audit.mechanisms.privacy.fedpower_steps import bounded_moments
+from ksdp.audit.mechanisms.privacy.fedpower import bounded_moments
 from ksdp.extras.reproduce.curves import DEVICES, NAMES, RANK, SIGMA, Form, error, errors, forms, split, top
 from ksdp.extras.reproduce.data import ratings
 

@@ -36,12 +36,11 @@ import scipy.sparse as sp
 from benchmarks import data_folder
 from benchmarks.protocol_run import entered_rows, write_parties, write_protocol
 from benchmarks.relay import Relay
-from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.mechanisms.contract import Database, opens_of
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
 from ksdp.audit.mechanisms.parameters import parameters_of
-from ksdp.audit.mechanisms.shown import opens_of
 from ksdp.flows.runs.terms import Run, read_run
 from ksdp.storage.keys import make_identity
 

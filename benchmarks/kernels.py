@@ -44,7 +44,7 @@ from benchmarks.kernel_costs import (
 from benchmarks.machine import bandwidth, peak
 from ksdp.audit.design import Block
 from ksdp.audit.kernels import csr_times_panel, panel_of
-from ksdp.audit.mechanisms.factorisation import krylov, rri_nmf, singular
+from ksdp.audit.mechanisms.factorisation import lanczos, rri_nmf
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import measure, run_observables
@@ -188,8 +188,8 @@ def _one_run(plan: Plan, *places: tuple[ModuleType, str]) -> tuple[dict[str, lis
 def _lanczos_steps(rows: Any, v: Any, middle: Any, out: Any, steps: int) -> None:
     """The products of some steps of Lanczos on the smaller side, which has fewer rows than columns."""
     for _ in range(steps):
-        krylov.transposed(rows, v, middle)
-        krylov.times(rows, middle, out)
+        lanczos.transposed(rows, v, middle)
+        lanczos.times(rows, middle, out)
 
 
 def _line(name: str, call: Call, cost: Cost, calls: int = 1) -> Line:
@@ -207,7 +207,7 @@ def _of_svd(plan: Plan) -> Iterator[Line]:
     places = (
         (products, "csr_times_panel"),
         (squared_entries, "squared_csr_times_panel"),
-        (singular, "lanczos"),
+        (lanczos, "lanczos"),
     )
     calls, stored = _one_run(plan, *places)
     whole = max(calls["csr_times_panel"], key=lambda call: len(call.given[0]))

@@ -20,16 +20,13 @@ from benchmarks.fastest import best
 from ksdp.audit.claims import audit_claim
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.nmf_starts import initial_topics
-from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, start_block
-from ksdp.audit.mechanisms.factorisation.power_limit import limit_of_power
+from ksdp.audit.mechanisms.factorisation.power_iteration import limit_of_power, orthonormalise, start_block
 from ksdp.audit.mechanisms.factorisation.rri_nmf import fit_coefficients, objective, pd_nmf_iter
 from ksdp.audit.mechanisms.privacy.dp_nmf import DPNMF
-from ksdp.audit.mechanisms.privacy.dpdispca import DPdisPCA, captured_energy
-from ksdp.audit.mechanisms.privacy.fedpower import FedPower
+from ksdp.audit.mechanisms.privacy.fedpower import FedPower, UtilityFedPower, aligned
 from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
-from ksdp.audit.mechanisms.privacy.fedpower_steps import aligned
-from ksdp.audit.mechanisms.privacy.fedpower_utility import UtilityFedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth
+from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, captured_energy
 from ksdp.extras.reproduce.curves import split
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.one_noise.noise_removal import RemovalDevice, RemovalServer

@@ -24,13 +24,9 @@ import numpy as np
 import pandas as pd
 
 from benchmarks import data_folder
-from ksdp.audit.mechanisms.pem.algorithm import PemState
-from ksdp.audit.mechanisms.pem.apriori import PemApriori
-from ksdp.audit.mechanisms.pem.budget import Budget, Sparse, tight_epsilon
-from ksdp.audit.mechanisms.pem.discrete_laplace import Simulated, Vetted
-from ksdp.audit.mechanisms.pem.ideal import run_ideal
-from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
-from ksdp.audit.mechanisms.pem.logistic import PemLogistic
+from ksdp.audit.mechanisms.pem.algorithm import PemState, run_ideal
+from ksdp.audit.mechanisms.pem.functions import PemApriori, PemKMeans, PemLogistic
+from ksdp.audit.mechanisms.pem.noise import Budget, Simulated, Sparse, Vetted, tight_epsilon
 from ksdp.extras.pem.messages import PrimeField
 from ksdp.extras.pem.processes import ClientJob, run_pem
 from ksdp.extras.pem.spec import PemRunSpec

@@ -22,8 +22,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
-from ksdp.audit.mechanisms.pem.budget import Budget
-from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
+from ksdp.audit.mechanisms.pem.functions import PemKMeans
+from ksdp.audit.mechanisms.pem.noise import Budget
 from ksdp.audit.registry import make_mechanism
 from ksdp.extras.pem.messages import PemTerms
 from ksdp.extras.pem.parties import PemAggregator, PemClient, PemServer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ksdp.audit.mechanisms.guarantee import NOTHING
+from ksdp.audit.mechanisms.contract import NOTHING
 from ksdp.audit.results.parts import (
     ChanceSummary,
     CorpusSummary,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.csr_rows import arrays_of
 from ksdp.audit.kernels import panel_of
-from ksdp.audit.mechanisms.factorisation.krylov import CentredRows, unsigned
+from ksdp.audit.mechanisms.factorisation.lanczos import CentredRows, unsigned
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py") if path.stem != "__init__")

@@ -17,7 +17,7 @@ from ksdp.audit.mechanisms.contract import Database, Mechanism
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import PLAIN, Penalties
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
-from ksdp.audit.mechanisms.privacy.released import GaussianReleases
+from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.statistics.products import BASES
 

@@ -1,19 +1,17 @@
-"""What a mechanism is: a function of (database, rng) that announces observables.
-
-A mechanism runs on the *ideal functionality*: a secure sum is a plain sum here, because the cryptographic
-protocol announces exactly that sum and nothing else. It returns what one coalition sees of the transcript,
-after the coalition has subtracted its own share from every announced sum.
-"""
+"""What a mechanism is, what its runs announce, and what it guarantees."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, Literal, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+
+from ksdp.audit.errors import SpecError
 
 Array = NDArray[Any]
 
@@ -155,3 +153,205 @@ class Releases(Protocol):
     def worked_out(self, released: Observables) -> Observables:
         """The observables, from what was released, with or without noise."""
         ...
+
+
+Made = TypeVar("Made")
+Kind = Literal["none", "KSDP", "(epsilon, delta)"]
+
+SAMPLERS = {
+    "discrete": "OpenDP's exact integer noise, from the operating system's randomness",
+    "fast": "NumPy's noise from the run's seed: a simulation, it protects nobody",
+}
+"""Of noise, by name, with what a report says of each."""
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What is promised, about what, and whom one must trust for it.
+
+    `KSDP` means measured, not promised: an audit says how much each document gives away, under the statistics that
+    were tried. `(epsilon, delta)` is differential privacy.
+    """
+
+    kind: Kind
+    unit: str = ""
+    """What may change: a record, replaced by another, or an entry of a matrix."""
+    trust: str = ""
+    """From whom it protects, and who must be honest."""
+    source: str = ""
+    epsilon: float | None = None
+    """None where it depends on the parties' sizes, or nothing is promised."""
+    delta: float | None = None
+    sampler: str = ""
+    """Empty: no noise."""
+    sound: bool = True
+    """False: a claim that is printed in a paper and does not hold; `notes` say why."""
+    notes: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """For machines; `protects` is true only where noise is drawn by the vetted sampler."""
+        sampler = {"name": self.sampler, "is": SAMPLERS[self.sampler]} if self.sampler else None
+        protects = self.kind == "(epsilon, delta)" and self.sound and self.sampler == "discrete"
+        return {
+            "kind": self.kind,
+            "unit": self.unit,
+            "trust": self.trust,
+            "source": self.source,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "sampler": sampler,
+            "sound": self.sound,
+            "protects": protects,
+            "notes": self.notes,
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Guarantee:
+        """What `as_json` gave."""
+        sampler = stored["sampler"]["name"] if stored["sampler"] else ""
+        return cls(**{f.name: stored[f.name] for f in fields(cls) if f.name != "sampler"}, sampler=sampler)
+
+
+NOTHING = Guarantee("none", notes="No claim is stated.")
+"""Of mechanisms that state none."""
+
+
+def measured(source: str, notes: str = "") -> Guarantee:
+    """KSDP: no noise is added for privacy; what is given away is measured, document by document."""
+    return Guarantee(
+        "KSDP",
+        unit="one document, against the distribution that the others come from",
+        trust="the coalition of the audit; the secure sums",
+        source=source,
+        notes=notes or "A measurement on the audited corpus, under the statistics tried; not a promise.",
+    )
+
+
+def guarantee_of(mechanism: object) -> Guarantee:
+    """The mechanism's `guarantee`, or `NOTHING`."""
+    promise = getattr(mechanism, "guarantee", NOTHING)
+    return promise if isinstance(promise, Guarantee) else NOTHING
+
+
+def as_it_runs(mechanism: Made) -> Made:
+    """The mechanism with the vetted sampler, which real parties draw from whatever a spec simulates with."""
+    return with_sampler(mechanism, "discrete")
+
+
+def with_sampler(mechanism: Made, sampler: str) -> Made:
+    """The same mechanism with a sampler of `SAMPLERS`; as it is where it has no choice of one."""
+    if not is_dataclass(mechanism) or isinstance(mechanism, type):
+        return mechanism
+    if "sampler" not in {f.name for f in fields(mechanism) if f.init}:
+        return mechanism
+    changed: dict[str, Any] = {"sampler": sampler}
+    return cast(Made, replace(mechanism, **changed))
+
+
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The observables of a run."""
+
+    announced: tuple[Announced, ...]
+    opened: tuple[str, ...]
+    """Names of everything that a run shows the party whose view this is."""
+    seen: tuple[str, ...]
+    """Names of those that statistics may read: all, or the final output."""
+    kept: tuple[Announced, ...]
+    """Those that go to the store, where any do."""
+
+    @property
+    def read(self) -> tuple[Announced, ...]:
+        """Those that statistics may read."""
+        return tuple(array for array in self.announced if array.name in self.seen)
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers of a run these hold."""
+        return sum(math.prod(array.shape) for array in self.read)
+
+
+def shown_by(mechanism: Mechanism, features: int, *, sees: Literal["all", "final"], keeps: str) -> Shown:
+    """Ask a mechanism what it announces, and check that it says so in the contract's form.
+
+    Parameters
+    ----------
+    sees : {"all", "final"}
+        What the party whose view is audited sees.
+    keeps : str
+        `store.observables` of the spec.
+
+    Raises
+    ------
+    SpecError
+        If the mechanism announces nothing, or something else than `Announced`.
+    """
+    announced = _announced(mechanism, features)
+    shown = final_output(mechanism) if sees == "final" else opened(mechanism, features)
+    names = {array.name for array in announced}
+    return Shown(announced, shown, tuple(name for name in shown if name in names), kept_of(announced, keeps))
+
+
+def _announced(mechanism: Mechanism, features: int) -> tuple[Announced, ...]:
+    """What the mechanism says that it announces, in the contract's form."""
+    try:
+        announced = tuple(mechanism.observables(features))
+    except TypeError as error:
+        raise SpecError(f"`observables` of {mechanism.name!r} must give a tuple of `Announced`.") from error
+    wrong = [type(array).__name__ for array in announced if not isinstance(array, Announced)]
+    if wrong or not announced:
+        got = f"one holds a {wrong[0]}" if wrong else "it is empty"
+        raise SpecError(f"`observables` of {mechanism.name!r} must give a tuple of `Announced`; {got}.")
+    return announced
+
+
+def final_output(mechanism: Mechanism) -> tuple[str, ...]:
+    """Names of the observables that are a mechanism's final output.
+
+    Raises
+    ------
+    SpecError
+        If it does not declare them, or announces none of them with these parameters.
+    """
+    final = tuple(getattr(mechanism, "final", ()))
+    if not final:
+        raise SpecError(f"{mechanism.name} announces no final output (`final`), which is to be audited by itself.")
+    return final
+
+
+def opens_of(mechanism: Mechanism) -> str:
+    """What a run of the mechanism shows its parties, one of `OPENS`."""
+    return str(getattr(mechanism, "opens", OPENS[0]))
+
+
+def opened(mechanism: Mechanism, features: int) -> tuple[str, ...]:
+    """Names of everything that a run of the mechanism shows its parties."""
+    declared = tuple(a.name for a in mechanism.observables(features))
+    return tuple(dict.fromkeys((*declared, *getattr(mechanism, "opened", ()))))
+
+
+def run_prefix(place: int) -> str:
+    """What stands before the names of arrays of one of several runs (`mechanisms.together`), from 1."""
+    return f"run{place}_"
+
+
+def named_alone(arrays: Mapping[str, _Value], place: int) -> dict[str, _Value]:
+    """What one of several runs shows, under the names that it has alone."""
+    before = run_prefix(place)
+    return {name.removeprefix(before): arrays[name] for name in arrays if name.startswith(before)}
+
+
+def prefixed_runs(mechanism: Any) -> list[tuple[str, Mechanism]]:
+    """The mechanism, or all that run together, with what stands before the names of each one's arrays."""
+    inner = getattr(mechanism, "inner", mechanism)
+    if not isinstance(inner, tuple):
+        return [("", mechanism)]
+    return [(run_prefix(place), one) for place, one in enumerate(inner, start=1)]
+
+
+def kept_of(announced: tuple[Announced, ...], observables: str) -> tuple[Announced, ...]:
+    """What a store keeps of a run: all of it, or what the last round announced."""
+    return announced if observables == "all" else tuple(a for a in announced if not a.early)

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.checks import check_least, check_rank
-from ksdp.audit.mechanisms.contract import Announced, Database, Observables
+from ksdp.audit.mechanisms.contract import Announced, Database, Guarantee, Observables
 from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise
-from ksdp.audit.mechanisms.guarantee import Guarantee
+from ksdp.audit.mechanisms.parameters import check_least, check_rank
 
 
 @dataclass(frozen=True)

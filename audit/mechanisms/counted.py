@@ -12,11 +12,18 @@ from numpy.typing import NDArray
 
 from ksdp.audit.csr_rows import take_columns
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.mechanisms.around import Around
-from ksdp.audit.mechanisms.checks import check_least
-from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Mechanism, Observables
-from ksdp.audit.mechanisms.guarantee import Guarantee, measured
-from ksdp.audit.mechanisms.shown import opens_of
+from ksdp.audit.mechanisms.contract import (
+    OPENS,
+    Announced,
+    Database,
+    Guarantee,
+    Mechanism,
+    Observables,
+    measured,
+    opens_of,
+)
+from ksdp.audit.mechanisms.delegation import Around
+from ksdp.audit.mechanisms.parameters import check_least
 from ksdp.audit.statistics.contract import Statistic
 from ksdp.audit.statistics.document_counts import COUNTS, DOCUMENT_COUNTS, KEPT_COLUMNS
 

@@ -1,12 +1,58 @@
-"""The parameters of a mechanism, as keys, summaries and clearances name them."""
+"""Parameters of mechanisms: what they are in a spec, and checks of them."""
 
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Mechanism
+from ksdp.audit.whole_numbers import not_whole
+
+
+def check_least(mechanism: object, **least: int) -> None:
+    """Refuse a parameter that is no whole number, or below its least value.
+
+    A rank of 2.5 would be taken for 2 by some routines and fail in others, in the middle of a run.
+
+    >>> from types import SimpleNamespace
+    >>> check_least(SimpleNamespace(rank=2.5), rank=1)
+    Traceback (most recent call last):
+    ...
+    ksdp.audit.errors.SpecError: `rank` must be a whole number of at least 1; got 2.5.
+    """
+    for name, smallest in least.items():
+        if wrong := not_whole(getattr(mechanism, name), smallest):
+            raise SpecError(f"`{name}` {wrong}")
+
+
+def check_positive(mechanism: object, *names: str) -> None:
+    """Refuse a parameter that is given and not positive and finite."""
+    for name in names:
+        value = getattr(mechanism, name)
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise SpecError(f"`{name}` must be positive and finite; got {value}.")
+
+
+def check_one_of(mechanism: object, name: str, choices: tuple[str, ...]) -> None:
+    """Refuse a word that is none of the choices."""
+    if getattr(mechanism, name) not in choices:
+        known = " or ".join(map(repr, choices))
+        raise SpecError(f"`{name}` must be {known}; got {getattr(mechanism, name)!r}.")
+
+
+def check_announce(given: tuple[str, ...], choices: tuple[str, ...]) -> None:
+    """Refuse names of what is not announced; an empty list is all that there is."""
+    if not set(given) <= set(choices):
+        raise SpecError(f"`announce` must be among {', '.join(choices)}; got {given!r}.")
+
+
+def check_rank(rank: int, features: int) -> None:
+    """Refuse a basis of as many rows as there are features, or more."""
+    if rank >= features:
+        raise SpecError(f"`rank` must be below the number of features ({features}); got {rank}.")
 
 
 def parameters_of(mechanism: Mechanism) -> dict[str, Any]:

@@ -17,10 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.around import FromInner
-from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Mechanism, Observables
-from ksdp.audit.mechanisms.guarantee import Guarantee, measured
-from ksdp.audit.mechanisms.shown import named_alone, opened, opens_of, run_prefix
+from ksdp.audit.mechanisms.contract import (
+    OPENS,
+    Announced,
+    Database,
+    Guarantee,
+    Mechanism,
+    Observables,
+    measured,
+    named_alone,
+    opened,
+    opens_of,
+    run_prefix,
+)
+from ksdp.audit.mechanisms.delegation import FromInner
 from ksdp.audit.registry import make_mechanism, statistics
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.kept_columns import evaluated

@@ -13,9 +13,8 @@ from ksdp.audit.canaries import judge_canaries
 from ksdp.audit.certifying import Certificate, knows_all
 from ksdp.audit.copies import Copies
 from ksdp.audit.interim_verdicts import InterimVerdicts
-from ksdp.audit.mechanisms.guarantee import guarantee_of
+from ksdp.audit.mechanisms.contract import guarantee_of, opens_of
 from ksdp.audit.mechanisms.parameters import parameters_of
-from ksdp.audit.mechanisms.shown import opens_of
 from ksdp.audit.plan import Plan
 from ksdp.audit.requested_learners import LEARNED_PREFIX
 from ksdp.audit.results import parts

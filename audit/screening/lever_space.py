@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.mechanisms.contract import OPENS
+from ksdp.audit.mechanisms.contract import OPENS, opens_of
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.privacy.moments import Moments
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
-from ksdp.audit.mechanisms.shown import opens_of
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec import Spec
 

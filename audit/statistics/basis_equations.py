@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.contract import Database, Observables
-from ksdp.audit.mechanisms.factorisation.early_rounds import numbers_of_basis
+from ksdp.audit.mechanisms.factorisation.pd_svd import numbers_of_basis
 from ksdp.audit.statistics.beside_counts import beside_counts
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.equations import Equations, own_mechanism, what_they_say

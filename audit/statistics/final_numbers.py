@@ -16,9 +16,8 @@ import numpy as np
 
 from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.mechanisms.contract import Announced, Mechanism
-from ksdp.audit.mechanisms.factorisation.early_rounds import numbers_of_basis
-from ksdp.audit.mechanisms.shown import prefixed_runs
+from ksdp.audit.mechanisms.contract import Announced, Mechanism, prefixed_runs
+from ksdp.audit.mechanisms.factorisation.pd_svd import numbers_of_basis
 from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.equations import own_mechanism
 from ksdp.audit.statistics.little_noise import drawn_database, repeatable

@@ -17,8 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.csr_rows import emptied
-from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, Observables
-from ksdp.audit.mechanisms.shown import prefixed_runs
+from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, Observables, prefixed_runs
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.document_counts import (
     DOCUMENT_COUNTS,

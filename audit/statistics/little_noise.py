@@ -22,8 +22,7 @@ import scipy.sparse as sp
 from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.kernels import one_thread
-from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, Observables
-from ksdp.audit.mechanisms.shown import named_alone
+from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, Observables, named_alone
 from ksdp.audit.statistics.additions import MOST_ENTRIES, at_even_steps
 from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.contract import Pool, Statistic

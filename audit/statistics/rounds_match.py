@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Observables
-from ksdp.audit.mechanisms.factorisation.early_rounds import EARLY
+from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY
 from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.beside_counts import beside_counts
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, KsdpError, SpecError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
-from ksdp.audit.mechanisms.pem.budget import tight_epsilon
-from ksdp.audit.mechanisms.pem.discrete_laplace import Sampler, Signed, Vetted
+from ksdp.audit.mechanisms.pem.noise import Sampler, Vetted, tight_epsilon
 from ksdp.audit.mechanisms.privacy.spent import Price, pure_price
 from ksdp.extras.pem.hosts import (
     LARGEST,
@@ -232,7 +232,7 @@ class SpreadSampler:
         """Which it is."""
         return self._sampler.label
 
-    def draw(self, scale: float, entries: int, parties: int = 1) -> Signed:
+    def draw(self, scale: float, entries: int, parties: int = 1) -> NDArray[np.int64]:
         """Sums of `parties` independent numbers each, shape (entries,)."""
         sizes = [len(part) for part in np.array_split(np.arange(entries), self._processes)]
         drawn = self._pool.map(

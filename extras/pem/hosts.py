@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ksdp.audit.errors import ProtocolError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState
-from ksdp.audit.mechanisms.pem.discrete_laplace import Sampler
+from ksdp.audit.mechanisms.pem.noise import Sampler
 from ksdp.audit.randomness import os_random
 from ksdp.extras.pem.messages import (
     NONCE_BYTES,

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from ksdp.audit.array_types import Words
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.pem.algorithm import PemState, VectorBlock
-from ksdp.audit.mechanisms.pem.budget import Budget
-from ksdp.audit.mechanisms.pem.discrete_laplace import reach
+from ksdp.audit.mechanisms.pem.noise import Budget, reach
 from ksdp.audit.randomness import RandomBytes, os_random
 from ksdp.protocols.channel.keys import (
     VERSION,

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Words
 from ksdp.audit.errors import InputError, ProtocolError
-from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState, PemTotal
-from ksdp.audit.mechanisms.pem.discrete_laplace import Sampler, Vetted
-from ksdp.audit.mechanisms.pem.ideal import client_vector, sampled
+from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState, PemTotal, client_vector, sampled
+from ksdp.audit.mechanisms.pem.noise import Sampler, Vetted
 from ksdp.audit.randomness import RandomBytes, os_random
 from ksdp.extras.pem.messages import (
     PemTerms,

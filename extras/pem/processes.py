@@ -22,10 +22,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, ProtocolError, SpecError
-from ksdp.audit.mechanisms.guarantee import SAMPLERS
+from ksdp.audit.mechanisms.contract import SAMPLERS
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState
-from ksdp.audit.mechanisms.pem.budget import Budget, tight_epsilon
-from ksdp.audit.mechanisms.pem.discrete_laplace import Sampler, Simulated, Vetted
+from ksdp.audit.mechanisms.pem.noise import Budget, Sampler, Simulated, Vetted, tight_epsilon
 from ksdp.extras.pem.messages import PemTerms, PemUpload, PrimeField, check_room, pack_state, unpack_state
 from ksdp.extras.pem.parties import PemAggregator, PemClient, PemServer
 from ksdp.extras.pem.records import Records, read_records

@@ -12,9 +12,8 @@ from pydantic import Field, model_validator
 
 from ksdp.audit.errors import InputError, ProtocolError, SpecError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
-from ksdp.audit.mechanisms.pem.apriori import PemApriori
-from ksdp.audit.mechanisms.pem.budget import Budget, Sparse
-from ksdp.audit.mechanisms.pem.parameters import (
+from ksdp.audit.mechanisms.pem.functions import PemApriori
+from ksdp.audit.mechanisms.pem.mechanisms import (
     AprioriParameters,
     KMeansParameters,
     LogisticParameters,
@@ -22,6 +21,7 @@ from ksdp.audit.mechanisms.pem.parameters import (
     Part,
     Positive,
 )
+from ksdp.audit.mechanisms.pem.noise import Budget, Sparse
 from ksdp.audit.spec_tables import Section, validated
 from ksdp.audit.whole_numbers import Whole
 from ksdp.extras.pem.messages import PemNodes, PrimeField, check_room

@@ -16,18 +16,12 @@ import scipy.sparse.linalg
 
 from ksdp.audit.array_types import Matrix
 from ksdp.audit.mechanisms.contract import Database
-from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState
-from ksdp.audit.mechanisms.pem.apriori import PemApriori, itemset_loss
-from ksdp.audit.mechanisms.pem.budget import Budget
-from ksdp.audit.mechanisms.pem.discrete_laplace import Simulated
-from ksdp.audit.mechanisms.pem.ideal import run_ideal
-from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
-from ksdp.audit.mechanisms.pem.logistic import PemLogistic
-from ksdp.audit.mechanisms.privacy.dpdispca import DPdisPCA, captured_energy
-from ksdp.audit.mechanisms.privacy.fedpower import FedPower
+from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState, run_ideal
+from ksdp.audit.mechanisms.pem.functions import PemApriori, PemKMeans, PemLogistic, itemset_loss
+from ksdp.audit.mechanisms.pem.noise import Budget, Simulated
+from ksdp.audit.mechanisms.privacy.fedpower import FedPower, UtilityFedPower, aligned, moments_times
 from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
-from ksdp.audit.mechanisms.privacy.fedpower_steps import aligned, moments_times
-from ksdp.audit.mechanisms.privacy.fedpower_utility import UtilityFedPower
+from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, captured_energy
 from ksdp.extras.reproduce.outcomes import Cell, Line, Outcome
 
 SITES = 10

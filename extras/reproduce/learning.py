@@ -17,8 +17,7 @@ from ksdp.audit.learning.measures import coherence, kept, regression
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
 from ksdp.audit.mechanisms.factorisation.nmf_starts import STARTS, initial_topics, random_topics
-from ksdp.audit.mechanisms.factorisation.power_iteration import start_block
-from ksdp.audit.mechanisms.factorisation.power_limit import limit_of_power
+from ksdp.audit.mechanisms.factorisation.power_iteration import limit_of_power, start_block
 from ksdp.audit.mechanisms.factorisation.rri_nmf import fit_coefficients, objective, pd_nmf_iter
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients, weighted_nmf_iter
 from ksdp.audit.mechanisms.privacy.dp_nmf import DPNMF

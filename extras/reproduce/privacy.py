@@ -19,8 +19,7 @@ from ksdp.audit.design import Block, as_rows
 from ksdp.audit.gain_spec import GainSpec
 from ksdp.audit.learning.gain import GainRows, gain_scores
 from ksdp.audit.learning.gain_summary import MeasureGain, summarise_gain
-from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables
-from ksdp.audit.mechanisms.shown import opened
+from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables, opened
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism

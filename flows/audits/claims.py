@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ksdp.audit.claims import ClaimFinding, audit_claim, check_runs, claim_generator, claiming
 from ksdp.audit.content_keys import content_key
-from ksdp.audit.mechanisms.guarantee import as_it_runs
+from ksdp.audit.mechanisms.contract import as_it_runs
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.own_code import own_code
 from ksdp.audit.registry import mechanism_of

@@ -15,8 +15,8 @@ from ksdp.audit.corpus_notes import corpus_notes
 from ksdp.audit.decision_spec import DecisionSpec
 from ksdp.audit.document_parts import document_parts, keeps_values
 from ksdp.audit.learning.enough import documents_enough
-from ksdp.audit.mechanisms.mechanism_words import mechanism_words
-from ksdp.audit.mechanisms.shown import opens_of
+from ksdp.audit.mechanisms.contract import opens_of
+from ksdp.audit.mechanisms.delegation import mechanism_words
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.reading import more_runs

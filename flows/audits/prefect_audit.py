@@ -23,7 +23,7 @@ from prefect.logging import get_run_logger
 
 from ksdp.audit.design import Block
 from ksdp.audit.interim_looks import FIRST
-from ksdp.audit.mechanisms.mechanism_words import mechanism_words
+from ksdp.audit.mechanisms.delegation import mechanism_words
 from ksdp.audit.results.parts import StatisticSummary
 from ksdp.audit.results.summary import Summary
 from ksdp.flows.audits.audit import run_stages

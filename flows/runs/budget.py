@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.mechanisms.mechanism_words import mechanism_words
+from ksdp.audit.mechanisms.delegation import mechanism_words
 from ksdp.audit.mechanisms.privacy.spent import UNIT, Price, Spent, spent_together
 from ksdp.audit.randomness import os_random
 from ksdp.audit.spec_tables import Section, validated

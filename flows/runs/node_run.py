@@ -14,11 +14,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, KsdpError, SpecError
-from ksdp.audit.mechanisms.contract import Mechanism
-from ksdp.audit.mechanisms.guarantee import guarantee_of
+from ksdp.audit.mechanisms.contract import Mechanism, guarantee_of, opens_of
 from ksdp.audit.mechanisms.parameters import parameters_of
-from ksdp.audit.mechanisms.privacy.released import GaussianReleases
-from ksdp.audit.mechanisms.shown import opens_of
+from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 from ksdp.flows.clock import Clock, utc_now
 from ksdp.flows.runs.check_words import about_of
 from ksdp.flows.runs.terms import Run

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from ksdp.audit.corpus import Corpus, restrict
 from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.learning.ratings import Predictor, predicts
+from ksdp.audit.mechanisms.contract import opened
 from ksdp.audit.mechanisms.parameters import parameters_of
-from ksdp.audit.mechanisms.shown import opened
 from ksdp.audit.screening.clearance import MechanismIdentity
 from ksdp.audit.spec import CorpusSpec
 from ksdp.flows.prepare import read_spec_file

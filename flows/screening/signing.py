@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.groups import GROUPS_AUDITED, documents_of
-from ksdp.audit.mechanisms.shown import opens_of
+from ksdp.audit.mechanisms.contract import opens_of
 from ksdp.audit.plan import Plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.screening.attempts import Attempt, count_attempts

@@ -11,8 +11,8 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from ksdp.audit.errors import ClearanceError, StoreError
-from ksdp.audit.mechanisms.mechanism_words import mechanism_words
-from ksdp.audit.mechanisms.shown import opened
+from ksdp.audit.mechanisms.contract import opened
+from ksdp.audit.mechanisms.delegation import mechanism_words
 from ksdp.audit.planning import make_plan
 from ksdp.audit.spec import Spec
 from ksdp.flows.prepare import spec_corpus

@@ -21,9 +21,6 @@ from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Matrix
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.factorisation.nmf_agreed import agreed_topics
-from ksdp.audit.mechanisms.factorisation.nmf_inputs import check_start, stack
-from ksdp.audit.mechanisms.factorisation.nmf_iterations import Factorisation
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import (
     Factors,
     Penalties,
@@ -31,12 +28,21 @@ from ksdp.audit.mechanisms.factorisation.nmf_kernels import (
     TopicShare,
     dot,
     gram_rows,
+    next_topic,
     product,
+    replace_topic,
+    share_of,
 )
-from ksdp.audit.mechanisms.factorisation.nmf_starts import local_models, pseudo_documents
-from ksdp.audit.mechanisms.factorisation.nmf_svd_start import SvdStart, part_squares, topics_from_parts
-from ksdp.audit.mechanisms.factorisation.nmf_sweep import next_topic, replace_topic, share_of
+from ksdp.audit.mechanisms.factorisation.nmf_starts import (
+    SvdStart,
+    agreed_topics,
+    local_models,
+    part_squares,
+    pseudo_documents,
+    topics_from_parts,
+)
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
+from ksdp.audit.mechanisms.factorisation.rri_nmf import Factorisation, check_start, stack
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import observed_residual, observed_share
 from ksdp.audit.mechanisms.party_side import PartyProgram, PartyResult, SecSum
 from ksdp.protocols.runs.pd_svd_program import svd_program

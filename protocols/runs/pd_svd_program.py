@@ -14,8 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
-from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD
 from ksdp.audit.mechanisms.factorisation.power_iteration import (
     normalised,
     orthonormalise,

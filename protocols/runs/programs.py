@@ -10,16 +10,14 @@ from typing import Any, TypeGuard
 import scipy.sparse as sp
 
 from ksdp.audit.errors import InputError, SpecError
-from ksdp.audit.mechanisms.contract import OPENS, Mechanism
+from ksdp.audit.mechanisms.contract import OPENS, Mechanism, opens_of
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.party_side import PartyProgram
-from ksdp.audit.mechanisms.privacy.dpdispca import DPdisPCA
-from ksdp.audit.mechanisms.privacy.moments import Moments
+from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, Moments
 from ksdp.audit.mechanisms.privacy.noise import FRACTION_BITS
-from ksdp.audit.mechanisms.privacy.released import GaussianReleases
-from ksdp.audit.mechanisms.shown import opens_of
+from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 from ksdp.protocols.runs.counted_program import counted_program
 from ksdp.protocols.runs.pd_nmf_program import check_nmf, nmf_program
 from ksdp.protocols.runs.pd_svd_program import check_svd, svd_program

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.party_side import PartyResult
-from ksdp.audit.mechanisms.privacy.released import GaussianReleases
+from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 from ksdp.audit.randomness import RandomBytes, os_random
 from ksdp.protocols.channel.arrays import pack_array, unpack_array, unpack_arrays
 from ksdp.protocols.channel.rounds import RoundEngine, Rounds

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ksdp.audit.errors import InputError, SpecError
-from ksdp.audit.mechanisms.contract import Mechanism
+from ksdp.audit.mechanisms.contract import Mechanism, opens_of
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
-from ksdp.audit.mechanisms.shown import opens_of
 from ksdp.protocols.shares.sizes import sizes_of
 
 COMPUTING = 3

@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, start_block
-from ksdp.audit.mechanisms.factorisation.power_limit import settle_signs
+from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, settle_signs, start_block
 from ksdp.protocols.shares.arithmetic import FRACTION, Local, SharedArithmetic, fixed, product, reals
 from ksdp.protocols.shares.field import PRIME, Integers, modular_product
 from ksdp.protocols.shares.matrices import (

@@ -12,7 +12,7 @@ from ksdp.audit.certifying import certify, knows_all, paired_advantages
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.design import Block
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.guarantee import guarantee_of
+from ksdp.audit.mechanisms.contract import guarantee_of
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan

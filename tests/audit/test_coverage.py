@@ -19,8 +19,7 @@ from ksdp.audit.coverage import (
     unfollowed,
     unsolved,
 )
-from ksdp.audit.mechanisms.contract import Announced, Observables
-from ksdp.audit.mechanisms.shown import opened, opens_of
+from ksdp.audit.mechanisms.contract import Announced, Observables, opened, opens_of
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism, mechanism_names, statistics
 from ksdp.audit.spec import parse_spec

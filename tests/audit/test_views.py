@@ -12,7 +12,7 @@ from ksdp.audit.corpus import Corpus
 from ksdp.audit.decision_spec import DecisionSpec
 from ksdp.audit.design import Block
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.shown import final_output
+from ksdp.audit.mechanisms.contract import final_output
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.sampling import measure, sample

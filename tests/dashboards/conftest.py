@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from ksdp.audit.content_keys import content_key
 from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.design import Block
-from ksdp.audit.mechanisms.guarantee import measured
+from ksdp.audit.mechanisms.contract import measured
 from ksdp.audit.results.counting import count_verdicts
 from ksdp.audit.results.stored_summary import VERSION
 from ksdp.audit.results.summarise import chance

@@ -837,7 +837,7 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/test_coverage.py",),
     ),
     *_of(
-        "audit/mechanisms/privacy/fedpower_utility.py",
+        "audit/mechanisms/privacy/fedpower.py",
         ('"sums" if self.period > 1 else ""', '"sums"'),
         tests=("tests/audit/test_coverage.py",),
     ),
@@ -915,7 +915,7 @@ MUTANTS: list[Mutant] = [
         tests=(MAX_ENTROPY, SOLVED, SOLVED_FILTERS),
     ),
     *_of(
-        "audit/mechanisms/factorisation/early_rounds.py",
+        "audit/mechanisms/factorisation/pd_svd.py",
         ("max(EARLY, math.ceil(NUMBERS / (rank * features)))", "EARLY"),
         ("return min(rounds * rank * features, ", "return max(rounds * rank * features, "),
         tests=(MAX_ENTROPY, "tests/audit/test_coverage.py"),
@@ -929,7 +929,7 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/statistics/test_beside_counts.py",),
     ),
     *_of(
-        "audit/mechanisms/shown.py",
+        "audit/mechanisms/contract.py",
         ("[(run_prefix(place), one)", '[("", one)'),
         ("in enumerate(inner, start=1)]", "in enumerate(inner[:1], start=1)]"),
         ("not isinstance(inner, tuple)", "True"),
@@ -954,13 +954,13 @@ MUTANTS: list[Mutant] = [
         tests=(FIRST_NUMBERS,),
     ),
     *_of(
-        "audit/mechanisms/factorisation/nmf_svd_start.py",
+        "audit/mechanisms/factorisation/nmf_starts.py",
         ("for sign in (1.0, -1.0)", "for sign in (-1.0, 1.0)"),
-        ("topics[t] = np.abs(v)", "topics[t] = np.maximum(v, 0.0)"),
+        ("np.abs(v)  # by Perron and Frobenius all", "np.maximum(v, 0.0)  # all"),
         ("sides[0] >= sides[1]", "sides[0] < sides[1]"),
         ("float(squares[0, t]) * dot(positive, positive)", "float(squares[0, t])"),
         ("sigma[t] <= NOTHING * sigma[0]", "sigma[t] <= 0.0"),
-        tests=("tests/audit/mechanisms/factorisation/test_nmf_svd_start.py",),
+        tests=("tests/audit/mechanisms/factorisation/test_nmf_starts.py",),
     ),
     *_of(
         "audit/statistics/first_round.py",
@@ -1208,7 +1208,7 @@ MUTANTS: list[Mutant] = [
         tests=(MAX_ENTROPY, SOLVED),
     ),
     *_of(
-        "audit/mechanisms/privacy/fedpower_steps.py",
+        "audit/mechanisms/privacy/fedpower.py",
         ("self.summed and self.opens", "False and self.opens"),
         ("len(sizes) - pool.colluding", "len(sizes)"),
         ("share = 0.0 if own is None else", "share = 0.0 if True else"),
@@ -1367,7 +1367,7 @@ MUTANTS: list[Mutant] = [
         tests=RELEASES,
     ),
     *_of(
-        "audit/mechanisms/privacy/fedpower_steps.py",
+        "audit/mechanisms/privacy/fedpower.py",
         ("size**2 * np.repeat", "np.repeat"),
         ('np.square(deviations) + added("uploads", uploads)', "np.square(deviations)"),
         ("Equations(size * uploads.ravel(), noise, alone=True)", "Equations(size * uploads.ravel(), noise)"),
@@ -1429,7 +1429,7 @@ MUTANTS: list[Mutant] = [
         tests=PEM,
     ),
     *_of(
-        "audit/mechanisms/pem/base.py",
+        "audit/mechanisms/pem/mechanisms.py",
         ("hidden, rate = self.servers - self.colluding", "hidden, rate = self.servers"),
         ("values.ravel() / rate", "values.ravel()"),
         ("hidden) + more) / rate**2", "hidden) + more)"),
@@ -1577,7 +1577,7 @@ MUTANTS: list[Mutant] = [
         tests=COUNTS,
     ),
     *_of(
-        "audit/mechanisms/shown.py",
+        "audit/mechanisms/contract.py",
         ("[(run_prefix(place), one)", '[("", one)'),
         ("in enumerate(inner, start=1)]", "in enumerate(inner[:1], start=1)]"),
         ("not isinstance(inner, tuple)", "True"),
@@ -1720,7 +1720,7 @@ MUTANTS: list[Mutant] = [
         tests=("tests/api/test_calls.py",),
     ),
     *_of(
-        "audit/mechanisms/shown.py",
+        "audit/mechanisms/contract.py",
         ("[(run_prefix(place), one)", '[("", one)'),
         ("in enumerate(inner, start=1)]", "in enumerate(inner[:1], start=1)]"),
         ("not isinstance(inner, tuple)", "True"),

@@ -8,15 +8,13 @@ import numpy as np
 import pytest
 
 from ksdp.audit.claims import audit_claim
-from ksdp.audit.mechanisms.pem.base import PemMechanism
-from ksdp.audit.mechanisms.pem.mechanisms import PEMApriori, PEMKMeans, PEMLogistic
+from ksdp.audit.mechanisms.pem.mechanisms import PEMApriori, PEMKMeans, PEMLogistic, PemMechanism
 from ksdp.audit.mechanisms.privacy.dp_nmf import DPNMF
-from ksdp.audit.mechanisms.privacy.dpdispca import DPdisPCA
-from ksdp.audit.mechanisms.privacy.fedpower import FedPower
+from ksdp.audit.mechanisms.privacy.fedpower import FedPower, UtilityFedPower
 from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
-from ksdp.audit.mechanisms.privacy.fedpower_utility import UtilityFedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
-from ksdp.audit.mechanisms.privacy.released import GaussianReleases
+from ksdp.audit.mechanisms.privacy.moments import DPdisPCA
+from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 
 pytestmark = pytest.mark.validity
 

@@ -1,5 +1,4 @@
-"""What the NMF kernels work on, and the products they share. Nothing here calls BLAS, so that results are the same
-to the bit whatever the number of threads."""
+"""Kernels of NMF: products, the simplex, and one sweep over stacked rows in Gram form."""
 
 from __future__ import annotations
 
@@ -7,11 +6,132 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ksdp.audit.array_types import Matrix, Vector
+from ksdp.audit.errors import InputError
 from ksdp.audit.kernels import row_times_panel
-from ksdp.audit.mechanisms.factorisation.simplex import total
+
+
+@njit(cache=True, nogil=True)
+def total(v: NDArray[np.float64]) -> float:
+    """Sum in four fixed lanes."""
+    s0 = s1 = s2 = s3 = 0.0
+    blocks = v.size // 4 * 4
+    for j in range(0, blocks, 4):
+        s0 += v[j]
+        s1 += v[j + 1]
+        s2 += v[j + 2]
+        s3 += v[j + 3]
+    for j in range(blocks, v.size):
+        s0 += v[j]
+    return (s0 + s1) + (s2 + s3)
+
+
+@njit(cache=True, nogil=True)
+def _excess(v: NDArray[np.float64], zeros: int, theta: float) -> tuple[float, int]:
+    """Return the sum of max(v_j - theta, 0) and how many v_j are above theta, `zeros` zeros included."""
+    half = v.size // 2
+    upper = v[half : 2 * half]
+    part = np.empty(half)
+    count = 0
+    for j in range(half):  # this shape vectorises without fastmath
+        part[j] = max(v[j] - theta, 0.0) + max(upper[j] - theta, 0.0)
+        count += (v[j] > theta) + (upper[j] > theta)
+    excess = total(part)
+    if v.size % 2 == 1 and v[v.size - 1] > theta:
+        excess += v[v.size - 1] - theta
+        count += 1
+    if theta < 0.0:
+        excess -= zeros * theta
+        count += zeros
+    return excess, count
+
+
+@njit(cache=True, nogil=True)
+def simplex_threshold(v: NDArray[np.float64], zeros: int, guess: float) -> float:
+    """Return theta with sum_j max(v_j - theta, 0) = 1, for `v` followed by `zeros` entries equal to 0.
+
+    Newton's method on a convex, decreasing, piecewise linear function: after its first step it climbs to the
+    root from the left, through nested active sets, and it is there when the number of active entries repeats.
+    Each step is one pass, and about four steps do; the result is exact up to rounding, from any guess.
+
+    Parameters
+    ----------
+    v : array, shape (n,)
+        Finite; `n` + `zeros` must be at least 1.
+    zeros : int
+        Entries equal to 0 that are not stored: the features that no document of a run has.
+    guess : float
+        Where to start, for instance the threshold of a neighbouring vector.
+    """
+    theta = guess
+    excess, count = _excess(v, zeros, theta)
+    if count == 0:  # right of everything: start left of the root instead
+        top = 0.0 if zeros > 0 else v[0]
+        for j in range(v.size):
+            top = max(top, v[j])
+        theta = top - max(1.0, 1e-12 * abs(top))
+        excess, count = _excess(v, zeros, theta)
+    for step in range(v.size + zeros + 2):
+        theta += (excess - 1.0) / count
+        before = count
+        excess, count = _excess(v, zeros, theta)
+        # Sets of entries above a threshold are nested, so equal counts are equal sets. From the second step on
+        # sets only shrink; rounding alone could make them grow again, and that is the end, too.
+        if count == before or count == 0 or (step > 0 and count > before):
+            break
+    return theta
+
+
+@njit(cache=True, nogil=True)
+def _project_rows(rows: NDArray[np.float64]) -> None:
+    for i in range(rows.shape[0]):
+        rows[i] -= rows[i].max()  # changes nothing but the rounding: the entries that stay are within 1 of it
+        theta = simplex_threshold(rows[i], 0, -1.0)
+        for j in range(rows.shape[1]):
+            rows[i, j] = max(rows[i, j] - theta, 0.0)
+
+
+def project_simplex(vectors: ArrayLike) -> NDArray[np.float64]:
+    r"""Project vectors on the unit simplex: :math:`\arg\min_{x \ge 0, \|x\|_1 = 1} \|x - v\|_2`.
+
+    The solution is max(v - theta, 0) with the one theta for which it sums to 1. Exact up to rounding; the
+    expected time is linear in d (worst case d passes), where sorting takes d log d.
+
+    Parameters
+    ----------
+    vectors : array, shape (d,) or (k, d)
+        One vector, or one a row.
+
+    Returns
+    -------
+    array, same shape, float64
+        A new array.
+
+    Raises
+    ------
+    InputError
+        Where `vectors` is empty, not finite, or neither one- nor two-dimensional.
+
+    Notes
+    -----
+    PD-ML-Lite, equation 5, last line, and Algorithm 1, line 10. The theta is found by Newton's method, which
+    for this function visits the sets of Michelot's algorithm (Condat 2016, "Fast projection onto the simplex
+    and the l1 ball", section 2).
+
+    Examples
+    --------
+    >>> project_simplex([0.9, 0.5, -1.0])
+    array([0.7, 0.3, 0. ])
+    """
+    array = np.array(vectors, dtype=np.float64, order="C")
+    if array.ndim not in (1, 2) or array.shape[-1] == 0:
+        raise InputError(f"`vectors` must have shape (d,) or (k, d) with d at least 1; got {array.shape}.")
+    if not np.isfinite(array).all():
+        raise InputError("`vectors` must be finite; got NaN or infinity.")
+    _project_rows(array.reshape(-1, array.shape[-1]))
+    return array
 
 
 class Rows(NamedTuple):
@@ -227,3 +347,167 @@ def descend(
         if not done:
             unfinished += 1
     return unfinished
+
+
+LARGE = 1e6
+
+
+@njit(cache=True, nogil=True)
+def share_of(
+    rows: Rows,
+    party: int,
+    t: int,
+    factors: Factors,
+    fits: Matrix,
+    penalties: Penalties,
+    own: TopicShare,
+) -> None:
+    """Update column t of W on one party's rows, and fill its `own` share of the sums (Algorithm 1, lines 5 to 8).
+
+    R_t never exists: W_t^T R_t = X^T W_t - sum over u != t of (W^T W_t)_u T_u.
+    """
+    T, W, gram = factors.T, factors.W, factors.gram[t]
+    share, overlaps = own
+    share[:] = 0.0
+    overlaps[:] = 0.0
+    topics = T.shape[0]
+    denominator = gram[t] + penalties.delta
+    for i in range(rows.bounds[party], rows.bounds[party + 1]):
+        w = fits[i, t] - penalties.gamma
+        W[i, t] = 0.0
+        for u in range(topics):
+            w -= W[i, u] * gram[u]
+        w = w / denominator if w > 0.0 and denominator > 0.0 else 0.0
+        W[i, t] = w
+        if w > 0.0:
+            for p in range(rows.indptr[i], rows.indptr[i + 1]):
+                share[rows.columns[p]] += w * rows.data[p]
+            for u in range(topics):
+                overlaps[u] += w * W[i, u]
+    for u in range(topics):
+        if u != t and overlaps[u] != 0.0:
+            other = T[u]
+            for j in range(share.size):
+                share[j] -= overlaps[u] * other[j]
+
+
+@njit(cache=True, nogil=True)
+def _add(sums: Sums, t: int, share: TopicShare, silent: Silent) -> None:
+    """Add an outside party's share to what the coalition sees."""
+    numerator, overlaps = share
+    sums.numerators[t] += numerator
+    sums.denominators[t] += overlaps[t]
+    for u in range(overlaps.size):
+        if u != t:
+            if silent.fresh[u]:
+                sums.mix[t, u] -= overlaps[u]
+            else:
+                sums.offset[t] -= overlaps[u] * silent.level[u]
+
+
+@njit(cache=True, nogil=True)
+def next_topic(
+    t: int,
+    topic: Vector,
+    denominator: float,
+    width: int,
+    penalties: Penalties,
+    simplex: bool,
+    thresholds: Vector,
+) -> float:
+    """Turn the announced sums (numerators in `topic`) into T_t, line 10; return its height on silent columns."""
+    for j in range(topic.size):
+        topic[j] = max(topic[j] - penalties.alpha, 0.0) / denominator
+    if not simplex:
+        return 0.0  # a silent column's numerator is at most 0
+    theta = simplex_threshold(topic, width, thresholds[t])
+    thresholds[t] = theta
+    if theta > LARGE:  # far from 1, rounding matters: project after moving the largest entry to 0
+        topic -= topic.max()
+        theta = simplex_threshold(topic, 0, -1.0)
+    for j in range(topic.size):
+        topic[j] = max(topic[j] - theta, 0.0)
+    return max(-theta, 0.0) if thresholds[t] < 0.0 else 0.0
+
+
+@njit(cache=True, nogil=True)
+def replace_topic(t: int, topic: Vector, height: float, T: Matrix, gram: Matrix, silent: Silent) -> float:
+    """Put `topic` (and `height` on the silent columns) in row t of T; return the squared norm of the change."""
+    old = T[t]
+    for j in range(topic.size):
+        old[j] -= topic[j]
+    change: float = dot(old, old)
+    if silent.fresh[t]:
+        change += max(silent.gram[t, t] - 2.0 * height * silent.sums[t] + silent.width * height * height, 0.0)
+    else:
+        change += silent.width * (height - silent.level[t]) ** 2
+    old[:] = topic
+    silent.fresh[t] = False
+    silent.level[t] = height
+    silent.sums[t] = silent.width * height
+    for u in range(T.shape[0]):
+        inner = height * silent.sums[u]
+        silent.gram[t, u] = inner
+        silent.gram[u, t] = inner
+        inner += dot(topic, T[u])
+        gram[t, u] = inner
+        gram[u, t] = inner
+    return change
+
+
+@njit(cache=True, nogil=True)
+def sweep(
+    rows: Rows,
+    factors: Factors,
+    silent: Silent,
+    sums: Sums,
+    penalties: Penalties,
+    simplex: bool,
+    space: SweepSpace,
+) -> tuple[float, float]:
+    """Run one sweep: for each topic t, every party's W_t, the sums, then T_t (Algorithm 1, lines 4 to 10).
+
+    Parameters
+    ----------
+    rows, penalties
+        Input.
+    factors, silent
+        Changed in place.
+    sums
+        Filled.
+    simplex
+        Project the rows of T on the unit simplex.
+    space
+        Its thresholds are taken as guesses; all of it is overwritten.
+
+    Returns
+    -------
+    squared norm of the change of T, squared norm of T before, over all columns
+    """
+    T, gram = factors.T, factors.gram
+    topics, touched = T.shape
+    topic = np.empty(touched)
+    share = TopicShare(np.empty(touched), np.empty(topics))
+    changed = 0.0
+    before = 0.0
+    for t in range(topics):
+        before += gram[t, t]
+    product(rows, T, space.interleaved, space.fits)  # all at once: T_t does not change before W_t has used it
+    sums.numerators[:] = 0.0
+    sums.denominators[:] = 0.0
+    sums.mix[:] = 0.0
+    sums.offset[:] = 0.0
+    for t in range(topics):
+        topic[:] = 0.0
+        denominator = penalties.beta
+        for party in range(rows.outside.size):
+            share_of(rows, party, t, factors, space.fits, penalties, share)
+            topic += share.numerator
+            denominator += share.overlaps[t]
+            if rows.outside[party]:
+                _add(sums, t, share, silent)
+        if denominator <= 0.0:
+            continue  # an empty topic stays as it was
+        height = next_topic(t, topic, denominator, silent.width, penalties, simplex, space.thresholds)
+        changed += replace_topic(t, topic, height, T, gram, silent)
+    return changed, before

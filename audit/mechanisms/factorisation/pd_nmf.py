@@ -2,36 +2,193 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from numbers import Integral, Real
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Observables
-from ksdp.audit.mechanisms.factorisation.early_rounds import EARLY, early_rounds
-from ksdp.audit.mechanisms.factorisation.nmf_agreed import start_of
-from ksdp.audit.mechanisms.factorisation.nmf_announced import (
-    DATA_STARTS,
-    SUMS,
-    check_parameters,
-    check_views,
-    label,
+from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Guarantee, Observables, measured
+from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties, project_simplex
+from ksdp.audit.mechanisms.factorisation.nmf_starts import (
+    STARTS,
+    LocalFit,
+    SvdStart,
+    merged_models,
+    random_topics,
+    start_of,
 )
-from ksdp.audit.mechanisms.factorisation.nmf_iterations import Factorisation, KeptSums
-from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
-from ksdp.audit.mechanisms.factorisation.nmf_released import (
-    announced_sums,
-    every_sweep,
-    first_sweeps,
-    first_topics,
-    released_sums,
-    summed_up,
-    topics_from,
-)
-from ksdp.audit.mechanisms.factorisation.nmf_starts import LocalFit, merged_models
-from ksdp.audit.mechanisms.factorisation.nmf_svd_start import SvdStart
-from ksdp.audit.mechanisms.guarantee import Guarantee, measured
+from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY, early_rounds
+from ksdp.audit.mechanisms.factorisation.rri_nmf import Factorisation, KeptSums, check_rule
+from ksdp.audit.mechanisms.parameters import check_least, check_one_of
+
+SUMS = ("T", "numerators", "denominators")
+DATA_STARTS = ("nnsvd", "best-of-m", "pd-nmf-init")
+
+
+def check_parameters(mechanism: Any) -> None:
+    """Check numbers, `start` and `weighted` of a PD-NMF, and make floats of the numbers that may be some."""
+    check_least(mechanism, rank=1, sweeps=1, start_seed=0)
+    for name in ("tolerance", *Penalties._fields):
+        value = getattr(mechanism, name)
+        if not _is_number(value, Real):
+            raise SpecError(f"`{name}` must be a number; got {value!r}.")
+        object.__setattr__(mechanism, name, float(value))
+    check_rule(mechanism.sweeps, mechanism.tolerance, mechanism.penalties)
+    if mechanism.start not in STARTS:
+        raise SpecError(f"`start` must be one of {', '.join(STARTS)}; got {mechanism.start!r}.")
+    if not isinstance(mechanism.weighted, bool):
+        raise SpecError(f"`weighted` must be true or false; got {mechanism.weighted!r}.")
+
+
+def _is_number(value: object, kind: type) -> bool:
+    """Whether a parameter is one; true and false are none."""
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def check_views(mechanism: Any) -> None:
+    """Check `announce`, `at` and `opens` of a PD-NMF, and make tuples of the first two."""
+    for name in ("announce", "at"):
+        value = getattr(mechanism, name)
+        least = 1 if name == "at" else 0
+        if not isinstance(value, (list, tuple)) or len(value) < least or len(set(map(repr, value))) != len(value):
+            raise SpecError(f"`{name}` must be a list of different entries; got {value!r}.")
+        object.__setattr__(mechanism, name, tuple(value))
+    check_one_of(mechanism, "opens", OPENS)
+    if mechanism.opens == "final" and mechanism.announce:
+        raise SpecError('`announce` must be left out where `opens` is "final": a run shows T alone.')
+    for name in mechanism.announce:
+        if name not in (*SUMS, "start"):
+            raise SpecError(f"`announce` must be among {', '.join((*SUMS, 'start'))}; got {name!r}.")
+    if "start" in mechanism.announce and mechanism.start not in DATA_STARTS:
+        raise SpecError(
+            f"`announce` must not name the start where `start` holds no data; got {mechanism.start!r}."
+        )
+    for when in mechanism.at:
+        if when != "last" and not (
+            isinstance(when, Integral) and not isinstance(when, bool) and 1 <= int(when) <= mechanism.cap
+        ):
+            raise SpecError(f'`at` must hold "last" or sweeps from 1 to {mechanism.cap}; got {when!r}.')
+    if not mechanism.announce and mechanism.at != ("last",):
+        raise SpecError("`at` must be left out where `announce` is: the sums of every sweep are looked at.")
+
+
+def label(what: str, when: str | int) -> str:
+    """Name of an array at a sweep."""
+    return what if when == "last" else f"{what}@{when}"
+
+
+Array = NDArray[np.float64]
+
+_DERIVED = ("sums", "weights", "total", "total_weights")
+
+
+def announced_sums(
+    prefix: str, early: int, wide: tuple[int, ...], narrow: tuple[int, ...], stops: bool, cap: int = 0
+) -> list[Announced]:
+    """What stands for all sweeps: so many first ones and their total, and how many there were where data says when
+    it `stops`.
+
+    Parameters
+    ----------
+    cap : sweeps at most, whose sums are different numbers
+    """
+    sums = [
+        Announced(f"{prefix}sums", (early, *wide), early=True, in_all=cap * (math.prod(wide) + math.prod(narrow))),
+        Announced(f"{prefix}weights", (early, *narrow), early=len(narrow) > 1),
+        Announced(f"{prefix}total", wide, early=True),
+        Announced(f"{prefix}total_weights", narrow, early=len(narrow) > 1),
+    ]
+    return [*sums, Announced(f"{prefix}sweeps", (1,))] if stops else sums
+
+
+def first_sweeps(prefix: str, fit: Factorisation, early: Sequence[int]) -> dict[str, Array]:
+    """The arrays of `announced_sums`, of a factorisation with snapshots of the early sweeps."""
+    assert fit.total is not None
+    assert fit.total_denominators is not None
+    moments = [fit.snapshots[number] for number in early]
+    return {
+        f"{prefix}sums": np.stack([moment.numerators for moment in moments]),
+        f"{prefix}weights": np.stack([moment.denominators for moment in moments]),
+        f"{prefix}total": fit.total,
+        f"{prefix}total_weights": fit.total_denominators,
+        f"{prefix}sweeps": np.array([float(fit.sweeps)]),
+    }
+
+
+def first_topics(start: Array, fit: Factorisation, early: Sequence[int]) -> Array:
+    """Topics before the first sweep and after each early one, shape (1 + len(early), k, d)."""
+    return np.stack([start, *(fit.snapshots[number].T for number in early)])
+
+
+def topics_from(released: Mapping[str, Array], penalties: Penalties, seed: int) -> Array:
+    """Topics before the first sweep and after each early one, as everybody computes them from what is announced.
+
+    Parameters
+    ----------
+    released : ``sums`` and ``weights``, and ``start`` where it depends on data
+    seed : of a start that does not
+    """
+    _, rank, features = released["sums"].shape
+    found = [released["start"] if "start" in released else random_topics(features, rank, seed)]
+    for numerators, denominators in zip(released["sums"], released["weights"], strict=True):
+        rated = denominators.ndim == 2  # an entry has a weight of its own
+        below = denominators + penalties.beta if rated else (denominators + penalties.beta)[:, None]
+        topics = np.maximum(numerators - penalties.alpha, 0.0) / np.where(below > 0.0, below, 1.0)
+        if not any(penalties) and not rated:
+            topics = project_simplex(topics)
+        found.append(np.where(below > 0.0, topics, found[-1]))
+    return np.stack(found)
+
+
+def released_sums(observables: Iterable[Announced], caps: Mapping[str, int]) -> Iterator[Announced]:
+    """Observables with the sums of every sweep in place of what is worked out from them.
+
+    Parameters
+    ----------
+    caps : prefix of names to the most sweeps there are
+    """
+    known = {a.name: a for a in observables}
+    derived = {"numerators", "denominators", "topics", *(prefix + name for prefix in caps for name in _DERIVED)}
+    yield from (a for name, a in known.items() if name not in derived)
+    for prefix, cap in caps.items():
+        yield Announced(f"{prefix}round_sums", (cap, *known[f"{prefix}total"].shape), early=True)
+        yield Announced(f"{prefix}round_weights", (cap, *known[f"{prefix}total_weights"].shape), early=True)
+
+
+def every_sweep(prefix: str, fit: Factorisation, cap: int) -> dict[str, Array]:
+    """What a factorisation with a snapshot of every sweep releases; zeros after its last sweep."""
+    moments = [fit.snapshots[number] for number in range(1, fit.sweeps + 1)]
+    sums, weights = ([getattr(m, name) for m in moments] for name in ("numerators", "denominators"))
+    return {
+        f"{prefix}round_sums": _padded(sums, cap),
+        f"{prefix}round_weights": _padded(weights, cap),
+        f"{prefix}sweeps": np.array([float(fit.sweeps)]),
+    }
+
+
+def _padded(parts: Sequence[Array], cap: int) -> Array:
+    out = np.zeros((cap, *parts[0].shape))
+    out[: len(parts)] = parts
+    return out
+
+
+def summed_up(prefix: str, released: Mapping[str, Array], early: Sequence[int]) -> dict[str, Array]:
+    """The first sweeps, the last one, and all of them added up; a run that ended before repeats its last one."""
+    sums, weights = released[f"{prefix}round_sums"], released[f"{prefix}round_weights"]
+    done = int(released[f"{prefix}sweeps"][0]) if f"{prefix}sweeps" in released else len(sums)
+    first = [min(number, done) - 1 for number in early]
+    found = {
+        f"{prefix}sums": sums[first],
+        f"{prefix}weights": weights[first],
+        f"{prefix}total": sums[:done].sum(axis=0),
+        f"{prefix}total_weights": weights[:done].sum(axis=0),
+    }
+    return found if prefix else found | {"numerators": sums[done - 1], "denominators": weights[done - 1]}
 
 
 @dataclass(frozen=True)

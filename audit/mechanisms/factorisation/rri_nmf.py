@@ -1,37 +1,23 @@
-"""RRI-NMF: non-negative matrix factorisation by rank-one residual iterations, centralised or among parties."""
+"""RRI-NMF on the rows of all parties: inputs, the loop over sweeps, objective and coefficients."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from ksdp.audit.array_types import Matrix
-from ksdp.audit.errors import SpecError
+from ksdp.audit.errors import CorpusError, InputError, SpecError
 from ksdp.audit.kernels import lined
-from ksdp.audit.mechanisms.factorisation.nmf_inputs import (
-    FIT_SWEEPS,
-    check_coefficients,
-    check_penalties,
-    check_rule,
-    check_start,
-    stack,
-)
-from ksdp.audit.mechanisms.factorisation.nmf_iterations import (
-    LAST_SUMS,
-    Factorisation,
-    KeptSums,
-    SweepSnapshot,
-    iterate,
-    penalised,
-)
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import (
     PLAIN,
     Factors,
     Penalties,
+    Rows,
     Silent,
     Sums,
     SweepSpace,
@@ -41,8 +27,169 @@ from ksdp.audit.mechanisms.factorisation.nmf_kernels import (
     expand,
     gram_rows,
     product,
+    sweep,
 )
-from ksdp.audit.mechanisms.factorisation.nmf_sweep import sweep
+
+FIT_SWEEPS = 10_000
+"""Most sweeps of a fit to given topics: far more than any needs."""
+
+
+def check_rule(sweeps: int, tolerance: float, penalties: Penalties) -> None:
+    """Refuse a cap below 1, a tolerance or a regulariser that is negative or not finite."""
+    if sweeps < 1:
+        raise SpecError(f"`sweeps` must be at least 1; got {sweeps}.")
+    _check_numbers(tolerance=tolerance, **penalties._asdict())
+
+
+def check_penalties(*, gamma: float, delta: float) -> tuple[float, float]:
+    """Return the regularisers of W as floats; refuse what is negative or not finite."""
+    _check_numbers(gamma=gamma, delta=delta)
+    return float(gamma), float(delta)
+
+
+def _check_numbers(**named: float) -> None:
+    for name, value in named.items():
+        if not (math.isfinite(value) and value >= 0):
+            raise SpecError(f"`{name}` must be a finite number of at least 0; got {value}.")
+
+
+def check_start(start: ArrayLike, features: int) -> Matrix:
+    """Return the start as float64 of shape (k, features)."""
+    T = np.ascontiguousarray(start, dtype=np.float64)
+    if T.ndim != 2 or T.shape[0] == 0 or T.shape[1] != features:
+        raise InputError(f"`start` must have shape (k, {features}) with k at least 1; got {T.shape}.")
+    if not (T.min() >= 0 and T.max() < np.inf):
+        raise InputError("`start` must be finite and non-negative.")
+    return T
+
+
+def stack(parties: Sequence[sp.csr_array], coalition: Collection[int] = ()) -> tuple[Rows, int]:
+    """Put the parties' rows one after the other; return them and the number of features.
+
+    Raises
+    ------
+    CorpusError
+        Where there is no party, the parties have different features, or an entry is negative or not finite.
+    """
+    if len({party.shape[1] for party in parties}) != 1:
+        raise CorpusError(f"the parties must have the same features; got {[party.shape[1] for party in parties]}.")
+    matrices = [party if party.format == "csr" else sp.csr_array(party) for party in parties]
+    if len(matrices) == 1:
+        data, columns = matrices[0].data, matrices[0].indices
+    else:
+        data = np.concatenate([matrix.data for matrix in matrices])
+        columns = np.concatenate([matrix.indices for matrix in matrices])
+    data = np.ascontiguousarray(data, dtype=np.float64)
+    if data.size and not (data.min() >= 0 and data.max() < np.inf):
+        raise CorpusError("the matrix must be finite and non-negative for a non-negative factorisation.")
+    lengths = np.concatenate([np.diff(matrix.indptr) for matrix in matrices])
+    indptr = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=indptr[1:])
+    bounds = np.cumsum([0] + [matrix.shape[0] for matrix in matrices], dtype=np.int64)
+    outside = np.array([party not in coalition for party in range(len(matrices))])
+    return Rows(data, columns.astype(np.uint32), indptr, bounds, outside), int(matrices[0].shape[1])
+
+
+def check_coefficients(given: ArrayLike | None, rows: Rows, topics: int) -> Matrix:
+    """Return a copy of the given W, or zeros, as float64 of shape (n, k)."""
+    shape = (len(rows.indptr) - 1, topics)
+    if given is None:
+        return np.zeros(shape)
+    W = np.array(given, dtype=np.float64, order="C")
+    if W.shape != shape or not (W.min(initial=0.0) >= 0 and W.max(initial=0.0) < np.inf):
+        raise InputError(f"`coefficients` must be finite, non-negative and of shape {shape}; got shape {W.shape}.")
+    return W
+
+
+@dataclass(frozen=True)
+class KeptSums:
+    """Which of the sums that are announced a factorisation returns: by default those of all, of the last sweep."""
+
+    coalition: Collection[int] = ()
+    """Parties whose shares are left out of the numerators and denominators: they know them."""
+    at: Collection[int] = ()
+    """Sweeps whose announcements are kept, besides the last."""
+
+
+LAST_SUMS = KeptSums()
+"""Those of everybody, of the last sweep."""
+
+
+@dataclass(frozen=True, eq=False)
+class SweepSnapshot:
+    """What is announced at the end of one sweep."""
+
+    T: Matrix
+    """Topics, shape (k, d)."""
+    numerators: Matrix
+    """The announced sums W_t^T R_t, shape (k, d), over the parties outside the coalition."""
+    denominators: Matrix
+    """The announced sums ||W_t||^2, shape (k,), over the same; (k, d) in the weighted form."""
+
+
+@dataclass(frozen=True, eq=False)
+class Factorisation(SweepSnapshot):
+    """X ~ W T, and how it was reached."""
+
+    W: Matrix
+    """Coefficients, shape (n, k); the rows of the parties, one party after the other."""
+    sweeps: int
+    """Sweeps done."""
+    converged: bool
+    """Whether the stopping rule ended it, not the cap on sweeps."""
+    snapshots: Mapping[int, SweepSnapshot] = field(default_factory=dict)
+    """By sweep asked for; sweeps beyond the last one hold the last one."""
+    total: Matrix | None = None
+    """Numerators summed over all sweeps, shape (k, d); None where nobody asked for snapshots."""
+    total_denominators: Matrix | None = None
+    """Denominators summed over all sweeps."""
+
+
+def iterate(
+    sweep: Callable[[], tuple[float, float]],
+    snapshot: Callable[[], SweepSnapshot],
+    W: Matrix,
+    *,
+    sweeps: int,
+    tolerance: float,
+    at: Collection[int],
+) -> Factorisation:
+    """Sweep until T moves by at most `tolerance` times its norm, or `sweeps` times.
+
+    Parameters
+    ----------
+    sweep
+        Does one sweep in place; returns the squared norms of the change of T and of T before.
+    snapshot
+        Copies what is announced.
+    W
+        The coefficients, which `sweep` updates in place.
+    at
+        Sweeps to take a snapshot after.
+    """
+    snapshots: dict[int, SweepSnapshot] = {}
+    done, converged = 0, False
+    while done < sweeps and not converged:
+        changed, before = sweep()
+        done += 1
+        converged = math.sqrt(changed) <= tolerance * math.sqrt(before)
+        if done in at:
+            snapshots[done] = snapshot()
+    last = snapshot()
+    snapshots |= {number: last for number in at if number > done}
+    return Factorisation(last.T, last.numerators, last.denominators, W, done, converged, snapshots)
+
+
+def penalised(squares: float, W: Matrix, T: Matrix, penalties: Penalties) -> float:
+    """The objective from the squared error of the fit: half of it, plus the regularisers."""
+    alpha, beta, gamma, delta = penalties
+    return float(
+        0.5 * squares
+        + alpha * T.sum()
+        + 0.5 * beta * (T * T).sum()
+        + gamma * W.sum()
+        + 0.5 * delta * (W * W).sum()
+    )
 
 
 def pd_nmf_iter(

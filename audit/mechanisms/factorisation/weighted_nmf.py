@@ -30,23 +30,21 @@ from numba import njit
 from numpy.typing import ArrayLike
 
 from ksdp.audit.array_types import Matrix, Vector
-from ksdp.audit.mechanisms.factorisation.nmf_inputs import (
+from ksdp.audit.mechanisms.factorisation.nmf_kernels import PLAIN, Penalties, Rows, descend
+from ksdp.audit.mechanisms.factorisation.rri_nmf import (
     FIT_SWEEPS,
-    check_coefficients,
-    check_penalties,
-    check_rule,
-    check_start,
-    stack,
-)
-from ksdp.audit.mechanisms.factorisation.nmf_iterations import (
     LAST_SUMS,
     Factorisation,
     KeptSums,
     SweepSnapshot,
+    check_coefficients,
+    check_penalties,
+    check_rule,
+    check_start,
     iterate,
     penalised,
+    stack,
 )
-from ksdp.audit.mechanisms.factorisation.nmf_kernels import PLAIN, Penalties, Rows, descend
 
 
 @njit(cache=True, nogil=True)

@@ -1,23 +1,9 @@
-"""What a user of PEM writes: three functions. And what PEM does with what they return.
-
-An algorithm is a frozen dataclass with
-
-- `init()`: the public start, and what the first iteration's vectors look like;
-- `map_in_client(records, state)`: one vector a record (or their sum);
-- `reduce_in_aggregator(state, total)`: the next state from the noisy sum, and what the next vectors look like.
-
-What they look like is a tuple of `VectorBlock`: how many dimensions, how much one record may put into them, and
-which share of epsilon they get. That is PEM's epsilon splitting; because every state brings its own blocks, it is
-PEM's dynamic L as well. Noise follows from the blocks alone, and no record can break them: vectors are clipped,
-and rounded towards zero, record by record, before they are added up.
-
-Source: PEM, sections 4.3, 4.4 and 6.
-"""
+"""PEM: an iteration of clients, servers and an aggregator, on the ideal functionality."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -26,8 +12,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError
+from ksdp.audit.mechanisms.pem.noise import Budget, Sampler, choose_large
+from ksdp.audit.randomness import RandomBytes, os_random
 
-Signed = NDArray[np.int64]
 Array = NDArray[Any]
 
 
@@ -139,7 +126,7 @@ class PemTotal:
     """The chance with which each of them is in the sum."""
 
     @classmethod
-    def of(cls, steps: Signed, blocks: tuple[VectorBlock, ...], rows: int, sampling: float) -> PemTotal:
+    def of(cls, steps: NDArray[np.int64], blocks: tuple[VectorBlock, ...], rows: int, sampling: float) -> PemTotal:
         """From the sum in steps."""
         values: list[NDArray[np.float64]] = []
         at = 0
@@ -176,7 +163,7 @@ class PemAlgorithm(Protocol):
         ...
 
 
-def contribution(algorithm: PemAlgorithm, records: sp.csr_array, state: PemState) -> Signed:
+def contribution(algorithm: PemAlgorithm, records: sp.csr_array, state: PemState) -> NDArray[np.int64]:
     """One client's vector in steps, shape (entries,): its records' vectors, clipped and rounded, added up.
 
     Raises
@@ -248,3 +235,129 @@ def _shave(data: NDArray[np.float64], part: Array, most: NDArray[np.float64]) ->
         if not over.any():
             return
         data[over] -= np.sign(data[over])
+
+
+def sampled(records: sp.csr_array, rate: float, random: RandomBytes) -> sp.csr_array:
+    """Each record with probability `rate` (to within 2^-53), by secret coins."""
+    if rate == 1:
+        return records
+    words = np.frombuffer(random(8 * records.shape[0]), dtype="<u8")
+    return records[np.flatnonzero((words >> np.uint64(11)) * 2.0**-53 < rate)]
+
+
+def client_vector(
+    algorithm: PemAlgorithm, records: sp.csr_array, state: PemState, budget: Budget, sampler: Sampler
+) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
+    """One client's vector in steps, and which of its entries are sent; None: all of them.
+
+    Raises
+    ------
+    InputError
+        If sparse vectors are asked for where there is more than one block.
+    """
+    steps = contribution(algorithm, records, state)
+    sparse = budget.sparse
+    if sparse is None:
+        return steps, None
+    if len(state.blocks) != 1:
+        raise InputError(f"Sparse vectors need exactly one block; {algorithm.name} has {len(state.blocks)}.")
+    block = state.blocks[0]
+    threshold = math.ceil(sparse.threshold * 2.0**block.fraction_bits)
+    order = np.random.default_rng(state.iteration).permutation(len(steps))  # public; no place is always first
+    places = choose_large(
+        np.abs(steps[order]), threshold, sparse.most, block.entry_sensitivity, budget.of_selection, sampler.draw
+    )
+    chosen = np.sort(order[places])
+    kept = np.zeros_like(steps)
+    kept[chosen] = steps[chosen]
+    return kept, chosen
+
+
+@dataclass(frozen=True, eq=False)
+class PemRun:
+    """What a run announced."""
+
+    states: tuple[PemState, ...]
+    """The start, and the state after each iteration."""
+    totals: tuple[PemTotal, ...]
+    """What the aggregator learned, iteration by iteration."""
+    seen: tuple[PemTotal, ...]
+    """The same to a coalition that has subtracted its own records and noise."""
+    epsilon: float
+    """What it cost a record."""
+    sampler: str
+    """What drew the noise."""
+
+    @property
+    def final(self) -> PemState:
+        """The last state."""
+        return self.states[-1]
+
+
+def run_ideal(
+    algorithm: PemAlgorithm,
+    parts: Sequence[sp.csr_array],
+    budget: Budget,
+    sampler: Sampler,
+    *,
+    noises: int = 2,
+    known_noises: int = 0,
+    known_parts: Sequence[sp.csr_array] = (),
+    random: RandomBytes = os_random,
+) -> PemRun:
+    """Run an algorithm on the ideal functionality.
+
+    Parameters
+    ----------
+    parts : sequence of CSR
+        The records of the clients that the coalition does not hold; one client each.
+    sampler : Sampler
+        Of the noise.
+    noises : int
+        How many add noise: the m servers; n for noise at every client (the baseline); 0 for none.
+    known_noises : int
+        Of these, those whose noise the coalition knows.
+    known_parts : sequence of CSR
+        The records of the coalition's own clients.
+    random : callable
+        Bytes for the sampling coins.
+
+    Raises
+    ------
+    InputError
+        If a coalition knows all noise, or the budget is of a stream.
+    """
+    if not 0 <= known_noises <= max(noises - 1, 0):
+        raise InputError(f"`known_noises` must be below `noises` ({noises}); got {known_noises}.")
+    if budget.stream:
+        raise InputError("`stream` is for runs among servers: here the records of every iteration are the same.")
+    if budget.sparse is None:  # records are clipped one by one: together is the same, and quicker
+        parts, known_parts = _together(parts), _together(known_parts)
+    state = algorithm.init()
+    states, totals, seen = [state], [], []
+    while not budget.over(state):
+
+        def summed(clients: Sequence[sp.csr_array], state: PemState = state) -> NDArray[np.int64]:
+            total = np.zeros(state.entries, dtype=np.int64)
+            for records in clients:
+                chosen = sampled(records, budget.sampling, random)
+                total += client_vector(algorithm, chosen, state, budget, sampler)[0]
+            return total
+
+        def noise(count: int, state: PemState = state) -> NDArray[np.int64]:
+            return np.concatenate([sampler.draw(budget.scale(b), b.size, count) for b in state.blocks])
+
+        others, own = summed(parts), summed(known_parts)
+        hidden, known = noise(noises - known_noises), noise(known_noises)
+        rows = sum(part.shape[0] for part in (*parts, *known_parts))
+        total = PemTotal.of(others + own + hidden + known, state.blocks, rows, budget.sampling)
+        totals.append(total)
+        seen.append(PemTotal.of(others + hidden, state.blocks, rows, budget.sampling))
+        state = algorithm.reduce_in_aggregator(state, total)
+        states.append(state)
+    spent = budget.spent(len(totals)) if noises else math.inf
+    return PemRun(tuple(states), tuple(totals), tuple(seen), spent, sampler.label if noises else "none")
+
+
+def _together(parts: Sequence[sp.csr_array]) -> Sequence[sp.csr_array]:
+    return parts if len(parts) < 2 else [sp.csr_array(sp.vstack(list(parts), format="csr"))]

@@ -13,15 +13,19 @@ import scipy.sparse as sp
 
 from ksdp.audit.array_types import Matrix
 from ksdp.audit.errors import CorpusError
-from ksdp.audit.mechanisms.checks import check_least, check_positive
-from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Observables
-from ksdp.audit.mechanisms.factorisation.simplex import project_simplex
-from ksdp.audit.mechanisms.guarantee import Guarantee
+from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Guarantee, Observables
+from ksdp.audit.mechanisms.factorisation.nmf_kernels import project_simplex
+from ksdp.audit.mechanisms.parameters import check_least, check_positive
 from ksdp.audit.mechanisms.party_side import NoisySum, PartyProgram, PartyResult
-from ksdp.audit.mechanisms.privacy.announcer import Driven
-from ksdp.audit.mechanisms.privacy.noise import analytic_multiplier, check_budget, rounded_sensitivity
-from ksdp.audit.mechanisms.privacy.record_bounds import adjacency_words, check_adjacency, clip_rows
-from ksdp.audit.mechanisms.privacy.released import GaussianReleases
+from ksdp.audit.mechanisms.privacy.noise import (
+    adjacency_words,
+    analytic_multiplier,
+    check_adjacency,
+    check_budget,
+    clip_rows,
+    rounded_sensitivity,
+)
+from ksdp.audit.mechanisms.privacy.transcript import Driven, GaussianReleases
 from ksdp.audit.statistics.clipped_sweeps import clipped_sweeps
 from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.equations import Equations

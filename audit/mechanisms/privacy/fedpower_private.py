@@ -12,23 +12,24 @@ import scipy.sparse as sp
 
 from ksdp.audit.array_types import Matrix
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.mechanisms.checks import check_least, check_one_of, check_positive
-from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.mechanisms.contract import Database, Guarantee
 from ksdp.audit.mechanisms.factorisation.power_iteration import first_basis, orthonormalise, start_block
-from ksdp.audit.mechanisms.guarantee import Guarantee
+from ksdp.audit.mechanisms.parameters import check_least, check_one_of, check_positive
 from ksdp.audit.mechanisms.party_side import LocalNoise, NoisySum, PartyProgram, PartyResult, Sizes
-from ksdp.audit.mechanisms.privacy.fedpower_steps import (
+from ksdp.audit.mechanisms.privacy.fedpower import (
     SummedPower,
     bounded_moments,
     moments_times,
     theorem_1,
     theorem_2,
 )
-from ksdp.audit.mechanisms.privacy.noise import analytic_multiplier, check_budget, rounded_sensitivity
-from ksdp.audit.mechanisms.privacy.record_bounds import (
+from ksdp.audit.mechanisms.privacy.noise import (
     adjacency_words,
+    analytic_multiplier,
     check_adjacency,
+    check_budget,
     clip_rows,
+    rounded_sensitivity,
     second_moment_change,
     worst_pair,
 )

@@ -11,21 +11,21 @@ import numpy as np
 import scipy.sparse as sp
 
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.mechanisms.checks import check_announce, check_least, check_one_of, check_positive, check_rank
-from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Observables
+from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Guarantee, Observables
 from ksdp.audit.mechanisms.factorisation.power_iteration import first_basis, orthonormalise, start_block
-from ksdp.audit.mechanisms.guarantee import Guarantee
+from ksdp.audit.mechanisms.parameters import check_announce, check_least, check_one_of, check_positive, check_rank
 from ksdp.audit.mechanisms.party_side import NoisySum, PartyProgram, PartyResult
-from ksdp.audit.mechanisms.privacy.announcer import Driven
-from ksdp.audit.mechanisms.privacy.noise import analytic_multiplier, check_budget, rounded_sensitivity
-from ksdp.audit.mechanisms.privacy.record_bounds import (
+from ksdp.audit.mechanisms.privacy.noise import (
     adjacency_words,
+    analytic_multiplier,
     check_adjacency,
+    check_budget,
     clip_rows,
+    rounded_sensitivity,
     second_moment_change,
     worst_pair,
 )
-from ksdp.audit.mechanisms.privacy.released import GaussianReleases
+from ksdp.audit.mechanisms.privacy.transcript import Driven, GaussianReleases
 from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.equations import Equations
 from ksdp.audit.statistics.products import announced

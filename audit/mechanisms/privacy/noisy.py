@@ -12,11 +12,19 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.around import Around, FromInner
-from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Observables, Releases
+from ksdp.audit.mechanisms.contract import (
+    OPENS,
+    Announced,
+    Database,
+    Guarantee,
+    Observables,
+    Releases,
+    measured,
+    opened,
+    opens_of,
+)
 from ksdp.audit.mechanisms.counted import Counted
-from ksdp.audit.mechanisms.guarantee import Guarantee, measured
-from ksdp.audit.mechanisms.shown import opened, opens_of
+from ksdp.audit.mechanisms.delegation import Around, FromInner
 from ksdp.audit.mechanisms.together import Together
 from ksdp.audit.statistics.contract import Statistic
 from ksdp.audit.statistics.first_round import first_rounds

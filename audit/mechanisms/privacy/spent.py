@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from scipy.special import ndtri
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Mechanism
-from ksdp.audit.mechanisms.guarantee import guarantee_of
+from ksdp.audit.mechanisms.contract import Mechanism, guarantee_of
 from ksdp.audit.mechanisms.privacy.noise import epsilon_together
-from ksdp.audit.mechanisms.privacy.released import GaussianReleases
+from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 
 UNIT = "one record replaced by any other"
 _COMES_OR_GOES = "one record added or removed"

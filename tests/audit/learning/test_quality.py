@@ -13,8 +13,7 @@ from ksdp.audit.corpus import Corpus, canonical, restrict
 from ksdp.audit.learning.quality import LearningCost, NotLearnt, learning_cost, residual_share
 from ksdp.audit.mechanisms.contract import Announced, Database, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
-from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
-from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD
 
 
 def dense_residual(matrix: np.ndarray, basis: np.ndarray, mean: np.ndarray | None = None) -> float:

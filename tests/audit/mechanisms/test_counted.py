@@ -12,12 +12,11 @@ import scipy.sparse as sp
 from ksdp.audit.corpus import canonical
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.learning.learners import exact_of, learn, quickly
-from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.mechanisms.contract import Database, opened
 from ksdp.audit.mechanisms.counted import CAN_FOLLOW, Counted, document_counts
 from ksdp.audit.mechanisms.factorisation.nmf_starts import random_topics
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
-from ksdp.audit.mechanisms.shown import opened
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.screening.lever_space import at_setting, lever_space
 from ksdp.audit.spec import parse_spec

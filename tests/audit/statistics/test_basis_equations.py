@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables
-from ksdp.audit.mechanisms.factorisation.early_rounds import numbers_of_basis
+from ksdp.audit.mechanisms.factorisation.pd_svd import numbers_of_basis
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.statistics import basis_equations as module
 from ksdp.audit.statistics.basis_equations import BasisEquations

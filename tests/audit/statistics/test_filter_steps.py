@@ -9,8 +9,7 @@ import scipy.sparse as sp
 from ksdp.audit.kernels import add_row_to_panel
 from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
-from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
-from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD, SigmaSVD
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD, SigmaSVD
 from ksdp.audit.statistics import filter_steps
 from ksdp.audit.statistics import terms as module
 from ksdp.audit.statistics.contract import Documents, Pool

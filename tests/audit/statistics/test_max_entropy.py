@@ -11,7 +11,7 @@ from sklearn.datasets import load_breast_cancer
 
 from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables
-from ksdp.audit.mechanisms.factorisation import early_rounds
+from ksdp.audit.mechanisms.factorisation import pd_svd
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.registry import make_mechanism
@@ -152,7 +152,7 @@ def test_fewer_equations_than_documents_tell_who_was_in(
     name: str, mechanism: Mechanism, statistic: Statistic, least: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tenth of the documents, three rounds: the best linear solution tells less, and much less of patients."""
-    monkeypatch.setattr(early_rounds, "NUMBERS", 0)
+    monkeypatch.setattr(pd_svd, "NUMBERS", 0)
     matrix, distances = rows_of(name), []
     held = np.isin(np.arange(matrix.shape[0]), np.random.default_rng(1).choice(matrix.shape[0], 50, replace=False))
     seen = mechanism.run(Database((sp.csr_array(matrix[held]),)), np.random.default_rng(2))
@@ -176,8 +176,8 @@ def test_later_rounds_tell_what_the_first_three_leave_open(
     """Half of 500 texts of 40 terms: 240 numbers, and as many as say who was in."""
     matrix, distances = rows_of(name), []
     held = np.isin(np.arange(500), np.random.default_rng(1).choice(500, 250, replace=False))
-    for numbers in (0, early_rounds.NUMBERS):
-        monkeypatch.setattr(early_rounds, "NUMBERS", numbers)
+    for numbers in (0, pd_svd.NUMBERS):
+        monkeypatch.setattr(pd_svd, "NUMBERS", numbers)
         seen = mechanism.run(Database((sp.csr_array(matrix[held]),)), np.random.default_rng(2))
         stored = Observables({name: np.float32(array).astype(np.float64) for name, array in seen.items()})
         documents = Documents(matrix, pool=Pool(matrix, 0.5, mechanism=mechanism))

@@ -8,8 +8,7 @@ import scipy.sparse as sp
 from scipy.stats import ks_2samp
 
 from ksdp.audit.mechanisms.contract import Database, Observables
-from ksdp.audit.mechanisms.privacy.dpdispca import DPdisPCA
-from ksdp.audit.mechanisms.privacy.moments import Moments
+from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, Moments
 from ksdp.audit.statistics import max_entropy, moment_filter, solved_parts
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.moments import moment_energy, moment_leverage, moment_match, site_match

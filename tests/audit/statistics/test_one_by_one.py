@@ -12,8 +12,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
-from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
-from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD
 from ksdp.audit.statistics import exact_sums, solved_parts
 from ksdp.audit.statistics import one_by_one as fits_module
 from ksdp.audit.statistics import terms as module

@@ -10,9 +10,8 @@ import scipy.sparse as sp
 
 from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.privacy.dp_nmf import DPNMF
-from ksdp.audit.mechanisms.privacy.fedpower import FedPower
+from ksdp.audit.mechanisms.privacy.fedpower import FedPower, UtilityFedPower
 from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
-from ksdp.audit.mechanisms.privacy.fedpower_utility import UtilityFedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth
 from ksdp.audit.statistics import max_entropy
 from ksdp.audit.statistics.contract import Documents, Pool

@@ -12,10 +12,8 @@ from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.pem.added import noise_variance
 from ksdp.audit.mechanisms.pem.algorithm import PemState, VectorBlock, contribution
-from ksdp.audit.mechanisms.pem.base import PemMechanism
-from ksdp.audit.mechanisms.pem.budget import Budget
-from ksdp.audit.mechanisms.pem.discrete_laplace import law
-from ksdp.audit.mechanisms.pem.mechanisms import PEMApriori, PEMKMeans, PEMLogistic
+from ksdp.audit.mechanisms.pem.mechanisms import PEMApriori, PEMKMeans, PEMLogistic, PemMechanism
+from ksdp.audit.mechanisms.pem.noise import Budget, law
 from ksdp.audit.statistics import max_entropy
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.equations import Equations

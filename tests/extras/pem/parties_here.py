@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from ksdp.audit.errors import ProtocolError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
-from ksdp.audit.mechanisms.pem.budget import Budget
-from ksdp.audit.mechanisms.pem.discrete_laplace import Sampler, Signed
+from ksdp.audit.mechanisms.pem.noise import Budget, Sampler
 from ksdp.audit.randomness import RandomBytes
 from ksdp.extras.pem.messages import PemTerms, PemUpload, PrimeField
 from ksdp.extras.pem.parties import PemAggregator, PemClient, PemServer
@@ -26,10 +26,10 @@ class ScriptedSampler:
     """A sampler that remembers what it gave, or gives what it remembers."""
 
     rng: np.random.Generator
-    given: list[Signed] = field(default_factory=list)
+    given: list[NDArray[np.int64]] = field(default_factory=list)
     label: str = "scripted"
 
-    def draw(self, scale: float, entries: int, parties: int = 1) -> Signed:
+    def draw(self, scale: float, entries: int, parties: int = 1) -> NDArray[np.int64]:
         drawn = np.rint(self.rng.normal(size=entries) * scale).astype(np.int64) * parties
         self.given.append(drawn)
         return drawn

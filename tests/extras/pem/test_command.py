@@ -18,10 +18,9 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.mechanisms.pem.budget import Budget, tight_epsilon
-from ksdp.audit.mechanisms.pem.discrete_laplace import Vetted
-from ksdp.audit.mechanisms.pem.ideal import run_ideal
-from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
+from ksdp.audit.mechanisms.pem.algorithm import run_ideal
+from ksdp.audit.mechanisms.pem.functions import PemKMeans
+from ksdp.audit.mechanisms.pem.noise import Budget, Vetted, tight_epsilon
 from ksdp.extras.pem.processes import prepare_pem, read_pem_spec
 
 from ...typed import typed

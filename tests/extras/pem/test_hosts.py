@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from ksdp.audit.errors import InputError, ProtocolError, SpecError
-from ksdp.audit.mechanisms.pem.budget import Budget
-from ksdp.audit.mechanisms.pem.discrete_laplace import Vetted
-from ksdp.audit.mechanisms.pem.ideal import run_ideal
+from ksdp.audit.mechanisms.pem.algorithm import run_ideal
+from ksdp.audit.mechanisms.pem.noise import Budget, Vetted
 from ksdp.extras.pem.host_run import PemHost, deal_out, hold_records, run_pem_host
 from ksdp.extras.pem.records import load_functions
 from ksdp.flows.runs.watch import Watch

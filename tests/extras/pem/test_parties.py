@@ -8,15 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, ProtocolError
-from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, contribution
-from ksdp.audit.mechanisms.pem.apriori import PemApriori
-from ksdp.audit.mechanisms.pem.budget import Budget, Sparse
-from ksdp.audit.mechanisms.pem.discrete_laplace import Signed, Simulated
-from ksdp.audit.mechanisms.pem.ideal import run_ideal
-from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
-from ksdp.audit.mechanisms.pem.logistic import PemLogistic
+from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, contribution, run_ideal
+from ksdp.audit.mechanisms.pem.functions import PemApriori, PemKMeans, PemLogistic
+from ksdp.audit.mechanisms.pem.noise import Budget, Simulated, Sparse
 from ksdp.extras.pem.messages import numbered, pack_state
 from ksdp.extras.pem.parties import PemAggregator, PemClient, PemServer
 from ksdp.protocols.channel.keys import Envelope, seal
@@ -36,7 +33,7 @@ class SummedSamplers:
     def __init__(self, samplers: list[ScriptedSampler]) -> None:
         self._sums = [sum(drawn) for drawn in zip(*(s.given for s in samplers), strict=True)]
 
-    def draw(self, scale: float, entries: int, parties: int = 1) -> Signed:
+    def draw(self, scale: float, entries: int, parties: int = 1) -> NDArray[np.int64]:
         if parties == 0:
             return np.zeros(entries, dtype=np.int64)
         return self._sums.pop(0)
@@ -146,7 +143,7 @@ def test_the_noise_follows_the_state_of_every_iteration() -> None:
     asked: list[tuple[float, int]] = []
 
     class Watching(ScriptedSampler):
-        def draw(self, scale: float, entries: int, parties: int = 1) -> Signed:
+        def draw(self, scale: float, entries: int, parties: int = 1) -> NDArray[np.int64]:
             asked.append((scale, entries))
             return np.zeros(entries, dtype=np.int64)
 
@@ -282,7 +279,7 @@ def test_a_sum_larger_than_it_can_be_is_void() -> None:
     run = ready()
 
     class Wild(ScriptedSampler):
-        def draw(self, scale: float, entries: int, parties: int = 1) -> Signed:
+        def draw(self, scale: float, entries: int, parties: int = 1) -> NDArray[np.int64]:
             return np.full(entries, 2**50)
 
     run.servers["server 1"].sampler = Wild(np.random.default_rng(0))

@@ -9,10 +9,9 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.errors import InputError, ProtocolError
-from ksdp.audit.mechanisms.pem.budget import Budget
-from ksdp.audit.mechanisms.pem.discrete_laplace import Vetted
-from ksdp.audit.mechanisms.pem.ideal import run_ideal
-from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
+from ksdp.audit.mechanisms.pem.algorithm import run_ideal
+from ksdp.audit.mechanisms.pem.functions import PemKMeans
+from ksdp.audit.mechanisms.pem.noise import Budget, Vetted
 from ksdp.extras.pem import processes
 from ksdp.extras.pem.processes import ClientJob, Fate, _connect, _Door, _pass, run_pem
 from ksdp.extras.pem.spec import PemRunSpec

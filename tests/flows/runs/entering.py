@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ksdp.audit.corpus import Corpus
+from ksdp.audit.mechanisms.contract import opened
 from ksdp.audit.mechanisms.parameters import parameters_of
-from ksdp.audit.mechanisms.shown import opened
 from ksdp.audit.screening.clearance import Clearance, Covered, MechanismIdentity
 from ksdp.audit.spec import Spec
 from ksdp.flows.runs.party_run import Entered, enter_documents

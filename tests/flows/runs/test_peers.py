@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from ksdp.audit.errors import ClearanceError, InputError, SpecError
+from ksdp.audit.mechanisms.contract import guarantee_of
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
-from ksdp.audit.mechanisms.guarantee import guarantee_of
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.screening.clearance import MechanismIdentity
 from ksdp.flows.runs.local_run import run_local

@@ -13,16 +13,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.mechanisms.contract import Database
-from ksdp.audit.mechanisms.privacy.announcer import Announcer
 from ksdp.audit.mechanisms.privacy.dp_nmf import DPNMF
-from ksdp.audit.mechanisms.privacy.dpdispca import DPdisPCA
-from ksdp.audit.mechanisms.privacy.fedpower import FedPower
+from ksdp.audit.mechanisms.privacy.fedpower import FedPower, UtilityFedPower
 from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
-from ksdp.audit.mechanisms.privacy.fedpower_utility import UtilityFedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
-from ksdp.audit.mechanisms.privacy.moments import Moments
+from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, Moments
 from ksdp.audit.mechanisms.privacy.noise import on_grid
-from ksdp.audit.mechanisms.privacy.released import GaussianReleases
+from ksdp.audit.mechanisms.privacy.transcript import Announcer, GaussianReleases
 from ksdp.protocols.channel.rounds import Rounds
 from ksdp.protocols.one_noise.paillier import PrivateKey, generate
 from ksdp.protocols.runs.handshake import RunOutcome

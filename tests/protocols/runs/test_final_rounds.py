@@ -9,8 +9,7 @@ import scipy.sparse as sp
 from ksdp.audit.errors import InputError, ProtocolError, SpecError
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
-from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
-from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD, SigmaSVD
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD, SigmaSVD
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
 from ksdp.protocols.channel.rounds import Round, Rounds, run_together
 from ksdp.protocols.runs.final_rounds import final_rounds, largest_final_message

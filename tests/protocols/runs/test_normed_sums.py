@@ -11,8 +11,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.contract import Database
-from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
-from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD, SigmaSVD
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD, SigmaSVD
 from ksdp.protocols.channel.rounds import run_together
 from ksdp.protocols.runs.party_rounds import largest_message
 from ksdp.protocols.runs.programs import Precision, party_program, sum_entries

@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.party_side import OneNoiseSum, Sizes
-from ksdp.audit.mechanisms.privacy.fedpower_utility import UtilityFedPower
+from ksdp.audit.mechanisms.privacy.fedpower import UtilityFedPower
 from ksdp.protocols.channel.arrays import pack_array
 from ksdp.protocols.channel.keys import Envelope
 from ksdp.protocols.channel.rounds import run_together

@@ -14,8 +14,7 @@ from scipy.stats import chisquare, kstest
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.contract import Database, Mechanism
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
-from ksdp.audit.mechanisms.factorisation.pd_pca import PDPCA
-from ksdp.audit.mechanisms.factorisation.pd_svd import SigmaSVD
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, SigmaSVD
 from ksdp.audit.mechanisms.party_side import PartyProgram, SecSum
 from ksdp.protocols.channel.rounds import Rounds, run_together
 from ksdp.protocols.channel.wire import unpack

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Database
-from ksdp.audit.mechanisms.factorisation.nmf_svd_start import ITERATIONS
+from ksdp.audit.mechanisms.factorisation.nmf_starts import ITERATIONS
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.party_side import drive, trusted_party
 from ksdp.protocols.runs.pd_nmf_program import check_nmf, nmf_program

@@ -11,7 +11,7 @@ import pytest
 from ksdp.audit.errors import InputError, ProtocolError, SpecError
 from ksdp.audit.mechanisms.party_side import OneNoiseSum, Sizes, Upload
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth
-from ksdp.audit.mechanisms.privacy.released import GaussianReleases
+from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 from ksdp.protocols.channel.rounds import run_together
 from ksdp.protocols.runs.party_noise import vetted_noise
 from ksdp.protocols.runs.party_rounds import largest_message

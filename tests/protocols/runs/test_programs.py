@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.privacy.released import GaussianReleases
+from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 from ksdp.audit.registry import make_mechanism, mechanism_names
 from ksdp.protocols.runs.programs import PROGRAMS, check_program, is_noisy, program_of, sum_entries
 

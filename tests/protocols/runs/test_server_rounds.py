@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ksdp.audit.errors import InputError, ProtocolError
-from ksdp.audit.mechanisms.privacy.released import GaussianReleases
+from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 from ksdp.protocols.channel.arrays import pack_array, pack_arrays
 from ksdp.protocols.channel.rounds import Rounds, run_together
 from ksdp.protocols.channel.wire import pack, unpack

@@ -1,3 +1,5 @@
+"""The space that all announced blocks span, against iterating for real; and what blocks give away."""
+
 from __future__ import annotations
 
 import hashlib
@@ -8,19 +10,31 @@ import sys
 from dataclasses import FrozenInstanceError
 from itertools import pairwise
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
+from scipy.stats import ks_2samp
+from sklearn.decomposition import PCA
 
 from ksdp.audit.corpus import canonical
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.mechanisms.contract import Database, Mechanism
-from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD, SigmaSVD
-from ksdp.audit.mechanisms.factorisation.power_iteration import start_block
+from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD, SigmaSVD, announced_span
+from ksdp.audit.mechanisms.factorisation.power_iteration import (
+    normed_sec_sum,
+    orthonormalise,
+    share_of,
+    start_block,
+)
+from ksdp.audit.statistics.contract import Documents, Pool
+from ksdp.audit.statistics.rounds_match import BlockSumsMatch
 
 RNG = np.random.default_rng(0)
 
@@ -274,3 +288,231 @@ def test_real_text(data_folder: Path, name: str) -> None:
     power = PDSVD(solver="power", tolerance=1e-8, iterations=4000).run(Database(parties), rng)
     assert power["iterations"][0] < 4000
     assert np.linalg.norm(power["V"] - (power["V"] @ seen["V"].T) @ seen["V"], 2) < 1e-5
+
+
+RNG_PD_PCA = np.random.default_rng(0)
+Matrix = NDArray[np.float64]
+
+
+def parties_of(dense: Matrix, *cuts: int) -> tuple[sp.csr_array, ...]:
+    return tuple(canonical(sp.csr_array(part)) for part in np.split(dense, cuts))
+
+
+def random_rows_of_pd_pca(rows: int, columns: int, seed: int) -> Matrix:
+    rng = np.random.default_rng(seed)
+    dense = sp.random_array((rows, columns), density=0.15, rng=rng).toarray()
+    dense[: rows // 3] += 0.2  # parties that differ, so that local means would not do
+    return np.asarray(dense)
+
+
+def check_pca(seen: Observables, dense: Matrix, rank: int) -> None:
+    """Against scikit-learn: mean, explained variance, and components up to sign."""
+    pca = PCA(n_components=rank, svd_solver="full").fit(dense)
+    scale = np.abs(dense).max()
+    np.testing.assert_allclose(seen["mean"], pca.mean_, atol=1e-12 * scale)
+    np.testing.assert_allclose(seen["sigma"] ** 2 / (len(dense) - 1), pca.explained_variance_, rtol=1e-8)
+    np.testing.assert_allclose(np.abs(seen["V"] @ pca.components_.T), np.eye(rank), atol=1e-7)
+
+
+@pytest.mark.parametrize("shape", [(120, 40), (200, 300), (300, 200), (30, 200)])
+@pytest.mark.parametrize("solver", ["limit", "power"])
+def test_is_the_centralised_pca(shape: tuple[int, int], solver: Literal["limit", "power"]) -> None:
+    dense = random_rows_of_pd_pca(*shape, 0)
+    database = Database(parties_of(dense, shape[0] // 3, shape[0] // 2))
+    mechanism = PDPCA(rank=2, reveal_sigma=True, solver=solver, iterations=3000, tolerance=1e-11)
+    assert isinstance(mechanism, Mechanism)
+    seen = mechanism.run(database, RNG_PD_PCA)
+    schema = {a.name: a.shape for a in mechanism.observables(shape[1])}
+    assert schema == {name: array.shape for name, array in seen.items()}
+    check_pca(seen, dense, 2)
+
+
+def test_the_printed_algorithm_is_another_thing() -> None:
+    # Centring each party with its own mean misses what differs between parties.
+    dense = random_rows_of_pd_pca(120, 40, 1)
+    parties = parties_of(dense, 40)
+    local = np.vstack([part.toarray() - part.mean(axis=0) for part in parties])
+    theirs = np.linalg.svd(local)[2][:2]
+    ours = PDPCA(rank=2).run(Database(parties), RNG_PD_PCA)["V"]
+    assert np.linalg.norm(ours - (ours @ theirs.T) @ theirs, 2) > 0.1
+
+
+def test_both_solvers_agree_in_sign() -> None:
+    rng = np.random.default_rng(0)
+    turn = np.linalg.qr(rng.standard_normal((6, 6)))[0]
+    dense = 3 + rng.standard_normal((90, 6)) * [8, 4, 2, 1, 0.5, 0.2] @ turn
+    database = Database(parties_of(dense, 20, 50))
+    limit = PDPCA(rank=3).run(database, RNG_PD_PCA)
+    power = PDPCA(rank=3, solver="power", tolerance=0, iterations=300).run(database, RNG_PD_PCA)
+    np.testing.assert_allclose(limit["V"], power["V"], atol=1e-9)
+
+
+def test_a_coalition_sees_the_mean_of_the_others() -> None:
+    dense = random_rows_of_pd_pca(120, 40, 2)
+    parties = parties_of(dense, 10, 70)
+    coalition = PDPCA(rank=3).run(Database(parties, frozenset({1})), RNG_PD_PCA)
+    alone = PDPCA(rank=3).run(Database(parties), RNG_PD_PCA)
+    np.testing.assert_allclose(coalition["mean"], dense[[*range(10), *range(70, 120)]].mean(axis=0), atol=1e-14)
+    np.testing.assert_allclose(alone["mean"], dense.mean(axis=0), atol=1e-14)
+    # V is centred with the global mean, whoever looks.
+    assert np.array_equal(coalition["V"], alone["V"])
+    only = PDPCA(rank=3).run(Database(parties, frozenset({1, 2})), RNG_PD_PCA)
+    np.testing.assert_allclose(only["mean"], dense[:10].mean(axis=0), atol=1e-14)
+
+
+def test_centred_rows_are_left_as_pd_svd_finds_them() -> None:
+    rng = np.random.default_rng(0)
+    half = rng.standard_normal((40, 30))
+    dense = np.vstack((half, -half))
+    database = Database(parties_of(dense, 25))
+    pca, svd = PDPCA(rank=3).run(database, RNG_PD_PCA), PDSVD(rank=3).run(database, RNG_PD_PCA)
+    np.testing.assert_allclose(pca["V"], svd["V"], atol=1e-9)
+
+
+def test_shifting_all_rows_moves_the_mean_only() -> None:
+    dense = random_rows_of_pd_pca(150, 60, 3)
+    one = PDPCA(rank=3).run(Database(parties_of(dense, 50)), RNG_PD_PCA)
+    two = PDPCA(rank=3).run(Database(parties_of(dense + 100, 50)), RNG_PD_PCA)
+    np.testing.assert_allclose(two["mean"] - one["mean"], 100, atol=1e-10)
+    np.testing.assert_allclose(two["V"], one["V"], atol=1e-8)
+
+
+@pytest.mark.parametrize("solver", ["limit", "power"])
+def test_equal_rows_have_no_direction(solver: Literal["limit", "power"]) -> None:
+    dense = np.tile(np.array([0.1, 0.7, 0.0, 3.3, 1.1, 0.0]), (20, 1))
+    seen = PDPCA(rank=2, reveal_sigma=True, solver=solver).run(Database(parties_of(dense, 7)), RNG_PD_PCA)
+    np.testing.assert_allclose(seen["V"] @ seen["V"].T, np.eye(2), atol=1e-12)
+    assert seen["sigma"].max() < 1e-12
+
+
+def test_refuses_as_pd_svd_does() -> None:
+    with pytest.raises(SpecError, match="number of features"):
+        PDPCA(rank=5).observables(5)
+    with pytest.raises(CorpusError, match="`rank` must be below"):
+        PDPCA(rank=5).run(Database(parties_of(random_rows_of_pd_pca(5, 30, 0))), RNG_PD_PCA)
+    with pytest.raises(SpecError, match="`rank` must be a whole number of at least 1"):
+        PDPCA(rank=0)
+
+
+def test_census(data_folder: Path) -> None:
+    """Columns of very different scales, parties of unequal sizes."""
+    table = pd.read_parquet(data_folder / "adult" / "table.parquet").select_dtypes("number").to_numpy(np.float64)
+    dense = table[np.sort(np.random.default_rng(0).choice(len(table), 5000, replace=False))]
+    seen = PDPCA(rank=5, reveal_sigma=True).run(Database(parties_of(dense, 150, 1150)), RNG_PD_PCA)
+    check_pca(seen, dense, 5)
+
+
+def test_songs(data_folder: Path) -> None:
+    table = pd.read_parquet(data_folder / "yearpredictionmsd" / "table.parquet").filter(like="timbre_")
+    dense = table.to_numpy(np.float64)
+    assert dense.shape == (8162, 90)
+    seen = PDPCA(rank=7, reveal_sigma=True).run(Database(parties_of(dense, 300, 3000)), RNG_PD_PCA)
+    check_pca(seen, dense, 7)
+
+
+def blocks_of(matrix, start, rounds, mean=None):
+    """What NormedSecSum announces, iteration by iteration, and the blocks that it is applied to."""
+    block, seen, before = orthonormalise(start, start), [], []
+    for _ in range(rounds):
+        announced, _ = normed_sec_sum([share_of(matrix, block, mean)])
+        seen.append(announced)
+        before.append(block)
+        block = orthonormalise(announced, start)
+    return seen, before
+
+
+@pytest.mark.parametrize("centred", [False, True])
+@pytest.mark.parametrize("shape", [(60, 200), (200, 60), (30, 40), (40, 30)])
+def test_it_is_what_the_blocks_span(shape: tuple[int, int], centred: bool) -> None:
+    matrix = sp.csr_array(sp.random_array(shape, density=0.2, rng=np.random.default_rng(1), format="csr"))
+    mean = np.asarray(matrix.mean(axis=0)).ravel() if centred else None
+    start = start_block(0, shape[1], 3)
+    seen, _ = blocks_of(matrix, start, 5, mean)
+    _, lengths, rows = np.linalg.svd(np.vstack(seen), full_matrices=False)
+    rows = rows[lengths > 1e-9 * lengths[0]]
+    found = announced_span(matrix, start, 5, mean)
+    np.testing.assert_allclose(found.rows.T @ found.rows, rows.T @ rows, atol=1e-8)
+    dense = matrix.toarray() - (0.0 if mean is None else mean)
+    image = dense @ rows.T
+    np.testing.assert_allclose(found.values**2, np.linalg.eigvalsh(image.T @ image)[::-1], rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(found.rows @ found.rows.T, np.eye(15), atol=1e-10)
+
+
+def test_normed_blocks_give_the_singular_values_away_but_for_one_factor() -> None:
+    """From announced blocks alone, as any party can: hidden norms by the symmetry of V S V^T."""
+    matrix = sp.csr_array(sp.random_array((50, 30), density=0.4, rng=np.random.default_rng(3), format="csr"))
+    start, rounds = start_block(0, 30, 2), 3
+    seen, before = blocks_of(matrix, start, rounds + 1)
+    norms, factor = [], 1.0
+    for number, (announced, block) in enumerate(zip(seen, before, strict=True)):
+        form = announced @ block.T  # diag(1 / norms) V S V^T
+        ratio = np.array([1.0, form[0, 1] / form[1, 0]])
+        if number:  # |S v|^2 = <v, S (S v)>, with S v in the span of this block
+            last, turn = seen[number - 1], seen[number - 1] @ block.T
+            square = norms[-1][0] ** 2 * (last[0] @ last[0])
+            again = norms[-1][0] * (before[number - 1][0] @ (turn[0] @ (ratio[:, None] * announced)))
+            factor = square / again
+        norms.append(factor * ratio)
+    known = np.vstack([n[:, None] * a for n, a in zip(norms, seen, strict=True)])  # S V for all blocks V
+    basis = np.vstack(before)
+    span = np.linalg.svd(np.vstack(seen[:rounds]).T, full_matrices=False)[0]
+    onto = np.linalg.lstsq(basis.T, span, rcond=None)[0]  # the span in terms of the blocks
+    values = np.sqrt(np.linalg.eigvals(span.T @ (known.T @ onto)).real)
+    found = announced_span(matrix, start, rounds).values
+    np.testing.assert_allclose(np.sort(values)[::-1] / values.max(), found / found[0], rtol=1e-6)
+
+
+def test_a_small_matrix_ends_the_space() -> None:
+    matrix = sp.csr_array(np.vstack([np.eye(3, 9), np.zeros((4, 9))]) * [[3], [2], [1], [0], [0], [0], [0]])
+    found = announced_span(matrix, start_block(0, 9, 2), 4)
+    np.testing.assert_allclose(found.values, [3, 2, 1, 0, 0, 0, 0, 0], atol=1e-12)
+    np.testing.assert_allclose(np.abs(found.rows[:3]), np.eye(3, 9), atol=1e-8)
+    assert not found.rows[3:].any()
+    assert not announced_span(sp.csr_array((5, 9)), start_block(0, 9, 2), 4).rows.any()
+
+
+@pytest.mark.parametrize("solver", ["limit", "power"])
+def test_every_round_or_the_final_output(solver: str) -> None:
+    database = Database((sp.csr_array(sp.random_array((60, 40), density=0.3, rng=np.random.default_rng(4))),))
+    rng = np.random.default_rng(0)
+    whole = PDSVD(rank=2, solver=solver, iterations=4, tolerance=0).run(database, rng)
+    final = PDSVD(rank=2, solver=solver, iterations=4, opens="final").run(database, rng)
+    assert set(final) == {"V"}
+    np.testing.assert_array_equal(final["V"], whole["V"])
+    shown = SigmaSVD(rank=2).run(database, rng)
+    np.testing.assert_allclose(shown["span_sigma"][:2], shown["sigma"], rtol=1e-3)
+    stopped = PDSVD(rank=2, solver="power", iterations=9, tolerance=0.9).run(database, rng)
+    done = int(stopped["iterations"][0])
+    assert done < 9
+    assert stopped["span"][2 * done - 1].any()
+    assert not stopped["span"][2 * done :].any()
+
+
+@pytest.mark.parametrize("kind", [PDSVD, PDPCA])
+def test_hidden_norms_follow_from_what_is_opened_but_for_one_factor(kind: type[PDSVD]) -> None:
+    """n_s (v_t . w_s) = n_t (v_s . w_t) for rows v that were multiplied and rows w of norm 1 that were opened."""
+    matrix = sp.csr_array(sp.random_array((80, 40), density=0.3, rng=np.random.default_rng(6), format="csr"))
+    seen = kind(rank=3).run(Database((matrix,)), np.random.default_rng(0))
+    sums = seen["block_sums"].reshape(-1, 40)
+    norms = np.linalg.norm(sums, axis=1)
+    products = (sums / norms[:, None]) @ seen["first_blocks"][:-1].reshape(-1, 40).T
+    misfit = np.diag(np.square(products).sum(axis=1)) - products * products.T
+    found = np.abs(np.linalg.eigh(misfit)[1][:, 0])
+    np.testing.assert_allclose(found / found.max(), norms / norms.max(), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("hidden", "revealed"), [(PDSVD(rank=2), SigmaSVD(rank=2)), (PDPCA(rank=2), None)])
+def test_hiding_sigma_takes_nothing_from_the_statistic_of_sums(hidden: PDSVD, revealed: PDSVD | None) -> None:
+    """D of all documents in a run against all out is that of the run that reveals Sigma."""
+    rng = np.random.default_rng(2)
+    matrix = sp.csr_array(rng.normal(size=(300, 15)))
+    held = np.isin(np.arange(300), rng.choice(300, 150, replace=False))
+    database = Database((sp.csr_array(matrix[held]),))
+    scores = []
+    for mechanism in (hidden, revealed or PDPCA(rank=2, reveal_sigma=True)):
+        seen = mechanism.run(database, np.random.default_rng(0))
+        documents = Documents(matrix, pool=Pool(matrix, 0.5, mechanism=mechanism))
+        assert set(BlockSumsMatch.needs) <= {a.name for a in mechanism.observables(15)}
+        scores.append(BlockSumsMatch().evaluate(seen, documents))
+    np.testing.assert_array_equal(*scores)
+    assert ks_2samp(scores[0][held], scores[0][~held]).statistic > 0.5

@@ -13,14 +13,15 @@ from ksdp.audit.corpus import canonical
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.factorisation.power_iteration import (
     block_power,
+    limit_of_power,
     normed_sec_sum,
     orthonormalise,
     sec_sum,
+    settle_signs,
     stack,
     start_block,
     subspace_sine,
 )
-from ksdp.audit.mechanisms.factorisation.power_limit import limit_of_power, settle_signs
 
 Matrix = NDArray[np.float64]
 

@@ -10,9 +10,8 @@ from sklearn.decomposition import NMF
 from threadpoolctl import threadpool_limits
 
 from ksdp.audit.errors import CorpusError, InputError, SpecError
-from ksdp.audit.mechanisms.factorisation.nmf_iterations import KeptSums
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
-from ksdp.audit.mechanisms.factorisation.rri_nmf import fit_coefficients, objective, pd_nmf_iter
+from ksdp.audit.mechanisms.factorisation.rri_nmf import KeptSums, fit_coefficients, objective, pd_nmf_iter
 
 from .nmf_penalties import PENALTIES
 

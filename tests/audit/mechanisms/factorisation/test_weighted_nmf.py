@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
-from ksdp.audit.mechanisms.factorisation.nmf_iterations import KeptSums
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
+from ksdp.audit.mechanisms.factorisation.rri_nmf import KeptSums
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import (
     fit_observed_coefficients,
     observed_objective,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState, PemTotal, VectorBlock, contribution
-from ksdp.audit.mechanisms.pem.logistic import PemLogistic
+from ksdp.audit.mechanisms.pem.functions import PemLogistic
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,8 @@ from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.design import Block
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Database, Mechanism
-from ksdp.audit.mechanisms.pem.base import PemMechanism
-from ksdp.audit.mechanisms.pem.discrete_laplace import law
-from ksdp.audit.mechanisms.pem.mechanisms import PEMApriori, PEMKMeans, PEMLogistic
+from ksdp.audit.mechanisms.pem.mechanisms import PEMApriori, PEMKMeans, PEMLogistic, PemMechanism
+from ksdp.audit.mechanisms.pem.noise import law
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism, select_statistics
 from ksdp.audit.sampling import measure, sample

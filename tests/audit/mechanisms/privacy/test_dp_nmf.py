@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.rri_nmf import pd_nmf_iter
-from ksdp.audit.mechanisms.privacy.announcer import Announcer, Replay
 from ksdp.audit.mechanisms.privacy.dp_nmf import DPNMF, _start
+from ksdp.audit.mechanisms.privacy.transcript import Announcer, Replay
 
 
 def parties(seed: int = 0, scale: float = 1.0) -> tuple[sp.csr_array, ...]:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, subspace_sine
-from ksdp.audit.mechanisms.privacy.fedpower import FedPower
-from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
-from ksdp.audit.mechanisms.privacy.fedpower_steps import (
+from ksdp.audit.mechanisms.privacy.fedpower import (
+    FedPower,
+    UtilityFedPower,
     aligned,
     bounded_moments,
     fedpower_deviations,
@@ -23,7 +23,7 @@ from ksdp.audit.mechanisms.privacy.fedpower_steps import (
     theorem_1,
     theorem_2,
 )
-from ksdp.audit.mechanisms.privacy.fedpower_utility import UtilityFedPower
+from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.privacy.noise import account
 
 

@@ -8,7 +8,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.mechanisms.factorisation.simplex import project_simplex, simplex_threshold
+from ksdp.audit.mechanisms.factorisation.nmf_kernels import project_simplex, simplex_threshold
 
 unhurried = settings(deadline=None)  # the first call may compile
 vectors = arrays(np.float64, st.integers(1, 40), elements=st.floats(-50, 50, allow_subnormal=False))

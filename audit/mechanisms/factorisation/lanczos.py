@@ -1,21 +1,105 @@
-"""Compiled Lanczos on the smaller side of CSR rows, centred or not.
-
-Full reorthogonalisation, no restarts, no BLAS: the order of every sum is fixed, so that results do not depend
-on the number of threads. (LAPACK decomposes one matrix of some forty rows.) Rows are copied by loops:
-Numba takes seconds to compile the assignment of a slice.
-"""
+"""Leading singular vectors of one run's rows by Lanczos."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
 from numba import njit
 from numpy.typing import NDArray
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, svds
 
 from ksdp.audit.array_types import Matrix, Vector
+from ksdp.audit.errors import KsdpError
 from ksdp.audit.kernels import add_row_to_panel
-from ksdp.audit.mechanisms.factorisation.tridiagonal import EPSILON, excess_error
+from ksdp.audit.mechanisms.factorisation.nmf_kernels import column_map
+
+EPSILON = float(np.finfo(np.float64).eps)
+ANGLE = 1e-10
+"""Lanczos stops when the wanted subspace is within this angle of the true one."""
+
+
+@njit(cache=True, nogil=True)
+def last_components(diagonal: Vector, beside: Vector) -> tuple[Vector, Vector]:
+    """Eigenvalues of a symmetric tridiagonal matrix, ascending, and each vector's last component but for its sign.
+
+    By implicit QL steps, of whose rotations only the last row is kept: n^2 operations, where vectors take n^3.
+
+    Parameters
+    ----------
+    diagonal : shape (n,)
+    beside : shape (n - 1,), or longer
+    """
+    n = len(diagonal)
+    d, e, last = diagonal.copy(), np.zeros(n), np.zeros(n)
+    for i in range(n - 1):
+        e[i] = beside[i]
+    last[n - 1] = 1.0
+    for low in range(n):
+        for _ in range(60):  # two or three do
+            m = low
+            while m < n - 1 and abs(e[m]) > EPSILON * (abs(d[m]) + abs(d[m + 1])):
+                m += 1
+            if m == low:
+                break
+            g = (d[low + 1] - d[low]) / (2.0 * e[low])
+            r = np.hypot(g, 1.0)
+            g = d[m] - d[low] + e[low] / (g + (r if g >= 0.0 else -r))
+            sine, cosine, part = 1.0, 1.0, 0.0
+            split = False
+            for i in range(m - 1, low - 1, -1):
+                f, b = sine * e[i], cosine * e[i]
+                r = np.hypot(f, g)
+                e[i + 1] = r
+                if r == 0.0:
+                    d[i + 1] -= part
+                    e[m] = 0.0
+                    split = True
+                    break
+                sine, cosine = f / r, g / r
+                g = d[i + 1] - part
+                r = (d[i] - g) * sine + 2.0 * cosine * b
+                part = sine * r
+                d[i + 1] = g + part
+                g = cosine * r - b
+                f = last[i + 1]
+                last[i + 1] = sine * last[i] + cosine * f
+                last[i] = cosine * last[i] - sine * f
+            if not split:
+                d[low] -= part
+                e[low] = g
+                e[m] = 0.0
+    order = np.argsort(d)
+    return d[order], last[order]
+
+
+@njit(cache=True, nogil=True)
+def excess_error(alpha: Vector, beta: Vector, want: int, locked_squares: Vector) -> float:
+    """The error of the wanted eigenvectors, in multiples of what is allowed: at 1 or less they are converged.
+
+    0 as well where the leading one is seen to stay below the last of `locked_squares`.
+
+    Parameters
+    ----------
+    alpha, beta : shape (n,)
+        The tridiagonal matrix, and what the last step left.
+    """
+    count, fixed = len(alpha), len(locked_squares)
+    norm = beta[count - 1]
+    values, last = last_components(alpha, beta)
+    top = values[::-1][:want]
+    worst = 0.0
+    for i in range(want):
+        worst = max(worst, norm * abs(last[count - 1 - i]))
+    if norm <= 0.0 or (fixed and top[0] + 2 * worst < locked_squares[fixed - 1]):
+        return 0.0
+    gap = top[want - 1] - values[count - 1 - want] if count > want else 0.0
+    rounding = 4 * EPSILON * (locked_squares[0] if fixed else top[0])
+    return float(worst / max(ANGLE * gap, rounding))
+
 
 Indices = NDArray[np.uint32]
 
@@ -294,3 +378,141 @@ def recover(centred: CentredRows, smaller: Matrix, rows: Matrix, values: Vector)
         if size > 0.0:
             for at in range(columns):
                 rows[i, at] /= size
+
+
+CONDITION = 1e-3
+"""Below this ratio of singular values, X^T X keeps fewer than ten digits of the smaller one."""
+FEW_COLUMNS = 128
+DENSE_ENTRIES = 2**23
+
+
+@dataclass(frozen=True, eq=False)
+class Singular:
+    """Leading singular values and right singular vectors; the signs of the vectors mean nothing yet."""
+
+    values: Vector
+    """Descending, shape (rank,)."""
+    rows: Matrix
+    """Orthonormal where the value is not zero, shape (rank, features)."""
+
+
+def numerical_rank(values: Vector, shape: tuple[int, ...]) -> int:
+    """Count the singular values above rounding: max(shape) eps times the largest, as NumPy's
+    `matrix_rank`."""
+    return int(np.count_nonzero(values > max(shape) * EPSILON * values[0])) if values[0] > 0 else 0
+
+
+def singular_rows(matrix: sp.csr_array, rank: int, start: Vector, mean: Vector | None = None) -> Singular:
+    """Return the leading singular values and right singular vectors of X, or of X - 1 mean^T.
+
+    Parameters
+    ----------
+    matrix : canonical CSR, shape (n, features)
+        X. It is centred implicitly.
+    rank : int
+        How many; below min(n, features).
+    start : shape (features,)
+        Direction that the Krylov space is grown from. It decides nothing but the rounding, and the basis
+        where the singular value at `rank` is repeated beyond `rank`.
+    mean : shape (features,), optional
+        Subtracted from every row.
+
+    Raises
+    ------
+    KsdpError
+        If a very large matrix (no side below 4,096) did not converge.
+
+    Notes
+    -----
+    The subspace is accurate to about 1e-10, or to machine epsilon times (largest value)^2 over the gap of the
+    squares at `rank` where that is more; the values to about 1e-14 relative. Exact repetitions, which one
+    Krylov space cannot see, are looked for by a second one that is grown in the complement of what was found.
+
+    Examples
+    --------
+    >>> X = sp.csr_array(np.array([[3.0, 4.0, 0.0], [0.0, 0.0, 2.0], [0.0, 0.0, 1.0]]))
+    >>> spectrum = singular_rows(X, 2, np.ones(3))
+    >>> spectrum.values.round(6), np.abs(spectrum.rows).round(6)
+    (array([5.      , 2.236068]), array([[0.6, 0.8, 0. ],
+           [0. , 0. , 1. ]]))
+    """
+    n, d = matrix.shape
+    if d <= FEW_COLUMNS:
+        spectrum = _by_gram(_dense(matrix, mean), rank)
+    elif 3 * rank >= min(n, d):
+        spectrum = None
+    else:
+        spectrum = _krylov(matrix, rank, start, mean)
+    if spectrum is not None and spectrum.values[-1] > CONDITION * spectrum.values[0]:
+        return spectrum
+    if n * d <= DENSE_ENTRIES:
+        _, values, rows = scipy.linalg.svd(_dense(matrix, mean), full_matrices=False, check_finite=False)
+        return Singular(values[:rank], rows[:rank])
+    return spectrum if spectrum is not None else _arpack(matrix, rank, start, mean)
+
+
+def _dense(matrix: sp.csr_array, mean: Vector | None) -> Matrix:
+    dense: Matrix = matrix.toarray()
+    return dense if mean is None else dense - mean
+
+
+def _by_gram(dense: Matrix, rank: int) -> Singular:
+    d = dense.shape[1]
+    # The values come from X itself: their error is that of the vectors squared.
+    _, vectors = scipy.linalg.eigh(dense.T @ dense, subset_by_index=(d - rank, d - 1), check_finite=False)
+    rows = np.ascontiguousarray(vectors.T[::-1])
+    return Singular(np.linalg.norm(dense @ rows.T, axis=0), rows)
+
+
+def _arpack(matrix: sp.csr_array, rank: int, start: Vector, mean: Vector | None) -> Singular:
+    n, d = matrix.shape
+    shift = np.zeros(d) if mean is None else mean
+    operator = LinearOperator(
+        (n, d),
+        matvec=lambda v: matrix @ v.ravel() - shift @ v.ravel(),
+        rmatvec=lambda u: matrix.T @ u.ravel() - shift * u.sum(),
+        dtype=np.float64,
+    )
+    try:
+        _, values, rows = svds(operator, k=rank, v0=start if d <= n else operator.matvec(start))
+    except ArpackNoConvergence:
+        raise KsdpError(f"the decomposition of {n} rows by {d} columns did not converge.") from None
+    return Singular(values[::-1], np.ascontiguousarray(rows[::-1]))
+
+
+def _krylov(matrix: sp.csr_array, rank: int, start: Vector, mean: Vector | None) -> Singular | None:
+    shift = np.zeros(0) if mean is None else mean
+    # Writable, if need be as a copy: numba would compile everything once more for read-only arrays.
+    given = CentredRows(unsigned(matrix.indptr), unsigned(matrix.indices), matrix.data, shift)
+    centred = CentredRows._make(np.require(part, requirements="W") for part in given)
+    wide = matrix.shape[0] < matrix.shape[1]
+    dimension = min(matrix.shape)
+    steps = min(dimension, 10 * rank + 300)
+    small = start.copy()
+    if wide:
+        small = matrix @ start - (0.0 if mean is None else mean @ start)
+    basis = np.zeros((0, dimension))
+    squares = np.zeros(0)
+    # Columns without an entry are zero in every product; where nothing is subtracted they need not be there.
+    used, columns = centred, matrix.shape[1]
+    if wide and mean is None:
+        position, compact = column_map(centred.indices, columns)
+        touched = int(position.max(initial=-1)) + 1
+        if touched > matrix.shape[0]:
+            used, columns = centred._replace(indices=compact), touched
+    # The first pass finds the leading ones; each further pass finds one missing copy, or that there is none.
+    for attempt in range(rank + 1):
+        vectors, values = lanczos(used, columns, small, basis, squares, rank, steps)
+        if len(values) == 0 and len(basis) == 0:
+            return None
+        if len(basis) and (len(values) == 0 or values[0] <= squares[-1] * (1 + 1e-12)):
+            break
+        basis, squares = np.concatenate((basis, vectors)), np.concatenate((squares, values))
+        order = np.argsort(-squares, kind="stable")[:rank]
+        basis, squares = np.ascontiguousarray(basis[order]), squares[order]
+        small = noise(dimension, attempt)
+    rows = np.empty((rank, matrix.shape[1]))
+    singular = np.empty(rank)
+    recover(centred, basis, rows, singular)
+    order = np.argsort(-singular, kind="stable")
+    return Singular(singular[order], rows[order])

@@ -1,14 +1,15 @@
-"""Frequent itemsets by Apriori, as three PEM functions (the paper's Algorithm 3): L changes by iteration."""
+"""PEM functions: k-means, logistic regression and Apriori."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.pem.algorithm import PemState, PemTotal, VectorBlock
@@ -182,3 +183,164 @@ def itemset_loss(found: dict[tuple[int, ...], float], true: dict[tuple[int, ...]
     off = sum(abs(found.get(s, 0.0) - true.get(s, 0.0)) for s in both)
     size = sum(abs(found.get(s, 0.0) + true.get(s, 0.0)) for s in both)
     return off / size if size else 0.0
+
+
+@dataclass(frozen=True)
+class PemKMeans:
+    """Lloyd's algorithm on noisy sums and counts.
+
+    The start is drawn from a public seed, uniformly from the box of allowed values: records picked from the data
+    would be a release of their own. A noisy count may be small, zero or negative; below `least` the centre stays
+    where it was. A centre is put back into the box. Both look at noisy numbers only and cost nothing.
+
+    Parameters
+    ----------
+    bound : float
+        L_x: largest L1 norm of a record; for one-hot rows the number of attributes.
+    high : float
+        Records' entries are from 0 to `high`; others are cut.
+    share : float
+        Of epsilon for the sums; the rest is for the counts.
+    least : float
+        A noisy count below this is not divided by.
+    fraction_bits : int
+        Sums are whole multiples of 2^-fraction_bits; 0 for records of whole numbers.
+    """
+
+    name: ClassVar[str] = "k-means"
+
+    clusters: int
+    features: int
+    bound: float
+    high: float = 1.0
+    share: float = 0.5
+    least: float = 1.0
+    start_seed: int = 0
+    fraction_bits: int = 16
+
+    def __post_init__(self) -> None:
+        if self.clusters < 1 or self.features < 1:
+            raise InputError(
+                f"`clusters` and `features` must be at least 1; got {self.clusters}, {self.features}."
+            )
+        if not self.high > 0 or not 0 < self.share < 1 or not self.least > 0:
+            raise InputError("`high` and `least` must be above 0, `share` in (0, 1).")
+        if self.start_seed < 0:
+            raise InputError(f"`start_seed` must not be negative; got {self.start_seed}.")
+        self._blocks()
+
+    def _blocks(self) -> tuple[VectorBlock, ...]:
+        cap = min(self.high, self.bound)
+        size = self.clusters * self.features
+        sums = VectorBlock(size, self.bound, self.share, cap, nonnegative=True, fraction_bits=self.fraction_bits)
+        return sums, VectorBlock(self.clusters, 1.0, 1.0 - self.share, nonnegative=True)
+
+    def init(self) -> PemState:
+        """Centres from the seed."""
+        rng = np.random.default_rng(self.start_seed)
+        return PemState(0, {"centres": rng.random((self.clusters, self.features)) * self.high}, self._blocks())
+
+    def nearest(self, records: sp.csr_array, centres: NDArray[np.float64]) -> NDArray[np.int64]:
+        """The nearest centre of every record; the first of equally near ones."""
+        return np.asarray(np.argmin((centres**2).sum(axis=1) - 2.0 * (records @ centres.T), axis=1))
+
+    def map_in_client(self, records: sp.csr_array, state: PemState) -> sp.csr_array:
+        """Every record in the place of its cluster, and a 1 in the place of its cluster's count."""
+        own = self.nearest(records, state.arrays["centres"])
+        places = records.indices + np.repeat(own * self.features, np.diff(records.indptr))
+        ends = records.indptr[1:]
+        indices = np.insert(places, ends, self.clusters * self.features + own)
+        data = np.insert(records.data, ends, 1.0)
+        indptr = records.indptr + np.arange(records.shape[0] + 1)
+        return sp.csr_array((data, indices, indptr), shape=(records.shape[0], state.entries))
+
+    def reduce_in_aggregator(self, state: PemState, total: PemTotal) -> PemState:
+        """Each centre becomes its records' mean, as far as the noise lets one tell."""
+        sums, counts = total.values[0].reshape(self.clusters, self.features), total.values[1][:, None]
+        known = counts >= self.least
+        means = np.clip(sums / np.where(known, counts, 1.0), 0.0, self.high)
+        centres = np.where(known, means, state.arrays["centres"])
+        return PemState(state.iteration + 1, {"centres": centres}, state.blocks)
+
+    def loss(self, state: PemState, records: sp.csr_array) -> float:
+        """Sum of the records' squared distances to their nearest centre."""
+        centres: NDArray[Any] = state.arrays["centres"]
+        squares = float(records.multiply(records).sum())
+        return squares + float(((centres**2).sum(axis=1) - 2.0 * (records @ centres.T)).min(axis=1).sum())
+
+
+@dataclass(frozen=True)
+class PemLogistic:
+    """w <- w - rate / sqrt(t) (g / n + penalty w), g being the noisy sum of the records' gradients.
+
+    A record's gradient is (sigma(w^T x) - y) x. Its L1 norm is at most that of x, and it is clipped: without a
+    bound per record there is no sensitivity to speak of. One column of the records is the label y, 0 or 1; its
+    weight is always 0.
+
+    Parameters
+    ----------
+    features : int
+        Columns of the records, the label's included.
+    bound : float
+        Largest L1 norm of one record's gradient; for one-hot rows the number of attributes.
+    label : int
+        Column of y; the last by default.
+    cap : float, optional
+        Largest size of one entry of a gradient; 1 for one-hot rows.
+    rate : float
+        eta_1; eta_t = eta_1 / sqrt(t), as in the paper.
+    penalty : float
+        Of the squared weights; in the aggregator, so it costs no privacy.
+    fraction_bits : int
+        Gradients are whole multiples of 2^-fraction_bits.
+    """
+
+    name: ClassVar[str] = "logistic regression"
+
+    features: int
+    bound: float
+    label: int = -1
+    cap: float | None = None
+    rate: float = 1.0
+    penalty: float = 0.0
+    fraction_bits: int = 16
+
+    def __post_init__(self) -> None:
+        if self.features < 2:
+            raise InputError(f"`features` must be at least 2, a label and another; got {self.features}.")
+        if not -self.features <= self.label < self.features:
+            raise InputError(f"`label` must be a column from 0 to {self.features - 1}; got {self.label}.")
+        if not self.rate > 0 or not self.penalty >= 0:
+            raise InputError(f"`rate` must be above 0, `penalty` at least 0; got {self.rate}, {self.penalty}.")
+        self._blocks()
+
+    def _blocks(self) -> tuple[VectorBlock, ...]:
+        return (VectorBlock(self.features, self.bound, cap=self.cap, fraction_bits=self.fraction_bits),)
+
+    def init(self) -> PemState:
+        """All weights 0."""
+        return PemState(0, {"w": np.zeros(self.features)}, self._blocks())
+
+    def map_in_client(self, records: sp.csr_array, state: PemState) -> sp.csr_array:
+        """The gradient of every record at w; 0 in the label's place."""
+        keep = np.ones(self.features)
+        keep[self.label] = 0.0
+        y = records @ (1.0 - keep)
+        off = expit(records @ state.arrays["w"]) - y
+        data = records.data * keep[records.indices] * np.repeat(off, np.diff(records.indptr))
+        return sp.csr_array((data, records.indices, records.indptr), shape=records.shape)
+
+    def reduce_in_aggregator(self, state: PemState, total: PemTotal) -> PemState:
+        """One step against the mean gradient."""
+        w = state.arrays["w"]
+        mean = total.values[0] / (max(total.rows, 1) * total.sampling)
+        w = w - self.rate / np.sqrt(state.iteration + 1) * (mean + self.penalty * w)
+        w[self.label] = 0.0
+        return PemState(state.iteration + 1, {"w": w}, state.blocks)
+
+    def accuracy(self, state: PemState, records: sp.csr_array) -> float:
+        """Part of the records whose label is the likelier one."""
+        only_label = np.zeros(self.features)
+        only_label[self.label] = 1.0
+        guessed: NDArray[Any] = records @ state.arrays["w"] > 0
+        return float(cast(float, (guessed == (records @ only_label > 0.5)).mean()))

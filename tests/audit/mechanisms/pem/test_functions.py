@@ -16,12 +16,16 @@ from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.mechanisms.pem.apriori import PemApriori, candidates, itemset_loss, supports
-from ksdp.audit.mechanisms.pem.budget import Budget, Sparse
-from ksdp.audit.mechanisms.pem.discrete_laplace import Simulated
-from ksdp.audit.mechanisms.pem.ideal import PemRun, run_ideal
-from ksdp.audit.mechanisms.pem.kmeans import PemKMeans
-from ksdp.audit.mechanisms.pem.logistic import PemLogistic
+from ksdp.audit.mechanisms.pem.algorithm import PemRun, run_ideal
+from ksdp.audit.mechanisms.pem.functions import (
+    PemApriori,
+    PemKMeans,
+    PemLogistic,
+    candidates,
+    itemset_loss,
+    supports,
+)
+from ksdp.audit.mechanisms.pem.noise import Budget, Simulated, Sparse
 
 from ....extras.pem.parties_here import one_hot
 
