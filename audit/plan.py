@@ -32,8 +32,8 @@ from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.reading import EVERY_RUN, Reading
 from ksdp.audit.requested_learners import LEARNED, LEARNED_PREFIX
 from ksdp.audit.spec import Spec
-from ksdp.audit.statistics.coefficients import COEFFICIENTS
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
+from ksdp.audit.statistics.plain import COEFFICIENTS
 
 LEARNED_VERSION = 1
 _NO_MATTER = {"with_runs", "looks", "fresh_runs", "without_runs"}  # of the design, what no run depends on

@@ -16,8 +16,8 @@ from ksdp.audit.mechanisms.contract import Announced
 from ksdp.audit.plan import CONTROLS
 from ksdp.audit.reading import EVERY_RUN, Reading, best_every, more_runs
 from ksdp.audit.spec import Spec
-from ksdp.audit.statistics.coefficients import COEFFICIENTS
 from ksdp.audit.statistics.contract import Statistic
+from ksdp.audit.statistics.plain import COEFFICIENTS
 
 # A block's values and observables stay below this, so that a worker's memory does not depend on the corpus.
 _BLOCK_BYTES = 64 * 2**20

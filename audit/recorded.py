@@ -18,7 +18,7 @@ from ksdp.audit.array_types import Bits
 from ksdp.audit.design import Block, Rows
 from ksdp.audit.errors import InputError, KsdpError
 from ksdp.audit.mechanisms.contract import Announced, Database, Observables
-from ksdp.audit.statistics.arrays import statistics_of_arrays
+from ksdp.audit.statistics.plain import statistics_of_arrays
 
 _FEWEST = 2
 

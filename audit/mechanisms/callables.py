@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.errors import InputError, KsdpError
 from ksdp.audit.mechanisms.contract import Announced, Database, Observables
-from ksdp.audit.statistics.arrays import statistics_of_arrays
+from ksdp.audit.statistics.plain import statistics_of_arrays
 
 _SEED = 1234567
 """Of the trial alone, whose numbers are thrown away."""

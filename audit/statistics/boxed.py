@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from ksdp.audit.array_types import Floats, Ints
-from ksdp.audit.statistics.products import padded_transpose
+from ksdp.audit.kernels import panel_of
 
 TOLERANCE = 1e-12
 """A document is done when no coordinate step of a sweep moves u T by more than this part of |x|."""
@@ -179,5 +179,5 @@ def box_least_squares(
     """
     out = np.zeros(products.shape)
     settings = float(upper), float(tolerance), int(cap)
-    _solve(np.ascontiguousarray(products), padded_transpose(gram), *settings, out)
+    _solve(np.ascontiguousarray(products), panel_of(gram), *settings, out)
     return out

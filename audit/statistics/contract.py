@@ -155,10 +155,10 @@ def _squared_norms(documents: Documents) -> Vector:
 
 @runtime_checkable
 class Statistic(Protocol):
-    """A statistic: a frozen dataclass with an `evaluate`.
+    """What audits take for a statistic: a frozen dataclass with an `evaluate`; ours are rows of tables.
 
     One may also have `ask(observables, documents)`, called before any is evaluated, to say what it will look for
-    in a pass over the documents that several share (`squared_entries`). It changes no value.
+    in a pass over the documents that several share (`products.over_entries`). It changes no value.
 
     One that is dear may have `asks_for(shapes, documents)`: what a run that announces arrays of these shapes, of
     so many documents, lacks for it to be worth its time, in words; empty where nothing. Audits leave it out then,
@@ -190,3 +190,51 @@ class Statistic(Protocol):
     def evaluate(self, observables: Observables, documents: Documents) -> Vector:
         """One number a document, shape (n_documents,)."""
         ...
+
+
+@runtime_checkable
+class Explained(Protocol):
+    """A statistic with a sentence for people."""
+
+    @property
+    def sentence(self) -> str:
+        """What somebody looks at who uses it, in one plain sentence."""
+        ...
+
+
+def sentence_of(statistic: Statistic) -> str:
+    """The sentence that explains a statistic; empty where its author wrote none."""
+    return statistic.sentence if isinstance(statistic, Explained) else ""
+
+
+@dataclass(frozen=True)
+class StatisticRow:
+    """A statistic as a row of its family's table."""
+
+    name: str
+    family: str
+    score: Callable[[Observables, Documents], Vector]
+    """One number a document, shape (n_documents,): a function, or a frozen dataclass that can be called."""
+    sentence: str = field(compare=False)
+    """What somebody looks at who uses it, for people; true of the formula."""
+    needs: tuple[str, ...] = ()
+    needs_any: tuple[str, ...] = ()
+    """It reads the first of these that the mechanism announces; one at least must be there."""
+    reads: tuple[str, ...] = ()
+    """Further arrays, where they are announced."""
+    needs_background: tuple[str, ...] = ()
+    """What it reads of the adversary's background."""
+    of_candidates: bool = False
+    """It looks at all columns, and not at those alone that a run kept (`kept_columns`)."""
+    shares: Callable[[Observables, Documents], None] | None = None
+    """Says what the score will look for in a pass over the documents that several share."""
+    version: int = 1
+
+    def ask(self, observables: Observables, documents: Documents) -> None:
+        """Share a pass over the documents with others."""
+        if self.shares is not None:
+            self.shares(observables, documents)
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Vector:
+        """One number a document, shape (n_documents,)."""
+        return self.score(observables, documents)

@@ -18,8 +18,7 @@ from ksdp.audit.array_types import Floats
 from ksdp.audit.kernels import csr_times_panel, panel_of
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.additive import Additive
-from ksdp.audit.statistics.computed import Computed
-from ksdp.audit.statistics.contract import Documents, Pool, Statistic
+from ksdp.audit.statistics.contract import Documents, Pool, Statistic, StatisticRow
 from ksdp.audit.statistics.equations import Equations, what_they_say
 from ksdp.audit.statistics.products import announced
 from ksdp.audit.statistics.ruled_out import WithinColumns
@@ -163,14 +162,27 @@ def columns_kept(observables: Observables, documents: Documents) -> Floats:
     return _summed(documents, np.where(kept, stays, goes))
 
 
-def _row(name: str, version: int, compute: Callable[[Observables, Documents], Floats], needs: str) -> Computed:
-    return Computed(name, version, "counts", compute, needs=(needs,), of_candidates=True)
+def _row(
+    name: str, score: Callable[[Observables, Documents], Floats], sentence: str, needs: str = DOCUMENT_COUNTS
+) -> StatisticRow:
+    return StatisticRow(name, "counts", score, sentence, needs=(needs,), of_candidates=True)
 
 
 COUNTS: tuple[Statistic, ...] = (
-    _row("counts-above", 2, counts_above, DOCUMENT_COUNTS),
-    _row("counts-match", 3, counts_match, DOCUMENT_COUNTS),
-    _row("fewest-count", 1, fewest_count, DOCUMENT_COUNTS),
-    _row("kept-columns", 1, columns_kept, KEPT_COLUMNS),
+    _row(
+        "counts-above", counts_above, "Whether more documents than expected have the document’s words or columns."
+    ),
+    _row(
+        "counts-match",
+        counts_match,
+        "Whether the counts of documents hold what this document adds to them, best weighed.",
+    ),
+    _row("fewest-count", fewest_count, "How many documents have the rarest of the document’s words or columns."),
+    _row(
+        "kept-columns",
+        columns_kept,
+        "Whether those words or columns stayed that this document’s being in would have kept.",
+        KEPT_COLUMNS,
+    ),
 )
 """What a mechanism brings that announces counts of documents."""

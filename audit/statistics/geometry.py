@@ -1,24 +1,26 @@
-"""Where a document lies relative to the announced subspace: far stronger than the paper's statistics.
+"""Where a document lies relative to the announced subspace, or to the cone of the announced topics.
 
-All of them rest on P = X B^T, the product of the documents with the announced basis B (topics T or singular
-vectors V; x - mu in place of x where PCA announces the mean mu), computed once a run. The squared residual
-|x|^2 - |P|^2 of V is left out: for one document it falls as the energy grows, so that it would be the same test
-twice.
+Most rest on P = X B^T, the product of the documents with the announced basis B (topics T or singular vectors V;
+x - mu in place of x where PCA announces the mean mu), computed once a run. The squared residual |x|^2 - |P|^2 of V
+is left out: for one document it falls as the energy grows, so that it would be the same test twice.
 """
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
+from numba import njit
+from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import InputError
+from ksdp.audit.kernels import eight_products
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.basis_equations import BasisEquations
-from ksdp.audit.statistics.computed import Computed
-from ksdp.audit.statistics.contract import Documents, Statistic
+from ksdp.audit.statistics.boxed import box_least_squares
+from ksdp.audit.statistics.contract import Documents, Statistic, StatisticRow
 from ksdp.audit.statistics.match import BasisMatch, TopicsMatch
 from ksdp.audit.statistics.products import (
     BASES,
@@ -26,13 +28,18 @@ from ksdp.audit.statistics.products import (
     basis_name,
     basis_products,
     centred_squared_norms,
+    csr_arrays,
     gram,
     mean_products,
+    padded_basis,
     products,
+    row_dots,
     row_largest,
     row_quadratic,
     rows_times,
 )
+
+Ints = NDArray[Any]
 
 CUTOFF = 1e-10
 """Directions of the unit-length rows with an eigenvalue below this part of the largest do not count."""
@@ -40,6 +47,10 @@ RIDGE = 1e-9
 """Added to the diagonal of the coefficients' correlation matrix."""
 SIGMA_FLOOR = 1e-6
 """A singular value counts as at least this part of the largest."""
+FLOOR = 1e-12
+"""Least probability of a feature under a mixture of topics."""
+_TOGETHER = 256
+"""Documents whose probabilities are worked out one after the other: few enough that they stay in the caches."""
 
 
 def whitening(form: Floats) -> Floats:
@@ -49,15 +60,7 @@ def whitening(form: Floats) -> Floats:
     their scale: an eigenvalue of their Gram matrix counts as zero below `CUTOFF` times the largest. That takes
     rows that are equal up to float32 rounding for one, and keeps two apart at an angle of more than some 2e-5.
 
-    Parameters
-    ----------
-    form : array, shape (k, k)
-        B B^T.
-
-    Returns
-    -------
-    array, shape (k, r)
-        r is the numerical rank, 0 for B = 0.
+    `form` is B B^T (k x k); r is the numerical rank, 0 for B = 0.
 
     Examples
     --------
@@ -109,9 +112,9 @@ def coefficient_mahalanobis(observables: Observables, documents: Documents) -> F
 
     The coefficients are P for V, and those of unconstrained least squares, P (T T^T)^+, for T. Their mean and
     covariance over `Documents.population` are the adversary's picture of everybody: some thousand of the audited
-    documents, drawn from the seed, the same in every run. (Version 1 took all documents that were measured
-    together.) The covariance is brought to a correlation matrix C, and C + `RIDGE` I is
-    inverted: directions without spread, and coefficients that never vary, add (next to) nothing.
+    documents, drawn from the seed, the same in every run. The covariance is brought to a correlation matrix C,
+    and C + `RIDGE` I is inverted: directions without spread, and coefficients that never vary, add (next to)
+    nothing.
 
     One number a document, >= 0; all 0 where the population is a single document.
     """
@@ -183,13 +186,142 @@ def numerator_energy(observables: Observables, documents: Documents) -> Floats:
     return row_quadratic(rows_times(rows, _whitening(observables, "numerators")))
 
 
+def nonnegative_coefficients(observables: Observables, documents: Documents) -> Floats:
+    """Return argmin |x - u T|^2 over u >= 0 for every document, shape (n_documents, k); once a run."""
+
+    def compute() -> Floats:
+        return box_least_squares(products(observables, documents, "T"), gram(observables, "T"), upper=float("inf"))
+
+    return cast(Floats, observables.derive(("nonnegative coefficients", documents), compute))
+
+
+def nonnegative_residual(observables: Observables, documents: Documents) -> Floats:
+    """min |x - u T|^2 over u >= 0: the squared distance of the document from the cone of the topics.
+
+    One number a document, between 0 and |x|^2.
+    """
+    coefficients = nonnegative_coefficients(observables, documents)
+    explained = row_quadratic(coefficients, gram(observables, "T"))
+    crossed = row_dots(coefficients, products(observables, documents, "T"))
+    return cast(Floats, np.maximum(documents.squared_norms - 2.0 * crossed + explained, 0.0))
+
+
+@njit(cache=True, nogil=True)
+def _probabilities(indptr: Ints, indices: Ints, mixtures: Floats, padded: Floats, floor: float) -> Floats:
+    """Probability of each stored entry's feature under its document's mixture, at least `floor`.
+
+    From the first entry of the first of some documents that follow one another to the last of the last. `mixtures`
+    is n x k with rows of mass 1 (or 0), `padded` the topics as `panel_of` lays them out.
+    """
+    rank = mixtures.shape[1]
+    width, begin = padded.shape[1], indptr[0]
+    out = np.empty(indptr[-1] - begin)
+    weights = np.zeros(width)
+    for i in range(indptr.shape[0] - 1):
+        weights[:rank] = mixtures[i]
+        for first in range(0, width, 8):
+            least = floor if first + 8 >= width else 0.0
+            for j in range(indptr[i], indptr[i + 1]):
+                so_far = out[j - begin] if first > 0 else 0.0
+                out[j - begin] = max(so_far + eight_products(weights, padded, indices[j], first), least)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _entry_dots(indptr: Ints, data: Floats, other: Floats, out: Floats) -> None:
+    """Of the same documents; `other` begins at the first entry of the first of them."""
+    begin = indptr[0]
+    for i in range(indptr.shape[0] - 1):
+        even = odd = 0.0
+        middle = indptr[i] + (indptr[i + 1] - indptr[i]) // 2 * 2
+        for j in range(indptr[i], middle, 2):
+            even += data[j] * other[j - begin]
+            odd += data[j + 1] * other[j + 1 - begin]
+        for j in range(middle, indptr[i + 1]):
+            even += data[j] * other[j - begin]
+        out[i] = even + odd
+
+
+def mixture_log_density(observables: Observables, documents: Documents) -> Floats:
+    """sum_j x_j log((a T)_j / sum_j' (a T)_j'), the document's log density under its own mixture of topics.
+
+    `a` are the coefficients of nonnegative least squares. A probability counts as at least `FLOOR`, so that a
+    feature in none of the topics costs x_j log `FLOOR` and a document without a mixture (a = 0) is finite as well.
+
+    One number a document, <= 0 for nonnegative documents.
+    """
+    topics = announced(observables, "T")
+    mixtures = nonnegative_coefficients(observables, documents)
+    mass = rows_times(mixtures, topics.sum(axis=1))
+    mixtures = mixtures * np.divide(1.0, mass, out=np.zeros_like(mass), where=mass > 0)[:, None]
+    indptr, indices, data = csr_arrays(documents)
+    padded, densities = padded_basis(observables, "T"), np.empty(len(documents))
+    for first in range(0, len(documents), _TOGETHER):
+        some = slice(first, first + _TOGETHER)
+        entries = indptr[first : first + _TOGETHER + 1]
+        logs = _probabilities(entries, indices, mixtures[some], padded, FLOOR)
+        np.log(logs, out=logs)  # NumPy's logarithm is vectorised: several times as fast as one in a kernel
+        _entry_dots(entries, data, logs, densities[some])
+    return densities
+
+
 GEOMETRY: tuple[Statistic, ...] = (
-    Computed("row-space-energy", 1, "geometry", row_space_energy, needs_any=BASES),
-    Computed("best-cosine", 1, "geometry", best_cosine, needs_any=BASES),
-    Computed("coefficient-mahalanobis", 2, "geometry", coefficient_mahalanobis, needs_any=BASES),
-    Computed("leverage-revealed", 1, "geometry", leverage_revealed, needs=("V", "sigma")),
-    Computed("mean-alignment", 1, "geometry", mean_alignment, needs=("mean",)),
-    Computed("numerator-energy", 1, "geometry", numerator_energy, needs=("numerators",)),
+    StatisticRow(
+        "row-space-energy",
+        "geometry",
+        row_space_energy,
+        "How much of the document the announced directions or topics explain.",
+        needs_any=BASES,
+    ),
+    StatisticRow(
+        "best-cosine",
+        "geometry",
+        best_cosine,
+        "How alike the document and the nearest announced topic or direction are.",
+        needs_any=BASES,
+    ),
+    StatisticRow(
+        "coefficient-mahalanobis",
+        "geometry",
+        coefficient_mahalanobis,
+        "How unusual the document’s weights on the announced topics or directions are.",
+        needs_any=BASES,
+    ),
+    StatisticRow(
+        "leverage-revealed",
+        "geometry",
+        leverage_revealed,
+        "How strongly the document pulls at the announced directions, their strengths known.",
+        needs=("V", "sigma"),
+    ),
+    StatisticRow(
+        "mean-alignment",
+        "geometry",
+        mean_alignment,
+        "Whether the announced mean points towards the document.",
+        needs=("mean",),
+    ),
+    StatisticRow(
+        "numerator-energy",
+        "geometry",
+        numerator_energy,
+        "How much of the document is explained by the announced sums that topics are made of.",
+        needs=("numerators",),
+    ),
+    StatisticRow(
+        "nonnegative-residual",
+        "geometry",
+        nonnegative_residual,
+        "What is left of the document when it is rebuilt from the announced topics.",
+        needs=("T",),
+    ),
+    StatisticRow(
+        "mixture-log-density",
+        "geometry",
+        mixture_log_density,
+        "How likely the document’s own words are under the announced topics.",
+        needs=("T",),
+    ),
     BasisEquations(),
     BasisMatch(),
     TopicsMatch(),

@@ -15,8 +15,7 @@ import scipy.sparse as sp
 from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.additions import at_even_steps
-from ksdp.audit.statistics.computed import Computed
-from ksdp.audit.statistics.contract import Documents, Statistic
+from ksdp.audit.statistics.contract import Documents, StatisticRow
 from ksdp.audit.statistics.equations import own_mechanism
 from ksdp.audit.statistics.moment_filter import MomentFilter, moment_filter
 from ksdp.audit.statistics.products import announced, row_dots, rows_times
@@ -126,9 +125,33 @@ def _form(documents: Documents, form: Floats) -> Floats:
     return row_dots(rows_times(rows, form), rows)
 
 
-MOMENTS: tuple[Statistic, ...] = (
-    Computed("moment-energy", 1, "geometry", moment_energy, needs=("moments",)),
-    Computed("moment-leverage", 1, "geometry", moment_leverage, needs=("moments",)),
-    Computed("moment-match", 4, "geometry", moment_match, needs=("moments",)),
-    Computed("site-match", 3, "geometry", site_match, needs=("P",)),
+MOMENTS = (
+    StatisticRow(
+        "moment-energy",
+        "geometry",
+        moment_energy,
+        "How much of the announced second moments lies along the document.",
+        needs=("moments",),
+    ),
+    StatisticRow(
+        "moment-leverage",
+        "geometry",
+        moment_leverage,
+        "How unusual the document is for the announced second moments.",
+        needs=("moments",),
+    ),
+    StatisticRow(
+        "moment-match",
+        "geometry",
+        moment_match,
+        "How well the announced second moments match the document’s own, best weighed.",
+        needs=("moments",),
+    ),
+    StatisticRow(
+        "site-match",
+        "geometry",
+        site_match,
+        "How well the square of a site’s root matches the document’s own second moments, best weighed.",
+        needs=("P",),
+    ),
 )

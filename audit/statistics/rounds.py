@@ -1,23 +1,39 @@
-"""What every round of a run shows, in single columns: no statistic is paid for once a round.
+"""What all rounds of a run announce, in single columns: no statistic is paid for once a round.
 
-`span` is an orthonormal basis of all that the power iteration announced (`factorisation.span`), `sums` are the raw
-sums of early rounds, first axis rounds.
+Raw sums of the first rounds show most: there the coefficients of a suspected document depend on what is public, so
+what it adds is known; later ones move with everybody's. Rows of all rounds are one space, weights one sum. `span`
+is an orthonormal basis of all that the power iteration announced (`factorisation.span`). Of PEM's sums, in
+which noise is Laplace and others' records are unknown, the inner product of a record's own vector with the noisy
+sum, added up over the iterations, is the natural first-order test for "it is in there": every state is public, so
+the adversary who suspects a record computes its vector exactly as its client would.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from scipy.special import expit
 
 from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Observables
-from ksdp.audit.statistics.blocked import wide_products
-from ksdp.audit.statistics.computed import Computed
-from ksdp.audit.statistics.contract import Documents, Statistic
-from ksdp.audit.statistics.geometry import SIGMA_FLOOR
-from ksdp.audit.statistics.products import announced, has_mean, row_squares, rows_times
+from ksdp.audit.statistics.contract import Documents, StatisticRow
+from ksdp.audit.statistics.geometry import SIGMA_FLOOR, nonnegative_coefficients, whitening
+from ksdp.audit.statistics.products import (
+    announced,
+    csr_arrays,
+    has_mean,
+    row_squares,
+    rows_times,
+    wide_products,
+)
+from ksdp.audit.statistics.support import NEAR_ZERO
+
+_ROUNDS_OF_RUN, _ROUNDS_OF_START = ("sweeps", "iterations"), ("init_sweeps",)
 
 
 def _span_products(observables: Observables, documents: Documents) -> Floats:
@@ -57,23 +73,19 @@ def span_leverage(observables: Observables, documents: Documents) -> Floats:
     return rows_times(squares, weights)
 
 
-@dataclass(frozen=True)
-class RoundCount:
-    """How many rounds the run took, where that depends on data: everybody sees when a protocol ends.
+def _number_of_rounds(observables: Observables, documents: Documents, names: tuple[str, ...]) -> Floats:
+    name = next(name for name in names if name in observables)
+    return np.full(len(documents), float(announced(observables, name).ravel()[0]))
 
-    The same number for every document.
-    """
 
-    name: str = "round-count"
-    version: int = 1
-    family: str = "rounds"
-    needs: tuple[str, ...] = ()
-    needs_any: tuple[str, ...] = ("sweeps", "iterations")
+def round_count(observables: Observables, documents: Documents) -> Floats:
+    """How many rounds the run took, where that depends on data; the same for every document."""
+    return _number_of_rounds(observables, documents, _ROUNDS_OF_RUN)
 
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,)."""
-        name = next(name for name in self.needs_any if name in observables)
-        return np.full(len(documents), float(announced(observables, name).ravel()[0]))
+
+def init_round_count(observables: Observables, documents: Documents) -> Floats:
+    """How many rounds the start took; the same for every document."""
+    return _number_of_rounds(observables, documents, _ROUNDS_OF_START)
 
 
 def largest_scale(observables: Observables, documents: Documents) -> Floats:
@@ -81,11 +93,245 @@ def largest_scale(observables: Observables, documents: Documents) -> Floats:
     return np.full(len(documents), float(announced(observables, "scales").max()))
 
 
-ROUNDS: tuple[Statistic, ...] = (
-    Computed("largest-scale", 1, "rounds", largest_scale, needs=("scales",)),
-    RoundCount(),
-    RoundCount("init-round-count", needs_any=("init_sweeps",)),
-    Computed("span-energy", 1, "rounds", span_energy, needs=("span",), reads=("mean",)),
-    Computed("span-leverage", 1, "rounds", span_leverage, needs=("span", "span_sigma"), reads=("mean",)),
+def _own_cluster(documents: Documents, centres: Floats) -> NDArray[np.int64]:
+    """Number of the nearest centre of each document, shape (n_documents,)."""
+    return np.asarray(np.argmin((centres**2).sum(axis=1) - 2.0 * (documents.matrix @ centres.T), axis=1))
+
+
+def own_sum(observables: Observables, documents: Documents) -> Floats:
+    """k-means: sum over the iterations of <x, sum of the cluster that x is in>, clusters as announced."""
+    every = np.arange(len(documents))
+    total = np.zeros(len(documents))
+    for sums, centres in zip(announced(observables, "sums"), announced(observables, "centres"), strict=True):
+        own = _own_cluster(documents, centres)
+        total += (documents.matrix @ sums.T)[every, own]
+    return total
+
+
+def own_gradient(observables: Observables, documents: Documents) -> Floats:
+    """Logistic regression: sum over the iterations of <gradient of x, sum of the gradients>.
+
+    The gradient is (sigma(w^T x) - y) x with the announced w; y is the column that the mechanism announces.
+    """
+    weights, gradients = announced(observables, "weights"), announced(observables, "gradients").copy()
+    label = int(announced(observables, "label")[0])
+    y = np.asarray(documents.matrix[:, [label]].toarray()).ravel()
+    gradients[:, label] = 0.0
+    off = expit(documents.matrix @ weights.T) - y[:, None]
+    return np.asarray((off * (documents.matrix @ gradients.T)).sum(axis=1), dtype=np.float64)
+
+
+def own_counts(observables: Observables, documents: Documents) -> Floats:
+    """Apriori: sum of the announced counts of the items and pairs that the document holds."""
+    held = (documents.matrix != 0).astype(np.float64)
+    pairs = held @ announced(observables, "pairs")
+    return np.asarray(held @ announced(observables, "items") + held.multiply(pairs).sum(axis=1)).ravel()
+
+
+def own_size(observables: Observables, documents: Documents) -> Floats:
+    """k-means: sum over the iterations of the announced size of the document's own cluster."""
+    total = np.zeros(len(documents))
+    for counts, centres in zip(announced(observables, "counts"), announced(observables, "centres"), strict=True):
+        total += counts[_own_cluster(documents, centres)]
+    return total
+
+
+def row_space(observables: Observables, names: Iterable[str]) -> Floats:
+    """An orthonormal basis of all rows of the named arrays, shape (rank, features); last axis features.
+
+    Rows are brought to unit length first, and directions that all but vanish drop out, as in `geometry.whitening`.
+    """
+    chosen = tuple(names)
+
+    def compute() -> Floats:
+        arrays = [announced(observables, name) for name in chosen]
+        rows = np.concatenate([array.reshape(-1, array.shape[-1]) for array in arrays])
+        return np.asarray(whitening(rows @ rows.T).T @ rows)
+
+    return cast(Floats, observables.derive(("row space", chosen), compute))
+
+
+@dataclass(frozen=True)
+class _Energy:
+    """Energy of the document in the space of all rows of some announced arrays, between 0 and |x|^2."""
+
+    needs: tuple[str, ...]
+    reads: tuple[str, ...] = ()
+
+    def __call__(self, observables: Observables, documents: Documents) -> Floats:
+        names = (*self.needs, *(name for name in self.reads if name in observables))
+        return row_squares(wide_products(observables, documents, names, row_space(observables, names)))
+
+
+@dataclass(frozen=True)
+class _WeightsSum:
+    """a . v, with a the document's nonnegative least squares on T and v the announced weights, summed over rounds.
+
+    Weights an entry (of ratings) count with their mean over the features.
+    """
+
+    names: tuple[str, ...]
+
+    def __call__(self, observables: Observables, documents: Documents) -> Floats:
+        coefficients = nonnegative_coefficients(observables, documents)
+        total = np.zeros(coefficients.shape[1])
+        for name in (name for name in self.names if name in observables):
+            weights = announced(observables, name)
+            if weights.shape[-1] != len(total) or weights.ndim > 2:
+                weights = weights.mean(axis=-1)
+            total += weights.reshape(-1, len(total)).sum(axis=0)
+        return rows_times(coefficients, total)
+
+
+@njit(cache=True, nogil=True)
+def _largest(
+    indptr: NDArray[np.int64], indices: NDArray[np.int64], data: Floats, inverse: Floats, out: Floats
+) -> None:
+    for i in range(out.shape[0]):
+        for at in range(indptr[i], indptr[i + 1]):
+            out[i] = max(out[i], data[at] * inverse[indices[at]])
+
+
+def _floored(total: Floats) -> Floats:
+    """At least `NEAR_ZERO` of the largest entry, and positive."""
+    least = max(NEAR_ZERO * float(total.max(initial=0.0)), float(np.finfo(np.float32).tiny))
+    return np.asarray(np.maximum(total, least))
+
+
+def sums_share(observables: Observables, documents: Documents) -> Floats:
+    """log of max_j x_j / s_j for the first announced sum s = sum_i w_i x_i: whether x fits into it at all.
+
+    The first topic's sum of the first round is one of the documents themselves, less nothing. If x was among them
+    then w x_j <= s_j for every feature j, so a large value says that it was not.
+    """
+    first = announced(observables, "sums")[0, 0]
+    out = np.full(len(documents), float(np.finfo(np.float32).tiny))
+    _largest(*csr_arrays(documents), 1.0 / _floored(first), out)
+    return np.asarray(np.log(out))
+
+
+def sums_log_support(observables: Observables, documents: Documents) -> Floats:
+    """sum_j x_j log s_j, s the positive part of the first round's sums over all topics: are x's features in?"""
+    total = np.maximum(announced(observables, "sums")[0], 0.0).sum(axis=0)
+    return np.asarray(documents.matrix @ np.log(_floored(total)), dtype=np.float64)
+
+
+def _energy_row(name: str, sentence: str, needs: tuple[str, ...], reads: tuple[str, ...] = ()) -> StatisticRow:
+    return StatisticRow(name, "rounds", _Energy(needs, reads), sentence, needs, reads=reads)
+
+
+ROUNDS = (
+    StatisticRow(
+        "largest-scale",
+        "rounds",
+        largest_scale,
+        "The largest of the plain numbers that the server is told.",
+        needs=("scales",),
+    ),
+    StatisticRow(
+        "round-count",
+        "rounds",
+        round_count,
+        "How many rounds the run took: everybody sees when it ends.",
+        needs_any=_ROUNDS_OF_RUN,
+    ),
+    StatisticRow(
+        "init-round-count",
+        "rounds",
+        init_round_count,
+        "How many rounds the start took: everybody sees when it ends.",
+        needs_any=_ROUNDS_OF_START,
+    ),
+    StatisticRow(
+        "span-energy",
+        "rounds",
+        span_energy,
+        "How much of the document is explained by what was announced in all rounds together.",
+        needs=("span",),
+        reads=("mean",),
+    ),
+    StatisticRow(
+        "span-leverage",
+        "rounds",
+        span_leverage,
+        "How strongly the document pulls at what was announced in all rounds together.",
+        needs=("span", "span_sigma"),
+        reads=("mean",),
+    ),
+    StatisticRow(
+        "pem-own-counts",
+        "pem",
+        own_counts,
+        "How often the document’s own items and pairs were counted.",
+        needs=("items", "pairs"),
+    ),
+    StatisticRow(
+        "pem-own-gradient",
+        "pem",
+        own_gradient,
+        "Whether the announced steps of learning went where this document would push them.",
+        needs=("gradients", "weights", "label"),
+    ),
+    StatisticRow(
+        "pem-own-size",
+        "pem",
+        own_size,
+        "How large the cluster was, step by step, into which the document falls.",
+        needs=("counts", "centres"),
+    ),
+    StatisticRow(
+        "pem-own-sum",
+        "pem",
+        own_sum,
+        "Whether the announced sum of the document’s own cluster points towards it.",
+        needs=("sums", "centres"),
+    ),
+    _energy_row(
+        "sums-energy",
+        "How much of the document is explained by all sums that were announced on the way.",
+        ("sums",),
+        ("total", "numerators"),
+    ),
+    _energy_row(
+        "init-sums-energy",
+        "How much of the document is explained by the sums announced for the start.",
+        ("init_sums", "init_total"),
+    ),
+    _energy_row("start-energy", "How much of the document is explained by the announced start.", ("start",)),
+    _energy_row("means-energy", "How much of the document is explained by the announced means.", ("means",)),
+    _energy_row(
+        "uploads-energy",
+        "How much of the document is explained by what parties sent to the server.",
+        ("uploads",),
+    ),
+    _energy_row("site-energy", "How much of the document is explained by what single sites announced.", ("P",)),
+    StatisticRow(
+        "sums-log-support",
+        "rounds",
+        sums_log_support,
+        "Whether the document’s words occur in the first announced sums at all.",
+        needs=("sums",),
+    ),
+    StatisticRow(
+        "sums-share",
+        "rounds",
+        sums_share,
+        "Whether the document fits into the announced sums: no entry of it may be larger than theirs.",
+        needs=("sums",),
+    ),
+    StatisticRow(
+        "weights-sum",
+        "rounds",
+        _WeightsSum(("weights", "total_weights")),
+        "Whether the announced weights are as large as with the document they would be.",
+        needs=("T", "weights"),
+        reads=("total_weights",),
+    ),
+    StatisticRow(
+        "init-weights-sum",
+        "rounds",
+        _WeightsSum(("init_weights", "init_total_weights")),
+        "The same for the weights announced while the start was computed.",
+        needs=("T", "init_weights", "init_total_weights"),
+    ),
 )
-"""What the entry point gives."""

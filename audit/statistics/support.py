@@ -16,10 +16,16 @@ from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Observables
-from ksdp.audit.statistics.computed import Computed
-from ksdp.audit.statistics.contract import Documents, Statistic
-from ksdp.audit.statistics.products import BASES, announced, basis_name, csr_arrays
-from ksdp.audit.statistics.squared_entries import EntryColumns, ask, over_entries
+from ksdp.audit.statistics.contract import Documents, StatisticRow
+from ksdp.audit.statistics.products import (
+    BASES,
+    EntryColumns,
+    announced,
+    ask,
+    basis_name,
+    csr_arrays,
+    over_entries,
+)
 
 Ints = NDArray[Any]
 
@@ -28,7 +34,7 @@ NEAR_ZERO = 1e-7
 
 
 @njit(cache=True, nogil=True)
-def _support_columns(
+def _support_kernel(
     indptr: Ints, indices: Ints, data: Floats, out_of: NDArray[np.bool_], logs: Floats, power: int
 ) -> Floats:
     """Part of |x|^2 on features `out_of` the basis, and sum_j |x_j|^power logs_j, shape (n_documents, 2)."""
@@ -55,7 +61,7 @@ def _support_columns(
     return out
 
 
-def support_columns(observables: Observables, documents: Documents) -> Floats:
+def _supports(observables: Observables, documents: Documents) -> Floats:
     """Part of |x|^2 on features left out, and the log support; once a run, shape (n_documents, 2)."""
     if basis_name(observables) == "V":
         return cast(
@@ -65,7 +71,7 @@ def support_columns(observables: Observables, documents: Documents) -> Floats:
     def compute() -> Floats:
         matrix = announced(observables, "T")
         left_out, logs = _covered(matrix - matrix.min(axis=1, keepdims=True))
-        return cast(Floats, _support_columns(*csr_arrays(documents), left_out, logs, 1))
+        return cast(Floats, _support_kernel(*csr_arrays(documents), left_out, logs, 1))
 
     return cast(Floats, observables.derive(("support", documents), compute))
 
@@ -94,7 +100,7 @@ def _support_lanes(observables: Observables) -> EntryColumns:
     return EntryColumns(3, fill)
 
 
-def ask_support(observables: Observables, documents: Documents) -> None:
+def _ask_support(observables: Observables, documents: Documents) -> None:
     """Have the support of V looked at in the next pass over the documents."""
     if basis_name(observables) == "V":
         ask(observables, documents, "support", _support_lanes(observables))
@@ -105,7 +111,7 @@ def missing_weight(observables: Observables, documents: Documents) -> Floats:
 
     One number a document, in [0, 1].
     """
-    return support_columns(observables, documents)[:, 0]
+    return _supports(observables, documents)[:, 0]
 
 
 def log_support(observables: Observables, documents: Documents) -> Floats:
@@ -113,7 +119,7 @@ def log_support(observables: Observables, documents: Documents) -> Floats:
 
     Logarithms are floored at `NEAR_ZERO` of the largest column.
     """
-    return support_columns(observables, documents)[:, 1]
+    return _supports(observables, documents)[:, 1]
 
 
 def mean_missing(observables: Observables, documents: Documents) -> Floats:
@@ -122,11 +128,31 @@ def mean_missing(observables: Observables, documents: Documents) -> Floats:
     One number a document, in [0, 1].
     """
     absent = announced(observables, "mean").ravel() == 0.0
-    return cast(Floats, _support_columns(*csr_arrays(documents), absent, np.zeros(len(absent)), 2)[:, 0])
+    return cast(Floats, _support_kernel(*csr_arrays(documents), absent, np.zeros(len(absent)), 2)[:, 0])
 
 
-SUPPORT: tuple[Statistic, ...] = (
-    Computed("missing-weight", 2, "geometry", missing_weight, needs_any=BASES, asks=ask_support),
-    Computed("log-support", 2, "geometry", log_support, needs_any=BASES, asks=ask_support),
-    Computed("mean-missing", 1, "geometry", mean_missing, needs=("mean",)),
+SUPPORT = (
+    StatisticRow(
+        "missing-weight",
+        "geometry",
+        missing_weight,
+        "How much of the document lies on words or columns that the announcement leaves out.",
+        needs_any=BASES,
+        shares=_ask_support,
+    ),
+    StatisticRow(
+        "log-support",
+        "geometry",
+        log_support,
+        "How well the announcement covers each word or column that the document uses.",
+        needs_any=BASES,
+        shares=_ask_support,
+    ),
+    StatisticRow(
+        "mean-missing",
+        "geometry",
+        mean_missing,
+        "How much of the document lies where the announced mean is exactly zero.",
+        needs=("mean",),
+    ),
 )

@@ -1,23 +1,30 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import orth
+from scipy.optimize import nnls
 from scipy.spatial.distance import cosine, mahalanobis
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.geometry import (
+    FLOOR,
     GEOMETRY,
     SIGMA_FLOOR,
     best_cosine,
     coefficient_mahalanobis,
     leverage_revealed,
     mean_alignment,
+    mixture_log_density,
+    nonnegative_coefficients,
+    nonnegative_residual,
     numerator_energy,
     row_space_energy,
     whitening,
@@ -225,7 +232,7 @@ def test_numerator_energy_is_that_of_the_projection_on_numerators_of_any_size() 
     )
 
 
-@pytest.mark.parametrize("statistic", [s for s in GEOMETRY if s.name != "topics-match"], ids=lambda s: s.name)
+@pytest.mark.parametrize("statistic", [s for s in GEOMETRY if "T" not in s.needs], ids=lambda s: s.name)
 def test_values_belong_to_documents_whatever_their_order_and_are_the_callers(statistic: Statistic) -> None:
     documents = signed(22)
     order = np.random.default_rng(0).permutation(len(documents))
@@ -251,6 +258,8 @@ def test_names_needs_and_a_missing_basis() -> None:
         ("leverage-revealed", ("V", "sigma")),
         ("mean-alignment", ("mean",)),
         ("numerator-energy", ("numerators",)),
+        ("nonnegative-residual", ("T",)),
+        ("mixture-log-density", ("T",)),
         ("basis-equations", ("V",)),
         ("basis-match", ("V",)),
         ("topics-match", ("T",)),
@@ -270,3 +279,108 @@ def test_all_are_finite_on_real_mail(data_folder: object) -> None:
     observables = Observables({"V": basis, "sigma": sigma, "mean": matrix.mean(axis=0)})
     for statistic in GEOMETRY[:5]:
         assert np.isfinite(statistic.evaluate(observables, documents)).all(), statistic.name
+
+
+OF_CONE = [s for s in GEOMETRY if s.name in ("nonnegative-residual", "mixture-log-density")]
+
+
+def drawn_cone(seed: int, k: int, n: int = 20, d: int = 24) -> tuple[np.ndarray, Documents]:
+    """Sparse topics on the simplex; documents of counts, one empty, one that no topic touches."""
+    rng = np.random.default_rng(seed)
+    topics = rng.random((k, d)) * (rng.random((k, d)) < 0.5)
+    topics[:, -1] = 0.0
+    topics[:, 0] += 0.1
+    topics /= topics.sum(1, keepdims=True)
+    dense = rng.poisson(0.6, (n, d)).astype(float)
+    dense[0] = 0.0
+    dense[1] = 0.0
+    dense[1, -1] = 3.0
+    return topics, Documents(sp.csr_array(dense))
+
+
+@pytest.mark.parametrize("k", [1, 7, 8, 10, 17])
+def test_residual_is_that_of_nnls(k: int) -> None:
+    topics, documents = drawn_cone(k, k)
+    found = nonnegative_residual(Observables({"T": topics}), documents)
+    expected = [nnls(topics.T, x)[1] ** 2 for x in documents.matrix.toarray()]
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 7, 8, 10, 17])
+def test_log_density_is_that_of_the_nnls_mixture(k: int) -> None:
+    topics, documents = drawn_cone(k, k)
+    found = mixture_log_density(Observables({"T": topics}), documents)
+    expected = []
+    for x in documents.matrix.toarray():
+        mixture = nnls(topics.T, x)[0] @ topics
+        total = sum(mixture) or 1.0
+        expected.append(sum(v * math.log(max(p / total, FLOOR)) for v, p in zip(x, mixture, strict=True) if v))
+    np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
+    assert found[0] == 0.0
+    assert found[1] == pytest.approx(3 * math.log(FLOOR))
+
+
+def test_topics_need_not_be_on_the_simplex() -> None:
+    topics, documents = drawn_cone(3, 4)
+    scaled = topics * [[5.0], [0.1], [1.0], [200.0]]
+    for statistic in OF_CONE:
+        np.testing.assert_allclose(
+            statistic.evaluate(Observables({"T": scaled}), documents),
+            statistic.evaluate(Observables({"T": topics}), documents),
+            rtol=1e-8,
+            atol=1e-10,
+        )
+
+
+@pytest.mark.parametrize("statistic", OF_CONE, ids=lambda s: s.name)
+def test_empty_and_repeated_topics_of_a_cone_change_nothing(statistic: Statistic) -> None:
+    topics, documents = drawn_cone(4, 3)
+    degenerate = np.vstack([topics, topics[0], np.zeros(24)])
+    np.testing.assert_allclose(
+        statistic.evaluate(Observables({"T": degenerate}), documents),
+        statistic.evaluate(Observables({"T": topics}), documents),
+        rtol=1e-8,
+        atol=1e-10,
+    )
+    assert np.isfinite(statistic.evaluate(Observables({"T": np.zeros((2, 24))}), documents)).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), k=st.integers(1, 9), scale=st.sampled_from([1e-3, 1.0, 1e3]))
+def test_residual_lies_between_subspace_and_whole_document(seed: int, k: int, scale: float) -> None:
+    topics, documents = drawn_cone(seed, k)
+    documents = Documents(sp.csr_array(documents.matrix * scale))
+    observables = Observables({"T": topics})
+    squares = documents.squared_norms
+    residual = nonnegative_residual(observables, documents)
+    slack = 1e-9 * squares
+    assert (residual <= squares + slack).all()
+    assert (residual >= squares - row_space_energy(observables, documents) - slack).all()
+    assert (residual >= 0).all()
+    assert np.isfinite(mixture_log_density(observables, documents)).all()
+
+
+def test_documents_in_the_cone_have_no_residual() -> None:
+    topics, _ = drawn_cone(5, 4)
+    inside = np.random.default_rng(0).random((10, 4)) @ topics
+    residual = nonnegative_residual(Observables({"T": topics}), Documents(sp.csr_array(inside)))
+    np.testing.assert_allclose(residual, 0, atol=1e-14)
+
+
+def test_coefficients_are_computed_once_a_run_and_again_for_other_documents() -> None:
+    topics, documents = drawn_cone(6, 4)
+    _, others = drawn_cone(7, 4)
+    observables = Observables({"T": topics})
+    first = nonnegative_coefficients(observables, documents)
+    assert nonnegative_coefficients(observables, documents) is first
+    assert not np.allclose(nonnegative_coefficients(observables, others), first)
+
+
+@pytest.mark.parametrize("statistic", OF_CONE, ids=lambda s: s.name)
+def test_a_document_in_the_cone_has_the_same_value_wherever_it_stands(statistic: Statistic) -> None:
+    topics, documents = drawn_cone(8, 5)
+    order = np.random.default_rng(0).permutation(len(documents))
+    np.testing.assert_array_equal(
+        statistic.evaluate(Observables({"T": topics}), Documents(documents.matrix[order])),
+        statistic.evaluate(Observables({"T": topics}), documents)[order],
+    )

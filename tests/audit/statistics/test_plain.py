@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.mechanisms.contract import Observables
-from ksdp.audit.statistics.coefficients import coefficients
 from ksdp.audit.statistics.contract import Documents
+from ksdp.audit.statistics.plain import coefficients
 
 
 @pytest.mark.parametrize("names", [["T"], ["V", "sigma"], ["V", "sigma", "mean"]])

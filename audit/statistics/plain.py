@@ -1,0 +1,138 @@
+"""Statistics of any announced array, for mechanisms that say nothing of what their arrays mean.
+
+An array with an axis as long as the corpus has features is read as vectors: components, centres, coefficients. Of
+any other array nothing is known but its numbers: their sum and their length, which do not depend on the document,
+but whose law does, where it leaks.
+
+`coefficient-t` is what a learner looks at beside other statistics: the signed length of the document's shadow on
+row t of the announced basis. Alone it says little and is not tested; together they are what a likelihood ratio is
+made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ksdp.audit.array_types import Floats
+from ksdp.audit.mechanisms.contract import Announced, Observables
+from ksdp.audit.statistics.contract import Documents, StatisticRow
+from ksdp.audit.statistics.products import BASES, basis_name, basis_products, gram, row_squares
+
+COEFFICIENTS = "coefficients"
+"""The family; its columns are measured for learners and never tested on their own."""
+
+_SENTENCES = {
+    "projection": "How far the announced array {} reaches in the document’s direction, all vectors together.",
+    "match": "How well the best-matching vector of the announced array {} fits the document.",
+    "distance": "How near the announced array {} comes to the document.",
+    "sum": "The sum of the announced array {}, the same for every document.",
+    "size": "How large the numbers of the announced array {} are, the same for every document.",
+}
+
+
+@dataclass(frozen=True)
+class _OfVectors:
+    """A number of the document's inner products with all vectors of an array."""
+
+    kind: Literal["projection", "match", "distance"]
+    array: str
+    features: int
+    """Length of the axis that is the corpus's features; a label after them is not read."""
+
+    def __call__(self, observables: Observables, documents: Documents) -> Floats:
+        rows = self._rows(observables, documents.matrix.shape[1])
+        key = ("vector products", self.array, documents)
+        inner = cast(Floats, observables.derive(key, lambda: np.asarray(documents.matrix @ rows.T)))
+        if self.kind == "projection":
+            return row_squares(inner)
+        if self.kind == "match":
+            return cast(Floats, inner.max(axis=1))
+        # Squared distance to the nearest, less the document's own squared length, which no run changes.
+        return cast(Floats, (np.einsum("ij,ij->i", rows, rows) - 2 * inner).min(axis=1))
+
+    def _rows(self, observables: Observables, width: int) -> Floats:
+        """The array as vectors, shape (n_vectors, width); columns that are no features are 0."""
+
+        def oriented() -> Floats:
+            array = np.asarray(observables[self.array], dtype=np.float64)
+            axis = max(at for at, length in enumerate(array.shape) if length == self.features)
+            rows = np.moveaxis(array, axis, -1).reshape(-1, self.features)
+            return np.pad(rows, ((0, 0), (0, width - self.features)))
+
+        return cast(Floats, observables.derive(("vectors", self.array, width), oriented))
+
+
+@dataclass(frozen=True)
+class _OfNumbers:
+    """A number of the array itself, the same for every document of a run: its sum, or its Euclidean length."""
+
+    kind: Literal["sum", "size"]
+    array: str
+
+    def __call__(self, observables: Observables, documents: Documents) -> Floats:
+        numbers: NDArray[Any] = np.asarray(observables[self.array], np.float64)
+        value = float(np.sum(numbers)) if self.kind == "sum" else float(np.linalg.norm(numbers))
+        return np.full(len(documents), value)
+
+
+def statistics_of_arrays(shapes: Iterable[Announced], features: int) -> tuple[StatisticRow, ...]:
+    """The statistics that look at these arrays; every array is read by one at least.
+
+    Examples
+    --------
+    >>> rows = statistics_of_arrays([Announced("centres", (3, 5)), Announced("offset", (3,))], 5)
+    >>> [statistic.name for statistic in rows]
+    ['projection:centres', 'match:centres', 'distance:centres', 'sum:offset', 'size:offset']
+    """
+    rows: list[StatisticRow] = []
+    for array in shapes:
+        scores: list[_OfVectors | _OfNumbers] = []
+        if features in array.shape:
+            scores += [
+                _OfVectors("projection", array.name, features),
+                _OfVectors("match", array.name, features),
+                _OfVectors("distance", array.name, features),
+            ]
+        else:
+            scores.append(_OfNumbers("sum", array.name))
+            if int(np.prod(array.shape)) > 1:
+                scores.append(_OfNumbers("size", array.name))
+        for score in scores:
+            sentence = _SENTENCES[score.kind].format(array.name)
+            rows.append(StatisticRow(f"{score.kind}:{array.name}", "arrays", score, sentence, (array.name,)))
+    return tuple(rows)
+
+
+@dataclass(frozen=True)
+class _Coefficient:
+    """<x, B_t> / |B_t| for row t of the announced basis B; x - mu in place of x where a mean is announced."""
+
+    row: int
+
+    def __call__(self, observables: Observables, documents: Documents) -> Floats:
+        shadows = basis_products(observables, documents)[:, self.row]
+        length = float(np.sqrt(gram(observables, basis_name(observables))[self.row, self.row]))
+        return shadows / length if length > 0 else np.zeros_like(shadows)
+
+
+def coefficients(rank: int, announced: Iterable[str]) -> tuple[StatisticRow, ...]:
+    """One statistic a row of the announced basis; none where there is no basis.
+
+    Examples
+    --------
+    >>> [c.name for c in coefficients(2, ["V", "sigma"])]
+    ['coefficient-1', 'coefficient-2']
+    """
+    seen = set(announced)
+    basis = next((name for name in BASES if name in seen), None)
+    sentence = "The document’s weight on one announced topic or direction."
+    return tuple(
+        StatisticRow(f"coefficient-{t + 1}", COEFFICIENTS, _Coefficient(t), sentence, (basis,))
+        for t in range(rank if basis else 0)
+        if basis is not None
+    )

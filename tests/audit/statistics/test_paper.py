@@ -1,0 +1,333 @@
+"""The paper's statistics as printed: every d x d matrix in full, one document at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import lsq_linear
+
+from ksdp.audit.errors import InputError
+from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.statistics import paper
+from ksdp.audit.statistics.contract import Documents, Statistic, StatisticRow
+from ksdp.audit.statistics.paper import PAPER, scatter_norm, sigma, spectrum
+
+ROW = {row.name: row for row in PAPER}
+OF_SVD = [row for row in PAPER if row.name != "sigma"]
+OF_BLOCKS = [row for row in OF_SVD if row.family == "paper-blocks"]
+OF_SQUARES = ("w-max", "w-square-sum", "w-max-revealed", "w-square-sum-revealed")
+
+
+def draw(
+    seed: int, *, n: int = 9, d: int = 13, k: int = 3, density: float = 0.4, mean: bool = False, scale: float = 1.0
+) -> tuple[dict[str, np.ndarray], Documents]:
+    """Signed documents, one of them empty and one full, and what a run and the adversary know."""
+    rng = np.random.default_rng(seed)
+    dense = scale * rng.normal(size=(n, d)) * (rng.random((n, d)) < density)
+    dense[0] = 0.0
+    dense[1] = scale * rng.normal(size=d)
+    arrays = {"V": np.linalg.qr(rng.normal(size=(d, k)))[0].T, "sigma": np.sort(rng.exponential(5, k))[::-1]}
+    if mean:
+        arrays["mean"] = scale * rng.normal(size=d)
+    background = {
+        "adversary_sigma": np.sort(rng.exponential(5, k))[::-1],
+        "adversary_rows": np.array(20),
+        "victim_rows": np.array([5]),
+    }
+    return arrays, Documents(sp.csr_array(dense), background)
+
+
+def matrices(name: str, arrays: dict[str, np.ndarray], documents: Documents) -> list[np.ndarray]:
+    """W or D of every document in full."""
+    eigenvalues = arrays["sigma"] ** 2
+    if not name.endswith("-revealed"):
+        eigenvalues = (5 + 20) / 20 * documents.background["adversary_sigma"] ** 2
+    estimate = np.einsum("ta,t,tb->ab", arrays["V"], eigenvalues, arrays["V"])
+    size = np.sqrt((estimate**2).sum()) or 1.0
+    found = []
+    for x in documents.matrix.toarray() - arrays.get("mean", 0.0):
+        outer, norm = x[:, None] * x, np.sqrt((x**2).sum()) or 1.0
+        found.append(np.abs(estimate * outer if name.startswith("w") else estimate / size - outer / norm))
+    return found
+
+
+def brute(name: str, arrays: dict[str, np.ndarray], documents: Documents) -> np.ndarray:
+    reduce = name.removesuffix("-revealed").split("-", 1)[1]
+    how: Any = {"max": np.max, "sum": np.sum, "square-sum": lambda m: (m**2).sum()}[reduce]
+    return np.array([how(m) for m in matrices(name, arrays, documents)])
+
+
+def near(statistic: StatisticRow, expected: np.ndarray, rtol: float, atol: float) -> dict[str, float]:
+    """Tolerances: what reads squared entries is in single precision."""
+    if statistic.name not in OF_SQUARES:
+        return {"rtol": rtol, "atol": atol}
+    return {"rtol": 2e-6, "atol": max(atol, 2e-6 * float(expected.max(initial=0.0)))}
+
+
+def as_printed(
+    statistic: StatisticRow,
+    arrays: dict[str, np.ndarray],
+    documents: Documents,
+    rtol: float = 1e-10,
+    atol: float = 1e-12,
+) -> None:
+    expected = brute(statistic.name, arrays, documents)
+    found = statistic.evaluate(Observables(arrays), documents)
+    np.testing.assert_allclose(found, expected, **near(statistic, expected, rtol, atol))  # type: ignore[arg-type]
+
+
+WORDS = {"max": "the largest", "sum": "sum", "square-sum": "square"}
+"""What a sentence says of how W or D becomes a number."""
+
+
+@pytest.mark.parametrize("statistic", OF_SVD, ids=lambda s: s.name)
+def test_a_sentence_says_what_is_computed(statistic: StatisticRow) -> None:
+    for seed in range(3):
+        arrays, documents = draw(seed, k=2)
+        as_printed(statistic, arrays, documents)
+    plain = statistic.name.removesuffix("-revealed")
+    kind, reduce = plain.split("-", 1)
+    assert statistic.sentence.startswith("The paper’s")
+    assert WORDS[reduce] in statistic.sentence
+    assert ("square" in statistic.sentence) == (reduce == "square-sum" or plain == "w-max")
+    assert ("difference" in statistic.sentence) == (kind == "d")
+    assert "product" in statistic.sentence
+    assert "project" not in statistic.sentence
+    assert ("announced strengths" in statistic.sentence) == statistic.name.endswith("-revealed")
+
+
+def test_the_largest_entry_of_w_stands_on_its_diagonal() -> None:
+    arrays, documents = draw(3)
+    estimate = np.einsum("ta,t,tb->ab", arrays["V"], arrays["sigma"] ** 2, arrays["V"])
+    expected = (documents.matrix.toarray() ** 2 * np.diag(estimate)).max(axis=1)
+    found = ROW["w-max-revealed"].evaluate(Observables(arrays), documents)
+    np.testing.assert_allclose(found, expected, rtol=2e-6)
+
+
+@pytest.mark.parametrize("statistic", OF_SVD, ids=lambda s: s.name)
+@pytest.mark.parametrize("mean", [False, True])
+@pytest.mark.parametrize("k", [1, 3, 8, 12])
+def test_statistics_are_the_printed_ones(statistic: StatisticRow, mean: bool, k: int) -> None:
+    for seed in range(3):
+        arrays, documents = draw(seed, k=k, mean=mean)
+        as_printed(statistic, arrays, documents)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    k=st.integers(1, 5),
+    d=st.integers(5, 12),
+    density=st.sampled_from([0.0, 0.15, 0.5, 1.0]),
+    mean=st.booleans(),
+    scale=st.sampled_from([1e-3, 1.0, 1e3]),
+)
+def test_statistics_are_the_printed_ones_for_any_data(
+    seed: int, k: int, d: int, density: float, mean: bool, scale: float
+) -> None:
+    arrays, documents = draw(seed, k=k, d=d, density=density, mean=mean, scale=scale)
+    for statistic in OF_SVD:
+        as_printed(statistic, arrays, documents, rtol=1e-8, atol=1e-10 * (1 + scale**2))
+
+
+@pytest.mark.parametrize("statistic", OF_SVD, ids=lambda s: s.name)
+def test_exact_for_a_basis_that_is_not_orthonormal(statistic: StatisticRow) -> None:
+    arrays, documents = draw(4)
+    arrays["V"] = arrays["V"] * [[2.0], [0.5], [1.0]] + 0.1
+    as_printed(statistic, arrays, documents)
+
+
+@pytest.mark.parametrize("statistic", OF_SVD, ids=lambda s: s.name)
+@pytest.mark.parametrize("mean", [False, True])
+def test_a_document_has_the_same_value_wherever_it_stands(statistic: StatisticRow, mean: bool) -> None:
+    arrays, documents = draw(5, n=30, mean=mean)
+    order = np.random.default_rng(0).permutation(30)
+    shuffled = Documents(documents.matrix[order], documents.background)
+    values = statistic.evaluate(Observables(arrays), documents)
+    np.testing.assert_array_equal(statistic.evaluate(Observables(arrays), shuffled), values[order])
+
+
+@pytest.mark.parametrize("statistic", OF_SVD, ids=lambda s: s.name)
+def test_sharing_a_run_with_other_statistics_and_documents_changes_nothing(statistic: StatisticRow) -> None:
+    arrays, documents = draw(6)
+    _, others = draw(7)
+    shared = Observables(arrays)
+    for earlier in OF_SVD:
+        earlier.evaluate(shared, others)
+        earlier.evaluate(shared, documents)[:] = -1.0  # what is returned is the caller's
+    np.testing.assert_allclose(
+        statistic.evaluate(shared, documents), statistic.evaluate(Observables(arrays), documents), rtol=1e-13
+    )
+
+
+@pytest.mark.parametrize("revealed", [False, True])
+def test_directions_of_equal_weight_may_be_rotated(revealed: bool) -> None:
+    arrays, documents = draw(8)
+    arrays["sigma"] = np.full(3, 2.0)
+    documents = Documents(documents.matrix, {**documents.background, "adversary_sigma": np.full(3, 1.5)})
+    rotation = np.linalg.qr(np.random.default_rng(1).normal(size=(3, 3)))[0]
+    for form in ("w-max", "w-square-sum", "d-square-sum"):
+        statistic = ROW[f"{form}-revealed" if revealed else form]
+        np.testing.assert_allclose(
+            statistic.evaluate(Observables({**arrays, "V": rotation @ arrays["V"]}), documents),
+            statistic.evaluate(Observables(arrays), documents),
+            rtol=2e-6 if "square-sum" in statistic.name else 1e-11,
+        )
+
+
+def test_without_singular_values_only_the_outer_product_is_left() -> None:
+    arrays, documents = draw(9)
+    arrays["sigma"] = np.zeros(3)
+    for statistic in (row for row in OF_SVD if row.name.endswith("-revealed")):
+        found = statistic.evaluate(Observables(arrays), documents)
+        np.testing.assert_allclose(found, brute(statistic.name, arrays, documents), rtol=1e-12)
+        assert statistic.name.startswith("d") or not found.any()
+
+
+def test_hidden_sigma_is_scaled_to_all_rows_and_revealed_sigma_is_not() -> None:
+    arrays, documents = draw(10)
+    observables = Observables(arrays)
+    np.testing.assert_allclose(
+        spectrum(observables, documents, revealed=False), 1.25 * documents.background["adversary_sigma"] ** 2
+    )
+    np.testing.assert_allclose(spectrum(observables, documents, revealed=True), arrays["sigma"] ** 2)
+    size = np.linalg.norm(arrays["sigma"] ** 2)
+    assert scatter_norm(observables, documents, revealed=True) == pytest.approx(size)
+
+
+def test_what_is_missing_is_named() -> None:
+    arrays, documents = draw(11)
+    hidden = ROW["w-max"]
+    for known in hidden.needs_background:
+        background = {name: value for name, value in documents.background.items() if name != known}
+        with pytest.raises(InputError, match=f"`background` must hold `{known}`"):
+            hidden.evaluate(Observables(arrays), Documents(documents.matrix, background))
+    with pytest.raises(InputError, match="`adversary_sigma` must hold one value a row of V; got 2 for 3"):
+        hidden.evaluate(
+            Observables(arrays),
+            Documents(documents.matrix, {**documents.background, "adversary_sigma": np.ones(2)}),
+        )
+    with pytest.raises(InputError, match="`adversary_rows` must be at least 1; got 0"):
+        hidden.evaluate(
+            Observables(arrays),
+            Documents(documents.matrix, {**documents.background, "adversary_rows": np.array(0)}),
+        )
+    with pytest.raises(InputError, match="must announce `sigma`"):
+        ROW["w-max-revealed"].evaluate(Observables({"V": arrays["V"]}), documents)
+    # Either setting works without what only the other one needs.
+    assert np.isfinite(hidden.evaluate(Observables({"V": arrays["V"]}), documents)).all()
+    assert np.isfinite(ROW["w-max-revealed"].evaluate(Observables(arrays), Documents(documents.matrix))).all()
+
+
+def test_the_largest_entry_of_d_is_found_inside_outside_and_across_the_support() -> None:
+    """The first document cancels the strongest entry of S, so that its row outside the support has the largest."""
+    strong = np.array([[0.8, 0.6, 0.0, 0.0]])
+    arrays = {"V": strong, "sigma": np.array([1.0])}
+    dense = np.array([[0.64, 0, 0, 0], [0, 0, 1.0, 0], [5.0, 0, 5.0, 0], [0, 0, 0, 0]])
+    documents = Documents(sp.csr_array(dense))
+    where = []
+    for x, full in zip(dense, matrices("d-max-revealed", arrays, documents), strict=True):
+        place = np.unravel_index(full.argmax(), full.shape)
+        where.append(int((x[list(place)] != 0).sum()))
+    assert where == [1, 2, 2, 0]
+    np.testing.assert_allclose(
+        ROW["d-max-revealed"].evaluate(Observables(arrays), documents),
+        brute("d-max-revealed", arrays, documents),
+        rtol=1e-13,
+    )
+
+
+def test_all_three_kinds_of_pairs_are_met_by_random_documents() -> None:
+    """Guards the tests above: the exact search across the support is needed, and found right where it is."""
+    kinds = set()
+    for seed in range(60):
+        arrays, documents = draw(seed, n=40, d=8, k=1, density=0.35, scale=1.0)
+        full = matrices("d-max-revealed", arrays, documents)
+        for x, matrix in zip(documents.matrix.toarray(), full, strict=True):
+            a, b = np.unravel_index(matrix.argmax(), matrix.shape)
+            kinds.add(int(x[a] != 0) + int(x[b] != 0))
+        np.testing.assert_allclose(
+            ROW["d-max-revealed"].evaluate(Observables(arrays), documents), [m.max() for m in full], rtol=1e-12
+        )
+    assert kinds == {0, 1, 2}
+
+
+def test_the_total_over_all_pairs_does_not_depend_on_the_row_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    features = np.random.default_rng(0).normal(size=(23, 3))
+    expected = np.abs(features @ features.T).sum()
+    for rows in (1, 5, 23, 256):
+        monkeypatch.setattr(paper, "_ROWS", rows)
+        assert paper._total(features) == pytest.approx(expected, rel=1e-13)
+
+
+def test_centred_documents_are_taken_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays, documents = draw(3, mean=True)
+    whole = [s.evaluate(Observables(arrays), documents) for s in OF_BLOCKS]
+    monkeypatch.setattr(paper, "_ENTRIES", 2 * 13)
+    parts = [s.evaluate(Observables(arrays), documents) for s in OF_BLOCKS]
+    np.testing.assert_array_equal(parts, whole)
+
+
+@pytest.fixture
+def ratings() -> Documents:
+    rng = np.random.default_rng(0)
+    counts = rng.integers(1, 6, (20, 25)) * (rng.random((20, 25)) < 0.4)
+    unit = rng.random((20, 25)) * (rng.random((20, 25)) < 0.3)
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    return Documents(sp.csr_array(np.vstack([counts, unit, np.zeros((1, 25))]).astype(float)))
+
+
+def topics(seed: int) -> np.ndarray:
+    drawn = np.random.default_rng(seed).random((4, 25)) ** 4
+    return drawn / drawn.sum(1, keepdims=True)
+
+
+def test_sigma_is_the_weighted_sum_of_coefficients_in_the_unit_box(ratings: Documents) -> None:
+    basis, weights = topics(1), np.array([3.0, 0.5, 10.0, 0.0])
+    found = sigma(Observables({"T": basis, "denominators": weights}), ratings)
+    expected = [
+        lsq_linear(basis.T, x, (0, 1), method="bvls", tol=1e-14).x @ weights for x in ratings.matrix.toarray()
+    ]
+    np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8)
+    assert found[-1] == 0
+
+
+def test_a_denominator_an_entry_counts_by_its_mean_over_features(ratings: Documents) -> None:
+    entries = np.random.default_rng(2).random((4, 25))
+    weighted = sigma(Observables({"T": topics(1), "denominators": entries}), ratings)
+    plain = sigma(Observables({"T": topics(1), "denominators": entries.sum(1) / 25}), ratings)
+    np.testing.assert_allclose(weighted, plain, rtol=1e-13)
+    everywhere = np.repeat([[2.0], [1.0], [4.0], [3.0]], 25, axis=1)
+    np.testing.assert_allclose(
+        sigma(Observables({"T": topics(1), "denominators": everywhere}), ratings),
+        sigma(Observables({"T": topics(1), "denominators": everywhere[:, 0]}), ratings),
+    )
+
+
+@pytest.mark.parametrize("basis", [np.zeros((4, 25)), np.repeat(topics(3)[:1], 4, axis=0)])
+def test_degenerate_topics_are_finite(ratings: Documents, basis: np.ndarray) -> None:
+    found = sigma(Observables({"T": basis, "denominators": np.ones(4)}), ratings)
+    assert np.isfinite(found).all()
+
+
+def test_wrong_number_of_denominators_is_refused(ratings: Documents) -> None:
+    with pytest.raises(InputError, match=r"`denominators` must have shape .* k = 4; got \(3,\)"):
+        sigma(Observables({"T": topics(1), "denominators": np.ones(3)}), ratings)
+
+
+def test_names_and_needs() -> None:
+    forms = ("w-max", "w-sum", "w-square-sum", "d-max", "d-sum", "d-square-sum")
+    for form in forms:
+        hidden, revealed = ROW[form], ROW[f"{form}-revealed"]
+        assert (hidden.needs, revealed.needs) == (("V",), ("V", "sigma"))
+        assert len(hidden.needs_background) == 3
+        assert revealed.needs_background == ()
+        assert hidden.family == ("paper-blocks" if form in ("w-sum", "d-sum", "d-max") else "paper")
+    assert (ROW["sigma"].family, ROW["sigma"].needs) == ("paper", ("T", "denominators"))
+    assert len(PAPER) == 1 + 2 * len(forms)
+    assert all(isinstance(row, Statistic) and row.version == 1 for row in PAPER)
