@@ -30,9 +30,9 @@ from ksdp.audit.party_view import Holdings, parties_key
 from ksdp.audit.planned_coverage import planned_coverage
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.reading import EVERY_RUN, Reading
-from ksdp.audit.requested_learners import LEARNED, LEARNED_PREFIX
+from ksdp.audit.requested_learners import LEARNED, LEARNED_PREFIX, LEARNED_SENTENCE
 from ksdp.audit.spec import Spec
-from ksdp.audit.statistics.contract import Documents, Pool, Statistic
+from ksdp.audit.statistics.contract import Documents, Pool, Statistic, sentence_of
 from ksdp.audit.statistics.plain import COEFFICIENTS
 
 LEARNED_VERSION = 1
@@ -52,6 +52,8 @@ class Column:
     name: str
     version: int
     family: str
+    sentence: str
+    """What somebody looks at who uses it, for people."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,8 +126,9 @@ class Plan:
     @property
     def columns(self) -> tuple[Column, ...]:
         """Columns of every table of tests, in order: the tested statistics, then the learners."""
-        plain = [Column(s.name, s.version, s.family) for s in self.tested]
-        return (*plain, *(Column(LEARNED_PREFIX + name, LEARNED_VERSION, LEARNED) for name in self.learners))
+        plain = [Column(s.name, s.version, s.family, sentence_of(s)) for s in self.tested]
+        learned = (Column(LEARNED_PREFIX + n, LEARNED_VERSION, LEARNED, LEARNED_SENTENCE) for n in self.learners)
+        return (*plain, *learned)
 
     @property
     def counted(self) -> int:

@@ -11,6 +11,7 @@ from ksdp.audit.verdicts.raw_filter import RAW
 LEARNED = "learned"
 """The family of learned columns; their names begin with it."""
 LEARNED_PREFIX = f"{LEARNED}-"
+LEARNED_SENTENCE = "A small model, trained on other runs, that combines all statistics into one guess."
 
 
 def requested_learners(spec: StatisticsSpec) -> tuple[list[str], tuple[str, ...]]:

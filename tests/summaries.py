@@ -47,7 +47,7 @@ def example(**changes: Any) -> Summary:
         valid=True,
         verdicts=VerdictCounts(sensitive=1, clear=1, undecided=3),
         detected=2,
-        statistics={"energy": StatisticSummary(1, "geometry", 0.125, 0.5, 1, 5)},
+        statistics={"energy": StatisticSummary(1, "geometry", "How much.", 0.125, 0.5, 1, 5)},
         skipped_statistics={},
         opens="every round",
         announced=(),

@@ -32,7 +32,7 @@ from ksdp.audit.mechanisms.contract import (
 )
 from ksdp.audit.mechanisms.delegation import FromInner
 from ksdp.audit.registry import make_mechanism, statistics
-from ksdp.audit.statistics.contract import Documents, Statistic
+from ksdp.audit.statistics.contract import Documents, Statistic, sentence_of
 from ksdp.audit.statistics.kept_columns import evaluated
 from ksdp.audit.statistics.of_another import OfAnother
 
@@ -54,6 +54,11 @@ class OfRun(OfAnother):
     def name(self) -> str:
         """Which run, and the statistic's name."""
         return f"run{self.place}-{self.statistic.name}"
+
+    @property
+    def sentence(self) -> str:
+        """That of the statistic, for this run."""
+        return f"Of run {self.place} alone: {sentence_of(self.statistic)}"
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -98,6 +103,11 @@ class SumOverRuns:
     def name(self) -> str:
         """The statistic's, and that it is a sum."""
         return f"runs-{self.parts[0].statistic.name}"
+
+    @property
+    def sentence(self) -> str:
+        """That of the statistic, for all runs."""
+        return f"The sum over all runs. Of each: {sentence_of(self.parts[0].statistic)}"
 
     @property
     def version(self) -> int:

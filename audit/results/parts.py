@@ -44,6 +44,8 @@ class StatisticSummary:
 
     version: int
     family: str
+    sentence: str
+    """What somebody looks at who uses it; empty where its author wrote nothing."""
     median_D: float
     max_D: float
     sensitive: int

@@ -187,6 +187,7 @@ def _statistics(tested: Tested) -> dict[str, parts.StatisticSummary]:
         statistic.name: parts.StatisticSummary(
             version=statistic.version,
             family=statistic.family,
+            sentence=statistic.sentence,
             median_D=float(np.median(distances[:, column])),
             max_D=float(distances[:, column].max()),
             sensitive=int(interim.alone[:, column].sum()),

@@ -56,6 +56,8 @@ class BasisEquations:
     documents add, all is 0, and `BasisMatch` says as much.
     """
 
+    sentence = "Whether the document belongs to those whose sums the announced directions solve."
+
     name: str = "basis-equations"
     version: int = 3
     family: str = "geometry"

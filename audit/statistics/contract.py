@@ -208,7 +208,7 @@ def sentence_of(statistic: Statistic) -> str:
 
 
 @dataclass(frozen=True)
-class StatisticRow:
+class TableStatistic:
     """A statistic as a row of its family's table."""
 
     name: str

@@ -18,7 +18,7 @@ from ksdp.audit.array_types import Floats
 from ksdp.audit.kernels import csr_times_panel, panel_of
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.additive import Additive
-from ksdp.audit.statistics.contract import Documents, Pool, Statistic, StatisticRow
+from ksdp.audit.statistics.contract import Documents, Pool, Statistic, TableStatistic
 from ksdp.audit.statistics.equations import Equations, what_they_say
 from ksdp.audit.statistics.products import announced
 from ksdp.audit.statistics.ruled_out import WithinColumns
@@ -164,8 +164,8 @@ def columns_kept(observables: Observables, documents: Documents) -> Floats:
 
 def _row(
     name: str, score: Callable[[Observables, Documents], Floats], sentence: str, needs: str = DOCUMENT_COUNTS
-) -> StatisticRow:
-    return StatisticRow(name, "counts", score, sentence, needs=(needs,), of_candidates=True)
+) -> TableStatistic:
+    return TableStatistic(name, "counts", score, sentence, needs=(needs,), of_candidates=True)
 
 
 COUNTS: tuple[Statistic, ...] = (

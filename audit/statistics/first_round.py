@@ -14,7 +14,7 @@ import numpy as np
 
 from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Observables
-from ksdp.audit.statistics.contract import Documents, Statistic
+from ksdp.audit.statistics.contract import Documents, Statistic, sentence_of
 from ksdp.audit.statistics.of_another import OfAnother
 
 _ROUNDS = {
@@ -43,6 +43,11 @@ class OfFirstRound(OfAnother):
     def name(self) -> str:
         """The statistic's, and that it is of the first round."""
         return f"first-{self.statistic.name}"
+
+    @property
+    def sentence(self) -> str:
+        """That of the statistic, for the first round."""
+        return f"Of the first round alone: {sentence_of(self.statistic)}"
 
     @property
     def family(self) -> str:

@@ -20,7 +20,7 @@ from ksdp.audit.kernels import eight_products
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.basis_equations import BasisEquations
 from ksdp.audit.statistics.boxed import box_least_squares
-from ksdp.audit.statistics.contract import Documents, Statistic, StatisticRow
+from ksdp.audit.statistics.contract import Documents, Statistic, TableStatistic
 from ksdp.audit.statistics.match import BasisMatch, TopicsMatch
 from ksdp.audit.statistics.products import (
     BASES,
@@ -266,56 +266,56 @@ def mixture_log_density(observables: Observables, documents: Documents) -> Float
 
 
 GEOMETRY: tuple[Statistic, ...] = (
-    StatisticRow(
+    TableStatistic(
         "row-space-energy",
         "geometry",
         row_space_energy,
         "How much of the document the announced directions or topics explain.",
         needs_any=BASES,
     ),
-    StatisticRow(
+    TableStatistic(
         "best-cosine",
         "geometry",
         best_cosine,
         "How alike the document and the nearest announced topic or direction are.",
         needs_any=BASES,
     ),
-    StatisticRow(
+    TableStatistic(
         "coefficient-mahalanobis",
         "geometry",
         coefficient_mahalanobis,
         "How unusual the document’s weights on the announced topics or directions are.",
         needs_any=BASES,
     ),
-    StatisticRow(
+    TableStatistic(
         "leverage-revealed",
         "geometry",
         leverage_revealed,
         "How strongly the document pulls at the announced directions, their strengths known.",
         needs=("V", "sigma"),
     ),
-    StatisticRow(
+    TableStatistic(
         "mean-alignment",
         "geometry",
         mean_alignment,
         "Whether the announced mean points towards the document.",
         needs=("mean",),
     ),
-    StatisticRow(
+    TableStatistic(
         "numerator-energy",
         "geometry",
         numerator_energy,
         "How much of the document is explained by the announced sums that topics are made of.",
         needs=("numerators",),
     ),
-    StatisticRow(
+    TableStatistic(
         "nonnegative-residual",
         "geometry",
         nonnegative_residual,
         "What is left of the document when it is rebuilt from the announced topics.",
         needs=("T",),
     ),
-    StatisticRow(
+    TableStatistic(
         "mixture-log-density",
         "geometry",
         mixture_log_density,

@@ -34,6 +34,8 @@ class BasisMatch:
     It is the likelihood ratio of the linear, normal model, which no energy of x in V comes near to.
     """
 
+    sentence = "Whether the announced directions moved the way this document would move them, best weighed."
+
     name: str = "basis-match"
     version: int = 5
     family: str = "geometry"
@@ -57,6 +59,8 @@ class TopicsMatch:
     As `BasisMatch`, with nonnegative coefficients and the sum that topics are stationary for (`expected_topics`).
     Of ratings that sum is over stored entries, and taken at the run's own topics (`rated_match`).
     """
+
+    sentence = "Whether the announced topics moved the way this document would move them, best weighed."
 
     name: str = "topics-match"
     version: int = 4

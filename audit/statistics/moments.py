@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.additions import at_even_steps
-from ksdp.audit.statistics.contract import Documents, StatisticRow
+from ksdp.audit.statistics.contract import Documents, TableStatistic
 from ksdp.audit.statistics.equations import own_mechanism
 from ksdp.audit.statistics.moment_filter import MomentFilter, moment_filter
 from ksdp.audit.statistics.products import announced, row_dots, rows_times
@@ -126,28 +126,28 @@ def _form(documents: Documents, form: Floats) -> Floats:
 
 
 MOMENTS = (
-    StatisticRow(
+    TableStatistic(
         "moment-energy",
         "geometry",
         moment_energy,
         "How much of the announced second moments lies along the document.",
         needs=("moments",),
     ),
-    StatisticRow(
+    TableStatistic(
         "moment-leverage",
         "geometry",
         moment_leverage,
         "How unusual the document is for the announced second moments.",
         needs=("moments",),
     ),
-    StatisticRow(
+    TableStatistic(
         "moment-match",
         "geometry",
         moment_match,
         "How well the announced second moments match the document’s own, best weighed.",
         needs=("moments",),
     ),
-    StatisticRow(
+    TableStatistic(
         "site-match",
         "geometry",
         site_match,

@@ -68,6 +68,8 @@ class OfGroups(OfAnother):
     """One with `equations_of`."""
     family: str = "groups"
 
+    sentence = "Whether the announced numbers hold what the group’s documents add to them together."
+
     @property
     def name(self) -> str:
         """Its name and `-of-groups`."""

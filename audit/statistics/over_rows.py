@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.contract import Observables
-from ksdp.audit.statistics.contract import Documents, Statistic
+from ksdp.audit.statistics.contract import Documents, Statistic, sentence_of
 from ksdp.audit.statistics.of_another import OfAnother
 
 
@@ -24,6 +24,11 @@ class OverRows(OfAnother):
     statistic: Statistic
     """Any statistic of documents."""
     family: str = "groups"
+
+    @property
+    def sentence(self) -> str:
+        """That of the statistic, for a group's documents."""
+        return f"The mean over the group’s documents. Of each: {sentence_of(self.statistic)}"
 
     @property
     def name(self) -> str:

@@ -45,7 +45,7 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.kernels import LINE, csr_times_panel, lined
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.boxed import box_least_squares
-from ksdp.audit.statistics.contract import Documents, StatisticRow
+from ksdp.audit.statistics.contract import Documents, TableStatistic
 from ksdp.audit.statistics.products import (
     EntryColumns,
     announced,
@@ -507,9 +507,9 @@ def _in_both_settings(
     compute: Callable[[Observables, Documents, bool], Floats],
     sentence: str,
     shares: Callable[[Observables, Documents, bool], Any] | None = None,
-) -> tuple[StatisticRow, StatisticRow]:
-    def row(revealed: bool) -> StatisticRow:
-        return StatisticRow(
+) -> tuple[TableStatistic, TableStatistic]:
+    def row(revealed: bool) -> TableStatistic:
+        return TableStatistic(
             f"{name}-revealed" if revealed else name,
             family,
             _InSetting(compute, revealed),
@@ -524,8 +524,8 @@ def _in_both_settings(
     return row(False), row(True)
 
 
-PAPER: tuple[StatisticRow, ...] = (
-    StatisticRow(
+PAPER: tuple[TableStatistic, ...] = (
+    TableStatistic(
         "sigma",
         "paper",
         sigma,

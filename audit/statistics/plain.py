@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Announced, Observables
-from ksdp.audit.statistics.contract import Documents, StatisticRow
+from ksdp.audit.statistics.contract import Documents, TableStatistic
 from ksdp.audit.statistics.products import BASES, basis_name, basis_products, gram, row_squares
 
 COEFFICIENTS = "coefficients"
@@ -80,7 +80,7 @@ class _OfNumbers:
         return np.full(len(documents), value)
 
 
-def statistics_of_arrays(shapes: Iterable[Announced], features: int) -> tuple[StatisticRow, ...]:
+def statistics_of_arrays(shapes: Iterable[Announced], features: int) -> tuple[TableStatistic, ...]:
     """The statistics that look at these arrays; every array is read by one at least.
 
     Examples
@@ -89,7 +89,7 @@ def statistics_of_arrays(shapes: Iterable[Announced], features: int) -> tuple[St
     >>> [statistic.name for statistic in rows]
     ['projection:centres', 'match:centres', 'distance:centres', 'sum:offset', 'size:offset']
     """
-    rows: list[StatisticRow] = []
+    rows: list[TableStatistic] = []
     for array in shapes:
         scores: list[_OfVectors | _OfNumbers] = []
         if features in array.shape:
@@ -104,7 +104,7 @@ def statistics_of_arrays(shapes: Iterable[Announced], features: int) -> tuple[St
                 scores.append(_OfNumbers("size", array.name))
         for score in scores:
             sentence = _SENTENCES[score.kind].format(array.name)
-            rows.append(StatisticRow(f"{score.kind}:{array.name}", "arrays", score, sentence, (array.name,)))
+            rows.append(TableStatistic(f"{score.kind}:{array.name}", "arrays", score, sentence, (array.name,)))
     return tuple(rows)
 
 
@@ -120,7 +120,7 @@ class _Coefficient:
         return shadows / length if length > 0 else np.zeros_like(shadows)
 
 
-def coefficients(rank: int, announced: Iterable[str]) -> tuple[StatisticRow, ...]:
+def coefficients(rank: int, announced: Iterable[str]) -> tuple[TableStatistic, ...]:
     """One statistic a row of the announced basis; none where there is no basis.
 
     Examples
@@ -132,7 +132,7 @@ def coefficients(rank: int, announced: Iterable[str]) -> tuple[StatisticRow, ...
     basis = next((name for name in BASES if name in seen), None)
     sentence = "The document’s weight on one announced topic or direction."
     return tuple(
-        StatisticRow(f"coefficient-{t + 1}", COEFFICIENTS, _Coefficient(t), sentence, (basis,))
+        TableStatistic(f"coefficient-{t + 1}", COEFFICIENTS, _Coefficient(t), sentence, (basis,))
         for t in range(rank if basis else 0)
         if basis is not None
     )

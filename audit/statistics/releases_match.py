@@ -56,6 +56,8 @@ class ReleasesMatch:
         The observables that `as_equations` reads.
     """
 
+    sentence = "Whether the noisy sums hold what this document adds to them, best weighed."
+
     needs: tuple[str, ...] = ("sums",)
     name: str = "releases-match"
     version: int = 5

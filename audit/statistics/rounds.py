@@ -21,7 +21,7 @@ from scipy.special import expit
 
 from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Observables
-from ksdp.audit.statistics.contract import Documents, StatisticRow
+from ksdp.audit.statistics.contract import Documents, TableStatistic
 from ksdp.audit.statistics.geometry import SIGMA_FLOOR, nonnegative_coefficients, whitening
 from ksdp.audit.statistics.products import (
     announced,
@@ -216,33 +216,33 @@ def sums_log_support(observables: Observables, documents: Documents) -> Floats:
     return np.asarray(documents.matrix @ np.log(_floored(total)), dtype=np.float64)
 
 
-def _energy_row(name: str, sentence: str, needs: tuple[str, ...], reads: tuple[str, ...] = ()) -> StatisticRow:
-    return StatisticRow(name, "rounds", _Energy(needs, reads), sentence, needs, reads=reads)
+def _energy_row(name: str, sentence: str, needs: tuple[str, ...], reads: tuple[str, ...] = ()) -> TableStatistic:
+    return TableStatistic(name, "rounds", _Energy(needs, reads), sentence, needs, reads=reads)
 
 
 ROUNDS = (
-    StatisticRow(
+    TableStatistic(
         "largest-scale",
         "rounds",
         largest_scale,
         "The largest of the plain numbers that the server is told.",
         needs=("scales",),
     ),
-    StatisticRow(
+    TableStatistic(
         "round-count",
         "rounds",
         round_count,
         "How many rounds the run took: everybody sees when it ends.",
         needs_any=_ROUNDS_OF_RUN,
     ),
-    StatisticRow(
+    TableStatistic(
         "init-round-count",
         "rounds",
         init_round_count,
         "How many rounds the start took: everybody sees when it ends.",
         needs_any=_ROUNDS_OF_START,
     ),
-    StatisticRow(
+    TableStatistic(
         "span-energy",
         "rounds",
         span_energy,
@@ -250,7 +250,7 @@ ROUNDS = (
         needs=("span",),
         reads=("mean",),
     ),
-    StatisticRow(
+    TableStatistic(
         "span-leverage",
         "rounds",
         span_leverage,
@@ -258,28 +258,28 @@ ROUNDS = (
         needs=("span", "span_sigma"),
         reads=("mean",),
     ),
-    StatisticRow(
+    TableStatistic(
         "pem-own-counts",
         "pem",
         own_counts,
         "How often the document’s own items and pairs were counted.",
         needs=("items", "pairs"),
     ),
-    StatisticRow(
+    TableStatistic(
         "pem-own-gradient",
         "pem",
         own_gradient,
         "Whether the announced steps of learning went where this document would push them.",
         needs=("gradients", "weights", "label"),
     ),
-    StatisticRow(
+    TableStatistic(
         "pem-own-size",
         "pem",
         own_size,
         "How large the cluster was, step by step, into which the document falls.",
         needs=("counts", "centres"),
     ),
-    StatisticRow(
+    TableStatistic(
         "pem-own-sum",
         "pem",
         own_sum,
@@ -305,21 +305,21 @@ ROUNDS = (
         ("uploads",),
     ),
     _energy_row("site-energy", "How much of the document is explained by what single sites announced.", ("P",)),
-    StatisticRow(
+    TableStatistic(
         "sums-log-support",
         "rounds",
         sums_log_support,
         "Whether the document’s words occur in the first announced sums at all.",
         needs=("sums",),
     ),
-    StatisticRow(
+    TableStatistic(
         "sums-share",
         "rounds",
         sums_share,
         "Whether the document fits into the announced sums: no entry of it may be larger than theirs.",
         needs=("sums",),
     ),
-    StatisticRow(
+    TableStatistic(
         "weights-sum",
         "rounds",
         _WeightsSum(("weights", "total_weights")),
@@ -327,7 +327,7 @@ ROUNDS = (
         needs=("T", "weights"),
         reads=("total_weights",),
     ),
-    StatisticRow(
+    TableStatistic(
         "init-weights-sum",
         "rounds",
         _WeightsSum(("init_weights", "init_total_weights")),

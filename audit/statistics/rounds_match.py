@@ -50,6 +50,8 @@ class SumsMatch:
     numbers than the documents that may be in, of large corpora, it is each document's part in them (`one_by_one`).
     """
 
+    sentence = "Whether the sums of early rounds hold what this document adds to them, best weighed."
+
     name: str = "sums-match"
     version: int = 13
     family: str = "rounds"
@@ -100,6 +102,8 @@ class BlocksMatch:
 
     As `SumsMatch`, of what of X^T X V_{s-1} lies outside of the announced V_s: 0 over the run's documents.
     """
+
+    sentence = "Whether what each early round announced turned as this document would turn it, best weighed."
 
     name: str = "blocks-match"
     version: int = 13
@@ -166,6 +170,8 @@ class BlockSumsMatch:
     PD-NMF by such sums also of ``part_squares``, to which x adds the squares of its products with V, those above 0
     and those below.
     """
+
+    sentence = "Whether sums of early rounds, lengths included, hold what this document adds to them."
 
     name: str = "block-sums-match"
     version: int = 11

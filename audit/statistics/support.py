@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Observables
-from ksdp.audit.statistics.contract import Documents, StatisticRow
+from ksdp.audit.statistics.contract import Documents, TableStatistic
 from ksdp.audit.statistics.products import (
     BASES,
     EntryColumns,
@@ -132,7 +132,7 @@ def mean_missing(observables: Observables, documents: Documents) -> Floats:
 
 
 SUPPORT = (
-    StatisticRow(
+    TableStatistic(
         "missing-weight",
         "geometry",
         missing_weight,
@@ -140,7 +140,7 @@ SUPPORT = (
         needs_any=BASES,
         shares=_ask_support,
     ),
-    StatisticRow(
+    TableStatistic(
         "log-support",
         "geometry",
         log_support,
@@ -148,7 +148,7 @@ SUPPORT = (
         needs_any=BASES,
         shares=_ask_support,
     ),
-    StatisticRow(
+    TableStatistic(
         "mean-missing",
         "geometry",
         mean_missing,

@@ -43,6 +43,7 @@ class StatisticRow:
 
     name: str
     family: str
+    sentence: str
     version: int
     median: float
     largest: float
@@ -98,6 +99,7 @@ def _statistics(summary: Summary, overviews: Mapping[str, Overview]) -> list[Sta
         StatisticRow(
             name=name,
             family=statistic.family,
+            sentence=statistic.sentence,
             version=statistic.version,
             median=statistic.median_D,
             largest=statistic.max_D,

@@ -21,7 +21,6 @@ from ksdp.dashboards.audits import (
     guarantee_words,
     next_steps,
     sentences,
-    statistic_sentences,
     strength_sentences,
 )
 from ksdp.dashboards.charts.charts import shares_svg
@@ -54,7 +53,6 @@ def make_environment() -> Environment:
     for spoken in (
         sentences,
         next_steps,
-        statistic_sentences,
         strength_sentences,
         guarantee_words,
         certificate_sentences,

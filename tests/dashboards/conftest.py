@@ -57,6 +57,7 @@ def _summary(
         statistics[name] = {
             "version": 1,
             "family": family[name],
+            "sentence": "How much of the document is explained.",
             "median_D": float(np.median(distance)),
             "max_D": float(distance.max()),
             "sensitive": int((own.verdict == Verdict.SENSITIVE).sum()),

@@ -116,6 +116,7 @@ class _FunctionStatistic:
     version: int = 1
     family: str = "own"
     needs: tuple[str, ...] = ()
+    sentence = "A statistic of whoever made this audit."
 
     def evaluate(self, observables: Observables, documents: Documents) -> np.ndarray:
         return np.asarray(self.function(observables, documents), dtype=np.float64)

@@ -14,7 +14,7 @@ from scipy.optimize import lsq_linear
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics import paper
-from ksdp.audit.statistics.contract import Documents, Statistic, StatisticRow
+from ksdp.audit.statistics.contract import Documents, Statistic, TableStatistic
 from ksdp.audit.statistics.paper import PAPER, scatter_norm, sigma, spectrum
 
 ROW = {row.name: row for row in PAPER}
@@ -62,7 +62,7 @@ def brute(name: str, arrays: dict[str, np.ndarray], documents: Documents) -> np.
     return np.array([how(m) for m in matrices(name, arrays, documents)])
 
 
-def near(statistic: StatisticRow, expected: np.ndarray, rtol: float, atol: float) -> dict[str, float]:
+def near(statistic: TableStatistic, expected: np.ndarray, rtol: float, atol: float) -> dict[str, float]:
     """Tolerances: what reads squared entries is in single precision."""
     if statistic.name not in OF_SQUARES:
         return {"rtol": rtol, "atol": atol}
@@ -70,7 +70,7 @@ def near(statistic: StatisticRow, expected: np.ndarray, rtol: float, atol: float
 
 
 def as_printed(
-    statistic: StatisticRow,
+    statistic: TableStatistic,
     arrays: dict[str, np.ndarray],
     documents: Documents,
     rtol: float = 1e-10,
@@ -86,7 +86,7 @@ WORDS = {"max": "the largest", "sum": "sum", "square-sum": "square"}
 
 
 @pytest.mark.parametrize("statistic", OF_SVD, ids=lambda s: s.name)
-def test_a_sentence_says_what_is_computed(statistic: StatisticRow) -> None:
+def test_a_sentence_says_what_is_computed(statistic: TableStatistic) -> None:
     for seed in range(3):
         arrays, documents = draw(seed, k=2)
         as_printed(statistic, arrays, documents)
@@ -112,7 +112,7 @@ def test_the_largest_entry_of_w_stands_on_its_diagonal() -> None:
 @pytest.mark.parametrize("statistic", OF_SVD, ids=lambda s: s.name)
 @pytest.mark.parametrize("mean", [False, True])
 @pytest.mark.parametrize("k", [1, 3, 8, 12])
-def test_statistics_are_the_printed_ones(statistic: StatisticRow, mean: bool, k: int) -> None:
+def test_statistics_are_the_printed_ones(statistic: TableStatistic, mean: bool, k: int) -> None:
     for seed in range(3):
         arrays, documents = draw(seed, k=k, mean=mean)
         as_printed(statistic, arrays, documents)
@@ -136,7 +136,7 @@ def test_statistics_are_the_printed_ones_for_any_data(
 
 
 @pytest.mark.parametrize("statistic", OF_SVD, ids=lambda s: s.name)
-def test_exact_for_a_basis_that_is_not_orthonormal(statistic: StatisticRow) -> None:
+def test_exact_for_a_basis_that_is_not_orthonormal(statistic: TableStatistic) -> None:
     arrays, documents = draw(4)
     arrays["V"] = arrays["V"] * [[2.0], [0.5], [1.0]] + 0.1
     as_printed(statistic, arrays, documents)
@@ -144,7 +144,7 @@ def test_exact_for_a_basis_that_is_not_orthonormal(statistic: StatisticRow) -> N
 
 @pytest.mark.parametrize("statistic", OF_SVD, ids=lambda s: s.name)
 @pytest.mark.parametrize("mean", [False, True])
-def test_a_document_has_the_same_value_wherever_it_stands(statistic: StatisticRow, mean: bool) -> None:
+def test_a_document_has_the_same_value_wherever_it_stands(statistic: TableStatistic, mean: bool) -> None:
     arrays, documents = draw(5, n=30, mean=mean)
     order = np.random.default_rng(0).permutation(30)
     shuffled = Documents(documents.matrix[order], documents.background)
@@ -153,7 +153,7 @@ def test_a_document_has_the_same_value_wherever_it_stands(statistic: StatisticRo
 
 
 @pytest.mark.parametrize("statistic", OF_SVD, ids=lambda s: s.name)
-def test_sharing_a_run_with_other_statistics_and_documents_changes_nothing(statistic: StatisticRow) -> None:
+def test_sharing_a_run_with_other_statistics_and_documents_changes_nothing(statistic: TableStatistic) -> None:
     arrays, documents = draw(6)
     _, others = draw(7)
     shared = Observables(arrays)

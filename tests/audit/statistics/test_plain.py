@@ -1,4 +1,4 @@
-"""Coefficients against one product a document and row."""
+"""Coefficients against one product a document and row; what all statistics say of themselves."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.mechanisms.contract import Observables
-from ksdp.audit.statistics.contract import Documents
-from ksdp.audit.statistics.plain import coefficients
+from ksdp.audit.mechanisms.contract import Announced, Observables
+from ksdp.audit.mechanisms.pem.mechanisms import PEMKMeans
+from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
+from ksdp.audit.registry import statistics
+from ksdp.audit.statistics.contract import Documents, sentence_of
+from ksdp.audit.statistics.document_counts import COUNTS
+from ksdp.audit.statistics.over_rows import OverRows
+from ksdp.audit.statistics.plain import coefficients, statistics_of_arrays
 
 
 @pytest.mark.parametrize("names", [["T"], ["V", "sigma"], ["V", "sigma", "mean"]])
@@ -30,3 +35,14 @@ def test_each_is_the_shadow_on_its_row(names: list[str]) -> None:
 
 def test_no_basis_no_coefficients() -> None:
     assert coefficients(4, ["sums"]) == ()
+
+
+def test_every_statistic_of_ours_has_one_plain_sentence() -> None:
+    brought = [s for mechanism in (PEMKMeans(), HardtRoth()) for s in mechanism.statistics]
+    arrays = statistics_of_arrays([Announced("mean", (5,)), Announced("offset", (3,))], 5)
+    rows = {s.name: s for s in (*statistics().values(), *brought, *arrays, *COUNTS, coefficients(1, ["V"])[0])}
+    rows |= {row.name: row for row in (OverRows(rows["best-cosine"]), OverRows(rows["sigma"]))}
+    said = {name: sentence_of(row) for name, row in rows.items()}
+    assert [name for name, sentence in said.items() if not sentence.endswith(".")] == []
+    assert len(set(said.values())) == len(said)
+    assert "announced array mean" in said["projection:mean"]

@@ -24,7 +24,7 @@ from ksdp.storage.store import Store
 from ...summaries import example, stored_values
 
 NAMES = ("sigma", "w-max")
-ENERGY = StatisticSummary(1, "geometry", 0.125, 0.5, 1, 5)
+ENERGY = StatisticSummary(1, "geometry", "How much.", 0.125, 0.5, 1, 5)
 CORPUS = "sha256:" + "0f" * 32
 
 
