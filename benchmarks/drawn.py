@@ -15,8 +15,7 @@ from collections.abc import Sequence
 
 from benchmarks import ROOT
 from ksdp.audit.gain_spec import GainSpec
-from ksdp.audit.learning.gain import Score, gain_scores
-from ksdp.audit.learning.gain_summary import MeasureGain, summarise_gain
+from ksdp.audit.learning.gain import MeasureGain, Score, gain_scores, summarise_gain
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.spec import parse_spec
 from ksdp.storage.learning import load_rows

@@ -13,7 +13,7 @@ from ksdp.audit.corpus_notes import corpus_notes
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import mechanism_of
-from ksdp.audit.screening.attempts import attempt_of, question_of
+from ksdp.audit.screening.clearance import attempt_of, question_of
 from ksdp.audit.spec import Spec, parse_spec
 from ksdp.audit.trial import names_own_code, try_own_code
 from ksdp.flows.progress import current

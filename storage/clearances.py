@@ -23,8 +23,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from ksdp.audit.errors import ClearanceError, InputError
-from ksdp.audit.screening.attempts import Attempts
-from ksdp.audit.screening.clearance import Clearance, Covered, Evidence, MechanismIdentity, Reviewed
+from ksdp.audit.screening.clearance import Attempts, Clearance, Covered, Evidence, MechanismIdentity, Reviewed
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.readers.files import largest_input, read_bounded
 from ksdp.storage.store import write_whole

@@ -1,15 +1,328 @@
-"""From settings that were tried to advice: the frontier of gain against leak, and what to confirm, or why none."""
+"""Levers: what may be set, what a setting gives away and gains, and which one is advised."""
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ksdp.audit.array_types import Floats
+from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.learning.gain import Interval
-from ksdp.audit.screening.leak import Leak
-from ksdp.audit.screening.lever_space import Setting
+from ksdp.audit.mechanisms.contract import OPENS, opens_of
+from ksdp.audit.mechanisms.counted import Counted
+from ksdp.audit.mechanisms.privacy.moments import Moments
+from ksdp.audit.mechanisms.privacy.noisy import Noisy
+from ksdp.audit.plan import Plan
+from ksdp.audit.randomness import Purpose, generator
+from ksdp.audit.registry import mechanism_of
+from ksdp.audit.sampling import measure, sample
+from ksdp.audit.spec import Spec
+from ksdp.audit.verdicts.drawn_share import share_lower_limit, share_upper_limit
+from ksdp.audit.verdicts.ks import ks_table
+
+Value = str | int | float
+Setting = Mapping[str, Value]
+"""Lever to value."""
+
+LEVERS = (
+    "most-frequent",
+    "rank",
+    "iterations",
+    "directions",
+    "opens",
+    "at-least",
+    "noise",
+    "advantage",
+    "clip",
+    "drawn",
+)
+"""By name. Party size is none of them: it is a fact, and advice says how many documents it would take."""
+
+_TERMS = (4000, 2000, 1000, 500, 250)
+_NOISE = (0.0, 0.1, 0.2, 0.4)
+_ADVANTAGES = (0.1, 0.2, 0.25, 0.4, 0.6)
+_CLIPS = (1.0, 0.5)
+_DRAWN = (0.5, 0.25)
+
+
+@dataclass(frozen=True)
+class Lever:
+    """One lever and the values that it may have; the spec's own first."""
+
+    name: str
+    values: tuple[Value, ...]
+
+
+def lever_space(spec: Spec, features: int, wanted: tuple[str, ...] = LEVERS) -> tuple[Lever, ...]:
+    """The levers that this spec has, in the order of `LEVERS`.
+
+    Parameters
+    ----------
+    features : int
+        Columns of the corpus as the spec has it, before a public basis.
+    """
+    mechanism: Any = mechanism_of(spec.mechanism)
+    inner = mechanism.inner if isinstance(mechanism, Noisy | Counted) else mechanism
+    has = {f.name for f in dataclasses.fields(inner)} if dataclasses.is_dataclass(inner) else set()
+    text = spec.corpus.format != "table" and spec.corpus.columns is None
+    found: list[Lever] = []
+    if text and spec.corpus.levers.basis is None and spec.corpus.levers.hashed is None:
+        now = spec.corpus.levers.most_frequent or features
+        found.append(Lever("most-frequent", (now, *(count for count in _TERMS if count < now))))
+    rank = getattr(inner, "rank", None)
+    if "rank" in has and isinstance(rank, int) and rank > 2:
+        found.append(Lever("rank", (rank, max(2, rank // 2))))
+    if (key := _iterations_key(inner)) is not None:
+        rounds = int(getattr(inner, key))
+        fewer = (count for count in (rounds // 2, rounds // 4) if count >= 1)
+        found.append(Lever("iterations", (rounds, *dict.fromkeys(fewer))))
+    if spec.corpus.levers.basis is not None and spec.corpus.levers.directions is not None:
+        now = spec.corpus.levers.directions
+        smaller = (math.ceil(now * part) for part in (0.5, 0.25))
+        found.append(Lever("directions", (now, *(count for count in smaller if count > (rank or 1)))))
+    if "opens" in has and not isinstance(mechanism, Counted) and not isinstance(inner, Moments):
+        shows = opens_of(inner)
+        found.append(Lever("opens", (shows, *(word for word in OPENS if word != shows))))
+    if isinstance(inner, Moments):
+        promised = inner.advantage
+        if inner.noise is None:
+            found.append(Lever("advantage", (promised, *(value for value in _ADVANTAGES if value != promised))))
+        if spec.corpus.levers.clip is None:
+            found.append(Lever("clip", _CLIPS))
+    elif isinstance(mechanism, Counted):
+        found.append(Lever("at-least", tuple(mechanism.at_least * times for times in (1, 2, 4))))
+    elif "V" in {a.name for a in mechanism.observables(max(features, 64))} and "opens" in has:
+        noise = mechanism.noise if isinstance(mechanism, Noisy) else 0.0
+        found.append(Lever("noise", (noise, *(value for value in _NOISE if value != noise))))
+    enters = spec.corpus.levers.enters
+    found.append(Lever("drawn", (enters, *(share for share in _DRAWN if share < enters))))
+    return tuple(lever for lever in found if lever.name in wanted and len(lever.values) > 1)
+
+
+def _iterations_key(mechanism: Any) -> str | None:
+    """The parameter that says how many iterations there are; None for those that run until they converge."""
+    if not dataclasses.is_dataclass(mechanism) or getattr(mechanism, "solver", "power") == "limit":
+        return None
+    return next((f.name for f in dataclasses.fields(mechanism) if f.name in ("sweeps", "iterations")), None)
+
+
+def settings(space: tuple[Lever, ...]) -> Iterator[Setting]:
+    """All of them, the spec's own first."""
+    for values in itertools.product(*(lever.values for lever in space)):
+        yield dict(zip((lever.name for lever in space), values, strict=True))
+
+
+def at_setting(spec: Spec, setting: Setting, features: int) -> Spec:
+    """The spec at a setting.
+
+    Noise is in units of 1 / sqrt(columns), the root mean square entry of an orthonormal basis: public, by decree.
+    """
+    tables = spec.tables()
+    levers, mechanism = tables["corpus"]["levers"], tables["mechanism"]
+    columns = features
+    if "most-frequent" in setting:
+        columns = int(setting["most-frequent"])
+        levers["most_frequent"] = None if columns == features else columns
+    if "directions" in setting:
+        columns = levers["directions"] = int(setting["directions"])
+    if "clip" in setting:
+        levers["clip"] = float(setting["clip"])
+    wraps = mechanism["name"] in (Noisy.name, Counted.name)
+    inner = mechanism.setdefault("parameters", {}) if wraps else mechanism
+    if "at-least" in setting:
+        mechanism["at_least"] = int(setting["at-least"])
+    if "rank" in setting:
+        inner["rank"] = int(setting["rank"])
+    if "iterations" in setting:
+        inner |= _fewer_iterations(spec, int(setting["iterations"]))
+    if "opens" in setting:
+        inner["opens"] = str(setting["opens"])
+    if "advantage" in setting:
+        inner["advantage"] = float(setting["advantage"])
+    if "clip" in setting and mechanism["name"] == Moments.name:
+        inner["row_bound"] = float(setting["clip"])
+    if "drawn" in setting:
+        _draw(tables, spec.corpus.levers.enters, float(setting["drawn"]))
+    noise = float(setting.get("noise", 0.0))
+    if "noise" in setting and mechanism["name"] == Noisy.name:
+        mechanism |= {"noise": noise, "scale": 1 / math.sqrt(columns)}
+    elif noise:
+        own = {key: value for key, value in mechanism.items() if key != "name"}
+        tables["mechanism"] = {
+            "name": Noisy.name,
+            "mechanism": mechanism["name"],
+            "noise": noise,
+            "scale": 1 / math.sqrt(columns),
+            "parameters": own,
+        }
+    try:
+        return Spec.model_validate(tables)
+    except ValueError as error:
+        raise InputError(f"the levers {described(setting)} do not go together: {error}") from None
+
+
+def _draw(tables: dict[str, Any], before: float, drawn: float) -> None:
+    """That share of the documents enters a run, where another did before: sizes are of what enters."""
+    if drawn == before:
+        return
+    share, tables["corpus"]["levers"]["drawn"] = drawn / before, drawn
+    for section, key in (("design", "party_size"), ("parties", "honest"), ("parties", "coalition")):
+        size = tables[section].get(key)
+        if size is not None:
+            tables[section][key] = max(1, round(share * size)) if isinstance(size, int) else share * size
+
+
+def _fewer_iterations(spec: Spec, count: int) -> dict[str, Any]:
+    """What changes in the mechanism's parameters; it announces no iteration that is left out."""
+    mechanism: Any = mechanism_of(spec.mechanism)
+    inner: Any = mechanism.inner if isinstance(mechanism, Noisy | Counted) else mechanism
+    key = _iterations_key(inner)
+    changes: dict[str, Any] = {} if key is None else {key: count}
+    if key is not None and count < getattr(inner, key) and getattr(inner, "at", ()):
+        changes["at"] = [at for at in inner.at if isinstance(at, str) or at <= count] or ["last"]
+    return changes
+
+
+def described(setting: Setting) -> str:
+    """For people.
+
+    Examples
+    --------
+    >>> described({"rank": 3, "noise": 0.1})
+    'rank 3, noise 0.1'
+    """
+    return ", ".join(f"{name.replace('-', ' ')} {value}" for name, value in setting.items())
+
+
+LOOKS = 3
+"""How often a sample is looked at: after a quarter of the runs, a half, all of them."""
+_LOOKS = (1 / 16, 1 / 4, 1 / 2, 1.0)
+"""The first one, at a sixteenth, gives hopeless settings up, and decides nothing else."""
+_HOPELESS = 0.5
+"""Share of documents far above the margin from which it is not worth looking again."""
+_KOLMOGOROV = 1.36
+"""95 % of the law of D where nothing leaks, times sqrt(1 / m + 1 / n)."""
+_RELABELLED = 2**31
+"""The stream that deals runs anew, to see what chance alone would show."""
+
+
+@dataclass(frozen=True)
+class Leak:
+    """What a sample of documents showed under one setting."""
+
+    documents: int
+    runs: int
+    median: float
+    """Of every document's largest D over statistics; measured, so that chance is in it. This and what follows is
+    of a document that is held: with `corpus.levers.drawn`, that share of what is said of one that is in a run."""
+    high: float
+    """95 % of the documents are below."""
+    above: int
+    """Documents whose measured D is above the margin."""
+    limit: float
+    """Upper confidence limit of their share of all documents, at the level that this setting has."""
+    least: float
+    """Lower confidence limit of the share that is above it by more than chance."""
+    chance: float
+    """What `high` would be if nothing leaked: of the same runs, with and without dealt anew."""
+    net: float
+    """`high` with chance taken out, in squares: an estimate, comparable between numbers of runs."""
+    strongest: str
+    unread: tuple[str, ...]
+    """Announced arrays that nobody looks at: then nothing can be cleared."""
+    early: bool
+    """Given up after a part of the runs: too much was above the margin."""
+
+
+def chance_distance(n_with: int, n_without: int) -> float:
+    """D of one statistic below which 95 % of tests stay where nothing leaks.
+
+    Examples
+    --------
+    >>> round(chance_distance(200, 200), 3)
+    0.136
+    """
+    return float(_KOLMOGOROV * np.sqrt(1 / n_with + 1 / n_without))
+
+
+def sampled_leak(plan: Plan, *, level: float, population: int, quota: float = 0.0) -> Leak:
+    """Run a plan here and look at its documents; stop as soon as the share above the margin is settled.
+
+    The level is split over the looks, so that the limits hold wherever it stops.
+
+    Parameters
+    ----------
+    plan : Plan
+        With one lane: of the balanced or the shared design.
+    level : float
+        Of each limit.
+    population : int
+        Documents that the sample was drawn from.
+    quota : float
+        Settled is a share whose upper limit is at most this, or whose lower limit is above it.
+    """
+    if not plan.reading.all:
+        raise SpecError("a sampled leak needs `design.without_runs` all.")
+    count, enters = len(plan.audited), plan.spec.corpus.levers.enters
+    stops = [max(1, round(len(plan.blocks) * part)) for part in _LOOKS]
+    values: dict[str, list[Floats]] = {statistic.name: [] for statistic in plan.tested}
+    bits: list[NDArray[np.bool_]] = []
+    for number, block in enumerate(plan.blocks, start=1):
+        found = measure(plan, block, sample(plan, block), plan.tested)
+        bits.append(found.inclusion[:count])
+        for name, part in found.values.items():
+            values[name].append(part[:count])
+        last = number == len(plan.blocks)
+        if number not in stops and not last:
+            continue
+        inclusion = np.concatenate(bits, axis=1)
+        columns = {name: np.concatenate(parts, axis=1) for name, parts in values.items()}
+        distances = {name: enters * _distances(column, inclusion) for name, column in columns.items()}
+        largest = np.max(list(distances.values()), axis=0)
+        held = max(1, int(inclusion.sum(axis=1).mean()))
+        one = enters * chance_distance(held, max(1, inclusion.shape[1] - held))
+        margin = plan.spec.decision.margin
+        # With few runs many are above the margin by chance: that gives no setting up.
+        above, far = int((largest > margin).sum()), int((largest > margin + one).sum())
+        hopeless = far > _HOPELESS * count
+        units = max(population, count)
+        limit = share_upper_limit(above, count, level / LOOKS, units)
+        least = share_lower_limit(far, count, level / LOOKS, units)
+        settled = number >= stops[1] and (limit <= quota or least > quota)
+        if last or hopeless or settled:
+            break
+    else:
+        raise SpecError("a sampled leak needs at least one run.")
+    rng = generator(plan.spec.seed, Purpose.SHUFFLE, _RELABELLED)
+    dealt = inclusion[:, rng.permutation(inclusion.shape[1])]
+    nothing = enters * np.max([_distances(column, dealt) for column in columns.values()], axis=0)
+    high, chance = float(np.quantile(largest, 0.95)), float(np.quantile(nothing, 0.95))
+    return Leak(
+        count,
+        inclusion.shape[1],
+        float(np.median(largest)),
+        high,
+        above,
+        limit,
+        least,
+        chance,
+        math.sqrt(max(high**2 - chance**2, 0.0)),
+        max(distances, key=lambda name: float(np.median(distances[name]))),
+        plan.coverage.unread,
+        (hopeless or least > quota) and not last,
+    )
+
+
+def _distances(values: Floats, inclusion: NDArray[np.bool_]) -> Floats:
+    return np.nan_to_num(np.asarray(ks_table(values, inclusion).distance, dtype=np.float64))
+
 
 ADVICE_VERSION = 2
 _AIM = 0.75
@@ -170,3 +483,58 @@ def _net(one: Tried) -> float:
 def _beats(one: Tried, other: Tried) -> bool:
     at_least = _value(one) >= _value(other) and _net(one) <= _net(other)
     return at_least and (_value(one) > _value(other) or _net(one) < _net(other))
+
+
+def advice_sentences(advice: Advice) -> tuple[str, ...]:
+    """What to run, what it gives away, gains and costs; or why nothing is recommended."""
+    if advice.best is not None:
+        return _recommended(advice, advice.tried[advice.best])
+    tried = f"{len(advice.tried)} tried"
+    if not any(one.useful for one in advice.tried):
+        return (
+            f"No setting within these levers gains anything over working alone: {tried}. Work alone, or with "
+            "other parties.",
+        )
+    if advice.unsettled:
+        named = described(advice.tried[advice.unsettled[0]].setting) or "the spec as it stands"
+        return (
+            f"No setting within these levers was shown to be both useful and safe: {tried}. It is not settled for "
+            f"{len(advice.unsettled)} of them ({named}, for one): draw more documents and runs.",
+        )
+    sentence = f"No setting within these levers is both useful and safe: {tried}."
+    if advice.needed is not None:
+        sentence += f" Useful and safe from about {advice.needed:,} documents on; there are {advice.documents:,}."
+    return (sentence,)
+
+
+def _recommended(advice: Advice, one: Tried) -> tuple[str, ...]:
+    assert one.leak is not None
+    assert one.gain is not None
+    gained = (
+        f"Run {described(one.setting) or 'the spec as it stands'}: it gains {one.gain.mean:+.4f} "
+        f"({one.gain.low:+.4f} to {one.gain.high:+.4f}) over working alone"
+    )
+    if one.kept is not None:
+        gained += (
+            f", {one.kept.mean:.0%} ({one.kept.low:.0%} to {one.kept.high:.0%}) of what the exact run gains "
+            "without any protection"
+        )
+    sentences = [f"{gained}."]
+    if one.promised is not None:
+        sentences.append(
+            f"No attack on any document has an advantage above {one.promised:.2f}: the mechanism's noise proves "
+            "it."
+        )
+    limit = (
+        f"at least {1 - one.leak.limit:.1%} of the documents are at or below it"
+        if one.leak.limit <= advice.quota or not one.proved(advice.margin)
+        else f"up to {one.leak.limit:.1%} of all may measure above it by chance"
+    )
+    sentences.append(
+        f"Measured, on {one.leak.documents} random documents: {one.leak.above} above the margin of "
+        f"{advice.margin:g}, so that {limit}, to {advice.confidence:.0%} certain over all settings together."
+    )
+    sentences.append(f"A run opens {one.announced:,} numbers.")
+    if one.cannot_run is not None:
+        sentences.append(f"Parties cannot run it yet as it is: {one.cannot_run}")
+    return tuple(sentences)

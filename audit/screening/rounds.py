@@ -1,18 +1,9 @@
-"""Screening: how the rounds of audit and exclusion are laid out.
-
-Leaving sensitive documents out can make others sensitive that they hid (the onion effect: Carlini et al. 2022,
-https://arxiv.org/abs/2206.10469), so what is left is audited again, on fresh runs, until nothing new is found.
-
-The level is split over the rounds. Given what earlier rounds excluded, round r is an audit of a fixed corpus with
-runs of its own, whose expected share of false alarms (or, with `fwer`, probability of any) is at most its level
-a_r. The share among all that is ever flagged is at most the sum of the rounds' shares, because V_r / (R_1 + R_2 +
-...) <= V_r / R_r. So sum a_r <= level holds the level over all rounds, wherever they stop, and for the bands of
-the last round too.
-"""
+"""A screen's rounds: who is audited when, at which level, and what must be proved before a list is signed."""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,9 +13,13 @@ from ksdp.audit.bisection import first_whole
 from ksdp.audit.design import as_rows
 from ksdp.audit.errors import SpecError
 from ksdp.audit.level_part import tables_at_part
-from ksdp.audit.randomness import Purpose, derived_seed
+from ksdp.audit.plan import Plan
+from ksdp.audit.randomness import Purpose, derived_seed, generator
+from ksdp.audit.reading import more_runs
 from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.bands import band_width
+from ksdp.audit.verdicts.drawn_share import share_upper_limit
+from ksdp.audit.verdicts.power import minimal_detectable
 
 _SEARCH = 2**31
 """In the place of a round's number: no screen has so many."""
@@ -246,3 +241,97 @@ def proof_runs(before: tuple[int, int, float], share: float, level: float) -> in
 
 def _width(n_with: int, n_without: int, level: float) -> float:
     return float(band_width(np.array([n_with]), np.array([n_without]), level)[0])
+
+
+def drawn_from(plan: Plan) -> int:
+    """Documents that the victim's databases are drawn from."""
+    return len(plan.holdings.victim)
+
+
+def check_undecided(plan: Plan) -> None:
+    """Refuse to list undecided documents where a leak as large as the margin would not even be detected."""
+    rule = plan.spec.rule
+    detectable = minimal_detectable(*plan.arms, plan.counted, len(plan.columns), rule)
+    if detectable > rule.margin:
+        raise SpecError(
+            f"undecided documents may be listed only where these runs find a leak of `decision.margin` "
+            f"({rule.margin:g}); they find {min(detectable, 1.0):.2f}. Raise `design.with_runs` (`ksdp plan` says "
+            "what runs find), or list clear documents alone."
+        )
+
+
+def runs_for_proof(plan: Plan, listed: int) -> int:
+    """Runs for a proof of the listed documents after a round (`proof_runs`); it has half of the round's level.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of the round.
+    listed : int
+        Documents to prove.
+    """
+    level, statistics = plan.spec.decision.level, len(plan.statistics)
+    each = level / (len(plan.audited) * statistics)
+    # As strong as the tests, which may read a part of the runs; the proof's own may do so, too.
+    runs = plan.design.runs / more_runs(plan.design.share, plan.reading.every)
+    held = runs * plan.design.share
+    arms = (round(held), round(runs - held), each)
+    share = plan.holdings.size / listed if plan.spec.design.kind == "shared" else plan.design.share
+    return proof_runs(arms, share, level / 2 / (listed * statistics))
+
+
+def pool_size(spec: Spec, documents: int) -> int:
+    """Documents that the victim's databases are drawn from."""
+    held = (spec.parties.honest, spec.parties.coalition)
+    return documents - sum(as_rows(size, documents) for size in held if size is not None)
+
+
+def sampled_spec(spec: Spec, units: int, pool: int, drawn: int) -> Spec:
+    """The spec that audits `drawn` documents, with runs that no round has seen.
+
+    The design is balanced where the documents fit into half of the databases, shared elsewhere. Where the spec
+    names documents, the sample is of those. `units` is how many there are in the whole corpus, `pool` how many of
+    them the victim's databases are drawn from.
+    """
+    tables = spec.model_dump(mode="json")
+    tables["seed"] = search_seed(spec.seed)
+    design, named = tables["design"], spec.design.documents
+    rows = as_rows(spec.design.party_size, units)
+    fits = drawn <= rows and pool // 2 <= pool - drawn and spec.design.sampling == "fixed"
+    design["kind"] = "balanced" if fits and rows <= pool - drawn else "shared"
+    design["party_size"] = rows
+    design["documents"] = drawn
+    if isinstance(named, tuple):
+        rng = generator(spec.seed, Purpose.SAMPLE)
+        design["documents"] = sorted(rng.choice(np.unique(named), drawn, replace=False).tolist())
+    return Spec.model_validate(tables)
+
+
+def fewest_drawn(level: float, population: int, quota: float) -> int:
+    """How many have to be drawn at least, so that a share of at most `quota` can be shown: where all are, any can.
+
+    Examples
+    --------
+    >>> fewest_drawn(0.05, 10_000, 0.05), fewest_drawn(0.05, 40, 0.0)
+    (59, 39)
+    """
+    counts = range(1, population + 1)
+    # Where none is found, the limit falls with every document drawn.
+    place = bisect_left(counts, True, key=lambda drawn: share_upper_limit(0, drawn, level, population) <= quota)
+    return counts[place]
+
+
+def most_allowed(drawn: int, level: float, population: int, quota: float) -> int | None:
+    """The most of `drawn` that may be found with the limit of their share within `quota`; None if 0 is too many.
+
+    Examples
+    --------
+    >>> most_allowed(200, 0.05, 10_000, 0.05), most_allowed(20, 0.05, 10_000, 0.05)
+    (4, None)
+    """
+    allowed = None
+    for found in range(drawn + 1):
+        if share_upper_limit(found, drawn, level, population) > quota:
+            break
+        allowed = found
+    return allowed

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from pydantic.dataclasses import dataclass
 
-from ksdp.audit.learning.quality import LearningCost, NotLearnt
+from ksdp.audit.learning.measures import LearningCost, NotLearnt
 from ksdp.audit.results.parts import FORMAT, VerdictCounts
 from ksdp.audit.results.stored_summary import StoredSummary
 

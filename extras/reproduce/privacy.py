@@ -17,8 +17,7 @@ from scipy.sparse.linalg import svds
 from ksdp.audit.corpus import Corpus, restrict
 from ksdp.audit.design import Block, as_rows
 from ksdp.audit.gain_spec import GainSpec
-from ksdp.audit.learning.gain import GainRows, gain_scores
-from ksdp.audit.learning.gain_summary import MeasureGain, summarise_gain
+from ksdp.audit.learning.gain import GainRows, MeasureGain, gain_scores, summarise_gain
 from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables, opened
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan

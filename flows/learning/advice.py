@@ -10,8 +10,7 @@ from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import InputError
 from ksdp.audit.randomness import Purpose, derived_seed
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.screening.advice import ADVICE_VERSION
-from ksdp.audit.screening.advice_words import advice_sentences
+from ksdp.audit.screening.advice import ADVICE_VERSION, advice_sentences
 from ksdp.audit.spec import Spec
 from ksdp.dashboards.learning.advice_report import render_advice
 from ksdp.flows.audits.place import Place

@@ -11,8 +11,7 @@ import optuna
 
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import InputError
-from ksdp.audit.learning.gain import Score, gain_scores
-from ksdp.audit.learning.gain_summary import GainSummary, summarise_gain
+from ksdp.audit.learning.gain import GainSummary, Score, gain_scores, summarise_gain
 from ksdp.audit.learning.learners import exact_of
 from ksdp.audit.levers_spec import LeversSpec
 from ksdp.audit.mechanisms.contract import Mechanism
@@ -20,11 +19,23 @@ from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.party_view import size_base
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import mechanism_of
-from ksdp.audit.screening.advice import Advice, Baselines, Tried, advise
-from ksdp.audit.screening.leak import LOOKS, Leak, sampled_leak
-from ksdp.audit.screening.lever_space import LEVERS, Lever, Setting, at_setting, described, lever_space, settings
-from ksdp.audit.screening.search_sample import pool_size, sampled_spec
-from ksdp.audit.screening.share_limit import fewest_drawn, most_allowed
+from ksdp.audit.screening.advice import (
+    LEVERS,
+    LOOKS,
+    Advice,
+    Baselines,
+    Leak,
+    Lever,
+    Setting,
+    Tried,
+    advise,
+    at_setting,
+    described,
+    lever_space,
+    sampled_leak,
+    settings,
+)
+from ksdp.audit.screening.rounds import fewest_drawn, most_allowed, pool_size, sampled_spec
 from ksdp.audit.spec import Spec
 from ksdp.flows.prepare import spec_corpus
 from ksdp.flows.progress import current

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ksdp.audit.learning.gain import gain_scores
-from ksdp.audit.learning.gain_summary import GainSummary, summarise_gain
+from ksdp.audit.learning.gain import GainSummary, gain_scores, summarise_gain
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec import Spec
 from ksdp.flows.prepare import spec_corpus

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.corpus import Corpus, restrict
 from ksdp.audit.errors import ClearanceError, InputError
-from ksdp.audit.learning.ratings import Predictor, predicts
+from ksdp.audit.learning.learners import Predictor, predicts
 from ksdp.audit.mechanisms.contract import opened
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.screening.clearance import MechanismIdentity

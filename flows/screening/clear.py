@@ -10,10 +10,8 @@ from typing import Any
 from ksdp.audit.errors import InputError, InvalidAudit, StoreError
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.screening.attempts import Attempt
-from ksdp.audit.screening.clearance import Clearance, Reviewed
-from ksdp.audit.screening.clearance_list import Selection, review_statement, select
-from ksdp.audit.screening.proof import drawn_from
+from ksdp.audit.screening.clearance import Attempt, Clearance, Reviewed, Selection, review_statement, select
+from ksdp.audit.screening.rounds import drawn_from
 from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.decide import Verdict
 from ksdp.flows.screening.signing import Grounds, Signing, evidence_of, sign

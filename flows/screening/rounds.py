@@ -15,9 +15,17 @@ from ksdp.audit.party_view import size_base
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.screening.attempts import asked_of
-from ksdp.audit.screening.proof import check_undecided, drawn_from, runs_for_proof
-from ksdp.audit.screening.rounds import Ended, ScreenRound, ending, no_proof, round_spec
+from ksdp.audit.screening.clearance import asked_of
+from ksdp.audit.screening.rounds import (
+    Ended,
+    ScreenRound,
+    check_undecided,
+    drawn_from,
+    ending,
+    no_proof,
+    round_spec,
+    runs_for_proof,
+)
 from ksdp.audit.screening.screen_summary import RoundSummary
 from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.decide import Verdict

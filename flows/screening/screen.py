@@ -12,10 +12,9 @@ from pathlib import Path
 
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.groups import documents_of, unit_names
-from ksdp.audit.learning.quality import cost_of_leaving_out
+from ksdp.audit.learning.measures import cost_of_leaving_out
 from ksdp.audit.results.stored_summary import VERSION
-from ksdp.audit.screening.attempts import asked_of
-from ksdp.audit.screening.clearance_list import screen_statement
+from ksdp.audit.screening.clearance import asked_of, screen_statement
 from ksdp.audit.screening.rounds import check_screenable
 from ksdp.audit.screening.screen_summary import ScreenSummary
 from ksdp.audit.spec import Spec

@@ -17,8 +17,15 @@ from ksdp.audit.groups import GROUPS_AUDITED, documents_of
 from ksdp.audit.mechanisms.contract import opens_of
 from ksdp.audit.plan import Plan
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.screening.attempts import Attempt, count_attempts
-from ksdp.audit.screening.clearance import Clearance, Covered, Evidence, MechanismIdentity, Reviewed
+from ksdp.audit.screening.clearance import (
+    Attempt,
+    Clearance,
+    Covered,
+    Evidence,
+    MechanismIdentity,
+    Reviewed,
+    count_attempts,
+)
 from ksdp.storage.clearances import read_clearance, write_clearance
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from ksdp.audit.errors import StoreError
-from ksdp.audit.screening.attempts import Attempt
+from ksdp.audit.screening.clearance import Attempt
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.lines import START, add_line, is_whole, sealed_line, whole_lines

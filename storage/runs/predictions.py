@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ksdp.audit.learning.ratings import Suggested
+from ksdp.audit.learning.learners import Suggested
 from ksdp.storage.store import write_whole
 
 

@@ -27,8 +27,7 @@ from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
-from ksdp.audit.screening.attempts import attempt_of, question_of
-from ksdp.audit.screening.clearance import Clearance
+from ksdp.audit.screening.clearance import Clearance, attempt_of, question_of
 from ksdp.dashboards.app import create_app
 from ksdp.dashboards.reviewers import LocalReviewer, ReviewerSource, TokenReviewers
 from ksdp.dashboards.reviews.actions import Actions

@@ -10,7 +10,7 @@ import pytest
 from starlette.requests import Request
 
 from ksdp.audit.errors import InputError
-from ksdp.commands.dashboard import _origins, _source
+from ksdp.commands.reviews import _origins, _source
 from ksdp.dashboards.reviewers import COOKIE, HeaderReviewer, LocalReviewer, TokenReviewers, read_tokens
 from ksdp.dashboards.reviews.actions import safe_path
 

@@ -151,7 +151,7 @@ MUTANTS: list[Mutant] = [
         tests=("tests/flows/audits/test_chosen_statistics.py",),
     ),
     *_of(
-        "audit/screening/attempts.py",
+        "audit/screening/clearance.py",
         ("attempt=name or given.hash", "attempt=given.hash"),
         ("as_rows(parties[name], units)", "parties[name]"),
         ('for name in ("honest", "coalition")', 'for name in ("honest",)'),

@@ -1,8 +1,10 @@
-"""Decide about documents and sign what follows: `decide`, `more`, `clear`, `approve`."""
+"""Review and decide: `review`, `decide`, `more`, `clear`, `approve`, `log`."""
 
 from __future__ import annotations
 
+import getpass
 import json
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from ksdp.audit.errors import InputError
 from ksdp.commands.options import (
     AuditArgument,
     JsonOption,
@@ -24,12 +27,12 @@ from ksdp.commands.options import (
     tell,
     with_options,
 )
-from ksdp.commands.review_log import entry_line, entry_row
 
 if TYPE_CHECKING:
     from ksdp.audit.reviewing import Entry
     from ksdp.flows.audits.place import Place
     from ksdp.flows.reviews.decide import WantedRuns
+    from ksdp.storage.store import Store
 
 
 @dataclass(frozen=True)
@@ -241,3 +244,248 @@ def approve(
         patience = Patience(timedelta(hours=hours))
         out = run_approval(read, base, store, signing, patience, place)
     _tell_cleared(out, as_json)
+
+
+def entry_row(entry: Entry) -> dict[str, Any]:
+    """An entry for machines."""
+    from dataclasses import asdict
+
+    return asdict(entry) | {"at": entry.at.isoformat()}
+
+
+def entry_line(entry: Entry) -> str:
+    """An entry for people: one line, and nothing in it that is not seen."""
+    from ksdp.audit.visible_text import visible
+
+    when = entry.at.isoformat(timespec="seconds")
+    return visible(
+        f"{entry.number:>6}  {when}  {entry.audit}  {entry.document}  {entry.decision}  {entry.reviewer}: "
+        f"{' '.join(entry.reason.split())}"
+    )
+
+
+def log(
+    audit: Annotated[str | None, typer.Argument(help="Only entries of this audit.")] = None,
+    document: Annotated[str | None, typer.Argument(help="Only entries of this document.")] = None,
+    set_torn_aside: Annotated[
+        bool,
+        typer.Option("--set-torn-aside", help="Move a last line that a crash cut short into a file of its own."),
+    ] = False,
+    head: Annotated[
+        bool, typer.Option("--head", help="Print the newest entry's number and hash, to be kept elsewhere.")
+    ] = False,
+    known: Annotated[
+        str | None, typer.Option("--known", help="NUMBER:HASH that was printed before: check that it is there.")
+    ] = None,
+    store: StoreOption = Path("ksdp-store"),
+    as_json: JsonOption = False,
+) -> None:
+    """Print the review log, or its head. Exit 1: the log is damaged."""
+    from ksdp.storage.reviews.decisions import read_log
+    from ksdp.storage.store import Store
+
+    opened = Store.open(store, create=False)
+    if head or known is not None:
+        _tell_head(opened, known, as_json)
+        return
+    if set_torn_aside:
+        from datetime import UTC, datetime
+
+        from ksdp.storage.reviews.log import set_torn_aside as move
+
+        aside = move(opened.root, datetime.now(UTC))
+        typer.echo(f"kept in {aside}" if aside else "nothing is torn.", err=True)
+        return
+    entries = read_log(opened, audit=audit, document=document)
+    if as_json:
+        typer.echo(json.dumps({"entries": [entry_row(entry) for entry in entries]}))
+        return
+    for entry in entries:
+        typer.echo(entry_line(entry))
+    if not entries:
+        typer.echo("nobody has decided anything here.", err=True)
+
+
+def _tell_head(store: Store, known: str | None, as_json: bool) -> None:
+    """The log's newest entry, checked from the file itself, with the keys that signed it."""
+    from ksdp.audit.errors import InputError
+    from ksdp.storage.reviews.log import LogHead, check_chain, log_file, read_signatures
+
+    anchors = []
+    if known is not None:
+        number, _, digest = known.partition(":")
+        if not number.isdecimal() or len(digest) != 64:
+            raise InputError("`--known` must be NUMBER:HASH as `ksdp log --head` prints it.")
+        anchors.append(LogHead(int(number), digest))
+    report = check_chain(store.root, anchors)
+    keys = sorted({one.key for one in read_signatures(log_file(store.root)) if one.hash == report.head.hash})
+    if as_json:
+        head = {"number": report.head.number, "hash": report.head.hash, "signed_by": keys, "whole": report.whole}
+        typer.echo(json.dumps(head | {"reason": report.reason}))
+    elif report.whole:
+        typer.echo(f"{report.head.number}:{report.head.hash}")
+        typer.echo("signed by " + ", ".join(keys) if keys else "signed by nobody", err=True)
+    else:
+        typer.secho(f"the review log is NOT whole: {report.reason}", err=True, fg="red", bold=True)
+    raise typer.Exit(0 if report.whole else 1)
+
+
+def tell_chain(out: dict[str, Any], as_json: bool) -> None:
+    """Print what checking a review log found, and leave with 1 where it is not whole."""
+    if as_json:
+        typer.echo(json.dumps(out))
+    elif out["whole"]:
+        typer.echo(f"the review log is whole: {out['entries']} entries, the newest is {out['head']}")
+        if not out["anchors"]:
+            typer.echo("--against CLEARANCE compares it with what was signed.", err=True)
+    else:
+        typer.secho(f"the review log is NOT whole: {out['reason']}", err=True, fg="red", bold=True)
+    raise typer.Exit(0 if out["whole"] else 1)
+
+
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+@dataclass(frozen=True)
+class ListeningOptions:
+    """Options that say where the dashboard is served, and over TLS or not."""
+
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, typer.Option("--port", min=1, max=65535)] = 8700
+    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="Certificate chain, PEM.")] = None
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Its key, PEM.")] = None
+
+
+@dataclass(frozen=True)
+class SignInOptions:
+    """Options that say by what a reviewer is known."""
+
+    reviewer_header: Annotated[
+        str | None, typer.Option("--reviewer-header", help="Header in which a proxy names who signed in (OIDC).")
+    ] = None
+    proxy: Annotated[
+        list[str] | None,
+        typer.Option("--proxy", help="Address of that proxy. Whoever connects from there may name any reviewer."),
+    ] = None
+    tokens: Annotated[
+        Path | None, typer.Option("--tokens", help="File of `token name` lines, readable by its owner only.")
+    ] = None
+
+
+@with_options
+def review(
+    *,
+    store: StoreOption = Path("ksdp-store"),
+    listening: ListeningOptions,
+    sign_in: SignInOptions,
+    origin: Annotated[
+        list[str] | None,
+        typer.Option("--origin", help="https://name[:port] that browsers use, if it differs from host and port."),
+    ] = None,
+    resolver: Annotated[
+        str | None,
+        typer.Option("--resolver", help="Program that reads an id on standard input and writes the text."),
+    ] = None,
+    start_runs: Annotated[
+        bool,
+        typer.Option(
+            "--start-runs/--no-start-runs",
+            help="Start `ksdp more` when more runs are decided and the store may be written.",
+        ),
+    ] = True,
+) -> None:
+    """Serve the dashboard, to read findings and take decisions; on this machine only by default."""
+    import uvicorn
+
+    from ksdp.dashboards.app import create_app
+    from ksdp.dashboards.connections import PatientProtocol
+    from ksdp.storage.store import Store
+
+    host, port = listening.host, listening.port
+    tls_cert, tls_key = listening.tls_cert, listening.tls_key
+    source = _source(host, tls_cert, tls_key, sign_in.reviewer_header, sign_in.proxy, sign_in.tokens)
+    origins = _origins(host, port, tls_cert is not None, origin or [])
+    opened = Store.open(store, create=False)
+    app = create_app(opened, actions=_actions(opened, resolver, start_runs), source=source, origins=origins)
+    scheme = "https" if tls_cert else "http"
+    typer.echo(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/", err=True)
+    uvicorn.run(
+        app,
+        host=host,
+        port=port,
+        ssl_certfile=tls_cert,
+        ssl_keyfile=tls_key,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        http=PatientProtocol,
+    )
+
+
+def _source(
+    host: str,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    header: str | None,
+    proxy: list[str] | None,
+    tokens: Path | None,
+) -> Any:
+    """Who says who looks; refused where strangers could."""
+    from ksdp.dashboards.reviewers import HeaderReviewer, LocalReviewer, TokenReviewers, read_tokens
+
+    if (tls_cert is None) != (tls_key is None):
+        raise InputError("`--tls-cert` and `--tls-key` go together.")
+    if header is not None and tokens is not None:
+        raise InputError("`--reviewer-header` and `--tokens` exclude each other.")
+    if host not in _LOOPBACK and (tls_cert is None or (header is None and tokens is None)):
+        raise InputError(
+            f"`--host` {host} is not this machine alone: give `--tls-cert` and `--tls-key`, and "
+            "`--reviewer-header` or `--tokens`."
+        )
+    if header is not None and not proxy:
+        raise InputError(
+            "`--reviewer-header` needs `--proxy`, the address of the proxy that signs people in: without one, "
+            "every program of this machine could decide under any name."
+        )
+    if header is not None:
+        return HeaderReviewer(header, frozenset(proxy or ()))
+    return TokenReviewers(read_tokens(tokens)) if tokens is not None else LocalReviewer(getpass.getuser())
+
+
+def _origins(host: str, port: int, tls: bool, named: list[str]) -> frozenset[str]:
+    from urllib.parse import urlsplit
+
+    from ksdp.dashboards.security import origins_of
+
+    for origin in named:
+        parts = urlsplit(origin)
+        if (
+            parts.scheme not in ("http", "https")
+            or not parts.netloc
+            or origin != f"{parts.scheme}://{parts.netloc}"
+        ):
+            raise InputError(f"`--origin` must be https://name or https://name:port; got {origin!r}.")
+    if host in ("0.0.0.0", "::") and not named:
+        raise InputError("`--host` is every address: name with `--origin` what browsers call it.")
+    return origins_of(host, port, tls=tls) | frozenset(named)
+
+
+def _actions(store: Store, resolver: str | None, start_runs: bool) -> Any:
+    import os
+    from datetime import UTC, datetime
+
+    from ksdp.dashboards.reviews.actions import Actions
+    from ksdp.flows.reviews.start_continuation import start_more_runs
+    from ksdp.storage.reviews.document_text import TextCommand
+
+    command = TextCommand(tuple(shlex.split(resolver))) if resolver else None
+
+    def clock() -> datetime:
+        return datetime.now(UTC)
+
+    def start(audit: str) -> str:
+        return start_more_runs(store, audit, clock)
+
+    may = start_runs and os.access(store.root, os.W_OK | os.X_OK)
+    return Actions(command, start if may else None, clock)

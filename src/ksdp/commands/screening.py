@@ -1,11 +1,11 @@
-"""From a corpus to a signed clearance: `keys`, `screen`, `verify`."""
+"""Screen and advise: `keys`, `screen`, `verify`, `gain`, `advise`."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,11 +16,13 @@ from ksdp.commands.options import (
     SignerOptions,
     SpecArgument,
     StoreOption,
+    WorkersOption,
     with_options,
 )
-from ksdp.commands.review_log import tell_chain
+from ksdp.commands.reviews import tell_chain
 
 if TYPE_CHECKING:
+    from ksdp.flows.learning.advise import Limits
     from ksdp.flows.screening.rounds import Rules
 
 _SCREENED = {"cleared": 0, "nothing-proved": 4, "void": 5}
@@ -149,3 +151,128 @@ def verify(
     typer.echo(
         "\n".join(f"{name:12} {value}" for name, value in out.items() if not isinstance(value, list | dict | None))
     )
+
+
+def gain(
+    spec: Annotated[Path, typer.Argument(help="The spec, a TOML file; `[gain]` says how to measure.")],
+    store: StoreOption = Path("ksdp-store"),
+    as_json: JsonOption = False,
+) -> None:
+    """Measure what the parties gain over working alone, next to public data alone and the exact run."""
+    from ksdp.flows.learning.gain import measure_gain
+    from ksdp.flows.prepare import read_spec_file
+
+    summary = measure_gain(*read_spec_file(spec), store)
+    if as_json:
+        typer.echo(json.dumps(summary.to_json()))
+        return
+    typer.echo("\n".join(summary.sentences))
+    for one in summary.measures:
+        public = "" if one.public is None else f"   public {one.public.mean:.4f}"
+        kept = (
+            "" if one.kept is None else f"   kept {one.kept.mean:.0%} ({one.kept.low:.0%} to {one.kept.high:.0%})"
+        )
+        typer.echo(
+            f"\n{one.measure}: alone {one.alone.mean:.4f}   run {one.run.mean:.4f}   exact {one.exact.mean:.4f}"
+            f"{public}{kept}"
+        )
+        for party in one.parties:
+            typer.echo(
+                f"  {party.party:24} own documents: alone {party.alone.mean:.4f}, run {party.run.mean:.4f}, "
+                f"gain {party.gain.mean:+.4f} ({party.gain.low:+.4f} to {party.gain.high:+.4f})"
+            )
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """Options of a command that searches the levers."""
+
+    tried: Annotated[int, typer.Option("--tried", min=1, help="Most settings to try.")] = 16
+    sampled: Annotated[int, typer.Option("--sampled", min=1, help="Documents drawn for each setting.")] = 250
+    runs: Annotated[
+        int,
+        typer.Option(
+            "--runs",
+            min=20,
+            help="Runs with each document, and as many without; four times these where it is close.",
+        ),
+    ] = 200
+    quota: Annotated[
+        float, typer.Option("--quota", help="Largest share of documents that may be above the margin.")
+    ] = 0.05
+    levers: Annotated[str, typer.Option("--levers", help="Search only these levers; comma-separated.")] = ""
+
+    def limits(self) -> Limits:
+        """How far the search goes."""
+        from ksdp.audit.errors import InputError
+        from ksdp.audit.screening.advice import LEVERS
+        from ksdp.flows.learning.advise import Limits
+
+        names = tuple(name.strip() for name in self.levers.split(",") if name.strip()) or LEVERS
+        unknown = [name for name in names if name not in LEVERS]
+        if unknown:
+            raise InputError(f"`--levers` must be among {', '.join(LEVERS)}; got {unknown[0]}.")
+        return Limits(self.tried, self.sampled, self.runs, self.quota, names)
+
+
+@with_options
+def advise(
+    *,
+    spec: Annotated[Path, typer.Argument(help="The spec, a TOML file; its levers are where the search starts.")],
+    write: Annotated[
+        Path | None, typer.Option("--write", help="The recommended spec; SPEC.advised.toml by default.")
+    ] = None,
+    search: SearchOptions,
+    confirm: Annotated[bool, typer.Option("--confirm", help="Audit the recommended spec in full.")] = False,
+    store: StoreOption = Path("ksdp-store"),
+    workers: WorkersOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Search the levers for a run that is useful and leaks little, or estimate how many documents one takes.
+
+    Exit 0: a spec is recommended. 4: none is.
+    """
+    from ksdp.flows.learning.advice import advise_spec
+    from ksdp.flows.prepare import read_spec_file
+    from ksdp.terminal import terminal
+
+    read, base = read_spec_file(spec)
+    limits = search.limits()
+    to = write or spec.with_suffix(".advised.toml")
+    with terminal():
+        out = advise_spec(read, base, store, limits, write=to, confirm=confirm, workers=workers)
+    if as_json:
+        typer.echo(json.dumps(out))
+    else:
+        typer.echo("\n".join(_advised(out)))
+        typer.echo(f"report  {out['report']}", err=True)
+    raise typer.Exit(0 if out["best"] is not None else 4)
+
+
+def _advised(out: dict[str, Any]) -> list[str]:
+    """What advice says, the frontier of gain against leak, and what to type next."""
+    lines = [*out["sentences"]]
+    if out["confirmed"]:
+        lines.append(out["confirmed"]["sentence"])
+    lines += ["", *(out["gain"]["sentences"] if out["best"] is None else out["gain"]["sentences"][1:])]
+    baselines, exact = out["baselines"], out["baselines"]["exact_leak"]
+    lines += ["", _row(baselines["measure"], "kept", "D", "proved", "setting (D: of 95 %, chance taken out)")]
+    leaks = {"alone": "–", "public": "–", "exact": "?" if exact is None else f"{exact['net']:.2f}"}
+    for name, leak in leaks.items():
+        if baselines[name] is not None:
+            lines.append(_row(f"{baselines[name]:.4f}", "", leak, "", name))
+    for place in sorted(out["frontier"], key=lambda place: -out["tried"][place]["value"]):
+        one = out["tried"][place]
+        kept = "" if one["kept"] is None else f"{one['kept']['mean']:.0%}"
+        proved = "" if one["promised"] is None else f"{one['promised']:.2f}"
+        named = ", ".join(f"{name.replace('-', ' ')} {value}" for name, value in one["setting"].items())
+        mark = "  (recommended)" if place == out["best"] else ""
+        lines.append(_row(f"{one['value']:.4f}", kept, f"{one['leak']['net']:.2f}", proved, named + mark))
+    if out["spec"]:
+        lines += ["", f"The recommended spec is {out['spec']}. Next:"]
+        lines += [f"  {step['command']}\n      {step['why']}" for step in out["commands"]]
+    return lines
+
+
+def _row(value: str, kept: str, leak: str, proved: str, named: str) -> str:
+    return f"{value:>10}  {kept:>5}  {leak:>5}  {proved:>6}  {named}"

@@ -12,8 +12,7 @@ from scipy.stats import t as student
 from sklearn.decomposition import TruncatedSVD
 
 from ksdp.audit.gain_spec import GainSpec
-from ksdp.audit.learning.gain import ALL, GainRows, gain_scores, interval
-from ksdp.audit.learning.gain_summary import summarise_gain
+from ksdp.audit.learning.gain import ALL, GainRows, gain_scores, interval, summarise_gain
 from ksdp.audit.learning.learners import Learnt, exact_of
 from ksdp.audit.learning.measures import coherence, diversity, foretold, kept, rated, topic_match
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties

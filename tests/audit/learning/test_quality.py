@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.decomposition import PCA
 
 from ksdp.audit.corpus import Corpus, canonical, restrict
-from ksdp.audit.learning.quality import LearningCost, NotLearnt, learning_cost, residual_share
+from ksdp.audit.learning.measures import LearningCost, NotLearnt, learning_cost, residual_share
 from ksdp.audit.mechanisms.contract import Announced, Database, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD

@@ -18,7 +18,7 @@ from ksdp.audit.mechanisms.factorisation.nmf_starts import random_topics
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.registry import make_mechanism
-from ksdp.audit.screening.lever_space import at_setting, lever_space
+from ksdp.audit.screening.advice import at_setting, lever_space
 from ksdp.audit.spec import parse_spec
 
 CASES: list[tuple[str, dict[str, Any]]] = [

@@ -10,10 +10,19 @@ import pytest
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.learning.gain import Interval
 from ksdp.audit.planning import make_plan
-from ksdp.audit.screening.advice import Baselines, Tried, advise, documents_needed
-from ksdp.audit.screening.advice_words import advice_sentences
-from ksdp.audit.screening.leak import Leak, chance_distance, sampled_leak
-from ksdp.audit.screening.lever_space import at_setting, lever_space, settings
+from ksdp.audit.screening.advice import (
+    Baselines,
+    Leak,
+    Tried,
+    advice_sentences,
+    advise,
+    at_setting,
+    chance_distance,
+    documents_needed,
+    lever_space,
+    sampled_leak,
+    settings,
+)
 from ksdp.audit.spec import parse_spec
 
 LEAK = Leak(100, 400, 0.05, 0.1, 0, 0.03, 0.0, 0.1, 0.0, "row-space-energy", (), False)

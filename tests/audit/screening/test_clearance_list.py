@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ksdp.audit.reviewing import Decision, Entry, State, Status
-from ksdp.audit.screening.attempts import Attempts
-from ksdp.audit.screening.clearance_list import Selection, review_statement, screen_statement, select
+from ksdp.audit.screening.clearance import Attempts, Selection, review_statement, screen_statement, select
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 SAID = {d: Entry(1, "a", "x", d, "why", "Ana", NOW, 0, "", "") for d in Decision}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from ksdp.audit.screening.share_limit import fewest_drawn, most_allowed
+from ksdp.audit.screening.rounds import fewest_drawn, most_allowed
 from ksdp.audit.verdicts.drawn_share import share_upper_limit
 
 

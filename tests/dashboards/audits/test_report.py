@@ -20,8 +20,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.errors import StoreError
 from ksdp.audit.gain_spec import GainSpec
-from ksdp.audit.learning.gain import GainRows, gain_scores
-from ksdp.audit.learning.gain_summary import summarise_gain
+from ksdp.audit.learning.gain import GainRows, gain_scores, summarise_gain
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.dashboards.audits.audit_model import LISTED, read_audit_model
 from ksdp.dashboards.audits.report import render_report

@@ -14,7 +14,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from ksdp.audit.errors import InputError, StoreError
-from ksdp.commands.dashboard import _actions
+from ksdp.commands.reviews import _actions
 from ksdp.dashboards.app import create_app
 from ksdp.dashboards.reviewers import LocalReviewer
 from ksdp.flows.audits.run import one_at_a_time

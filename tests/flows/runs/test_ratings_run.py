@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ksdp.audit.errors import ClearanceError
-from ksdp.audit.learning.ratings import Predictor
+from ksdp.audit.learning.learners import Predictor
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.screening.clearance import Covered
 from ksdp.flows.prepare import read_spec_file

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from ksdp.audit.errors import StoreError
-from ksdp.audit.screening.attempts import Attempt
+from ksdp.audit.screening.clearance import Attempt
 from ksdp.storage.audits.ledger import read_attempts, record_attempt, remembered_sensitive
 from ksdp.storage.checksums import write_sealed_table
 from ksdp.storage.finding_tables import VERDICTS

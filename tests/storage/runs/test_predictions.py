@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from ksdp.audit.learning.ratings import Suggested
+from ksdp.audit.learning.learners import Suggested
 from ksdp.storage.runs.predictions import predictions_path, write_predictions
 
 

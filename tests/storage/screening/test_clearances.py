@@ -15,8 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ksdp.audit.errors import ClearanceError, InputError, KsdpError
-from ksdp.audit.screening.attempts import Attempts
-from ksdp.audit.screening.clearance import Clearance, Covered, Evidence, MechanismIdentity, Reviewed, hash_document
+from ksdp.audit.screening.clearance import (
+    Attempts,
+    Clearance,
+    Covered,
+    Evidence,
+    MechanismIdentity,
+    Reviewed,
+    hash_document,
+)
 from ksdp.storage.clearances import read_clearance, verify_clearance, write_clearance
 from ksdp.storage.keys import fingerprint
 
