@@ -16,7 +16,7 @@ import pandas as pd
 from benchmarks import ROOT, data_folder
 from benchmarks.protocol_run import entered_rows, played, write_protocol
 from ksdp.audit.mechanisms.contract import Database
-from ksdp.flows.learning.gain import measure_gain
+from ksdp.flows.learning import measure_gain
 from ksdp.flows.prepare import read_spec_file
 from ksdp.storage.keys import make_identity
 

@@ -9,8 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ksdp.flows.deployable.audits import approval_flow, audit_flow, screen_flow
-    from ksdp.flows.deployable.runs import party_flow
+    from ksdp.flows.deployable import approval_flow, audit_flow, party_flow, screen_flow
 
 __all__ = ["approval_flow", "audit_flow", "party_flow", "screen_flow"]
 
@@ -18,5 +17,4 @@ __all__ = ["approval_flow", "audit_flow", "party_flow", "screen_flow"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'ksdp.flows' has no attribute {name!r}; it has {', '.join(__all__)}")
-    wing = "runs" if name == "party_flow" else "audits"
-    return getattr(importlib.import_module(f"ksdp.flows.deployable.{wing}"), name)  # Prefect is loaded by who asks
+    return getattr(importlib.import_module("ksdp.flows.deployable"), name)  # Prefect is loaded by who asks

@@ -9,7 +9,7 @@ from typing import Any
 from prefect import flow
 
 from ksdp.extras.pem.processes import prepare_pem, read_pem_spec, run_prepared
-from ksdp.flows.deployable.attempts import RESULTS, Logged, tagged
+from ksdp.flows.deployable import RESULTS, Logged, tagged
 from ksdp.flows.progress import listening
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -31,7 +32,6 @@ from ksdp.audit.content_keys import content_key
 from ksdp.flows.clock import utc_now
 from ksdp.flows.progress import current
 from ksdp.flows.schedules.notices import send_waiting
-from ksdp.flows.schedules.run_lines import NewRuns, run_line
 from ksdp.flows.schedules.scheduled_run import scheduled_audit
 from ksdp.storage.schedules.outbox import set_damaged_aside
 from ksdp.storage.schedules.schedule_files import (
@@ -51,6 +51,46 @@ from ksdp.storage.schedules.schedule_files import (
     set_paused,
 )
 from ksdp.storage.store import Store
+
+_FACTS = (
+    *("planned", "started", "finished", "outcome", "reason", "attempts", "missed", "audit", "full", "documents"),
+    *("verdicts", "became_sensitive", "verdict_changes", "level_left", "sampled_runs", "cached_runs", "seconds"),
+)
+"""Of a run's history; counts and ids of audits, never a document."""
+
+
+def run_line(schedule: str, run: ScheduledRun, *, as_json: bool = False) -> str:
+    """One line about a run that has ended."""
+    if as_json:
+        return json.dumps({"schedule": schedule} | run.model_dump(mode="json", include=set(_FACTS)))
+    when = run.finished.isoformat(timespec="seconds")
+    made_up = f"; makes up for {run.missed} missed" if run.missed else ""
+    line = f"{when} {schedule}: {run.outcome}{made_up}"
+    if run.reason:
+        line += f": {run.reason}"
+    elif run.outcome == "audited":
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in run.verdicts.items())
+        line += (
+            f" {run.documents.get('audited', 0)} documents, {run.became_sensitive} became sensitive; all: {counts}"
+        )
+    audit = f"   audit {run.audit}" if run.audit else ""
+    return f"{line} ({run.seconds:.1f} s){audit}"
+
+
+class NewRuns:
+    """The runs that have ended since the last look."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[str, int] = {}
+
+    def of(self, schedule: str) -> list[ScheduledRun]:
+        """New ones of a schedule; at the first look, none: they were told when they ended."""
+        runs = read_runs(self._store, schedule)
+        known = self._known.get(schedule, len(runs))
+        self._known[schedule] = len(runs)
+        return runs[known:]
+
 
 _AGAIN = timedelta(seconds=30)
 """A run that is due and left no line in the history is not started anew sooner."""

@@ -1,8 +1,4 @@
-"""Tell people: a command, a webhook, an e-mail. Bodies hold counts and links, never a document's id or text.
-
-A notice is stored before it is sent (`schedules.outbox`). One that fails fails nothing else: it is tried again
-by `ksdp serve`, and in the end given up.
-"""
+"""Who is told of what a schedule found: notices by mail, HTTP or a command; Prefect's artifacts."""
 
 from __future__ import annotations
 
@@ -16,11 +12,16 @@ from email.message import EmailMessage
 from typing import Any
 
 import httpx
+from prefect.artifacts import acreate_link_artifact, acreate_table_artifact
 
 from ksdp.audit.errors import KsdpError
+from ksdp.audit.results.parts import StatisticSummary
+from ksdp.audit.results.summary import Summary
+from ksdp.flows.audits.prefect_audit import statistic_row
 from ksdp.flows.clock import Clock
+from ksdp.storage.schedules.changes import Drift, StatisticDrift
 from ksdp.storage.schedules.outbox import Waiting, attempted, put_notice, waiting_notices
-from ksdp.storage.schedules.schedule_files import Event, Notice, Schedule, ScheduledRun
+from ksdp.storage.schedules.schedule_files import Event, Notice, Schedule, ScheduledRun, read_runs
 from ksdp.storage.store import Store
 
 _SECONDS = 30.0
@@ -189,3 +190,65 @@ def _message(notice: Notice, content: Mapping[str, Any]) -> EmailMessage:
             lines.append(f"{key}: {value}")
     message.set_content("\n".join(lines) + "\n")
     return message
+
+
+_LINES = 30
+
+
+async def publish_run(
+    store: Store, schedule: Schedule, run: ScheduledRun, summary: Summary | None, drift: Drift | None
+) -> None:
+    """Create the artifacts of a run.
+
+    Parameters
+    ----------
+    summary : Summary, optional
+        Of the audit; None where there was none.
+    """
+    key = f"schedule-{schedule.name}"
+    await acreate_table_artifact(
+        key=f"{key}-history",
+        table=[_line(past) for past in reversed(read_runs(store, schedule.name)[-_LINES:])],
+        description=f"Runs of schedule {schedule.name}, newest first",
+    )
+    if run.verdicts:
+        await acreate_table_artifact(
+            key=f"{key}-verdicts",
+            table=[{"verdict": name, "documents": count} for name, count in run.verdicts.items()],
+            description="All documents as they stand after this run",
+        )
+    if summary is None:
+        return
+    moved = {} if drift is None else drift.summary().statistics
+    await acreate_table_artifact(
+        key=f"{key}-statistics",
+        table=[_statistic(name, statistic, moved.get(name)) for name, statistic in summary.statistics.items()],
+        description=f"Audit {run.audit}: D by statistic, and its drift against earlier audits",
+    )
+    links = body(store, schedule, "sensitive", run)["links"]
+    for name, link in links.items():
+        await acreate_link_artifact(
+            key=f"{key}-{name}", link=link, link_text=f"{name} of audit {run.audit}", description="of this run"
+        )
+
+
+def _line(run: ScheduledRun) -> dict[str, Any]:
+    return {
+        "planned": "asked for" if run.planned is None else run.planned.isoformat(timespec="minutes"),
+        "started": run.started.isoformat(timespec="seconds"),
+        "outcome": run.outcome,
+        "audit": run.audit or "",
+        "documents audited": run.documents.get("audited", 0),
+        "became sensitive": run.became_sensitive,
+        "missed before": run.missed,
+        "level": "" if run.level is None else f"{run.level:.2g}",
+        "level left": "" if run.level_left is None else f"{run.level_left:.2g}",
+        "seconds": round(run.seconds, 1),
+    }
+
+
+def _statistic(name: str, statistic: StatisticSummary, moved: StatisticDrift | None) -> dict[str, Any]:
+    return statistic_row(name, statistic) | {
+        "measured before": 0 if moved is None else moved.pairs,
+        "median change of D": "" if moved is None else round(moved.median, 3),
+    }

@@ -1,30 +1,202 @@
-"""The signed clearance that follows from an audit's verdicts and from what people decided."""
+"""Clearances: signed from an audit or a screen, verified before a run."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import dataclasses
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ksdp.audit.errors import InputError, InvalidAudit, StoreError
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from ksdp.audit.corpus import Corpus
+from ksdp.audit.errors import ClearanceError, InputError, InvalidAudit, StoreError
+from ksdp.audit.groups import GROUPS_AUDITED, documents_of
+from ksdp.audit.mechanisms.contract import opened, opens_of
+from ksdp.audit.mechanisms.delegation import mechanism_words
+from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.screening.clearance import Attempt, Clearance, Reviewed, Selection, review_statement, select
+from ksdp.audit.screening.clearance import (
+    Attempt,
+    Clearance,
+    Covered,
+    Evidence,
+    MechanismIdentity,
+    Reviewed,
+    Selection,
+    count_attempts,
+    review_statement,
+    select,
+)
 from ksdp.audit.screening.rounds import drawn_from
 from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.decide import Verdict
-from ksdp.flows.screening.signing import Grounds, Signing, evidence_of, sign
+from ksdp.flows.prepare import spec_corpus
 from ksdp.storage.audits.continuation import Origin, read_origin
 from ksdp.storage.audits.history import finished_views, read_summary, views_of
 from ksdp.storage.audits.ledger import find_attempt, read_attempts, remembered_sensitive
 from ksdp.storage.audits.screens import screen_of
+from ksdp.storage.clearances import read_clearance, verify_clearance, write_clearance
 from ksdp.storage.findings import read_spec, read_verdicts
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.reviews.decisions import Snapshot, newer_audits, snapshot
-from ksdp.storage.reviews.log import check_chain
+from ksdp.storage.reviews.log import LogHead, check_chain
 from ksdp.storage.store import Store
+
+
+@dataclass(frozen=True)
+class Signing:
+    """Who signs a clearance, where it goes, for how long it holds, and what it names."""
+
+    path: Path
+    """An older clearance there is replaced."""
+    private_key: Ed25519PrivateKey = field(repr=False)
+    who: str
+    """Who answers for it."""
+    now: datetime
+    expires: datetime
+    """Both with time zones."""
+    salted: bool = False
+    """List salted hashes instead of ids."""
+    list_excluded: bool = False
+    """Also list the excluded documents, by id."""
+
+    def check(self) -> None:
+        """Refuse now what would be refused after hours of work, or of waiting for people."""
+        if not self.who.strip():
+            raise InputError("`who` must say who signs.")
+        for name in ("now", "expires"):
+            if getattr(self, name).tzinfo is None:
+                raise InputError(f"`{name}` must have a time zone.")
+        if self.expires <= self.now:
+            raise InputError("`expires` must be later than now.")
+        if self.path.exists():
+            try:
+                read_clearance(self.path)
+            except ClearanceError as error:
+                raise InputError(f"{self.path} exists and is not a clearance; name another file.") from error
+
+    def at(self, now: datetime) -> Signing:
+        """The same for a clearance that holds as long, from another moment on."""
+        return dataclasses.replace(self, now=now, expires=now + (self.expires - self.now))
+
+
+@dataclass(frozen=True, eq=False)
+class Grounds:
+    """What a clearance rests on. Of groups, where these were audited, `listed` and `excluded` are the names."""
+
+    plan: Plan
+    """Of the audit that decided."""
+    corpus: Corpus
+    """The whole one, what was left out included."""
+    spec: str
+    """Hash of the spec that people wrote."""
+    audits: tuple[str, ...]
+    verdicts: Mapping[str, int]
+    """How many documents of the last audit have each."""
+    allowed: tuple[str, ...]
+    """Verdicts that let a document onto the list."""
+    listed: Sequence[str]
+    certified: Sequence[str]
+    """Of `listed`, those with the verdict certified clear."""
+    excluded: Sequence[str]
+    statement: str
+    evidence: Evidence
+    reviewed: Reviewed | None = None
+
+
+def mechanism_identity(plan: Plan) -> MechanismIdentity:
+    """What a clearance is bound to: the mechanism as the plan built it, defaults included."""
+    runs = plan.runs_identity
+    return MechanismIdentity(runs["mechanism"], runs["mechanism_version"], runs["parameters"])
+
+
+def evidence_of(summary: Summary, attempts: Sequence[Attempt]) -> Evidence:
+    """What the deciding audit could see, and how often its question was asked."""
+    fewest, detectable = summary.design.n_with[0], summary.power.detectable_D
+    return Evidence(summary.runs, fewest, detectable, count_attempts(attempts))
+
+
+def covered_by(plan: Plan) -> Covered:
+    """What an audit by this plan looks at, of what a run shows its parties."""
+    return Covered(opens_of(plan.mechanism), tuple(sorted(plan.coverage.read_by)))
+
+
+def sign(signing: Signing, grounds: Grounds) -> Clearance:
+    """Write the signed clearance and return it."""
+    plan, unit = grounds.plan, grounds.plan.spec.design.unit
+    excluded = documents_of(grounds.corpus, unit, grounds.excluded)
+    salt = secrets.token_bytes(16) if signing.salted else None
+    clearance = Clearance(
+        corpus=grounds.corpus.hash,
+        mechanism=mechanism_identity(plan),
+        spec=grounds.spec,
+        audits=grounds.audits,
+        verdicts=dict(grounds.verdicts),
+        allowed=grounds.allowed,
+        documents=Clearance.entries(documents_of(grounds.corpus, unit, grounds.listed), salt),
+        salt=salt,
+        excluded=len(excluded),
+        excluded_documents=tuple(sorted(excluded)) if signing.list_excluded else None,
+        reviewer=signing.who,
+        created=signing.now,
+        expires=signing.expires,
+        statement=" ".join(_sentences(grounds)),
+        evidence=grounds.evidence,
+        reviewed=grounds.reviewed,
+        coverage=covered_by(plan),
+        certified=Clearance.entries(documents_of(grounds.corpus, unit, grounds.certified), salt) or None,
+        drawn=plan.spec.corpus.levers.drawn,
+    )
+    write_clearance(signing.path, clearance, signing.private_key)
+    return clearance
+
+
+_OPENED = {
+    "every round": "It was audited what a run that opens every round shows its parties.",
+    "final": (
+        "It was audited what a run that opens its final output alone shows its parties: it holds for no run that "
+        "opens more, nor against two of the three parties that compute together."
+    ),
+}
+
+
+def _sentences(grounds: Grounds) -> list[str]:
+    groups = [GROUPS_AUDITED] if grounds.plan.spec.design.unit == "group" else []
+    opens = _OPENED[opens_of(grounds.plan.mechanism)]
+    draw = grounds.plan.spec.draw_sentence
+    drawn = [] if draw is None else [draw]
+    return [grounds.statement, *groups, *drawn, *_certified(grounds), grounds.evidence.sentence(), opens]
+
+
+def _certified(grounds: Grounds) -> list[str]:
+    """What is promised of more than the statistics that were tried."""
+    count, spec = len(grounds.certified), grounds.plan.spec
+    if not count:
+        return []
+    if spec.proved_by_draw:
+        return [
+            f"Of the listed {spec.design.unit}s, {count} are certified clear (`certified`): no attack of any kind "
+            f"has an advantage above {spec.decision.margin:g} on who is held, as long as nobody learns the draw."
+        ]
+    if spec.certificate is None:
+        return [
+            f"Of the listed {spec.design.unit}s, {count} are certified clear (`certified`): no attack of any kind "
+            f"that takes the others for random has an advantage above {spec.rule.margin:g} on them, as so many "
+            "have the same content, and a run shows at most how many of these were in."
+        ]
+    return [
+        f"Of the listed {spec.design.unit}s, the deciding audit certified {count} clear (`certified`): where the "
+        f"noise is what the mechanism says, no attack of any kind that takes the others for random has an "
+        f"advantage above {spec.rule.margin:g} on them; all of these bounds hold together but with a "
+        f"probability of {spec.certificate_level:g}."
+    ]
+
 
 _SIGN_A_VIEW = (
     "Audit what the strongest of them sees by itself, with its size as `parties.coalition` and without `[views]`: "
@@ -206,4 +378,111 @@ def _counts(path: Path, cleared: Clearance, chosen: Selection) -> dict[str, Any]
         "waiting": len(chosen.waiting),
         "log_entries": reviewed.log_entries if reviewed else 0,
         "statement": cleared.statement,
+    }
+
+
+def verify(
+    path: Path,
+    *,
+    now: datetime,
+    public_key: Ed25519PublicKey | None = None,
+    spec: Spec | None = None,
+    base: Path | None = None,
+) -> dict[str, Any]:
+    """Verify a clearance and, where a spec is given, that it is for that spec, its corpus and its mechanism.
+
+    Parameters
+    ----------
+    now : datetime
+        With a time zone.
+    public_key : Ed25519PublicKey, optional
+        The reviewer's, from elsewhere; without it the fingerprint must be compared by a person.
+    base : Path, optional
+        Folder that the spec's paths are relative to; the present one by default.
+
+    Returns
+    -------
+    dict
+        Who signed, what was checked, and how many documents of the corpus are allowed.
+    """
+    if spec is None:
+        verified, ids = verify_clearance(path, now=now, public_key=public_key), None
+    else:
+        corpus = spec_corpus(spec, base or Path())
+        ids, plan = corpus.ids, make_plan(spec, corpus)
+        verified = verify_clearance(
+            path,
+            now=now,
+            public_key=public_key,
+            corpus_hash=corpus.hash,
+            mechanism=mechanism_identity(plan),
+            spec_hash=spec.hash,
+            opened=opened(plan.mechanism, corpus.features),
+        )
+    cleared = verified.clearance
+    words = mechanism_words(cleared.mechanism.name, cleared.mechanism.parameters)
+    return {
+        "clearance": str(path.resolve()),
+        "fingerprint": verified.fingerprint,
+        "checked": list(verified.checked),
+        "reviewer": cleared.reviewer,
+        "created": cleared.created.isoformat(),
+        "expires": cleared.expires.isoformat(),
+        "corpus": cleared.corpus,
+        "mechanism": cleared.mechanism.name,
+        "computes": None if words == cleared.mechanism.name else words,
+        "spec": cleared.spec,
+        "audits": list(cleared.audits),
+        "listed": len(cleared.documents),
+        "allowed": None if ids is None else int(cleared.allows(ids).sum()),
+        "of": None if ids is None else len(ids),
+        "certified": len(cleared.certified or ()),
+        "drawn": cleared.drawn,
+        "excluded": cleared.excluded,
+        "evidence": None if cleared.evidence is None else asdict(cleared.evidence),
+        "coverage": None if cleared.coverage is None else asdict(cleared.coverage),
+        "statement": cleared.statement,
+    } | ({"reviewed": asdict(cleared.reviewed)} if cleared.reviewed else {})
+
+
+def verify_log(
+    path: Path, clearances: Sequence[Path] = (), public_key: Ed25519PublicKey | None = None
+) -> dict[str, Any]:
+    """Check the hash chain of a review log, and that it holds the entry that each clearance was signed over.
+
+    Parameters
+    ----------
+    path : Path
+        A store, or a log file.
+    clearances : sequence of Path
+        Made from decisions of this store. Expired ones bear witness too.
+    public_key : Ed25519PublicKey, optional
+        That signed them.
+
+    Returns
+    -------
+    dict
+        `whole`; `entries` that are good; the `head` they end in; the first `broken` entry and the `reason`; bytes
+        that are `torn`; `anchors` that were compared.
+    """
+    if path.is_dir():
+        path = Store.open(path, create=False).root
+    elif not path.is_file():
+        raise StoreError(f"there is no review log {path}.")
+    anchors = []
+    for file in clearances:
+        signed = verify_clearance(file, now=read_clearance(file).created, public_key=public_key).clearance
+        if signed.reviewed is None:
+            raise ClearanceError("content", f"{file.name} was not made from decisions: it names no review log.")
+        anchors.append(LogHead(signed.reviewed.log_entries, signed.reviewed.log_head))
+    report = check_chain(path, anchors)
+    return {
+        "log": str(path.resolve()),
+        "whole": report.whole,
+        "entries": report.entries,
+        "head": report.head.hash,
+        "broken": report.broken,
+        "reason": report.reason,
+        "torn": report.torn,
+        "anchors": len(anchors),
     }

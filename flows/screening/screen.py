@@ -1,35 +1,273 @@
-"""Screening: audit, leave the sensitive documents out, audit the rest on fresh runs, ...; then the clearance.
-
-Every round is an audit of its own in the same store, so an interrupted screen resumes where it was.
-"""
+"""Screen a corpus: audit, take sensitive documents out, audit those that stay, sign the list of those."""
 
 from __future__ import annotations
 
+import dataclasses
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from ksdp.audit.content_keys import content_key
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.groups import documents_of, unit_names
+from ksdp.audit.errors import InputError
+from ksdp.audit.groups import documents_of, restrict_to, unit_names
 from ksdp.audit.learning.measures import cost_of_leaving_out
+from ksdp.audit.party_view import size_base
+from ksdp.audit.plan import Plan
+from ksdp.audit.planning import make_plan
 from ksdp.audit.results.stored_summary import VERSION
+from ksdp.audit.results.summary import Summary
 from ksdp.audit.screening.clearance import asked_of, screen_statement
-from ksdp.audit.screening.rounds import check_screenable
-from ksdp.audit.screening.screen_summary import ScreenSummary
+from ksdp.audit.screening.rounds import (
+    Ended,
+    ScreenRound,
+    check_screenable,
+    check_undecided,
+    drawn_from,
+    ending,
+    no_proof,
+    round_spec,
+    runs_for_proof,
+)
+from ksdp.audit.screening.screen_summary import RoundSummary, ScreenSummary
 from ksdp.audit.spec import Spec
 from ksdp.audit.verdicts.decide import Verdict
 from ksdp.dashboards.screening.screen_report import render_screen
 from ksdp.flows.audits.place import ANYWHERE, Place
-from ksdp.flows.prepare import spec_corpus
+from ksdp.flows.audits.run import run_prepared
+from ksdp.flows.prepare import GivenSpec, Prepared, prepare_stored, spec_corpus
 from ksdp.flows.progress import current
-from ksdp.flows.screening.rounds import Rounds, Rules, run_rounds, screen_id
-from ksdp.flows.screening.signing import Grounds, Signing, evidence_of, sign
+from ksdp.flows.screening.clear import Grounds, Signing, evidence_of, sign
 from ksdp.storage.audits.history import read_summary
-from ksdp.storage.audits.ledger import read_attempts
-from ksdp.storage.audits.screens import page_path, write_excluded, write_page, write_screen
+from ksdp.storage.audits.ledger import read_attempts, remembered_sensitive
+from ksdp.storage.audits.screens import (
+    RoundVerdicts,
+    page_path,
+    read_round,
+    write_excluded,
+    write_page,
+    write_screen,
+)
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.store import Store
+
+
+@dataclass(frozen=True)
+class Rules:
+    """When rounds end, and what may be listed."""
+
+    rounds: int = 5
+    """The most audits."""
+    most: float = 0.5
+    """Share of a round's documents above which leaving them out is called no help."""
+    allowed: tuple[str, ...] = ("clear",)
+    """Verdicts that let a document onto the list; whoever is certified clear may be listed, too."""
+    proof: bool = True
+    """Audit the listed documents by themselves where others were in the databases too."""
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise InputError(f"`rounds` must be at least 1; got {self.rounds}.")
+        if not 0 < self.most <= 1:
+            raise InputError(f"`most` must be in (0, 1]; got {self.most}.")
+
+
+def screen_id(spec: Spec, corpus: str, rules: Rules) -> str:
+    """The same spec on the same corpus (by its hash) under the same rules is the same screen."""
+    asked = {"screen": 2, "spec": spec.hash, "corpus": corpus, "search": None}
+    return content_key(asked | dataclasses.asdict(rules))[:12]
+
+
+@dataclass(frozen=True, eq=False)
+class Rounds:
+    """What the rounds have found; `plan` and `last` (its verdicts) are of the last one.
+
+    Where groups are audited, documents here are groups, and ids are their names.
+    """
+
+    about: list[RoundSummary]
+    verdicts: list[RoundVerdicts]
+    """Of each round but a void one."""
+    plan: Plan
+    last: RoundVerdicts
+    ended: Ended
+    listed: list[str]
+    """Ids that may be listed; none unless the rounds ended stable."""
+    why_beside: str | None = None
+    """Why the listed documents were not audited by themselves; None where they were, or it was not asked for."""
+
+    @property
+    def excluded(self) -> list[str]:
+        """Ids of all sensitive documents."""
+        return [name for verdicts in self.verdicts for name in verdicts.sensitive]
+
+    @property
+    def among(self) -> int:
+        """Documents that the last round's databases were drawn from."""
+        return drawn_from(self.plan)
+
+    @property
+    def beside(self) -> int:
+        """Of these, documents that may not be listed."""
+        return self.among - len(self.listed)
+
+
+@dataclass(frozen=True, eq=False)
+class _Series:
+    """What all rounds have in common."""
+
+    spec: Spec
+    corpus: Corpus
+    """The whole one."""
+    store: Path
+    rules: Rules
+
+    @property
+    def id(self) -> str:
+        """Of the screen."""
+        return screen_id(self.spec, self.corpus.hash, self.rules)
+
+    @property
+    def question(self) -> str:
+        """Of all rounds: later ones have a part of the corpus."""
+        return asked_of(self.spec, self.corpus)
+
+    def prepared(self, number: int, stay: Sequence[str] | None = None, with_runs: int | None = None) -> Prepared:
+        """The audit of a round, of those that stay; of all in the first."""
+        unit, named = self.spec.design.unit, self.spec.design.documents
+        corpus = self.corpus if stay is None else restrict_to(self.corpus, unit, stay)
+        audited = sorted(set(named) & set(stay)) if isinstance(named, tuple) and stay is not None else None
+        units = size_base(self.spec, self.corpus)
+        spec = round_spec(self.spec, number, self.rules.rounds, units, audited, with_runs)
+        # The only round of a screen is the audit of its spec itself.
+        asked = GivenSpec(self.spec, self.question, None if spec.hash == self.spec.hash else self.id)
+        plan = make_plan(spec, corpus)
+        if number == 1 and "undecided" in self.rules.allowed:
+            check_undecided(plan)
+        return prepare_stored(plan, self.store, may_sample=True, asked=asked)
+
+    def remembered(self) -> frozenset[str]:
+        """What audits of this question beside its own proved to be above the margin."""
+        opened = Store.open(self.store)
+        attempts = read_attempts(opened, self.question)
+        others = [one for one in attempts if one.attempt != self.id]
+        rule, unit = self.spec.rule, self.spec.design.unit
+        return remembered_sensitive(opened, others, margin=rule.margin, unit=unit)
+
+
+def run_rounds(spec: Spec, corpus: Corpus, store: Path, rules: Rules, place: Place = ANYWHERE) -> Rounds:
+    """Audit and leave out until nothing new is sensitive, a limit is reached or too few documents are left.
+
+    With `rules.proof`, documents that may not be listed are then left out as well and the rest is audited again,
+    until everything in the databases may be listed: what is cleared is what was audited together. Such an audit
+    has as many runs as make its bands narrower than those before it (`proof_runs`). A document found sensitive
+    there (the others had hidden it) is left out like any other.
+    """
+    summaries: list[RoundSummary] = []
+    rounds: list[RoundVerdicts] = []
+    proving = False
+    with_runs: int | None = None
+    series = _Series(spec, corpus, store, rules)
+    prepared = series.prepared(1)
+    remembered = series.remembered()
+    share = prepared.plan.holdings.size / drawn_from(prepared.plan)
+    while True:
+        number, plan = len(summaries) + 1, prepared.plan
+        what = "the listed documents by themselves, " if proving else ""
+        current().say(f"round {number}: {what}{len(plan.audited)} {plan.units.word}s")
+        summary = run_prepared([prepared], place)[0]
+        verdicts = read_round(Store(Path(prepared.ref.store)), prepared.ref.audit, number)
+        summaries.append(_about(number, prepared, summary, verdicts, proving))
+        if not summary.valid:
+            why = f"Round {number} is void: {summary.controls.reason}. Nothing of it may be used."
+            return Rounds(summaries, rounds, plan, verdicts, Ended("void", None, why), [])
+        rounds.append(verdicts)
+        may_list = [name for name in verdicts.ids((*rules.allowed, Verdict.CERTIFIED)) if name not in remembered]
+        stay = may_list if proving else _others(plan, verdicts.sensitive)
+        ended = _ended(rounds, plan, stay, share, rules)
+        if ended is not None and ended.outcome != "stable":
+            return Rounds(summaries, rounds, plan, verdicts, ended, [])
+        if ended is not None:
+            done = Rounds(summaries, rounds, plan, verdicts, ended, may_list)
+            if not (rules.proof and done.listed and done.beside):
+                return done
+            why_not = no_proof(
+                number=number,
+                rounds=rules.rounds,
+                listed=len(done.listed),
+                rows=plan.holdings.size,
+                share=share,
+                others=bool(spec.parties.honest or spec.parties.coalition or spec.parties.me),
+            )
+            if why_not:
+                return _beside(done, why_not)
+            proving, stay = True, done.listed
+            with_runs = runs_for_proof(plan, len(stay))
+        try:
+            prepared = series.prepared(number + 1, stay, with_runs)
+        except InputError as error:
+            if ended is not None:
+                return _beside(done, f"that audit is refused: {error}".rstrip("."))
+            ended = Ended("too-few", False, f"What is left cannot be audited: {error}")
+            return Rounds(summaries, rounds, plan, verdicts, ended, [])
+
+
+def _ended(
+    rounds: Sequence[RoundVerdicts], plan: Plan, stay: Sequence[str], share: float, rules: Rules
+) -> Ended | None:
+    """Whether the last of some rounds, by this plan, ends them; None where those that stay are audited again."""
+    *earlier, last = rounds
+    return ending(
+        ScreenRound(
+            len(rounds),
+            rules.rounds,
+            audited=len(plan.audited),
+            sensitive=len(last.sensitive),
+            before=sum(len(verdicts.sensitive) for verdicts in earlier),
+            left=len({*plan.units.ids[plan.holdings.victim].tolist()} & {*stay}),
+            rows=plan.holdings.size,
+            share=share,
+            most=rules.most,
+            unit=plan.units.word,
+        )
+    )
+
+
+def _beside(done: Rounds, why: str) -> Rounds:
+    return dataclasses.replace(done, why_beside=why)
+
+
+def _others(plan: Plan, out: Sequence[str]) -> list[str]:
+    """Ids of a round's documents (or groups) without some."""
+    left_out = set(out)
+    return [name for name in map(str, plan.units.ids) if name not in left_out]
+
+
+def _about(
+    number: int, prepared: Prepared, summary: Summary, verdicts: RoundVerdicts, proving: bool
+) -> RoundSummary:
+    return RoundSummary(
+        round=number,
+        proof=proving,
+        audit=prepared.ref.audit,
+        corpus=prepared.ref.corpus,
+        among=drawn_from(prepared.plan),
+        documents=summary.documents,
+        sensitive=summary.verdicts.sensitive,
+        clear=summary.verdicts.clear,
+        undecided=summary.verdicts.undecided,
+        certified_clear=summary.verdicts.certified_clear,
+        median_D=verdicts.median_distance,
+        largest_D=verdicts.largest_distance,
+        level=prepared.plan.spec.decision.level,
+        seed=prepared.plan.spec.seed,
+        runs=summary.runs,
+        cached_runs=summary.cached_runs,
+        valid=summary.valid,
+    )
+
 
 NO_HELP = ("hopeless", "limit", "too-few")
 """Outcomes in which leaving documents out does not make the rest safe."""

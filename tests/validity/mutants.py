@@ -1264,7 +1264,7 @@ MUTANTS: list[Mutant] = [
         tests=("tests/storage/test_digests.py",),
     ),
     *_of(
-        "flows/schedules/changes.py",
+        "flows/schedules/scheduled_run.py",
         ('{"columns": columns or {}, "code": code}', '{"columns": {}, "code": code}'),
         tests=("tests/flows/schedules/test_changes.py",),
     ),

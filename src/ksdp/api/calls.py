@@ -154,9 +154,9 @@ def screen(
         If anything is refused, before work starts.
     """
     from ksdp.flows.audits.place import HERE
-    from ksdp.flows.screening.rounds import Rules
+    from ksdp.flows.screening.clear import Signing
+    from ksdp.flows.screening.screen import Rules
     from ksdp.flows.screening.screen import screen as run_screen
-    from ksdp.flows.screening.signing import Signing
     from ksdp.storage.keys import load_private
 
     days, rounds = int(settings.pop("days", 90)), int(settings.pop("rounds", 5))
@@ -280,8 +280,7 @@ def advise(
     InputError
         If anything is refused.
     """
-    from ksdp.flows.learning.advice import advise_spec
-    from ksdp.flows.learning.advise import Limits
+    from ksdp.flows.learning import Limits, advise_spec
     from ksdp.flows.prepare import read_spec_file
     from ksdp.terminal import following
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ksdp.audit.results.summary import Summary
     from ksdp.audit.results.views_summary import ViewsSummary
     from ksdp.flows.audits.place import Place
-    from ksdp.flows.screening.signing import Signing
+    from ksdp.flows.screening.clear import Signing
     from ksdp.storage.learning import GainAndAdvice
 
 _BEGAN = time.monotonic()
@@ -121,7 +121,7 @@ class SignerOptions:
         """Who signs a clearance that holds from now on; asks for the key's passphrase, as `signing_key`."""
         from datetime import UTC, datetime, timedelta
 
-        from ksdp.flows.screening.signing import Signing
+        from ksdp.flows.screening.clear import Signing
 
         now = datetime.now(UTC)
         expires = now + timedelta(days=self.days)

@@ -31,7 +31,7 @@ from ksdp.commands.options import (
 if TYPE_CHECKING:
     from ksdp.audit.reviewing import Entry
     from ksdp.flows.audits.place import Place
-    from ksdp.flows.reviews.decide import WantedRuns
+    from ksdp.flows.reviews import WantedRuns
     from ksdp.storage.store import Store
 
 
@@ -68,8 +68,8 @@ class EntryOptions:
         """Record the decision about every document that is named."""
         from datetime import UTC, datetime
 
-        from ksdp.flows.reviews.decide import Signer
-        from ksdp.flows.reviews.decide import decide as record
+        from ksdp.flows.reviews import Signer
+        from ksdp.flows.reviews import decide as record
 
         named = [*(self.documents or []), *(_lines(self.documents_from) if self.documents_from else [])]
         reason = sys.stdin.read() if self.reason == "-" else self.reason
@@ -96,7 +96,7 @@ def decide(
     """Record a decision about documents, or set the store's policy."""
     from ksdp.audit.errors import InputError, StaleDecision
     from ksdp.flows.audits.place import ANYWHERE
-    from ksdp.flows.reviews.decide import WantedRuns
+    from ksdp.flows.reviews import WantedRuns
 
     if policy is not None:
         if audit or entry.documents or entry.decision:
@@ -169,14 +169,14 @@ def more(
     as_json: JsonOption = False,
 ) -> None:
     """Continue an audit with more runs, where a decision asked for them."""
-    from ksdp.flows.reviews.decide import WantedRuns
+    from ksdp.flows.reviews import WantedRuns
 
     wanted = WantedRuns(tuple(documents) if documents else None, with_runs)
     _run_more(store, _known(store, audit), wanted, where.place(), as_json, wait=wait, held=held)
 
 
 def _run_more(store: Path, audit: str, wanted: WantedRuns, place: Place, as_json: bool, **lock: Any) -> NoReturn:
-    from ksdp.flows.reviews.decide import more_runs
+    from ksdp.flows.reviews import more_runs
     from ksdp.terminal import terminal
 
     with terminal():
@@ -234,7 +234,7 @@ def approve(
     from datetime import timedelta
 
     from ksdp.flows.prepare import read_spec_file
-    from ksdp.flows.reviews.approval import Patience, run_approval
+    from ksdp.flows.reviews import Patience, run_approval
     from ksdp.terminal import terminal
 
     read, base = read_spec_file(spec)
@@ -476,7 +476,6 @@ def _actions(store: Store, resolver: str | None, start_runs: bool) -> Any:
     from datetime import UTC, datetime
 
     from ksdp.dashboards.reviews.actions import Actions
-    from ksdp.flows.reviews.start_continuation import start_more_runs
     from ksdp.storage.reviews.document_text import TextCommand
 
     command = TextCommand(tuple(shlex.split(resolver))) if resolver else None
@@ -485,6 +484,8 @@ def _actions(store: Store, resolver: str | None, start_runs: bool) -> Any:
         return datetime.now(UTC)
 
     def start(audit: str) -> str:
+        from ksdp.flows.reviews import start_more_runs
+
         return start_more_runs(store, audit, clock)
 
     may = start_runs and os.access(store.root, os.W_OK | os.X_OK)

@@ -71,7 +71,7 @@ def schedule(
 ) -> None:
     """Audit what changes, on a calendar; `ksdp serve` runs it. The same name again changes the schedule."""
     from ksdp.flows.prepare import read_spec_file
-    from ksdp.flows.schedules.changes import check_schedulable
+    from ksdp.flows.schedules.scheduled_run import check_schedulable
     from ksdp.storage.schedules.schedule_files import add_schedule, check_schedule
     from ksdp.storage.store import Store
 

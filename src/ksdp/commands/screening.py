@@ -22,8 +22,8 @@ from ksdp.commands.options import (
 from ksdp.commands.reviews import tell_chain
 
 if TYPE_CHECKING:
-    from ksdp.flows.learning.advise import Limits
-    from ksdp.flows.screening.rounds import Rules
+    from ksdp.flows.learning import Limits
+    from ksdp.flows.screening.screen import Rules
 
 _SCREENED = {"cleared": 0, "nothing-proved": 4, "void": 5}
 
@@ -68,7 +68,7 @@ class ClearingOptions:
 
     def rules(self, rounds: int) -> Rules:
         """Of so many rounds at most."""
-        from ksdp.flows.screening.rounds import Rules
+        from ksdp.flows.screening.screen import Rules
 
         allowed = ("clear", "undecided") if self.allow_undecided else ("clear",)
         return Rules(rounds, self.most, allowed, self.proof)
@@ -125,8 +125,8 @@ def verify(
     from datetime import UTC, datetime
 
     from ksdp.flows.prepare import read_spec_file
-    from ksdp.flows.screening.verify import verify as run_verify
-    from ksdp.flows.screening.verify import verify_log
+    from ksdp.flows.screening.clear import verify as run_verify
+    from ksdp.flows.screening.clear import verify_log
     from ksdp.storage.keys import load_public
 
     public = load_public(key) if key else None
@@ -159,7 +159,7 @@ def gain(
     as_json: JsonOption = False,
 ) -> None:
     """Measure what the parties gain over working alone, next to public data alone and the exact run."""
-    from ksdp.flows.learning.gain import measure_gain
+    from ksdp.flows.learning import measure_gain
     from ksdp.flows.prepare import read_spec_file
 
     summary = measure_gain(*read_spec_file(spec), store)
@@ -206,7 +206,7 @@ class SearchOptions:
         """How far the search goes."""
         from ksdp.audit.errors import InputError
         from ksdp.audit.screening.advice import LEVERS
-        from ksdp.flows.learning.advise import Limits
+        from ksdp.flows.learning import Limits
 
         names = tuple(name.strip() for name in self.levers.split(",") if name.strip()) or LEVERS
         unknown = [name for name in names if name not in LEVERS]
@@ -232,7 +232,7 @@ def advise(
 
     Exit 0: a spec is recommended. 4: none is.
     """
-    from ksdp.flows.learning.advice import advise_spec
+    from ksdp.flows.learning import advise_spec
     from ksdp.flows.prepare import read_spec_file
     from ksdp.terminal import terminal
 

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from ksdp.audit.spec import CorpusSpec
-from ksdp.flows.schedules.changes import due_audit
+from ksdp.flows.schedules.scheduled_run import due_audit
 from ksdp.storage.schedules.changes import digest_key, document_digests
 from ksdp.storage.schedules.schedule_files import Schedule
 from ksdp.storage.store import Store

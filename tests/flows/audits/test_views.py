@@ -21,8 +21,7 @@ from ksdp.flows.audits.forecast import forecast
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.views import run_views
 from ksdp.flows.prepare import read_spec_file
-from ksdp.flows.screening.clear import clearance_from_decisions
-from ksdp.flows.screening.signing import Signing
+from ksdp.flows.screening.clear import Signing, clearance_from_decisions
 from ksdp.storage.audits.history import finished_views, read_views
 from ksdp.storage.audits.view_tables import read_view_verdicts
 from ksdp.storage.checksums import write_sealed_json

@@ -16,7 +16,7 @@ from prefect.workers.process import ProcessWorker
 
 import ksdp.flows
 from ksdp.audit.errors import CorpusAway, InputError, InvalidAudit
-from ksdp.flows.deployable.attempts import _worth_another
+from ksdp.flows.deployable import _worth_another
 
 DEPLOY = """
 from prefect.types.entrypoint import EntrypointType
@@ -59,7 +59,6 @@ def test_they_are_found_by_name() -> None:
         "screen_flow": "ksdp-screen",
         "approval_flow": "ksdp-approval",
         "party_flow": "ksdp-party",
-        "pem_flow": "ksdp-pem",
     }
     with pytest.raises(AttributeError, match="audit_flow"):
         ksdp.flows.audits_flow  # noqa: B018

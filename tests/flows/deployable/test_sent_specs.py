@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ksdp.audit.errors import SpecError
-from ksdp.flows.deployable import audits
+from ksdp.flows import deployable
 
 TABLES: dict[str, Any] = {"corpus": {"path": "demo"}, "mechanism": {"name": "pd-svd"}}
 
@@ -21,12 +21,12 @@ TABLES: dict[str, Any] = {"corpus": {"path": "demo"}, "mechanism": {"name": "pd-
 )
 def test_what_runs_something_or_is_read_by_others_is_refused(cluster: dict[str, Any]) -> None:
     with pytest.raises(SpecError, match="are taken from a spec's file, not from tables"):
-        audits._spec(TABLES | {"cluster": cluster}, "audit")
+        deployable._spec(TABLES | {"cluster": cluster}, "audit")
 
 
 def test_where_workers_are_may_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audits, "tagged", lambda *_: None)  # outside of a flow there is nothing to tag
+    monkeypatch.setattr(deployable, "tagged", lambda *_: None)  # outside of a flow there is nothing to tag
     told = {"address": "tls://scheduler:8786", "blocks": "s3://bucket/folder"}
-    cluster = audits._spec(TABLES | {"cluster": told}, "audit")[0].cluster
+    cluster = deployable._spec(TABLES | {"cluster": told}, "audit")[0].cluster
     assert cluster is not None
     assert (cluster.address, cluster.blocks) == (told["address"], told["blocks"])

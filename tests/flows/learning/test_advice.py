@@ -11,9 +11,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.spec import Spec, parse_spec
-from ksdp.flows.learning.advice import advise_spec
-from ksdp.flows.learning.advise import Limits
-from ksdp.flows.learning.gain import measure_gain
+from ksdp.flows.learning import Limits, advise_spec, measure_gain
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 from ksdp.storage.learning import learning_of, read_advice, write_gain
 from ksdp.storage.readers import spec_files

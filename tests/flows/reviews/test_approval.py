@@ -13,9 +13,8 @@ from typing import Any
 
 import httpx
 
-from ksdp.flows.reviews.approval import undecided_documents
-from ksdp.flows.reviews.decide import decide
-from ksdp.flows.screening.verify import verify_log
+from ksdp.flows.reviews import decide, undecided_documents
+from ksdp.flows.screening.clear import verify_log
 from ksdp.storage.clearances import verify_clearance
 from ksdp.storage.keys import load_public, make_identity
 from ksdp.storage.store import Store

@@ -16,10 +16,8 @@ import pytest
 from ksdp.audit.errors import InputError, StoreError
 from ksdp.cli import main
 from ksdp.flows.prepare import read_spec_file
-from ksdp.flows.reviews.decide import WantedRuns, decide, more_runs
-from ksdp.flows.screening.clear import clearance_from_decisions
-from ksdp.flows.screening.signing import Signing
-from ksdp.flows.screening.verify import verify, verify_log
+from ksdp.flows.reviews import WantedRuns, decide, more_runs
+from ksdp.flows.screening.clear import Signing, clearance_from_decisions, verify, verify_log
 from ksdp.storage.audits.continuation import read_progress
 from ksdp.storage.clearances import read_clearance
 from ksdp.storage.keys import load_private, load_public

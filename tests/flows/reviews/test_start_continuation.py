@@ -18,7 +18,7 @@ from ksdp.commands.reviews import _actions
 from ksdp.dashboards.app import create_app
 from ksdp.dashboards.reviewers import LocalReviewer
 from ksdp.flows.audits.run import one_at_a_time
-from ksdp.flows.reviews.decide import WantedRuns, more_runs
+from ksdp.flows.reviews import WantedRuns, more_runs
 from ksdp.storage.audits.continuation import read_progress
 from ksdp.storage.reviews.decisions import read_log
 from ksdp.storage.store import Store

@@ -17,7 +17,7 @@ from scipy.stats import norm
 
 from ksdp.audit.errors import InputError, KsdpError, SpecError, StoreError
 from ksdp.audit.mechanisms.privacy.spent import worst_price
-from ksdp.flows.deployable.runs import party_flow
+from ksdp.flows.deployable import party_flow
 from ksdp.flows.runs.budget import Purse, entries, open_purse, spent, spent_words
 from ksdp.flows.runs.joint import JointAudit, identity_text, joint_table
 from ksdp.flows.runs.node_run import Node

@@ -19,7 +19,7 @@ from ksdp.audit.spec import parse_spec
 from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.runs.budget import open_purse
 from ksdp.flows.runs.terms import Run, features_hash, protocol_text, read_run
-from ksdp.flows.screening.verify import verify
+from ksdp.flows.screening.clear import verify
 from ksdp.protocols.runs.programs import check_program, sum_entries
 from ksdp.protocols.runs.protocol_file import parse_run_spec
 from ksdp.protocols.runs.run_terms import DifferentTerms, Greeting

@@ -13,7 +13,7 @@ import pytest
 from ksdp.audit.errors import InputError
 from ksdp.flows.clock import utc_now
 from ksdp.flows.metrics_port import serve_metrics
-from ksdp.flows.schedules.metrics import ScheduleMetrics
+from ksdp.flows.schedules.serve import ScheduleMetrics
 from ksdp.storage.schedules.schedule_files import ScheduledRun, append_run, check_schedule, write_schedule
 from ksdp.storage.store import Store
 

@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ksdp.flows.schedules.run_lines import NewRuns, run_line
+from ksdp.flows.schedules.deployments import NewRuns, run_line
 from ksdp.storage.schedules.schedule_files import ScheduledRun, append_run
 from ksdp.storage.store import Store
 

@@ -22,8 +22,8 @@ from scipy.special import zeta
 from ksdp.audit.errors import SpecError
 from ksdp.flows.clock import utc_now
 from ksdp.flows.prepare import read_spec_file
-from ksdp.flows.schedules.changes import check_schedulable, spec_basis
 from ksdp.flows.schedules.notices import body
+from ksdp.flows.schedules.scheduled_run import check_schedulable, spec_basis
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.findings import read_spec
 from ksdp.storage.schedules.changes import read_standing

@@ -15,11 +15,8 @@ from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.screening.screen_summary import ScreenSummary
 from ksdp.audit.spec import Spec, parse_spec
 from ksdp.flows.audits.place import Place
-from ksdp.flows.screening.clear import clearance_from_decisions
-from ksdp.flows.screening.rounds import Rules
-from ksdp.flows.screening.screen import screen
-from ksdp.flows.screening.signing import Signing
-from ksdp.flows.screening.verify import verify
+from ksdp.flows.screening.clear import Signing, clearance_from_decisions, verify
+from ksdp.flows.screening.screen import Rules, screen
 from ksdp.storage.audits.screens import read_excluded, read_screen
 from ksdp.storage.clearances import read_clearance, verify_clearance
 from ksdp.storage.keys import load_private, load_public, make_identity

@@ -1,9 +1,4 @@
-"""Flows for one's own Prefect server: `audit_flow.serve(...)`, `.deploy(...)` to a work pool, or a plain call.
-
-Parameters and results are JSON, so that runs can be started from pages, by schedules and by other flows. Paths are
-those of the machine that runs the flow. The work is one task, tried again where something breaks; what is refused
-is refused once. An audit resumes from its store, so that a second attempt makes nothing twice.
-"""
+"""Flows for one's own Prefect server: audits, screens, approvals, and one party of a run."""
 
 from __future__ import annotations
 
@@ -12,22 +7,85 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
-from prefect import flow
+from prefect import flow, get_run_logger, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
+from prefect.context import FlowRunContext
 
-from ksdp.audit.errors import InvalidAudit, SpecError
+from ksdp.audit.errors import CorpusAway, InputError, InvalidAudit, SpecError
 from ksdp.audit.spec import Spec, parse_spec
 from ksdp.flows.audits.place import Place
 from ksdp.flows.audits.run import run_audit
 from ksdp.flows.audits.views import run_views
-from ksdp.flows.deployable.attempts import RESULTS, Logged, tagged, tried_again
+from ksdp.flows.clock import utc_now
 from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.progress import listening
-from ksdp.flows.reviews.approval import Patience, run_approval
-from ksdp.flows.screening.rounds import Rules
-from ksdp.flows.screening.screen import screen
-from ksdp.flows.screening.signing import Signing
+from ksdp.flows.reviews import Patience, run_approval
+from ksdp.flows.runs.budget import open_purse, purse_files
+from ksdp.flows.runs.node_run import Node
+from ksdp.flows.runs.party_run import enter_documents, run_party, run_server
+from ksdp.flows.runs.terms import read_run
+from ksdp.flows.screening.clear import Signing
+from ksdp.flows.screening.screen import Rules, screen
+from ksdp.protocols.network.mesh import Address
 from ksdp.storage.keys import load_private
 from ksdp.tasks.cluster import dask_address
+
+_RETRIES = 2
+_WAIT_SECONDS: Any = [30, 300]
+RESULTS: dict[str, Any] = {"persist_result": True, "result_serializer": "json", "validate_parameters": True}
+
+
+class Logged:
+    """Stages and messages as lines of the run's log."""
+
+    def __init__(self) -> None:
+        self._log = get_run_logger()
+
+    def stage(self, name: str, total: int) -> None:
+        """One line when it begins."""
+        self._log.info("%s (%d)", name, total)
+
+    def advance(self, units: int) -> None:
+        """How far it is stands in the progress artifacts."""
+
+    def say(self, text: str) -> None:
+        """One line."""
+        self._log.info("%s", text)
+
+
+def _worth_another(_task: Any, _run: Any, state: Any) -> bool:
+    """What was refused is refused again, and a void audit stays void; anything else may have been the machine."""
+    try:
+        state.result()
+    except CorpusAway:
+        return True
+    except (InputError, InvalidAudit):
+        return False
+    except BaseException:
+        return True
+    return False
+
+
+def tried_again(name: str) -> Any:
+    """A task that is tried again."""
+    return task(
+        name=name,
+        retries=_RETRIES,
+        retry_delay_seconds=_WAIT_SECONDS,
+        retry_condition_fn=_worth_another,
+        cache_policy=NO_CACHE,
+        persist_result=False,
+    )
+
+
+def tagged(*tags: str) -> None:
+    """Tag the run under way, so that it is found on Prefect's pages."""
+    context = FlowRunContext.get()
+    if context is None or context.flow_run is None:
+        return
+    with get_client(sync_client=True) as client:
+        client.update_flow_run(context.flow_run.id, tags={*context.flow_run.tags, "ksdp", *tags})
 
 
 def _spec(given: str | dict[str, Any], kind: str) -> tuple[Spec, Path]:
@@ -190,3 +248,64 @@ def approval_flow(
         As `ksdp approve --json` prints it: how many were listed, proved clear, accepted, left out.
     """
     return cast(dict[str, Any], _approve(spec, store, _Signs(clearance, key, who, days), hours, dask))
+
+
+@flow(name="ksdp-party", retries=0, **RESULTS)
+def party_flow(
+    protocol: str,
+    me: str,
+    key: str,
+    out: str,
+    corpus: str | None = None,
+    clearance: str | None = None,
+    uncleared: bool = False,
+    listen: str | None = None,
+) -> dict[str, Any]:
+    """Take part in a run among real parties, on this party's own machine. Prefect never tries it again.
+
+    Ledger and budget are those beside the key, as of `ksdp party`.
+
+    Parameters
+    ----------
+    protocol : str
+        The protocol file, the same at every party.
+    me, key : str
+        Which of the parties this is, and its private key, without a passphrase.
+    out : str
+        Folder of the result and the transcript.
+    corpus : str, optional
+        The audit's spec, or a count matrix; none for a server.
+    clearance : str, optional
+        The signed list of documents that may enter; its signer is the party's own key.
+    uncleared : bool
+        Enter every document without one; everybody is told.
+    listen : str, optional
+        `HOST:PORT`, where it is not the address that others dial.
+
+    Returns
+    -------
+    dict
+        What `run.json` says.
+    """
+    tagged("party", f"party:{me}")
+    run, private = read_run(Path(protocol)), load_private(Path(key))
+    run.file.require_signed()
+    node = Node(run, me, private, Path(out), Address.parse(listen) if listen else None)
+    node.check()
+    with listening(Logged()):
+        if me == run.server:
+            return run_server(node)
+        if corpus is None:
+            raise InputError(f"`corpus` must be given for {me}: only a server enters no documents.")
+        entered = enter_documents(
+            run,
+            Path(corpus),
+            clearance=None if clearance is None else Path(clearance),
+            uncleared=uncleared,
+            signer=private.public_key(),
+            now=datetime.now(UTC),
+            identity=private,
+        )
+        ledger, budget = purse_files(me, Path(key))
+        purse = open_purse(run, entered.corpus.hash, len(entered.corpus), ledger, budget, utc_now)
+        return run_party(node, entered, purse)

@@ -1,1 +1,0 @@
-"""Flows for one's own Prefect server."""

@@ -1,1 +1,0 @@
-"""What the parties learn: gain, and the settings between gain and leak."""

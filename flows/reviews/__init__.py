@@ -1,1 +1,0 @@
-"""Decisions about documents, and what follows from them."""
