@@ -30,9 +30,9 @@ from ksdp.audit.party_view import Holdings, parties_key
 from ksdp.audit.planned_coverage import planned_coverage
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.reading import EVERY_RUN, Reading
-from ksdp.audit.requested_learners import LEARNED, LEARNED_PREFIX, LEARNED_SENTENCE
 from ksdp.audit.spec import Spec
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic, sentence_of
+from ksdp.audit.statistics.learned import LEARNED, LEARNED_PREFIX, LEARNED_SENTENCE
 from ksdp.audit.statistics.plain import COEFFICIENTS
 
 LEARNED_VERSION = 1

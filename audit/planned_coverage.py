@@ -21,10 +21,10 @@ from ksdp.audit.registry import statistics
 from ksdp.audit.statistics.document_counts import DOCUMENT_COUNTS
 from ksdp.audit.statistics.final_numbers import final_numbers
 from ksdp.audit.statistics.kept_columns import expected_shapes
+from ksdp.audit.statistics.learned import RAW
 from ksdp.audit.statistics.little_noise import numbers_of_little_noise
 from ksdp.audit.statistics.of_groups import OfGroups, groups_solved
 from ksdp.audit.statistics.solved_parts import few_enough
-from ksdp.audit.verdicts.raw_filter import RAW
 
 if TYPE_CHECKING:
     from ksdp.audit.plan import Plan

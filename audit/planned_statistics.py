@@ -11,12 +11,11 @@ from ksdp.audit.mechanisms.contract import Mechanism, Shown
 from ksdp.audit.party_view import Holdings
 from ksdp.audit.recorded import RecordedRuns
 from ksdp.audit.registry import default_statistics, select_statistics
-from ksdp.audit.requested_learners import LEARNED_PREFIX
 from ksdp.audit.statistics.contract import Statistic
+from ksdp.audit.statistics.learned import LEARNED_PREFIX, RAW
 from ksdp.audit.statistics.of_groups import OfGroups, solves_groups
 from ksdp.audit.statistics.over_rows import OverRows
 from ksdp.audit.statistics.plain import coefficients
-from ksdp.audit.verdicts.raw_filter import RAW
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,9 +23,8 @@ from ksdp.audit.planned_statistics import planned_statistics
 from ksdp.audit.randomness import Purpose, derived_seed, generator
 from ksdp.audit.recorded import RecordedRuns
 from ksdp.audit.registry import mechanism_of
-from ksdp.audit.requested_learners import LEARNED_PREFIX, requested_learners
 from ksdp.audit.spec import Spec
-from ksdp.audit.verdicts.raw_filter import RAW
+from ksdp.audit.statistics.learned import LEARNED_PREFIX, RAW, requested_learners
 
 # A mean and a covariance of a few dozen coefficients need no more documents.
 _POPULATION = 1024

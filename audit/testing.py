@@ -15,9 +15,8 @@ from ksdp.audit.plan import CONTROLS, NULL_CONTROLS
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.controls import Controls
 from ksdp.audit.verdicts.ks import ks_table, ks_tables
-from ksdp.audit.verdicts.learned import LearnedTests, learned_tests
+from ksdp.audit.verdicts.learned import LearnedTests, learned_tests, raw_tests
 from ksdp.audit.verdicts.multiplicity import weighted_minimum
-from ksdp.audit.verdicts.raw_filter import raw_tests
 from ksdp.audit.verdicts.tails import tail_table
 from ksdp.audit.verdicts.tied import tied_table
 
@@ -92,7 +91,7 @@ def raw_arms(gram: NDArray[np.float64], inclusion: NDArray[np.bool_]) -> ArmTest
     Parameters
     ----------
     gram : shape (n_runs, n_runs)
-        Of `raw_filter.gram_of_runs`.
+        Of `statistics.learned.gram_of_runs`.
     inclusion : bool, shape (n_documents, n_runs)
     """
     return _arms(raw_tests(gram, inclusion))

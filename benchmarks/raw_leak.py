@@ -24,8 +24,9 @@ from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import Stored
 from ksdp.audit.spec import Spec, parse_spec
+from ksdp.audit.statistics.learned import gram_of_runs
 from ksdp.audit.verdicts.ks import ks_table
-from ksdp.audit.verdicts.raw_filter import gram_of_runs, raw_tests
+from ksdp.audit.verdicts.learned import raw_tests
 from ksdp.extras.reproduce.privacy import distances, largest
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 

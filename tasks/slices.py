@@ -14,14 +14,13 @@ from ksdp.audit.canaries import CANARY
 from ksdp.audit.decision_spec import DecisionSpec
 from ksdp.audit.design_streams import shuffled_runs
 from ksdp.audit.plan import CONTROLS, Plan
-from ksdp.audit.requested_learners import LEARNED_PREFIX
 from ksdp.audit.sampling import STRONGEST
+from ksdp.audit.statistics.learned import LEARNED_PREFIX, RAW
 from ksdp.audit.testing import canary_arms, compare_arms, learn_arms, shuffled_log10_p
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.effect_measures import Effect, Flagged
 from ksdp.audit.verdicts.fresh_effects import Attack, best_threshold, learned_scores, measure_effect
 from ksdp.audit.verdicts.ks import KSTable, ks_table
-from ksdp.audit.verdicts.raw_filter import RAW
 from ksdp.storage.blocks import ROW_GROUP, stack_blocks
 from ksdp.storage.curves import Curve
 from ksdp.tasks.audit_ref import AuditRef, open_plan

@@ -16,7 +16,6 @@ from ksdp.audit.interim_verdicts import InterimVerdicts
 from ksdp.audit.mechanisms.contract import guarantee_of, opens_of
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.plan import Plan
-from ksdp.audit.requested_learners import LEARNED_PREFIX
 from ksdp.audit.results import parts
 from ksdp.audit.results.certificate_summary import certificate_summary, void_where_contradicted
 from ksdp.audit.results.copies_summary import copies_summary, void_where_copies_tell
@@ -24,6 +23,7 @@ from ksdp.audit.results.counting import count_verdicts
 from ksdp.audit.results.share_summary import share_summary
 from ksdp.audit.results.stored_summary import VERSION
 from ksdp.audit.results.summary import Summary
+from ksdp.audit.statistics.learned import LEARNED_PREFIX
 from ksdp.audit.testing import judge_controls
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import Verdict

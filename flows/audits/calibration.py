@@ -18,9 +18,9 @@ from ksdp.audit.interim_looks import Stage
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.reading import Reading
 from ksdp.audit.sampling import measure, sample
+from ksdp.audit.statistics.learned import RAW
 from ksdp.audit.testing import canary_arms, compare_arms, learn_arms
 from ksdp.audit.verdicts.fresh_effects import best_threshold, measure_effect
-from ksdp.audit.verdicts.raw_filter import RAW
 
 _TESTED = 256
 """Documents whose tests stand for all: enough of them share the arms whose law is worked out together."""

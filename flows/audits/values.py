@@ -11,7 +11,7 @@ from ksdp.audit.design import Block
 from ksdp.audit.replaying import narrowed_to, values_again
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.sampling import Stored, sample
-from ksdp.audit.verdicts.held_out import held_out_advantage
+from ksdp.audit.verdicts.learned import held_out_advantage
 from ksdp.flows.progress import advance, current
 from ksdp.storage.audits.documents import (
     keeps_values,
@@ -66,7 +66,7 @@ def curve_of(store: Store, summary: Summary, document: str, statistic: str) -> C
 
 
 def held_out_of(store: Store, summary: Summary, document: str) -> float | None:
-    """D of a document without the bias of choosing (`audit.verdicts.held_out`), over all stored statistics.
+    """D of a document without the bias of choosing (`audit.verdicts.learned`), over all stored statistics.
 
     None where an arm is too small. As `values_of`.
     """

@@ -18,7 +18,7 @@ from ksdp.audit.design import Block
 from ksdp.audit.errors import DamagedBlock, StoreError
 from ksdp.audit.results.parts import StoredValues
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.verdicts.held_out import held_out_advantage
+from ksdp.audit.verdicts.learned import held_out_advantage
 from ksdp.storage.audits.stages import read_stage
 from ksdp.storage.blocks import ROW_GROUP, read_values, stack_blocks
 from ksdp.storage.checksums import check_sealed
@@ -143,7 +143,7 @@ def read_arms(store: Store, summary: Summary, document: str, place: int, statist
 
 
 def held_out_distance(store: Store, summary: Summary, document: str, place: int) -> float | None:
-    """D of a document without the bias of choosing (`audit.verdicts.held_out`), over all stored statistics.
+    """D of a document without the bias of choosing (`audit.verdicts.learned`), over all stored statistics.
 
     None where its values are not in the store, or an arm is too small.
     """

@@ -17,8 +17,9 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import run_observables
 from ksdp.audit.spec import parse_spec
+from ksdp.audit.statistics.learned import gram_of_runs
 from ksdp.audit.verdicts.effect_measures import Flagged
-from ksdp.audit.verdicts.raw_filter import gram_of_runs, raw_tests
+from ksdp.audit.verdicts.learned import raw_tests
 from ksdp.flows.prepare import Prepared, prepare_stored
 from ksdp.storage.audits.stages import write_stage
 from ksdp.storage.store import Store

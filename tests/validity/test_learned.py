@@ -9,12 +9,20 @@ import numpy as np
 import pytest
 from scipy.stats import binom, multivariate_normal, norm
 
+from ksdp.audit.statistics.learned import (
+    BOOSTED,
+    CHOSEN,
+    GAUSSIAN,
+    column_standards,
+    fit,
+    fold_moments,
+    folds_of,
+    gram_of_runs,
+    score,
+)
 from ksdp.audit.verdicts.bands import distance_band
-from ksdp.audit.verdicts.folds import folds_of
 from ksdp.audit.verdicts.ks import ks_table
-from ksdp.audit.verdicts.learned import BOOSTED, CHOSEN, learned_tests
-from ksdp.audit.verdicts.learners import GAUSSIAN, column_standards, fit, fold_moments, score
-from ksdp.audit.verdicts.raw_filter import gram_of_runs, raw_tests
+from ksdp.audit.verdicts.learned import learned_tests, raw_tests
 
 from .null_audits import shared_inclusion
 

@@ -4,12 +4,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import combine_pvalues, ks_2samp
+from numpy.typing import NDArray
+from scipy.stats import combine_pvalues, ks_2samp, norm
 
+from ksdp.audit.statistics.learned import (
+    BOOSTED,
+    CHOSEN,
+    GAUSSIAN,
+    SHRINKAGE,
+    filter_scores,
+    folds_of,
+    gram_of_runs,
+    learner_scores,
+)
 from ksdp.audit.verdicts.bands import distance_band
-from ksdp.audit.verdicts.folds import fisher, folds_of
-from ksdp.audit.verdicts.learned import BOOSTED, CHOSEN, learned_tests, learner_scores
-from ksdp.audit.verdicts.learners import GAUSSIAN
+from ksdp.audit.verdicts.learned import fisher, held_out_advantage, learned_tests, raw_tests
 
 
 def draw(
@@ -159,3 +168,120 @@ def test_what_cannot_be_learnt_from_is_refused() -> None:
     features[0, 0, 0] = np.nan
     with pytest.raises(ValueError, match="`features` must be finite"):
         learned_tests(features, inclusion)
+
+
+# The filter of raw announcements, against the primal, run by run.
+
+
+def standardised(announced: np.ndarray, first: np.ndarray) -> np.ndarray:
+    deviations = announced[first].std(axis=0)
+    least = np.quantile(deviations[deviations > 0], 0.05)
+    return announced / np.maximum(deviations, least)
+
+
+def slow_scores(announced: np.ndarray, bits: np.ndarray, before: np.ndarray, run: int) -> float:
+    """Ridge regression of the bits on the announcement; the threshold by refitting without each run."""
+    announced = announced - announced[before].mean(axis=0)
+    ridge = SHRINKAGE * (announced[before] ** 2).sum() / len(before)
+
+    def fitted(training: np.ndarray, centre: float) -> np.ndarray:
+        rows = announced[training]
+        form = rows.T @ rows + ridge * np.eye(announced.shape[1])
+        return np.linalg.solve(form, rows.T @ (bits[training] - centre))
+
+    centre = bits[before].mean()
+    alone = np.array([announced[r] @ fitted(before[before != r], centre) for r in before])
+    held = bits[before] > 0
+    return float(announced[run] @ fitted(before, centre) - (alone[held].mean() + alone[~held].mean()) / 2)
+
+
+def test_scores_are_those_of_the_slow_way() -> None:
+    rng = np.random.default_rng(5)
+    raw = rng.normal(size=(60, 25)) * rng.uniform(0.1, 10, 25)
+    raw[:, 3] = 7.0
+    inclusion = rng.random((2, 60)) < 0.4
+    parts = folds_of(60)
+    for j, (runs, [scores]) in enumerate(filter_scores(gram_of_runs(raw), inclusion), start=1):
+        before = np.sort(np.concatenate(parts[:j]))
+        for document, bits in enumerate(inclusion.astype(float)):
+            expected = [slow_scores(standardised(raw, parts[0]), bits, before, run) for run in runs]
+            np.testing.assert_allclose(scores[document], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_it_finds_what_hides_behind_a_shared_covariance() -> None:
+    """A shift of a tenth of the largest deviation, in a direction in which next to nothing else moves."""
+    rng = np.random.default_rng(6)
+    inclusion = rng.random((4, 1500)) < 0.3
+    turn = np.linalg.qr(rng.normal(size=(40, 40)))[0]
+    noise = rng.normal(size=(1500, 40)) * np.array([5.0] * 38 + [0.25] * 2)
+    noise[:, 39] += 0.5 * inclusion[1]
+    found = raw_tests(gram_of_runs(noise @ turn), inclusion, shrinkage=1e-4)
+    assert found.log10_p[1, 0] < -20
+    assert found.distance[1, 0] == pytest.approx(2 * norm.cdf(1.0) - 1, abs=0.08)
+    assert (found.log10_p[[0, 2, 3], 0] > -3).all()
+
+
+@pytest.mark.parametrize("share", [0.5, 0.1])
+def test_a_document_without_a_trace_has_a_valid_p(share: float) -> None:
+    """800 documents on the same runs, among them some that leave traces and so shape the covariance."""
+    rng = np.random.default_rng(7)
+    inclusion = rng.random((800, 400)) < share
+    leaking = inclusion[:20].T @ rng.normal(size=(20, 60))
+    found = raw_tests(gram_of_runs(leaking + rng.normal(size=(400, 60))), inclusion)
+    p = 10.0 ** found.log10_p[20:, 0]
+    for level in (0.01, 0.05, 0.2):
+        assert (p <= level).mean() <= level + 4 * np.sqrt(level * (1 - level) / len(p))
+    assert np.median(10.0 ** found.log10_p[:20, 0]) < 1e-3
+
+
+def test_runs_that_the_filter_refuses() -> None:
+    with pytest.raises(ValueError, match="shape"):
+        raw_tests(np.eye(3), np.zeros((1, 4), dtype=bool))
+    with pytest.raises(ValueError, match="finite"):
+        raw_tests(np.full((4, 4), np.nan), np.zeros((1, 4), dtype=bool))
+
+
+def test_runs_that_are_all_alike_say_nothing() -> None:
+    inclusion = np.random.default_rng(0).random((3, 50)) < 0.5
+    found = raw_tests(gram_of_runs(np.ones((50, 7))), inclusion)
+    assert (found.distance == 0).all()
+    assert (found.log10_p == 0).all()
+
+
+# D without the bias of choosing.
+
+
+def replays(shift: float, audits: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(held-out D, largest D) of audits of one document: three statistics, the first of which moves by `shift`."""
+    rng = np.random.default_rng(seed)
+    held = np.arange(200) < 80
+    ours, largest = [], []
+    for _ in range(audits):
+        values = rng.normal(size=(3, 200))
+        values[0, held] += shift
+        ours.append(held_out_advantage(values, held))
+        largest.append(max(ks_2samp(row[held], row[~held]).statistic for row in values))
+    return np.array(ours), np.array(largest)
+
+
+def test_where_nothing_leaks_it_is_zero_on_average_and_d_is_not() -> None:
+    ours, largest = replays(0.0, 400, 5)
+    assert abs(ours.mean()) < 4 * ours.std() / 20
+    assert largest.mean() > 0.15
+
+
+@pytest.mark.parametrize("shift", [0.3, 1.0, 2.0])
+def test_it_is_never_above_the_true_advantage_on_average_and_near_it(shift: float) -> None:
+    true = 2 * norm.cdf(shift / 2) - 1
+    ours, largest = replays(shift, 400, 6)
+    assert ours.mean() < true + 4 * ours.std() / 20
+    assert ours.mean() > true - 0.12
+    assert largest.mean() > true + 0.02
+
+
+def test_a_leak_to_one_side_is_found_whatever_the_side_and_ties_are_no_thresholds() -> None:
+    held = np.arange(40) % 2 == 0
+    values = np.where(held, 1.0, 2.0)[None]
+    assert held_out_advantage(values, held) == held_out_advantage(-values, held) == 1.0
+    assert held_out_advantage(np.zeros((2, 40)), held) == 0.0
+    assert np.isnan(held_out_advantage(values, np.arange(40) == 0))
