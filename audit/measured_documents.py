@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.csr_rows import rows_of, take_rows
 from ksdp.audit.groups import Units
+from ksdp.audit.sparse_rows import rows_of, take_rows
 from ksdp.audit.statistics.contract import Documents, Pool
 
 if TYPE_CHECKING:

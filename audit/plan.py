@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.coverage import Coverage, reads
-from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.design import Block, Design, Literal, Shared
 from ksdp.audit.groups import Units
 from ksdp.audit.interim_looks import FRESH, Look, Stage
@@ -30,6 +29,7 @@ from ksdp.audit.party_view import Holdings, parties_key
 from ksdp.audit.planned_coverage import planned_coverage
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.reading import EVERY_RUN, Reading
+from ksdp.audit.sparse_rows import take_rows
 from ksdp.audit.spec import Spec
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic, sentence_of
 from ksdp.audit.statistics.learned import LEARNED, LEARNED_PREFIX, LEARNED_SENTENCE

@@ -11,7 +11,6 @@ from scipy.sparse.linalg import svds
 
 from ksdp.audit.certifying import check_certifiable
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.design import Balanced, Design, make_design
 from ksdp.audit.errors import SpecError
 from ksdp.audit.kernels import one_thread
@@ -23,6 +22,7 @@ from ksdp.audit.planned_statistics import planned_statistics
 from ksdp.audit.randomness import Purpose, derived_seed, generator
 from ksdp.audit.recorded import RecordedRuns
 from ksdp.audit.registry import mechanism_of
+from ksdp.audit.sparse_rows import take_rows
 from ksdp.audit.spec import Spec
 from ksdp.audit.statistics.learned import LEARNED_PREFIX, RAW, requested_learners
 

@@ -26,9 +26,9 @@ from sklearn.datasets import load_breast_cancer
 
 from benchmarks import data_folder
 from ksdp.audit.corpus import canonical
-from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables
 from ksdp.audit.registry import make_mechanism, statistics
+from ksdp.audit.sparse_rows import take_rows
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.kept_columns import evaluated
 from ksdp.audit.statistics.of_groups import OfGroups

@@ -11,9 +11,9 @@ import scipy.sparse as sp
 from benchmarks import bounds, kernel_costs, kernels
 from numpy.typing import NDArray
 
-from ksdp.audit.csr_rows import arrays_of
 from ksdp.audit.kernels import panel_of
 from ksdp.audit.mechanisms.factorisation.lanczos import CentredRows, unsigned
+from ksdp.audit.sparse_rows import arrays_of
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py") if path.stem != "__init__")

@@ -10,7 +10,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.csr_rows import take_columns
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.contract import (
     OPENS,
@@ -161,7 +160,7 @@ class Counted(Around):
     def within(self, database: Database, kept: NDArray[np.bool_], rng: np.random.Generator) -> Observables:
         """What the other mechanism announces of the rows in some of the columns, in the candidates' columns."""
         chosen = (np.flatnonzero(kept), len(kept))
-        parties = tuple(take_columns(part, kept) for part in database.parties)
+        parties = tuple(part[:, kept] for part in database.parties)
         seen = self.inner.run(Database(parties, database.coalition, database.held, chosen), rng)
         return Observables(widened(self.inner, seen, kept))
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import ProtocolError
-from ksdp.audit.in_step import in_step
+from ksdp.audit.lockstep import lockstep
 from ksdp.audit.mechanisms.factorisation.power_iteration import normed_sec_sum, sec_sum
 
 Array = NDArray[np.float64]
@@ -175,7 +175,7 @@ def drive(parties: Sequence[PartyProgram], answers: Answers = trusted_party) -> 
     results: list[PartyResult] = []
     replies: Sequence[Any] = [None] * len(parties)
     while not results:
-        requests, results = in_step(parties, replies)
+        requests, results = lockstep(parties, replies)
         if requests:
             if len(set(map(_kind, requests))) > 1:
                 raise ProtocolError("The parties request different things: they are out of step.")

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ksdp.audit.bisection import first_whole
 from ksdp.audit.design import as_rows
 from ksdp.audit.errors import SpecError
 from ksdp.audit.level_part import tables_at_part
@@ -236,7 +235,14 @@ def proof_runs(before: tuple[int, int, float], share: float, level: float) -> in
     """
     width = _NARROWER * _width(*before)
     ratio = max(share, 1 - share) / min(share, 1 - share)
-    return first_whole(lambda runs: _width(runs, round(runs * ratio), level) <= width, above=1)
+
+    def narrow(runs: int) -> bool:
+        return _width(runs, round(runs * ratio), level) <= width
+
+    enough = 2
+    while not narrow(enough):
+        enough *= 2
+    return 2 + bisect_left(range(2, enough), True, key=narrow)
 
 
 def _width(n_with: int, n_without: int, level: float) -> float:

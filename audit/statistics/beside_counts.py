@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import scipy.sparse as sp
 
-from ksdp.audit.csr_rows import take_rows
+from ksdp.audit.sparse_rows import take_rows
 from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.document_counts import marked

@@ -20,8 +20,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Vector
-from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.mechanisms.contract import Mechanism, Observables
+from ksdp.audit.sparse_rows import take_rows
 
 
 class _Remembers:

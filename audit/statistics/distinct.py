@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ksdp.audit.array_types import Floats, Ints
-from ksdp.audit.same_rows import contents, contents_of
+from ksdp.audit.sparse_rows import contents, contents_of
 from ksdp.audit.statistics.term_numbers import TermNumbers
 
 

@@ -11,9 +11,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Floats
-from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.mechanisms.contract import Mechanism, Observables
-from ksdp.audit.same_rows import same_rows
+from ksdp.audit.sparse_rows import same_rows, take_rows
 from ksdp.audit.statistics.additions import at_even_steps, even_step
 from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.contract import Documents, Pool

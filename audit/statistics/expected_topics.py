@@ -16,10 +16,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from ksdp.audit.array_types import Floats
-from ksdp.audit.csr_rows import arrays_of
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.kernels import add_rows_to_panel, csr_times_panel, lined, one_thread, panel_of
 from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.sparse_rows import arrays_of
 from ksdp.audit.statistics.additions import Additions, at_even_steps
 from ksdp.audit.statistics.boxed import box_least_squares
 from ksdp.audit.statistics.contract import Pool

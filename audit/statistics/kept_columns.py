@@ -16,8 +16,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.csr_rows import emptied
 from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, Observables, prefixed_runs
+from ksdp.audit.sparse_rows import emptied
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.document_counts import (
     DOCUMENT_COUNTS,

@@ -21,9 +21,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Floats
-from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.kernels import one_thread
 from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.sparse_rows import take_rows
 from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.equations import RULED_OUT, Equations

@@ -25,8 +25,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Floats
-from ksdp.audit.csr_rows import arrays_of, take_columns
 from ksdp.audit.kernels import csr_times_panel, panel_of
+from ksdp.audit.sparse_rows import arrays_of
 from ksdp.audit.statistics.distinct import Distinct
 from ksdp.audit.statistics.explained import explained
 from ksdp.audit.statistics.fit_passes import go_round
@@ -94,7 +94,7 @@ class Fitted:
         kept = np.zeros(others.rows.shape[1], np.bool_)
         kept[self.columns] = True
         basis = np.ascontiguousarray(others.basis[:, self.columns])
-        scaled = _scaled(replace(others, rows=take_columns(others.rows, kept), basis=basis), self._scales)
+        scaled = _scaled(replace(others, rows=others.rows[:, kept], basis=basis), self._scales)
         return between(_gone_through(scaled, self._left, np.zeros(len(scaled.sizes)), _NO_BOUNDS))
 
 

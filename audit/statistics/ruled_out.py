@@ -16,8 +16,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Floats
-from ksdp.audit.csr_rows import arrays_of
 from ksdp.audit.kernels import csr_times_panel, panel_of
+from ksdp.audit.sparse_rows import arrays_of
 
 TOLERANCE = 1e-4
 """Of a sum; topics and sums are stored in single precision."""

@@ -17,8 +17,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Floats
-from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.kernels import add_rows_to_panel, csr_times_panel, lined, panel_of
+from ksdp.audit.sparse_rows import take_rows
 from ksdp.audit.statistics.products import row_dots, rows_times
 
 SAMPLE = 1024

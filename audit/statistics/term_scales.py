@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from ksdp.audit.array_types import Floats, Ints
-from ksdp.audit.csr_rows import arrays_of
+from ksdp.audit.sparse_rows import arrays_of
 from ksdp.audit.statistics.term_numbers import TermNumbers
 
 

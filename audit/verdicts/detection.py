@@ -17,6 +17,7 @@ https://doi.org/10.2307/3215174 (crossing between neighbours).
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -25,7 +26,6 @@ from numba import njit
 from scipy.special import ndtr, ndtri
 
 from ksdp.audit.array_types import Floats
-from ksdp.audit.bisection import halve
 from ksdp.audit.verdicts.law import log10_p, smallest_log10_p
 
 _LN10 = math.log(10)
@@ -49,7 +49,7 @@ def first_true(true_from: Callable[[int], bool], near: int, most: int) -> int:
         else:
             low, at = at, min(at + reach, high)
         reach *= 2
-    return halve(true_from, low, high)
+    return low + 1 + bisect_left(range(low + 1, high), True, key=true_from)
 
 
 @lru_cache(maxsize=4096)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ksdp.audit.errors import ProtocolError
-from ksdp.audit.in_step import in_step
+from ksdp.audit.lockstep import lockstep
 from ksdp.protocols.channel.state_machine import Sent
 from ksdp.protocols.channel.wire import number_of, pack, pack_number, unpack
 
@@ -163,7 +163,7 @@ class RoundEngine:
                             f"{name} sent {len(part)} bytes; {each.expected[place]} are due ({kind})."
                         )
                     taken[place] = part
-            exchanges, results = in_step(scripts, payloads)
+            exchanges, results = lockstep(scripts, payloads)
         return results
 
     def _packed(self, kind: str, body: bytes) -> bytes:
@@ -208,6 +208,6 @@ def run_together(nodes: Mapping[str, Rounds[_Result]]) -> tuple[dict[str, _Resul
         arrived = (
             {sender: each.messages[name] for sender, each in rounds.items() if sender != name} for name in nodes
         )
-        following, results = in_step(nodes.values(), arrived)
+        following, results = lockstep(nodes.values(), arrived)
         rounds = dict(zip(nodes, following, strict=bool(following)))
     return dict(zip(nodes, results, strict=True)), sent

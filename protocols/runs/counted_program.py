@@ -14,7 +14,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.csr_rows import take_columns
 from ksdp.audit.errors import ProtocolError
 from ksdp.audit.mechanisms.counted import Counted, document_counts, widened
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
@@ -67,7 +66,7 @@ def counted_program(mechanism: Counted, matrix: sp.csr_array) -> PartyProgram:
         )
     counts += 0.0  # -0.0 is 0.0
     kept = mechanism.kept(counts)
-    narrow = take_columns(matrix, kept)
+    narrow = matrix[:, kept]
     inner: Any = mechanism.inner
     program = (
         nmf_program(inner, narrow, (np.flatnonzero(kept), len(kept)))

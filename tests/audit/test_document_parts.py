@@ -10,7 +10,6 @@ import scipy.sparse as sp
 
 from ksdp.api.given import lent_statistic
 from ksdp.audit.corpus import Corpus, canonical
-from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.document_parts import (
     bytes_a_document,
     document_parts,
@@ -25,6 +24,7 @@ from ksdp.audit.mechanisms.together import OfRun, SumOverRuns
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent, make_mechanism, mechanism_names, statistics
+from ksdp.audit.sparse_rows import take_rows
 from ksdp.audit.spec import parse_spec
 from ksdp.audit.statistics.contract import Documents
 from ksdp.audit.statistics.over_rows import OverRows

@@ -1269,7 +1269,7 @@ MUTANTS: list[Mutant] = [
         tests=("tests/flows/schedules/test_changes.py",),
     ),
     *_of(
-        "audit/same_rows.py",
+        "audit/sparse_rows.py",
         ("equal = columns[p] == other_columns[q] and values[p] == other_values[q]", "equal = True"),
         ("equal = starts[i + 1] - starts[i] == places[j + 1] - places[j]", "equal = True"),
         ("at += 1\n", "break\n"),

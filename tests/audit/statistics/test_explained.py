@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD
-from ksdp.audit.same_rows import same_rows
+from ksdp.audit.sparse_rows import same_rows
 from ksdp.audit.statistics import exact_sums, explained
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.distinct import Distinct, distinct

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.csr_rows import take_rows
 from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.factorisation.nmf_starts import STARTS, random_topics
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
+from ksdp.audit.sparse_rows import take_rows
 from ksdp.audit.statistics import equations, exact_sums, solved_parts
 from ksdp.audit.statistics import ruled_out as module_of_rules
 from ksdp.audit.statistics import terms as module

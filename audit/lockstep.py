@@ -12,20 +12,12 @@ _Sent = TypeVar("_Sent")
 _Result = TypeVar("_Result")
 
 
-def in_step(
+def lockstep(
     generators: Iterable[Generator[_Yielded, _Sent, _Result]], sent: Iterable[_Sent]
 ) -> tuple[list[_Yielded], list[_Result]]:
     """Send each generator what is meant for it: what all of them yield next, or what all of them return.
 
-    Returns
-    -------
-    yielded, results : list
-        In the generators' order; one of the two is empty.
-
-    Raises
-    ------
-    ProtocolError
-        If some are done while others are not.
+    One of the two lists is empty. If some are done while others are not, that is a ProtocolError.
     """
     yielded, results = list[_Yielded](), list[_Result]()
     for generator, each in zip(generators, sent, strict=True):

@@ -1,4 +1,4 @@
-"""Where documents stand among others, by their content."""
+"""Rows of sparse matrices: some of them, and which are equal."""
 
 from __future__ import annotations
 
@@ -8,6 +8,53 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 from numpy.typing import NDArray
+
+Ints = NDArray[Any]
+
+
+def take_rows(matrix: sp.csr_array, rows: NDArray[np.int64]) -> sp.csr_array:
+    """These rows of a canonical matrix, in this order.
+
+    Raises
+    ------
+    IndexError
+        If there is no such row.
+    """
+    if len(rows) and not 0 <= rows.min() <= rows.max() < matrix.shape[0]:
+        raise IndexError(f"rows must be from 0 to {matrix.shape[0] - 1}.")
+    return matrix[rows]
+
+
+def rows_of(matrix: sp.csr_array, rows: NDArray[np.int64]) -> sp.csr_array:
+    """`take_rows`, without a copy where the rows follow one another: a corpus on disk stays there."""
+    if not len(rows) or rows[-1] - rows[0] + 1 != len(rows) or (np.diff(rows) != 1).any():
+        return take_rows(matrix, rows)
+    first, last = int(matrix.indptr[rows[0]]), int(matrix.indptr[rows[-1] + 1])
+    found = sp.csr_array((len(rows), matrix.shape[1]), dtype=matrix.dtype)
+    # Set one by one: the constructor copies what is a small part of a large array.
+    found.indptr = matrix.indptr[rows[0] : rows[-1] + 2] - matrix.indptr[rows[0]]
+    found.indices, found.data = matrix.indices[first:last], matrix.data[first:last]
+    return found
+
+
+def arrays_of(matrix: sp.csr_array) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """indptr, indices and data of a matrix, as kernels take them."""
+    return np.asarray(matrix.indptr), np.asarray(matrix.indices), np.asarray(matrix.data)
+
+
+def emptied(matrix: sp.csr_array, kept: NDArray[np.bool_]) -> sp.csr_array:
+    """The same matrix without the entries of columns that are not kept.
+
+    Examples
+    --------
+    >>> emptied(sp.csr_array(np.array([[1.0, 3.0], [0.0, 2.0]])), np.array([True, False])).toarray()
+    array([[1., 0.],
+           [0., 0.]])
+    """
+    indptr, indices, data = arrays_of(matrix)
+    stays = kept[indices]
+    starts = np.concatenate(([0], np.cumsum(stays)))[indptr].astype(indptr.dtype)
+    return sp.csr_array((data[stays], indices[stays], starts), shape=matrix.shape)
 
 
 def same_rows(rows: sp.csr_array, among: sp.csr_array) -> NDArray[np.int64]:
