@@ -5,15 +5,15 @@ Times are seconds of the processor, so that a busy machine distorts them little;
 
 from __future__ import annotations
 
+import secrets
 import time
+from itertools import count
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 import scipy.sparse.linalg
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from benchmarks import data_folder
 from benchmarks.fastest import best
@@ -27,17 +27,9 @@ from ksdp.audit.mechanisms.privacy.fedpower import FedPower, UtilityFedPower, al
 from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth
 from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, captured_energy
+from ksdp.extras.fedpower.paillier import FixedBase, Slots, generate
 from ksdp.extras.reproduce.curves import split
-from ksdp.protocols.channel.keys import Participant
-from ksdp.protocols.one_noise.noise_removal import RemovalDevice, RemovalServer
-from ksdp.protocols.one_noise.paillier import generate
-from ksdp.protocols.one_noise.removal_terms import RemovalTerms
-from ksdp.protocols.sums.aggregation_client import AggregationClient
-from ksdp.protocols.sums.aggregation_server import AggregationServer
-from ksdp.protocols.sums.fixed_point import FixedPoint
-from ksdp.protocols.sums.secure_aggregation import AggregationTerms
-
-_Result = TypeVar("_Result")
+from ksdp.protocols.sums.masks import PairwiseMasks
 
 RANK = 10
 
@@ -56,70 +48,35 @@ def device_round(d: int) -> float:
     return 4 * product + steps + best(lambda: rng.standard_normal((RANK, d)))
 
 
-def aggregation(n: int, entries: int) -> tuple[float, float]:
-    """Seconds of one client and of the server, for one secure aggregation."""
-    keys = {f"device {i:03}": Ed25519PrivateKey.generate() for i in range(n)} | {
-        "server": Ed25519PrivateKey.generate()
-    }
-    people = {name: Participant(name, key.public_key().public_bytes_raw()) for name, key in keys.items()}
-    collector = people.pop("server")
-    coding = FixedPoint(20, 100.0, n)
-    terms = AggregationTerms(tuple(people.values()), collector, 2 * n // 3 + 1, coding, (entries,), b"benchmark")
-    clients = {name: AggregationClient(terms, name, keys[name]) for name in people}
-    server = AggregationServer(terms, keys["server"])
-    values = np.random.default_rng(0).normal(size=entries)
-    clock = [time.process_time()]
-
-    def lap(result: _Result) -> _Result:
-        clock.append(time.process_time())
-        return result
-
-    advertised = lap([c.advertise() for c in clients.values()])
-    listed = lap(server.keys(advertised))
-    shared = lap([c.share_keys(listed) for c in clients.values()])
-    each = lap(server.shares(shared))
-    masked = lap([c.mask(each[name], values) for name, c in clients.items()])
-    survivors = lap(server.masked(masked))
-    signed = lap([c.agree(survivors) for c in clients.values()])
-    agreements = lap(server.agreed(signed))
-    unmasked = lap([c.unmask(agreements) for c in clients.values()])
-    lap(server.unmask(unmasked))
-    laps = np.diff(clock)
-    return float(laps[::2].sum() / n), float(laps[1::2].sum())
+def masking(n: int, entries: int) -> float:
+    """Seconds of one device that masks its vector against all others."""
+    masks = PairwiseMasks("device", {f"peer {i}": secrets.token_bytes(16) for i in range(n - 1)})
+    vector, number = np.zeros(entries, dtype="<u8"), count()
+    return best(lambda: masks.add_to(vector, next(number)))
 
 
 def removal(n: int, entries: int) -> tuple[float, float, float]:
-    """Seconds of one device, beforehand and in `add`, and of the server; one removal with a 3072-bit key."""
+    """Seconds of one device, beforehand and when it is its turn, and of the server; one 3072-bit key."""
     key = generate()
-    keys = {f"device {i:03}": Ed25519PrivateKey.generate() for i in range(n)} | {
-        "server": Ed25519PrivateKey.generate()
-    }
-    people = {name: Participant(name, k.public_key().public_bytes_raw()) for name, k in keys.items()}
-    collector = people.pop("server")
-    # Noise on a grid of sigma / 256, bounded by 12 sigma.
-    terms = RemovalTerms(tuple(people.values()), collector, key.public, 12 * 256, entries, b"benchmark")
-    devices = {name: RemovalDevice(terms, name, keys[name]) for name in people}
-    hellos = [device.hello() for device in devices.values()]
-    names = list(devices)
-    for name in names[:2]:
-        devices[name].begin(h for h in hellos if h.sender != name)
-    key.public.zero()  # the table of this key is made once, not in every round
-    server = RemovalServer(terms, keys["server"], key)
-    begin = time.process_time()
-    choices = server.choices()
-    at_server = time.process_time() - begin
+    public, slots = (
+        key.public,
+        Slots(key.public.bits, 12 * 256, n),
+    )  # noise on a grid of sigma / 256, up to 12 sigma
     noise = np.clip(np.rint(np.random.default_rng(0).normal(0, 256, entries)), -3072, 3072).astype(np.int64)
-    bits = devices[names[0]].mix(choices)
-    running = devices[names[0]].add(noise)
+    public.zero()  # the table of this key is made once, not in every round
     begin = time.process_time()
-    devices[names[1]].prepare()
+    bits = [public.rerandomise(public.encrypt(1)) for _ in range(n)]
+    at_server = time.process_time() - begin
+    begin = time.process_time()
+    zeros = [public.zero() for _ in range(slots.plaintexts(entries))]
     beforehand = time.process_time() - begin
     begin = time.process_time()
-    devices[names[1]].add(noise, bits[names[1]], running)
+    table = FixedBase(int(bits[0]), int(public.square), public.bits)
+    added = [
+        table.power(m % public.n) * zero % public.square for m, zero in zip(slots.pack(noise), zeros, strict=True)
+    ]
     at_device = time.process_time() - begin
-    packed = terms.slots.pack(noise)
-    one = key.public.encrypt(packed[0])
-    at_server += best(lambda: key.decrypt(one), 5) * len(packed)
+    at_server += best(lambda: key.decrypt(int(added[0])), 5) * len(added)
     return beforehand, at_device, at_server
 
 
@@ -129,13 +86,13 @@ def overheads() -> None:
     )
     for d in (2474, 17_711):
         plain = device_round(d)
-        masked, collected = aggregation(100, d * RANK)
+        masked = masking(100, d * RANK)
         ready, added, opened = removal(100, d * RANK)
         print(
-            f"  d = {d:,}: FedPower {plain:.3f} s, secure aggregation {masked:.3f} s, removal {added:.2f} s (and "
+            f"  d = {d:,}: FedPower {plain:.3f} s, masks {masked:.3f} s, removal {added:.2f} s (and "
             f"{ready:.2f} s beforehand); "
             f"Algorithm 2 {(plain + masked + added) / plain:.2f} times, "
-            f"Algorithm 3 {(plain + masked) / plain:.2f} times (server: {collected:.2f} s and {opened:.2f} s)"
+            f"Algorithm 3 {(plain + masked) / plain:.2f} times (server: {opened:.2f} s)"
         )
 
 

@@ -72,7 +72,7 @@ def _cell(name: str, m: int) -> str:
 
 def _shown(mechanism: Mechanism, m: int) -> str:
     hidden = needs_norms(mechanism)
-    if (program_of(mechanism).one_noise or hidden) and m < 3:
+    if (program_of(mechanism).extra or hidden) and m < 3:
         return "at least 3"
     names = [f"party{number:02}" for number in range(m)]
     server = "server" if program_of(mechanism).server else None

@@ -177,9 +177,3 @@ class AgreementKey:
         salt = hashlib.sha256(pack("salt", session, first_key, second_key)).digest()
         info = pack("key", VERSION, purpose.encode(), first.encode(), second.encode())
         return HKDF(SHA256(), length, salt, info).derive(secret)
-
-
-def derive_alone(secret: bytes, purpose: str, session: bytes, owner: str) -> bytes:
-    """A key of a purpose from one party's own secret: HKDF-SHA256 as between two, with one name."""
-    info = pack("key", VERSION, purpose.encode(), owner.encode())
-    return HKDF(SHA256(), 16, session, info).derive(secret)

@@ -7,7 +7,7 @@ parties tell it, and each other, what is requested, one round of a few bytes. Ro
 `SecSum`        one secure sum among the parties (`sum_rounds`)
 `NormedSecSum`  shares to three parties, their computation, the opened rows to all (`shares.rounds`)
 `NoisySum`      as `SecSum`, of shares with noise; a server is told nothing
-`OneNoiseSum`   see `one_noise_rounds`
+`OneNoiseSum`   as whoever takes the noises away does it (`programs.extra_sums`)
 `Upload`        every party tells the server, then the server tells all what it made of it
 `LocalNoise`    none: the noise stays here, and nobody is told
 `Broadcast`     the first party tells the others
@@ -46,9 +46,8 @@ from ksdp.protocols.channel.arrays import pack_array, pack_arrays, unpack_array
 from ksdp.protocols.channel.rounds import RoundEngine, Rounds
 from ksdp.protocols.channel.wire import number_of, pack, pack_number
 from ksdp.protocols.runs.handshake import OpenedRun, RunOutcome, agree_on_result
-from ksdp.protocols.runs.one_noise_rounds import OneNoiseDevice
 from ksdp.protocols.runs.party_noise import Noised, NoiseSource, noised
-from ksdp.protocols.runs.programs import program_of
+from ksdp.protocols.runs.programs import DeviceSums, extra_sums
 from ksdp.protocols.runs.run_terms import RunTerms
 from ksdp.protocols.runs.share_terms import trusted_words
 from ksdp.protocols.runs.sum_rounds import SumRounds
@@ -126,7 +125,7 @@ class ProgramRounds:
         self._names = tuple(p.name for p in terms.participants)
         self._peers = tuple(name for name in self._names if name != engine.name)
         self._server = terms.server.name if terms.server else ""
-        self._one_noise: OneNoiseDevice | None = None
+        self._one_noise: DeviceSums | None = None
         self._shares: ComputingSide | None = None
         self._normed = 0
         self._asked: Counter[str] = Counter()
@@ -166,10 +165,9 @@ class ProgramRounds:
         return (yield from self._answer(request))
 
     def _begin(self) -> Rounds[None]:
-        if program_of(self._terms.mechanism).one_noise:
-            self._one_noise = OneNoiseDevice(
-                self._terms, self._session, self._engine, self._identity, self._random_bytes
-            )
+        extra = extra_sums(self._terms.mechanism)
+        if extra is not None:
+            self._one_noise = extra.device(self._terms, self._session, self._engine, self._random_bytes)
             yield from self._one_noise.begin()
         if self._terms.shares is not None:
             # MPyC takes a second to import, which other runs need not pay.
@@ -265,6 +263,7 @@ def what_noise_leaves(asked: Counter[str], parties: int) -> str:
     if asked["one-noise"]:
         sentences.append(
             "Every sum has the noise of one device: that device can subtract it; the first device and the server "
-            "together know which one it is, and the neighbours of a device with the server its noise."
+            "together know which one it is, and the neighbours of a device with the server its noise. A server "
+            "that deviates from the protocol can take all noise away, and nothing shows it."
         )
     return " ".join(sentences)

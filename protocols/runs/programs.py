@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from types import MappingProxyType
-from typing import Any, TypeGuard
+from typing import Any, Protocol, TypeGuard
 
+import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
+from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.mechanisms.contract import OPENS, Mechanism, opens_of
 from ksdp.audit.mechanisms.counted import Counted
@@ -18,6 +22,7 @@ from ksdp.audit.mechanisms.party_side import PartyProgram
 from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, Moments
 from ksdp.audit.mechanisms.privacy.noise import FRACTION_BITS
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
+from ksdp.protocols.channel.rounds import Rounds
 from ksdp.protocols.runs.counted_program import counted_program
 from ksdp.protocols.runs.pd_nmf_program import check_nmf, nmf_program
 from ksdp.protocols.runs.pd_svd_program import check_svd, svd_program
@@ -46,8 +51,8 @@ class Program:
     """Why a server is needed; empty where none is."""
     least: int = 2
     """Parties."""
-    one_noise: bool = False
-    """Whether all noises but one are taken away (`one_noise`)."""
+    extra: str = ""
+    """Who takes all noises but one away: the entry point in `ksdp.requests`; empty where nobody does."""
     seen: tuple[str, ...] = ()
     """Observables of what the server gets from a single party."""
 
@@ -80,7 +85,7 @@ PROGRAMS = MappingProxyType(
             server="it collects the devices' uploads and adds noise of its own", seen=("uploads", "scales")
         ),
         "dpdispca": Program(server="it collects what the sites send and decomposes it", seen=("P",)),
-        "fedpower-utility": Program(server="it takes the noises but one away", least=3, one_noise=True),
+        "fedpower-utility": Program(server="it takes the noises but one away", least=3, extra="one-noise"),
     }
 )
 """By the mechanism's name. What only an audit simulates (a mechanism that is broken on purpose) is not in it."""
@@ -124,6 +129,54 @@ def program_of(mechanism: Mechanism) -> Program:
             f"`mechanism.name` must be {', '.join(PROGRAMS)} in a run among parties; got {mechanism.name!r}."
         )
     return program
+
+
+class DeviceSums(Protocol):
+    """A party's side of sums of which all noises but one are taken away (`OneNoiseSum`)."""
+
+    def begin(self) -> Rounds[None]:
+        """Once a run."""
+        ...
+
+    def total(self, values: Floats, noise: NDArray[np.int64], deviation: float) -> Rounds[Floats]:
+        """The sum of shares, given this one with its noise, and that noise in steps of the grid."""
+        ...
+
+
+class ServerSums(Protocol):
+    """The server's side of them."""
+
+    def begin(self) -> Rounds[None]:
+        """Once a run."""
+        ...
+
+    def total(self, shape: tuple[int, ...], deviation: float) -> Rounds[Floats]:
+        """The sum of shares of a shape, with one noise."""
+        ...
+
+
+@dataclass(frozen=True)
+class ExtraSums:
+    """What an entry point of `ksdp.requests` names: both sides of such sums."""
+
+    device: Callable[..., DeviceSums]
+    """Given the terms, the session, the node's engine, and a source of secrets."""
+    server: Callable[..., ServerSums]
+    """Given the terms, the session, and the node's engine."""
+
+
+def extra_sums(mechanism: Mechanism) -> ExtraSums | None:
+    """Both sides of the sums that a mechanism needs besides secure ones; None where it needs none."""
+    wanted = program_of(mechanism).extra
+    if not wanted:
+        return None
+    for entry in entry_points(group="ksdp.requests"):
+        if entry.name == wanted:
+            loaded: ExtraSums = entry.load()
+            return loaded
+    raise SpecError(
+        f"`mechanism.name` {mechanism.name} needs {wanted!r} of `ksdp.requests`, which nothing installed has."
+    )
 
 
 def is_noisy(mechanism: Mechanism) -> TypeGuard[GaussianReleases]:

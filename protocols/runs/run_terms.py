@@ -17,7 +17,6 @@ from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.protocols.channel.keys import Participant, check_participants
 from ksdp.protocols.channel.wire import name_of, pack, unpack
-from ksdp.protocols.one_noise.paillier import KEY_BITS
 from ksdp.protocols.runs.programs import (
     Precision,
     check_noisy,
@@ -54,8 +53,6 @@ class RunTerms:
         The parties, sorted by name; at least two.
     server : Participant, optional
         Who collects, where the mechanism needs that; it holds no documents.
-    key_bits : int
-        Of the server's Paillier key, where noises are taken away; fewer in tests only.
     rows : str
         `sha256:` of how every party makes its rows; empty where that is not agreed.
     shares : ShareTerms, optional
@@ -74,7 +71,6 @@ class RunTerms:
     precision: Precision
     participants: tuple[Participant, ...]
     server: Participant | None = None
-    key_bits: int = KEY_BITS
     rows: str = ""
     shares: ShareTerms | None = None
 
@@ -141,8 +137,6 @@ class RunTerms:
         }
         if self.rows:
             said["rows"] = self.rows
-        if program_of(self.mechanism).one_noise:
-            said["server.key_bits"] = self.key_bits
         if self.shares is not None:
             said |= {f"shares.{name}": value for name, value in asdict(self.shares).items()}
         for field in fields(self.mechanism):

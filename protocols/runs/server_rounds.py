@@ -7,7 +7,6 @@ mechanism's `collected`, to which it adds noise of its own.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -20,12 +19,10 @@ from ksdp.audit.randomness import RandomBytes, os_random
 from ksdp.protocols.channel.arrays import pack_array, unpack_array, unpack_arrays
 from ksdp.protocols.channel.rounds import RoundEngine, Rounds
 from ksdp.protocols.channel.wire import name_of, number_of, unpack
-from ksdp.protocols.one_noise.paillier import PrivateKey, generate
 from ksdp.protocols.runs.handshake import RunOutcome, agree_on_result, check_node, open_run
-from ksdp.protocols.runs.one_noise_rounds import OneNoiseServer
 from ksdp.protocols.runs.party_noise import NoiseSource, noised, vetted_noise
 from ksdp.protocols.runs.program_rounds import what_noise_leaves
-from ksdp.protocols.runs.programs import program_of
+from ksdp.protocols.runs.programs import ServerSums, extra_sums
 from ksdp.protocols.runs.run_terms import COLLECTS, RunTerms
 
 
@@ -35,7 +32,6 @@ def server_rounds(
     *,
     random_bytes: RandomBytes = os_random,
     noise: NoiseSource = vetted_noise,
-    make_key: Callable[[int], PrivateKey] = generate,
 ) -> Rounds[RunOutcome]:
     """The server's side of a run.
 
@@ -49,8 +45,6 @@ def server_rounds(
         Source of secrets; the operating system's unless a test injects another.
     noise : callable
         Source of the server's own noise; the vetted sampler unless a test injects another.
-    make_key : callable
-        Draws a Paillier key of so many bits, where noises are taken away.
 
     Raises
     ------
@@ -67,8 +61,9 @@ def server_rounds(
     session = opened.sums.session
     yield from engine.tell("hello", {})
     server = _Server(terms, engine, noise)
-    if program_of(terms.mechanism).one_noise:
-        server.one_noise = OneNoiseServer(terms, session, engine, identity, make_key)
+    extra = extra_sums(terms.mechanism)
+    if extra is not None:
+        server.one_noise = extra.server(terms, session, engine)
         yield from server.one_noise.begin()
     public = yield from server.serve()
     digest = yield from agree_on_result(engine, session, public, server.sizes)
@@ -90,7 +85,7 @@ class _Server:
     def __init__(self, terms: RunTerms, engine: RoundEngine, noise: NoiseSource) -> None:
         self._terms, self._engine, self._source = terms, engine, noise
         self._names = tuple(p.name for p in terms.participants)
-        self.one_noise: OneNoiseServer | None = None
+        self.one_noise: ServerSums | None = None
         self.asked: Counter[str] = Counter()
         self.sizes: tuple[int, ...] = ()
 

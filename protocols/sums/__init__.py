@@ -1,1 +1,1 @@
-"""Secure sums: among parties that all stay to the end, and of clients that may drop out."""
+"""Secure sums among parties that all stay to the end."""

@@ -23,7 +23,7 @@ vectors add up to it) and can stop the run, not change it: agreement keys are si
 
 **Not claimed.** A party may announce a false vector, choose its input after it saw the others', or tell different
 parties different vectors; the result is then false, though no input is given away beyond what follows from the
-false result. Nobody may leave: a sum needs all M (`secure_aggregation` survives drop-outs). Lengths are public.
+false result. Nobody may leave: a sum needs all M. Lengths are public.
 
 Source: Tsikhanovich, Magdon-Ismail, Ishaq & Zikas, PD-ML-Lite, https://arxiv.org/abs/1901.07986, Appendix C.
 """

@@ -370,9 +370,9 @@ class FedPower(PeriodicPower):
 class UtilityFedPower(SummedPower):
     r"""Utility-enhanced FedPower (Algorithm 2 of Liu, Pejo & Tang 2023), on the ideal functionality.
 
-    As FedPower, but the devices' blocks are added up by secure aggregation, all with noise of deviation sigma,
-    and a Paillier step (`ksdp.protocols.one_noise.noise_removal`) then removes every noise but one, nobody knowing
-    whose. What is announced is :math:`\sum_i p_i Y^{(i)} + N_j / n` with j uniform: the printed sum, divided by
+    As FedPower, but the devices' blocks are added up under masks in pairs, all with noise of deviation sigma,
+    and a Paillier step then removes every noise but one, nobody knowing whose (a server that does not follow the
+    protocol can remove them all). What is announced is :math:`\sum_i p_i Y^{(i)} + N_j / n` with j uniform: the printed sum, divided by
     n, for devices of unequal sizes. Announced: ``V``, shape (rank, features), and where every round is opened
     ``sums``, shape (iterations / period, rank, features).
 
@@ -409,7 +409,8 @@ class UtilityFedPower(SummedPower):
         return Guarantee(
             "(epsilon, delta)" if holds else "none",
             unit=f"one record replaced by any other, rows clipped to norm {self.row_bound:g}" if holds else "",
-            trust="the server and outsiders, if no device works with them; not the device whose noise is kept",
+            trust="outsiders, and a server that follows the protocol (another can take all noise away unseen), if "
+            "no device works with them; not the device whose noise is kept",
             source="Liu, Pejo & Tang 2023, Algorithm 2",
             delta=self.delta if holds else None,
             sampler=self.sampler,

@@ -64,9 +64,7 @@ class LosableNode(Party):
         who = {n: Participant(n, self.keys[n].public_key().public_bytes_raw()) for n in self.names}
         bound = 2.0**12
         parties = tuple(who[name] for name in NAMES)
-        return RunTerms(
-            self.mechanism, FEATURES, "sha256:0", Precision(31, bound), parties, who.get("hub"), key_bits=512
-        )
+        return RunTerms(self.mechanism, FEATURES, "sha256:0", Precision(31, bound), parties, who.get("hub"))
 
     async def run(self) -> RunOutcome:
         if self.name == "hub":

@@ -21,7 +21,6 @@ from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, Moments
 from ksdp.audit.mechanisms.privacy.noise import on_grid
 from ksdp.audit.mechanisms.privacy.transcript import Announcer, GaussianReleases
 from ksdp.protocols.channel.rounds import Rounds
-from ksdp.protocols.one_noise.paillier import PrivateKey, generate
 from ksdp.protocols.runs.handshake import RunOutcome
 from ksdp.protocols.runs.party_noise import NoiseSource
 from ksdp.protocols.runs.party_rounds import party_rounds
@@ -33,8 +32,6 @@ from ..conftest import identity, participant, seeded
 from .test_party_rounds import NAMES, parts
 
 SERVER = "hub"
-KEY_BITS = 512
-KEY = generate(KEY_BITS)
 DISCRETE: dict[str, Any] = {"sampler": "discrete"}
 BY_SUMS: tuple[GaussianReleases, ...] = (
     HardtRoth(rank=2, iterations=3, epsilon=2.0, **DISCRETE),
@@ -93,14 +90,8 @@ def terms_of(m: int, mechanism: GaussianReleases, **other: Any) -> RunTerms:
         "precision": Precision(31, 2.0**16),
         "participants": tuple(map(participant, NAMES[:m])),
         "server": participant(SERVER) if collects else None,
-        "key_bits": KEY_BITS,
     }
     return RunTerms(mechanism, **(said | other))
-
-
-def given_key(bits: int) -> PrivateKey:
-    assert bits == KEY_BITS
-    return KEY
 
 
 def sides(
@@ -118,7 +109,7 @@ def sides(
         asks = party_program(mechanism, matrix, m)
         found[name] = party_rounds(terms, name, identity(name), asks, Statement(cleared=False), **own)
     if terms.server is not None:
-        found[SERVER] = server_rounds(terms, identity(SERVER), noise=sources(SERVER), make_key=given_key)
+        found[SERVER] = server_rounds(terms, identity(SERVER), noise=sources(SERVER))
     return found
 
 

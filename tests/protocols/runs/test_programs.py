@@ -46,7 +46,7 @@ def test_whoever_collects_is_asked_for_where_the_mechanism_has_a_server() -> Non
     for name, mechanism in installed().items():
         if isinstance(mechanism, GaussianReleases) and name in PROGRAMS:
             collects = type(mechanism).collected is not GaussianReleases.collected
-            assert bool(program_of(mechanism).server) == (collects or program_of(mechanism).one_noise)
+            assert bool(program_of(mechanism).server) == (collects or bool(program_of(mechanism).extra))
 
 
 def test_no_array_that_is_announced_is_larger_than_is_said() -> None:

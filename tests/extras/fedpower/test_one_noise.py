@@ -8,26 +8,33 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gmpy2 import mpz, powmod
 from scipy.stats import chisquare
 
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.party_side import OneNoiseSum, Sizes
 from ksdp.audit.mechanisms.privacy.fedpower import UtilityFedPower
+from ksdp.extras.fedpower import paillier
+from ksdp.extras.fedpower.one_noise import RemovalDevice, _Ciphertexts
+from ksdp.extras.fedpower.paillier import PublicKey, Slots, generate
 from ksdp.protocols.channel.arrays import pack_array
-from ksdp.protocols.channel.keys import Envelope
 from ksdp.protocols.channel.rounds import run_together
-from ksdp.protocols.channel.wire import pack, unpack
-from ksdp.protocols.one_noise.modulus_proof import prove_modulus
-from ksdp.protocols.one_noise.paillier import generate
+from ksdp.protocols.channel.wire import unpack
 from ksdp.protocols.runs.party_noise import NoiseSource, noised
 from ksdp.protocols.runs.party_rounds import largest_message
 from ksdp.protocols.runs.programs import party_program, sum_entries
-from ksdp.protocols.runs.server_rounds import server_rounds
 
-from ..conftest import identity
-from .noisy_parties import KEY, KEY_BITS, ONE_NOISE, SERVER, ideal, scripted, sides, terms_of
-from .test_party_rounds import NAMES, parts
-from .test_server_rounds import body_of, instead, played
+from ...protocols.runs.noisy_parties import ONE_NOISE, SERVER, ideal, scripted, sides, terms_of
+from ...protocols.runs.test_party_rounds import NAMES, parts
+from ...protocols.runs.test_server_rounds import body_of, instead, played
+
+KEY = generate(512)
+
+
+@pytest.fixture(autouse=True)
+def short_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paillier, "KEY_BITS", 512)
+    monkeypatch.setattr(paillier, "generate", lambda bits: KEY)
 
 
 @pytest.mark.parametrize("m", [3, 5])
@@ -43,6 +50,7 @@ def test_a_run_announces_what_the_audit_simulates_with_one_of_the_same_noises(m:
     assert all(len(message) <= limit for _, spoken in said for message in spoken.messages.values())
     assert outcomes[SERVER].asked == {"sizes": 1, "one-noise": 2}
     assert "the noise of one device" in outcomes["ada"].reveals
+    assert "can take all noise away, and nothing shows it" in outcomes["ada"].reveals
 
 
 def test_any_noise_may_be_left() -> None:
@@ -79,7 +87,7 @@ def test_the_server_sees_no_single_share() -> None:
         assert share.tobytes() not in body
         assert np.rint(share * 2.0**31).astype("<i8").tobytes() not in body
         if spoken.kind == "masked":
-            masked.append(Envelope.from_bytes(body).body)
+            masked.append(body)
         if spoken.kind == "product" and body:
             assert sender == "cyd", "only the last device's product reaches the server"
     whole = np.frombuffer(b"".join(masked), dtype=np.uint8)
@@ -87,7 +95,7 @@ def test_the_server_sees_no_single_share() -> None:
     assert chisquare(np.bincount(whole // 16, minlength=16)).pvalue > 1e-4
 
 
-def test_devices_hear_nothing_of_each_other_but_what_is_encrypted() -> None:
+def test_devices_tell_each_other_bits_and_products_alone() -> None:
     _, said = run_together(sides(3, replace(ONE_NOISE, iterations=1)))
     full = {
         (spoken.kind, sender, peer)
@@ -100,67 +108,64 @@ def test_devices_hear_nothing_of_each_other_but_what_is_encrypted() -> None:
         ("bits", "ada", "bob"), ("bits", "ada", "cyd"), ("product", "ada", "bob"), ("product", "bob", "cyd")
     }  # fmt: skip
     assert {kind for kind, _, _ in full - apart} == {
-        *("greeting", "statement", "hello", "ask", "sizes", "keys", "result")
+        *("greeting", "statement", "hello", "ask", "sizes", "mask keys", "result")
     }
 
 
-def test_the_paillier_key_is_made_once_and_ends_a_run_if_it_is_short() -> None:
+def test_the_paillier_key_is_made_once_and_ends_a_run_if_it_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
-
-    def counted(bits: int) -> Any:
-        made.append(bits)
-        return KEY
-
-    nodes = sides(3, ONE_NOISE)
-    nodes[SERVER] = server_rounds(terms_of(3, ONE_NOISE), identity(SERVER), make_key=counted)
-    run_together(nodes)
-    assert made == [KEY_BITS], "two sums, one key"
-    nodes = sides(3, ONE_NOISE)
+    monkeypatch.setattr(paillier, "generate", lambda bits: made.append(bits) or KEY)
+    run_together(sides(3, ONE_NOISE))
+    assert made == [512], "two sums, one key"
     short = generate(256)
-    nodes[SERVER] = server_rounds(terms_of(3, ONE_NOISE), identity(SERVER), make_key=lambda _: short)
+    monkeypatch.setattr(paillier, "generate", lambda bits: short)
     with pytest.raises(ProtocolError, match="does not have 512 bits"):
-        run_together(nodes)
+        run_together(sides(3, ONE_NOISE))
 
 
-def test_devices_that_mean_a_key_of_another_length_do_not_begin() -> None:
-    assert "server.key_bits" in terms_of(3, ONE_NOISE).terms
-    assert terms_of(3, ONE_NOISE).digest != terms_of(3, ONE_NOISE, key_bits=3072).digest
+def test_keys_of_real_runs_have_128_bits_of_security(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert paillier.KEY_BITS == 3072
 
 
 def test_a_server_that_shows_devices_different_keys_ends_the_run() -> None:
-    key = generate(KEY_BITS)
-    n = key.public.n
-    other = pack("paillier", n.to_bytes(-(-n.bit_length() // 8), "big"), prove_modulus(key))
-    assert "another session" in played(sides(3, ONE_NOISE), instead("paillier key", SERVER, "bob", other))
+    other = generate(512).public.n.to_bytes(64, "big")
+    said = played(sides(3, ONE_NOISE), instead("paillier key", SERVER, "bob", other))
+    assert "hub showed" in said
+    assert "another Paillier key" in said
+
+
+def test_a_server_that_deviates_takes_all_noise_away_and_nothing_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It encrypts 1 for everybody: what the guarantee excepts, and the run says."""
+    encrypt = PublicKey.encrypt
+    monkeypatch.setattr(PublicKey, "encrypt", lambda key, message: encrypt(key, 1))
+    once = replace(ONE_NOISE, iterations=1)
+    V = run_together(sides(3, once))[0]["ada"].result.public["V"]
+    bare = ideal(3, replace(once, noise=2.0**-20), (0,))["V"]
+    np.testing.assert_allclose(V, bare, atol=1e-4)
 
 
 @pytest.mark.parametrize(
     ("kind", "sender", "receiver"),
     [
-        ("keys", "bob", SERVER),
-        ("keys", "bob", "ada"),
-        ("key list", SERVER, "bob"),
-        ("shares", "bob", SERVER),
+        ("mask keys", "bob", "ada"),
         ("masked", "bob", SERVER),
-        ("survivors", SERVER, "cyd"),
-        ("agreed", "ada", SERVER),
-        ("unmask", "cyd", SERVER),
         ("choices", SERVER, "ada"),
         ("bits", "ada", "cyd"),
         ("product", "ada", "bob"),
         ("product", "cyd", SERVER),
     ],
 )
-def test_a_message_that_is_changed_ends_the_run(kind: str, sender: str, receiver: str) -> None:
+def test_a_message_that_is_cut_short_ends_the_run(kind: str, sender: str, receiver: str) -> None:
     def change(spoken: Any, mail: dict[str, dict[str, bytes]]) -> None:
         body = unpack("round", mail[receiver][sender], 3)[2]
         if spoken[sender].kind == kind and body:
-            mail[receiver][sender] = body_of(mail[receiver][sender], body[:-70] + b"x" + body[-69:])
+            mail[receiver][sender] = body_of(mail[receiver][sender], body[:-1])
 
     assert played(sides(3, ONE_NOISE), change)
 
 
-def test_a_device_that_disappears_from_the_survivors_ends_the_run() -> None:
+def test_a_device_that_says_nothing_ends_the_run() -> None:
     silent = instead("masked", "bob", SERVER, b"")
     assert "bob said nothing where something is due" in played(sides(3, ONE_NOISE), silent)
 
@@ -178,3 +183,31 @@ def test_noise_beyond_its_bound_ends_the_run() -> None:
 
     with pytest.raises(InputError, match="every number must be at most"):
         run_together(sides(3, replace(ONE_NOISE, noise=0.375), sources=wild))
+
+
+def test_large_vectors_take_the_table_and_leave_one_noise() -> None:
+    slots = Slots(512, 100, 3)
+    public, entries = KEY.public, 1200
+    assert slots.plaintexts(entries) > 20
+    noise = np.random.default_rng(0).integers(-100, 100, entries)
+    node = RemovalDevice.__new__(RemovalDevice)
+    form = _Ciphertexts(public, slots, entries)
+    for bit in (0, 1):
+        ones, zeros = [mpz(1)] * form.count, [public.zero() for _ in range(form.count)]
+        added = node._added(form, public.encrypt(bit), slots.pack(noise), ones, zeros)
+        assert np.array_equal(slots.unpack([KEY.decrypt(c) for c in added], entries), bit * noise)
+
+
+def test_as_printed_the_server_finds_the_noise_that_is_left() -> None:
+    """Without re-randomising at the device: C = r^n with an r that the server drew, and C^N for a small N."""
+    public, noise = KEY.public, 4711
+    zero = powmod(123456789, public.n, public.square)
+    answer = powmod(zero, noise, public.square)  # step 10 of the paper
+    assert KEY.decrypt(answer) == 0
+    ours = public.rerandomise(answer)
+    found, power, seen = 0, 1, set()
+    while power != answer:
+        power, found = power * zero % public.square, found + 1
+        seen.add(power)
+    assert found == noise
+    assert ours not in seen

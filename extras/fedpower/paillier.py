@@ -1,4 +1,4 @@
-"""Paillier's additively homomorphic encryption over GMP, with packed slots.
+"""Paillier's additively homomorphic encryption over GMP, and many small integers packed into one plaintext.
 
 With n = p q and g = 1 + n, an encryption of m is (1 + m n) r^n mod n^2. Whoever has the public key can add
 (multiply ciphertexts), multiply by a known number (raise to it) and re-randomise (multiply by an encryption of
@@ -7,7 +7,7 @@ With n = p q and g = 1 + n, an encryption of m is (1 + m n) r^n mod n^2. Whoever
 **Speed.** Decryption by the Chinese remainder theorem. A base that many numbers are raised to gets a table
 (`FixedBase`), so that one power costs bits / 6 products. Encryptions of 0 are powers h^a of one random n-th
 power h for random a of |n| / 2 bits (Damgard, Jurik & Nielsen 2010, section 4.2); this needs, beyond Paillier's
-own assumption, that such powers look like random n-th powers. `exact` ones are r^n for a fresh r.
+own assumption, that such powers look like random n-th powers.
 
 **Not protected against**: GMP's powers and Python's integers take time that depends on their operands, secrets
 included. A decryption tells the key holder the plaintext and no more; a ciphertext that was made with a *known*
@@ -20,12 +20,14 @@ https://doi.org/10.1007/s10207-010-0119-9.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import gmpy2
+import numpy as np
 from gmpy2 import mpz
+from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, ProtocolError
 
@@ -97,6 +99,11 @@ class PublicKey:
         """Of n."""
         return self.n.bit_length()
 
+    @property
+    def width(self) -> int:
+        """Bytes of a ciphertext."""
+        return -(-2 * self.bits // 8)
+
     @cached_property
     def square(self) -> mpz:
         """n^2, the modulus of ciphertexts."""
@@ -105,7 +112,9 @@ class PublicKey:
     @cached_property
     def _zeros(self) -> FixedBase:
         """Table of powers of a random n-th power, which this holder of the key drew for itself."""
-        return FixedBase(int(self.zero(exact=True)), int(self.square), (self.bits + 1) // 2)
+        return FixedBase(
+            int(gmpy2.powmod(self._unit(), self.n, self.square)), int(self.square), (self.bits + 1) // 2
+        )
 
     def _unit(self) -> mpz:
         while True:
@@ -113,24 +122,15 @@ class PublicKey:
             if gmpy2.gcd(r, self.n) == 1:  # otherwise n is factored; 2^-1500
                 return r
 
-    def zero(self, *, exact: bool = False) -> mpz:
+    def zero(self) -> mpz:
         """A fresh encryption of 0."""
-        if exact:
-            return gmpy2.powmod(self._unit(), self.n, self.square)
         return self._zeros.power(1 + secrets.randbelow((1 << (self.bits + 1) // 2) - 1))
 
-    def encrypt(self, message: int, *, exact: bool = False) -> mpz:
+    def encrypt(self, message: int) -> mpz:
         """Encrypt a whole number below n / 2 in size."""
         if 2 * abs(message) >= self.n:
             raise InputError("a message must be below n / 2 in size.")
-        return (1 + message % self.n * mpz(self.n)) * self.zero(exact=exact) % self.square
-
-    def add(self, ciphertexts: Iterable[mpz]) -> mpz:
-        """A ciphertext of the sum; not re-randomised."""
-        out = mpz(1)
-        for ciphertext in ciphertexts:
-            out = out * ciphertext % self.square
-        return out
+        return (1 + message % self.n * mpz(self.n)) * self.zero() % self.square
 
     def rerandomise(self, ciphertext: mpz) -> mpz:
         """Another encryption of the same number, which nobody can link to the first without the key."""
@@ -215,3 +215,92 @@ def _prime(bits: int) -> int:
         candidate = secrets.randbits(bits) | (3 << bits - 2) | 1
         if gmpy2.is_prime(mpz(candidate), 40):
             return candidate
+
+
+@dataclass(frozen=True)
+class Slots:
+    """How whole numbers lie in one plaintext.
+
+    Parameters
+    ----------
+    key_bits : int
+        Of n.
+    bound : int
+        Largest size of one number.
+    terms : int
+        The most numbers that are added up in one slot.
+
+    Raises
+    ------
+    InputError
+        If not even one slot fits.
+    """
+
+    key_bits: int
+    bound: int
+    terms: int
+
+    def __post_init__(self) -> None:
+        if self.bound < 1 or self.terms < 1:
+            raise InputError("`bound` and `terms` must be at least 1.")
+        if self.count < 1:
+            raise InputError(
+                f"a sum of {self.terms} numbers up to {self.bound} does not fit {self.key_bits} bits."
+            )
+
+    @cached_property
+    def width(self) -> int:
+        """Bits of a slot: for sums of either sign."""
+        return (2 * self.bound * self.terms + 1).bit_length()
+
+    @cached_property
+    def count(self) -> int:
+        """Slots in a plaintext; two bits are left free, so that it stays below n / 2."""
+        return (self.key_bits - 2) // self.width
+
+    def plaintexts(self, entries: int) -> int:
+        """How many are needed."""
+        return -(-entries // self.count)
+
+    def pack(self, values: NDArray[np.int64]) -> list[int]:
+        """Signed numbers to plaintexts: sum of v_k 2^(width k), which may be negative.
+
+        Raises
+        ------
+        InputError
+            If one is larger than `bound`.
+        """
+        flat = [int(v) for v in np.asarray(values).ravel()]
+        if any(abs(v) > self.bound for v in flat):
+            raise InputError(f"every number must be at most {self.bound} in size.")
+        out = []
+        for start in range(0, len(flat), self.count):
+            number = 0
+            for value in reversed(flat[start : start + self.count]):
+                number = (number << self.width) + value
+            out.append(number)
+        return out
+
+    def unpack(self, plaintexts: Sequence[int], entries: int) -> NDArray[np.int64]:
+        """Sums of packed numbers to signed numbers.
+
+        Raises
+        ------
+        ProtocolError
+            If something does not fit: somebody did not keep the bound.
+        """
+        if len(plaintexts) != self.plaintexts(entries):
+            raise ProtocolError(f"{self.plaintexts(entries)} plaintexts were due; got {len(plaintexts)}.")
+        largest, mask = self.bound * self.terms, (1 << self.width) - 1
+        # All slots shifted to non-negative numbers, so that none borrows from the next.
+        shift = sum(largest << self.width * k for k in range(self.count))
+        out: list[int] = []
+        for plaintext in plaintexts:
+            shifted = plaintext + shift
+            if shifted < 0 or shifted >> self.width * self.count:
+                raise ProtocolError("a packed sum is larger than the bounds allow.")
+            out += [(shifted >> self.width * k & mask) - largest for k in range(self.count)]
+        sums = np.array(out[:entries], dtype=np.int64)
+        if any(out[entries:]) or (sums.size and int(np.abs(sums).max()) > largest):
+            raise ProtocolError("a packed sum is larger than the bounds allow.")
+        return sums
