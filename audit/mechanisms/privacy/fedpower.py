@@ -372,9 +372,9 @@ class UtilityFedPower(SummedPower):
 
     As FedPower, but the devices' blocks are added up under masks in pairs, all with noise of deviation sigma,
     and a Paillier step then removes every noise but one, nobody knowing whose (a server that does not follow the
-    protocol can remove them all). What is announced is :math:`\sum_i p_i Y^{(i)} + N_j / n` with j uniform: the printed sum, divided by
-    n, for devices of unequal sizes. Announced: ``V``, shape (rank, features), and where every round is opened
-    ``sums``, shape (iterations / period, rank, features).
+    protocol can remove them all). What is announced is :math:`\sum_i p_i Y^{(i)} + N_j / n` with j uniform: the
+    printed sum, divided by n, for devices of unequal sizes. Announced: ``V``, shape (rank, features), and where
+    every round is opened ``sums``, shape (iterations / period, rank, features).
 
     **What it guarantees.** The paper claims privacy "similar to FedPower", which had none. The noise that is
     left is one device's. With `period` 1 and rows clipped to `row_bound`, the noise is added before the
