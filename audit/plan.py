@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.corpus import Corpus
-from ksdp.audit.coverage import Coverage, reads
+from ksdp.audit.coverage import Coverage, observed_precision, planned_coverage, reads
 from ksdp.audit.design import Block, Design, Literal, Shared
 from ksdp.audit.groups import Units
 from ksdp.audit.interim_looks import FRESH, Look, Stage
@@ -23,10 +23,8 @@ from ksdp.audit.kept_runs import kept_without
 from ksdp.audit.measured_documents import measured_documents, pool_of
 from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, kept_of
 from ksdp.audit.mechanisms.parameters import parameters_of
-from ksdp.audit.observed_precision import observed_precision
 from ksdp.audit.own_code import own_code
 from ksdp.audit.party_view import Holdings, parties_key
-from ksdp.audit.planned_coverage import planned_coverage
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.reading import EVERY_RUN, Reading
 from ksdp.audit.sparse_rows import take_rows

@@ -13,8 +13,7 @@ from ksdp.audit.recorded import RecordedRuns
 from ksdp.audit.registry import default_statistics, select_statistics
 from ksdp.audit.statistics.contract import Statistic
 from ksdp.audit.statistics.learned import LEARNED_PREFIX, RAW
-from ksdp.audit.statistics.of_groups import OfGroups, solves_groups
-from ksdp.audit.statistics.over_rows import OverRows
+from ksdp.audit.statistics.linear.groups import OfGroups, OverRows, solves_groups
 from ksdp.audit.statistics.plain import coefficients
 
 

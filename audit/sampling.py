@@ -18,7 +18,7 @@ from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
 from ksdp.audit.recorded import RecordedRuns
 from ksdp.audit.statistics.contract import Documents, Statistic
-from ksdp.audit.statistics.kept_columns import as_in_run, evaluated
+from ksdp.audit.statistics.linear.counts import as_in_run, evaluated
 
 STRONGEST = "strongest"
 """Name of the one column of a stage that measures one statistic of each document."""

@@ -31,8 +31,7 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import run_observables
 from ksdp.audit.spec import parse_spec
-from ksdp.audit.statistics.document_counts import DOCUMENT_COUNTS, KEPT_COLUMNS
-from ksdp.audit.statistics.kept_columns import evaluated
+from ksdp.audit.statistics.linear.counts import DOCUMENT_COUNTS, KEPT_COLUMNS, evaluated
 from ksdp.audit.verdicts.ks import ks_table
 from ksdp.audit.weighting import tf_idf, unit_rows
 

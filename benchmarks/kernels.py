@@ -48,7 +48,8 @@ from ksdp.audit.mechanisms.factorisation import lanczos, rri_nmf
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import measure, run_observables
-from ksdp.audit.statistics import expected_topics, one_by_one, products
+from ksdp.audit.statistics import products
+from ksdp.audit.statistics.linear import coordinate_descent, expected
 from ksdp.audit.verdicts import ks, law
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 
@@ -229,7 +230,7 @@ def _of_svd(plan: Plan) -> Iterator[Line]:
 
 def _of_nmf(plan: Plan) -> Iterator[Line]:
     """Under PD-NMF with every sweep opened: sums over documents, sweeps, and fits of documents to sums."""
-    places = ((expected_topics, "add_rows_to_panel"), (rri_nmf, "sweep"), (one_by_one, "go_round"))
+    places = ((expected, "add_rows_to_panel"), (rri_nmf, "sweep"), (coordinate_descent, "go_round"))
     calls, _ = _one_run(plan, *places)
     added = calls["add_rows_to_panel"][0]
     name = f"`add_rows_to_panel`, {added.given[4].dtype.name}"

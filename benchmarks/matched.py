@@ -29,7 +29,7 @@ from ksdp.audit.corpus import Corpus, canonical
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.spec import parse_spec
-from ksdp.audit.statistics import max_entropy, solved_filters, solved_parts
+from ksdp.audit.statistics.linear import solve, tilting
 from ksdp.audit.verdicts.ks import ks_table
 from ksdp.extras.reproduce.privacy import distances, largest, strongest
 
@@ -145,12 +145,12 @@ def sizes() -> None:
         plan, found = _plan(corpus(), mechanism, size, with_runs, 60), []
         for most, even in (
             (0, 0),
-            (solved_parts.MOST_SOLVED, 0),
-            (solved_parts.MOST_SOLVED, max_entropy.MOST_NOISY),
+            (solve.MOST_SOLVED, 0),
+            (solve.MOST_SOLVED, tilting.MOST_NOISY),
         ):
             with (
-                mock.patch.object(solved_filters, "few_enough", most.__ge__),
-                mock.patch.object(max_entropy, "MOST_NOISY", even),
+                mock.patch.object(solve, "few_enough", most.__ge__),
+                mock.patch.object(tilting, "MOST_NOISY", even),
             ):
                 bits, distance = distances(plan)
                 found.append(largest(distance))

@@ -30,9 +30,8 @@ from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables
 from ksdp.audit.registry import make_mechanism, statistics
 from ksdp.audit.sparse_rows import take_rows
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
-from ksdp.audit.statistics.kept_columns import evaluated
-from ksdp.audit.statistics.of_groups import OfGroups
-from ksdp.audit.statistics.over_rows import OverRows
+from ksdp.audit.statistics.linear.counts import evaluated
+from ksdp.audit.statistics.linear.groups import OfGroups, OverRows
 from ksdp.audit.verdicts.ks import ks_table
 
 RUNS = 3

@@ -32,18 +32,18 @@ from ksdp.audit.corpus import canonical
 from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
-from ksdp.audit.statistics import equations, exact_sums, max_entropy, solved_parts
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
-from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
+from ksdp.audit.statistics.linear import solve, system, tilting
+from ksdp.audit.statistics.linear.releases import BlocksMatch, BlockSumsMatch, SumsMatch
 from ksdp.audit.verdicts.ks import ks_table
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 
 RATED = "movielens-1m"
 _MOST_SOLVED = 6000
 _WAYS = (
-    (_MOST_SOLVED, max_entropy.MOST_WRITTEN, exact_sums.MORE),
-    (_MOST_SOLVED, 0, exact_sums.MORE),
-    (0, 0, exact_sums.MORE),
+    (_MOST_SOLVED, tilting.MOST_WRITTEN, solve.MORE),
+    (_MOST_SOLVED, 0, solve.MORE),
+    (0, 0, solve.MORE),
     (0, 0, np.inf),
 )
 """Documents that are solved for, work for bounds, and numbers a document from which on these are fitted."""
@@ -105,10 +105,10 @@ def _line(matrix: sp.csr_array, size: float, mechanism: Mechanism, statistic: St
     cells: list[str] = []
     for most, written, more in _WAYS:
         with (
-            mock.patch.object(solved_parts, "MOST_SOLVED", most),
-            mock.patch.object(max_entropy, "MOST_WRITTEN", written),
-            mock.patch.object(max_entropy, "MOST_NOISY", min(written, max_entropy.MOST_NOISY)),
-            mock.patch.object(exact_sums, "MORE", more),
+            mock.patch.object(solve, "MOST_SOLVED", most),
+            mock.patch.object(tilting, "MOST_WRITTEN", written),
+            mock.patch.object(tilting, "MOST_NOISY", min(written, tilting.MOST_NOISY)),
+            mock.patch.object(solve, "MORE", more),
         ):
             statistic.evaluate(Observables(drawn[0][1]), documents)  # compiles
             looked = np.mean([_looked(held, seen, statistic, documents) for held, seen in drawn], axis=0)
@@ -134,6 +134,6 @@ def _looked(
     start = time.process_time()
     values = statistic.evaluate(Observables(seen), documents)
     seconds = time.process_time() - start
-    possible = values != equations.RULED_OUT
+    possible = values != system.RULED_OUT
     distance, alone = ks_table(np.stack([values, possible]).astype(np.float32), np.stack([held, held])).distance
     return float(possible.sum()), alone, distance, seconds

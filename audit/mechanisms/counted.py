@@ -24,7 +24,7 @@ from ksdp.audit.mechanisms.contract import (
 from ksdp.audit.mechanisms.delegation import Around
 from ksdp.audit.mechanisms.parameters import check_least
 from ksdp.audit.statistics.contract import Statistic
-from ksdp.audit.statistics.document_counts import COUNTS, DOCUMENT_COUNTS, KEPT_COLUMNS
+from ksdp.audit.statistics.linear.counts import COUNTS, DOCUMENT_COUNTS, KEPT_COLUMNS
 
 CAN_FOLLOW = ("pd-nmf", "pd-pca", "pd-svd", "sigma-svd")
 """Mechanisms that run on the columns that are left."""

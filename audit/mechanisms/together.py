@@ -33,8 +33,8 @@ from ksdp.audit.mechanisms.contract import (
 from ksdp.audit.mechanisms.delegation import FromInner
 from ksdp.audit.registry import make_mechanism, statistics
 from ksdp.audit.statistics.contract import Documents, Statistic, sentence_of
-from ksdp.audit.statistics.kept_columns import evaluated
-from ksdp.audit.statistics.of_another import OfAnother
+from ksdp.audit.statistics.linear.counts import evaluated
+from ksdp.audit.statistics.linear.groups import OfAnother
 
 _FAMILIES = ("paper", "geometry", "rounds", "pem")
 _MANY = 2**20

@@ -18,10 +18,10 @@ from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import InputError
 from ksdp.audit.kernels import eight_products
 from ksdp.audit.mechanisms.contract import Observables
-from ksdp.audit.statistics.basis_equations import BasisEquations
 from ksdp.audit.statistics.boxed import box_least_squares
 from ksdp.audit.statistics.contract import Documents, Statistic, TableStatistic
-from ksdp.audit.statistics.match import BasisMatch, TopicsMatch
+from ksdp.audit.statistics.linear.expected import BasisMatch, TopicsMatch
+from ksdp.audit.statistics.linear.releases import BasisEquations
 from ksdp.audit.statistics.products import (
     BASES,
     announced,

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Protocol, cast, runtime_checkable
+from typing import cast
 
 import numpy as np
 import scipy.sparse as sp
 
 from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Observables
-from ksdp.audit.statistics.additions import at_even_steps
 from ksdp.audit.statistics.contract import Documents, TableStatistic
-from ksdp.audit.statistics.equations import own_mechanism
-from ksdp.audit.statistics.moment_filter import MomentFilter, moment_filter
+from ksdp.audit.statistics.linear.moments import MomentFilter, NoisyMoments, moment_filter
+from ksdp.audit.statistics.linear.operator import at_even_steps
+from ksdp.audit.statistics.linear.system import own_mechanism
 from ksdp.audit.statistics.products import announced, row_dots, rows_times
 
 _FLOOR = 1e-6
@@ -55,20 +55,6 @@ def site_match(observables: Observables, documents: Documents) -> Floats:
     """As `moment_match`, of P^T P: what is left of a site's noisy second moments in the root that it sends."""
     root = announced(observables, "P")
     return _matched(documents.made_of.sizes[0] * (root.T @ root), documents, alone=True)
-
-
-@runtime_checkable
-class NoisyMoments(Protocol):
-    """A mechanism that announces a sum of x x^T, or a part of it, with noise of public size."""
-
-    def bounded(self, rows: sp.csr_array) -> sp.csr_array:
-        """Documents as they enter the sum."""
-        ...
-
-    def moment_noise(self, size: int, features: int, parties: int) -> float:
-        """The deviation of the noise in each number of the sum's triangle, for a victim of so many rows, where so
-        many parties' noise is not known."""
-        ...
 
 
 def _matched(moments: Floats, documents: Documents, alone: bool = False) -> Floats:

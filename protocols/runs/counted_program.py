@@ -18,7 +18,7 @@ from ksdp.audit.errors import ProtocolError
 from ksdp.audit.mechanisms.counted import Counted, document_counts, widened
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.party_side import NormedSecSum, PartyProgram, PartyResult, Request, SecSum, answered
-from ksdp.audit.statistics.document_counts import DOCUMENT_COUNTS, KEPT_COLUMNS
+from ksdp.audit.statistics.linear.counts import DOCUMENT_COUNTS, KEPT_COLUMNS
 from ksdp.protocols.runs.pd_nmf_program import nmf_program
 from ksdp.protocols.runs.pd_svd_program import svd_program
 

@@ -266,7 +266,7 @@ def test_exact_sums_of_more_documents_than_are_solved_for_clear_nobody(
     corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three blocks or sums of two rows, and what they start with: 8 numbers a feature, and 6."""
-    monkeypatch.setattr("ksdp.audit.statistics.solved_parts.MOST_SOLVED", len(corpus) - 1)
+    monkeypatch.setattr("ksdp.audit.statistics.linear.solve.MOST_SOLVED", len(corpus) - 1)
     wide = len(corpus) // corpus.features + 1  # as many rows as it takes
 
     def unread(name: str, rank: int = wide, **more) -> tuple[str, ...]:
@@ -285,7 +285,7 @@ def test_exact_sums_of_more_documents_than_are_solved_for_clear_nobody(
         assert f"`V` are {numbers:,} exact numbers in all" in said
     noisy = {"mechanism": "pd-svd", "parameters": {"rank": wide}, "scale": 1.0}
     assert plan_of(corpus, {"name": "noisy"} | noisy).coverage.unread == ()
-    monkeypatch.setattr("ksdp.audit.statistics.solved_parts.MOST_SOLVED", len(corpus))
+    monkeypatch.setattr("ksdp.audit.statistics.linear.solve.MOST_SOLVED", len(corpus))
     assert unread("pd-svd") == ()
 
 
@@ -293,7 +293,7 @@ def test_how_many_exact_numbers_are_enough_depends_on_the_party_size_and_the_mar
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """13 numbers for 400 documents: enough to tell 0.2 where a tenth is in, and not where half are."""
-    monkeypatch.setattr("ksdp.audit.statistics.solved_parts.MOST_SOLVED", 399)
+    monkeypatch.setattr("ksdp.audit.statistics.linear.solve.MOST_SOLVED", 399)
     rows = np.random.default_rng(3).poisson(1.0, (400, 14)) + 1.0
     many = Corpus(canonical(sp.csr_array(rows)), np.array([f"d{n}" for n in range(400)]))
 

@@ -27,7 +27,7 @@ from ksdp.audit.registry import lent, make_mechanism, mechanism_names, statistic
 from ksdp.audit.sparse_rows import take_rows
 from ksdp.audit.spec import parse_spec
 from ksdp.audit.statistics.contract import Documents
-from ksdp.audit.statistics.over_rows import OverRows
+from ksdp.audit.statistics.linear.groups import OverRows
 
 MANY = 1100
 

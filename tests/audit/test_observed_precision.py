@@ -17,10 +17,10 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import run_observables
 from ksdp.audit.spec import parse_spec
-from ksdp.audit.statistics import solved_parts
 from ksdp.audit.statistics.contract import Documents, Pool
-from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
-from ksdp.audit.statistics.term_products import LOST, LOST_ON_WIRE, lost_of
+from ksdp.audit.statistics.linear import solve
+from ksdp.audit.statistics.linear.operator import LOST, LOST_ON_WIRE, lost_of
+from ksdp.audit.statistics.linear.releases import BlocksMatch, BlockSumsMatch, SumsMatch
 from ksdp.audit.verdicts.ks import ks_table
 
 ROUNDS = {"name": "pd-svd", "rank": 2}
@@ -63,9 +63,9 @@ def test_final_outputs_and_noise_are_looked_at_in_the_precision_of_the_store(
 
 
 def test_of_more_documents_than_are_solved_for_too(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solved_parts, "MOST_SOLVED", len(corpus))
+    monkeypatch.setattr(solve, "MOST_SOLVED", len(corpus))
     assert plan_of(corpus, ROUNDS).precision == "float64"
-    monkeypatch.setattr(solved_parts, "MOST_SOLVED", len(corpus) - 1)
+    monkeypatch.setattr(solve, "MOST_SOLVED", len(corpus) - 1)
     assert plan_of(corpus, ROUNDS).precision == "float32"
     # Others' documents are nobody's doubt.
     assert (
@@ -79,7 +79,7 @@ def test_runs_that_were_looked_at_in_single_precision_are_others(corpus: Corpus,
     asked = plan_of(corpus, ROUNDS, store={"precision": "float64"})
     assert now.runs_identity != asked.runs_identity  # whose values are in double precision as well
     assert now.kept_bytes == asked.kept_bytes
-    monkeypatch.setattr(solved_parts, "MOST_SOLVED", 0)
+    monkeypatch.setattr(solve, "MOST_SOLVED", 0)
     before = plan_of(corpus, ROUNDS)
     assert now.runs_identity == before.runs_identity | {"observed": "float64"}
     assert now.kept_bytes == 2 * before.kept_bytes
@@ -93,10 +93,10 @@ def test_what_was_lost_is_told_by_the_numbers() -> None:
 
 
 CASES = [
-    (PDNMF(rank=1), SumsMatch(), "texts"),
-    (PDSVD(rank=1), BlocksMatch(), "texts"),
-    (PDSVD(rank=1, reveal_sigma=True), BlockSumsMatch(), "numbers"),
-    (PDNMF(rank=1, weighted=True, beta=1.0, delta=1.0), SumsMatch(), "ratings"),
+    (PDNMF(rank=1), SumsMatch(), "texts", 0.04),
+    (PDSVD(rank=1), BlocksMatch(), "texts", 0.04),
+    (PDSVD(rank=1, reveal_sigma=True), BlockSumsMatch(), "numbers", 0.03),
+    (PDNMF(rank=1, weighted=True, beta=1.0, delta=1.0), SumsMatch(), "ratings", 0.04),
 ]
 
 
@@ -129,8 +129,10 @@ def _on_the_wire(seen: Arrays) -> Arrays:
     return {name: np.rint(np.asarray(a) * 2.0**31) * 2.0**-31 for name, a in seen.items()}
 
 
-@pytest.mark.parametrize(("mechanism", "statistic", "kind"), CASES)
-def test_single_precision_hides_what_the_wire_shows(mechanism: Any, statistic: Any, kind: str) -> None:
+@pytest.mark.parametrize(("mechanism", "statistic", "kind", "more"), CASES)
+def test_single_precision_hides_what_the_wire_shows(
+    mechanism: Any, statistic: Any, kind: str, more: float
+) -> None:
     """D of those in a run against those not, by what it announces as the wire writes it."""
     rng = np.random.default_rng(0)
     matrix = canonical(sp.csr_array(_drawn(kind, rng)))
@@ -142,7 +144,7 @@ def test_single_precision_hides_what_the_wire_shows(mechanism: Any, statistic: A
         values = np.stack([statistic.evaluate(Observables(arrays), documents) for arrays in ways])
         distances.append(ks_table(values.astype(np.float32), np.stack([held] * 3)).distance)
     single, wire, double = np.mean(distances, axis=0)
-    assert wire > single + 0.04
+    assert wire > single + more
     assert double > wire - 0.03
 
 

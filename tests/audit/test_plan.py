@@ -142,7 +142,7 @@ def test_what_is_dear_is_left_out_of_large_audits_unless_it_is_named(
 ) -> None:
     final = {"name": "pd-svd", "rank": 2, "opens": "final"}
     assert "basis-equations" not in plan_of(corpus, mechanism=final).skipped
-    monkeypatch.setattr("ksdp.audit.statistics.basis_equations.few_enough", lambda documents: False)
+    monkeypatch.setattr("ksdp.audit.statistics.linear.releases.few_enough", lambda documents: False)
     plan = plan_of(corpus, mechanism=final)
     assert plan.skipped["basis-equations"].startswith("needs 2,048 documents or fewer, or to be named")
     assert "basis-equations" not in [statistic.name for statistic in plan.statistics]

@@ -760,7 +760,7 @@ MUTANTS: list[Mutant] = [
         tests=CANARIES,
     ),
     *_of(
-        "audit/statistics/terms.py",
+        "audit/statistics/linear/solve.py",
         ("written -= written.mean(axis=0)", "pass"),
         ("tall = len(written) >= written.shape[1]", "tall = True; written = written[: written.shape[1]]"),
         ("return np.asarray((scaled - written.T @ inside) / root)", "return np.asarray(scaled / root)"),
@@ -770,13 +770,12 @@ MUTANTS: list[Mutant] = [
         tests=ROUNDS,
     ),
     *_of(
-        "audit/statistics/round_terms.py",
+        "audit/statistics/linear/contributions.py",
         ("(since > 0) & (since < rank)", "since > 0"),
         ("(since > 0) & (since < rank)", "since < rank"),
         ("before[None, :] // rank + 1", "before[None, :] // rank"),
         ("taken[-1] = True", "pass"),
         ("numbers - flat @ mean", "numbers"),
-        ("place[t] += rank", "pass"),
         ("found = products[i, at] - gamma", "found = products[i, at]"),
         ("below = gram[at, at] + delta", "below = gram[at, at]"),
         ("taken &= outside", "pass"),
@@ -784,7 +783,7 @@ MUTANTS: list[Mutant] = [
         tests=ROUNDS,
     ),
     *_of(
-        "audit/statistics/term_numbers.py",
+        "audit/statistics/linear/operator.py",
         ("found -= rows_times(self.numbers, self.taken * (self.basis @ rows.T))", "pass"),
         ("self.taken * (self.basis @ rows.T)", "self.basis @ rows.T"),
         ("total + rows_times(self.scalars, single) if len(single) else total", "total"),
@@ -797,7 +796,7 @@ MUTANTS: list[Mutant] = [
         tests=STEPS,
     ),
     *_of(
-        "audit/statistics/filter_steps.py",
+        "audit/statistics/linear/solve.py",
         ("if bent == 0.0:", "if False:"),
         ("direction[i] = part * direction[i] + left[i]", "direction[i] = left[i]"),
         ("left[i] -= length * image[i]", "pass"),
@@ -813,7 +812,7 @@ MUTANTS: list[Mutant] = [
         tests=STEPS,
     ),
     *_of(
-        "audit/statistics/rated_terms.py",
+        "audit/statistics/linear/operator.py",
         ("above, below = -gamma, delta", "above, below = 0.0, delta"),
         ("above, below = -gamma, delta", "above, below = -gamma, 0.0"),
         ("left[p] += before * weight", "pass"),
@@ -842,11 +841,10 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/test_coverage.py",),
     ),
     *_of(
-        "audit/statistics/solved_filters.py",
+        "audit/statistics/linear/solve.py",
         ("gram += _KNOWN", "gram += 0.0"),
         ("(apart - terms.summed(found)) / noise", "apart / noise"),
         ("right = terms.along(apart / noise)", "right = terms.along(apart)"),
-        ("gram[np.diag_indices_from(gram)] += 1.0", "gram[np.diag_indices_from(gram)] += 2.0"),
         ("        return None\n    return np.asarray(scipy", "        return right\n    return np.asarray(scipy"),
         ("return 0.0 < least < np.inf and least < LITTLE", "return least < LITTLE"),
         ("and least < LITTLE * float(terms.variances.mean())", ""),
@@ -860,24 +858,24 @@ MUTANTS: list[Mutant] = [
         tests=(SOLVED_FILTERS,),
     ),
     *_of(
-        "audit/statistics/rated_terms.py",
+        "audit/statistics/linear/operator.py",
         ("found[indptr[i] + p, 1, step] = own * own", "found[indptr[i] + p, 1, step] = own"),
         ("found[indptr[i] + p, 0, step] = own * apart", "found[indptr[i] + p, 0, step] = own * left[p]"),
         ("left[p] = apart - own * after[columns[p]]", "pass"),
         tests=(SOLVED_FILTERS,),
     ),
     *_of(
-        "audit/statistics/terms.py",
+        "audit/statistics/linear/solve.py",
         ("if exactly is not None:", "if False:"),
         tests=(SOLVED_FILTERS,),
     ),
     *_of(
-        "audit/statistics/rounds_match.py",
+        "audit/statistics/linear/releases.py",
         ("noise = lost(whole)", "pass"),
         tests=(SOLVED_FILTERS,),
     ),
     *_of(
-        "audit/statistics/releases_match.py",
+        "audit/statistics/linear/releases.py",
         ("replace(known, noise=known.noise + LOST", "replace(known, noise=known.noise + 1.0"),
         tests=(SOLVED_FILTERS,),
     ),
@@ -888,7 +886,7 @@ MUTANTS: list[Mutant] = [
         tests=(NOISY,),
     ),
     *_of(
-        "audit/statistics/rounds_match.py",
+        "audit/statistics/linear/releases.py",
         ("rated = weights.ndim == 3  # an entry has a weight of its own", "rated = False"),
         ('done = min(done, int(observables["sweeps"].ravel()[0]))', "pass"),
         ("return np.asarray((mean * outside + own) / (outside + pool.subtracted.shape[0]))", "return mean"),
@@ -907,7 +905,7 @@ MUTANTS: list[Mutant] = [
         tests=(*ROUNDS, ONE_BY_ONE),
     ),
     *_of(
-        "audit/statistics/rounds_match.py",
+        "audit/statistics/linear/releases.py",
         ("max(EARLY, math.ceil(MORE * int(documents) / numbers))", "EARLY"),
         ("max(EARLY, math.ceil(MORE * int(documents) / numbers))", "99"),
         ("if is_exact(pool) else min(done, EARLY)", ""),
@@ -921,7 +919,7 @@ MUTANTS: list[Mutant] = [
         tests=(MAX_ENTROPY, "tests/audit/test_coverage.py"),
     ),
     *_of(
-        "audit/statistics/beside_counts.py",
+        "audit/statistics/linear/releases.py",
         ("if counts is None or not known.exact or pool.fixed", "if counts is None or pool.fixed"),
         ("or pool.fixed is not None or not few", "or not few"),
         ("columns = np.flatnonzero(counts)", "columns = np.flatnonzero(counts)[1:]"),
@@ -936,12 +934,12 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/test_coverage.py", *KEPT),
     ),
     *_of(
-        "audit/statistics/kept_columns.py",
+        "audit/statistics/linear/counts.py",
         ("        counts=counts,\n", ""),
         tests=("tests/audit/statistics/test_beside_counts.py",),
     ),
     *_of(
-        "audit/statistics/first_numbers.py",
+        "audit/statistics/linear/solve.py",
         ("if few_enough(made.rows.shape[0]) or not", "if not"),
         ("noise = lost(_plain(made).summed(shares)) / varied", "noise = lost(apart) / varied"),
         ("if not hides_little(made, noise):", "if False:"),
@@ -963,7 +961,7 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/mechanisms/factorisation/test_nmf_starts.py",),
     ),
     *_of(
-        "audit/statistics/first_round.py",
+        "audit/statistics/linear/releases.py",
         ("return Observables({**observables, **of_first})", "return observables"),
         ("[:rounds]", ""),
         tests=(FIRST_ROUND,),
@@ -976,7 +974,7 @@ MUTANTS: list[Mutant] = [
         tests=(FIRST_ROUND,),
     ),
     *_of(
-        "audit/statistics/equations.py",
+        "audit/statistics/linear/system.py",
         ("pool.fixed if self.of_all else pool.beside", "pool.fixed"),
         ("pool.fixed if self.of_all else pool.beside", "pool.beside"),
         ("if pool.fixed is not None and pool.fixed_share < 1.0:", "if False:"),
@@ -1008,7 +1006,7 @@ MUTANTS: list[Mutant] = [
         tests=(EQUATIONS, *ROUNDS, ONE_BY_ONE, SOLVED, *KEPT),
     ),
     *_of(
-        "audit/statistics/exact_sums.py",
+        "audit/statistics/linear/solve.py",
         ("_within(made, used, sums) - narrow.summed", "sums[: narrow.entries] - narrow.summed"),
         ("float(narrow.mean @ found)", "0.0"),
         ("rows.nnz, 1) * entries", "rows.nnz, 1) * 1"),
@@ -1018,7 +1016,6 @@ MUTANTS: list[Mutant] = [
             "start = made.along(_spread(made, used, found))",
         ),
         (">= MORE * made.rows.shape[0]", ">= 0"),
-        ("few_enough(made.rows.shape[0])", "False"),
         ("with_parts(narrow, used, seen -", "with_parts(narrow, used, 0.0 * seen -"),
         ("narrow.summed(shares + found.parts)", "narrow.summed(shares)"),
         ("rows[:, columns] = narrow[", "rows[:, : len(columns)] = narrow["),
@@ -1033,7 +1030,7 @@ MUTANTS: list[Mutant] = [
         tests=(*ROUNDS, ONE_BY_ONE, SOLVED, EXPLAINED, MAX_ENTROPY, *KEPT),
     ),
     *_of(
-        "audit/statistics/explained.py",
+        "audit/statistics/linear/coordinate_descent.py",
         ("LEFT * float(sizes[adds].min())", "np.inf"),
         ("LEFT * float(sizes[adds].min())", "1e-9 * float(sizes[adds].min())"),
         ("inside = inside * (once.shares[adds].sum() / inside[adds].sum())", "pass"),
@@ -1049,7 +1046,7 @@ MUTANTS: list[Mutant] = [
         tests=(EXPLAINED,),
     ),
     *_of(
-        "audit/statistics/distinct.py",
+        "audit/statistics/linear/coordinate_descent.py",
         ("np.bincount(which, shares)", "shares[places]"),
         ("(parts / self.several)[self.which]", "parts[self.which]"),
         ("self.several - self.shares]", "1.0 - self.shares]"),
@@ -1058,7 +1055,7 @@ MUTANTS: list[Mutant] = [
         tests=(EXPLAINED, ONE_BY_ONE),
     ),
     *_of(
-        "audit/statistics/term_products.py",
+        "audit/statistics/linear/operator.py",
         ("found = scalars @ scalars.T", "found = 0.0 * (scalars @ scalars.T)"),
         ("0.5 * numbers @ form", "numbers @ form"),
         ("left += between", "pass"),
@@ -1066,7 +1063,7 @@ MUTANTS: list[Mutant] = [
         tests=(SOLVED, MAX_ENTROPY),
     ),
     *_of(
-        "audit/statistics/one_by_one.py",
+        "audit/statistics/linear/coordinate_descent.py",
         ("<= mark**2 * np", "<= 4 * mark**2 * np"),
         ("<= mark**2 * np", "<= mark**2 / 9 * np"),
         ("apart - once.made.summed(parts)\n", "apart\n"),
@@ -1086,7 +1083,7 @@ MUTANTS: list[Mutant] = [
         tests=(ONE_BY_ONE, EXPLAINED),
     ),
     *_of(
-        "audit/statistics/fit_passes.py",
+        "audit/statistics/linear/coordinate_descent.py",
         ("parts[i] = new", "pass"),
         ("single[s] -= step * scalars[i, s]", "pass"),
         ("total += scalars[i, s] * single[s]", "pass"),
@@ -1098,21 +1095,21 @@ MUTANTS: list[Mutant] = [
         tests=(ONE_BY_ONE,),
     ),
     *_of(
-        "audit/statistics/term_scales.py",
+        "audit/statistics/linear/operator.py",
         ("columns[indices[at]] += square * total", "columns[indices[at]] += square"),
         ("rows[r] += weights[i, r] * weights[i, r] * size", "rows[r] += weights[i, r] * weights[i, r]"),
         ("np.sqrt(total) * _one_over_root(rows)", "_one_over_root(rows)"),
         tests=(ONE_BY_ONE,),
     ),
     *_of(
-        "audit/statistics/raised_factor.py",
+        "audit/statistics/linear/tilting.py",
         ("times *= _MORE", "pass"),
         ("np.diag_indices_from(matrix), 1.0", "np.diag_indices_from(matrix), 64.0"),
         ("scipy.linalg.cho_factor(np.eye(len(matrix))", "scipy.linalg.cho_factor(2.0 * np.eye(len(matrix))"),
         tests=("tests/audit/statistics/test_raised_factor.py",),
     ),
     *_of(
-        "audit/observed_precision.py",
+        "audit/coverage.py",
         ("exact and few_enough(documents)", "False"),
         ("exact and few_enough(documents)", "exact"),
         ("exact and few_enough(documents)", "few_enough(documents)"),
@@ -1122,7 +1119,7 @@ MUTANTS: list[Mutant] = [
         tests=(PRECISION,),
     ),
     *_of(
-        "audit/statistics/rounds_match.py",
+        "audit/statistics/linear/releases.py",
         ("if is_exact(pool) and few_enough(pool.drawn.shape[0]) else LOST", "if False else LOST"),
         ("of_all=False, exact=exact, lost=_lost(pool, sums)", "of_all=False, exact=exact"),
         ("Equations(noise=noise, exact=exact, lost=_lost(pool, blocks)", "Equations(noise=noise, exact=exact"),
@@ -1131,7 +1128,7 @@ MUTANTS: list[Mutant] = [
         tests=(PRECISION, *ROUNDS, SOLVED_FILTERS),
     ),
     *_of(
-        "audit/statistics/term_products.py",
+        "audit/statistics/linear/operator.py",
         ("LOST if (numbers == numbers.astype(np.float32)).all() else LOST_ON_WIRE", "LOST_ON_WIRE"),
         ("LOST if (numbers == numbers.astype(np.float32)).all() else LOST_ON_WIRE", "LOST"),
         ("LOST_ON_WIRE = 2.0**-58", "LOST_ON_WIRE = 2.0**-66"),
@@ -1139,13 +1136,13 @@ MUTANTS: list[Mutant] = [
         tests=(PRECISION,),
     ),
     *_of(
-        "audit/statistics/solved_filters.py",
+        "audit/statistics/linear/solve.py",
         ("LEAST_OF_FINE_RATINGS if fine else LEAST_OF_RATINGS", "LEAST_OF_RATINGS"),
         ("LEAST_OF_FINE_RATINGS if fine else LEAST_OF_RATINGS", "LEAST_OF_FINE_RATINGS"),
         tests=(PRECISION, SOLVED_FILTERS),
     ),
     *_of(
-        "audit/statistics/equations.py",
+        "audit/statistics/linear/system.py",
         ("noise * (known.lost / LOST)", "noise"),
         ("noisy=not fine", "noisy=True"),
         ("fine = known.lost < LOST", "fine = False"),
@@ -1159,12 +1156,12 @@ MUTANTS: list[Mutant] = [
         tests=(PRECISION,),
     ),
     *_of(
-        "audit/statistics/solved_parts.py",
+        "audit/statistics/linear/solve.py",
         ("lambda likely: lost * float(", "lambda likely: LOST * float("),
         tests=(PRECISION, SOLVED),
     ),
     *_of(
-        "audit/statistics/solved_parts.py",
+        "audit/statistics/linear/solve.py",
         ("documents <= MOST_SOLVED", "documents < MOST_SOLVED"),
         ("documents <= MOST_SOLVED", "False"),
         ("now / varied / np.square(lengths)", "1e-5 * np.ones(len(gram))"),
@@ -1183,7 +1180,7 @@ MUTANTS: list[Mutant] = [
         tests=(SOLVED, MAX_ENTROPY),
     ),
     *_of(
-        "audit/statistics/max_entropy.py",
+        "audit/statistics/linear/tilting.py",
         ("self.noise * (inverse.T @ inverse)", "self.noise * (inverse @ inverse.T)"),
         ("sums @ self.w, trans=1)", "sums @ self.w)"),
         ("else self.turn.across(sums)", "else sums[: len(self.w)]"),
@@ -1217,7 +1214,7 @@ MUTANTS: list[Mutant] = [
         tests=RELEASES,
     ),
     *_of(
-        "audit/statistics/moment_filter.py",
+        "audit/statistics/linear/moments.py",
         ("noise**2 / max(n * varied, 1e-3)", "0.05 * spread"),
         ("parts -= parts.mean()", "pass"),
         ("form[np.diag_indices_from(form)] *= 2.0", "pass"),
@@ -1277,7 +1274,7 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/test_same_rows.py",),
     ),
     *_of(
-        "audit/statistics/little_noise.py",
+        "audit/statistics/linear/pilot.py",
         ("(noise < LITTLE * variances).sum()", "(noise < variances).sum()"),
         ("(noise < LITTLE * variances).sum()", "(noise < LITTLE).sum()"),
         ("min(few, features * (features + 1) // 2) if products else few", "few"),
@@ -1300,12 +1297,12 @@ MUTANTS: list[Mutant] = [
         tests=(LITTLE_NOISE,),
     ),
     *_of(
-        "audit/planned_coverage.py",
+        "audit/coverage.py",
         (" + unblurred(_little_noise(plan), who)", ""),
         tests=(LITTLE_NOISE,),
     ),
     *_of(
-        "audit/statistics/basis_equations.py",
+        "audit/statistics/linear/releases.py",
         ("if squares or t != u", "if t != u"),
         ("if squares or t != u", "if True"),
         ("np.square(sigma[pairs[own, 0]])", "0.0"),
@@ -1319,17 +1316,16 @@ MUTANTS: list[Mutant] = [
         ("noise if hides_little(whole, noise / varied) else None", "noise"),
         ("noise if hides_little(whole, noise / varied) else None", "0.0 * noise + _LEAST"),
         ("if _ROUNDS & set(arrays):", "if False:"),
-        ("mean = mean_of_all(", "mean = np.asarray("),
         tests=(BASIS,),
     ),
     *_of(
-        "audit/statistics/ruled_out.py",
+        "audit/statistics/linear/system.py",
         ("within | (found[:, 0] <= _BESIDE * lengths)", "within"),
         ("within | (found[:, 0] <= _BESIDE * lengths)", "within | (found[:, 0] <= lengths)"),
         tests=(BASIS,),
     ),
     *_of(
-        "audit/statistics/ruled_out.py",
+        "audit/statistics/linear/system.py",
         ("np.ascontiguousarray(_at_most(self.total))", "np.ascontiguousarray(self.total * 1.5)"),
         ("sums * (1 + TOLERANCE) + SMALLEST", "sums * (1 + TOLERANCE)"),
         ("topic < SMALLEST, 0.0, topic", "topic < 0.0, 0.0, topic"),
@@ -1410,10 +1406,9 @@ MUTANTS: list[Mutant] = [
         tests=RELEASES,
     ),
     *_of(
-        "audit/statistics/clipped_sweeps.py",
+        "audit/statistics/linear/contributions.py",
         ("scalars=weights * made.weights", "scalars=weights"),
         ("weights[i, step] *= bound / length", "pass"),
-        ("place[t] += rank", "pass"),
         ("left -= 2.0 * w[u]", "left -= w[u]"),
         tests=RELEASES,
     ),
@@ -1439,7 +1434,7 @@ MUTANTS: list[Mutant] = [
         tests=(*PEM, FIRST_ROUND),
     ),
     *_of(
-        "audit/statistics/rated_match.py",
+        "audit/statistics/linear/expected.py",
         ("own.alpha + own.beta * topics", "0.0 * topics"),
         ("left[p] = data[p] - said", "left[p] = data[p]"),
         ("return row_dots(found, self.coefficients)", "return found.sum(axis=1)"),
@@ -1451,7 +1446,7 @@ MUTANTS: list[Mutant] = [
         tests=ROUNDS,
     ),
     *_of(
-        "audit/statistics/additions.py",
+        "audit/statistics/linear/expected.py",
         ("if total.size > MOST_ENTRIES:", "if total.size <= MOST_ENTRIES:"),
         ("return total / self._variances", "return total * self._variances"),
         ("float(np.abs(total).max()) or 1.0", "float(np.abs(total).max())"),
@@ -1478,7 +1473,7 @@ MUTANTS: list[Mutant] = [
         tests=MATCH,
     ),
     *_of(
-        "audit/statistics/expected.py",
+        "audit/statistics/linear/expected.py",
         ("here = turn @ found[:, part]", "here = found[:, part].copy()"),
         ("here -= within @ basis[:, part]", "here -= basis[:, part]"),
         ("turned_beyond[part]", "turned_beyond[: here.shape[1]]"),
@@ -1514,7 +1509,7 @@ MUTANTS: list[Mutant] = [
         tests=MATCH,
     ),
     *_of(
-        "audit/statistics/expected_topics.py",
+        "audit/statistics/linear/expected.py",
         ("_total(self.some, found) - self._at_expected", "_total(self.some, found)"),
         ("(found <= 0.0) & (self.topics <= 0.0)", "(found <= 0.0) | (self.topics <= 0.0)"),
         ("apart[(found <= 0.0) & (self.topics <= 0.0)] = 0.0", "pass"),
@@ -1533,7 +1528,7 @@ MUTANTS: list[Mutant] = [
         tests=MATCH,
     ),
     *_of(
-        "audit/statistics/match.py",
+        "audit/statistics/linear/expected.py",
         ("len(found), has_mean(observables))", "len(found), False)"),
         ("return row_dots(filtered, weights)", "return row_dots(weights, weights)"),
         ("filtered - rows_times(weights, picture.topics @ rows.T)", "filtered"),
@@ -1563,7 +1558,7 @@ MUTANTS: list[Mutant] = [
         tests=COUNTED,
     ),
     *_of(
-        "audit/statistics/document_counts.py",
+        "audit/statistics/linear/counts.py",
         ("(np.asarray(rows.data) != 0).astype(np.float64)", "np.asarray(rows.data)"),
         ("np.asarray(pool.share * drawn + pool.fixed_share * others)", "np.asarray(pool.share * drawn)"),
         ("return np.asarray(counts - _beside(pool)) if known else counts", "return counts"),
@@ -1584,7 +1579,7 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/test_coverage.py", *KEPT),
     ),
     *_of(
-        "audit/statistics/kept_columns.py",
+        "audit/statistics/linear/counts.py",
         ("(*announced.shape[:-1], int(kept.sum()))", "announced.shape"),
         ("announced.shape[-1:] == (len(kept),)", "False"),
         ("a.name.startswith(prefix)", "True"),
@@ -1622,7 +1617,7 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/test_coverage.py",),
     ),
     *_of(
-        "audit/planned_coverage.py",
+        "audit/coverage.py",
         ("MayBeIn(held.unknown, held.share,", "MayBeIn(held.unknown, 0.5,"),
         ("held.share, plan.spec.rule.margin", "held.share, 1.0"),
         ("return few_enough(held.unknown)", "return False"),
@@ -1633,7 +1628,7 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/test_coverage.py", *COUNTS),
     ),
     *_of(
-        "audit/statistics/of_groups.py",
+        "audit/statistics/linear/groups.py",
         ("adds += which @ written", "adds += written[:1]"),
         ("share * adds.sum(axis=0)", "0.0"),
         (
@@ -1649,13 +1644,13 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/statistics/test_of_groups.py",),
     ),
     *_of(
-        "audit/planned_coverage.py",
+        "audit/coverage.py",
         ('plan.units.word == "group"', "False"),
         ('if held.units.word == "document":', "if True:"),
         tests=("tests/audit/statistics/test_of_groups.py",),
     ),
     *_of(
-        "audit/planned_coverage.py",
+        "audit/coverage.py",
         ("untested(plan.default_columns, plan.tested)", "()"),
         tests=("tests/audit/test_coverage.py",),
     ),
@@ -1685,22 +1680,22 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/test_measured_documents.py",),
     ),
     *_of(
-        "audit/statistics/rounds_match.py",
+        "audit/statistics/linear/releases.py",
         ("(0 if pool.beside is None else pool.beside.shape[0])", "0"),
         tests=("tests/audit/test_measured_documents.py",),
     ),
     *_of(
-        "audit/statistics/document_counts.py",
+        "audit/statistics/linear/counts.py",
         ("counts - _beside(pool)", "counts"),
         tests=("tests/audit/statistics/test_document_counts.py",),
     ),
     *_of(
-        "audit/planned_coverage.py",
+        "audit/coverage.py",
         ("sums += followed(_final(plan), who)", "pass"),
         tests=("tests/audit/test_coverage.py",),
     ),
     *_of(
-        "audit/statistics/final_numbers.py",
+        "audit/statistics/linear/pilot.py",
         ("own_mechanism(one), prefix", "one, prefix"),
         ('prefix + "T", prefix + "V"', '"T", "V"'),
         ('prefix + "sums" not in shapes and', ""),
@@ -1708,7 +1703,7 @@ MUTANTS: list[Mutant] = [
         ("not any(prefix + name in shapes for name in _ROUNDS)", "True"),
         ("and exact and _stops_early(own, pool)", "and exact"),
         ("> _CONVERGED", "> 2.0"),
-        ("noise < LITTLE *", "noise < "),
+        ("noise < LITTLE * runs", "noise < runs"),
         ("/ 2.0", "/ 2e4"),
         ("numbers in found.items() if numbers}", "numbers in found.items()}"),
         ("default_rng([place, twice])", "default_rng(place)"),
@@ -1727,7 +1722,7 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/test_coverage.py", *KEPT),
     ),
     *_of(
-        "audit/statistics/kept_columns.py",
+        "audit/statistics/linear/counts.py",
         ('getattr(of, "of_candidates", False)', "False"),
         ('if getattr(of, "of_expected", False):', "if False:"),
         (
@@ -1777,7 +1772,7 @@ MUTANTS: list[Mutant] = [
         tests=TOGETHER,
     ),
     *_of(
-        "audit/statistics/of_another.py",
+        "audit/statistics/linear/groups.py",
         ('tuple(getattr(self.statistic, "needs_background", ()))', "()"),
         tests=TOGETHER,
     ),

@@ -15,7 +15,7 @@ from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.pem.algorithm import VectorBlock, clipped
 from ksdp.audit.mechanisms.pem.functions import PemApriori, PemKMeans, PemLogistic
 from ksdp.audit.mechanisms.pem.noise import Budget
-from ksdp.audit.statistics.term_numbers import TermNumbers
+from ksdp.audit.statistics.linear.operator import TermNumbers
 
 
 def noise_variance(block: VectorBlock, budget: Budget, servers: int) -> float:

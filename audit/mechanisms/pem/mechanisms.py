@@ -39,9 +39,9 @@ from ksdp.audit.mechanisms.pem.functions import PemApriori, PemKMeans, PemLogist
 from ksdp.audit.mechanisms.pem.noise import Budget, Sampler, Simulated, Vetted, log_law, tight_epsilon
 from ksdp.audit.mechanisms.privacy.noise import PrivacyCost, adjacency_words, check_sampler
 from ksdp.audit.statistics.contract import Pool
-from ksdp.audit.statistics.equations import Equations
+from ksdp.audit.statistics.linear.releases import Added, Adds, ReleasesMatch, nothing_added
+from ksdp.audit.statistics.linear.system import Equations
 from ksdp.audit.statistics.products import announced
-from ksdp.audit.statistics.releases_match import Added, Adds, ReleasesMatch, nothing_added
 from ksdp.audit.whole_numbers import Whole
 
 _DELTA = 1e-5

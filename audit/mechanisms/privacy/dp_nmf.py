@@ -26,12 +26,12 @@ from ksdp.audit.mechanisms.privacy.noise import (
     rounded_sensitivity,
 )
 from ksdp.audit.mechanisms.privacy.transcript import Driven, GaussianReleases
-from ksdp.audit.statistics.clipped_sweeps import clipped_sweeps
 from ksdp.audit.statistics.contract import Pool
-from ksdp.audit.statistics.equations import Equations
+from ksdp.audit.statistics.linear.contributions import clipped_sweeps
+from ksdp.audit.statistics.linear.operator import TermNumbers
+from ksdp.audit.statistics.linear.releases import Added, Adds, ReleasesMatch, nothing_added
+from ksdp.audit.statistics.linear.system import Equations
 from ksdp.audit.statistics.products import announced
-from ksdp.audit.statistics.releases_match import Added, Adds, ReleasesMatch, nothing_added
-from ksdp.audit.statistics.term_numbers import TermNumbers
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from ksdp.audit.mechanisms.party_side import Broadcast, OneNoiseSum, PartyProgra
 from ksdp.audit.mechanisms.privacy.noise import check_budget, clip_rows, second_moment_change, worst_pair
 from ksdp.audit.mechanisms.privacy.transcript import Driven, GaussianReleases
 from ksdp.audit.statistics.contract import Pool
-from ksdp.audit.statistics.equations import Equations
+from ksdp.audit.statistics.linear.releases import Added, Adds, ReleasesMatch, moment_numbers, nothing_added
+from ksdp.audit.statistics.linear.system import Equations
 from ksdp.audit.statistics.products import announced
-from ksdp.audit.statistics.releases_match import Added, Adds, ReleasesMatch, moment_numbers, nothing_added
 
 SENT = ("means", "uploads")
 """What a round is told by: what the server sent, and what a device sends to it."""

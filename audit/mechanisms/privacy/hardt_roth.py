@@ -27,9 +27,9 @@ from ksdp.audit.mechanisms.privacy.noise import (
 )
 from ksdp.audit.mechanisms.privacy.transcript import Driven, GaussianReleases
 from ksdp.audit.statistics.contract import Pool
-from ksdp.audit.statistics.equations import Equations
+from ksdp.audit.statistics.linear.releases import Added, Adds, ReleasesMatch, moment_numbers, nothing_added
+from ksdp.audit.statistics.linear.system import Equations
 from ksdp.audit.statistics.products import announced
-from ksdp.audit.statistics.releases_match import Added, Adds, ReleasesMatch, moment_numbers, nothing_added
 
 
 @dataclass(frozen=True)

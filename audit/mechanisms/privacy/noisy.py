@@ -27,8 +27,7 @@ from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.delegation import Around, FromInner
 from ksdp.audit.mechanisms.together import Together
 from ksdp.audit.statistics.contract import Statistic
-from ksdp.audit.statistics.first_round import first_rounds
-from ksdp.audit.statistics.rounds_match import ROUNDS_MATCH
+from ksdp.audit.statistics.linear.releases import ROUNDS_MATCH, first_rounds
 from ksdp.audit.verdicts.certificate import pair_advantage
 
 _MANY = 2**20

@@ -9,11 +9,11 @@ import scipy.sparse as sp
 from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables
 from ksdp.audit.mechanisms.factorisation.pd_svd import numbers_of_basis
 from ksdp.audit.registry import make_mechanism
-from ksdp.audit.statistics import basis_equations as module
-from ksdp.audit.statistics.basis_equations import BasisEquations
 from ksdp.audit.statistics.contract import Documents, Pool
-from ksdp.audit.statistics.equations import RULED_OUT
-from ksdp.audit.statistics.match import BasisMatch
+from ksdp.audit.statistics.linear import releases as module
+from ksdp.audit.statistics.linear.expected import BasisMatch
+from ksdp.audit.statistics.linear.releases import BasisEquations
+from ksdp.audit.statistics.linear.system import RULED_OUT
 from ksdp.audit.verdicts.ks import ks_table
 
 FINAL = {"rank": 7, "opens": "final"}
@@ -164,7 +164,7 @@ def test_it_asks_for_a_run_that_shows_its_vectors_alone_and_for_numbers_enough(
     assert "sums of rounds" in asked({"V": (7, 40), "first_blocks": (4, 7, 40)}, 2048)
     assert numbers_of_basis(7, 40) == 7 * 33 + 7 * 6 // 2
     assert "2,048 documents or fewer, or to be named" in asked({"V": (7, 40)}, 2049)
-    monkeypatch.setattr("ksdp.audit.statistics.solved_parts.MOST_SOLVED", 10)
+    monkeypatch.setattr("ksdp.audit.statistics.linear.solve.MOST_SOLVED", 10)
     monkeypatch.setattr(module, "FEWEST", 1.0)
     assert told(KINDS["pd-svd"], texts())[0] == 0.0
 

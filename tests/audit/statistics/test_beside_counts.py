@@ -8,13 +8,12 @@ import scipy.sparse as sp
 
 from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.counted import Counted
-from ksdp.audit.statistics import rounds_match
-from ksdp.audit.statistics.beside_counts import beside_counts
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
-from ksdp.audit.statistics.equations import Equations
-from ksdp.audit.statistics.kept_columns import evaluated
-from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
-from ksdp.audit.statistics.term_numbers import TermNumbers
+from ksdp.audit.statistics.linear import releases
+from ksdp.audit.statistics.linear.counts import evaluated
+from ksdp.audit.statistics.linear.operator import TermNumbers
+from ksdp.audit.statistics.linear.releases import BlocksMatch, BlockSumsMatch, SumsMatch, beside_counts
+from ksdp.audit.statistics.linear.system import Equations
 from ksdp.audit.verdicts.ks import ks_table
 
 ROWS = sp.csr_array(np.random.default_rng(0).poisson(np.geomspace(1.5, 0.02, 40), (300, 40)).astype(np.float64))
@@ -37,7 +36,7 @@ def test_both_together_tell_more_than_the_sums(
         return float(ks_table(values[None].astype(np.float32), held[None]).distance[0])
 
     joined = told()
-    monkeypatch.setattr(rounds_match, "beside_counts", lambda _, terms, known: (terms, known))
+    monkeypatch.setattr(releases, "beside_counts", lambda _, terms, known: (terms, known))
     assert joined > told() + 0.03
 
 

@@ -18,16 +18,16 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.spec import parse_spec
 from ksdp.audit.statistics.contract import Documents, Pool
-from ksdp.audit.statistics.document_counts import (
+from ksdp.audit.statistics.linear.counts import (
     COUNTS,
     columns_kept,
     counts_above,
     counts_match,
     expected_counts,
+    expected_shapes,
     fewest_count,
 )
-from ksdp.audit.statistics.kept_columns import expected_shapes
-from ksdp.audit.statistics.terms import SHRINK
+from ksdp.audit.statistics.linear.solve import SHRINK
 from ksdp.audit.verdicts.ks import ks_table
 
 COUNTED = Counted("pd-svd", at_least=4, parameters={"rank": 1})

@@ -13,9 +13,9 @@ import scipy.sparse as sp
 
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents, Pool
-from ksdp.audit.statistics.equations import Equations, what_they_say
-from ksdp.audit.statistics.max_entropy import Direction, span_of
-from ksdp.audit.statistics.term_numbers import TermNumbers
+from ksdp.audit.statistics.linear.operator import TermNumbers
+from ksdp.audit.statistics.linear.system import Equations, what_they_say
+from ksdp.audit.statistics.linear.tilting import Direction, span_of
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5])

@@ -10,14 +10,12 @@ from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD
 from ksdp.audit.sparse_rows import same_rows
-from ksdp.audit.statistics import exact_sums, explained
 from ksdp.audit.statistics.contract import Documents, Pool
-from ksdp.audit.statistics.distinct import Distinct, distinct
-from ksdp.audit.statistics.one_by_one import told
-from ksdp.audit.statistics.round_terms import block_numbers, sweep_numbers
-from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
-from ksdp.audit.statistics.term_numbers import TermNumbers
-from ksdp.audit.statistics.term_scales import scales_of
+from ksdp.audit.statistics.linear import coordinate_descent, solve
+from ksdp.audit.statistics.linear.contributions import block_numbers, sweep_numbers
+from ksdp.audit.statistics.linear.coordinate_descent import Distinct, distinct, told
+from ksdp.audit.statistics.linear.operator import TermNumbers, scales_of
+from ksdp.audit.statistics.linear.releases import BlocksMatch, BlockSumsMatch, SumsMatch
 
 COINS = np.random.default_rng(0)
 KINDS = ("pd-nmf", "pd-svd", "pd-pca")
@@ -76,14 +74,14 @@ def test_documents_count_once_by_their_content() -> None:
 @pytest.mark.parametrize("doubts", [0.05, 0.35])
 def test_who_was_in_is_told_from_about_who_was(kind: str, doubts: float, held: np.ndarray, monkeypatch) -> None:
     """Of two that differ in one entry the wrong one seems likelier, by little."""
-    monkeypatch.setattr(explained, "MOST", 1.0)
+    monkeypatch.setattr(coordinate_descent, "MOST", 1.0)
     shares = np.full(N, 0.4)
     once, apart = once_of(kind, corpus(), shares, held)
     true = np.bincount(once.which, held)
     about = true + np.random.default_rng(6).uniform(-doubts, doubts, len(true))
     swapped = once.which[[20, 21]]
     about[swapped] = 0.55 - 0.1 * true[swapped]
-    found = explained.explained(
+    found = coordinate_descent.explained(
         once, apart, about - once.shares, scales_of(once.made), sizes := sizes_of(once.made)
     )
     assert found is not None
@@ -95,10 +93,10 @@ def test_sums_of_zero_tell_it_up_to_a_factor(held: np.ndarray) -> None:
     shares = np.full(N, held.mean())
     once, apart = once_of("pd-svd", corpus(), shares, held)
     true, units, sizes = np.bincount(once.which, held), scales_of(once.made), sizes_of(once.made)
-    found = explained.explained(once, apart, 0.2 * true - once.shares, units, sizes)
+    found = coordinate_descent.explained(once, apart, 0.2 * true - once.shares, units, sizes)
     assert found is not None
     np.testing.assert_array_equal((found + once.shares)[sizes > 0], true[sizes > 0])
-    assert explained.explained(once, apart, -once.shares, units, sizes) is None
+    assert coordinate_descent.explained(once, apart, -once.shares, units, sizes) is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -108,14 +106,14 @@ def test_what_documents_do_not_explain_is_not_explained(kind: str, held: np.ndar
     true, units, sizes = np.bincount(once.which, held), scales_of(once.made), sizes_of(once.made)
     deviation = np.divide(1.0, units.written(), out=np.zeros(len(apart)), where=units.written() > 0)
     other = apart + 0.3 * deviation * np.random.default_rng(7).normal(size=len(apart))
-    assert explained.explained(once, apart, true - once.shares, units, sizes) is not None
-    assert explained.explained(once, other, true - once.shares, units, sizes) is None
+    assert coordinate_descent.explained(once, apart, true - once.shares, units, sizes) is not None
+    assert coordinate_descent.explained(once, other, true - once.shares, units, sizes) is None
     # What rounding leaves of the sums is nobody.
     most = 0.05 * sizes[sizes > 1e-9].min() / np.square((other - apart) * units.written()).sum()
     hardly = apart + np.sqrt(most) * (other - apart)
-    assert explained.explained(once, hardly, true - once.shares, units, sizes) is not None
+    assert coordinate_descent.explained(once, hardly, true - once.shares, units, sizes) is not None
     # Nor are sums to which nobody adds.
-    assert explained.explained(once, apart, true - once.shares, units, 0.0 * sizes) is None
+    assert coordinate_descent.explained(once, apart, true - once.shares, units, 0.0 * sizes) is None
 
 
 def test_more_than_half_of_them_are_not_solved_for(held: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,9 +123,9 @@ def test_more_than_half_of_them_are_not_solved_for(held: np.ndarray, monkeypatch
     about = np.abs(true - 0.45)
     assert (np.rint(about) != true).sum() == 0
     wrong = np.abs(true - 0.55)
-    assert explained.explained(once, apart, wrong - once.shares, units, sizes) is None
-    monkeypatch.setattr(explained, "MOST", 1.0)
-    assert explained.explained(once, apart, wrong - once.shares, units, sizes) is not None
+    assert coordinate_descent.explained(once, apart, wrong - once.shares, units, sizes) is None
+    monkeypatch.setattr(coordinate_descent, "MOST", 1.0)
+    assert coordinate_descent.explained(once, apart, wrong - once.shares, units, sizes) is not None
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -146,8 +144,8 @@ def test_it_is_what_all_equations_say_at_once(kind: str, held: np.ndarray, monke
         asked.append(found is not None)
         return found
 
-    monkeypatch.setattr(exact_sums, "QUICKLY", 0)
-    monkeypatch.setattr(exact_sums, "told", counted)
+    monkeypatch.setattr(solve, "QUICKLY", 0)
+    monkeypatch.setattr(solve, "told", counted)
     pool = Pool(matrix, held.mean(), mechanism=mechanism)
     found = statistic.evaluate(Observables(dict(seen)), Documents(matrix, pool=pool))
     assert asked == [True]
@@ -174,13 +172,13 @@ def test_of_others_nothing_is_left(held: np.ndarray) -> None:
 @pytest.mark.parametrize("revealed", [False, True])
 def test_where_it_is_not_explained_all_equations_are_solved(revealed: bool, monkeypatch) -> None:
     """Rows that share all columns wait for one another for long."""
-    monkeypatch.setattr(exact_sums, "QUICKLY", 0)
+    monkeypatch.setattr(solve, "QUICKLY", 0)
     rng = np.random.default_rng(5)
     matrix = sp.csr_array(rng.gamma(2.0, 1.0, (60, 12)) @ rng.gamma(0.5, 1.0, (12, 60)) + rng.random((60, 60)))
     held = np.arange(60) % 3 == 0
     mechanism = PDSVD(rank=4, reveal_sigma=revealed)
     statistic = BlockSumsMatch() if revealed else BlocksMatch()
     seen = mechanism.run(Database((sp.csr_array(matrix[held]),)), COINS)
-    monkeypatch.setattr(explained, "MOST", 0.0)
+    monkeypatch.setattr(coordinate_descent, "MOST", 0.0)
     found = statistic.evaluate(seen, Documents(matrix, pool=Pool(matrix, 1 / 3, mechanism=mechanism)))
     assert found[held].min() > found[~held].max()

@@ -10,14 +10,13 @@ from ksdp.audit.kernels import add_row_to_panel
 from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD, SigmaSVD
-from ksdp.audit.statistics import filter_steps
-from ksdp.audit.statistics import terms as module
 from ksdp.audit.statistics.contract import Documents, Pool
-from ksdp.audit.statistics.filter_steps import by_steps
-from ksdp.audit.statistics.round_terms import block_numbers, sweep_numbers
-from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
-from ksdp.audit.statistics.term_numbers import TermNumbers
-from ksdp.audit.statistics.terms import filtered
+from ksdp.audit.statistics.linear import solve
+from ksdp.audit.statistics.linear import solve as module
+from ksdp.audit.statistics.linear.contributions import block_numbers, sweep_numbers
+from ksdp.audit.statistics.linear.operator import TermNumbers
+from ksdp.audit.statistics.linear.releases import BlocksMatch, BlockSumsMatch, SumsMatch
+from ksdp.audit.statistics.linear.solve import by_steps, filtered
 
 from .who_is_in import obvious
 
@@ -106,7 +105,7 @@ def test_steps_are_those_of_plain_conjugate_gradients(
 ) -> None:
     monkeypatch.setattr(module, "FEWEST_STEPS", 5)
     monkeypatch.setattr(module, "MOST_STEPS", 5)
-    monkeypatch.setattr(filter_steps, "SINGLE", 5 if precision == "single" else 4)
+    monkeypatch.setattr(solve, "SINGLE", 5 if precision == "single" else 4)
     monkeypatch.setattr(module, "DENSE", 0)
     numbers = numbers_of(kind, rows())
     written = numbers.written()

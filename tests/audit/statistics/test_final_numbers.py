@@ -13,7 +13,7 @@ from ksdp.audit.corpus import canonical
 from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.statistics.contract import Pool
-from ksdp.audit.statistics.final_numbers import final_numbers
+from ksdp.audit.statistics.linear.pilot import final_numbers
 
 COUNT, WIDE = 30, 20
 FINAL = {"rank": 3, "opens": "final"}

@@ -14,14 +14,14 @@ from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.registry import make_mechanism
-from ksdp.audit.statistics import equations, first_numbers
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
-from ksdp.audit.statistics.rounds_match import BlocksMatch, SumsMatch
-from ksdp.audit.statistics.solved_filters import lost
-from ksdp.audit.statistics.term_numbers import TermNumbers
+from ksdp.audit.statistics.linear import solve, system
+from ksdp.audit.statistics.linear.operator import TermNumbers
+from ksdp.audit.statistics.linear.releases import BlocksMatch, SumsMatch
+from ksdp.audit.statistics.linear.solve import lost
 from ksdp.audit.verdicts.ks import ks_table
 
-SAY = first_numbers.first_numbers_say
+SAY = solve.first_numbers_say
 COUNT = 2400
 
 
@@ -41,7 +41,7 @@ def told(mechanism: Mechanism, statistic: Statistic, matrix: sp.csr_array, share
 def both(monkeypatch: pytest.MonkeyPatch, look: Callable[[], float]) -> tuple[float, float]:
     """Without, and with the first numbers."""
     with monkeypatch.context() as patched:
-        patched.setattr(equations, "first_numbers_say", lambda *_: None)
+        patched.setattr(system, "first_numbers_say", lambda *_: None)
         before = look()
     return before, look()
 
@@ -80,8 +80,8 @@ def numbers_of(rows: np.ndarray) -> TermNumbers:
 
 def test_it_is_the_most_even_draw_that_agrees_with_the_first_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """By SciPy's own minimisation of the same function, written anew."""
-    monkeypatch.setattr("ksdp.audit.statistics.solved_parts.MOST_SOLVED", 50)
-    monkeypatch.setattr(first_numbers, "MOST_WRITTEN", 60 * 10 * 10)  # three rows of the four
+    monkeypatch.setattr("ksdp.audit.statistics.linear.solve.MOST_SOLVED", 50)
+    monkeypatch.setattr(solve, "MOST_WRITTEN", 60 * 10 * 10)  # three rows of the four
     rng, shares, varied = np.random.default_rng(1), np.full(60, 0.25), 0.1875
     made = numbers_of(rng.normal(size=(60, 3)))
     held = np.arange(60) % 4 == 0
@@ -109,27 +109,27 @@ def test_where_it_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     made = numbers_of(rng.normal(size=(60, 3)))
     apart, little = rng.normal(size=12), np.full(12, 1e-4)
     assert SAY(made, apart, shares, little, 0.25) is None  # few enough to be solved for
-    monkeypatch.setattr("ksdp.audit.statistics.solved_parts.MOST_SOLVED", 50)
+    monkeypatch.setattr("ksdp.audit.statistics.linear.solve.MOST_SOLVED", 50)
     assert SAY(made, apart, shares, little, 0.25) is not None
     assert SAY(made, apart, shares, np.full(12, 1e4), 0.25) is None  # much noise: steps take all numbers
-    monkeypatch.setattr(first_numbers, "MOST_WRITTEN", 60 * 2 * 2)
+    monkeypatch.setattr(solve, "MOST_WRITTEN", 60 * 2 * 2)
     assert SAY(made, apart, shares, little, 0.25) is None  # not one row
 
 
 def test_exact_sums_are_solved_for_as_a_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ksdp.audit.statistics.solved_parts.MOST_SOLVED", 50)
+    monkeypatch.setattr("ksdp.audit.statistics.linear.solve.MOST_SOLVED", 50)
     shares = np.full(60, 0.25)
     made = numbers_of(np.random.default_rng(1).normal(size=(60, 3)))
     apart = ((np.arange(60) % 4 == 0) - shares) @ made.written()
-    monkeypatch.setattr(first_numbers, "MOST_EXACT", 60 * 12 * 12)
+    monkeypatch.setattr(solve, "MOST_EXACT", 60 * 12 * 12)
     assert SAY(made, apart, shares, None, 0.1875) is not None
-    monkeypatch.setattr(first_numbers, "MOST_EXACT", 60 * 12 * 12 - 60)
+    monkeypatch.setattr(solve, "MOST_EXACT", 60 * 12 * 12 - 60)
     assert SAY(made, apart, shares, None, 0.1875) is None
 
 
 def test_exact_sums_have_the_noise_that_single_precision_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the sums themselves, not of what is left of them."""
-    monkeypatch.setattr("ksdp.audit.statistics.solved_parts.MOST_SOLVED", 50)
+    monkeypatch.setattr("ksdp.audit.statistics.linear.solve.MOST_SOLVED", 50)
     rng, shares = np.random.default_rng(1), np.full(60, 0.25)
     made = numbers_of(rng.normal(size=(60, 3)) + 1e6)
     apart = ((np.arange(60) % 4 == 0) - shares) @ made.written()

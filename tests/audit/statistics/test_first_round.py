@@ -13,9 +13,13 @@ from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
-from ksdp.audit.statistics.first_round import OfFirstRound
-from ksdp.audit.statistics.releases_match import ReleasesMatch
-from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
+from ksdp.audit.statistics.linear.releases import (
+    BlocksMatch,
+    BlockSumsMatch,
+    OfFirstRound,
+    ReleasesMatch,
+    SumsMatch,
+)
 
 N, D = 60, 50
 

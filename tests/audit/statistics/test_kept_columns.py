@@ -13,15 +13,13 @@ from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.together import Together
 from ksdp.audit.registry import make_mechanism, select_statistics, statistics
-from ksdp.audit.statistics import basis_equations, equations, exact_sums, rounds_match, solved_parts, terms
 from ksdp.audit.statistics.contract import Documents, Pool
-from ksdp.audit.statistics.document_counts import COUNTS
-from ksdp.audit.statistics.equations import RULED_OUT
-from ksdp.audit.statistics.kept_columns import as_in_run, evaluated
-from ksdp.audit.statistics.match import BasisMatch, TopicsMatch
-from ksdp.audit.statistics.over_rows import OverRows
-from ksdp.audit.statistics.rounds_match import BlocksMatch, SumsMatch
-from ksdp.audit.statistics.ruled_out import WithinColumns
+from ksdp.audit.statistics.linear import releases, solve, system
+from ksdp.audit.statistics.linear.counts import COUNTS, as_in_run, evaluated
+from ksdp.audit.statistics.linear.expected import BasisMatch, TopicsMatch
+from ksdp.audit.statistics.linear.groups import OverRows
+from ksdp.audit.statistics.linear.releases import BlocksMatch, SumsMatch
+from ksdp.audit.statistics.linear.system import RULED_OUT, WithinColumns
 
 PARAMETERS: dict[str, dict[str, Any]] = {"pd-nmf": {"rank": 2}, "pd-svd": {"rank": 2}, "sigma-svd": {"rank": 2}}
 
@@ -45,8 +43,7 @@ def test_statistics_are_those_of_the_other_mechanism_on_narrow_rows(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every default column but for the counts, beside the other mechanism on a corpus of these columns alone."""
-    for filters in (rounds_match, basis_equations):
-        monkeypatch.setattr(filters, "beside_counts", lambda _, terms, known: (terms, known))
+    monkeypatch.setattr(releases, "beside_counts", lambda _, solve, known: (solve, known))
     _, seen, documents, held = a_run(name)
     kept = seen["kept_columns"] > 0
     assert 5 < kept.sum() < 25
@@ -176,7 +173,7 @@ def test_who_has_a_column_that_nobody_has_is_ruled_out_of_every_round(
 ) -> None:
     """Also where the column went; never who was in, though its twin in the columns that stay cannot have been."""
     if many:
-        monkeypatch.setattr(terms, "DENSE", 0)
+        monkeypatch.setattr(solve, "DENSE", 0)
     dense, rng = rows(40, 60, seed=4).toarray(), np.random.default_rng(3)
     held = np.isin(np.arange(41), rng.choice(40, 5, replace=False))
     dense[:, 30:] *= rng.random((40, 30)) < 0.3
@@ -217,10 +214,10 @@ def test_who_has_a_column_that_nobody_has_is_ruled_out_of_every_round(
 @pytest.mark.parametrize("exact", [True, False])
 def test_the_filter_is_over_those_whom_the_counts_leave(exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if databases had been made of these alone; also where it is approached."""
-    monkeypatch.setattr(terms, "DENSE", 0)
+    monkeypatch.setattr(solve, "DENSE", 0)
     if not exact:
-        monkeypatch.setattr(exact_sums, "MORE", 1e9)
-        monkeypatch.setattr(solved_parts, "MOST_SOLVED", 0)
+        monkeypatch.setattr(solve, "MORE", 1e9)
+        monkeypatch.setattr(solve, "MOST_SOLVED", 0)
     matrix, mechanism = rows(40, 60, seed=4), make_mechanism("pd-svd", {"rank": 2})
     possible = np.arange(40) % 3 == 0
     seen = mechanism.run(Database((sp.csr_array(matrix[:15:3]),)), _rng())
@@ -235,9 +232,9 @@ def test_the_filter_is_over_those_whom_the_counts_leave(exact: bool, monkeypatch
 
 def test_who_is_left_out_is_left_out_where_nobody_is_by_the_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others' documents touch every column, one of which none of the victim's has."""
-    monkeypatch.setattr(terms, "DENSE", 0)
-    monkeypatch.setattr(exact_sums, "MORE", 1e9)
-    monkeypatch.setattr(solved_parts, "MOST_SOLVED", 0)
+    monkeypatch.setattr(solve, "DENSE", 0)
+    monkeypatch.setattr(solve, "MORE", 1e9)
+    monkeypatch.setattr(solve, "MOST_SOLVED", 0)
     dense = rows(40, 20, seed=4).toarray()
     dense[:, 19] = np.arange(40) >= 30
     matrix, fixed = canonical(sp.csr_array(dense)), canonical(sp.csr_array(_rng().random((6, 20))))
@@ -252,7 +249,7 @@ def test_who_is_left_out_is_left_out_where_nobody_is_by_the_sums(monkeypatch: py
 
 def test_of_others_nobody_is_left_out() -> None:
     possible = np.array([True, False, False, True])
-    found = equations._of_unknown(possible, 7)
+    found = system._of_unknown(possible, 7)
     assert found.tolist() == [True, False, False, True, True, True, True]
 
 

@@ -16,9 +16,9 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec import parse_spec
-from ksdp.audit.statistics import first_numbers, little_noise
 from ksdp.audit.statistics.contract import Documents, Pool
-from ksdp.audit.statistics.little_noise import numbers_of_little_noise
+from ksdp.audit.statistics.linear import pilot, solve
+from ksdp.audit.statistics.linear.pilot import numbers_of_little_noise
 from ksdp.audit.verdicts.ks import ks_table
 
 COUNT, WIDE = 400, 120
@@ -28,11 +28,11 @@ FED = {"name": "fedpower", "rank": 3, "period": 1, "iterations": 3}
 @pytest.fixture(autouse=True)
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if so few documents were more than are solved for, a row of sums more than is written out, steps dear."""
-    monkeypatch.setattr("ksdp.audit.statistics.terms.WORK", 1)
-    monkeypatch.setattr("ksdp.audit.statistics.terms.DENSE", 0)
-    monkeypatch.setattr("ksdp.audit.statistics.max_entropy.MOST_NOISY", 1)
-    monkeypatch.setattr("ksdp.audit.statistics.solved_parts.MOST_SOLVED", 50)
-    monkeypatch.setattr(first_numbers, "MOST_WRITTEN", COUNT * WIDE * WIDE - 1)
+    monkeypatch.setattr("ksdp.audit.statistics.linear.solve.WORK", 1)
+    monkeypatch.setattr("ksdp.audit.statistics.linear.solve.DENSE", 0)
+    monkeypatch.setattr("ksdp.audit.statistics.linear.tilting.MOST_NOISY", 1)
+    monkeypatch.setattr("ksdp.audit.statistics.linear.solve.MOST_SOLVED", 50)
+    monkeypatch.setattr(solve, "MOST_WRITTEN", COUNT * WIDE * WIDE - 1)
 
 
 def sparse_rows(spread: float = 1.0) -> sp.csr_array:
@@ -137,15 +137,15 @@ def test_more_noise_leaves_fewer_numbers_and_exact_sums_have_none_here() -> None
 
 def test_products_with_one_matrix_are_no_more_numbers_than_it_has() -> None:
     rows = canonical(sp.csr_array(np.random.default_rng(0).random((COUNT, 10))))
-    first_numbers.MOST_WRITTEN = 1
+    solve.MOST_WRITTEN = 1
     assert counted({"name": "fedpower", "rank": 3, "period": 1, "iterations": 20} | noise_of(1e-9), rows) == 55
 
 
 def test_where_all_numbers_are_solved_for_none_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     matrix, mechanism = sparse_rows(), FED | noise_of(1e-6)
-    monkeypatch.setattr(first_numbers, "MOST_WRITTEN", COUNT * (9 * WIDE) ** 2)
+    monkeypatch.setattr(solve, "MOST_WRITTEN", COUNT * (9 * WIDE) ** 2)
     assert counted(mechanism, matrix) == 0
-    monkeypatch.setattr(first_numbers, "MOST_WRITTEN", COUNT * (9 * WIDE) ** 2 - 1)
+    monkeypatch.setattr(solve, "MOST_WRITTEN", COUNT * (9 * WIDE) ** 2 - 1)
     assert counted(mechanism, matrix) == 9 * WIDE
 
 
@@ -165,12 +165,12 @@ def test_runs_together_add_up() -> None:
 def test_moments_count_where_they_are_looked_at_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     matrix, numbers = sparse_rows(0.0), WIDE * (WIDE + 1) // 2
     assert counted({"name": "moments", "noise": 1e-6}, matrix) == 0, "written out"
-    monkeypatch.setattr("ksdp.audit.statistics.max_entropy.MOST_WRITTEN", 1)
+    monkeypatch.setattr("ksdp.audit.statistics.linear.tilting.MOST_WRITTEN", 1)
     assert counted({"name": "moments", "noise": 1e-6}, matrix) == numbers
     assert counted({"name": "moments", "noise": 100.0}, matrix) == 0
     site = {"name": "dpdispca", "rank": 3, "intermediate": 5, "epsilon": 1e9}
     assert counted(site, matrix) == 5 * WIDE
-    monkeypatch.setattr("ksdp.audit.statistics.little_noise.MOST_ENTRIES", numbers)
+    monkeypatch.setattr("ksdp.audit.statistics.linear.pilot.MOST_ENTRIES", numbers)
     assert counted({"name": "moments", "noise": 1e-6}, matrix) == 0, "their whole covariance is looked at"
 
 
@@ -179,7 +179,7 @@ def test_noise_that_no_seed_gives_back_is_counted_the_same_every_time() -> None:
     first, second = (counted(mechanism, sparse_rows()) for _ in range(2))
     assert first == second > 0
     parameters = {key: value for key, value in mechanism.items() if key != "name"}
-    assert little_noise.repeatable(make_mechanism("hardt-roth", parameters)).sampler == "fast"  # type: ignore[attr-defined]
+    assert pilot.repeatable(make_mechanism("hardt-roth", parameters)).sampler == "fast"  # type: ignore[attr-defined]
 
 
 def test_nobody_is_clear_where_they_tell_more_than_the_margin() -> None:

@@ -11,13 +11,10 @@ from scipy.stats import ks_2samp
 from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.registry import make_mechanism, statistics
-from ksdp.audit.statistics import additions
-from ksdp.audit.statistics import expected as module
 from ksdp.audit.statistics.contract import Documents, Pool
-from ksdp.audit.statistics.expected import expected
-from ksdp.audit.statistics.expected_topics import expected_topics
 from ksdp.audit.statistics.geometry import GEOMETRY
-from ksdp.audit.statistics.match import BasisMatch, TopicsMatch
+from ksdp.audit.statistics.linear import expected as module
+from ksdp.audit.statistics.linear.expected import BasisMatch, TopicsMatch, expected, expected_topics
 
 RANK = 3
 
@@ -77,8 +74,8 @@ def test_filtered_sums_are_those_by_the_inverse_covariance(
     centred: bool, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of all documents, or of some at even steps; in parts of sixteen."""
-    monkeypatch.setattr(additions, "_PART", 16)
-    monkeypatch.setattr(additions, "ROWS_PER_ENTRY", 5 // step)
+    monkeypatch.setattr(module, "_PART", 16)
+    monkeypatch.setattr(module, "ROWS_PER_ENTRY", 5 // step)
     dense = rows(300)
     picture = expected(Pool(sp.csr_array(dense)), RANK, centred)
     less = dense[::step] - picture.additions.mean
@@ -86,7 +83,7 @@ def test_filtered_sums_are_those_by_the_inverse_covariance(
     terms = np.stack([np.outer(picture.basis @ x, x_out).ravel() for x, x_out in zip(less, outside, strict=True)])
     covariance = np.cov(terms.T, bias=True)
     size = RANK * dense.shape[1]
-    shrunk = covariance + additions.SHRINK * np.trace(covariance) / size * np.eye(size)
+    shrunk = covariance + module.SHRINK * np.trace(covariance) / size * np.eye(size)
     wanted = np.linalg.solve(shrunk, terms[7]).reshape(RANK, -1)
     found = picture.additions.filtered(terms[7].reshape(RANK, -1))
     np.testing.assert_allclose(found / np.linalg.norm(found), wanted / np.linalg.norm(wanted), atol=1e-4)
@@ -97,20 +94,20 @@ def test_filtered_sums_are_those_by_the_inverse_covariance(
 
 
 def test_many_entries_are_weighed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(additions, "MOST_ENTRIES", 10)
+    monkeypatch.setattr(module, "MOST_ENTRIES", 10)
     dense = rows()
     for centred in (False, True):
         picture = expected(Pool(sp.csr_array(dense), 0.4), RANK, centred)
         less = dense - picture.additions.mean
         left = less - less @ picture.basis.T @ picture.basis
         spread = np.array([[(less @ v) ** 2 @ left[:, f] ** 2 for f in range(20)] for v in picture.basis])
-        wanted = 1.0 / (spread + additions.SHRINK * spread.mean(axis=1, keepdims=True))
+        wanted = 1.0 / (spread + module.SHRINK * spread.mean(axis=1, keepdims=True))
         np.testing.assert_allclose(picture.additions.filtered(np.ones((RANK, 20))), wanted, rtol=1e-9)
 
 
 def test_entries_that_the_basis_explains_wholly_are_weighed_by_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left of such documents is nothing; no entry then counts a million times more than another."""
-    monkeypatch.setattr(additions, "MOST_ENTRIES", 10)
+    monkeypatch.setattr(module, "MOST_ENTRIES", 10)
     rng = np.random.default_rng(4)
     dense = rng.random((300, RANK)) @ rng.random((RANK, 20))
     picture = expected(Pool(sp.csr_array(dense), 0.4), RANK, False)

@@ -15,11 +15,11 @@ from ksdp.audit.mechanisms.factorisation import pd_svd
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.registry import make_mechanism
-from ksdp.audit.statistics import max_entropy, solved_parts
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
-from ksdp.audit.statistics.max_entropy import Direction, span_of
-from ksdp.audit.statistics.rounds_match import BlocksMatch, SumsMatch
-from ksdp.audit.statistics.term_numbers import TermNumbers
+from ksdp.audit.statistics.linear import solve, tilting
+from ksdp.audit.statistics.linear.operator import TermNumbers
+from ksdp.audit.statistics.linear.releases import BlocksMatch, SumsMatch
+from ksdp.audit.statistics.linear.tilting import Direction, span_of
 from ksdp.audit.verdicts.ks import ks_table
 
 
@@ -99,12 +99,12 @@ def test_who_is_told_by_linear_equations_is_not_looked_for_again() -> None:
     rows, rng = np.random.default_rng(1).normal(size=(60, 90)), np.random.default_rng(2)
     held, shares = np.isin(np.arange(60), rng.choice(60, 12, replace=False)), np.full(60, 0.2)
     plain = TermNumbers.plain(sp.csr_array(rows), np.ones((60, 1)))
-    found = solved_parts.solved_parts(plain, (held - shares) @ rows, shares)
+    found = solve.solved_parts(plain, (held - shares) @ rows, shares)
     assert found.direction is None
     np.testing.assert_allclose(found.parts + shares, held, atol=1e-6)
     rows -= np.outer(held, held @ rows / held.sum())  # so that the sum is 0 whoever else is in
     nothing = TermNumbers.plain(sp.csr_array(rows), np.ones((60, 1)))
-    found = solved_parts.solved_parts(nothing, -shares @ rows, shares)
+    found = solve.solved_parts(nothing, -shares @ rows, shares)
     assert found.direction is None
     parts = found.parts + shares
     assert parts[held].min() > 2 * parts[~held].max()
@@ -117,7 +117,7 @@ def test_copies_are_told_by_linear_equations_too() -> None:
     rows[[40, 50]], held[[3, 40, 50]] = rows[3], [True, False, True]
     rows[[41, 51]], held[[4, 41, 51]] = 2.0 * rows[4], [True, False, True]
     plain = TermNumbers.plain(sp.csr_array(rows), np.ones((60, 1)))
-    found = solved_parts.solved_parts(plain, (held - shares) @ rows, shares)
+    found = solve.solved_parts(plain, (held - shares) @ rows, shares)
     assert found.direction is None
     np.testing.assert_allclose((found.parts + shares)[[3, 40, 50]], 2.0 / 3.0, atol=0.01)
 
@@ -128,7 +128,7 @@ def test_that_nobody_is_in_explains_no_sums_of_nothing() -> None:
     held, shares = np.arange(60) % 10 == 0, np.full(60, 0.1)
     rows[held] -= held @ rows / held.sum()
     nothing = TermNumbers.plain(sp.csr_array(rows), np.ones((60, 1)))
-    assert solved_parts.solved_parts(nothing, -shares @ rows, shares).direction is not None
+    assert solve.solved_parts(nothing, -shares @ rows, shares).direction is not None
 
 
 def rows_of(name: str) -> sp.csr_array:
@@ -157,8 +157,8 @@ def test_fewer_equations_than_documents_tell_who_was_in(
     held = np.isin(np.arange(matrix.shape[0]), np.random.default_rng(1).choice(matrix.shape[0], 50, replace=False))
     seen = mechanism.run(Database((sp.csr_array(matrix[held]),)), np.random.default_rng(2))
     stored = {name: np.float32(array).astype(np.float64) for name, array in seen.items()}
-    for most in (max_entropy.MOST_WRITTEN, 0):
-        monkeypatch.setattr(max_entropy, "MOST_WRITTEN", most)
+    for most in (tilting.MOST_WRITTEN, 0):
+        monkeypatch.setattr(tilting, "MOST_WRITTEN", most)
         documents = Documents(matrix, pool=Pool(matrix, 50 / matrix.shape[0], mechanism=mechanism))
         found = statistic.evaluate(Observables(dict(stored)), documents)
         distances.append(ks_table(found[None].astype(np.float32), held[None]).distance[0])
@@ -188,7 +188,7 @@ def test_later_rounds_tell_what_the_first_three_leave_open(
 
 def test_of_few_documents_noise_hides_less() -> None:
     """A tenth of 300, by blocks with a tenth of noise: the linear filter misses how many are in, first."""
-    rng, distances = np.random.default_rng(1), {0: 0.0, max_entropy.MOST_NOISY: 0.0}
+    rng, distances = np.random.default_rng(1), {0: 0.0, tilting.MOST_NOISY: 0.0}
     matrix = sp.csr_array(rng.normal(size=(300, 40)))
     mechanism = make_mechanism("noisy", {"mechanism": "pd-svd", "noise": 0.1, "parameters": {"rank": 3}})
     for run in range(3):
@@ -197,11 +197,11 @@ def test_of_few_documents_noise_hides_less() -> None:
         for most in distances:
             documents = Documents(matrix, pool=Pool(matrix, 0.1, mechanism=mechanism))
             with pytest.MonkeyPatch.context() as patched:
-                patched.setattr(max_entropy, "MOST_NOISY", most)
+                patched.setattr(tilting, "MOST_NOISY", most)
                 found = BlocksMatch().evaluate(Observables(dict(seen)), documents)
             distances[most] += ks_table(found[None].astype(np.float32), held[None]).distance[0] / 3
     assert distances[0] < 0.7
-    assert distances[max_entropy.MOST_NOISY] > 0.8
+    assert distances[tilting.MOST_NOISY] > 0.8
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -9,8 +9,8 @@ from scipy.stats import ks_2samp
 
 from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, Moments
-from ksdp.audit.statistics import max_entropy, moment_filter, solved_parts
 from ksdp.audit.statistics.contract import Documents, Pool
+from ksdp.audit.statistics.linear import moments, solve, tilting
 from ksdp.audit.statistics.moments import moment_energy, moment_leverage, moment_match, site_match
 
 
@@ -48,9 +48,9 @@ def test_the_matched_filter_is_the_whitened_product() -> None:
 @pytest.mark.parametrize("noise", [1e-3, 0.2])
 def test_noise_is_as_large_as_the_mechanism_says(how: str, noise: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also with other parties, whose noise is there too, and rows that are longer than the bound."""
-    monkeypatch.setattr(max_entropy, "MOST_WRITTEN", 0)
+    monkeypatch.setattr(tilting, "MOST_WRITTEN", 0)
     if how == "by numbers":
-        monkeypatch.setattr(solved_parts, "MOST_SOLVED", 0)
+        monkeypatch.setattr(solve, "MOST_SOLVED", 0)
     rows, upper, mechanism = population(40), np.triu_indices(4), Moments(rank=2, noise=noise)
     shorter = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)
     triangles = np.array([np.outer(x, x)[upper] for x in shorter])
@@ -67,8 +67,8 @@ def test_noise_is_as_large_as_the_mechanism_says(how: str, noise: float, monkeyp
 def test_of_more_numbers_than_are_looked_at_together_each_counts_by_its_variance(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(solved_parts, "MOST_SOLVED", 0)
-    monkeypatch.setattr(moment_filter, "MOST_ENTRIES", 9)
+    monkeypatch.setattr(solve, "MOST_SOLVED", 0)
+    monkeypatch.setattr(moments, "MOST_ENTRIES", 9)
     rows, upper = population(40), np.triu_indices(4)
     triangles = np.array([np.outer(x, x)[upper] for x in rows])
     variances = triangles.var(axis=0)
@@ -77,10 +77,10 @@ def test_of_more_numbers_than_are_looked_at_together_each_counts_by_its_variance
     np.testing.assert_allclose(found, triangles @ weights, rtol=1e-8)
 
 
-@pytest.mark.parametrize("most", [max_entropy.MOST_WRITTEN, 0])
+@pytest.mark.parametrize("most", [tilting.MOST_WRITTEN, 0])
 def test_fewer_numbers_than_documents_tell_who_was_in(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tenth, and hardly any noise: the linear filter tells less."""
-    monkeypatch.setattr(max_entropy, "MOST_WRITTEN", most)
+    monkeypatch.setattr(tilting, "MOST_WRITTEN", most)
     rng = np.random.default_rng(4)
     rows, held = rng.normal(size=(300, 14)), np.isin(np.arange(300), rng.choice(300, 30, replace=False))
     mechanism = Moments(rank=2, noise=1e-4)

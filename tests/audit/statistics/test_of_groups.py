@@ -13,7 +13,7 @@ from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.spec import parse_spec
-from ksdp.audit.statistics.of_groups import OfGroups, groups_solved
+from ksdp.audit.statistics.linear.groups import OfGroups, groups_solved
 
 GROUPS, EACH, WIDE = 30, 6, 14
 

@@ -13,16 +13,14 @@ import scipy.sparse as sp
 from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD
-from ksdp.audit.statistics import exact_sums, solved_parts
-from ksdp.audit.statistics import one_by_one as fits_module
-from ksdp.audit.statistics import terms as module
 from ksdp.audit.statistics.contract import Documents, Pool
-from ksdp.audit.statistics.distinct import distinct
-from ksdp.audit.statistics.equations import RULED_OUT
-from ksdp.audit.statistics.one_by_one import FREELY, MOST_ROUNDS, SETTLED, fitted
-from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
-from ksdp.audit.statistics.term_numbers import TermNumbers
-from ksdp.audit.statistics.term_scales import scales_of
+from ksdp.audit.statistics.linear import coordinate_descent as fits_module
+from ksdp.audit.statistics.linear import solve
+from ksdp.audit.statistics.linear import solve as module
+from ksdp.audit.statistics.linear.coordinate_descent import FREELY, MOST_ROUNDS, SETTLED, distinct, fitted
+from ksdp.audit.statistics.linear.operator import TermNumbers, scales_of
+from ksdp.audit.statistics.linear.releases import BlocksMatch, BlockSumsMatch, SumsMatch
+from ksdp.audit.statistics.linear.system import RULED_OUT
 
 from .who_is_in import KINDS, numbers_of, some_rows
 
@@ -32,7 +30,7 @@ COINS = np.random.default_rng(0)
 @pytest.fixture(autouse=True)
 def nobody_is_solved_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if documents were too many for it."""
-    monkeypatch.setattr(solved_parts, "MOST_SOLVED", 0)
+    monkeypatch.setattr(solve, "MOST_SOLVED", 0)
 
 
 @pytest.fixture
@@ -372,7 +370,7 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(module, "DENSE", 0)
     asked: list[int] = []
     for name in ("fitted", "with_parts"):
-        monkeypatch.setattr(exact_sums, name, counted(getattr(exact_sums, name), asked))
+        monkeypatch.setattr(solve, name, counted(getattr(solve, name), asked))
     return asked
 
 
@@ -416,9 +414,9 @@ def test_a_filter_is_approached_where_the_sums_do_not_outnumber_documents(
     one_by_one = statistic.evaluate(Observables(dict(seen)), documents)
     assert len(fits) == 1
     if limit == "numbers":
-        monkeypatch.setattr(exact_sums, "MORE", 1e6)
+        monkeypatch.setattr(solve, "MORE", 1e6)
     else:
-        monkeypatch.setattr(exact_sums, "MOST_PAIRS", 3)
+        monkeypatch.setattr(solve, "MOST_PAIRS", 3)
     by_steps = statistic.evaluate(Observables(dict(seen)), documents)
     assert len(fits) == 1
     assert ((one_by_one == RULED_OUT) == (by_steps == RULED_OUT)).all()

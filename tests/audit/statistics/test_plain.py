@@ -11,8 +11,8 @@ from ksdp.audit.mechanisms.pem.mechanisms import PEMKMeans
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
 from ksdp.audit.registry import statistics
 from ksdp.audit.statistics.contract import Documents, sentence_of
-from ksdp.audit.statistics.document_counts import COUNTS
-from ksdp.audit.statistics.over_rows import OverRows
+from ksdp.audit.statistics.linear.counts import COUNTS
+from ksdp.audit.statistics.linear.groups import OverRows
 from ksdp.audit.statistics.plain import coefficients, statistics_of_arrays
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from ksdp.audit.statistics.raised_factor import raised_factor
+from ksdp.audit.statistics.linear.tilting import raised_factor
 
 
 def test_what_rounding_leaves_without_a_factor_is_raised_until_it_has_one() -> None:

@@ -13,10 +13,10 @@ from ksdp.audit.mechanisms.privacy.dp_nmf import DPNMF
 from ksdp.audit.mechanisms.privacy.fedpower import FedPower, UtilityFedPower
 from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth
-from ksdp.audit.statistics import max_entropy
 from ksdp.audit.statistics.contract import Documents, Pool
-from ksdp.audit.statistics.releases_match import ReleasesMatch, moment_numbers
-from ksdp.audit.statistics.terms import SHRINK
+from ksdp.audit.statistics.linear import tilting
+from ksdp.audit.statistics.linear.releases import ReleasesMatch, moment_numbers
+from ksdp.audit.statistics.linear.solve import SHRINK
 
 from .who_is_in import check_it_tells_who_is_in
 
@@ -95,7 +95,7 @@ def test_of_dp_nmf_it_tells_who_is_in_where_there_is_little_noise(others: str) -
 
 def test_of_dp_nmf_it_is_the_filter_of_terms_and_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """<C^-1 (a_x - mean), Z - E Z>, every covariance written out."""
-    monkeypatch.setattr(max_entropy, "MOST_NOISY", 0)
+    monkeypatch.setattr(tilting, "MOST_NOISY", 0)
     mechanism, matrix = dp_nmf(50.0), counts()
     seen = Observables(mechanism.run(Database((matrix[:12],)), np.random.default_rng(0)))
     (statistic,) = mechanism.statistics
@@ -140,7 +140,7 @@ def test_uploads_without_much_noise_tell_who_is_in_whoever_else_takes_part(other
 
 def test_it_is_the_dense_filter_with_the_noise_in_its_covariance(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the formula: every term written out, C their covariance over databases and that of the noise."""
-    monkeypatch.setattr(max_entropy, "MOST_NOISY", 0)
+    monkeypatch.setattr(tilting, "MOST_NOISY", 0)
     made, matrix = replace(QUIET, noise=0.02, central_noise=0.01), rows()
     seen = made.run(Database((sp.csr_array(matrix[::2]), rows(8, seed=5))), np.random.default_rng(0))
     pool, (match,) = Pool(matrix, 0.5, rows(8, seed=5), made), made.statistics

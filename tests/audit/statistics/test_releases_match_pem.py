@@ -14,11 +14,11 @@ from ksdp.audit.mechanisms.pem.added import noise_variance
 from ksdp.audit.mechanisms.pem.algorithm import PemState, VectorBlock, contribution
 from ksdp.audit.mechanisms.pem.mechanisms import PEMApriori, PEMKMeans, PEMLogistic, PemMechanism
 from ksdp.audit.mechanisms.pem.noise import Budget, law
-from ksdp.audit.statistics import max_entropy
 from ksdp.audit.statistics.contract import Documents, Pool
-from ksdp.audit.statistics.equations import Equations
-from ksdp.audit.statistics.max_entropy import direction_of
-from ksdp.audit.statistics.term_numbers import TermNumbers
+from ksdp.audit.statistics.linear import tilting
+from ksdp.audit.statistics.linear.operator import TermNumbers
+from ksdp.audit.statistics.linear.system import Equations
+from ksdp.audit.statistics.linear.tilting import direction_of
 
 from .who_is_in import check_it_tells_who_is_in
 
@@ -145,7 +145,7 @@ def test_it_is_the_filter_of_terms_noise_and_coins(
     kind: type[PemMechanism], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """<C^-1 (a_x - mean), Z - E Z>, every covariance written out."""
-    monkeypatch.setattr(max_entropy, "MOST_NOISY", 0)
+    monkeypatch.setattr(tilting, "MOST_NOISY", 0)
     share = 0.8
     found, made_of, told = one_run(kind, share)
     terms = made_of.written()

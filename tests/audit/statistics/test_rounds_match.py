@@ -11,16 +11,14 @@ from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD, SigmaSVD
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
-from ksdp.audit.statistics import rated_match, rounds_match
-from ksdp.audit.statistics import terms as module
 from ksdp.audit.statistics.contract import Documents, Pool
-from ksdp.audit.statistics.match import TopicsMatch
-from ksdp.audit.statistics.rated_match import StationaryTerms
-from ksdp.audit.statistics.rated_terms import RatedTerms
-from ksdp.audit.statistics.round_terms import block_numbers, part_terms, sweep_numbers
-from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
-from ksdp.audit.statistics.term_numbers import TermNumbers
-from ksdp.audit.statistics.terms import filtered
+from ksdp.audit.statistics.linear import expected, releases
+from ksdp.audit.statistics.linear import solve as module
+from ksdp.audit.statistics.linear.contributions import block_numbers, part_terms, sweep_numbers
+from ksdp.audit.statistics.linear.expected import StationaryTerms, TopicsMatch
+from ksdp.audit.statistics.linear.operator import RatedTerms, TermNumbers
+from ksdp.audit.statistics.linear.releases import BlocksMatch, BlockSumsMatch, SumsMatch
+from ksdp.audit.statistics.linear.solve import filtered
 
 from .who_is_in import obvious, run_among
 
@@ -146,7 +144,7 @@ def test_topics_of_ratings_are_stationary_for_the_run_s_documents(ruled: dict[st
 def test_converged_topics_of_many_ratings_tell_who_is_in(
     ruled: dict[str, float], others: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rated_match, "SHRINK", 0.0)
+    monkeypatch.setattr(expected, "UNCONVERGED", 0.0)
     matrix, fixed, rng = ratings(14, 30), ratings(8, 30, seed=5), np.random.default_rng(2)
     held = np.isin(np.arange(14), rng.choice(14, 7, replace=False))
     mechanism = PDNMF(rank=2, sweeps=5000, tolerance=0.0, weighted=True, opens="final", **ruled)
@@ -162,8 +160,8 @@ def test_topics_that_have_not_converged_are_trusted_less(monkeypatch: pytest.Mon
     mechanism = PDNMF(**RATED, sweeps=6, tolerance=0.0, opens="final")
     seen = mechanism.run(Database((sp.csr_array(matrix[held]),)), COINS)
     documents, gaps = Documents(matrix, pool=Pool(matrix, 0.5, mechanism=mechanism)), []
-    for shrink in (rated_match.SHRINK, 0.0):
-        monkeypatch.setattr(rated_match, "SHRINK", shrink)
+    for shrink in (expected.UNCONVERGED, 0.0):
+        monkeypatch.setattr(expected, "UNCONVERGED", shrink)
         found = TopicsMatch().evaluate(Observables(seen), documents)
         gaps.append((found[held].mean() - found[~held].mean()) / found.std())
     assert gaps[0] > gaps[1]
@@ -288,7 +286,7 @@ def test_a_coalition_knows_the_mean_of_everybody() -> None:
     seen = PDPCA(rank=3).run(Database((mine, own), frozenset({1})), COINS)
     pool = Pool(rows(24), 0.5, own, colluding=True)
     wanted = sp.vstack([mine, own]).mean(axis=0)
-    np.testing.assert_allclose(rounds_match.mean_of_all(seen["mean"], pool), wanted)
+    np.testing.assert_allclose(releases.mean_of_all(seen["mean"], pool), wanted)
 
 
 def test_an_empty_pool_and_one_document_say_nothing_that_is_not_finite() -> None:

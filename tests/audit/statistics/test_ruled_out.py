@@ -16,15 +16,14 @@ from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.sparse_rows import take_rows
-from ksdp.audit.statistics import equations, exact_sums, solved_parts
-from ksdp.audit.statistics import ruled_out as module_of_rules
-from ksdp.audit.statistics import terms as module
 from ksdp.audit.statistics.contract import Documents, Pool
-from ksdp.audit.statistics.document_counts import COUNTS
-from ksdp.audit.statistics.equations import RULED_OUT
-from ksdp.audit.statistics.round_terms import sweep_numbers
-from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
-from ksdp.audit.statistics.ruled_out import FitsRatings, FitsSum, WithinColumns
+from ksdp.audit.statistics.linear import solve, system
+from ksdp.audit.statistics.linear import solve as module
+from ksdp.audit.statistics.linear import system as module_of_rules
+from ksdp.audit.statistics.linear.contributions import sweep_numbers
+from ksdp.audit.statistics.linear.counts import COUNTS
+from ksdp.audit.statistics.linear.releases import BlocksMatch, BlockSumsMatch, SumsMatch
+from ksdp.audit.statistics.linear.system import RULED_OUT, FitsRatings, FitsSum, WithinColumns
 
 COINS = np.random.default_rng(0)
 RULED = {"gamma": 0.4, "delta": 1.5}
@@ -230,10 +229,10 @@ def test_who_is_in_is_above_who_may_be_in_above_who_cannot_be(
     if how != "solved":
         monkeypatch.setattr(module, "DENSE", 0)
     if how != "all at once":
-        monkeypatch.setattr(solved_parts, "MOST_SOLVED", 0)
-    monkeypatch.setattr(equations, "first_numbers_say", lambda *_: None)
+        monkeypatch.setattr(solve, "MOST_SOLVED", 0)
+    monkeypatch.setattr(system, "first_numbers_say", lambda *_: None)
     if how == "by steps":
-        monkeypatch.setattr(exact_sums, "MORE", np.inf)
+        monkeypatch.setattr(solve, "MORE", np.inf)
     matrix, mine = rows(), held()
     seen = Observables(stored(mechanism.run(Database((sp.csr_array(matrix[mine]),)), COINS)))
     documents = Documents(matrix, pool=Pool(matrix, 0.1, mechanism=mechanism))
@@ -250,9 +249,9 @@ def test_who_is_in_is_above_who_may_be_in_above_who_cannot_be(
 
 def test_the_filter_is_that_of_those_who_may_be_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Solved exactly, and by so many steps that nothing is left, in the columns that somebody has."""
-    monkeypatch.setattr(exact_sums, "MORE", np.inf)
-    monkeypatch.setattr(solved_parts, "MOST_SOLVED", 0)
-    monkeypatch.setattr(equations, "first_numbers_say", lambda *_: None)
+    monkeypatch.setattr(solve, "MORE", np.inf)
+    monkeypatch.setattr(solve, "MOST_SOLVED", 0)
+    monkeypatch.setattr(system, "first_numbers_say", lambda *_: None)
     monkeypatch.setattr(module, "WORK", 2**40)
     monkeypatch.setattr(module, "MOST_STEPS", 3000)
     monkeypatch.setattr(module, "SHRINK", 1e-3)
@@ -288,18 +287,18 @@ def test_copies_are_those_of_whoever_may_be_in(monkeypatch: pytest.MonkeyPatch, 
     mechanism = PDNMF(rank=2, sweeps=3, tolerance=0.0)
     seen = stored(mechanism.run(Database((sp.csr_array(matrix[mine]),)), COINS))
     possible = mine | (np.arange(66) % 3 > 0) if before else None
-    own, asked = exact_sums.distinct, []
+    own, asked = solve.distinct, []
 
     def found(known: bool) -> np.ndarray:
         def distinct(made, shares, same=None):
             asked.append(same)
             return own(made, shares, same if known else None)
 
-        monkeypatch.setattr(exact_sums, "distinct", distinct)
+        monkeypatch.setattr(solve, "distinct", distinct)
         pool = Pool(matrix, 7 / 66, mechanism=mechanism, possible=possible)
         return SumsMatch().evaluate(Observables(dict(seen)), Documents(matrix, pool=pool, possible=possible))
 
-    monkeypatch.setattr(solved_parts, "MOST_SOLVED", 0)
+    monkeypatch.setattr(solve, "MOST_SOLVED", 0)
     monkeypatch.setattr(module, "DENSE", 0)
     np.testing.assert_array_equal(found(True), found(False))
     several = np.unique(asked[0], return_counts=True)[1]
@@ -316,9 +315,9 @@ def test_what_is_left_takes_the_steps_that_all_documents_would(monkeypatch: pyte
         taken.append(steps)
         return own(made, apart, ridge, steps)
 
-    monkeypatch.setattr(exact_sums, "MORE", np.inf)
-    monkeypatch.setattr(solved_parts, "MOST_SOLVED", 0)
-    monkeypatch.setattr(equations, "first_numbers_say", lambda *_: None)
+    monkeypatch.setattr(solve, "MORE", np.inf)
+    monkeypatch.setattr(solve, "MOST_SOLVED", 0)
+    monkeypatch.setattr(system, "first_numbers_say", lambda *_: None)
     monkeypatch.setattr(module, "approached", counted)
     for name, value in {
         "DENSE": 0,

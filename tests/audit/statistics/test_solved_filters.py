@@ -10,15 +10,12 @@ from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.privacy.fedpower import FedPower
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
-from ksdp.audit.statistics import solved_filters
-from ksdp.audit.statistics.additive import Additive
 from ksdp.audit.statistics.contract import Documents, Pool
-from ksdp.audit.statistics.rated_terms import RatedTerms
-from ksdp.audit.statistics.releases_match import ReleasesMatch, moment_numbers
-from ksdp.audit.statistics.round_terms import sweep_numbers
-from ksdp.audit.statistics.rounds_match import SumsMatch
-from ksdp.audit.statistics.solved_filters import lost, solved_filter
-from ksdp.audit.statistics.terms import filtered
+from ksdp.audit.statistics.linear import solve
+from ksdp.audit.statistics.linear.contributions import sweep_numbers
+from ksdp.audit.statistics.linear.operator import Additive, RatedTerms
+from ksdp.audit.statistics.linear.releases import ReleasesMatch, SumsMatch, moment_numbers
+from ksdp.audit.statistics.linear.solve import filtered, lost, solved_filter
 from ksdp.audit.verdicts.ks import ks_table
 
 
@@ -78,7 +75,7 @@ def test_it_is_not_asked_where_noise_is_not_known_or_large_or_documents_are_many
     noise, apart = noise_of(terms, kind), np.ones(terms.entries)
     assert solved_filter(terms, apart, 0.0 * noise) is None
     assert solved_filter(terms, apart, 1e4 * noise) is None
-    monkeypatch.setattr(solved_filters, "few_enough", lambda n: n < 30)
+    monkeypatch.setattr(solve, "few_enough", lambda n: n < 30)
     assert solved_filter(terms, apart, noise) is None
 
 
@@ -99,7 +96,7 @@ def test_copies_that_were_both_in_are_told_with_hardly_any_noise() -> None:
 
 def test_products_that_rounding_spoilt_are_left_to_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     terms = some("moments")
-    monkeypatch.setattr(solved_filters, "products_of_terms", lambda *_: (np.diag(np.full(30, -2.0)), None))
+    monkeypatch.setattr(solve, "products_of_terms", lambda *_: (np.diag(np.full(30, -2.0)), None))
     assert solved_filter(terms, np.ones(terms.entries), noise_of(terms, "moments")) is None
 
 

@@ -9,15 +9,13 @@ import scipy.sparse as sp
 from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD
-from ksdp.audit.statistics import exact_sums, max_entropy, solved_parts
-from ksdp.audit.statistics import terms as module
 from ksdp.audit.statistics.contract import Documents, Pool
-from ksdp.audit.statistics.one_by_one import SETTLED
-from ksdp.audit.statistics.rounds_match import BlocksMatch, BlockSumsMatch, SumsMatch
-from ksdp.audit.statistics.solved_parts import solved_parts as solve
-from ksdp.audit.statistics.term_numbers import TermNumbers
-from ksdp.audit.statistics.term_products import products_of_terms
-from ksdp.audit.statistics.term_scales import scales_of
+from ksdp.audit.statistics.linear import solve as module
+from ksdp.audit.statistics.linear import tilting
+from ksdp.audit.statistics.linear.coordinate_descent import SETTLED
+from ksdp.audit.statistics.linear.operator import TermNumbers, products_of_terms, scales_of
+from ksdp.audit.statistics.linear.releases import BlocksMatch, BlockSumsMatch, SumsMatch
+from ksdp.audit.statistics.linear.solve import solved_parts
 from ksdp.audit.verdicts.ks import ks_table
 
 from .who_is_in import KINDS, numbers_of, some_rows
@@ -59,19 +57,19 @@ def test_parts_are_what_is_expected_of_normal_ones(kind: str) -> None:
     )
     lost = 2.0**-48 * np.square(whole * factors).mean() / 0.24
     wanted = terms @ np.linalg.solve(terms.T @ terms + lost * np.eye(len(whole)), apart * factors)
-    found = solve(made, apart, shares).parts
+    found = solved_parts(made, apart, shares).parts
     assert found[3] == 0.0 or kind == "pd-pca"
     np.testing.assert_allclose(terms.T @ found, terms.T @ wanted, atol=1e-4 * np.abs(terms.T @ wanted).max())
     assert kind != "pd-nmf" or np.abs(found - wanted).max() < 1e-3
 
 
-@pytest.mark.parametrize("most", [max_entropy.MOST_WRITTEN, 0])
+@pytest.mark.parametrize("most", [tilting.MOST_WRITTEN, 0])
 @pytest.mark.parametrize("sizes", ["lognormal", "one huge", "copies"])
 @pytest.mark.parametrize(("statistic", "mechanism"), CASES)
 def test_small_rows_are_told_as_well_as_large_ones(
     statistic, mechanism, sizes: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(max_entropy, "MOST_WRITTEN", most)
+    monkeypatch.setattr(tilting, "MOST_WRITTEN", most)
     rng = np.random.default_rng(5)
     matrix = rng.gamma(2.0, 1.0, (120, 8)) @ rng.gamma(0.5, 1.0, (8, 50)) + rng.random((120, 50))
     if sizes == "lognormal":
@@ -104,9 +102,9 @@ def test_many_documents_are_approached(monkeypatch: pytest.MonkeyPatch) -> None:
     documents = Documents(matrix, pool=Pool(matrix, 1 / 3, mechanism=mechanism))
     monkeypatch.setattr(module, "DENSE", 0)
     for most, other in ((60, "fitted"), (59, "with_parts")):
-        monkeypatch.setattr(solved_parts, "MOST_SOLVED", most)
+        monkeypatch.setattr(module, "MOST_SOLVED", most)
         with monkeypatch.context() as only:
-            only.setattr(exact_sums, other, None)
+            only.setattr(module, other, None)
             found = statistic.evaluate(Observables(dict(seen)), documents)
         assert np.median(found[:20]) > np.median(found[20:]) + 10 * SETTLED
 
@@ -122,10 +120,10 @@ def test_one_document_or_two(statistic, mechanism) -> None:
 
 def test_what_rounding_makes_singular_is_solved_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Copies share what they explain, and do not each take all of it, though far less is added than they need."""
-    monkeypatch.setattr(solved_parts, "_ROUNDING", 1e-24)
+    monkeypatch.setattr(module, "_ROUNDING", 1e-24)
     made = numbers_of("pd-nmf", sp.csr_array(np.tile(np.random.default_rng(2).random((4, 12)), (10, 1))))
     apart = made.summed(np.tile([1.0, 0.0, 0.5, 0.25], 10))
-    found = made.summed(solve(made, apart, np.full(40, 0.5), 0.0).parts)
+    found = made.summed(solved_parts(made, apart, np.full(40, 0.5), 0.0).parts)
     np.testing.assert_allclose(found, apart, atol=0.05 * np.abs(apart).max())
 
 
@@ -134,4 +132,4 @@ def test_sums_of_nothing_do_not_tell_that_nobody_was_in() -> None:
     half = np.random.default_rng(3).normal(size=(20, 4))
     made = TermNumbers.plain(sp.csr_array(np.vstack([half, -half])), np.ones((40, 1)))
     shares = np.full(40, 0.3)
-    assert solve(made, -made.summed(shares), shares).direction is not None
+    assert solved_parts(made, -made.summed(shares), shares).direction is not None

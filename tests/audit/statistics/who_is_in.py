@@ -11,8 +11,8 @@ from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD
 from ksdp.audit.statistics.contract import Documents, Pool
-from ksdp.audit.statistics.round_terms import block_numbers, sweep_numbers
-from ksdp.audit.statistics.term_numbers import TermNumbers
+from ksdp.audit.statistics.linear.contributions import block_numbers, sweep_numbers
+from ksdp.audit.statistics.linear.operator import TermNumbers
 
 KINDS = ("pd-nmf", "pd-svd", "pd-pca")
 """Of mechanisms whose numbers `numbers_of` gives."""

@@ -34,7 +34,7 @@ from ksdp.audit.mechanisms.factorisation.power_iteration import (
     start_block,
 )
 from ksdp.audit.statistics.contract import Documents, Pool
-from ksdp.audit.statistics.rounds_match import BlockSumsMatch
+from ksdp.audit.statistics.linear.releases import BlockSumsMatch
 
 RNG = np.random.default_rng(0)
 

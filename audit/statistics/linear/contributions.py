@@ -1,21 +1,8 @@
-"""The terms of PD-NMF's announced sums and of PD-SVD's announced blocks, document by document, as they are.
-
-A party of a run can work all of this out: topics and blocks are public, and so is how a document's coefficients
-follow from them.
-
-- PD-NMF: sweep s announces, for one topic after the other, sum w_t (x - sum over u != t of w_u T_u) and sum w_t^2.
-  The coefficients w of x follow from the topics of the moment and from those before (`coefficient_paths`).
-- PD-SVD: iteration s announces the rows of sum x <x, V_{s-1}>, each divided by a norm that nobody sees. V_s spans
-  them, so that what of the sum lies outside of V_s is known without the norms: it is 0,
-
-      sum over documents of (x V_{s-1}^T)^T (x - (x V_s^T) V_s) = 0.
-
-  Where a mean is announced it is subtracted from x first, and that the sum of all x - mean is 0 counts as well.
-- The SVD that reveals Sigma announces the sums of x <x, V_{s-1}> as they are.
-"""
+"""What each document adds to the sums that PD-NMF, PD-SVD and DP-NMF announce, round by round."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +11,7 @@ from numba import njit
 
 from ksdp.audit.array_types import Floats
 from ksdp.audit.kernels import csr_times_panel, panel_of
-from ksdp.audit.statistics.term_numbers import TermNumbers
+from ksdp.audit.statistics.linear.operator import TermNumbers
 
 
 def _products(rows: sp.csr_array, basis: Floats) -> Floats:
@@ -131,3 +118,54 @@ def part_terms(rows: sp.csr_array, V: Floats) -> Floats:
     """Squares of what is above 0, then of what is below, of each document's products with V; shape (n, 2 k)."""
     products = _products(rows, np.ascontiguousarray(V))
     return np.asarray(np.square(np.hstack([np.maximum(products, 0.0), np.maximum(-products, 0.0)])))
+
+
+def clipped_sweeps(rows: sp.csr_array, topics: Floats, bound: float) -> TermNumbers:
+    """As `sweep_numbers`: a document's numerator and denominator of an update are together no longer than `bound`.
+
+    Parameters
+    ----------
+    topics : shape (sweeps + 1, k, d)
+        Before the first sweep, and after each.
+    """
+    products = sweep_products(rows, topics)
+    made = sweep_numbers(rows, topics, products=products)
+    weights = made.weights.copy()
+    _clip(rows.indptr, rows.data, *products, bound, topics.shape[1], weights)
+    return replace(made, weights=weights, scalars=weights * made.weights)
+
+
+@njit(cache=True, nogil=True)
+def _clip(indptr: Any, data: Any, products: Any, gram: Any, bound: float, rank: int, weights: Any) -> None:
+    """Scale down in place the weight of each update whose w (x - others, w) is longer than `bound`.
+
+    Parameters
+    ----------
+    indptr, data : of the documents, shape (n, d)
+    products : shape (n, (sweeps + 1) k)
+        Of documents with the topics before the first sweep, after it, ...
+    gram : of the topics with one another
+    weights : shape (n, sweeps k)
+        The coefficient that each update gives.
+    """
+    place, w = np.empty(rank, np.int64), np.empty(rank)
+    for i in range(weights.shape[0]):
+        square = 0.0
+        for at in range(indptr[i], indptr[i + 1]):
+            square += data[at] * data[at]
+        for u in range(rank):
+            place[u] = u
+            w[u] = 0.0
+        for step in range(weights.shape[1]):
+            t = step % rank
+            w[t] = 0.0
+            left = square
+            for u in range(rank):
+                left -= 2.0 * w[u] * products[i, place[u]]
+                for v in range(rank):
+                    left += w[u] * w[v] * gram[place[u], place[v]]
+            w[t] = weights[i, step]
+            place[t] += rank
+            length = w[t] * np.sqrt(max(left, 0.0) + w[t] * w[t])
+            if length > bound:
+                weights[i, step] *= bound / length

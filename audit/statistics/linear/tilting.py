@@ -1,22 +1,11 @@
-"""Who was in, by the most even guess that agrees with the sums: what fewer equations than documents can tell.
-
-Of sums Z = sum of b_i a_i, b_i 1 or 0 and 1 with probability p_i, a linear solution does not know that nobody is
-in twice, or less than not at all. Of all distributions over who is in that have Z as their mean, the one nearest
-to the draws, by Kullback and Leibler's divergence, draws everybody by himself too, with log odds
-
-    log(p_x / (1 - p_x)) + <l, a_x>,
-
-where l minimises the sum over documents of log(1 - p_i + p_i exp <l, a_i>), less <l, Z>, and plus s |l|^2 / 2
-where numbers have noise of variance s: convex, solved by Newton's steps, of which the first gives the linear
-solution (Csiszar 1975, doi.org/10.1214/aop/1176996454; Boyd and Vandenberghe, Convex Optimization, sections 5.7.3
-and 9.5). One number of a_x is 1, as it is known about how many are in.
-"""
+"""Who was in, by exponential tilting: the most even draw of documents that agrees with the sums."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import scipy.linalg
@@ -26,9 +15,31 @@ from scipy.special import expit, logit
 
 from ksdp.audit.array_types import Floats
 from ksdp.audit.kernels import one_thread
-from ksdp.audit.statistics.additive import Additive
-from ksdp.audit.statistics.one_by_one import between
-from ksdp.audit.statistics.raised_factor import raised_factor
+from ksdp.audit.statistics.linear.coordinate_descent import between
+from ksdp.audit.statistics.linear.operator import Additive
+
+_TRIES = 8
+_MORE = 64.0
+
+
+def raised_factor(matrix: Floats, diagonal: Callable[[float], Floats], *, check_finite: bool = True) -> Any:
+    """The factor, as `scipy.linalg.cho_solve` takes it; that of 1 where no raising helps: each by itself.
+
+    Parameters
+    ----------
+    matrix : symmetric, shape (n, n)
+        Its diagonal is overwritten.
+    diagonal : the diagonal, shape (n,), given by how much its usual raise is multiplied: 1 first, then more
+    """
+    places, times = np.diag_indices_from(matrix), 1.0
+    for _ in range(_TRIES):
+        matrix[places] = diagonal(times)
+        try:
+            return cast(Any, scipy.linalg.cho_factor(matrix, check_finite=check_finite))
+        except scipy.linalg.LinAlgError:
+            times *= _MORE
+    return cast(Any, scipy.linalg.cho_factor(np.eye(len(matrix)), check_finite=False))
+
 
 MOST_WRITTEN = 2**31
 """Documents times numbers times the fewer of both, up to which the direction of largest entropy is looked for."""

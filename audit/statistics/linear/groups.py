@@ -1,14 +1,4 @@
-"""Which groups were in a run: the equations in who is in, with one unknown for all documents of a group.
-
-Announced numbers Z = sum of b_i a_i are equations in who is in (`equations`). Where whole groups are in or out,
-b_i is the same for all documents of a group: there are as many unknowns as groups, and what a group adds is the
-sum of what its documents add,
-
-    Z = sum over groups g of b_g A_g,   A_g = sum over i in g of a_i.
-
-Solved document by document, and the mean taken over a group's documents, much of this is lost: of 72 groups of 8
-patients each, V of rank 2 alone, half of the groups in a run, that told D 0.67 in the median, and these tell 1.00.
-"""
+"""Statistics of groups of documents that are in or out together."""
 
 from __future__ import annotations
 
@@ -21,18 +11,84 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Floats
+from ksdp.audit.errors import InputError
 from ksdp.audit.kernels import one_thread
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.sparse_rows import take_rows
-from ksdp.audit.statistics.additive import Additive
-from ksdp.audit.statistics.contract import Documents, Pool, Statistic
-from ksdp.audit.statistics.equations import RULED_OUT, Equations
-from ksdp.audit.statistics.little_noise import Equated
-from ksdp.audit.statistics.max_entropy import MOST_WRITTEN, span_of
-from ksdp.audit.statistics.of_another import OfAnother
-from ksdp.audit.statistics.one_by_one import between
-from ksdp.audit.statistics.solved_filters import LEAST, lost
-from ksdp.audit.statistics.term_numbers import TermNumbers
+from ksdp.audit.statistics.contract import Documents, Pool, Statistic, sentence_of
+from ksdp.audit.statistics.linear.coordinate_descent import between
+from ksdp.audit.statistics.linear.operator import Additive, TermNumbers
+from ksdp.audit.statistics.linear.solve import LEAST, lost
+from ksdp.audit.statistics.linear.system import RULED_OUT, Equated, Equations
+from ksdp.audit.statistics.linear.tilting import MOST_WRITTEN, span_of
+
+
+class OfAnother:
+    """A statistic of `statistic`: it reads the same arrays and knows the same, unless it says otherwise."""
+
+    statistic: Statistic
+
+    @property
+    def version(self) -> int:
+        """That of the other statistic: what this one makes of it does not change."""
+        return self.statistic.version
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Arrays that must be announced."""
+        return self.statistic.needs
+
+    @property
+    def needs_any(self) -> tuple[str, ...]:
+        """Arrays of which one must be announced."""
+        return tuple(getattr(self.statistic, "needs_any", ()))
+
+    @property
+    def needs_background(self) -> tuple[str, ...]:
+        """What the adversary must know besides."""
+        return tuple(getattr(self.statistic, "needs_background", ()))
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Further arrays, where they are announced."""
+        return tuple(getattr(self.statistic, "reads", ()))
+
+
+@dataclass(frozen=True)
+class OverRows(OfAnother):
+    """Mean of `statistic` over the documents of each group.
+
+    The group vector (the sum of its documents) hides what its documents do not share; their mean does not. The
+    mean and not the largest, because it is the same test whether a statistic rises or falls with membership.
+    """
+
+    statistic: Statistic
+    """Any statistic of documents."""
+    family: str = "groups"
+
+    @property
+    def sentence(self) -> str:
+        """That of the statistic, for a group's documents."""
+        return f"The mean over the group’s documents. Of each: {sentence_of(self.statistic)}"
+
+    @property
+    def name(self) -> str:
+        """Its name and `-of-rows`."""
+        return f"{self.statistic.name}-of-rows"
+
+    def evaluate(self, observables: Observables, documents: Documents) -> NDArray[np.float64]:
+        """One number a group, shape (n_groups,).
+
+        Raises
+        ------
+        InputError
+            If the documents are not groups.
+        """
+        if documents.rows is None or documents.starts is None:
+            raise InputError(f"`{self.name}` is a statistic of groups; these are documents.")
+        values = self.statistic.evaluate(observables, documents.rows)
+        return np.add.reduceat(values, documents.starts[:-1]) / np.diff(documents.starts)
+
 
 MOST_GROUPS = 1024
 """Groups that are solved for: with twice as many numbers it takes a second a run."""

@@ -1,17 +1,4 @@
-"""Who was in, where equations outnumber documents: these are fitted one after the other, each as if alone.
-
-Of sums Z = sum of b_i a_i with more numbers than documents, b is what leaves least of Z, every number in units of
-its own deviation, and lies between 0 and 1. A document's b is set to what leaves least, given everybody else's of
-the moment, or to the nearer bound; so once around, and again until that changes little: coordinate descent, or
-Gauss and Seidel's method on A A^T b = A Z, A the terms (Golub and Van Loan, Matrix Computations, section 11.2),
-within bounds (Cryer 1971, doi.org/10.1137/0309028). Most documents soon stay at 0 and are asked again every fourth
-round, and what they leave is told of others. Rows that share few columns need few rounds. Rows that share many
-wait for one another for hundreds: where two dozens do not do it begins anew with what conjugate gradients find,
-without bounds, which would hold them up.
-
-What is said of a document is what it would get next, <a_x, Z - sum over i != x of b_i a_i> / |a_x|^2: about 1 for
-whom the run held, about 0 for others. It needs no b of its own, so that documents that nobody fitted have one too.
-"""
+"""Who was in, where equations outnumber documents: one document after the other, each within its bounds."""
 
 from __future__ import annotations
 
@@ -21,17 +8,170 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 from numba import njit
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Floats
-from ksdp.audit.kernels import csr_times_panel, panel_of
-from ksdp.audit.sparse_rows import arrays_of
-from ksdp.audit.statistics.distinct import Distinct
-from ksdp.audit.statistics.explained import explained
-from ksdp.audit.statistics.fit_passes import go_round
-from ksdp.audit.statistics.term_numbers import TermNumbers
-from ksdp.audit.statistics.term_scales import Scales, scales_of
+from ksdp.audit.array_types import Floats, Ints
+from ksdp.audit.kernels import add_row_to_panel, csr_times_panel, panel_of, row_times_panel
+from ksdp.audit.sparse_rows import arrays_of, contents, contents_of
+from ksdp.audit.statistics.linear.operator import LEFT, LOST, Scales, TermNumbers, products_of_terms, scales_of
+
+
+@njit(cache=True, nogil=True)
+def go_round(
+    csr: Any, about: Any, pairs: Any, left: Any, parts: Any, bounds: Any, resting: Any, found: Any
+) -> None:
+    """Once through the documents: found[i] = parts[i] + <a_i, left> / |a_i|^2.
+
+    Parts move there, or as far as bounds[0] and bounds[1] let them, and what that adds is taken from what is left;
+    without bounds, of shape (2, 0), they stay. Who is `resting`, shape (n,) or nobody, is passed over.
+    """
+    (indptr, indices, data), (weights, scalars, sizes) = csr, about
+    (starts, places, values), (panel, single, across) = pairs, left
+    sums = np.zeros(panel.shape[1], panel.dtype)
+    for i in range(len(parts)):
+        found[i] = 0.0
+        if not sizes[i] > 0.0 or (len(resting) and resting[i]):
+            continue
+        row_times_panel(indices, data, panel, indptr[i], indptr[i + 1], sums)
+        plus, less, odd = 0.0, 0.0, (starts[i + 1] - starts[i]) % 2
+        more, fewer = 0.0, 0.0  # two chains of sums each: one waits for itself
+        for p in range(starts[i], starts[i + 1] - odd, 2):
+            one, two = places[p], places[p + 1]
+            plus += values[p, 0] * across[one, 0]
+            less += values[p, 1] * across[one, 1]
+            more += values[p + 1, 0] * across[two, 0]
+            fewer += values[p + 1, 1] * across[two, 1]
+        if odd:
+            p = starts[i + 1] - 1
+            plus += values[p, 0] * across[places[p], 0]
+            less += values[p, 1] * across[places[p], 1]
+        total = (plus + more) - (less + fewer)
+        for r in range(weights.shape[1]):
+            total += weights[i, r] * sums[r]
+        for s in range(len(single)):
+            total += scalars[i, s] * single[s]
+        found[i] = parts[i] + total / sizes[i]
+        if not bounds.shape[1]:
+            continue
+        new = min(max(found[i], bounds[0, i]), bounds[1, i])
+        step = new - parts[i]
+        if step == 0.0:
+            continue
+        parts[i] = new
+        for r in range(weights.shape[1]):
+            sums[r] = -step * weights[i, r]
+        for r in range(weights.shape[1], len(sums)):
+            sums[r] = 0.0
+        add_row_to_panel(indices, data, indptr[i], indptr[i + 1], sums, panel)
+        for p in range(starts[i], starts[i + 1]):
+            across[places[p], 0] += step * values[p, 1]
+            across[places[p], 1] -= step * values[p, 2]
+        for s in range(len(single)):
+            single[s] -= step * scalars[i, s]
+
+
+@dataclass(frozen=True, eq=False)
+class Distinct:
+    """What documents add, each content once."""
+
+    made: TermNumbers
+    """Of one document of each content."""
+    shares: Floats
+    """How many of its copies are expected to be in, shape (contents,)."""
+    several: Floats
+    """How many there are."""
+    which: Ints
+    """The content of every document, shape (n,)."""
+
+    @property
+    def bounds(self) -> Floats:
+        """Between which parts lie: nobody is in, everybody; less what is expected, shape (2, contents)."""
+        return np.stack([-self.shares, self.several - self.shares])
+
+    def of_each(self, parts: Floats) -> Floats:
+        """What its copies share of the parts of a content, shape (n,)."""
+        return np.asarray((parts / self.several)[self.which])
+
+
+def distinct(made: TermNumbers, shares: Floats, same: Ints | None = None) -> Distinct:
+    """Documents that may be in, by their content.
+
+    Parameters
+    ----------
+    shares : how likely each is in, shape (n,)
+    same : a number that documents of the same content share, where somebody knows it, shape (n,)
+    """
+    places, which, several = contents(made.rows) if same is None else contents_of(same)
+    return Distinct(
+        made.of(places), np.bincount(which, shares).astype(np.float64), several.astype(np.float64), which
+    )
+
+
+DOUBT = (0.1, 0.02, 0.004, 0.0008)
+"""How far from in or out a document is, or how much what is left speaks of it, to be in doubt: few, then more."""
+MOST = 0.5
+"""Part of the documents that are solved for at most."""
+RIDGE = 2.0**-30
+"""Part of what each adds, for those whom the equations do not tell apart."""
+
+
+def explained(once: Distinct, apart: Floats, parts: Floats, scales: Scales, sizes: Floats) -> Floats | None:
+    """How many of each content were in, less what is expected; None where none that is found explains the sums.
+
+    Parameters
+    ----------
+    apart : the sums less what is expected of them, shape (entries,)
+    parts : about how many were in, less what is expected, shape (contents,)
+    scales : those of the sums
+    sizes : |a|^2 of what one of each content adds, in these units
+
+    Notes
+    -----
+    What is left of the sums must be less than a tenth of what the least document adds, squared. Sums of 0 tell
+    parts up to a factor: where hardly anybody would be in, about as many as are expected are.
+    """
+    inside, adds = once.shares + parts, sizes > LOST * sizes.max(initial=0.0)
+    if not adds.any() or not inside[adds].sum() > 0.0:
+        return None
+    least, factors = LEFT * float(sizes[adds].min()), scales.written()
+    told = np.clip(np.rint(inside), 0.0, once.several)
+    if not _enough(once, told, adds):
+        inside = inside * (once.shares[adds].sum() / inside[adds].sum())
+        told = np.clip(np.rint(inside), 0.0, once.several)
+    doubted = adds & (np.abs(inside - told) > DOUBT[0])
+    for doubt in (*DOUBT, None):
+        left = apart - once.made.summed(told - once.shares)
+        if np.square(left * factors).sum() < least:
+            return told - once.shares if _enough(once, told, adds) else None
+        if doubt is None:
+            break
+        along = once.made.along(left * np.square(factors))
+        speaks = np.abs(np.divide(along, sizes, out=np.zeros_like(along), where=adds))
+        doubted |= adds & (speaks > doubt)
+        places = np.flatnonzero(doubted)
+        if len(places) > MOST * len(told):
+            break
+        if len(places):
+            told[places] = _solved(once, scales, places, told[places], along[places])
+    return None
+
+
+def _enough(once: Distinct, told: Floats, adds: NDArray[np.bool_]) -> bool:
+    return bool(2.0 * told[adds].sum() > once.shares[adds].sum())
+
+
+def _solved(once: Distinct, scales: Scales, places: NDArray[np.int64], told: Floats, along: Floats) -> Floats:
+    """Those of whom so many were thought to be in, by what is left of the sums."""
+    gram, _ = products_of_terms(once.made.of(places), scales)
+    gram[np.diag_indices_from(gram)] *= 1.0 + RIDGE
+    try:
+        more = scipy.linalg.cho_solve(scipy.linalg.cho_factor(gram, check_finite=False), along, check_finite=False)
+    except scipy.linalg.LinAlgError:
+        return told
+    return np.asarray(np.clip(np.rint(told + more), 0.0, once.several[places]))
+
 
 SETTLED = 0.005
 """Part of what documents have that a round changes, in the root mean square, below which there is no other."""

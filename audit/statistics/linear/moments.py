@@ -1,30 +1,21 @@
-"""The matched filter on a sum of x x^T over a run's documents, with or without noise of public size.
-
-The sum S is linear in who is in: a document adds triu(x x^T), a of r (r + 1) / 2 numbers. The best linear test is
-<C^-1 (a_x - mean), S>, C the covariance of the sum over databases and of its noise, the same in every run: so it
-is worked out once, and what is left for a run is a quadratic form F, <C^-1 a_x, S> = x^T F x.
-
-Where documents are few C^-1 S is had by a matrix of documents by documents, however many numbers there are:
-<triu(x x^T), triu(y y^T)> = (<x, y>^2 + sum of x_j^2 y_j^2) / 2. Where numbers are few, too, C^-1 S gives way to
-the direction of largest entropy (`max_entropy`), which knows that a document is in or not: with little noise it
-tells more, and with much the same.
-"""
+"""The matched filter on a sum of x x^T over a run's documents, with or without noise of public size."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 import scipy.linalg
+import scipy.sparse as sp
 
 from ksdp.audit.array_types import Floats
 from ksdp.audit.kernels import one_thread
-from ksdp.audit.statistics.additions import MOST_ENTRIES, ROWS_PER_ENTRY
-from ksdp.audit.statistics.max_entropy import few_to_write, span_of
-from ksdp.audit.statistics.solved_parts import few_enough
+from ksdp.audit.statistics.linear.expected import MOST_ENTRIES, ROWS_PER_ENTRY
+from ksdp.audit.statistics.linear.solve import few_enough
+from ksdp.audit.statistics.linear.tilting import few_to_write, span_of
 
 LEAST = 1e-10
 """Of the mean variance, added to each number, however little noise there is: sums are in single precision."""
@@ -34,6 +25,20 @@ _PART = 1024
 
 _Form = tuple[Floats, float]
 """F, symmetric, shape (r, r), and what to take from what it says of each document."""
+
+
+@runtime_checkable
+class NoisyMoments(Protocol):
+    """A mechanism that announces a sum of x x^T, or a part of it, with noise of public size."""
+
+    def bounded(self, rows: sp.csr_array) -> sp.csr_array:
+        """Documents as they enter the sum."""
+        ...
+
+    def moment_noise(self, size: int, features: int, parties: int) -> float:
+        """The deviation of the noise in each number of the sum's triangle, for a victim of so many rows, where so
+        many parties' noise is not known."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)

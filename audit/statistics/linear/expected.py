@@ -1,0 +1,515 @@
+"""Matched filters on a final output: what moved it from what is expected of any run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+from numba import njit
+from numpy.typing import NDArray
+from scipy.linalg.blas import ssymv
+from scipy.linalg.lapack import dpotri
+from scipy.sparse.linalg import LinearOperator, eigsh
+
+from ksdp.audit.array_types import Floats
+from ksdp.audit.errors import KsdpError
+from ksdp.audit.kernels import add_rows_to_panel, csr_times_panel, lined, one_thread, panel_of
+from ksdp.audit.mechanisms.contract import Database, Observables
+from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients
+from ksdp.audit.sparse_rows import arrays_of
+from ksdp.audit.statistics.boxed import box_least_squares
+from ksdp.audit.statistics.contract import Documents, Pool
+from ksdp.audit.statistics.linear.operator import at_even_steps
+from ksdp.audit.statistics.linear.system import Equations, own_mechanism, what_they_say
+from ksdp.audit.statistics.products import announced, csr_arrays, has_mean, products_beside, row_dots, rows_times
+
+MOST_ENTRIES = 4096
+"""Entries of a sum whose whole covariance is looked at; of larger sums, the variance of each."""
+SHRINK = 0.01
+"""Part of the mean variance that is added to every one."""
+ROWS_PER_ENTRY = 6
+"""Documents looked at for a covariance, at most, by its size."""
+_PART = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class Additions:
+    """The terms of many documents, by their coefficients."""
+
+    rows: sp.csr_array
+    """Documents, shape (n, d)."""
+    weights: Floats
+    """Their coefficients, shape (n, k)."""
+    basis: Floats
+    """What is left of a document is x - mean - w B, shape (k, d)."""
+    mean: Floats
+    """Zeros where nothing is subtracted, shape (d,)."""
+
+    def filtered(self, total: Floats) -> Floats:
+        """A sum by the inverse of its covariance, up to one factor; shape (k, d)."""
+        if total.size > MOST_ENTRIES:
+            return total / self._variances
+        scale = float(np.abs(total).max()) or 1.0
+        terms = (total / scale).astype(np.float32).ravel()
+        solved = ssymv(1.0, self._inverse, terms)
+        return np.asarray(solved.reshape(total.shape).astype(np.float64) * scale)
+
+    def _terms(self, step: int) -> Any:
+        """Coefficients and what is left, of some documents after others, written out."""
+        for start in range(0, len(self.weights), step * _PART):
+            part = slice(start, start + step * _PART, step)
+            weights = self.weights[part]
+            yield weights, self.rows[part].toarray() - self.mean - weights @ self.basis
+
+    @cached_property
+    def _inverse(self) -> NDArray[np.float32]:
+        """Of the covariance of w^T e, a coefficient after the other: its upper triangle.
+
+        A product with it reads half of what two triangular solutions would, and no number waits for another.
+        """
+        with one_thread():
+            return self._inverted()
+
+    def _inverted(self) -> NDArray[np.float32]:
+        entries = self.basis.size
+        step = max(1, len(self.weights) // (ROWS_PER_ENTRY * entries))
+        covariance, total, count = np.zeros((entries, entries)), np.zeros(entries), 0
+        for weights, left in self._terms(step):
+            terms = (weights[:, :, None] * left[:, None, :]).reshape(-1, entries)
+            covariance += terms.T @ terms
+            total += terms.sum(axis=0)
+            count += len(terms)
+        rounding = _ROUNDING * covariance.trace()
+        covariance -= np.outer(total, total) / max(count, 1)
+        # Where all documents are the same, rounding is all that is left.
+        covariance[np.diag_indices_from(covariance)] += max(_shrunk(covariance.trace() / entries), rounding)
+        covariance /= float(covariance.diagonal().max())
+        factor, _ = cast(Any, scipy.linalg.cho_factor(covariance, overwrite_a=True, check_finite=False))
+        inverse, _ = dpotri(factor, lower=0, overwrite_c=True)
+        return np.asfortranarray(inverse, dtype=np.float32)  # read once a run, and half as long
+
+    @cached_property
+    def _variances(self) -> Floats:
+        """Second moments of the entries of w^T e, which are little more than variances; shape (k, d).
+
+        Sums over the documents of w_r^2 (x - a^T A)^2, A the mean above the basis and a = (1, w), are multiplied
+        out: x is read where it has entries, and what does not depend on x is a quadratic form in A.
+        """
+        with one_thread():
+            known = np.vstack([self.mean, self.basis])
+            parts = np.column_stack([np.ones(len(self.weights)), self.weights])
+            squares = np.square(self.weights)
+            plain = sp.csr_array((np.square(self.rows.data), self.rows.indices, self.rows.indptr), self.rows.shape)
+            whole = np.ascontiguousarray((plain.T @ squares).T)
+            found = np.empty(self.basis.shape)
+            for r in range(len(found)):
+                weighed = squares[:, r, None] * parts
+                less = (parts.T @ weighed) @ known - 2.0 * (self.rows.T @ weighed).T
+                found[r] = whole[r] + (known * less).sum(axis=0)
+            # Where the basis explains documents wholly, rounding is all that is left.
+            rounding = _ROUNDING * whole.mean(axis=1, keepdims=True)
+            found = np.maximum(found, 0.0)
+            return np.asarray(found + np.maximum(_shrunk(found.mean(axis=1, keepdims=True)), rounding))
+
+
+_ROUNDING = 2.0**-44
+"""Of sums of squares, times what is added: below, a covariance is not positive definite."""
+
+
+def _shrunk(mean: Any) -> Any:
+    return np.maximum(SHRINK * mean, np.finfo(np.float64).tiny)
+
+
+MOST_ROWS = 2**16
+"""Documents of the pool that are looked at, at most; at even steps where there are more."""
+DENSE = 2048
+"""Columns up to which second moments are written out."""
+BEYOND = 64
+"""Directions beyond V_0 whose eigenvalues are told apart; the others have their mean."""
+_COLUMNS = 2048
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """The expected second moments of a run, by their leading directions."""
+
+    values: Floats
+    """Leading eigenvalues of M, descending, shape (k + more,)."""
+    rows: Floats
+    """Their directions, orthonormal, shape (k + more, d)."""
+    rest: float
+    """Mean of the other eigenvalues."""
+    additions: Additions
+    """What documents of the pool add."""
+
+    @property
+    def basis(self) -> Floats:
+        """V_0, shape (k, d)."""
+        return self.additions.basis
+
+    def sums(self, found: Floats) -> Floats:
+        """What the documents of a run added to (M v_t) outside of V_0, to first order; shape (k, d).
+
+        Parameters
+        ----------
+        found : shape (k, d)
+            The run's V. Its signs and rotations within its space mean nothing.
+        """
+        basis = self.basis
+        common = found @ basis.T
+        turn = np.linalg.pinv(common, rcond=1e-8)
+        within = turn @ common
+        beyond, turned_beyond, weights = self._beyond
+        apart, along = np.empty(basis.shape), np.zeros((len(basis), len(beyond)), np.float32)
+        # Some columns at a time: they stay in the first caches, and products so small are not copied before.
+        parts = [slice(start, start + _COLUMNS) for start in range(0, basis.shape[1], _COLUMNS)]
+        for part in parts:
+            here = turn @ found[:, part]
+            here -= within @ basis[:, part]
+            apart[:, part] = here
+            along += here.astype(np.float32) @ turned_beyond[part]
+        along *= weights
+        larger = self.values[: len(basis), None] - self.rest
+        for part in parts:
+            apart[:, part] = larger * apart[:, part] - along @ beyond[:, part]
+        return apart
+
+    @cached_property
+    def _beyond(self) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
+        """Directions beyond V_0, their transpose, and how far their eigenvalues are from the rest.
+
+        In single precision, as V is stored: they are read twice a run, and memory is what that waits for.
+        """
+        rank = len(self.basis)
+        rows = self.rows[rank:].astype(np.float32)
+        return rows, np.ascontiguousarray(rows.T), (self.values[rank:] - self.rest).astype(np.float32)
+
+
+def expected(pool: Pool, rank: int, centred: bool) -> Expected | None:
+    """The expected second moments of runs; None where there are too few documents or columns for the rank.
+
+    Parameters
+    ----------
+    pool : Pool
+        What databases are drawn from.
+    rank : int
+        k, the vectors that a run announces.
+    centred : bool
+        Whether the run announces a mean, which is then subtracted.
+    """
+    found = pool.derive(("expected", rank, centred), lambda: _expected(pool, rank, centred))
+    return cast(Expected | None, found)
+
+
+def _expected(pool: Pool, rank: int, centred: bool) -> Expected | None:
+    drawn = at_even_steps(pool.drawn, MOST_ROWS)
+    share = pool.share * pool.drawn.shape[0] / max(drawn.shape[0], 1)
+    size, total = share * drawn.shape[0], share * np.asarray(drawn.sum(axis=0)).ravel()
+    parts = [(share, drawn)]
+    if pool.fixed is not None:
+        parts.append((1.0, pool.fixed))
+        size, total = size + pool.fixed.shape[0], total + np.asarray(pool.fixed.sum(axis=0)).ravel()
+    features = drawn.shape[1]
+    if not 0 < rank < min(features, size):
+        return None
+    mean = total / size if centred else np.zeros(features)
+    with one_thread():
+        values, rows = _leading(parts, mean * np.sqrt(size), min(rank + BEYOND, features - 1))
+    trace = sum(weight * float(held.multiply(held).sum()) for weight, held in parts) - size * float(mean @ mean)
+    rest = max(trace - float(values.sum()), 0.0) / max(features - len(values), 1)
+    basis = np.ascontiguousarray(rows[:rank])
+    return Expected(values, rows, rest, Additions(drawn, drawn @ basis.T - basis @ mean, basis, mean))
+
+
+def _leading(parts: list[tuple[float, sp.csr_array]], less: Floats, count: int) -> tuple[Floats, Floats]:
+    """The largest eigenvalues of the sum of weight * X^T X, less an outer product, and their vectors, as rows."""
+    features = len(less)
+    if features <= DENSE:
+        moments = -np.outer(less, less)
+        for weight, rows in parts:
+            moments += weight * (rows.T @ rows).toarray()
+        values, vectors = np.linalg.eigh(moments)
+    else:
+
+        def times(vector: Floats) -> Floats:
+            found = -less * float(less @ vector)
+            for weight, rows in parts:
+                found += weight * (rows.T @ (rows @ vector))
+            return found
+
+        shape = (features, features)
+        moments = LinearOperator(shape, matvec=lambda v: times(np.ravel(v)), dtype=np.float64)
+        values, vectors = eigsh(moments, count, v0=np.ones(features), tol=1e-6)
+    order = np.argsort(-values, kind="stable")[:count]
+    return np.maximum(values[order], 0.0), np.ascontiguousarray(vectors[:, order].T)
+
+
+MOST_EACH_RUN = 2**12
+"""Documents whose terms are added up in every run, at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class ExpectedTopics:
+    """The topics that are expected, and the documents that tell how far a run's are from them."""
+
+    additions: Additions
+    some: sp.csr_array
+    """Documents whose terms are added up at each run's topics."""
+
+    @property
+    def topics(self) -> Floats:
+        """T_0, shape (k, d)."""
+        return self.additions.basis
+
+    def sums(self, found: Floats) -> Floats:
+        """How far the terms of everybody are from those at T_0, where the run's T is `found`; shape (k, d).
+
+        Nothing is learnt from an entry that is at its bound both times.
+        """
+        apart = _total(self.some, found) - self._at_expected
+        apart[(found <= 0.0) & (self.topics <= 0.0)] = 0.0
+        return apart
+
+    @cached_property
+    def _at_expected(self) -> Floats:
+        return _total(self.some, self.topics)
+
+
+def coefficients_under(topics: Floats, products: Floats) -> Floats:
+    """Nonnegative least squares of documents under topics, from their products with these; shape (n, k)."""
+    form = np.ascontiguousarray(topics @ topics.T)
+    return box_least_squares(np.ascontiguousarray(products), form, upper=np.inf)
+
+
+def _total(rows: sp.csr_array, topics: Floats) -> Floats:
+    """The sum over rows of w^T (x - w T), w >= 0 their coefficients; shape (k, d).
+
+    From 0: from the coefficients under the expected topics it takes twice as long, as others are 0 under a run's.
+    """
+    csr = arrays_of(rows)
+    panel, products = panel_of(topics), np.empty((rows.shape[0], len(topics)))
+    csr_times_panel(*csr, panel, products)
+    weights = coefficients_under(topics, products)
+    across = panel_of(weights.T)
+    total = lined((topics.shape[1], across.shape[1]))
+    add_rows_to_panel(*csr, across, total)
+    return np.asarray(total[:, : len(topics)].T - (weights.T @ weights) @ topics)
+
+
+def expected_topics(pool: Pool, rank: int) -> ExpectedTopics | None:
+    """What is expected of runs; None where the mechanism cannot be run, or announces another number of topics."""
+    found = pool.derive(("expected topics", rank), lambda: _expected_topics(pool, rank))
+    return cast(ExpectedTopics | None, found)
+
+
+def _expected_topics(pool: Pool, rank: int) -> ExpectedTopics | None:
+    if pool.mechanism is None:
+        return None
+    rows = at_even_steps(pool.drawn, MOST_ROWS)
+    drawn, parties = rows, []
+    if pool.fixed is not None:
+        drawn, parties = at_even_steps(drawn, max(1, int(pool.share * drawn.shape[0]))), [pool.fixed]
+    try:
+        found = pool.mechanism.run(Database((drawn, *parties)), np.random.default_rng(0))
+    except KsdpError:  # too few documents for its rank, say
+        return None
+    topics = np.asarray(found.get("T", np.empty(0)), dtype=np.float64)
+    if topics.shape != (rank, drawn.shape[1]):
+        return None
+    with one_thread():
+        weights = coefficients_under(topics, rows @ topics.T)
+    additions = Additions(rows, weights, topics, np.zeros(topics.shape[1]))
+    return ExpectedTopics(additions, at_even_steps(pool.drawn, MOST_EACH_RUN))
+
+
+UNCONVERGED = 1.0
+"""Part of each number's variance over databases that is added to it: what a run that has not converged misses."""
+
+
+@dataclass(frozen=True, eq=False)
+class StationaryTerms:
+    """What each document adds to the equations that a run's topics solve, shape (k, d); 0 where T is 0.
+
+    It is w^T (x - w T) at the entries of x, the product of two short vectors: one pass over all entries a sum.
+    """
+
+    rows: sp.csr_array
+    """Documents, shape (n, d), canonical; stored zeros are ratings."""
+    topics: Floats
+    """T, shape (k, d)."""
+    gamma: float = 0.0
+    delta: float = 0.0
+    """Regularisers of the coefficients."""
+
+    @property
+    def entries(self) -> int:
+        """Numbers in the sums."""
+        return self.topics.size
+
+    @property
+    def work(self) -> int:
+        """Multiplications of a sum and of products with all terms, about."""
+        return 4 * int(self.rows.nnz) * len(self.topics)
+
+    @cached_property
+    def coefficients(self) -> Floats:
+        """w, shape (n, k)."""
+        return fit_observed_coefficients(self.rows, self.topics, gamma=self.gamma, delta=self.delta)
+
+    @cached_property
+    def left(self) -> Floats:
+        """x - w T at every entry, in the order of the rows."""
+        found = np.empty(self.rows.nnz)
+        _leave(
+            self.rows.indptr, self.rows.indices, self.rows.data, panel_of(self.topics), self.coefficients, found
+        )
+        return found
+
+    def along(self, direction: Floats) -> Floats:
+        """<a_i, direction> of every document, shape (n,); each by itself, to the last bit."""
+        panel = panel_of(self._where_above(direction.reshape(self.topics.shape)))
+        found = np.empty(self.coefficients.shape)
+        csr_times_panel(self.rows.indptr, self.rows.indices, self.left, panel, found)
+        return row_dots(found, self.coefficients)
+
+    def summed(self, shares: Floats) -> Floats:
+        """sum_i shares_i a_i, shape (entries,)."""
+        return self._added(self.left, shares[:, None] * self.coefficients)
+
+    @cached_property
+    def variances(self) -> Floats:
+        """Second moments of all entries, summed over documents; shape (entries,)."""
+        return self._added(np.square(self.left), np.square(self.coefficients))
+
+    def written(self) -> Floats:
+        """All terms, shape (n, entries)."""
+        left = sp.csr_array((self.left, self.rows.indices, self.rows.indptr), shape=self.rows.shape).toarray()
+        terms = self.coefficients[:, :, None] * left[:, None, :]
+        return self._where_above(terms).reshape(len(left), self.entries)
+
+    def _added(self, data: Floats, weights: Floats) -> Floats:
+        across = panel_of(weights.T)
+        sums = lined((self.topics.shape[1], across.shape[1]))
+        add_rows_to_panel(self.rows.indptr, self.rows.indices, data, across, sums)
+        return self._where_above(sums[:, : len(self.topics)].T).ravel()
+
+    def _where_above(self, numbers: Floats) -> Floats:
+        return np.where(self.topics > 0.0, numbers, 0.0)
+
+
+def are_rated(documents: Documents) -> bool:
+    """Whether missing entries are missing to the mechanism that runs on these, not zero."""
+    return bool(getattr(own_mechanism(documents.made_of.mechanism), "weighted", False))
+
+
+def topics_of_ratings(
+    name: str, observables: Observables, documents: Documents, topics: NDArray[np.float64]
+) -> Floats:
+    """The matched filter on a run's topics, shape (k, d); one number a document."""
+    own = own_mechanism(documents.made_of.mechanism)
+    topics = np.ascontiguousarray(topics, dtype=np.float64)
+
+    def terms(rows: sp.csr_array) -> StationaryTerms:
+        return StationaryTerms(rows, topics, own.gamma, own.delta)
+
+    wanted = np.where(topics > 0.0, own.alpha + own.beta * topics, 0.0).ravel()
+    return what_they_say(name, observables, documents, terms, Equations(wanted, shrink=UNCONVERGED))
+
+
+@njit(cache=True, nogil=True)
+def _leave(indptr: Any, indices: Any, data: Any, topics: Any, weights: Any, left: Any) -> None:
+    """What the topics leave of every entry; `topics` as `panel_of` makes them."""
+    for i in range(weights.shape[0]):
+        for p in range(indptr[i], indptr[i + 1]):
+            said = 0.0
+            for t in range(weights.shape[1]):
+                said += weights[i, t] * topics[indices[p], t]
+            left[p] = data[p] - said
+
+
+@dataclass(frozen=True)
+class BasisMatch:
+    """How the announced V differs from the expected one, by what the document would have added to it.
+
+    <C^-1 (w_x^T e_x), Z> for the coefficients w_x of x under the expected vectors, what these leave of it, e_x,
+    and the sum Z that the run's V is solved from (`expected`); C is its covariance over databases (`additions`).
+    It is the likelihood ratio of the linear, normal model, which no energy of x in V comes near to.
+    """
+
+    sentence = "Whether the announced directions moved the way this document would move them, best weighed."
+
+    name: str = "basis-match"
+    version: int = 5
+    family: str = "geometry"
+    needs: tuple[str, ...] = ("V",)
+    of_expected: ClassVar[bool] = True
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
+        """One number a document, shape (n_documents,); all 0 where there are too few documents to expect a V."""
+        found = announced(observables, "V")
+        picture = expected(documents.made_of, len(found), has_mean(observables))
+        if picture is None:
+            return np.zeros(len(documents))
+        _, filtered, weights = _matched(observables, documents, found, picture)
+        return row_dots(filtered, weights)
+
+
+@dataclass(frozen=True)
+class TopicsMatch:
+    """How the announced topics differ from the expected ones, by what the document would have added to them.
+
+    As `BasisMatch`, with nonnegative coefficients and the sum that topics are stationary for (`expected_topics`).
+    Of ratings that sum is over stored entries, and taken at the run's own topics (`rated_match`).
+    """
+
+    sentence = "Whether the announced topics moved the way this document would move them, best weighed."
+
+    name: str = "topics-match"
+    version: int = 4
+    family: str = "geometry"
+    needs: tuple[str, ...] = ("T",)
+    of_expected: ClassVar[bool] = True
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
+        """One number a document, shape (n_documents,); all 0 where nothing is known of what is expected."""
+        found = announced(observables, "T")
+        if are_rated(documents):
+            return topics_of_ratings(self.name, observables, documents, found)
+        picture = expected_topics(documents.made_of, len(found))
+        if picture is None:
+            return np.zeros(len(documents))
+        rows, filtered, _ = _matched(observables, documents, found, picture)
+        weights = documents.of_each(("weights under", picture), lambda all_: _weights(all_, picture))
+        return row_dots(filtered - rows_times(weights, picture.topics @ rows.T), weights)
+
+
+def _weights(documents: Documents, picture: ExpectedTopics) -> Floats:
+    """Coefficients of the documents under the expected topics."""
+    return coefficients_under(picture.topics, _expected_products(documents, picture))
+
+
+def _expected_products(documents: Documents, picture: Expected | ExpectedTopics) -> Floats:
+    return documents.of_each(("expected", picture), lambda all_: _centred(all_, picture.additions))
+
+
+def _matched(
+    observables: Observables, documents: Documents, found: Floats, picture: Expected | ExpectedTopics
+) -> tuple[Floats, Floats, Floats]:
+    """The run's filter, shape (k, d), and products of the centred documents with it and with what is expected."""
+    additions, name = picture.additions, "V" if isinstance(picture, Expected) else "T"
+    rows = cast(Floats, observables.derive(("matched", picture), lambda: additions.filtered(picture.sums(found))))
+    filtered = products_beside(observables, documents, name, ("matched", picture), rows)
+    if additions.mean.any():
+        filtered = filtered - rows @ additions.mean
+    return rows, filtered, _expected_products(documents, picture)
+
+
+def _centred(documents: Documents, additions: Additions) -> Floats:
+    """Products of the centred documents with what is expected of any run."""
+    products = np.empty((len(documents), len(additions.basis)))
+    csr_times_panel(*csr_arrays(documents), panel_of(additions.basis), products)
+    return products - additions.basis @ additions.mean

@@ -1,0 +1,544 @@
+"""The statistics that solve linear systems: of sums of rounds, of noisy releases and of singular vectors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations_with_replacement
+from typing import Protocol, cast
+
+import numpy as np
+import scipy.sparse as sp
+
+from ksdp.audit.array_types import Floats
+from ksdp.audit.errors import KsdpError
+from ksdp.audit.kernels import csr_times_panel, panel_of
+from ksdp.audit.mechanisms.contract import Database, Observables
+from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY, numbers_of_basis
+from ksdp.audit.sparse_rows import take_rows
+from ksdp.audit.statistics.contract import Documents, Pool, Statistic, sentence_of
+from ksdp.audit.statistics.linear.contributions import block_numbers, part_terms, sweep_numbers
+from ksdp.audit.statistics.linear.counts import marked
+from ksdp.audit.statistics.linear.expected import expected
+from ksdp.audit.statistics.linear.groups import OfAnother
+from ksdp.audit.statistics.linear.operator import LOST, Additive, RatedTerms, TermNumbers, lost_of
+from ksdp.audit.statistics.linear.solve import MORE, MOST_SOLVED, few_enough, hides_little, lost
+from ksdp.audit.statistics.linear.system import (
+    Equated,
+    Equations,
+    FitsRatings,
+    FitsSum,
+    Possible,
+    WithinBasis,
+    WithinColumns,
+    added_variance,
+    own_mechanism,
+    what_they_say,
+)
+from ksdp.audit.statistics.products import announced
+
+
+def beside_counts(
+    pool: Pool, terms: Callable[..., Additive], known: Equations
+) -> tuple[Callable[..., Additive], Equations]:
+    """The terms and equations, and those of the counts of the columns that were kept, where these were announced.
+
+    Where documents are solved for, and all of them are the victim's: of others' documents a coalition's share was
+    taken from one and not from the other.
+
+    Parameters
+    ----------
+    pool : with the `counts` of its columns
+    terms : of documents, in their kept columns, given these
+    known : the sums that they add to
+    """
+    counts = pool.counts
+    if counts is None or not known.exact or pool.fixed is not None or not few_enough(pool.drawn.shape[0]):
+        return terms, known
+    columns = np.flatnonzero(counts)
+    alone = terms(take_rows(pool.drawn, np.zeros(1, np.int64)))
+    if not isinstance(alone, TermNumbers):
+        return terms, known
+
+    def both(rows: sp.csr_array) -> TermNumbers:
+        made = terms(rows)
+        assert isinstance(made, TermNumbers)
+        return replace(made, scalars=np.hstack([made.scalars, marked(rows).toarray()[:, columns]]))
+
+    sums = np.broadcast_to(np.asarray(known.sums, dtype=np.float64), alone.entries)
+    return both, replace(known, sums=np.concatenate([sums, counts[columns]]), noise=0.0)
+
+
+@dataclass(frozen=True)
+class SumsMatch:
+    """Whether the sums of PD-NMF's first sweeps hold what the document would have added to them.
+
+    <C^-1 (a_x - mean), Z - E Z>, with Z all sums of these sweeps, a_x what x adds to them given the topics that
+    were announced before, E Z and C its mean and covariance over databases given these: the log likelihood ratio
+    of the linear, normal model up to what is the same for all, added up over sweeps. Where exact sums are more
+    numbers than the documents that may be in, of large corpora, it is each document's part in them (`one_by_one`).
+    """
+
+    sentence = "Whether the sums of early rounds hold what this document adds to them, best weighed."
+
+    name: str = "sums-match"
+    version: int = 13
+    family: str = "rounds"
+    needs: tuple[str, ...] = ("topics", "sums", "weights")
+    reads: tuple[str, ...] = ("sweeps",)
+
+    def equations_of(self, observables: Observables, pool: Pool) -> Equated:
+        """What documents add to the sums of a run, and these sums."""
+        topics, sums, weights = (announced(observables, name) for name in self.needs)
+        done = len(sums)
+        if "sweeps" in observables:  # a run that has converged before repeats its last sweep
+            done = min(done, int(observables["sweeps"].ravel()[0]))
+        done = _enough(pool, sums[0].size, done)
+        own = own_mechanism(pool.mechanism)
+        gamma, delta = float(getattr(own, "gamma", 0.0)), float(getattr(own, "delta", 0.0))
+        rated = weights.ndim == 3  # an entry has a weight of its own
+
+        def terms(rows: sp.csr_array) -> Additive:
+            if rated:
+                return RatedTerms(rows, np.ascontiguousarray(topics[: done + 1]), gamma, delta)
+            return sweep_numbers(rows, topics[: done + 1], gamma, delta)
+
+        whole = np.concatenate([sums[:done].ravel(), weights[:done].ravel()])
+        exact = is_exact(pool)
+        noise: Floats | float = 0.0
+        if not exact:
+            noise = _added(pool, {"round_sums": sums[:done], "round_weights": weights[:done]})
+        elif rated:
+            noise = lost(whole)
+        possible: Possible | None = None
+        if exact:
+            first, total = np.ascontiguousarray(topics[0, 0]), sums[0, 0]
+            if rated:
+                possible = FitsRatings(first, total, weights[0, 0], gamma, delta)
+            else:
+                possible = FitsSum(first, total, gamma, delta, "start" not in observables)
+        known = Equations(whole, noise, of_all=False, exact=exact, lost=_lost(pool, sums), possible=possible)
+        return beside_counts(pool, terms, known)
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
+        """One number a document, shape (n_documents,)."""
+        return what_they_say(self.name, observables, documents, *self.equations_of(observables, documents.made_of))
+
+
+@dataclass(frozen=True)
+class BlocksMatch:
+    """Whether the blocks of PD-SVD's first iterations turned as the document would have turned them.
+
+    As `SumsMatch`, of what of X^T X V_{s-1} lies outside of the announced V_s: 0 over the run's documents.
+    """
+
+    sentence = "Whether what each early round announced turned as this document would turn it, best weighed."
+
+    name: str = "blocks-match"
+    version: int = 13
+    family: str = "rounds"
+    needs: tuple[str, ...] = ("first_blocks",)
+    reads: tuple[str, ...] = ("mean",)
+
+    def equations_of(self, observables: Observables, pool: Pool) -> Equated:
+        """What documents add to the sums of a run, and these sums."""
+        blocks = announced(observables, "first_blocks")
+        done = int(blocks[1:].any(axis=(1, 2)).sum())
+        blocks = blocks[: 1 + _enough_blocks(pool, blocks[0].size, done)]
+        mean = None
+        if "mean" in observables:
+            mean = mean_of_all(announced(observables, "mean").ravel(), pool)
+
+        def terms(rows: sp.csr_array) -> Additive:
+            return block_numbers(rows, blocks, mean)
+
+        noise = added_variance(pool.mechanism, "blocks", blocks[1:])
+        if noise:
+            # Of rows of norm 1; the sums that they are made of are as long as the leading eigenvalue, or less.
+            picture = expected(pool, blocks.shape[1], mean is not None)
+            noise *= 0.0 if picture is None else float(picture.values[0]) ** 2
+        exact, possible = is_exact(pool), _within(blocks[1:], mean, pool)
+        known = Equations(noise=noise, exact=exact, lost=_lost(pool, blocks), possible=possible)
+        return beside_counts(pool, terms, known)
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
+        """One number a document, shape (n_documents,)."""
+        return what_they_say(self.name, observables, documents, *self.equations_of(observables, documents.made_of))
+
+
+def _lost(pool: Pool, numbers: Floats) -> float:
+    """What is lost of exact numbers by which who was in is solved for: of double precision as of the wire."""
+    return lost_of(numbers) if is_exact(pool) and few_enough(pool.drawn.shape[0]) else LOST
+
+
+def _added(pool: Pool, arrays: dict[str, Floats]) -> Floats:
+    """The variance of what was added to the numbers of some arrays, one after the other; of "" nothing was."""
+    variances = [added_variance(pool.mechanism, n, a) if n else 0.0 for n, a in arrays.items()]
+    return np.repeat(variances, [a.size for a in arrays.values()])
+
+
+def _within(blocks: Floats, mean: Floats | None, pool: Pool) -> Possible | None:
+    """Who has entries only where some block, or the mean, is not 0; None where nobody is ruled out."""
+    if not is_exact(pool):
+        return None
+    touched = np.asarray(blocks.any(axis=(0, 1)) | (mean is not None and mean != 0.0))
+    return None if touched.all() else WithinColumns(touched)
+
+
+def is_exact(pool: Pool) -> bool:
+    """Whether what is announced is known to be exact: then documents are ruled out."""
+    return bool(getattr(pool.mechanism, "noise_free", False))
+
+
+@dataclass(frozen=True)
+class BlockSumsMatch:
+    """Whether the sums of the first iterations hold what the document would have added.
+
+    As `BlocksMatch`, of all of X^T X V_{s-1}, also within the space of V_s: known as it is, whether Sigma is
+    revealed or hidden (`PDSVD`). With a start of
+    PD-NMF by such sums also of ``part_squares``, to which x adds the squares of its products with V, those above 0
+    and those below.
+    """
+
+    sentence = "Whether sums of early rounds, lengths included, hold what this document adds to them."
+
+    name: str = "block-sums-match"
+    version: int = 11
+    family: str = "rounds"
+    needs: tuple[str, ...] = ("first_blocks", "block_sums")
+    reads: tuple[str, ...] = ("mean", "part_squares", "V")
+
+    def equations_of(self, observables: Observables, pool: Pool) -> Equated:
+        """What documents add to the sums of a run, and these sums."""
+        blocks, sums = (announced(observables, name) for name in self.needs)
+        done = _enough_blocks(pool, blocks[0].size, int(blocks[1:].any(axis=(1, 2)).sum()))
+        blocks, sums = blocks[: 1 + done], sums[:done]
+        mean, last = None, np.zeros(0)
+        if "mean" in observables:
+            mean = mean_of_all(announced(observables, "mean").ravel(), pool)
+            last = np.zeros(len(mean))
+        parts = announced(observables, "part_squares") if "part_squares" in observables else np.zeros((2, 0))
+
+        def terms(rows: sp.csr_array) -> Additive:
+            made = block_numbers(rows, blocks, mean, outside=False)
+            return replace(made, scalars=part_terms(rows, announced(observables, "V"))) if parts.size else made
+
+        heights = {"blocks": sums, "": last, "part_squares": parts}
+        whole = np.concatenate([a.ravel() for a in heights.values()])
+        noise, possible = _added(pool, heights), _within(sums, mean, pool)
+        known = Equations(whole, noise, exact=is_exact(pool), lost=_lost(pool, blocks), possible=possible)
+        return beside_counts(pool, terms, known)
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
+        """One number a document, shape (n_documents,)."""
+        return what_they_say(self.name, observables, documents, *self.equations_of(observables, documents.made_of))
+
+
+def _enough(pool: Pool, numbers: int, done: int) -> int:
+    """How many of the rounds are looked at, given the numbers of each: as many as have `MORE` a document.
+
+    Each further round says less that is new, and what single precision loses of it is lost all the same.
+    """
+    documents = pool.drawn.shape[0] + (0 if pool.fixed is None or pool.fixed_share == 1.0 else pool.fixed.shape[0])
+    return min(done, max(EARLY, math.ceil(MORE * int(documents) / numbers)))
+
+
+def _enough_blocks(pool: Pool, numbers: int, done: int) -> int:
+    """The same of blocks; three with noise, which also blurs what the later ones are products with."""
+    return _enough(pool, numbers, done) if is_exact(pool) else min(done, EARLY)
+
+
+def mean_of_all(mean: Floats, pool: Pool) -> Floats:
+    """What is subtracted from everybody's rows; the coalition sees the mean of the others' and knows its own."""
+    if pool.subtracted is None:
+        return mean
+    outside = pool.share * pool.drawn.shape[0] + (0 if pool.beside is None else pool.beside.shape[0])
+    own = np.asarray(pool.subtracted.sum(axis=0)).ravel()
+    return np.asarray((mean * outside + own) / (outside + pool.subtracted.shape[0]))
+
+
+ROUNDS_MATCH: tuple[Statistic, ...] = (BlockSumsMatch(), BlocksMatch(), SumsMatch())
+"""What the entry point gives."""
+
+
+Added = Callable[[str, Floats], float]
+"""The variance of what `noisy` added to each entry of an announced array, given its name and the array."""
+
+Adds = Callable[[sp.csr_array], TermNumbers]
+"""What each document adds to the sums of a run."""
+
+
+def nothing_added(name: str, array: Floats) -> float:
+    """The variance of what was added to an array, where nobody added anything."""
+    return 0.0
+
+
+class NoisySums(Protocol):
+    """A mechanism that releases, with noise, sums of what each document adds, given what was released before."""
+
+    def as_equations(self, observables: Observables, pool: Pool, added: Added) -> tuple[Adds, Equations]:
+        """What documents add to the sums of a run, and these sums, where databases are made of `pool`.
+
+        The variance of an entry is that of the mechanism's own noise and what was `added` on top of it.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class ReleasesMatch:
+    """Whether the noisy sums of all iterations hold what the document would have added to them.
+
+    As `SumsMatch`: what an iteration is computed from was announced before, so that a document adds what its party
+    would have, as it is; of noise the size is public. Where noise is nearly all there is, this is the product of
+    what the document adds with the sums, and is approached by steps; where there is little, only other documents
+    hide one, and it is solved for where these are few (`solved_filters`; of small sums `max_entropy`).
+
+    Parameters
+    ----------
+    needs : tuple of str
+        The observables that `as_equations` reads.
+    """
+
+    sentence = "Whether the noisy sums hold what this document adds to them, best weighed."
+
+    needs: tuple[str, ...] = ("sums",)
+    name: str = "releases-match"
+    version: int = 5
+    family: str = "rounds"
+
+    def equations_of(self, observables: Observables, pool: Pool) -> Equated:
+        """What documents add to the sums of a run, and these sums."""
+        own: NoisySums = own_mechanism(pool.mechanism)
+
+        def added(name: str, array: Floats) -> float:
+            return added_variance(pool.mechanism, name, array)
+
+        def made() -> tuple[Adds, Equations]:
+            adds, known = own.as_equations(observables, pool, added)
+            return adds, replace(known, noise=known.noise + LOST * float(np.square(known.sums).mean()))
+
+        adds, known = cast(tuple[Adds, Equations], observables.derive((self.name, "equations", pool), made))
+
+        def terms(rows: sp.csr_array) -> TermNumbers:
+            return adds(rows)
+
+        return terms, known
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
+        """One number a document, shape (n_documents,)."""
+        return what_they_say(self.name, observables, documents, *self.equations_of(observables, documents.made_of))
+
+
+def moment_numbers(rows: sp.csr_array, blocks: Floats) -> TermNumbers:
+    """x <x, z> of each document, for the rows z of each block in turn."""
+    flat = np.ascontiguousarray(blocks.reshape(-1, blocks.shape[-1]))
+    weights = np.empty((rows.shape[0], len(flat)))
+    csr_times_panel(rows.indptr, rows.indices, rows.data, panel_of(flat), weights)
+    return TermNumbers.plain(rows, weights)
+
+
+FEWEST = 1 / 16
+"""Numbers a document, of more documents than are solved for, where it is named: with fewer, what is expected of V
+says as much, and is worked out once (17,678 mails of 500 terms, rank 7, a third, 0.2 numbers a mail: D of all in
+one run against all out 0.29 by `BasisMatch` and 0.30 by these; solved, ten seconds a run, 0.34)."""
+_ROUNDS = frozenset({"first_blocks", "block_sums", "sums", "uploads", "P"})
+"""What rounds announce, which filters of their own look at."""
+_LEAST = float(np.finfo(np.float64).tiny)
+
+
+@dataclass(frozen=True)
+class BasisEquations:
+    """Who was in a run, by the equations that its singular vectors solve.
+
+    As `BlocksMatch`, of the final V alone. Where a run stopped before it had converged, or there is noise, what
+    the equations miss is taken from one run on what databases are drawn from; where that is not small beside what
+    documents add, all is 0, and `BasisMatch` says as much.
+    """
+
+    sentence = "Whether the document belongs to those whose sums the announced directions solve."
+
+    name: str = "basis-equations"
+    version: int = 3
+    family: str = "geometry"
+    needs: tuple[str, ...] = ("V",)
+
+    def asks_for(self, arrays: Mapping[str, tuple[int, ...]], documents: int) -> str:
+        """What is missing that it is worth its time for, in words; empty where nothing is.
+
+        Parameters
+        ----------
+        arrays : what is seen of a run, and the shape of each
+        documents : that may be in
+        """
+        if _ROUNDS & set(arrays):
+            return "a run that shows its V alone: sums of rounds say more"
+        if len(arrays["V"]) != 2:
+            return "a V of rows"
+        if few_enough(documents):
+            return ""
+        return f"{MOST_SOLVED:,} documents or fewer, or to be named: of more it only proves leaks, and is dear"
+
+    def equations_of(self, observables: Observables, pool: Pool) -> Equated | None:
+        """What documents add to the sums that V leaves, and these sums; None where all is 0."""
+        V = np.ascontiguousarray(announced(observables, "V"))
+        if pool.mechanism is None or not _enough_of_basis_equations(numbers_of_basis(*V.shape), _who_may(pool)):
+            return None
+        exact, missed = _converged(pool), None
+        if not exact:
+            missed = cast(Floats | None, pool.derive(("what V misses", len(V)), lambda: _missed(pool)))
+            if missed is None:
+                return None
+        mean = None
+        if "mean" in observables:
+            mean = mean_of_all(announced(observables, "mean").ravel(), pool)
+        sigma = announced(observables, "sigma").ravel() if "sigma" in observables else None
+
+        def terms(rows: sp.csr_array) -> TermNumbers:
+            return _terms(rows, V, mean, sigma is not None)
+
+        sums, noise = _sums(V, mean, sigma), 0.0 if missed is None else missed
+        known = Equations(sums, noise, exact=exact, possible=_possible(V, mean, pool) if exact else None)
+        return beside_counts(pool, terms, known)
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
+        """One number a document, shape (n_documents,); all 0 where V tells too little of so many documents."""
+        found = self.equations_of(observables, documents.made_of)
+        return (
+            np.zeros(len(documents)) if found is None else what_they_say(self.name, observables, documents, *found)
+        )
+
+
+def _enough_of_basis_equations(numbers: int, documents: int) -> bool:
+    return few_enough(documents) or numbers >= FEWEST * documents
+
+
+def _who_may(pool: Pool) -> int:
+    """Documents of which nobody knows whether they are in."""
+    others = 0 if pool.fixed is None or pool.fixed_share == 1.0 else pool.fixed.shape[0]
+    return int(pool.drawn.shape[0] + others)
+
+
+def _converged(pool: Pool) -> bool:
+    """Whether the equations are known to hold: V is the limit, as it is."""
+    return is_exact(pool) and getattr(own_mechanism(pool.mechanism), "solver", "") == "limit"
+
+
+def _terms(rows: sp.csr_array, V: Floats, mean: Floats | None, squares: bool) -> TermNumbers:
+    """What each document adds: to the part outside of V, row by row, and to the products within it."""
+    made = block_numbers(rows, np.stack([V, V]), mean)
+    pairs = _pairs(len(V), squares)
+    within = made.numbers[:, : len(V)]
+    return replace(made, scalars=within[:, pairs[:, 0]] * within[:, pairs[:, 1]])
+
+
+def _pairs(rank: int, squares: bool) -> np.ndarray:
+    """Places of the products of two vectors' that are known; of one with itself where singular values are."""
+    pairs = [(t, u) for t, u in combinations_with_replacement(range(rank), 2) if squares or t != u]
+    return np.array(pairs, np.int64).reshape(-1, 2)
+
+
+def _sums(V: Floats, mean: Floats | None, sigma: Floats | None) -> Floats:
+    """What documents add up to, in the order of `TermNumbers`."""
+    outside = np.zeros(V.size + (0 if mean is None else len(mean)))
+    pairs = _pairs(len(V), sigma is not None)
+    within = np.zeros(len(pairs))
+    if sigma is not None:
+        own = pairs[:, 0] == pairs[:, 1]
+        within[own] = np.square(sigma[pairs[own, 0]])
+    return np.concatenate([outside, within])
+
+
+def _possible(V: Floats, mean: Floats | None, pool: Pool) -> Possible | None:
+    """Who has entries only where V is not 0, of nonnegative documents, where no mean is subtracted."""
+    if mean is not None or any(
+        part is not None and part.data.min(initial=0.0) < 0.0 for part in (pool.drawn, pool.fixed)
+    ):
+        return None
+    touched = np.asarray(V.any(axis=0))
+    return None if touched.all() else WithinBasis(touched, V[0])
+
+
+def _missed(pool: Pool) -> Floats | None:
+    """The variance of what the equations miss of each number, by one run; None where it hides what documents add.
+
+    Rows are alike within themselves: each has the mean over its entries.
+    """
+    rng = np.random.default_rng(0)
+    taken = pool.one_draw(rng)
+    try:
+        assert pool.mechanism is not None
+        seen = pool.mechanism.run(Database(taken), rng)
+    except KsdpError:  # too few documents for its rank, say
+        return None
+    V = np.ascontiguousarray(np.asarray(seen["V"], dtype=np.float64))
+    mean = np.asarray(seen["mean"], dtype=np.float64).ravel() if "mean" in seen else None
+    sigma = np.asarray(seen["sigma"], dtype=np.float64).ravel() if "sigma" in seen else None
+    left = -_sums(V, mean, sigma)
+    for rows in taken:
+        left += _terms(rows, V, mean, sigma is not None).summed(np.ones(rows.shape[0]))
+    whole = _terms(pool.drawn, V, mean, sigma is not None)
+    rows_left, single = whole.apart(np.square(left))
+    noise = np.concatenate(
+        [
+            np.repeat(rows_left.mean(axis=1), rows_left.shape[1]),
+            np.full(len(single), single.mean() if len(single) else 0.0),
+        ]
+    )
+    noise += max(LOST * float(np.square(whole.weights).sum()), _LEAST)
+    varied = max(pool.share * (1 - pool.share), 1e-3)
+    return noise if hides_little(whole, noise / varied) else None
+
+
+_ROUNDS_of_first_round = {
+    "sums-match": {"topics": 2, "sums": 1, "weights": 1},
+    "blocks-match": {"first_blocks": 2},
+    "block-sums-match": {"first_blocks": 2, "block_sums": 1},
+    "releases-match": dict.fromkeys(("sums", "weights", "means", "uploads", "counts", "centres", "gradients"), 1),
+}
+"""Filters of rounds, to the arrays that have a round after the other, and how many of each say the first round:
+two where what is there before it comes first."""
+
+
+def first_rounds(statistics: Iterable[Statistic]) -> tuple[OfFirstRound, ...]:
+    """Of the filters of rounds among these, what the first round says alone."""
+    return tuple(
+        OfFirstRound(one) for one in statistics if _ROUNDS_of_first_round.get(one.name, {}).keys() & set(one.needs)
+    )
+
+
+@dataclass(frozen=True)
+class OfFirstRound(OfAnother):
+    """A filter of rounds, given the first one alone."""
+
+    statistic: Statistic
+    """One of the filters of rounds."""
+
+    @property
+    def name(self) -> str:
+        """The statistic's, and that it is of the first round."""
+        return f"first-{self.statistic.name}"
+
+    @property
+    def sentence(self) -> str:
+        """That of the statistic, for the first round."""
+        return f"Of the first round alone: {sentence_of(self.statistic)}"
+
+    @property
+    def family(self) -> str:
+        """That of the statistic."""
+        return self.statistic.family
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
+        """One number a document, shape (n_documents,)."""
+
+        def cut() -> Observables:
+            of_first = {
+                name: np.asarray(observables[name])[:rounds]
+                for name, rounds in _ROUNDS_of_first_round[self.statistic.name].items()
+                if name in observables
+            }
+            return Observables({**observables, **of_first})
+
+        first: Observables = observables.derive(("first round", self.statistic.name), cut)
+        return self.statistic.evaluate(first, documents)
