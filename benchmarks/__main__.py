@@ -4,7 +4,7 @@
 
     python -m benchmarks                     # all: the last, an audit of all of enron-mail6 under PD-SVD, is long
     python -m benchmarks audit --spec examples/specs/enron-mail6-nmf.toml
-    python -m benchmarks kernels             # how near each is to what this machine can do; seconds
+    python -m benchmarks kernels             # each beside SciPy's; seconds
     python -m benchmarks speed               # beside an earlier commit; --quick: seconds, --whole: an hour
     python -m benchmarks bounds              # whole commands beside it, and what is asked; --quick: minutes
     python -m benchmarks advantage           # hours, so only by name

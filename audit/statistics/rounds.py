@@ -300,9 +300,7 @@ ROUNDS = (
     _energy_row("start-energy", "How much of the document is explained by the announced start.", ("start",)),
     _energy_row("means-energy", "How much of the document is explained by the announced means.", ("means",)),
     _energy_row(
-        "uploads-energy",
-        "How much of the document is explained by what parties sent to the server.",
-        ("uploads",),
+        "uploads-energy", "How much of the document is explained by what parties sent to the server.", ("uploads",)
     ),
     _energy_row("site-energy", "How much of the document is explained by what single sites announced.", ("P",)),
     TableStatistic(

@@ -1271,7 +1271,7 @@ MUTANTS: list[Mutant] = [
         ("equal = starts[i + 1] - starts[i] == places[j + 1] - places[j]", "equal = True"),
         ("at += 1\n", "break\n"),
         ("place[which], several[order]", "which, several"),
-        tests=("tests/audit/test_same_rows.py",),
+        tests=("tests/audit/test_sparse_rows.py",),
     ),
     *_of(
         "audit/statistics/linear/pilot.py",
