@@ -69,7 +69,7 @@ def test_no_bytes_make_a_reader_fail_in_another_way_than_by_refusing(name: str, 
     taken_or_refused(name, data.draw(inner | fields | st.binary(max_size=200)))
 
 
-ABOUT = {"ksdp": "0.1.0", "code": "ab", "clock": 1.0, "terms": {"rank": 3}, "grounds": "cleared", "kit": None}
+ABOUT = {"ksdp": "0.1.0", "code": "ab", "clock": 1.0, "terms": {"rank": 3}, "grounds": "cleared"}
 
 
 @settings(max_examples=100)
