@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from ksdp.audit.array_types import Floats
 from ksdp.audit.design import Literal, Shared
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Database, Mechanism, final_output
+from ksdp.audit.mechanisms.contract import Database, Mechanism, final_output, traits_of
+from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.plan import Plan
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.verdicts.arms import ArmTests
@@ -88,10 +89,9 @@ def knows_all(mechanism: Mechanism) -> float | None:
     1 where nothing but the database is random: run the mechanism twice and compare. None where it depends on the
     document (paired runs tell) or is not known.
     """
-    inner = getattr(mechanism, "inner", None)
-    if inner is not None and not getattr(mechanism, "noise", None):
-        mechanism = inner
-    return 1.0 if getattr(mechanism, "noise_free", False) else None
+    if isinstance(mechanism, Noisy) and not mechanism.noise:
+        mechanism = mechanism.inner
+    return 1.0 if traits_of(mechanism).noise_free else None
 
 
 def paired_advantages(plan: Plan, first: int, stop: int) -> Floats:

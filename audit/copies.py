@@ -14,6 +14,7 @@ import numpy as np
 
 from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.design import Literal, Shared
+from ksdp.audit.mechanisms.contract import traits_of
 from ksdp.audit.plan import Plan
 from ksdp.audit.verdicts.copies import CountLaws, count_laws, count_laws_independent
 
@@ -36,7 +37,7 @@ def copies_of(plan: Plan) -> Copies | None:
     design = plan.design
     if not isinstance(design, Shared | Literal) or plan.units.order is not None:
         return None
-    if not getattr(plan.mechanism, "order_free", False):
+    if not traits_of(plan.mechanism).order_free:
         return None
     alike = plan.corpus.first_alike[design.pool]
     _, content, several = np.unique(alike, return_inverse=True, return_counts=True)

@@ -8,10 +8,17 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-from ksdp.audit.mechanisms.contract import Announced, Mechanism, prefixed_runs
+from ksdp.audit.mechanisms.contract import (
+    Announced,
+    Mechanism,
+    exact_throughout,
+    inner_of,
+    prefixed_runs,
+    traits_of,
+)
 from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY
 from ksdp.audit.registry import statistics
-from ksdp.audit.statistics.contract import Statistic
+from ksdp.audit.statistics.contract import Statistic, own_statistics
 from ksdp.audit.statistics.learned import RAW
 from ksdp.audit.statistics.linear.counts import DOCUMENT_COUNTS, expected_shapes
 from ksdp.audit.statistics.linear.groups import OfGroups, groups_solved
@@ -108,15 +115,16 @@ def learnable(mechanism: Mechanism, announced: Iterable[Announced], runs: int) -
     than there are runs, and those in `learn_always`.
     """
     sizes = {a.name: math.prod((*(min(n, EARLY) for n in a.shape[:1]), *a.shape[1:])) for a in announced}
-    small = (name for name in getattr(mechanism, "learn_from", ()) if sizes.get(name, runs) < runs)
-    always = (name for name in getattr(mechanism, "learn_always", ()) if name in sizes)
+    traits = traits_of(mechanism)
+    small = (name for name in traits.learn_from if sizes.get(name, runs) < runs)
+    always = (name for name in traits.learn_always if name in sizes)
     return tuple(dict.fromkeys((*small, *always)))
 
 
 def uncombined(mechanism: Mechanism, learners: Iterable[str]) -> tuple[str, ...]:
     """What no statistic sees of a mechanism whose announcements say more together (`needs_learner`)."""
     combine = any(name != _RAW for name in learners)
-    return () if combine or not getattr(mechanism, "needs_learner", False) else (_TOGETHER,)
+    return () if combine or not traits_of(mechanism).needs_learner else (_TOGETHER,)
 
 
 def untested(default: Iterable[str], tested: Iterable[Statistic]) -> tuple[str, ...]:
@@ -136,8 +144,9 @@ def unfollowed(mechanism: Mechanism, seen: Iterable[str]) -> tuple[str, ...]:
     """What several iterations of a party made of its documents, and no statistic follows (`hides_iterations`)."""
     seen = tuple(seen)
     names = (
-        prefix + str(getattr(getattr(one, "inner", one), "hides_iterations", ""))
+        prefix + traits_of(part).hides_iterations
         for prefix, one in prefixed_runs(mechanism)
+        for part in (one, *inner_of(one))
     )
     return tuple(_HIDDEN.format(name) for name in names if name in seen)
 
@@ -159,7 +168,7 @@ def unsolved(
     sizes = {a.name: a.in_all or math.prod(a.shape) for a in announced if a.name in set(seen)}
     counted: dict[str, int] = {}
     for prefix, one in prefixed_runs(mechanism):
-        if not all(getattr(part, "noise_free", False) for part in (one, getattr(one, "inner", one))):
+        if not exact_throughout(one):
             continue
         for names in _EXACT_SUMS:
             name = max((prefix + n for n in names), key=lambda n: sizes.get(n, 0))
@@ -278,7 +287,7 @@ def observed_precision(plan: Plan) -> str:
     that is new, in digits that single precision rounds away and the wire, of multiples of 2^-31, does not: D is up
     to 0.09 larger, of ratings 0.24. Of a final output, and of more documents, it is the same (decision 31).
     """
-    exact = getattr(plan.mechanism, "noise_free", False) and any(array.early for array in plan.announced)
+    exact = traits_of(plan.mechanism).noise_free and any(array.early for array in plan.announced)
     documents = int(plan.units.sizes[plan.holdings.victim].sum())
     return "float64" if exact and few_enough(documents) else plan.spec.store.precision
 
@@ -313,9 +322,9 @@ def _solved(plan: Plan) -> bool:
 def _little_noise(plan: Plan) -> int:
     """Announced numbers that are equations in who is in but for hardly any noise, and are not solved for."""
     mechanism, pool = plan.mechanism, plan.pool
-    if getattr(mechanism, "noise_free", False):
+    if traits_of(mechanism).noise_free:
         return 0
-    own = getattr(mechanism, "statistics", ())
+    own = own_statistics(mechanism)
     filters = [s for s in (*statistics().values(), *own) if set(s.needs) <= set(plan.seen)]
     return int(pool.derive(("little noise", plan.seen), lambda: numbers_of_little_noise(filters, plan.read, pool)))
 

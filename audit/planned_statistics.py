@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from ksdp.audit.mechanisms.callables import FunctionMechanism
-from ksdp.audit.mechanisms.contract import Mechanism, Shown
+from ksdp.audit.mechanisms.contract import Mechanism, Shown, traits_of
 from ksdp.audit.party_view import Holdings
 from ksdp.audit.recorded import RecordedRuns
 from ksdp.audit.registry import default_statistics, select_statistics
-from ksdp.audit.statistics.contract import Statistic
+from ksdp.audit.statistics.contract import Statistic, own_statistics
 from ksdp.audit.statistics.learned import LEARNED_PREFIX, RAW
 from ksdp.audit.statistics.linear.groups import OfGroups, OverRows, solves_groups
 from ksdp.audit.statistics.plain import coefficients
@@ -42,14 +42,14 @@ def planned_statistics(
     families, names, learners : asked for; learners are named besides
     """
     plain = [n for n in names if not n.startswith(LEARNED_PREFIX)]
-    brought = getattr(mechanism, "statistics", ())
+    brought = own_statistics(mechanism)
     chosen, skipped = select_statistics(families, plain, shown.seen, background, brought)
     needs = _left_out([s for s in chosen if s.name not in plain], shown, held.unknown)
     chosen, skipped = tuple(s for s in chosen if s.name not in needs), skipped | needs
     if held.units.word == "group":
         solved = (OfGroups(statistic) for statistic in chosen if solves_groups(statistic))
         chosen = (*chosen, *(OverRows(statistic) for statistic in chosen), *solved)
-    rank = getattr(mechanism, "rank", None)
+    rank = traits_of(mechanism).rank
     if set(learners) - {RAW} and rank is not None:
         chosen += coefficients(rank, shown.seen)
     default: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from ksdp.audit.corpus import Corpus
 from ksdp.audit.design import Balanced, Design, make_design
 from ksdp.audit.errors import SpecError
 from ksdp.audit.kernels import one_thread
-from ksdp.audit.mechanisms.contract import Mechanism, Shown, shown_by
+from ksdp.audit.mechanisms.contract import Mechanism, Shown, shown_by, traits_of
 from ksdp.audit.party_view import Holdings, holdings_of
 from ksdp.audit.plan import Plan
 from ksdp.audit.planned_runs import planned_runs
@@ -46,7 +46,7 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         raise SpecError("`views` must be left out: this is for one view. `ksdp audit` audits several.")
     mechanism = mechanism_of(spec.mechanism)
     holdings = holdings_of(spec, corpus)
-    rank = getattr(mechanism, "rank", None)
+    rank = traits_of(mechanism).rank
     if rank is not None:
         _check_rank(rank, holdings, corpus.features)
     design = _design(spec, holdings, mechanism)

@@ -36,7 +36,7 @@ import scipy.sparse as sp
 from benchmarks import data_folder
 from benchmarks.protocol_run import entered_rows, write_parties, write_protocol
 from benchmarks.relay import Relay
-from ksdp.audit.mechanisms.contract import Database, opens_of
+from ksdp.audit.mechanisms.contract import Database, traits_of
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
@@ -185,7 +185,7 @@ def _one(name: str, parameters: str, folder: Path, names: tuple[str, ...], delay
     mechanism = read.terms.mechanism
     lag = f", {delay * 1000:g} ms each way" if delay else ""
     print(
-        f"{name:9} opens {opens_of(mechanism):11} {len(names)} parties, {read.terms.features} terms, rank "
+        f"{name:9} opens {traits_of(mechanism).opens:11} {len(names)} parties, {read.terms.features} terms, rank "
         f"{parameters_of(mechanism)['rank']}{lag}: {seconds:7.1f} s ({busy:.0f} CPU s of all), {rounds} rounds, "
         f"{sent / 1e6:.1f} MB sent by one, "
         f"{after.ru_maxrss / 1024:.0f} MB the largest process so far, {_off(read, folder, names, result)}",

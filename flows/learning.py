@@ -14,7 +14,7 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.learning.gain import GainSummary, Score, gain_scores, summarise_gain
 from ksdp.audit.learning.learners import exact_of
 from ksdp.audit.levers_spec import LeversSpec
-from ksdp.audit.mechanisms.contract import Mechanism
+from ksdp.audit.mechanisms.contract import Mechanism, traits_of
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.party_view import size_base
 from ksdp.audit.planning import make_plan
@@ -72,7 +72,7 @@ def measure_gain(spec: Spec, base: Path, store: Path | None = None) -> GainSumma
     """
     mechanism = mechanism_of(spec.mechanism)
     with copies_kept():  # what is kept of a corpus was measured on that one
-        rows = load_rows(spec, base, nonnegative=getattr(mechanism, "nonnegative", False))
+        rows = load_rows(spec, base, nonnegative=traits_of(mechanism).nonnegative)
         corpus = None if store is None else spec_corpus(spec, base).hash
     scores = tuple(gain_scores(mechanism, rows, spec.gain, spec.seed))
     summary = summarise_gain(scores, mechanism.name, spec.gain, rows.party is not None)
@@ -136,7 +136,7 @@ def search_levers(spec: Spec, base: Path, limits: Limits) -> Searched:
             f"{fewest_drawn(level / LOOKS, population, limits.quota)} can (`documents`)."
         )
     current().stage("baseline", 1)
-    rows = load_rows(spec, base, nonnegative=getattr(mechanism, "nonnegative", False))
+    rows = load_rows(spec, base, nonnegative=traits_of(mechanism).nonnegative)
     scores = tuple(gain_scores(mechanism, rows, spec.gain, spec.seed))
     named = rows.party is not None
     gain = summarise_gain(scores, mechanism.name, spec.gain, named)
@@ -269,7 +269,7 @@ class _Search:
 
     def _gain(self, spec: Spec, mechanism: Mechanism) -> GainSummary:
         """Against the baselines of the spec as it stands."""
-        rows = load_rows(spec, self.base, nonnegative=getattr(mechanism, "nonnegative", False))
+        rows = load_rows(spec, self.base, nonnegative=traits_of(mechanism).nonnegative)
         scores = gain_scores(mechanism, rows, spec.gain, spec.seed, baselines=False)
         others = [score for score in self.scores if score.learner != "run"]
         return summarise_gain([*scores, *others], mechanism.name, spec.gain, self.named)

@@ -10,6 +10,7 @@ from pathlib import Path
 from ksdp.audit.content_keys import content_key
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.corpus_notes import corpus_notes
+from ksdp.audit.mechanisms.contract import traits_of
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import mechanism_of
@@ -69,7 +70,7 @@ def audit_id(plan: Plan, code: str | None) -> str:
 def spec_corpus(spec: Spec, base: Path) -> Corpus:
     """Load the corpus of a spec, without negative entries where its mechanism cannot take them."""
     mechanism = mechanism_of(spec.mechanism)
-    return load_corpus(spec.corpus, base, nonnegative=getattr(mechanism, "nonnegative", False))
+    return load_corpus(spec.corpus, base, nonnegative=traits_of(mechanism).nonnegative)
 
 
 def prepare(spec: Spec, base: Path, store: Path) -> Prepared:

@@ -16,7 +16,7 @@ from ksdp.audit.array_types import Floats
 from ksdp.audit.gain_spec import GainSpec
 from ksdp.audit.learning.learners import Learnt, exact_of, learn, quickly
 from ksdp.audit.learning.measures import coherence, diversity, energy, foretold, rated, regression, topic_match
-from ksdp.audit.mechanisms.contract import Mechanism
+from ksdp.audit.mechanisms.contract import Mechanism, traits_of
 from ksdp.audit.randomness import Purpose, generator
 
 ALL = "everybody's documents"
@@ -133,7 +133,7 @@ def gain_scores(
     Without `baselines` those of the run alone, in the same splits.
     """
     run, exact = quickly(mechanism), quickly(exact_of(mechanism))
-    rank = int(getattr(mechanism, "rank", None) or 1)
+    rank = traits_of(mechanism).rank or 1
     for number in range(asked.splits):
         split = _split(rows, asked, seed, number)
         rng = generator(seed, Purpose.LEARNING, number, 1)

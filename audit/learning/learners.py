@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Database, Mechanism
+from ksdp.audit.mechanisms.contract import Database, Mechanism, traits_of
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import PLAIN, Penalties
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
@@ -129,8 +129,8 @@ def exact_of(mechanism: Mechanism) -> Mechanism:
     if isinstance(mechanism, Noisy | Counted):
         return mechanism.inner
     if isinstance(mechanism, GaussianReleases):
-        name = "pd-nmf" if getattr(mechanism, "nonnegative", False) else "pd-svd"
-        return make_mechanism(name, {"rank": int(getattr(mechanism, "rank", 1))})
+        name = "pd-nmf" if traits_of(mechanism).nonnegative else "pd-svd"
+        return make_mechanism(name, {"rank": traits_of(mechanism).rank or 1})
     if not {a.name for a in mechanism.observables(2**20)} & set(BASES):
         raise SpecError(f"{mechanism.name} learns no basis: what is gained by it is not measured.")
     return mechanism
@@ -144,7 +144,7 @@ def quickly(mechanism: Mechanism) -> Mechanism:
             changes["parameters"] = {**mechanism.parameters, "opens": "final"}
     elif dataclasses.is_dataclass(mechanism) and any(f.name == "opens" for f in dataclasses.fields(mechanism)):
         changes["opens"] = "final"
-        if getattr(mechanism, "announce", ()):
+        if traits_of(mechanism).announce:
             changes["announce"] = ()
     if not changes:
         return mechanism

@@ -99,17 +99,9 @@ class Observables(Mapping[str, Array]):
 class Mechanism(Protocol):
     """A mechanism: a frozen dataclass of parameters with a `run`.
 
-    One may also say
-
-    - `nonnegative`: it refuses negative entries;
-    - `final`, a tuple: which of its observables are its final output, all that somebody gets who is given the
-      result and did not take part. Without it, the final output cannot be audited by itself;
-    - `statistics`, a tuple: statistics of its own, tried besides those that the spec names;
-    - `opens`, one of `OPENS`: what a run shows its parties. One that has a single round need not say it;
-    - `order_free`: what it announces has the same law whichever order documents stand in. Then no run shows which
-      of several copies was in, and who has many is certified clear (`audit.copies`);
-    - `opened`, a tuple: names of all that such a run shows them, where `observables` may be told to leave some
-      out. An audit that has not looked at all of it clears nothing.
+    It may also have, as attributes, any field of `Traits`; a `guarantee` (`Guarantee`); `statistics` of its own, a
+    tuple, tried besides those that the spec names; and `opened`, the names of all that a run shows its parties,
+    where `observables` may be told to leave some out. An audit that has not looked at all of it clears nothing.
 
     `name` and `version` never change meaning: a change of what a run computes is a new version, and cached
     runs of another version are never reused.
@@ -132,6 +124,59 @@ class Mechanism(Protocol):
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
         """Run once; `rng` is the mechanism's own randomness (noise), not that of the database."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What a mechanism says of itself: any of these may be an attribute of it, the others have their defaults."""
+
+    final: tuple[str, ...] = ()
+    """Observables that are its final output: all that somebody gets who is given the result and took no part."""
+    opens: str = OPENS[0]
+    """What a run shows its parties, one of `OPENS`."""
+    announce: tuple[str, ...] = ()
+    """What an experiment looks at, in place of everything that a run opens."""
+    noise_free: bool = False
+    """Nothing is random but the database."""
+    order_free: bool = False
+    """What it announces has the same law whichever order documents stand in, so that copies are exchangeable."""
+    nonnegative: bool = False
+    """It refuses negative entries."""
+    weighted: bool = False
+    """Entries that are not stored are unknown, not zero."""
+    one_matrix: bool = False
+    """All that its rounds announce are products with one symmetric matrix."""
+    rank: int | None = None
+    """Topics or directions that it learns, where it learns any."""
+    learn_from: tuple[str, ...] = ()
+    """Observables that only a learner reads well where they are few numbers (`audit.coverage.learnable`)."""
+    learn_always: tuple[str, ...] = ()
+    """Observables that only a learner reads well, whatever their size."""
+    needs_learner: bool = False
+    """Its observables say more together than any statistic sees."""
+    hides_iterations: str = ""
+    """The observable that holds several iterations without noise between them."""
+    exact_only: tuple[str, ...] = ()
+    """Observables that cannot be worked out once there is noise."""
+
+
+_TRAITS = tuple(f.name for f in fields(Traits))
+
+
+def traits_of(mechanism: object) -> Traits:
+    """What the mechanism says of itself."""
+    return Traits(**{name: getattr(mechanism, name) for name in _TRAITS if hasattr(mechanism, name)})
+
+
+def inner_of(mechanism: object) -> tuple[Mechanism, ...]:
+    """The mechanisms that this one runs; none where it runs by itself."""
+    inner = getattr(mechanism, "inner", ())
+    return inner if isinstance(inner, tuple) else (inner,)
+
+
+def exact_throughout(mechanism: object) -> bool:
+    """Whether neither the mechanism nor one that it runs adds noise."""
+    return all(traits_of(one).noise_free for one in (mechanism, *inner_of(mechanism)))
 
 
 @runtime_checkable
@@ -316,15 +361,10 @@ def final_output(mechanism: Mechanism) -> tuple[str, ...]:
     SpecError
         If it does not declare them, or announces none of them with these parameters.
     """
-    final = tuple(getattr(mechanism, "final", ()))
+    final = traits_of(mechanism).final
     if not final:
         raise SpecError(f"{mechanism.name} announces no final output (`final`), which is to be audited by itself.")
     return final
-
-
-def opens_of(mechanism: Mechanism) -> str:
-    """What a run of the mechanism shows its parties, one of `OPENS`."""
-    return str(getattr(mechanism, "opens", OPENS[0]))
 
 
 def opened(mechanism: Mechanism, features: int) -> tuple[str, ...]:
@@ -346,10 +386,10 @@ def named_alone(arrays: Mapping[str, _Value], place: int) -> dict[str, _Value]:
 
 def prefixed_runs(mechanism: Any) -> list[tuple[str, Mechanism]]:
     """The mechanism, or all that run together, with what stands before the names of each one's arrays."""
-    inner = getattr(mechanism, "inner", mechanism)
-    if not isinstance(inner, tuple):
+    runs = inner_of(mechanism)
+    if len(runs) < 2:
         return [("", mechanism)]
-    return [(run_prefix(place), one) for place, one in enumerate(inner, start=1)]
+    return [(run_prefix(place), one) for place, one in enumerate(runs, start=1)]
 
 
 def kept_of(announced: tuple[Announced, ...], observables: str) -> tuple[Announced, ...]:

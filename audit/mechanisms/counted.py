@@ -19,7 +19,7 @@ from ksdp.audit.mechanisms.contract import (
     Mechanism,
     Observables,
     measured,
-    opens_of,
+    traits_of,
 )
 from ksdp.audit.mechanisms.delegation import Around
 from ksdp.audit.mechanisms.parameters import check_least
@@ -90,11 +90,12 @@ class Counted(Around):
         if not isinstance(self.parameters, Mapping):
             raise SpecError("`parameters` must be a table: those of the other mechanism.")
         inner: Any = self.inner
-        if opens_of(inner) != OPENS[0]:
+        traits = traits_of(inner)
+        if traits.opens != OPENS[0]:
             raise SpecError(f"`opens` must be {OPENS[0]!r} after counts of documents: a run on shares takes none.")
-        if getattr(inner, "weighted", False):
+        if traits.weighted:
             raise SpecError("`weighted` must be false after counts of documents: who rated what is no vocabulary.")
-        if getattr(inner, "announce", ()):
+        if traits.announce:
             raise SpecError("`announce` must be left out after counts of documents.")
         if getattr(inner, "start", _STARTS[0]) not in _STARTS:
             raise SpecError(
@@ -105,12 +106,12 @@ class Counted(Around):
     @property
     def rank(self) -> int:
         """Of the other mechanism."""
-        return int(getattr(self.inner, "rank", 1))
+        return traits_of(self.inner).rank or 1
 
     @property
     def final(self) -> tuple[str, ...]:
         """The columns that are left, and the other mechanism's final output in them."""
-        return (KEPT_COLUMNS, *getattr(self.inner, "final", ()))
+        return (KEPT_COLUMNS, *traits_of(self.inner).final)
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:

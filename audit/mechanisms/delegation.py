@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Mechanism
+from ksdp.audit.mechanisms.contract import Mechanism, traits_of
 from ksdp.audit.registry import make_mechanism
 
 
@@ -76,12 +76,12 @@ class Around:
     @property
     def nonnegative(self) -> bool:
         """Whether the other mechanism refuses negative entries, and what it announces has none."""
-        return bool(getattr(self.inner, "nonnegative", False))
+        return traits_of(self.inner).nonnegative
 
     @property
     def order_free(self) -> bool:
         """Whether the order of documents does not matter to the other."""
-        return bool(getattr(self.inner, "order_free", False))
+        return traits_of(self.inner).order_free
 
     learn_from = FromInner()
     """What must be learnt from where it is small: see `audit.coverage.learnable`."""

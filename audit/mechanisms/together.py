@@ -27,12 +27,12 @@ from ksdp.audit.mechanisms.contract import (
     measured,
     named_alone,
     opened,
-    opens_of,
     run_prefix,
+    traits_of,
 )
 from ksdp.audit.mechanisms.delegation import FromInner
 from ksdp.audit.registry import make_mechanism, statistics
-from ksdp.audit.statistics.contract import Documents, Statistic, sentence_of
+from ksdp.audit.statistics.contract import Documents, Statistic, own_statistics, sentence_of
 from ksdp.audit.statistics.linear.counts import evaluated
 from ksdp.audit.statistics.linear.groups import OfAnother
 
@@ -184,12 +184,12 @@ class Together:
     @property
     def nonnegative(self) -> bool:
         """Whether one of them refuses negative entries."""
-        return any(getattr(one, "nonnegative", False) for one in self.inner)
+        return any(traits_of(one).nonnegative for one in self.inner)
 
     @property
     def opens(self) -> str:
         """`final` if all open their final output alone."""
-        return OPENS[1] if all(opens_of(one) == OPENS[1] for one in self.inner) else OPENS[0]
+        return OPENS[1] if all(traits_of(one).opens == OPENS[1] for one in self.inner) else OPENS[0]
 
     final = FromInner()
     """The final outputs of all."""
@@ -207,7 +207,7 @@ class Together:
         found: list[Statistic] = []
         by_name: dict[str, list[OfRun]] = {}
         for place, one in self._numbered:
-            for statistic in (*every, *getattr(one, "statistics", ())):
+            for statistic in (*every, *own_statistics(one)):
                 part = OfRun(place, statistic)
                 found.append(part)
                 by_name.setdefault(statistic.name, []).append(part)
@@ -217,7 +217,7 @@ class Together:
     @property
     def order_free(self) -> bool:
         """Whether the order of documents matters to no run."""
-        return all(getattr(one, "order_free", False) for one in self.inner)
+        return all(traits_of(one).order_free for one in self.inner)
 
     def observables(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes: those of every run, each with the run's number before it."""

@@ -13,7 +13,7 @@ from ksdp.audit.canaries import judge_canaries
 from ksdp.audit.certifying import Certificate, knows_all
 from ksdp.audit.copies import Copies
 from ksdp.audit.interim_verdicts import InterimVerdicts
-from ksdp.audit.mechanisms.contract import guarantee_of, opens_of
+from ksdp.audit.mechanisms.contract import guarantee_of, traits_of
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.plan import Plan
 from ksdp.audit.results import parts
@@ -129,7 +129,7 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: File
         detected=int(decisions.detected.sum()),
         statistics=_statistics(tested),
         skipped_statistics=plan.skipped,
-        opens="final" if plan.spec.statistics.sees == "final" else opens_of(plan.mechanism),
+        opens="final" if plan.spec.statistics.sees == "final" else traits_of(plan.mechanism).opens,
         announced=tuple(parts.AnnouncedArray(a.name, a.shape) for a in plan.read),
         coverage=plan.coverage.read_by,
         unread=plan.coverage.unread,

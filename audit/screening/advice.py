@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.learning.gain import Interval
-from ksdp.audit.mechanisms.contract import OPENS, opens_of
+from ksdp.audit.mechanisms.contract import OPENS, traits_of
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.privacy.moments import Moments
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
@@ -76,8 +76,8 @@ def lever_space(spec: Spec, features: int, wanted: tuple[str, ...] = LEVERS) -> 
     if text and spec.corpus.levers.basis is None and spec.corpus.levers.hashed is None:
         now = spec.corpus.levers.most_frequent or features
         found.append(Lever("most-frequent", (now, *(count for count in _TERMS if count < now))))
-    rank = getattr(inner, "rank", None)
-    if "rank" in has and isinstance(rank, int) and rank > 2:
+    rank = traits_of(inner).rank
+    if "rank" in has and rank is not None and rank > 2:
         found.append(Lever("rank", (rank, max(2, rank // 2))))
     if (key := _iterations_key(inner)) is not None:
         rounds = int(getattr(inner, key))
@@ -88,7 +88,7 @@ def lever_space(spec: Spec, features: int, wanted: tuple[str, ...] = LEVERS) -> 
         smaller = (math.ceil(now * part) for part in (0.5, 0.25))
         found.append(Lever("directions", (now, *(count for count in smaller if count > (rank or 1)))))
     if "opens" in has and not isinstance(mechanism, Counted) and not isinstance(inner, Moments):
-        shows = opens_of(inner)
+        shows = traits_of(inner).opens
         found.append(Lever("opens", (shows, *(word for word in OPENS if word != shows))))
     if isinstance(inner, Moments):
         promised = inner.advantage

@@ -238,3 +238,8 @@ class TableStatistic:
     def evaluate(self, observables: Observables, documents: Documents) -> Vector:
         """One number a document, shape (n_documents,)."""
         return self.score(observables, documents)
+
+
+def own_statistics(mechanism: object) -> tuple[Statistic, ...]:
+    """Statistics that a mechanism brings."""
+    return tuple(getattr(mechanism, "statistics", ()))

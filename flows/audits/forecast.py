@@ -15,7 +15,7 @@ from ksdp.audit.corpus_notes import corpus_notes
 from ksdp.audit.decision_spec import DecisionSpec
 from ksdp.audit.document_parts import document_parts, keeps_values
 from ksdp.audit.learning.enough import documents_enough
-from ksdp.audit.mechanisms.contract import opens_of
+from ksdp.audit.mechanisms.contract import traits_of
 from ksdp.audit.mechanisms.delegation import mechanism_words
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.planning import make_plan
@@ -268,7 +268,7 @@ def _one(spec: Spec, corpus: Corpus, started: _Started) -> dict[str, Any]:
         "blocks": len(plan.blocks),
         "statistics": [s.name for s in plan.statistics],
         "skipped_statistics": plan.skipped,
-        "opens": opens_of(plan.mechanism),
+        "opens": traits_of(plan.mechanism).opens,
         "coverage": {name: list(who) for name, who in plan.coverage.read_by.items()},
         "unread": list(plan.coverage.unread),
         "certified_copies": 0 if copies is None else int((copies.bound <= spec.rule.margin).sum()),

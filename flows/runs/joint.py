@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from ksdp.audit.errors import InputError
+from ksdp.audit.mechanisms.contract import traits_of
 from ksdp.audit.mechanisms.together import Together
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.results.summary import Summary
@@ -95,7 +96,8 @@ def joint_table(runs: Sequence[Mapping[str, Any]]) -> str:
         lines += ["", "[[mechanism.runs]]", *(f"{key} = {toml_value(value)}" for key, value in run.items())]
     lines += ["", "[statistics]", 'families = ["paper", "geometry", "rounds", "pem", "learned"]']
     together = make_mechanism(Together.name, {"runs": twice})
-    if getattr(together, "learn_from", ()) or getattr(together, "learn_always", ()):
+    traits = traits_of(together)
+    if traits.learn_from or traits.learn_always:
         lines += ['names = ["learned-raw"]', "", "[store]", 'observables = "all"']  # without it nobody is clear
     return "\n".join(lines)
 

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, KsdpError, SpecError
-from ksdp.audit.mechanisms.contract import Mechanism, guarantee_of, opens_of
+from ksdp.audit.mechanisms.contract import Mechanism, guarantee_of, traits_of
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 from ksdp.flows.clock import Clock, utc_now
@@ -231,7 +231,7 @@ def _about(run: Run, name: str, outcome: RunOutcome) -> dict[str, Any]:
         "sums": outcome.sums,
         "normed_sums": outcome.normed_sums,
         "asked": dict(outcome.asked),
-        "opens": opens_of(mechanism),
+        "opens": traits_of(mechanism).opens,
         "sum_error": None if opens_final(mechanism) else terms.precision.coding(terms.parties).error,
         "reveals": outcome.reveals,
     }

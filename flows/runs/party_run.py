@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ksdp.audit.corpus import Corpus, restrict
 from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.learning.learners import Predictor, predicts
-from ksdp.audit.mechanisms.contract import opened
+from ksdp.audit.mechanisms.contract import opened, traits_of
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.screening.clearance import MechanismIdentity
 from ksdp.audit.spec import CorpusSpec
@@ -101,7 +101,7 @@ def enter_documents(
     named = _named(run, corpus)
     columns = corpus_features(named.source, named.base)
     _check_columns(run, named, columns)
-    nonnegative = bool(getattr(run.terms.mechanism, "nonnegative", False))
+    nonnegative = traits_of(run.terms.mechanism).nonnegative
     whole, part = _read(named.source, named.base, named.unit, identity, nonnegative=nonnegative)
     if whole.features != run.terms.features:
         raise InputError(f"the corpus has {whole.features} features, the protocol file {run.terms.features}.")

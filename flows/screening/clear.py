@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from ksdp.audit.corpus import Corpus
 from ksdp.audit.errors import ClearanceError, InputError, InvalidAudit, StoreError
 from ksdp.audit.groups import GROUPS_AUDITED, documents_of
-from ksdp.audit.mechanisms.contract import opened, opens_of
+from ksdp.audit.mechanisms.contract import opened, traits_of
 from ksdp.audit.mechanisms.delegation import mechanism_words
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
@@ -124,7 +124,7 @@ def evidence_of(summary: Summary, attempts: Sequence[Attempt]) -> Evidence:
 
 def covered_by(plan: Plan) -> Covered:
     """What an audit by this plan looks at, of what a run shows its parties."""
-    return Covered(opens_of(plan.mechanism), tuple(sorted(plan.coverage.read_by)))
+    return Covered(traits_of(plan.mechanism).opens, tuple(sorted(plan.coverage.read_by)))
 
 
 def sign(signing: Signing, grounds: Grounds) -> Clearance:
@@ -168,7 +168,7 @@ _OPENED = {
 
 def _sentences(grounds: Grounds) -> list[str]:
     groups = [GROUPS_AUDITED] if grounds.plan.spec.design.unit == "group" else []
-    opens = _OPENED[opens_of(grounds.plan.mechanism)]
+    opens = _OPENED[traits_of(grounds.plan.mechanism).opens]
     draw = grounds.plan.spec.draw_sentence
     drawn = [] if draw is None else [draw]
     return [grounds.statement, *groups, *drawn, *_certified(grounds), grounds.evidence.sentence(), opens]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import InputError, SpecError
-from ksdp.audit.mechanisms.contract import OPENS, Mechanism, opens_of
+from ksdp.audit.mechanisms.contract import OPENS, Mechanism, traits_of
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
@@ -203,10 +203,10 @@ def check_program(mechanism: Mechanism) -> None:
 def party_program(mechanism: Mechanism, matrix: sp.csr_array, parties: int = 0) -> PartyProgram:
     """One party's side of a mechanism, with its rows; of so many parties where it has noise."""
     check_program(mechanism)
-    if opens_of(mechanism) != OPENS[0]:
+    if traits_of(mechanism).opens != OPENS[0]:
         raise SpecError(
             f"`opens` must be {OPENS[0]!r} in a run by announced sums, which shows its parties every round; got "
-            f"{opens_of(mechanism)!r}."
+            f"{traits_of(mechanism).opens!r}."
         )
     return program_of(mechanism).start(mechanism, matrix, parties)
 
@@ -221,7 +221,7 @@ def sum_entries(mechanism: Mechanism, features: int) -> int:
     if isinstance(mechanism, DPdisPCA):
         rows = mechanism.intermediate
     elif isinstance(mechanism, GaussianReleases):
-        rows = int(getattr(mechanism, "rank", 1))
+        rows = traits_of(mechanism).rank or 1
     elif isinstance(mechanism, PDSVD):
         rows = mechanism.rank
     elif isinstance(mechanism, PDNMF):
@@ -257,7 +257,7 @@ def check_audited(mechanism: GaussianReleases) -> None:
         Naming what `announce` lacks.
     """
     promise = mechanism.guarantee
-    chosen = getattr(mechanism, "announce", ())
+    chosen = traits_of(mechanism).announce
     missing = [name for name in program_of(mechanism).seen if chosen and name not in chosen]
     if missing and not (promise.sound and promise.kind == "(epsilon, delta)"):
         raise SpecError(

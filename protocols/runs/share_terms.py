@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ksdp.audit.errors import InputError, SpecError
-from ksdp.audit.mechanisms.contract import Mechanism, opens_of
+from ksdp.audit.mechanisms.contract import Mechanism, traits_of
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
@@ -31,7 +31,7 @@ class ShareTerms:
 
 def opens_final(mechanism: Mechanism) -> bool:
     """Whether a run opens its final output alone."""
-    return opens_of(mechanism) == "final"
+    return traits_of(mechanism).opens == "final"
 
 
 def needs_norms(mechanism: Mechanism) -> bool:

@@ -19,7 +19,7 @@ from ksdp.audit.coverage import (
     unfollowed,
     unsolved,
 )
-from ksdp.audit.mechanisms.contract import Announced, Observables, opened, opens_of
+from ksdp.audit.mechanisms.contract import Announced, Observables, opened, traits_of
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism, mechanism_names, statistics
 from ksdp.audit.spec import parse_spec
@@ -152,7 +152,7 @@ def test_noise_added_to_a_part_of_what_is_opened_clears_nothing(corpus: Corpus) 
     assert set(but_followed(some)) == set(every.opened) - {"T", "denominators", "sweeps"}
     final = plan_of(corpus, inner | {"parameters": {"rank": 2, "opens": "final"}})
     assert but_followed(final) == []
-    assert opens_of(final.mechanism) == "final"
+    assert traits_of(final.mechanism).opens == "final"
 
 
 def test_what_nobody_looks_at_is_named(corpus: Corpus) -> None:

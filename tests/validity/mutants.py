@@ -668,7 +668,7 @@ MUTANTS: list[Mutant] = [
         "audit/copies.py",
         ("not isinstance(design, Shared | Literal) or ", ""),
         (" or plan.units.order is not None", ""),
-        ('if not getattr(plan.mechanism, "order_free", False):', "if False:"),
+        ("if not traits_of(plan.mechanism).order_free:", "if False:"),
         ("alike = plan.corpus.first_alike[design.pool]", "alike = plan.corpus.first_alike"),
         ("several[content]", "np.repeat(several.max(), len(content))"),
         ("isinstance(design, Shared) and design.poisson", "True"),
@@ -929,8 +929,8 @@ MUTANTS: list[Mutant] = [
     *_of(
         "audit/mechanisms/contract.py",
         ("[(run_prefix(place), one)", '[("", one)'),
-        ("in enumerate(inner, start=1)]", "in enumerate(inner[:1], start=1)]"),
-        ("not isinstance(inner, tuple)", "True"),
+        ("in enumerate(runs, start=1)]", "in enumerate(runs[:1], start=1)]"),
+        ("len(runs) < 2", "True"),
         tests=("tests/audit/test_coverage.py", *KEPT),
     ),
     *_of(
@@ -1113,7 +1113,7 @@ MUTANTS: list[Mutant] = [
         ("exact and few_enough(documents)", "False"),
         ("exact and few_enough(documents)", "exact"),
         ("exact and few_enough(documents)", "few_enough(documents)"),
-        ('getattr(plan.mechanism, "noise_free", False) and any', "any"),
+        ("traits_of(plan.mechanism).noise_free and any", "any"),
         ("and any(array.early for array in plan.announced)", ""),
         ("plan.units.sizes[plan.holdings.victim].sum()", "plan.units.sizes.sum()"),
         tests=(PRECISION,),
@@ -1552,9 +1552,9 @@ MUTANTS: list[Mutant] = [
         ("Database(parties, database.coalition, database.held, chosen)", "Database(parties, database.coalition)"),
         ("indices[data != 0]", "indices"),
         ("wide[..., kept] = seen", "wide[..., : int(kept.sum())] = seen"),
-        ("return (KEPT_COLUMNS, *getattr", "return (DOCUMENT_COUNTS, *getattr"),
-        ("opens_of(inner) != OPENS[0]", "False"),
-        ('getattr(inner, "weighted", False)', "False"),
+        ("return (KEPT_COLUMNS, *traits", "return (DOCUMENT_COUNTS, *traits"),
+        ("traits.opens != OPENS[0]", "False"),
+        ("traits.weighted", "False"),
         tests=COUNTED,
     ),
     *_of(
@@ -1574,8 +1574,8 @@ MUTANTS: list[Mutant] = [
     *_of(
         "audit/mechanisms/contract.py",
         ("[(run_prefix(place), one)", '[("", one)'),
-        ("in enumerate(inner, start=1)]", "in enumerate(inner[:1], start=1)]"),
-        ("not isinstance(inner, tuple)", "True"),
+        ("in enumerate(runs, start=1)]", "in enumerate(runs[:1], start=1)]"),
+        ("len(runs) < 2", "True"),
         tests=("tests/audit/test_coverage.py", *KEPT),
     ),
     *_of(
@@ -1613,7 +1613,7 @@ MUTANTS: list[Mutant] = [
         ("(1.0 - share) * (whole", "(whole"),
         ("float(norm.cdf(-at)) - peak)", "float(norm.cdf(-at)) + peak)"),
         ("= max((prefix + n for n in names)", "= min((prefix + n for n in names)"),
-        ("if not all(getattr(part,", "if not any(getattr(part,"),
+        ("if not exact_throughout(one):", "if exact_throughout(one):"),
         tests=("tests/audit/test_coverage.py",),
     ),
     *_of(
@@ -1717,8 +1717,8 @@ MUTANTS: list[Mutant] = [
     *_of(
         "audit/mechanisms/contract.py",
         ("[(run_prefix(place), one)", '[("", one)'),
-        ("in enumerate(inner, start=1)]", "in enumerate(inner[:1], start=1)]"),
-        ("not isinstance(inner, tuple)", "True"),
+        ("in enumerate(runs, start=1)]", "in enumerate(runs[:1], start=1)]"),
+        ("len(runs) < 2", "True"),
         tests=("tests/audit/test_coverage.py", *KEPT),
     ),
     *_of(
@@ -1750,7 +1750,7 @@ MUTANTS: list[Mutant] = [
         ("return self.parts[0].needs_background", "return ()"),
         ("np.sum(values, axis=0)", "values[0]"),
         ("needs_learner: ClassVar[bool] = True", "needs_learner: ClassVar[bool] = False"),
-        ('any(getattr(one, "nonnegative", False)', 'all(getattr(one, "nonnegative", False)'),
+        ("any(traits_of(one).nonnegative", "all(traits_of(one).nonnegative"),
         ("OPENS[1] if all(", "OPENS[1] if any("),
         ("final = FromInner()", "final = ()"),
         ("learn_from = FromInner()", "learn_from = ()"),

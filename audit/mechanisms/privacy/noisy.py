@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,12 +21,12 @@ from ksdp.audit.mechanisms.contract import (
     Releases,
     measured,
     opened,
-    opens_of,
+    traits_of,
 )
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.delegation import Around, FromInner
 from ksdp.audit.mechanisms.together import Together
-from ksdp.audit.statistics.contract import Statistic
+from ksdp.audit.statistics.contract import Statistic, own_statistics
 from ksdp.audit.statistics.linear.releases import ROUNDS_MATCH, first_rounds
 from ksdp.audit.verdicts.certificate import pair_advantage
 
@@ -128,13 +128,12 @@ class Noisy(Around):
     @property
     def rank(self) -> int | None:
         """Of the other mechanism, where it has one."""
-        rank = getattr(self.inner, "rank", None)
-        return int(rank) if isinstance(rank, Integral) else None
+        return traits_of(self.inner).rank
 
     @property
     def opens(self) -> str:
         """What a run of the other mechanism shows its parties."""
-        return opens_of(self.inner)
+        return traits_of(self.inner).opens
 
     final = FromInner()
     """The other mechanism's final output, with noise."""
@@ -144,13 +143,13 @@ class Noisy(Around):
     @property
     def statistics(self) -> tuple[Statistic, ...]:
         """Those that the other mechanism brings; filters of rounds besides by the first round alone."""
-        brought: tuple[Statistic, ...] = getattr(self.inner, "statistics", ())
+        brought = own_statistics(self.inner)
         shown = set(opened(self, _MANY)) if self.noise else set[str]()
         return (*brought, *(one for one in first_rounds((*ROUNDS_MATCH, *brought)) if set(one.needs) <= shown))
 
     def observables(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes: those of the other mechanism, less what follows from exact arrays alone."""
-        exact_only = getattr(self.inner, "exact_only", ()) if self.noise else ()
+        exact_only = traits_of(self.inner).exact_only if self.noise else ()
         return tuple(array for array in self.inner.observables(features) if array.name not in exact_only)
 
     def released(self, features: int) -> tuple[Announced, ...]:

@@ -249,11 +249,15 @@ class GaussianReleases(ABC):
     def __post_init__(self) -> None:
         check_sampler(self.sampler)
         check_one_of(self, "opens", OPENS)
-        chosen: tuple[str, ...] = getattr(self, "announce", ())
-        if self.opens == "final" and chosen:
+        if self.opens == "final" and self._chosen:
             raise SpecError('`announce` must be left out where `opens` is "final".')
         if isinstance(self.delta, bool) or not 0 < self.delta < 1:
             raise SpecError(f"`delta` must be in (0, 1); got {self.delta!r}.")
+
+    @property
+    def _chosen(self) -> tuple[str, ...]:
+        """What an experiment looks at, of mechanisms with the parameter `announce`."""
+        return tuple(vars(self).get("announce", ()))
 
     @property
     @abstractmethod
@@ -262,9 +266,8 @@ class GaussianReleases(ABC):
 
     def observables(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes of what `run` announces: all, or what `announce` says."""
-        chosen: tuple[str, ...] = getattr(self, "announce", ())
         shown = {a.name: a for a in self.shows(features)}
-        return tuple(shown[name] for name in (chosen or shown))
+        return tuple(shown[name] for name in (self._chosen or shown))
 
     @abstractmethod
     def multipliers(self, sizes: Sequence[int], features: int) -> tuple[float, ...]:

@@ -14,7 +14,17 @@ import scipy.sparse as sp
 from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.kernels import one_thread
-from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, Observables, named_alone, prefixed_runs
+from ksdp.audit.mechanisms.contract import (
+    Announced,
+    Database,
+    Mechanism,
+    Observables,
+    exact_throughout,
+    inner_of,
+    named_alone,
+    prefixed_runs,
+    traits_of,
+)
 from ksdp.audit.mechanisms.factorisation.pd_svd import numbers_of_basis
 from ksdp.audit.statistics.contract import Pool, Statistic
 from ksdp.audit.statistics.linear.expected import MOST_ENTRIES
@@ -58,8 +68,8 @@ def numbers_of_little_noise(statistics: Iterable[Statistic], announced: Iterable
     for one in statistics:
         place = int(getattr(one, "place", 0))
         runs.setdefault(place, []).append(getattr(one, "statistic", one) if place else one)
-    several: Any = getattr(pool.mechanism, "inner", None)
-    if not isinstance(several, tuple):
+    several = inner_of(pool.mechanism)
+    if len(several) < 2:
         return _of_run(runs.get(0, []), sizes, pool)
     total = 0
     for place, mechanism in enumerate(several, start=1):
@@ -69,7 +79,7 @@ def numbers_of_little_noise(statistics: Iterable[Statistic], announced: Iterable
 
 def _of_run(statistics: list[Statistic], sizes: dict[str, tuple[int, int]], pool: Pool) -> int:
     mechanism = repeatable(cast(Mechanism, pool.mechanism))
-    if getattr(mechanism, "noise_free", False):
+    if traits_of(mechanism).noise_free:
         return 0
     pool = replace(pool, mechanism=mechanism)
     filters = [one for one in statistics if isinstance(one, _Filter)]
@@ -129,7 +139,7 @@ def _equations(variances: Floats, noise: Floats, features: int, products: bool) 
 
 def _of_one_matrix(pool: Pool) -> bool:
     """Whether all that rounds announce are products with one symmetric matrix."""
-    return bool(getattr(own_mechanism(pool.mechanism), "one_matrix", False))
+    return traits_of(own_mechanism(pool.mechanism)).one_matrix
 
 
 def _of_moments(pool: Pool) -> int:
@@ -172,7 +182,7 @@ def final_numbers(mechanism: Mechanism, announced: Iterable[Announced], pool: Po
     found: dict[str, int] = {}
     for prefix, one in prefixed_runs(mechanism):
         own, topics, basis = own_mechanism(one), prefix + "T", prefix + "V"
-        exact = all(getattr(part, "noise_free", False) for part in (one, own))
+        exact = exact_throughout(one)
         if topics in shapes and prefix + "sums" not in shapes and hasattr(own, "sweeps"):
             size = int(np.prod(shapes[topics]))
             found[topics] = size if exact else _above_noise(one, size, pool)

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.kernels import csr_times_panel, panel_of
-from ksdp.audit.mechanisms.contract import Database, Observables
+from ksdp.audit.mechanisms.contract import Database, Observables, traits_of
 from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY, numbers_of_basis
 from ksdp.audit.sparse_rows import take_rows
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic, sentence_of
@@ -188,7 +188,7 @@ def _within(blocks: Floats, mean: Floats | None, pool: Pool) -> Possible | None:
 
 def is_exact(pool: Pool) -> bool:
     """Whether what is announced is known to be exact: then documents are ruled out."""
-    return bool(getattr(pool.mechanism, "noise_free", False))
+    return traits_of(pool.mechanism).noise_free
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Floats
 from ksdp.audit.kernels import csr_times_panel, panel_of
-from ksdp.audit.mechanisms.contract import Mechanism, Observables
+from ksdp.audit.mechanisms.contract import Mechanism, Observables, inner_of
 from ksdp.audit.sparse_rows import arrays_of, same_rows, take_rows
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear.coordinate_descent import Fitted
@@ -252,7 +252,8 @@ Equated = tuple[Callable[[sp.csr_array], Additive], Equations]
 
 def own_mechanism(mechanism: Mechanism | None) -> Any:
     """The mechanism, or the one that it adds noise to."""
-    return getattr(mechanism, "inner", mechanism)
+    runs = inner_of(mechanism)
+    return runs[0] if len(runs) == 1 else mechanism
 
 
 def added_variance(mechanism: Mechanism | None, name: str, array: Floats) -> float:
