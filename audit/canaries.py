@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Bits
-from ksdp.audit.corpus import Corpus
-from ksdp.audit.decision_spec import DecisionSpec
+from ksdp.audit.corpus.groups import Units
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.groups import Units
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.randomness import Purpose, generator
+from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import Verdict, decide
 from ksdp.audit.verdicts.needed_distances import detectable_distance, sensitive_distance

@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Floats
-from ksdp.audit.design import Literal, Shared
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Database, Mechanism, final_output, traits_of
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.plan import Plan
 from ksdp.audit.randomness import Purpose, generator
+from ksdp.audit.spec.design import Literal, Shared
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.bands import distance_band
 from ksdp.audit.verdicts.certificate import certified_bound

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ksdp.audit.array_types import Floats, Ints
-from ksdp.audit.design import Literal, Shared
 from ksdp.audit.mechanisms.contract import traits_of
 from ksdp.audit.plan import Plan
+from ksdp.audit.spec.design import Literal, Shared
 from ksdp.audit.verdicts.copies import CountLaws, count_laws, count_laws_independent
 
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.design import Design, Shared
 from ksdp.audit.randomness import Purpose, derived_seed
-from ksdp.audit.spec import Spec
+from ksdp.audit.spec.design import Design, Shared
+from ksdp.audit.spec.models import Spec
 
 FIRST = ""
 """Name of the first look, which needs no file: the plan alone decides it."""

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ksdp.audit.decision_spec import DecisionSpec
 from ksdp.audit.interim_looks import Look
 from ksdp.audit.reading import EVERY_RUN, Reading
+from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import Decisions, Verdict, adjusted_among, decide, flagged_by
 from ksdp.audit.verdicts.needed_distances import likely_distance

@@ -25,10 +25,10 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Bits, Ints
-from ksdp.audit.design import Block
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.reading import Reading
+from ksdp.audit.spec.design import Block
 
 
 def kept_without(

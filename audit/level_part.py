@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ksdp.audit.spec import Spec
+from ksdp.audit.spec.models import Spec
 
 
 def tables_at_part(spec: Spec, part: Callable[[float], float]) -> dict[str, Any]:

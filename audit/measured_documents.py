@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.corpus import Corpus
-from ksdp.audit.groups import Units
+from ksdp.audit.corpus.groups import Units
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.sparse_rows import rows_of, take_rows
 from ksdp.audit.statistics.contract import Documents, Pool
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from ksdp.audit.errors import InputError
 from ksdp.audit.level_part import tables_at_part
 from ksdp.audit.randomness import Purpose, derived_seed
-from ksdp.audit.spec import Spec
+from ksdp.audit.spec.models import Spec
 
 _LEAST, _MOST = 2.0, 16.0
 

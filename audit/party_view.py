@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.corpus import Corpus
-from ksdp.audit.design import as_rows
+from ksdp.audit.corpus.groups import Units, make_units, unit_count
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
-from ksdp.audit.groups import Units, make_units, unit_count
-from ksdp.audit.parties_spec import PartiesSpec
 from ksdp.audit.randomness import Purpose, generator
-from ksdp.audit.spec import Spec
+from ksdp.audit.spec.design import as_rows
+from ksdp.audit.spec.models import PartiesSpec, Spec
 
 Rows = NDArray[np.int64]
 

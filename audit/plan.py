@@ -5,33 +5,177 @@ Workers rebuild the same plan from the stored spec and corpus, so nothing but bl
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property, lru_cache
+from types import FunctionType
 from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.corpus import Corpus
+from ksdp.audit.corpus.groups import Units
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.coverage import Coverage, observed_precision, planned_coverage, reads
-from ksdp.audit.design import Block, Design, Literal, Shared
-from ksdp.audit.groups import Units
-from ksdp.audit.interim_looks import FRESH, Look, Stage
+from ksdp.audit.interim_looks import FRESH, Look, Stage, planned_looks
 from ksdp.audit.kept_runs import kept_without
 from ksdp.audit.measured_documents import measured_documents, pool_of
-from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, kept_of
+from ksdp.audit.mechanisms.callables import FunctionMechanism
+from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, Shown, kept_of, traits_of
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.own_code import own_code
 from ksdp.audit.party_view import Holdings, parties_key
 from ksdp.audit.randomness import Purpose, generator
-from ksdp.audit.reading import EVERY_RUN, Reading
+from ksdp.audit.reading import EVERY_RUN, Reading, best_every, more_runs
+from ksdp.audit.recorded import RecordedRuns
+from ksdp.audit.registry import default_statistics, select_statistics
 from ksdp.audit.sparse_rows import take_rows
-from ksdp.audit.spec import Spec
-from ksdp.audit.statistics.contract import Documents, Pool, Statistic, sentence_of
-from ksdp.audit.statistics.learned import LEARNED, LEARNED_PREFIX, LEARNED_SENTENCE
-from ksdp.audit.statistics.plain import COEFFICIENTS
+from ksdp.audit.spec.design import Block, Design, Literal, Shared
+from ksdp.audit.spec.models import Spec
+from ksdp.audit.statistics.contract import Documents, Pool, Statistic, own_statistics, sentence_of
+from ksdp.audit.statistics.learned import LEARNED, LEARNED_PREFIX, LEARNED_SENTENCE, RAW
+from ksdp.audit.statistics.linear.groups import OfGroups, OverRows, solves_groups
+from ksdp.audit.statistics.plain import COEFFICIENTS, coefficients
+
+# A block's values and observables stay below this, so that a worker's memory does not depend on the corpus.
+_BLOCK_BYTES = 64 * 2**20
+_STATISTICS_GUESS = 8
+# Families whose last bit depends on a document's place among others.
+_BY_PLACE = ("paper-blocks", COEFFICIENTS)
+# Strata of blocks before the first look, where a part of the without runs is kept.
+_FEWEST_STRATA = 4
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedRuns:
+    """The runs of an audit."""
+
+    design: Design
+    """Which documents are in which run, with the runs of a lane."""
+    block_runs: int
+    """Runs in a block."""
+    looks: tuple[Look, ...]
+    """When it decides, and at what level."""
+    reading: Reading
+    """Which part of the runs a document's tests read (`ksdp.audit.kept_runs`)."""
+
+
+def planned_runs(
+    spec: Spec,
+    design: Design,
+    kept: Sequence[Announced],
+    statistics: Sequence[Statistic],
+    learners: Sequence[str],
+) -> PlannedRuns:
+    """Decide blocks, looks and reading, and add the runs that reading a part of them costs.
+
+    Parameters
+    ----------
+    design : Design
+        With as many runs as tests that read all of them need.
+    kept : sequence of Announced
+        The observables that go to the store.
+    """
+    block_runs = _block_runs(design, kept)
+    every, drawn = _partly_read(spec, design, block_runs)
+    looks = planned_looks(spec, drawn, block_runs * every)
+    if _reads_all(statistics) or learners:  # these read whole runs
+        return PlannedRuns(drawn, block_runs, looks, EVERY_RUN)
+    # A first look of few blocks reads all of them.
+    lumpy = len(looks) > 1 and looks[0].runs < _FEWEST_STRATA * every * block_runs
+    return PlannedRuns(drawn, block_runs, looks, Reading(every, looks[0].runs if lumpy and every > 1 else 0))
+
+
+def _block_runs(design: Design, kept: Sequence[Announced]) -> int:
+    """Runs in a block: a power of two from the sizes alone, so that audits of the same runs share blocks."""
+    audited = len(design.pool if isinstance(design, Shared) else design.targets(0)) + CONTROLS
+    observables = sum(int(np.prod(a.shape)) for a in kept)
+    fits = _BLOCK_BYTES // (4 * (audited * _STATISTICS_GUESS + observables))
+    return int(2 ** np.clip(np.floor(np.log2(max(fits, 1))), 4, 8))
+
+
+def _partly_read(spec: Spec, design: Design, block_runs: int) -> tuple[int, Design]:
+    """Of how many blocks one may keep a document's without arm, and the design with the runs that this takes.
+
+    Both follow from the design alone, so that audits of the same runs under other statistics have the same number
+    of them: whole strata of blocks, and so many that the tests are as strong as if they read all runs.
+    """
+    needed = spec.design.without_runs == "needed" and spec.design.unit == "document"
+    if not (needed and isinstance(design, Shared)) or design.share >= 0.5:
+        return 1, design
+    every = best_every(design.share)
+    # With few blocks the draw is lumpy, and there is little to save.
+    while every > 1 and design.runs < _FEWEST_STRATA * every * block_runs:
+        every //= 2
+    if every == 1:
+        return 1, design
+    whole = every * block_runs
+    runs = whole * math.ceil(design.runs * more_runs(design.share, every) / whole)
+    return every, dataclasses.replace(design, runs=runs)
+
+
+def _reads_all(statistics: Sequence[Statistic]) -> bool:
+    """Whether tests need all runs of every document.
+
+    Statistics of other packages may look at who else is measured, which is then not the same in both arms.
+    """
+    by_place = any(statistic.family in _BY_PLACE for statistic in statistics)
+    return by_place or not reads_one_document(statistics)
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedStatistics:
+    """The statistics of an audit; see `Plan`."""
+
+    chosen: tuple[Statistic, ...]
+    skipped: dict[str, str]
+    default: tuple[str, ...]
+
+
+def planned_statistics(
+    families: Sequence[str],
+    names: Sequence[str],
+    learners: Sequence[str],
+    mechanism: Mechanism,
+    shown: Shown,
+    held: Holdings,
+    background: Mapping[str, Any],
+) -> PlannedStatistics:
+    """Those that a spec asks for and the mechanism's observables allow.
+
+    Parameters
+    ----------
+    families, names, learners : asked for; learners are named besides
+    """
+    plain = [n for n in names if not n.startswith(LEARNED_PREFIX)]
+    brought = own_statistics(mechanism)
+    chosen, skipped = select_statistics(families, plain, shown.seen, background, brought)
+    needs = _left_out([s for s in chosen if s.name not in plain], shown, held.unknown)
+    chosen, skipped = tuple(s for s in chosen if s.name not in needs), skipped | needs
+    if held.units.word == "group":
+        solved = (OfGroups(statistic) for statistic in chosen if solves_groups(statistic))
+        chosen = (*chosen, *(OverRows(statistic) for statistic in chosen), *solved)
+    rank = traits_of(mechanism).rank
+    if set(learners) - {RAW} and rank is not None:
+        chosen += coefficients(rank, shown.seen)
+    default: tuple[str, ...] = ()
+    # Arrays of a program's own function, or of recorded runs, may have the names of ours and be something else.
+    if not isinstance(mechanism, FunctionMechanism | RecordedRuns):
+        every = default_statistics(shown.seen, background, brought)
+        dear = _left_out(every, shown, held.unknown)
+        default = tuple(statistic.name for statistic in every if statistic.name not in dear)
+    return PlannedStatistics(chosen, skipped, default)
+
+
+def _left_out(statistics: Sequence[Statistic], shown: Shown, documents: int) -> dict[str, str]:
+    """Those that are not worth their time with so many documents (`Statistic`), and what they need."""
+    shapes = {array.name: array.shape for array in shown.read}
+    asked = {s.name: cast(Any, s).asks_for(shapes, documents) for s in statistics if hasattr(s, "asks_for")}
+    return {name: f"needs {what}" for name, what in asked.items() if what}
+
 
 LEARNED_VERSION = 1
 _NO_MATTER = {"with_runs", "looks", "fresh_runs", "without_runs"}  # of the design, what no run depends on
@@ -286,3 +430,94 @@ class Plan:
 def _documents(plan: Plan, lane: int) -> Documents:
     known = (plan.population, plan.background, plan.pool)
     return measured_documents(plan.corpus, plan.units, plan.design.targets(lane), *known)
+
+
+Part = tuple[int, int]
+"""Places of a stage's documents, the first and the one after the last."""
+
+_SMALL = 512 * 2**20
+# What a worker holds of one block: values run by run, and turned.
+_HELD_BYTES = 512 * 2**20
+
+
+def reads_one_document(statistics: Sequence[Statistic]) -> bool:
+    """Whether no value can depend on which documents are measured beside it: that of the package's own statistics.
+
+    Those of others may look at who else is measured, and so may one of ours that is made of theirs: a function
+    that `ksdp.audit` was handed, or another package's statistic in one of several runs.
+    """
+    return all(map(_ours, statistics))
+
+
+def _ours(part: Any) -> bool:
+    """Whether a statistic, and all that it is made of, is of this package; what cannot be told is not."""
+    if isinstance(part, str | int | float | None):
+        return True
+    if isinstance(part, tuple):
+        return all(map(_ours, part))
+    home = part if isinstance(part, FunctionType) else type(part)
+    held = [getattr(part, field.name) for field in fields(part)] if is_dataclass(part) else []
+    return home.__module__.startswith("ksdp.") and all(map(_ours, held))
+
+
+def strongest_alone(plan: Plan, statistics: Sequence[str], columns: Sequence[str]) -> NDArray[np.int64] | None:
+    """Of each document the place of its column among the statistics, where no other need be measured of it.
+
+    None where one statistic is all there is, where a column reads all of them, as learners do, and where documents
+    cannot be measured apart: those of designs that draw for them, groups, and under statistics of others.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of the whole audit.
+    statistics : names, in the plan's order
+    columns : of each document, its own
+    """
+    apart = isinstance(plan.design, Shared) and plan.units.order is None and reads_one_document(plan.statistics)
+    if not apart or len(statistics) < 2 or set(columns) - set(statistics):
+        return None
+    return np.array([statistics.index(column) for column in columns], dtype=np.int64)
+
+
+def _columns(plan: Plan) -> int:
+    """Stored of a document: the statistics, or the one of them that is measured, and the canary."""
+    return 1 + (len(plan.statistics) if plan.strongest is None else 1)
+
+
+def bytes_a_document(plan: Plan) -> float:
+    """Of a document's stored values, canary and bits, about."""
+    bits = 1 if plan.reading.all else 2
+    return plan.design.runs * (plan.measured * _columns(plan) * plan.bytes_a_value + bits / 8)
+
+
+def keeps_values(plan: Plan) -> bool:
+    """Whether the values of an audit stay in the store when it is finished.
+
+    Those of designs that draw for the documents they name always do: their documents cannot be measured apart.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of the whole audit, not of a stage.
+    """
+    asked = plan.spec.store.values
+    if asked == "all" or not isinstance(plan.design, Shared) or not reads_one_document(plan.statistics):
+        return True
+    return asked == "small" and len(plan.audited) * bytes_a_document(plan) <= _SMALL
+
+
+def document_parts(plan: Plan, together: int) -> list[Part]:
+    """The parts of a stage's documents whose values are there at once, where they are not kept; one at least.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of the stage.
+    together : int
+        Documents that one test reads: parts are whole multiples of it, so that tests are those of one part.
+    """
+    documents = len(plan.audited)
+    fits = plan.spec.store.values_at_once * 2**30 / bytes_a_document(plan)
+    turned = plan.block_runs * _columns(plan) * 2 * plan.bytes_a_value
+    size = together * max(1, int(min(fits, _HELD_BYTES / turned) // together))
+    return [(first, min(first + size, documents)) for first in range(0, documents, size)]

@@ -17,8 +17,7 @@ from typing import Any, cast
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Mechanism, guarantee_of
 from ksdp.audit.own_code import OBJECT_PATH, source_digest
-from ksdp.audit.spec import MechanismSpec, StatisticsSpec
-from ksdp.audit.spec_tables import meant
+from ksdp.audit.spec.models import MechanismSpec, StatisticsSpec, meant
 from ksdp.audit.statistics.contract import Statistic
 
 _lent: ContextVar[Mapping[str, Any]] = ContextVar("ksdp-lent")

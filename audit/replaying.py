@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.design import Block
 from ksdp.audit.interim_looks import Stage
 from ksdp.audit.kept_runs import levelled
 from ksdp.audit.plan import Plan
 from ksdp.audit.sampling import Stored, measure, sample
+from ksdp.audit.spec.design import Block
 from ksdp.audit.testing import compare_arms
 
 

@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.canaries import HANDED, canary_values, handed_bits, handed_units
-from ksdp.audit.design import Block
-from ksdp.audit.design_streams import drawn_controls, mechanism_rng
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
 from ksdp.audit.recorded import RecordedRuns
+from ksdp.audit.spec.design import Block, drawn_controls, mechanism_rng
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.linear.counts import as_in_run, evaluated
 

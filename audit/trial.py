@@ -12,7 +12,7 @@ from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.own_code import own_modules
 from ksdp.audit.plan import Plan
 from ksdp.audit.sampling import run_observables
-from ksdp.audit.spec import Spec
+from ksdp.audit.spec.models import Spec
 
 
 def names_own_code(spec: Spec) -> bool:

@@ -28,15 +28,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Floats
-from ksdp.audit.corpus import Corpus
-from ksdp.audit.decision_spec import DecisionSpec
-from ksdp.audit.design import as_rows
+from ksdp.audit.corpus.groups import Unit, unit_count
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
-from ksdp.audit.groups import Unit, unit_count
 from ksdp.audit.level_part import tables_at_part
 from ksdp.audit.mechanisms.contract import final_output
 from ksdp.audit.registry import mechanism_of
-from ksdp.audit.spec import Spec
+from ksdp.audit.spec.design import as_rows
+from ksdp.audit.spec.models import DecisionSpec, Spec
 from ksdp.audit.verdicts.decide import CLEARED, Verdict, adjusted_among
 
 _CERTAIN = -1e6

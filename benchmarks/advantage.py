@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from ksdp.audit.design import Block
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import BlockValues, measure, sample
-from ksdp.audit.spec import Spec
+from ksdp.audit.spec.design import Block
+from ksdp.audit.spec.models import Spec
 from ksdp.audit.testing import compare_arms, learn_arms
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.flows.prepare import read_spec_file, spec_corpus

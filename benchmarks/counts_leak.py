@@ -23,17 +23,16 @@ from numpy.typing import NDArray
 
 from benchmarks import data_folder
 from benchmarks.raw_leak import topics
-from ksdp.audit.corpus import Corpus, canonical
+from ksdp.audit.corpus.matrix import Corpus, canonical, tf_idf, unit_rows
 from ksdp.audit.coverage import reads
-from ksdp.audit.design import Block
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import run_observables
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.spec.design import Block
+from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.statistics.linear.counts import DOCUMENT_COUNTS, KEPT_COLUMNS, evaluated
 from ksdp.audit.verdicts.ks import ks_table
-from ksdp.audit.weighting import tf_idf, unit_rows
 
 Floats = NDArray[np.float64]
 Bits = NDArray[np.bool_]

@@ -14,10 +14,9 @@ import dataclasses
 from collections.abc import Sequence
 
 from benchmarks import ROOT
-from ksdp.audit.gain_spec import GainSpec
 from ksdp.audit.learning.gain import MeasureGain, Score, gain_scores, summarise_gain
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.spec.models import GainSpec, parse_spec
 from ksdp.storage.learning import load_rows
 
 CORPORA = {"enron-mail6": {"party": "mailbox"}, "20newsgroups": {"party": "label", "id": "id"}}

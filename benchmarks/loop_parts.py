@@ -37,8 +37,8 @@ def _plan(spec_path: Path, opens: str) -> Any:
 
 def _parts(plan: Any, runs: int) -> dict[str, Callable[[], object]]:
     """What an audit does with some runs, and with the tests of some documents."""
-    from ksdp.audit.design import Block
     from ksdp.audit.sampling import measure, run_observables
+    from ksdp.audit.spec.design import Block
     from ksdp.audit.testing import compare_arms
 
     # The runs of an early look are few and read by every document; nearly all of an audit's come after them.

@@ -25,10 +25,10 @@ from sklearn.datasets import load_breast_cancer
 
 from benchmarks.raw_leak import RATED, mails, stars, table, topics
 from benchmarks.single_runs import matrix_of
-from ksdp.audit.corpus import Corpus, canonical
+from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.statistics.linear import solve, tilting
 from ksdp.audit.verdicts.ks import ks_table
 from ksdp.extras.reproduce.privacy import distances, largest, strongest

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer
 
 from benchmarks import data_folder
-from ksdp.audit.corpus import canonical
+from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables
 from ksdp.audit.registry import make_mechanism, statistics
 from ksdp.audit.sparse_rows import take_rows

@@ -17,8 +17,8 @@ import pandas as pd
 import scipy.sparse as sp
 from scipy.sparse.linalg import svds
 
-from ksdp.audit.levers import most_frequent
-from ksdp.audit.weighting import unit_rows
+from ksdp.audit.corpus.levers import most_frequent
+from ksdp.audit.corpus.matrix import unit_rows
 
 
 def main() -> None:

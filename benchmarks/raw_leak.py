@@ -20,10 +20,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from benchmarks import ROOT, data_folder
-from ksdp.audit.corpus import Corpus, canonical
+from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import Stored
-from ksdp.audit.spec import Spec, parse_spec
+from ksdp.audit.spec.models import Spec, parse_spec
 from ksdp.audit.statistics.learned import gram_of_runs
 from ksdp.audit.verdicts.ks import ks_table
 from ksdp.audit.verdicts.learned import raw_tests

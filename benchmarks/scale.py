@@ -27,10 +27,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks import ROOT
-from ksdp.audit.document_parts import bytes_a_document
-from ksdp.audit.plan import Plan
+from ksdp.audit.plan import Plan, bytes_a_document
 from ksdp.audit.planning import make_plan
-from ksdp.audit.spec import Spec
+from ksdp.audit.spec.models import Spec
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.prepare import prepare_stored, read_spec_file, spec_corpus

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer
 
 from benchmarks import ROOT, data_folder
-from ksdp.audit.corpus import canonical
+from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD

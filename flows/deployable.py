@@ -13,7 +13,7 @@ from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext
 
 from ksdp.audit.errors import CorpusAway, InputError, InvalidAudit, SpecError
-from ksdp.audit.spec import Spec, parse_spec
+from ksdp.audit.spec.models import Spec, parse_spec
 from ksdp.flows.audits.place import Place
 from ksdp.flows.audits.run import run_audit
 from ksdp.flows.audits.views import run_views

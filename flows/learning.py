@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ksdp.audit.content_keys import content_key
-from ksdp.audit.corpus import Corpus
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError
 from ksdp.audit.learning.gain import GainSummary, Score, gain_scores, summarise_gain
 from ksdp.audit.learning.learners import exact_of
-from ksdp.audit.levers_spec import LeversSpec
 from ksdp.audit.mechanisms.contract import Mechanism, traits_of
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.party_view import size_base
@@ -40,7 +39,7 @@ from ksdp.audit.screening.advice import (
     settings,
 )
 from ksdp.audit.screening.rounds import fewest_drawn, most_allowed, pool_size, sampled_spec
-from ksdp.audit.spec import Spec
+from ksdp.audit.spec.models import LeversSpec, Spec
 from ksdp.dashboards.learning.advice_report import render_advice
 from ksdp.flows.audits.place import Place
 from ksdp.flows.audits.run import run_prepared

@@ -8,14 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ksdp.audit.content_keys import content_key
-from ksdp.audit.corpus import Corpus
-from ksdp.audit.corpus_notes import corpus_notes
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.mechanisms.contract import traits_of
 from ksdp.audit.plan import Plan
-from ksdp.audit.planning import make_plan
+from ksdp.audit.planning import corpus_notes, make_plan
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.screening.clearance import attempt_of, question_of
-from ksdp.audit.spec import Spec, parse_spec
+from ksdp.audit.spec.models import Spec, parse_spec
 from ksdp.audit.trial import names_own_code, try_own_code
 from ksdp.flows.progress import current
 from ksdp.storage.audits.ledger import find_attempt, record_attempt

@@ -22,7 +22,7 @@ from ksdp.audit.more_runs import topped_up, wanted_factor
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.reviewing import Decision, Entry, Proposal, Status
-from ksdp.audit.spec import Spec
+from ksdp.audit.spec.models import Spec
 from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import one_at_a_time, run_prepared
 from ksdp.flows.clock import Clock, utc_now

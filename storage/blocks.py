@@ -28,10 +28,10 @@ from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Bits
 from ksdp.audit.canaries import CANARY
-from ksdp.audit.design import Block
 from ksdp.audit.errors import DamagedBlock
 from ksdp.audit.kept_runs import read_runs
 from ksdp.audit.sampling import BlockValues, Stored
+from ksdp.audit.spec.design import Block
 from ksdp.storage.remote import Place, source_of
 from ksdp.storage.store import write_whole
 

@@ -16,11 +16,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.corpus import Corpus, canonical
+from ksdp.audit.corpus.levers import finished, narrowed
+from ksdp.audit.corpus.matrix import Corpus, canonical, weighed
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.levers import finished, narrowed
-from ksdp.audit.spec import CorpusSpec
-from ksdp.audit.weighting import weighed
+from ksdp.audit.spec.models import CorpusSpec
 from ksdp.storage.readers.columns import Columns, open_columns
 from ksdp.storage.readers.counts import read_counts, read_docword, read_vocabulary
 from ksdp.storage.readers.demo import docstrings

@@ -16,7 +16,7 @@ from ksdp.audit.errors import StoreError
 from ksdp.audit.results.gap import Gap as Gap
 from ksdp.audit.results.parts import StatisticSummary as StatisticSummary
 from ksdp.audit.results.summary import Summary as Summary
-from ksdp.audit.spec import Spec, parse_spec
+from ksdp.audit.spec.models import Spec, parse_spec
 from ksdp.storage.checksums import (
     is_sealed,
     read_sealed,

@@ -12,9 +12,9 @@ import pyarrow as pa
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.corpus import Corpus
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import CorpusError, InputError
-from ksdp.audit.spec import CorpusSpec
+from ksdp.audit.spec.models import CorpusSpec
 from ksdp.storage.corpora import RawCorpus, SourceFile, column_names, read_source, weighed_corpus
 from ksdp.storage.readers.columns import Columns, Source, checked_parquet
 from ksdp.storage.readers.files import require_file

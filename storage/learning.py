@@ -13,13 +13,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.content_keys import content_key
+from ksdp.audit.corpus.levers import NONE, Levers, lift
 from ksdp.audit.errors import CorpusError, SpecError, StoreError
 from ksdp.audit.learning.gain import GainRows
 from ksdp.audit.learning.measures import kept
-from ksdp.audit.levers import NONE, Levers, lift
-from ksdp.audit.levers_spec import LeversSpec
 from ksdp.audit.randomness import Purpose, generator
-from ksdp.audit.spec import CorpusSpec, Spec
+from ksdp.audit.spec.models import CorpusSpec, LeversSpec, Spec
 from ksdp.storage.checksums import read_checked_json, write_checked_json
 from ksdp.storage.corpora import SourceFile, column_names, find_source, read_source, weighed_corpus
 from ksdp.storage.readers.files import shown

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
 
-from ksdp.audit.corpus import Corpus
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import StoreError
 from ksdp.storage.checksums import (
     check_sealed,

@@ -17,7 +17,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from ksdp.audit.corpus import Corpus
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError, StoreError
 from ksdp.audit.interim_looks import FIRST
 from ksdp.storage.audits.stages import read_stage

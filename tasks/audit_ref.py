@@ -10,11 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from ksdp.audit.content_keys import content_key
-from ksdp.audit.document_parts import Part, document_parts, keeps_values
 from ksdp.audit.errors import InputError
 from ksdp.audit.interim_looks import FIRST, Stage
 from ksdp.audit.own_code import own_code
-from ksdp.audit.plan import Plan
+from ksdp.audit.plan import Part, Plan, document_parts, keeps_values
 from ksdp.audit.planning import make_plan
 from ksdp.audit.statistics.contract import Pool
 from ksdp.storage.audits.stages import read_stage

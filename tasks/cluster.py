@@ -23,9 +23,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from ksdp.audit.cluster_spec import ClusterSpec
 from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import InputError, KsdpError
+from ksdp.audit.spec.models import ClusterSpec
 from ksdp.tasks.audit_ref import AuditRef, open_plan, parts_of
 from ksdp.tasks.blocks import compute_block
 from ksdp.tasks.interrupts import interrupts_blocked

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Bits
 from ksdp.audit.canaries import CANARY
-from ksdp.audit.decision_spec import DecisionSpec
-from ksdp.audit.design_streams import shuffled_runs
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.sampling import STRONGEST
+from ksdp.audit.spec.design import shuffled_runs
+from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.statistics.learned import LEARNED_PREFIX, RAW
 from ksdp.audit.testing import canary_arms, compare_arms, learn_arms, shuffled_log10_p
 from ksdp.audit.verdicts.arms import ArmTests

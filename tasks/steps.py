@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from ksdp.audit.design import Block
+from ksdp.audit.spec.design import Block
 from ksdp.audit.verdicts.effect_measures import Flagged
 from ksdp.storage.audits.stages import PairsPart
 from ksdp.storage.curves import Curve

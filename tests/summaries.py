@@ -20,7 +20,7 @@ from ksdp.audit.results.parts import (
 )
 from ksdp.audit.results.stored_summary import VERSION
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.verdicts.controls import Controls
 
 SPEC = parse_spec({"corpus": {"path": "mail.parquet"}, "mechanism": {"name": "pd-svd", "rank": 3}})

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.factorisation.nmf_starts import STARTS
 from ksdp.audit.registry import make_mechanism
-from ksdp.audit.spec import CorpusSpec
+from ksdp.audit.spec.models import CorpusSpec
 from ksdp.protocols.runs.programs import PROGRAMS, check_program
 from ksdp.storage.corpora import corpus_features, load_corpus, rows_hash
 

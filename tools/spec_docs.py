@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from ksdp.audit import spec
+from ksdp.audit.spec import models
 
 ROOT = Path(__file__).resolve().parents[1]
 SECTIONS = (
@@ -87,7 +87,7 @@ def cell(text: str) -> str:
 
 def page() -> str:
     """`docs/spec.md`."""
-    models = {name: getattr(spec, f"{name.capitalize()}Spec") for name in SECTIONS}
+    tables = {name: getattr(models, f"{name.capitalize()}Spec") for name in SECTIONS}
     lines = [
         "# Every key of a spec",
         "",
@@ -96,7 +96,7 @@ def page() -> str:
         "",
         "`seed`, a whole number, stands above all sections; 0 by default.",
     ]
-    for name, model in models.items():
+    for name, model in tables.items():
         lines += ["", f"## [{name}]", "", inspect.cleandoc(model.__doc__ or ""), ""]
         if name == "mechanism":
             lines += ["`name`, and the parameters of that mechanism: `ksdp mechanisms` lists them."]
@@ -107,7 +107,7 @@ def page() -> str:
 
 def schema() -> str:
     """`docs/spec.schema.json`."""
-    return json.dumps(spec.Spec.model_json_schema(), indent=2, sort_keys=True) + "\n"
+    return json.dumps(models.Spec.model_json_schema(), indent=2, sort_keys=True) + "\n"
 
 
 def main() -> None:

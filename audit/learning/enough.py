@@ -26,10 +26,10 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.stats import norm
 
+from ksdp.audit.corpus.matrix import clip_rows
 from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.privacy.moments import Moments
-from ksdp.audit.mechanisms.privacy.noise import clip_rows
 
 RATIO = 5.0
 """Of the k-th eigenvalue to the norm of the noise, where the noise hardly costs anything."""

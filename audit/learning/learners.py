@@ -165,7 +165,7 @@ def learn(
     ----------
     parties : one matrix a party
     lift : csr_array, shape (features, columns of the parties), optional
-        `ksdp.audit.levers.lift`; None where these are the corpus's own columns.
+        `ksdp.audit.corpus.levers.lift`; None where these are the corpus's own columns.
     """
     seen = mechanism.run(Database(tuple(parties)), rng)
     name = next((name for name in BASES if name in seen), None)

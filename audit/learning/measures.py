@@ -11,13 +11,13 @@ from pydantic.dataclasses import dataclass
 from scipy.optimize import linear_sum_assignment
 
 from ksdp.audit.array_types import Floats
-from ksdp.audit.corpus import Corpus, restrict
+from ksdp.audit.corpus.matrix import Corpus, restrict
 from ksdp.audit.learning.learners import Learnt, Predictor
 from ksdp.audit.mechanisms.contract import Database, Mechanism
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.results.parts import FORMAT
-from ksdp.audit.spec import Spec
+from ksdp.audit.spec.models import Spec
 from ksdp.audit.statistics.products import BASES
 
 MEASURE = "share of the whole corpus's energy outside the row space of the basis"

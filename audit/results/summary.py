@@ -25,7 +25,7 @@ from ksdp.audit.results.parts import (
     VerdictCounts,
 )
 from ksdp.audit.results.stored_summary import StoredSummary
-from ksdp.audit.spec import Spec
+from ksdp.audit.spec.models import Spec
 from ksdp.audit.verdicts.controls import Controls
 
 

@@ -12,7 +12,7 @@ from ksdp.audit.results.counting import count_verdicts
 from ksdp.audit.results.parts import FORMAT, DesignSummary, VerdictCounts
 from ksdp.audit.results.stored_summary import VERSION, StoredSummary
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.spec import Spec
+from ksdp.audit.spec.models import Spec
 
 if TYPE_CHECKING:
     from ksdp.audit.views import Combined, View

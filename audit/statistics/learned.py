@@ -40,7 +40,7 @@ from threadpoolctl import threadpool_limits
 
 from ksdp.audit.array_types import Bits, Floats, Ints, Singles
 from ksdp.audit.errors import SpecError
-from ksdp.audit.spec import StatisticsSpec
+from ksdp.audit.spec.models import StatisticsSpec
 
 LEARNED = "learned"
 """The family of learned columns; their names begin with it."""

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Floats, Ints
-from ksdp.audit.decision_spec import DecisionSpec
+from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.bands import band_width
 from ksdp.audit.verdicts.margin import log10_above, log10_below

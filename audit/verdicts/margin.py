@@ -38,7 +38,7 @@ from functools import lru_cache
 import numpy as np
 
 from ksdp.audit.array_types import Floats, Ints
-from ksdp.audit.decision_spec import DecisionSpec
+from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.binomial_gap import LIKELY, hoeffding_log10_p, largest_log10_tail
 

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from ksdp.audit.array_types import Floats, Ints
-from ksdp.audit.decision_spec import DecisionSpec
+from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.binomial_gap import LIKELY, spread
 from ksdp.audit.verdicts.margin import SIDES

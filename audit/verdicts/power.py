@@ -27,7 +27,7 @@ from typing import Literal
 
 import numpy as np
 
-from ksdp.audit.decision_spec import DecisionSpec
+from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.verdicts.detection import critical_distance, event_power, first_true, shift_power
 from ksdp.audit.verdicts.multiplicity import strictest_distance_log10_p
 from ksdp.audit.verdicts.needed_distances import clearing_gap

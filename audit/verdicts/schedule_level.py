@@ -27,7 +27,7 @@ from typing import Any, Literal
 from scipy.special import zeta
 
 from ksdp.audit.randomness import Purpose, derived_seed
-from ksdp.audit.spec import Spec
+from ksdp.audit.spec.models import Spec
 from ksdp.audit.verdicts.online import OnlineState, advance, level_now, spent_level, start
 
 _POWER = 1.6

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.corpus import canonical
+from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.errors import CorpusError, InputError, SpecError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
 from ksdp.extras.pem.spec import PemDataSpec, PemRecordsSpec

@@ -22,7 +22,7 @@ from ksdp.audit.mechanisms.pem.mechanisms import (
     Positive,
 )
 from ksdp.audit.mechanisms.pem.noise import Budget, Sparse
-from ksdp.audit.spec_tables import Section, validated
+from ksdp.audit.spec.models import Section, validated
 from ksdp.audit.whole_numbers import Whole
 from ksdp.extras.pem.messages import PemNodes, PrimeField, check_room
 from ksdp.protocols.channel.keys import VERSION, Participant

@@ -9,10 +9,9 @@ import pandas as pd
 import scipy.sparse as sp
 
 from ksdp.audit.array_types import Floats
-from ksdp.audit.corpus import Corpus
+from ksdp.audit.corpus.matrix import Corpus, standardised
 from ksdp.audit.errors import InputError
-from ksdp.audit.spec import CorpusSpec
-from ksdp.audit.weighting import standardised
+from ksdp.audit.spec.models import CorpusSpec
 from ksdp.storage.corpora import load_corpus
 
 FILES = {

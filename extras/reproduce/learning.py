@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Floats, Matrix
+from ksdp.audit.corpus.matrix import tf_idf, unit_rows
 from ksdp.audit.errors import SpecError
 from ksdp.audit.learning.learners import Learnt
 from ksdp.audit.learning.measures import coherence, kept, regression
@@ -22,7 +23,6 @@ from ksdp.audit.mechanisms.factorisation.rri_nmf import fit_coefficients, object
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients, weighted_nmf_iter
 from ksdp.audit.mechanisms.privacy.dp_nmf import DPNMF
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
-from ksdp.audit.weighting import tf_idf, unit_rows
 from ksdp.extras.reproduce.outcomes import Line, Outcome
 
 

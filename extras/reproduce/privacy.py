@@ -14,16 +14,15 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 
-from ksdp.audit.corpus import Corpus, restrict
-from ksdp.audit.design import Block, as_rows
-from ksdp.audit.gain_spec import GainSpec
+from ksdp.audit.corpus.matrix import Corpus, restrict
 from ksdp.audit.learning.gain import GainRows, MeasureGain, gain_scores, summarise_gain
 from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables, opened
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.sampling import Stored, run_observables
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.spec.design import Block, as_rows
+from ksdp.audit.spec.models import GainSpec, parse_spec
 from ksdp.audit.verdicts.ks import KSTable, ks_table
 from ksdp.extras.reproduce.outcomes import Line, Outcome
 

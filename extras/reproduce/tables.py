@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import scipy.sparse as sp
 
-from ksdp.audit.corpus import Corpus
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError
 from ksdp.extras.reproduce import curves, data
 from ksdp.extras.reproduce.curves import (

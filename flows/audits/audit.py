@@ -19,7 +19,6 @@ from pathlib import Path
 import numpy as np
 
 from ksdp.audit.copies import copies_of
-from ksdp.audit.document_parts import strongest_alone
 from ksdp.audit.interim_looks import AGAIN, FRESH, Stage, fresh_seed
 from ksdp.audit.interim_verdicts import (
     InterimVerdicts,
@@ -31,7 +30,7 @@ from ksdp.audit.interim_verdicts import (
     for_fresh_runs,
     open_documents,
 )
-from ksdp.audit.plan import Plan
+from ksdp.audit.plan import Plan, strongest_alone
 from ksdp.audit.results.summarise import Tested
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.verdicts.arms import ArmTests

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ksdp.audit.design import Block, Shared
 from ksdp.audit.interim_looks import Stage
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.reading import Reading
 from ksdp.audit.sampling import measure, sample
+from ksdp.audit.spec.design import Block, Shared
 from ksdp.audit.statistics.learned import RAW
 from ksdp.audit.testing import canary_arms, compare_arms, learn_arms
 from ksdp.audit.verdicts.fresh_effects import best_threshold, measure_effect

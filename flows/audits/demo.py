@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ksdp.audit.corpus_notes import corpus_notes
-from ksdp.audit.planning import make_plan
+from ksdp.audit.planning import corpus_notes, make_plan
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.spec import Spec, parse_spec
+from ksdp.audit.spec.models import Spec, parse_spec
 from ksdp.flows.audits.place import HERE, Place
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.prepare import prepare_stored, spec_corpus

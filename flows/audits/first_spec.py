@@ -10,11 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ksdp.audit.corpus import Corpus
-from ksdp.audit.decision_spec import DecisionSpec
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import CorpusError
-from ksdp.audit.spec import CorpusSpec, parse_spec
-from ksdp.audit.urls import is_url
+from ksdp.audit.spec.models import CorpusSpec, DecisionSpec, parse_spec
+from ksdp.audit.spec.urls import is_url
 from ksdp.audit.verdicts.power import runs_for_margin
 from ksdp.storage.corpora import load_corpus
 from ksdp.storage.readers.columns import Columns, open_columns

@@ -10,17 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from ksdp.audit.copies import copies_of
-from ksdp.audit.corpus import Corpus
-from ksdp.audit.corpus_notes import corpus_notes
-from ksdp.audit.decision_spec import DecisionSpec
-from ksdp.audit.document_parts import document_parts, keeps_values
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.learning.enough import documents_enough
 from ksdp.audit.mechanisms.contract import traits_of
 from ksdp.audit.mechanisms.delegation import mechanism_words
-from ksdp.audit.plan import CONTROLS, Plan
-from ksdp.audit.planning import make_plan
+from ksdp.audit.plan import CONTROLS, Plan, document_parts, keeps_values
+from ksdp.audit.planning import corpus_notes, make_plan
 from ksdp.audit.reading import more_runs
-from ksdp.audit.spec import Spec
+from ksdp.audit.spec.models import DecisionSpec, Spec
 from ksdp.audit.trial import try_own_code
 from ksdp.audit.verdicts.power import minimal_detectable, runs_for_margin, smallest_margin
 from ksdp.audit.views import View, make_views

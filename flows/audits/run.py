@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from ksdp.audit.design import Block
 from ksdp.audit.errors import KsdpError, StoreError
 from ksdp.audit.interim_looks import AGAIN, DRAWN
 from ksdp.audit.level_part import tables_at_part
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.spec import Spec
+from ksdp.audit.spec.design import Block
+from ksdp.audit.spec.models import Spec
 from ksdp.dashboards.audits.report import render_report
 from ksdp.flows.audits.audit import run_stages
 from ksdp.flows.audits.place import ANYWHERE, Place, chosen_place

@@ -10,8 +10,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.design import Block
 from ksdp.audit.results.summary import Summary
+from ksdp.audit.spec.design import Block
 from ksdp.audit.verdicts.effect_measures import Flagged
 from ksdp.flows.progress import advance
 from ksdp.storage.audits.stages import PairsPart

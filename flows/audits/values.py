@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.design import Block
 from ksdp.audit.replaying import narrowed_to, values_again
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.sampling import Stored, sample
+from ksdp.audit.spec.design import Block
 from ksdp.audit.verdicts.learned import held_out_advantage
 from ksdp.flows.progress import advance, current
 from ksdp.storage.audits.documents import (

@@ -11,7 +11,7 @@ from ksdp.audit.errors import KsdpError
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.views_summary import ViewsProvenance, ViewsSummary, summarise_views
 from ksdp.audit.screening.clearance import asked_of
-from ksdp.audit.spec import Spec
+from ksdp.audit.spec.models import Spec
 from ksdp.audit.views import combine, make_views
 from ksdp.dashboards.audits.views_report import render_views
 from ksdp.flows.audits.place import ANYWHERE, Place

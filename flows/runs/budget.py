@@ -17,7 +17,7 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.delegation import mechanism_words
 from ksdp.audit.mechanisms.privacy.spent import UNIT, Price, Spent, spent_together
 from ksdp.audit.randomness import os_random
-from ksdp.audit.spec_tables import Section, validated
+from ksdp.audit.spec.models import Section, validated
 from ksdp.audit.whole_numbers import Whole
 from ksdp.flows.clock import Clock
 from ksdp.flows.runs.joint import JointAudit, covering, joint_audits

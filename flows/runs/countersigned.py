@@ -21,7 +21,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from ksdp.audit.errors import InputError, SpecError
-from ksdp.audit.spec_tables import validated
+from ksdp.audit.spec.models import validated
 from ksdp.protocols.network.mesh import Address
 from ksdp.protocols.runs.protocol_file import PartySpec, parse_draft
 from ksdp.storage.keys import load_public

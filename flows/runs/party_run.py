@@ -13,13 +13,13 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from numpy.typing import NDArray
 
-from ksdp.audit.corpus import Corpus, restrict
+from ksdp.audit.corpus.matrix import Corpus, restrict
 from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.learning.learners import Predictor, predicts
 from ksdp.audit.mechanisms.contract import opened, traits_of
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.screening.clearance import MechanismIdentity
-from ksdp.audit.spec import CorpusSpec
+from ksdp.audit.spec.models import CorpusSpec
 from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.runs.budget import Purse
 from ksdp.flows.runs.countersigned import features_hash

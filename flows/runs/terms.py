@@ -9,7 +9,7 @@ from typing import Any
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.registry import mechanism_of
-from ksdp.audit.spec import Spec
+from ksdp.audit.spec.models import Spec
 from ksdp.flows.runs.countersigned import ProtocolFile, features_hash, file_below, public_key, read_protocol_file
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.network.mesh import Address

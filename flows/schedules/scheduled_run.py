@@ -26,12 +26,12 @@ from prefect.exceptions import TerminationSignal
 from prefect.states import Completed
 
 from ksdp.audit.content_keys import content_key
-from ksdp.audit.corpus import Corpus
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InvalidAudit, KsdpError, SpecError, StoreError
 from ksdp.audit.own_code import own_code
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.spec import Spec
+from ksdp.audit.spec.models import Spec
 from ksdp.audit.verdicts.schedule_level import LevelBudget, next_spec, open_budget, read_budget
 from ksdp.flows.audits.prefect_audit import audit
 from ksdp.flows.audits.run import one_at_a_time

@@ -12,9 +12,9 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from ksdp.audit.corpus import Corpus
+from ksdp.audit.corpus.groups import GROUPS_AUDITED, documents_of
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import ClearanceError, InputError, InvalidAudit, StoreError
-from ksdp.audit.groups import GROUPS_AUDITED, documents_of
 from ksdp.audit.mechanisms.contract import opened, traits_of
 from ksdp.audit.mechanisms.delegation import mechanism_words
 from ksdp.audit.plan import Plan
@@ -33,7 +33,7 @@ from ksdp.audit.screening.clearance import (
     select,
 )
 from ksdp.audit.screening.rounds import drawn_from
-from ksdp.audit.spec import Spec
+from ksdp.audit.spec.models import Spec
 from ksdp.audit.verdicts.decide import Verdict
 from ksdp.flows.prepare import spec_corpus
 from ksdp.storage.audits.continuation import Origin, read_origin

@@ -10,9 +10,9 @@ from functools import cached_property
 from pathlib import Path
 
 from ksdp.audit.content_keys import content_key
-from ksdp.audit.corpus import Corpus
+from ksdp.audit.corpus.groups import documents_of, restrict_to, unit_names
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError
-from ksdp.audit.groups import documents_of, restrict_to, unit_names
 from ksdp.audit.learning.measures import cost_of_leaving_out
 from ksdp.audit.party_view import size_base
 from ksdp.audit.plan import Plan
@@ -32,7 +32,7 @@ from ksdp.audit.screening.rounds import (
     runs_for_proof,
 )
 from ksdp.audit.screening.screen_summary import RoundSummary, ScreenSummary
-from ksdp.audit.spec import Spec
+from ksdp.audit.spec.models import Spec
 from ksdp.audit.verdicts.decide import Verdict
 from ksdp.dashboards.screening.screen_report import render_screen
 from ksdp.flows.audits.place import ANYWHERE, Place

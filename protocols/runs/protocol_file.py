@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from ksdp.audit.spec import MechanismSpec
-from ksdp.audit.spec_tables import Section, validated
+from ksdp.audit.spec.models import MechanismSpec, Section, validated
 from ksdp.audit.whole_numbers import Whole
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]

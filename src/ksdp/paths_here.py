@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.urls import was_url
+from ksdp.audit.spec.urls import was_url
 
 
 def with_paths_here(command: Callable[..., Any]) -> Callable[..., Any]:

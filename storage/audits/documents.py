@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.design import Block
 from ksdp.audit.errors import DamagedBlock, StoreError
 from ksdp.audit.results.parts import StoredValues
 from ksdp.audit.results.summary import Summary
+from ksdp.audit.spec.design import Block
 from ksdp.audit.verdicts.learned import held_out_advantage
 from ksdp.storage.audits.stages import read_stage
 from ksdp.storage.blocks import ROW_GROUP, read_values, stack_blocks

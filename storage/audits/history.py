@@ -17,7 +17,7 @@ from ksdp.audit.errors import StoreError
 from ksdp.audit.mechanisms.delegation import mechanism_words
 from ksdp.audit.results.summary import Summary as Summary
 from ksdp.audit.results.views_summary import ViewsSummary as ViewsSummary
-from ksdp.audit.spec import Spec
+from ksdp.audit.spec.models import Spec
 from ksdp.storage.checksums import check_sealed, write_sealed_json
 from ksdp.storage.store import Store
 

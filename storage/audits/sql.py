@@ -24,9 +24,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ksdp.audit.design import Block
 from ksdp.audit.errors import DamagedBlock, InputError, StoreError
 from ksdp.audit.results.summary import Summary
+from ksdp.audit.spec.design import Block
 from ksdp.storage.audits.documents import held_out_distance
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.blocks import read_groups

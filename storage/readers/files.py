@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.urls import was_url
+from ksdp.audit.spec.urls import was_url
 
 MOST_ROWS = 50_000_000
 MOST_COLUMNS = 20_000_000

@@ -11,9 +11,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ksdp.audit.corpus.levers import NONE, Levers, most_frequent
 from ksdp.audit.errors import SpecError
-from ksdp.audit.levers import NONE, Levers, most_frequent
-from ksdp.audit.spec import CorpusSpec
+from ksdp.audit.spec.models import CorpusSpec
 from ksdp.storage.readers.columns import open_columns
 from ksdp.storage.readers.counts import read_vocabulary
 from ksdp.storage.readers.files import Refused, contents, read_text

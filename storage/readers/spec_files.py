@@ -14,9 +14,8 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from ksdp.audit.errors import CorpusAway, CorpusError, SpecError, Unreachable
-from ksdp.audit.levers_spec import LeversSpec
-from ksdp.audit.spec import CorpusSpec
-from ksdp.audit.urls import check_url, is_url
+from ksdp.audit.spec.models import CorpusSpec, LeversSpec
+from ksdp.audit.spec.urls import check_url, is_url
 from ksdp.storage.locks import held_until_closed, unlink_unlocked
 from ksdp.storage.readers.files import largest_input, shown_as
 from ksdp.storage.remote import RemotePlace

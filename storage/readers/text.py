@@ -16,7 +16,7 @@ import scipy.sparse as sp
 import snowballstemmer
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.spec import CorpusSpec
+from ksdp.audit.spec.models import CorpusSpec
 from ksdp.storage.readers.columns import Columns
 from ksdp.storage.readers.files import Refused
 

@@ -20,7 +20,7 @@ from ksdp.audit.reviewing import Proposal as Proposal
 from ksdp.audit.reviewing import State as State
 from ksdp.audit.reviewing import Status as Status
 from ksdp.audit.reviewing import check_proposal, fold, question
-from ksdp.audit.visible_text import visible as visible
+from ksdp.audit.reviewing import visible as visible
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.queries import Findings
 from ksdp.storage.checksums import read_checked_json, write_checked_json

@@ -32,11 +32,11 @@ from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass as stored_dataclass
 
 from ksdp.audit.content_keys import content_key
-from ksdp.audit.corpus import canonical
+from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.errors import StoreError
 from ksdp.audit.results.parts import FORMAT
 from ksdp.audit.results.stored_summary import VERSION, StoredSummary
-from ksdp.audit.spec import CorpusSpec
+from ksdp.audit.spec.models import CorpusSpec
 from ksdp.storage.audits.queries import VERDICTS
 from ksdp.storage.checksums import check_sealed, write_sealed_table
 from ksdp.storage.corpora import find_source, read_source

@@ -19,7 +19,7 @@ from cronsim import CronSim, CronSimError
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from ksdp.audit.errors import InputError, StoreError
-from ksdp.audit.spec_tables import Section, validated
+from ksdp.audit.spec.models import Section, validated
 from ksdp.storage.checksums import read_checked_json, write_checked_json
 from ksdp.storage.lines import add_line, is_whole, sealed_line, whole_lines
 from ksdp.storage.locks import try_lock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ksdp.audit.corpus import Corpus
+from ksdp.audit.corpus.matrix import Corpus
 
 from ..topics import corpus_of_topics
 

@@ -9,8 +9,7 @@ import pytest
 from scipy.stats import norm
 
 from ksdp.audit.certifying import certify, knows_all, paired_advantages
-from ksdp.audit.corpus import Corpus
-from ksdp.audit.design import Block
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import guarantee_of
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
@@ -19,7 +18,8 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.sampling import measure, sample
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.spec.design import Block
+from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.bands import distance_band
 from ksdp.audit.verdicts.certificate import certified_bound

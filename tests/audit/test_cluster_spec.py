@@ -8,7 +8,7 @@ import pytest
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.level_part import tables_at_part
-from ksdp.audit.spec import Spec, parse_spec
+from ksdp.audit.spec.models import Spec, parse_spec
 
 TABLES: dict[str, Any] = {"corpus": {"path": "demo"}, "mechanism": {"name": "pd-svd"}}
 

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.copies import copies_of
-from ksdp.audit.corpus import Corpus, canonical
+from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.interim_looks import Look
 from ksdp.audit.interim_verdicts import after_certificate, after_look
 from ksdp.audit.mechanisms.contract import Announced, Database, Observables
@@ -19,7 +19,7 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent, make_mechanism, mechanism_names
 from ksdp.audit.results.copies_summary import copies_summary, void_where_copies_tell
 from ksdp.audit.sampling import measure, sample
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.controls import Controls
 from ksdp.audit.verdicts.copies import count_laws, count_laws_independent

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ksdp.audit.corpus_notes import corpus_notes
 from ksdp.audit.errors import CorpusError
-from ksdp.audit.spec import Spec, parse_spec
+from ksdp.audit.planning import corpus_notes
+from ksdp.audit.spec.models import Spec, parse_spec
 from ksdp.flows.prepare import spec_corpus
 
 

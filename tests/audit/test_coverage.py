@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 from scipy.stats import ks_2samp
 
-from ksdp.audit.corpus import Corpus, canonical
+from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.coverage import (
     MayBeIn,
     coverage,
@@ -22,7 +22,7 @@ from ksdp.audit.coverage import (
 from ksdp.audit.mechanisms.contract import Announced, Observables, opened, traits_of
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism, mechanism_names, statistics
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.statistics.contract import Documents
 
 SMALL = {"rank": 2, "iterations": 3}

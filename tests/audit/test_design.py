@@ -8,12 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from ksdp.audit.design import Block, as_rows, make_design
-from ksdp.audit.design_streams import drawn_controls
 from ksdp.audit.errors import SpecError
-from ksdp.audit.parties_spec import PartiesSpec
 from ksdp.audit.party_view import split_parties
-from ksdp.audit.spec import DesignSpec
+from ksdp.audit.spec.design import Block, as_rows, drawn_controls, make_design
+from ksdp.audit.spec.models import DesignSpec, PartiesSpec
 
 POOL = np.arange(0, 400, 2)
 

@@ -9,23 +9,23 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.api.given import lent_statistic
-from ksdp.audit.corpus import Corpus, canonical
-from ksdp.audit.document_parts import (
+from ksdp.audit.corpus.matrix import Corpus, canonical
+from ksdp.audit.interim_looks import Stage
+from ksdp.audit.measured_documents import measured_documents
+from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.mechanisms.together import OfRun, SumOverRuns
+from ksdp.audit.plan import (
+    Plan,
     bytes_a_document,
     document_parts,
     keeps_values,
     reads_one_document,
     strongest_alone,
 )
-from ksdp.audit.interim_looks import Stage
-from ksdp.audit.measured_documents import measured_documents
-from ksdp.audit.mechanisms.contract import Observables
-from ksdp.audit.mechanisms.together import OfRun, SumOverRuns
-from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent, make_mechanism, mechanism_names, statistics
 from ksdp.audit.sparse_rows import take_rows
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.statistics.contract import Documents
 from ksdp.audit.statistics.linear.groups import OverRows
 

@@ -8,16 +8,15 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ksdp.audit.corpus import Corpus, canonical, restrict
-from ksdp.audit.design import Block
+from ksdp.audit.corpus.groups import make_units, unit_count, unit_names
+from ksdp.audit.corpus.matrix import Corpus, canonical, restrict, unit_rows
 from ksdp.audit.errors import SpecError
-from ksdp.audit.groups import make_units, unit_count, unit_names
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import measure, sample
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.spec.design import Block
+from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.testing import compare_arms
-from ksdp.audit.weighting import unit_rows
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 
-from ksdp.audit.decision_spec import DecisionSpec
 from ksdp.audit.interim_looks import Look
 from ksdp.audit.interim_verdicts import (
     LookScope,
@@ -17,6 +16,7 @@ from ksdp.audit.interim_verdicts import (
     for_fresh_runs,
     open_documents,
 )
+from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import decide

@@ -8,8 +8,8 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ksdp.audit.corpus.levers import NONE, Levers, finished, lift, most_frequent, narrowed
 from ksdp.audit.errors import SpecError
-from ksdp.audit.levers import NONE, Levers, finished, lift, most_frequent, narrowed
 
 
 def rows(seed: int, features: int = 6) -> sp.csr_array:

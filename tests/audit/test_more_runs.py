@@ -8,7 +8,7 @@ import pytest
 from ksdp.audit.errors import InputError
 from ksdp.audit.more_runs import topped_up, wanted_factor
 from ksdp.audit.reviewing import question
-from ksdp.audit.spec import Spec, parse_spec
+from ksdp.audit.spec.models import Spec, parse_spec
 
 
 def spec(**design: object) -> Spec:

@@ -11,10 +11,10 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit import own_code as module
-from ksdp.audit.corpus import Corpus
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.own_code import own_code, own_modules, source_digest
 from ksdp.audit.planning import make_plan
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.trial import names_own_code
 
 OWN = """

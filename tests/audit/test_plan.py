@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from ksdp.audit.corpus import Corpus
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.spec.models import parse_spec
 
 
 def plan_of(corpus: Corpus, **sections) -> Plan:

@@ -21,7 +21,7 @@ from ksdp.audit.reviewing import (
     question,
     same_person,
 )
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.spec.models import parse_spec
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 SPEC = {"corpus": {"path": "mail.parquet"}, "mechanism": {"name": "pd-svd", "rank": 3}}

@@ -9,14 +9,14 @@ import pytest
 from scipy.stats import norm
 
 from ksdp.audit.canaries import HANDED
-from ksdp.audit.corpus import Corpus
-from ksdp.audit.design import Block
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.contract import Announced, Observables
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import measure, run_observables, sample
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.spec.design import Block
+from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.testing import compare_arms, judge_controls
 
 

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit import sparse_rows as module
-from ksdp.audit.corpus import Corpus
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.sparse_rows import contents, contents_of, same_rows, take_rows
 
 from .statistics.who_is_in import some_rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.spec import Spec, parse_spec
+from ksdp.audit.spec.models import Spec, parse_spec
 
 MINIMAL = {"corpus": {"path": "x.npz"}, "mechanism": {"name": "pd-svd"}}
 

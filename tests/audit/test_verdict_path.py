@@ -16,7 +16,6 @@ from scipy.stats import binom, binomtest, hypergeom, norm
 
 from ksdp.audit.canaries import judge_canaries
 from ksdp.audit.certifying import _exchanged, certify
-from ksdp.audit.decision_spec import DecisionSpec
 from ksdp.audit.interim_looks import Look
 from ksdp.audit.interim_verdicts import (
     InterimVerdicts,
@@ -29,6 +28,7 @@ from ksdp.audit.interim_verdicts import (
 )
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS
 from ksdp.audit.results.certificate_summary import certificate_summary, void_where_contradicted
+from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.testing import canary_arms, compare_arms, judge_controls, learn_arms, shuffled_log10_p
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.bands import band_width, distance_band

@@ -8,15 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ksdp.audit.canaries import HANDED
-from ksdp.audit.corpus import Corpus
-from ksdp.audit.decision_spec import DecisionSpec
-from ksdp.audit.design import Block
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import final_output
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.sampling import measure, sample
-from ksdp.audit.spec import Spec, parse_spec
+from ksdp.audit.spec.design import Block
+from ksdp.audit.spec.models import DecisionSpec, Spec, parse_spec
 from ksdp.audit.views import ViewVerdicts, combine, make_views
 
 

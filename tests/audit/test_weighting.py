@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import normalize
 
-from ksdp.audit.weighting import tf_idf, unit_rows
+from ksdp.audit.corpus.matrix import tf_idf, unit_rows
 
 COUNTS = arrays(
     np.float64,

@@ -12,7 +12,7 @@ import pytest
 
 import ksdp
 from ksdp.audit.errors import CorpusError, InputError, SpecError, StoreError
-from ksdp.audit.spec import CorpusSpec, parse_spec
+from ksdp.audit.spec.models import CorpusSpec, parse_spec
 from ksdp.flows.audits.first_spec import first_spec
 from ksdp.flows.prepare import read_spec_file
 from ksdp.grouped_help import GROUPS

@@ -14,15 +14,15 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.content_keys import content_key
-from ksdp.audit.corpus import Corpus, canonical
-from ksdp.audit.design import Block
+from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.mechanisms.contract import measured
 from ksdp.audit.results.counting import count_verdicts
 from ksdp.audit.results.stored_summary import VERSION
 from ksdp.audit.results.summarise import chance
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.sampling import BlockValues
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.spec.design import Block
+from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.bands import band_width

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.spec.models import parse_spec
 from ksdp.storage.checksums import write_sealed_table
 from ksdp.storage.findings import write_summary
 from ksdp.storage.schedules.schedule_files import Schedule, check_schedule, write_schedule

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from ksdp.audit.canaries import CANARY
-from ksdp.audit.design import Block
 from ksdp.audit.errors import DamagedBlock
 from ksdp.audit.sampling import BlockValues
+from ksdp.audit.spec.design import Block
 from ksdp.storage.blocks import (
     ROW_GROUP,
     ObservablesWriter,

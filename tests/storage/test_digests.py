@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.spec import CorpusSpec
+from ksdp.audit.spec.models import CorpusSpec
 from ksdp.storage.corpora import load_corpus
 from ksdp.storage.schedules.changes import columns_digest, compare, digest_key, document_digests
 from ksdp.storage.store import Store

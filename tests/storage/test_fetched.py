@@ -15,7 +15,7 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.errors import CorpusAway, CorpusError, InputError, SpecError
-from ksdp.audit.spec import CorpusSpec, parse_spec
+from ksdp.audit.spec.models import CorpusSpec, parse_spec
 from ksdp.extras.pem.records import read_records
 from ksdp.extras.pem.spec import PemDataSpec
 from ksdp.storage.corpora import corpus_features, load_corpus, rows_hash

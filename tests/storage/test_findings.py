@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ksdp.audit.decision_spec import DecisionSpec
 from ksdp.audit.errors import StoreError
 from ksdp.audit.results.gap import Gap
 from ksdp.audit.results.stored_summary import VERSION
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.spec.models import DecisionSpec, parse_spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.decide import decide
 from ksdp.audit.verdicts.fresh_effects import Attack, measure_effect

@@ -98,7 +98,7 @@ def _of(file: str, *changes: tuple[str, str], tests: tuple[str, ...] = VERDICTS)
 # - `topics @ rows.T` turned round in `TopicsMatch`, which is a quadratic form.
 MUTANTS: list[Mutant] = [
     *_of(
-        "audit/spec.py",
+        "audit/spec/models.py",
         ("self.decision.margin / drawn)", "self.decision.margin)"),
         ("self.decision.margin / drawn)", "self.decision.margin * drawn)"),
         ("min(1.0, self.decision.margin / drawn)", "self.decision.margin / drawn"),
@@ -107,7 +107,7 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/test_spec.py",),
     ),
     *_of(
-        "audit/document_parts.py",
+        "audit/plan.py",
         ('return home.__module__.startswith("ksdp.") and all(map(_ours, held))', "return True"),
         (" and all(map(_ours, held))", ""),
         ("home = part if isinstance(part, FunctionType) else type(part)", "home = _ours"),
@@ -131,7 +131,7 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/test_kept_runs.py",),
     ),
     *_of(
-        "audit/planned_runs.py",
+        "audit/plan.py",
         ("return by_place or not reads_one_document(statistics)", "return by_place"),
         tests=PARTS,
     ),
@@ -1655,7 +1655,7 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/test_coverage.py",),
     ),
     *_of(
-        "audit/planned_statistics.py",
+        "audit/plan.py",
         ("if not isinstance(mechanism, FunctionMechanism | RecordedRuns)", "if False"),
         ("if statistic.name not in dear)", ")"),
         tests=("tests/audit/test_coverage.py",),

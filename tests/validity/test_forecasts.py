@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from ksdp.audit.decision_spec import DecisionSpec
+from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.verdicts.binomial_gap import largest_log10_tail
 from ksdp.audit.verdicts.ks import ks_distances, ks_table
 from ksdp.audit.verdicts.multiplicity import strictest_distance_log10_p

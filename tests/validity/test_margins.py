@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from ksdp.audit.decision_spec import DecisionSpec
 from ksdp.audit.interim_looks import Look
 from ksdp.audit.interim_verdicts import LookScope, after_fresh, after_look, for_fresh_runs, open_documents
+from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.testing import compare_arms, learn_arms
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import decide

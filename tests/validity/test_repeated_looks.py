@@ -9,13 +9,11 @@ import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.corpus import Corpus
-from ksdp.audit.decision_spec import DecisionSpec
-from ksdp.audit.design import Block
-from ksdp.audit.design_streams import mechanism_rng
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.planning import make_plan
 from ksdp.audit.randomness import Purpose, generator
-from ksdp.audit.spec import Spec
+from ksdp.audit.spec.design import Block, mechanism_rng
+from ksdp.audit.spec.models import DecisionSpec, Spec
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import decide
 from ksdp.audit.verdicts.ks import KSTable, ks_table

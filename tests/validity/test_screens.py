@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.corpus import Corpus, canonical, restrict
-from ksdp.audit.design import Block
+from ksdp.audit.corpus.matrix import Corpus, canonical, restrict
 from ksdp.audit.plan import CONTROLS
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.screening.rounds import round_spec
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.spec.design import Block
+from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import decide

@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ksdp.audit.decision_spec import DecisionSpec
 from ksdp.audit.interim_looks import Look
 from ksdp.audit.interim_verdicts import InterimVerdicts, after_look, open_documents
+from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import decide

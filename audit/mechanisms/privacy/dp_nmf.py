@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ksdp.audit.array_types import Matrix
+from ksdp.audit.corpus.matrix import clip_rows
 from ksdp.audit.errors import CorpusError
 from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Guarantee, Observables
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import project_simplex
@@ -22,7 +23,6 @@ from ksdp.audit.mechanisms.privacy.noise import (
     analytic_multiplier,
     check_adjacency,
     check_budget,
-    clip_rows,
     rounded_sensitivity,
 )
 from ksdp.audit.mechanisms.privacy.transcript import Driven, GaussianReleases

@@ -13,12 +13,13 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from ksdp.audit.array_types import Matrix, Vector
+from ksdp.audit.corpus.matrix import clip_rows
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Announced, Database, Guarantee, Observables
 from ksdp.audit.mechanisms.factorisation.power_iteration import first_basis, orthonormalise, start_block
 from ksdp.audit.mechanisms.parameters import check_announce, check_least, check_one_of, check_positive, check_rank
 from ksdp.audit.mechanisms.party_side import Broadcast, OneNoiseSum, PartyProgram, PartyResult, Sizes, Upload
-from ksdp.audit.mechanisms.privacy.noise import check_budget, clip_rows, second_moment_change, worst_pair
+from ksdp.audit.mechanisms.privacy.noise import check_budget, second_moment_change, worst_pair
 from ksdp.audit.mechanisms.privacy.transcript import Driven, GaussianReleases
 from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.linear.releases import Added, Adds, ReleasesMatch, moment_numbers, nothing_added

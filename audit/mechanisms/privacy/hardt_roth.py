@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 
+from ksdp.audit.corpus.matrix import clip_rows
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Guarantee, Observables
 from ksdp.audit.mechanisms.factorisation.power_iteration import first_basis, orthonormalise, start_block
@@ -20,7 +21,6 @@ from ksdp.audit.mechanisms.privacy.noise import (
     analytic_multiplier,
     check_adjacency,
     check_budget,
-    clip_rows,
     rounded_sensitivity,
     second_moment_change,
     worst_pair,

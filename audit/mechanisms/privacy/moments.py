@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from scipy.special import ndtri
 
 from ksdp.audit.array_types import Floats, Matrix
+from ksdp.audit.corpus.matrix import clip_rows
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Announced, Database, Guarantee
 from ksdp.audit.mechanisms.parameters import check_announce, check_least, check_one_of, check_positive, check_rank
@@ -24,7 +25,6 @@ from ksdp.audit.mechanisms.privacy.noise import (
     check_adjacency,
     check_budget,
     classical_multiplier,
-    clip_rows,
     rounded_sensitivity,
     second_moment_change,
     worst_pair,

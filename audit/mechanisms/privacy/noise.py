@@ -43,25 +43,6 @@ def second_moment_change(bound: float, adjacency: str) -> float:
     return bound**2 * (math.sqrt(2) if adjacency == "replace-one" else 1.0)
 
 
-def clip_rows(matrix: sp.csr_array, bound: float) -> sp.csr_array:
-    """Scale the rows that are longer than `bound` down to it; the others stay as they are, to the last bit.
-
-    Examples
-    --------
-    >>> clip_rows(sp.csr_array(np.array([[3.0, 4.0], [0.3, 0.0]])), 1.0).toarray()
-    array([[0.6, 0.8],
-           [0.3, 0. ]])
-    """
-    lengths = np.diff(matrix.indptr)
-    owners = np.repeat(np.arange(len(lengths)), lengths)
-    norms = np.sqrt(np.bincount(owners, matrix.data**2, len(lengths)))
-    if norms.size == 0 or norms.max() <= bound:
-        return matrix
-    # A little below the bound: rounding must not lift a row above it.
-    scales = np.where(norms > bound, bound * (1 - 4e-16) / np.where(norms > 0, norms, 1.0), 1.0)
-    return sp.csr_array((matrix.data * scales[owners], matrix.indices, matrix.indptr), shape=matrix.shape)
-
-
 def worst_pair(
     features: int, rows: int, bound: float, adjacency: str, *, directions: Sequence[NDArray[np.float64]] = ()
 ) -> tuple[Database, Database]:

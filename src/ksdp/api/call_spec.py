@@ -13,16 +13,14 @@ import scipy.sparse as sp
 
 from ksdp.api import given
 from ksdp.api.given import NAME, Recorded, recorded_in_spec, recorded_runs, recorded_tables
-from ksdp.audit.corpus import Corpus
-from ksdp.audit.decision_spec import DecisionSpec
-from ksdp.audit.design import as_rows
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.callables import function_mechanism
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import installed_parameters, lent
-from ksdp.audit.spec import CorpusSpec, DesignSpec, Spec, parse_spec
-from ksdp.audit.spec_tables import meant
-from ksdp.audit.urls import was_url
+from ksdp.audit.spec.design import as_rows
+from ksdp.audit.spec.models import CorpusSpec, DecisionSpec, DesignSpec, Spec, meant, parse_spec
+from ksdp.audit.spec.urls import was_url
 from ksdp.storage.corpora import MEMORY, lent_corpus, load_corpus
 from ksdp.storage.in_memory import corpus_in_memory
 

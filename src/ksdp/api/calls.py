@@ -12,7 +12,7 @@ from ksdp.api.call_spec import call_spec
 from ksdp.api.results import Audit, Forecast, blank
 from ksdp.audit.errors import InputError
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.urls import was_url
+from ksdp.audit.spec.urls import was_url
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 import scipy.sparse as sp
 
-from ksdp.audit.corpus import Corpus
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.contract import Mechanism, Observables
 from ksdp.audit.recorded import RecordedRuns

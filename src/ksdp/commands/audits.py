@@ -23,7 +23,7 @@ from ksdp.commands.options import (
 if TYPE_CHECKING:
     from ksdp.audit.results.summary import Summary
     from ksdp.audit.results.views_summary import ViewsSummary
-    from ksdp.audit.spec import Spec
+    from ksdp.audit.spec.models import Spec
     from ksdp.flows.audits.place import Place
 
 

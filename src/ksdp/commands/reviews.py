@@ -255,7 +255,7 @@ def entry_row(entry: Entry) -> dict[str, Any]:
 
 def entry_line(entry: Entry) -> str:
     """An entry for people: one line, and nothing in it that is not seen."""
-    from ksdp.audit.visible_text import visible
+    from ksdp.audit.reviewing import visible
 
     when = entry.at.isoformat(timespec="seconds")
     return visible(

@@ -11,7 +11,6 @@ from scipy.optimize import nnls
 from scipy.stats import t as student
 from sklearn.decomposition import TruncatedSVD
 
-from ksdp.audit.gain_spec import GainSpec
 from ksdp.audit.learning.gain import ALL, GainRows, gain_scores, interval, summarise_gain
 from ksdp.audit.learning.learners import Learnt, exact_of
 from ksdp.audit.learning.measures import coherence, diversity, foretold, kept, rated, topic_match
@@ -20,6 +19,7 @@ from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.privacy.moments import Moments
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
+from ksdp.audit.spec.models import GainSpec
 
 
 def unlike(n: int = 240, seed: int = 0) -> GainRows:

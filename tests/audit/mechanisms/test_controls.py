@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.stats import ks_2samp
 
-from ksdp.audit.corpus import canonical
+from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Database, Mechanism
 from ksdp.audit.mechanisms.controls import NullMechanism, PlantedLeak

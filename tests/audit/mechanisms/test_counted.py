@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.corpus import canonical
+from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.learning.learners import exact_of, learn, quickly
 from ksdp.audit.mechanisms.contract import Database, opened
@@ -19,7 +19,7 @@ from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.screening.advice import at_setting, lever_space
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.spec.models import parse_spec
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     *((name, {"rank": 2}) for name in CAN_FOLLOW),

@@ -10,13 +10,13 @@ import pytest
 import scipy.sparse as sp
 from scipy.stats import ks_2samp
 
-from ksdp.audit.corpus import Corpus
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Announced, Database, Observables
 from ksdp.audit.mechanisms.together import Together
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent, make_mechanism, statistics
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.statistics.contract import Documents, Pool
 
 TWO = [{"name": "pd-nmf", "rank": 2, "sweeps": 3}, {"name": "pd-nmf", "rank": 3, "sweeps": 2}]

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from ksdp.audit.corpus import Corpus
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.learning.gain import Interval
 from ksdp.audit.planning import make_plan
 from ksdp.audit.screening.advice import (
@@ -23,7 +23,7 @@ from ksdp.audit.screening.advice import (
     sampled_leak,
     settings,
 )
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.spec.models import parse_spec
 
 LEAK = Leak(100, 400, 0.05, 0.1, 0, 0.03, 0.0, 0.1, 0.0, "row-space-energy", (), False)
 BASE = Baselines("energy", 0.1, 0.3, 0.2)

@@ -25,7 +25,7 @@ from ksdp.audit.screening.rounds import (
     round_spec,
     search_seed,
 )
-from ksdp.audit.spec import Spec, parse_spec
+from ksdp.audit.spec.models import Spec, parse_spec
 from ksdp.audit.verdicts.bands import band_width
 
 

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import lsq_linear
 
-from ksdp.audit.corpus import canonical
+from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.statistics.contract import Pool

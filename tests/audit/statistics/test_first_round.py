@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.corpus import canonical
+from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.registry import make_mechanism

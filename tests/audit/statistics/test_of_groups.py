@@ -8,11 +8,11 @@ import scipy.sparse as sp
 from scipy.optimize import lsq_linear
 from scipy.stats import ks_2samp, spearmanr
 
-from ksdp.audit.corpus import Corpus, canonical
+from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.statistics.linear.groups import OfGroups, groups_solved
 
 GROUPS, EACH, WIDE = 30, 6, 14

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
-from ksdp.audit.decision_spec import DecisionSpec
 from ksdp.audit.results.share_summary import share_summary
+from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.verdicts.drawn_share import share_bounds, share_lower_limit, share_upper_limit, surely
 
 

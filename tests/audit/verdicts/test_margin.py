@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, multinomial
 
-from ksdp.audit.decision_spec import DecisionSpec
+from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.ks import ks_table
 from ksdp.audit.verdicts.margin import (

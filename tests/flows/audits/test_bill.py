@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.corpus import Corpus, canonical
+from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.planning import make_plan
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.spec.models import parse_spec
 from ksdp.flows.audits.forecast import Bill, bill, forecast_words
 from ksdp.flows.prepare import prepare_stored
 from ksdp.tasks.blocks import compute_block

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ksdp.audit.spec import Spec, parse_spec
+from ksdp.audit.spec.models import Spec, parse_spec
 from ksdp.flows.audits.claims import run_claim
 
 OWN = """

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ksdp.audit.spec import CorpusSpec
+from ksdp.audit.spec.models import CorpusSpec
 from ksdp.flows.schedules.scheduled_run import due_audit
 from ksdp.storage.schedules.changes import digest_key, document_digests
 from ksdp.storage.schedules.schedule_files import Schedule

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ksdp.audit.spec import Spec
+from ksdp.audit.spec.models import Spec
 from ksdp.flows.audits.forecast import forecast, forecast_words
 from ksdp.flows.prepare import read_spec_file
 

@@ -12,12 +12,12 @@ import pytest
 import scipy.sparse as sp
 
 import ksdp
-from ksdp.audit import interim_looks, planned_runs
-from ksdp.audit.corpus import Corpus, canonical
+from ksdp.audit import interim_looks, plan
+from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.errors import InputError, StoreError
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.spec.models import parse_spec
 from ksdp.dashboards.audits.document_page import read_document_page
 from ksdp.flows.audits import audit
 from ksdp.flows.audits.place import Place
@@ -33,7 +33,7 @@ from ksdp.storage.store import Store
 
 pytestmark = pytest.mark.e2e
 
-BLOCK_BYTES = planned_runs._BLOCK_BYTES
+BLOCK_BYTES = plan._BLOCK_BYTES
 THREE_LOOKS = {"LOOKS": {0.1: 0.1, 0.5: 0.2, 1.0: 0.7}, "_LEAST_VALUES": 0, "_LEAST_WITH": 0}
 PLANNED = {name: getattr(interim_looks, name) for name in THREE_LOOKS}
 DOCUMENTS = 1100
@@ -51,7 +51,7 @@ TABLES: dict[str, Any] = {
 def many_blocks() -> Iterator[None]:
     """So many blocks that tests read a part of the without runs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planned_runs, "_BLOCK_BYTES", 2**16)
+        patch.setattr(plan, "_BLOCK_BYTES", 2**16)
         for name, value in THREE_LOOKS.items():
             patch.setattr(interim_looks, name, value)
         yield
@@ -86,9 +86,7 @@ def runs(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     }
     found = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            planned_runs, "_BLOCK_BYTES", 2**16
-        )  # many blocks, so that tests read a part of the without runs
+        patch.setattr(plan, "_BLOCK_BYTES", 2**16)  # many blocks, so that tests read a part of the without runs
         for name, store in ways.items():
             folder = tmp_path_factory.mktemp(name) / "store"
             found[name] = (Store(folder.resolve()), audited(corpus, folder, **store))
@@ -142,7 +140,7 @@ def test_effects_are_those_of_fresh_runs_in_which_every_statistic_is_measured(
 
 
 def test_two_workers_give_the_same_tables(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planned_runs, "_BLOCK_BYTES", BLOCK_BYTES)  # workers know nothing of what is patched here
+    monkeypatch.setattr(plan, "_BLOCK_BYTES", BLOCK_BYTES)  # workers know nothing of what is patched here
     for name, value in PLANNED.items():
         monkeypatch.setattr(interim_looks, name, value)
     one = audited(corpus, tmp_path / "one", values="none")

@@ -12,7 +12,7 @@ import pytest
 
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.spec.models import parse_spec
 from ksdp.flows.audits.place import fits_here, nobody_watches
 from ksdp.flows.prepare import prepare, spec_corpus
 from ksdp.storage.prefect_home import make_home, sharing_address

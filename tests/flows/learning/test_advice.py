@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.spec import Spec, parse_spec
+from ksdp.audit.spec.models import Spec, parse_spec
 from ksdp.flows.learning import Limits, advise_spec, measure_gain
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 from ksdp.storage.learning import learning_of, read_advice, write_gain

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from ksdp.audit.corpus import Corpus
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.mechanisms.contract import opened
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.screening.clearance import Clearance, Covered, MechanismIdentity
-from ksdp.audit.spec import Spec
+from ksdp.audit.spec.models import Spec
 from ksdp.flows.runs.party_run import Entered, enter_documents
 from ksdp.flows.runs.terms import Run
 from ksdp.protocols.channel.rounds import run_together

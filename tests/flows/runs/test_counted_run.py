@@ -15,7 +15,7 @@ from ksdp.audit.errors import ClearanceError, CorpusError, InputError, SpecError
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.registry import make_mechanism
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.spec.models import parse_spec
 from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.runs.budget import open_purse
 from ksdp.flows.runs.terms import Run, features_hash, protocol_text, read_run

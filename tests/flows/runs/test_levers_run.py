@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from ksdp.audit.corpus.matrix import weighed
 from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.registry import make_mechanism
-from ksdp.audit.spec import parse_spec
-from ksdp.audit.weighting import weighed
+from ksdp.audit.spec.models import parse_spec
 from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.runs.terms import Run, features_hash, read_run
 from ksdp.protocols.runs.secret_draw import secret_draw

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.screening.screen_summary import ScreenSummary
-from ksdp.audit.spec import Spec, parse_spec
+from ksdp.audit.spec.models import Spec, parse_spec
 from ksdp.flows.audits.place import Place
 from ksdp.flows.screening.clear import Signing, clearance_from_decisions, verify
 from ksdp.flows.screening.screen import Rules, screen

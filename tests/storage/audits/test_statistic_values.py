@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ksdp.audit.design import Block
 from ksdp.audit.errors import StoreError
 from ksdp.audit.interim_looks import Stage
 from ksdp.audit.results.parts import StatisticSummary, StoredValues
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.sampling import BlockValues
+from ksdp.audit.spec.design import Block
 from ksdp.storage.audits.documents import read_arms, stored_statistics, values_bytes
 from ksdp.storage.audits.stages import write_stage
 from ksdp.storage.blocks import ROW_GROUP, write_values

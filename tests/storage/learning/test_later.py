@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.spec import Spec, parse_spec
+from ksdp.audit.spec.models import Spec, parse_spec
 from ksdp.storage.learning import load_rows
 
 

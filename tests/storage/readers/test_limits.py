@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ksdp.audit.errors import CorpusError, InputError, SpecError
-from ksdp.audit.spec import CorpusSpec
+from ksdp.audit.spec.models import CorpusSpec
 from ksdp.storage.corpora import load_corpus
 from ksdp.storage.in_memory import read_observables
 from ksdp.storage.readers.counts import read_counts, read_docword

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.spec import CorpusSpec
+from ksdp.audit.spec.models import CorpusSpec
 from ksdp.storage.readers.columns import open_columns
 from ksdp.storage.readers.tables import chosen_columns, read_labels, read_table
 

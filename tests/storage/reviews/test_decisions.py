@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ksdp.audit.errors import InputError, InvalidAudit, StaleDecision, StoreError
 from ksdp.audit.reviewing import Decision, Proposal, Status, fold
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.spec.models import parse_spec
 from ksdp.storage.findings import write_spec
 from ksdp.storage.reviews.decisions import (
     Policy,

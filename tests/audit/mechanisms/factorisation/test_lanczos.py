@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 
-from ksdp.audit.corpus import canonical
+from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.mechanisms.factorisation.lanczos import (
     CentredRows,
     dot,

@@ -23,7 +23,7 @@ from scipy.sparse.linalg import svds
 from scipy.stats import ks_2samp
 from sklearn.decomposition import PCA
 
-from ksdp.audit.corpus import canonical
+from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD, SigmaSVD, announced_span
@@ -177,7 +177,7 @@ def test_the_rows_are_not_touched() -> None:
 DIGEST = """
 import hashlib, sys
 import numpy as np, scipy.sparse as sp
-from ksdp.audit.corpus import canonical
+from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.pd_svd import SigmaSVD
 digest = hashlib.sha256()

@@ -11,8 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.stats import ks_2samp
 
-from ksdp.audit.corpus import Corpus, canonical
-from ksdp.audit.design import Block
+from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Database, Mechanism
 from ksdp.audit.mechanisms.pem.mechanisms import PEMApriori, PEMKMeans, PEMLogistic, PemMechanism
@@ -20,7 +19,8 @@ from ksdp.audit.mechanisms.pem.noise import law
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism, select_statistics
 from ksdp.audit.sampling import measure, sample
-from ksdp.audit.spec import parse_spec
+from ksdp.audit.spec.design import Block
+from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.statistics.contract import Documents
 
 RNG = np.random.default_rng(0)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import kstest, norm
 
+from ksdp.audit.corpus.matrix import clip_rows
 from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.mechanisms.privacy.noise import (
     account,
@@ -19,7 +20,6 @@ from ksdp.audit.mechanisms.privacy.noise import (
     check_adjacency,
     check_sampler,
     classical_multiplier,
-    clip_rows,
     draw,
     on_grid,
     rounded_sensitivity,

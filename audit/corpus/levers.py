@@ -9,9 +9,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Floats
-from ksdp.audit.corpus import canonical
+from ksdp.audit.corpus.matrix import canonical, clip_rows
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.privacy.noise import clip_rows
 
 _ORTHONORMAL = 1e-6
 

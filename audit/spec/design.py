@@ -1,7 +1,7 @@
 """Designs: which documents are in which run, from the seed alone.
 
 A document is a unit here: where whole groups are audited, read "group", and rows are numbers of groups
-(`ksdp.audit.groups` says which rows of the corpus they hold).
+(`ksdp.audit.corpus.groups` says which rows of the corpus they hold).
 
 A design is a set of *lanes*; the runs of a lane serve the same target documents. `shared` and `balanced` have
 one lane, `literal` has one for each target. The rows of run r of a lane depend on (seed, lane, r) and
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from ksdp.audit.array_types import Bits
 from ksdp.audit.errors import SpecError
 from ksdp.audit.randomness import Purpose, generator
-from ksdp.audit.spec import DesignSpec
+from ksdp.audit.spec.models import DesignSpec
 
 Rows = NDArray[np.int64]
 
@@ -251,3 +251,27 @@ def make_design(spec: DesignSpec, pool: Rows, seed: int, *, documents: int, targ
             f"got {len(audited)} of {len(pool)}."
         )
     return Balanced(pool, audited, size, 2 * spec.with_runs, seed)
+
+
+def drawn_controls(design: Design, block: Block, controls: int) -> tuple[Bits, NDArray[np.float64]]:
+    """Inclusion bits of control documents and standard normal noise, shape (n_controls, n_runs) each.
+
+    They are independent of the data and of each other.
+    """
+
+    def drawn(run: int, *place: int) -> np.random.Generator:
+        return generator(design.seed, Purpose.CONTROL, block.lane, run, *place)
+
+    runs = range(block.start, block.stop)
+    bits = np.stack([drawn(run).random(controls) < design.share for run in runs], axis=1)
+    return bits, np.stack([drawn(run, 1).standard_normal(controls) for run in runs], axis=1)
+
+
+def mechanism_rng(design: Design, lane: int, run: int) -> np.random.Generator:
+    """The mechanism's own randomness in a run: independent of who is in the database."""
+    return generator(design.seed, Purpose.MECHANISM, lane, run)
+
+
+def shuffled_runs(design: Design, lane: int) -> Rows:
+    """A random order of a lane's runs, for tests of bits that belong to other runs."""
+    return generator(design.seed, Purpose.SHUFFLE, lane).permutation(design.runs)

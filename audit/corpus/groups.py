@@ -15,9 +15,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.corpus import Corpus, canonical, restrict
+from ksdp.audit.corpus.matrix import Corpus, canonical, restrict, unit_rows
 from ksdp.audit.errors import SpecError
-from ksdp.audit.weighting import unit_rows
 
 Rows = NDArray[np.int64]
 Unit = Literal["document", "group"]

@@ -1,0 +1,1 @@
+"""The corpus of an audit: its matrix, weights, levers and groups."""
