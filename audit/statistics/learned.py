@@ -70,13 +70,7 @@ _LEAST_QUANTILE = 0.05
 
 
 def requested_learners(spec: StatisticsSpec) -> tuple[list[str], tuple[str, ...]]:
-    """The other families, and the learners asked for.
-
-    Raises
-    ------
-    SpecError
-        If there is no such learner, or nothing for one to learn from.
-    """
+    """The other families, and the learners asked for; refused where there is none such, or none to learn from."""
     families = [family for family in spec.families if family != LEARNED]
     asked = [n.removeprefix(LEARNED_PREFIX) for n in spec.names if n.startswith(LEARNED_PREFIX)]
     known = (*GAUSSIAN, CHOSEN, BOOSTED, RAW)

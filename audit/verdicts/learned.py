@@ -80,25 +80,8 @@ class LearnedTests:
     """Exact without ties, conservative with them; 0 where no fold has both arms."""
 
 
-def _check(features: NDArray[np.floating], inclusion: Bits) -> None:
-    if features.ndim != 3 or features.shape[:2] != inclusion.shape:
-        raise ValueError(
-            f"`features` must have shape (documents, runs, columns) with {inclusion.shape} like `inclusion`; "
-            f"got {features.shape}."
-        )
-    if not np.isfinite(features).all():
-        raise ValueError("`features` must be finite.")
-
-
 def fisher(log10_p: Floats) -> Floats:
-    """Combine p-values by Fisher's method, on logarithms: log10 of P(chi2_{2 m} >= -2 sum ln p).
-
-    Valid where each p-value is one given those before it (see above).
-
-    Parameters
-    ----------
-    log10_p : shape (n_documents, m)
-        The p-values of m tests, in the order of testing.
+    """Fisher's combination of m p-values (n_documents x m) on logarithms: log10 of P(chi2_{2 m} >= -2 sum ln p).
 
     Examples
     --------
@@ -114,16 +97,10 @@ def fisher(log10_p: Floats) -> Floats:
 def attack_scores(
     features: NDArray[np.floating], inclusion: Bits, learner: str, before: Ints, after: Ints
 ) -> Singles:
-    """Scores of later runs under a learner trained on all earlier ones, shape (n_documents, len(after)).
+    """Scores of the runs `after` under a learner that saw the runs `before`, shape (n_documents, len(after)).
 
-    Parameters
-    ----------
-    features : shape (n_documents, n_runs, n_features)
-        Finite.
-    inclusion : bool, shape (n_documents, n_runs)
-        Only that of the earlier runs is looked at.
-    learner : name of `GAUSSIAN`, `BOOSTED`, or `CHOSEN` for the one with the smallest p in the earlier runs
-    before, after : runs
+    Of `features` (documents, runs, columns) and `inclusion` (documents, runs), whose bits `after` are not looked
+    at. `CHOSEN` is the one of `GAUSSIAN` with the smallest p in the runs `before`.
     """
     if learner == CHOSEN:
         earlier = learned_tests(features[:, before], inclusion[:, before], GAUSSIAN)
@@ -142,24 +119,8 @@ class _Fold:
     advantage: Floats
 
 
-def _weights(n_with: Floats, n_without: Floats) -> Floats:
-    """v_j of each fold, shape (n_documents, n_folds); all 0 where no fold has both arms."""
-    size = n_with * n_without / np.maximum(n_with + n_without, 1)
-    return np.asarray(size / np.maximum(size.sum(axis=1, keepdims=True), 1e-300))
-
-
-def _effective(weights: Floats, sizes: Floats) -> Ints:
-    total = (weights**2 / np.maximum(sizes, 1)).sum(axis=1)
-    inverse = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
-    return np.asarray(np.floor(inverse + 1e-9), dtype=np.int64)
-
-
-Scored = Iterable[tuple[Ints, list[Singles]]]
-"""As `learner_scores` yields: runs of fold 1, 2, ..., and each learner's scores of them."""
-
-
-def _tested(scored: Scored, inclusion: Bits, learners: int) -> list[list[_Fold]]:
-    """One list of folds a learner."""
+def _tested(scored: Iterable[tuple[Ints, list[Singles]]], inclusion: Bits, learners: int) -> list[list[_Fold]]:
+    """One list of folds a learner, from what `learner_scores` yields."""
     tests: list[list[_Fold]] = [[] for _ in range(learners)]
     for runs, scores in scored:
         held = inclusion[:, runs]
@@ -200,11 +161,10 @@ def learned_tests(
     ----------
     features : shape (n_documents, n_runs, n_features), float32 or float64
         Columns of each document in each run, finite. 4 R p bytes a document as float32 for R runs of p columns:
-        350 kB for 6 700 runs of 13 columns; what is computed besides takes about 20 R bytes a document more.
+        what is computed besides takes about 20 R bytes more.
     inclusion : bool, shape (n_documents, n_runs)
     learners : names of `GAUSSIAN`, `BOOSTED`, and `CHOSEN` for the best of the others, judged by earlier folds
-    folds : int
-        K of the scheme above. Few leave many runs untested, many train the first tests on little.
+    folds : K of the scheme above
 
     Raises
     ------
@@ -220,7 +180,13 @@ def learned_tests(
     >>> tests.log10_p.ravel().round(1)
     array([-0.1, -9.8])
     """
-    _check(features, inclusion)
+    if features.ndim != 3 or features.shape[:2] != inclusion.shape:
+        raise ValueError(
+            f"`features` must have shape (documents, runs, columns) with {inclusion.shape} like `inclusion`; "
+            f"got {features.shape}."
+        )
+    if not np.isfinite(features).all():
+        raise ValueError("`features` must be finite.")
     asked = tuple(dict.fromkeys(learners))
     unknown = [name for name in asked if name not in (*GAUSSIAN, BOOSTED, CHOSEN)]
     plain = [name for name in asked if name != CHOSEN]
@@ -233,26 +199,18 @@ def learned_tests(
     return _table((*plain, CHOSEN) if CHOSEN in asked else tuple(plain), tests, inclusion, folds)
 
 
-def scored_tests(name: str, scored: Scored, inclusion: Bits, folds: int = FOLDS) -> LearnedTests:
-    """Test a learner by its scores: of each fold in turn, by a model that saw the bits of the folds before alone.
-
-    Parameters
-    ----------
-    name : str
-        Of the learner.
-    scored : iterable of (runs, [scores])
-        Of fold 1, 2, ...; scores of shape (n_documents, len(runs)), which say "with" above 0.
-    inclusion : bool, shape (n_documents, n_runs)
-    """
-    return _table((name,), _tested(scored, inclusion, 1), inclusion, folds)
-
-
 def _table(learners: tuple[str, ...], tests: list[list[_Fold]], inclusion: Bits, folds: int) -> LearnedTests:
     parts = folds_of(inclusion.shape[1], folds)[1:]
     n_with = np.stack([inclusion[:, runs].sum(axis=1) for runs in parts], axis=1).astype(np.float64)
     n_without = np.array([len(runs) for runs in parts]) - n_with
-    weights = _weights(n_with, n_without)
+    size = n_with * n_without / np.maximum(n_with + n_without, 1)
+    weights = size / np.maximum(size.sum(axis=1, keepdims=True), 1e-300)
     empty = weights.sum(axis=1) == 0
+
+    def effective(sizes: Floats) -> Ints:
+        total = (weights**2 / np.maximum(sizes, 1)).sum(axis=1)
+        inverse = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
+        return np.asarray(np.floor(inverse + 1e-9), dtype=np.int64)
 
     def weighted(name: str) -> Floats:
         mean = np.stack([(weights.T * [getattr(f, name) for f in t]).sum(axis=0) for t in tests], axis=1)
@@ -261,34 +219,27 @@ def _table(learners: tuple[str, ...], tests: list[list[_Fold]], inclusion: Bits,
 
     return LearnedTests(
         learners=learners,
-        n_with=_effective(weights, n_with),
-        n_without=_effective(weights, n_without),
+        n_with=effective(n_with),
+        n_without=effective(n_without),
         distance=np.clip(weighted("advantage"), 0.0, 1.0),
         log10_p=np.stack([fisher(np.stack([f.log10_p for f in t], axis=1)) for t in tests], axis=1),
     )
 
 
 def raw_tests(gram: Floats, inclusion: Bits, folds: int = FOLDS, shrinkage: float = SHRINKAGE) -> LearnedTests:
-    """Train and test the filter for every document.
+    """Train and test the filter of raw announcements for every document, from `gram_of_runs`.
 
     Raises
     ------
     ValueError
         If the shapes differ or a number is not finite.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(1)
-    >>> inclusion = rng.random((2, 400)) < 0.5
-    >>> announced = rng.normal(size=(400, 30)) + np.outer(inclusion[1], np.full(30, 0.4))
-    >>> raw_tests(gram_of_runs(announced), inclusion).distance.ravel().round(1)
-    array([0. , 0.7])
     """
     if gram.shape != (inclusion.shape[1],) * 2:
         raise ValueError(f"`gram` must have shape {(inclusion.shape[1],) * 2}; got {gram.shape}.")
     if not np.isfinite(gram).all():
         raise ValueError("`gram` must be finite.")
-    return scored_tests(RAW, filter_scores(gram, inclusion, folds, shrinkage), inclusion, folds)
+    scored = filter_scores(gram, inclusion, folds, shrinkage)
+    return _table((RAW,), _tested(scored, inclusion, 1), inclusion, folds)
 
 
 def _chosen(values: Floats, held: Bits) -> tuple[int, float, float]:
@@ -308,16 +259,9 @@ def _chosen(values: Floats, held: Bits) -> tuple[int, float, float]:
 def held_out_advantage(values: Floats, held: Bits) -> float:
     """The advantage of an adversary who chose on one half of the runs, measured on the other; both ways, averaged.
 
-    Parameters
-    ----------
-    values : (statistics, runs) array
-    held : (runs,) bool array
-        Which runs held the document. Runs are independent, so that every second one of each arm is a fair half.
-
-    Returns
-    -------
-    float
-        In [-1, 1]; below 0 by chance alone. NaN where an arm has fewer than two runs.
+    Of values (statistics, runs) and the runs that held the document, bool. Runs are independent, so that every
+    second one of each arm is a fair half. In [-1, 1], below 0 by chance alone; NaN where an arm has fewer than two
+    runs.
     """
     if min(held.sum(), (~held).sum()) < 2:
         return float("nan")
