@@ -1,118 +1,243 @@
-"""The dashboard as an application: which address shows which page. `pages` makes them, `security` guards them."""
+"""The dashboard as an application: which address shows which page or takes which form; `security` guards them."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 
-from ksdp.dashboards import forms
-from ksdp.dashboards.audits.audit_page import read_audit_page, require_audit
-from ksdp.dashboards.audits.compare_page import read_compare_page
-from ksdp.dashboards.audits.document_page import read_document_page
-from ksdp.dashboards.audits.list_page import read_audits_page
-from ksdp.dashboards.audits.more_runs import read_more_runs, wanted
+from ksdp.dashboards.addresses import link
+from ksdp.dashboards.audits.pages import (
+    read_audit_page,
+    read_audits_page,
+    read_compare_page,
+    read_document_page,
+    read_more_runs,
+    read_views_list,
+    read_views_page,
+    require_audit,
+    require_views,
+    wanted,
+)
 from ksdp.dashboards.audits.report import parts_of
-from ksdp.dashboards.audits.views_page import read_views_list, read_views_page, require_views
-from ksdp.dashboards.rendering import Desk, report_response, screen_response, static_files, views_response
-from ksdp.dashboards.reviewers import ReviewerSource
-from ksdp.dashboards.reviews.actions import Actions, Form, read_form
-from ksdp.dashboards.reviews.log_page import read_log_page
-from ksdp.dashboards.reviews.queue_page import read_queue_page
-from ksdp.dashboards.runs.runs_page import read_runs_page
-from ksdp.dashboards.schedules.schedules_page import read_schedule_page, read_schedules_page
-from ksdp.dashboards.screening.screens_page import read_screen_page, read_screens_page
-from ksdp.dashboards.security import BrokenBody, Gate
-from ksdp.storage.errors import InputError, KsdpError
+from ksdp.dashboards.rendering import PageContext, report_response, screen_response, static_files, views_response
+from ksdp.dashboards.reviews import (
+    Actions,
+    Form,
+    begin_runs,
+    read_form,
+    read_log_page,
+    read_queue_page,
+    record,
+    resolve_text,
+    safe_path,
+)
+from ksdp.dashboards.schedules import (
+    SETTINGS,
+    change_schedule,
+    read_runs_page,
+    read_schedule_page,
+    read_schedules_page,
+)
+from ksdp.dashboards.screening import read_screen_page, read_screens_page
+from ksdp.dashboards.security import COOKIE, BrokenBody, Gate, ReviewerSource, TokenReviewers
+from ksdp.storage.errors import InputError, InvalidAudit, KsdpError, StaleDecision, StoreError
 from ksdp.storage.store import Store
 
-Page = Callable[[Desk, Request], Response]
+
+def _query(address: str) -> dict[str, str]:
+    return {name: values[-1] for name, values in parse_qs(urlsplit(address).query).items()}
 
 
-def _audits(desk: Desk, request: Request) -> Response:
-    return desk.page(request, "page_audits", page=read_audits_page(desk.store, request.query_params))
+def _again(context: PageContext, request: Request, form: Form, status: int, **more: Any) -> Response:
+    """The page that the form came from, with what was typed and why it was refused."""
+    audit, back = request.path_params["audit"], safe_path(form.one("back"), "/queue")
+    typed = {"reason": form.one("reason"), "decision": form.one("decision")}
+    if form.one("boxes") == "1":
+        page = read_queue_page(context.store, _query(back) | {"audit": audit})
+        more |= {"chosen": form.all("chosen")}
+        return context.page(request, "page_queue", status, page=page, typed=typed, address=back, **more)
+    shown = read_document_page(context.store, audit, _query(back) | {"id": form.one("document")})
+    return context.page(request, "page_document", status, page=shown, typed=typed, address=back, **more)
 
 
-def _audit(desk: Desk, request: Request) -> Response:
-    page = read_audit_page(desk.store, request.path_params["audit"], request.query_params)
-    return desk.page(request, "page_audit", page=page, **parts_of(page.view))
+def decide(context: PageContext, request: Request, form: Form) -> Response:
+    """Record decisions; a stale one is refused with the newer one shown."""
+    audit = require_audit(context.store, request.path_params["audit"])
+    try:
+        entries, begun = record(context.store, audit, form, request.state.reviewer, context.actions)
+    except StaleDecision as error:
+        return _again(context, request, form, 409, refused=str(error), newer=error.newer)
+    except InvalidAudit as error:
+        return _again(context, request, form, 409, refused=str(error))
+    except InputError as error:
+        return _again(context, request, form, 422, refused=str(error))
+    onward = form.one("next") if form.one("then") == "next" else ""
+    back = safe_path(onward, "") or safe_path(form.one("back"), "/queue")
+    address, _, _ = back.partition("#")
+    parts = urlsplit(address)
+    kept = {name: value for name, value in _query(address).items() if name not in ("recorded", "count", "begun")}
+    done = {"recorded": entries[-1].number, "count": len(entries), "begun": begun[:300]}
+    return RedirectResponse(link(parts.path, "review", **(kept | done)), 303)
 
 
-def _document(desk: Desk, request: Request) -> Response:
-    page = read_document_page(desk.store, request.path_params["audit"], request.query_params)
-    return desk.page(request, "page_document", page=page)
+def start_runs(context: PageContext, request: Request, form: Form) -> Response:
+    """Start more runs that are decided and not under way."""
+    audit = require_audit(context.store, request.path_params["audit"])
+    if not wanted(context.store, audit):
+        raise InputError("No decision asks for more runs of documents of this audit.")
+    begun = begin_runs(audit, context.actions)
+    return RedirectResponse(link(f"/audits/{audit}/more-runs", begun=begun[:300]), 303)
 
 
-def _report(desk: Desk, request: Request) -> Response:
-    return report_response(desk.store, require_audit(desk.store, request.path_params["audit"]))
+def text(context: PageContext, request: Request, form: Form) -> Response:
+    """Show the text of a document, once, to the person who asked; the access is logged first."""
+    audit, document = require_audit(context.store, request.path_params["audit"]), form.one("document")
+    page = read_document_page(context.store, audit, _query(safe_path(form.one("back"), "")) | {"id": document})
+    shown: dict[str, Any] = {}
+    try:
+        shown["content"] = resolve_text(context.store, audit, document, request.state.reviewer, context.actions)
+    except StoreError as error:
+        shown["no_content"] = str(error)
+    back = safe_path(form.one("back"), link(f"/audits/{audit}/document", id=document))
+    return context.page(request, "page_document", page=page, address=back, **shown)
 
 
-def _more_runs(desk: Desk, request: Request) -> Response:
-    audit = require_audit(desk.store, request.path_params["audit"])
-    more = read_more_runs(desk.store, audit)
-    asks = (more is None or not more.under_way) and wanted(desk.store, audit)
+def schedule(context: PageContext, request: Request, form: Form) -> Response:
+    """Pause, resume, ask for a run, or change settings."""
+    name = request.path_params["name"]
+    values = {key: form.one(key) for key in SETTINGS}
+    now = context.actions.clock()
+    try:
+        change_schedule(context.store, name, form.one("action"), values, now)
+    except InputError as error:
+        view = read_schedule_page(context.store, name, now)
+        return context.page(request, "page_schedule", 422, view=view, typed=values, refused=str(error))
+    return RedirectResponse(link(f"/schedules/{name}", done=form.one("action")), 303)
+
+
+def sign_in_page(context: PageContext, request: Request) -> Response:
+    """Where a token is shown."""
+    onward = safe_path(request.query_params.get("next", "/"), "/")
+    return context.page(request, "page_sign_in", onward=onward, refused=None)
+
+
+def sign_in(context: PageContext, request: Request, form: Form) -> Response:
+    """Take a token for a cookie."""
+    onward = safe_path(form.one("next"), "/")
+    if not isinstance(context.source, TokenReviewers):
+        raise LookupError("This dashboard has no sign-in.")
+    if context.source.guesses.too_many(request.client.host if request.client else ""):
+        refused = "Too many tokens that are not known came from this address; wait a minute."
+        return context.page(request, "page_sign_in", 429, onward=onward, refused=refused)
+    name = context.source.shown(form.one("token").strip(), request)
+    if name is None:
+        return context.page(request, "page_sign_in", 403, onward=onward, refused="This token is not known.")
+    response = RedirectResponse(onward, 303)
+    secure = request.url.scheme == "https"
+    response.set_cookie(COOKIE, context.source.cookie(name), httponly=True, samesite="strict", secure=secure)
+    return response
+
+
+def sign_out(context: PageContext, request: Request, form: Form) -> Response:
+    """Forget who is here, for every copy of the cookie."""
+    if isinstance(context.source, TokenReviewers):
+        context.source.end(request)
+    response = RedirectResponse("/sign-in", 303)
+    response.delete_cookie(COOKIE)
+    return response
+
+
+Page = Callable[[PageContext, Request], Response]
+
+
+def _audits(context: PageContext, request: Request) -> Response:
+    return context.page(request, "page_audits", page=read_audits_page(context.store, request.query_params))
+
+
+def _audit(context: PageContext, request: Request) -> Response:
+    page = read_audit_page(context.store, request.path_params["audit"], request.query_params)
+    return context.page(request, "page_audit", page=page, **parts_of(page.view))
+
+
+def _document(context: PageContext, request: Request) -> Response:
+    page = read_document_page(context.store, request.path_params["audit"], request.query_params)
+    return context.page(request, "page_document", page=page)
+
+
+def _report(context: PageContext, request: Request) -> Response:
+    return report_response(context.store, require_audit(context.store, request.path_params["audit"]))
+
+
+def _more_runs(context: PageContext, request: Request) -> Response:
+    audit = require_audit(context.store, request.path_params["audit"])
+    more = read_more_runs(context.store, audit)
+    asks = (more is None or not more.under_way) and wanted(context.store, audit)
     template = "_more_runs" if request.query_params.get("part") == "1" else "page_more_runs"
-    return desk.page(request, template, audit=audit, more=more, wanted=asks)
+    return context.page(request, template, audit=audit, more=more, wanted=asks)
 
 
-def _views_list(desk: Desk, request: Request) -> Response:
-    return desk.page(request, "page_views_list", page=read_views_list(desk.store, request.query_params))
+def _views_list(context: PageContext, request: Request) -> Response:
+    return context.page(request, "page_views_list", page=read_views_list(context.store, request.query_params))
 
 
-def _views(desk: Desk, request: Request) -> Response:
-    return desk.page(request, "page_views", **read_views_page(desk.store, request.path_params["views"]))
+def _views(context: PageContext, request: Request) -> Response:
+    return context.page(request, "page_views", **read_views_page(context.store, request.path_params["views"]))
 
 
-def _views_report(desk: Desk, request: Request) -> Response:
-    return views_response(desk.store, require_views(desk.store, request.path_params["views"]))
+def _views_report(context: PageContext, request: Request) -> Response:
+    return views_response(context.store, require_views(context.store, request.path_params["views"]))
 
 
-def _screens(desk: Desk, request: Request) -> Response:
-    return desk.page(request, "page_screens", page=read_screens_page(desk.store, request.query_params))
+def _screens(context: PageContext, request: Request) -> Response:
+    return context.page(request, "page_screens", page=read_screens_page(context.store, request.query_params))
 
 
-def _screen(desk: Desk, request: Request) -> Response:
-    page = read_screen_page(desk.store, request.path_params["screen"], request.query_params)
-    return desk.page(request, "page_screen", page=page)
+def _screen(context: PageContext, request: Request) -> Response:
+    page = read_screen_page(context.store, request.path_params["screen"], request.query_params)
+    return context.page(request, "page_screen", page=page)
 
 
-def _screen_report(desk: Desk, request: Request) -> Response:
-    return screen_response(desk.store, request.path_params["screen"])
+def _screen_report(context: PageContext, request: Request) -> Response:
+    return screen_response(context.store, request.path_params["screen"])
 
 
-def _compare(desk: Desk, request: Request) -> Response:
-    return desk.page(request, "page_compare", page=read_compare_page(desk.store, request.query_params))
+def _compare(context: PageContext, request: Request) -> Response:
+    return context.page(request, "page_compare", page=read_compare_page(context.store, request.query_params))
 
 
-def _queue(desk: Desk, request: Request) -> Response:
-    return desk.page(request, "page_queue", page=read_queue_page(desk.store, request.query_params))
+def _queue(context: PageContext, request: Request) -> Response:
+    return context.page(request, "page_queue", page=read_queue_page(context.store, request.query_params))
 
 
-def _log(desk: Desk, request: Request) -> Response:
-    return desk.page(request, "page_log", page=read_log_page(desk.store, request.query_params))
+def _log(context: PageContext, request: Request) -> Response:
+    return context.page(request, "page_log", page=read_log_page(context.store, request.query_params))
 
 
-def _schedules(desk: Desk, request: Request) -> Response:
-    return desk.page(request, "page_schedules", schedules=read_schedules_page(desk.store, desk.actions.clock()))
+def _schedules(context: PageContext, request: Request) -> Response:
+    return context.page(
+        request, "page_schedules", schedules=read_schedules_page(context.store, context.actions.clock())
+    )
 
 
-def _schedule(desk: Desk, request: Request) -> Response:
-    view = read_schedule_page(desk.store, request.path_params["name"], desk.actions.clock())
-    return desk.page(request, "page_schedule", view=view)
+def _schedule(context: PageContext, request: Request) -> Response:
+    view = read_schedule_page(context.store, request.path_params["name"], context.actions.clock())
+    return context.page(request, "page_schedule", view=view)
 
 
-def _runs(desk: Desk, request: Request) -> Response:
-    return desk.page(request, "page_runs", page=read_runs_page(desk.store, request.query_params))
+def _runs(context: PageContext, request: Request) -> Response:
+    return context.page(request, "page_runs", page=read_runs_page(context.store, request.query_params))
 
 
-def _icon(desk: Desk, request: Request) -> Response:
+def _icon(context: PageContext, request: Request) -> Response:
     return Response(status_code=204)  # pages name none; browsers ask all the same where a page is plain text
 
 
@@ -136,43 +261,45 @@ _PAGES: dict[str, Page] = {
     "/schedules": _schedules,
     "/schedules/{name}": _schedule,
     "/runs": _runs,
-    "/sign-in": forms.sign_in_page,
+    "/sign-in": sign_in_page,
 }
-_FORMS: dict[str, Callable[[Desk, Request, Form], Response]] = {
-    "/audits/{audit}/decisions": forms.decide,
-    "/audits/{audit}/more-runs": forms.start_runs,
-    "/audits/{audit}/text": forms.text,
-    "/schedules/{name}": forms.schedule,
-    "/sign-in": forms.sign_in,
-    "/sign-out": forms.sign_out,
+_FORMS: dict[str, Callable[[PageContext, Request, Form], Response]] = {
+    "/audits/{audit}/decisions": decide,
+    "/audits/{audit}/more-runs": start_runs,
+    "/audits/{audit}/text": text,
+    "/schedules/{name}": schedule,
+    "/sign-in": sign_in,
+    "/sign-out": sign_out,
 }
 
 
-def _trouble(desk: Desk, request: Request, error: Exception) -> Response:
+def _trouble(context: PageContext, request: Request, error: Exception) -> Response:
     if isinstance(error, LookupError):
-        return desk.trouble(request, 404, "Not found", str(error.args[0]) if error.args else "There is none.")
+        return context.trouble(request, 404, "Not found", str(error.args[0]) if error.args else "There is none.")
     if isinstance(error, InputError):
-        return desk.trouble(request, 400, "Refused", str(error))
-    return desk.trouble(request, 500, "The store cannot answer", str(error))
+        return context.trouble(request, 400, "Refused", str(error))
+    return context.trouble(request, 500, "The store cannot answer", str(error))
 
 
-def _shows(desk: Desk, page: Page) -> Callable[[Request], Response]:
+def _shows(context: PageContext, page: Page) -> Callable[[Request], Response]:
     def endpoint(request: Request) -> Response:
         try:
-            return page(desk, request)
+            return page(context, request)
         except (LookupError, KsdpError) as error:
-            return _trouble(desk, request, error)
+            return _trouble(context, request, error)
 
     return endpoint
 
 
-def _does(desk: Desk, act: Callable[[Desk, Request, Form], Response]) -> Callable[[Request], Awaitable[Response]]:
+def _does(
+    context: PageContext, act: Callable[[PageContext, Request, Form], Response]
+) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         try:
             form = await read_form(request)
-            return await run_in_threadpool(act, desk, request, form)
+            return await run_in_threadpool(act, context, request, form)
         except (LookupError, KsdpError) as error:
-            return _trouble(desk, request, error)
+            return _trouble(context, request, error)
         except (BrokenBody, ClientDisconnect) as error:
             return PlainTextResponse(f"Refused: {error or 'the body was cut off'}.", 400)
 
@@ -192,15 +319,17 @@ def create_app(store: Store, *, actions: Actions, source: ReviewerSource, origin
         `scheme://host:port` under which it is reached; requests that name another host, and writes that come from
         another origin, are refused.
     """
-    desk = Desk(store, actions, source)
+    context = PageContext(store, actions, source)
 
     def missing(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
         messages = {404: "There is no such page.", 405: "This address does not take that."}
-        return desk.trouble(request, status, "Not found" if status == 404 else "Refused", messages.get(status, ""))
+        return context.trouble(
+            request, status, "Not found" if status == 404 else "Refused", messages.get(status, "")
+        )
 
-    routes: list[Any] = [Route(path, _shows(desk, page), methods=["GET"]) for path, page in _PAGES.items()]
-    routes += [Route(path, _does(desk, act), methods=["POST"]) for path, act in _FORMS.items()]
+    routes: list[Any] = [Route(path, _shows(context, page), methods=["GET"]) for path, page in _PAGES.items()]
+    routes += [Route(path, _does(context, act), methods=["POST"]) for path, act in _FORMS.items()]
     routes.append(Mount("/static", static_files()))
     return Starlette(
         routes=routes,

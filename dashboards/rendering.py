@@ -19,11 +19,9 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from ksdp.dashboards.addresses import link
-from ksdp.dashboards.audits.report import render_report
-from ksdp.dashboards.audits.standalone import make_environment
-from ksdp.dashboards.audits.views_report import render_views
-from ksdp.dashboards.reviewers import ReviewerSource
-from ksdp.dashboards.reviews.actions import Actions
+from ksdp.dashboards.audits.report import make_environment, render_report, render_views
+from ksdp.dashboards.reviews import Actions
+from ksdp.dashboards.security import ReviewerSource
 from ksdp.storage.audits.history import screen_ids
 from ksdp.storage.reviews.decisions import visible
 from ksdp.storage.store import Store
@@ -91,7 +89,7 @@ def _environment() -> Environment:
 
 
 @dataclass(frozen=True, eq=False)
-class Desk:
+class PageContext:
     """What every page is made with."""
 
     store: Store

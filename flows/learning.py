@@ -40,7 +40,7 @@ from ksdp.audit.screening.advice import (
 )
 from ksdp.audit.screening.rounds import fewest_drawn, most_allowed, pool_size, sampled_spec
 from ksdp.audit.spec.models import LeversSpec, Spec
-from ksdp.dashboards.learning.advice_report import render_advice
+from ksdp.dashboards.learning import render_advice
 from ksdp.flows.audits.place import Place
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.prepare import Prepared, prepare, spec_corpus

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from ksdp.dashboards.charts.charts import counts_svg, ecdf_svg, strip_svg
+from ksdp.dashboards.charts import counts_svg, ecdf_svg, strip_svg
 from ksdp.storage.audits.claims import StoredClaim, shown_claim
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.queries import Filter, Findings, Overview, Row, Totals

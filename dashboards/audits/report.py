@@ -1,13 +1,110 @@
-"""The report of an audit: one HTML file that loads nothing, runs nothing, and can be kept or printed."""
+"""Pages that stand alone: one HTML file that loads nothing, runs nothing, and can be kept or printed."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
+import math
+from functools import lru_cache
+from inspect import getmembers, isfunction
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from ksdp.dashboards import words
+from ksdp.dashboards.audits import sentences
 from ksdp.dashboards.audits.audit_model import AuditModel, read_audit_model
-from ksdp.dashboards.audits.standalone import of_summary, standalone
-from ksdp.dashboards.charts.charts import scale_svg
+from ksdp.dashboards.charts import scale_svg, shares_svg
+from ksdp.storage.audits.history import ViewsSummary, read_views
+from ksdp.storage.audits.view_tables import read_strongest
+from ksdp.storage.findings import Summary
 from ksdp.storage.store import Store
+
+_HERE = Path(__file__).parents[1]
+
+
+def _p_text(p: float) -> Markup:
+    """A p-value that is stored as such: below 1e-300 it may have become 0."""
+    return words.p_value(math.log10(p)) if p > 0 else Markup("below ") + words.power_of_ten(-300)
+
+
+def _functions_of(module: ModuleType) -> dict[str, Any]:
+    """The public functions that a module defines."""
+    return {n: f for n, f in getmembers(module, isfunction) if f.__module__ == module.__name__ and n[0] != "_"}
+
+
+def make_environment() -> Environment:
+    """Templates with autoescape, undefined names refused, the filters of `words`, the sentences of `sentences`."""
+    environment = Environment(
+        loader=FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= _functions_of(words) | {"p_text": _p_text}
+    environment.globals |= _functions_of(sentences)
+    return environment
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    return make_environment()
+
+
+@lru_cache(maxsize=1)
+def _stylesheet() -> tuple[Markup, str]:
+    """The style sheet and its hash, which is all that the page's own policy allows."""
+    css = (_HERE / "static" / "app.css").read_text(encoding="utf-8")
+    return Markup(css), "sha256-" + base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
+
+
+def standalone(template: str, **values: Any) -> str:
+    """Render a template to a complete page, with the style sheet inside."""
+    css, css_hash = _stylesheet()
+    return _environment().get_template(template).render(css=css, css_hash=css_hash, **values)
+
+
+def of_summary(summary: Summary | ViewsSummary) -> dict[str, Any]:
+    """What every page of an audit, of one view or several, is rendered with."""
+    return {
+        "summary": summary,
+        "shares": shares_svg(list(summary.verdicts.as_dict().items())),
+        "spec_text": json.dumps(summary.spec.model_dump(mode="json"), indent=2, ensure_ascii=False),
+    }
+
+
+LISTED = 200
+"""Most sensitive documents named on the page."""
+
+
+def parts_of_views(store: Store, name: str) -> dict[str, Any]:
+    """What `_views.html.j2` is filled with."""
+    summary = read_views(store, name)
+    listed, unit = read_strongest(store, name, LISTED), summary.design.unit
+    every = len(listed) == summary.verdicts.sensitive
+    return of_summary(summary) | {
+        "unit": unit,
+        "units": f"{unit}s",
+        "sections": (
+            ("result", "The result over all views"),
+            ("views", "View by view"),
+            ("listing", f"Every sensitive {unit}" if every else f"The most sensitive {unit}s"),
+            ("meaning", "What this says, and what not"),
+            ("provenance", "Where the numbers come from"),
+        ),
+        "listed": listed,
+        "audit_of": {view.name: view.audit for view in summary.views},
+    }
+
+
+def render_views(store: Store, name: str) -> str:
+    """Render the page from what the store holds of the views."""
+    return standalone("views.html.j2", **parts_of_views(store, name))
 
 
 def parts_of(view: AuditModel) -> dict[str, Any]:

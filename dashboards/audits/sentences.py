@@ -1,11 +1,301 @@
-"""What numbers mean, in words that a privacy officer can use. Values in, plain text out (templates escape it)."""
+"""Sentences about an audit: its result, its proofs, its strength, its mechanism's guarantee, what to do next."""
 
 from __future__ import annotations
 
-from ksdp.dashboards.audits.certificate_sentences import grounds
+import math
+from typing import TYPE_CHECKING
+
 from ksdp.dashboards.words import count, decimal, percent, plural
+from ksdp.storage.audits.claims import StoredClaim
 from ksdp.storage.audits.history import ViewsSummary, mechanism_of
 from ksdp.storage.findings import Summary
+
+if TYPE_CHECKING:
+    from ksdp.dashboards.audits.audit_model import AuditModel
+    from ksdp.storage.audits.queries import Row
+
+
+def certified(summary: Summary) -> str | None:
+    """What paired runs prove of all documents; None where none were made."""
+    certificate, margin = summary.certificate, summary.spec.rule.margin
+    if certificate is None:
+        return None
+    unit = summary.design.unit
+    return (
+        f"{plural(certificate.pairs, 'pair', 'pairs')} of runs that differ in one {unit} alone bound the "
+        "advantage of every attack, including those that nobody has thought of, if the noise is what the "
+        "mechanism says it is. "
+        f"Half of the {unit}s have a bound of at most {decimal(certificate.median_bound)}, all of them of at most "
+        f"{decimal(certificate.largest_bound)}; it is at most the margin of {decimal(margin)} for "
+        f"{count(certificate.certified)} of {count(summary.documents)}. All bounds hold together with probability "
+        f"{percent(1 - certificate.level)}, and at every number of pairs."
+    )
+
+
+def copied(summary: Summary) -> str | None:
+    """What having many copies proves of some documents; None where it proves nothing of anybody."""
+    copies = summary.copies
+    if copies is None or not copies.certified:
+        return None
+    each = "has" if copies.certified == 1 else "have"
+    sure = (
+        f"{plural(copies.certified, 'document', 'documents')} {each} so many copies that no attack of any kind "
+        f"tells more than {decimal(copies.largest_bound)} of one of them: at most, a run shows how many "
+        f"of the copies were in, and not which. The fewest are {count(copies.fewest)} documents of one content. "
+        "Nothing is estimated here. That one of them was in may be plain to see: where copies are one person's, "
+        "audit groups."
+    )
+    if not copies.sensitive:
+        return sure
+    verb = "is" if copies.sensitive == 1 else "are"
+    return f"{sure} {count(copies.sensitive)} of them {verb} called sensitive: false alarms."
+
+
+def grounds(summary: Summary) -> str:
+    """On what a certified verdict stands: behind "if"."""
+    if summary.spec.proved_by_draw:
+        return "nobody learns which documents the secret draw lets in"
+    if summary.spec.certificate is None:
+        return "copies of a document are as likely to take part as it is"
+    return "the noise is what the mechanism says"
+
+
+def doubtful(summary: Summary) -> str | None:
+    """Where certificate and verdict do not agree."""
+    certificate, unit = summary.certificate, summary.design.unit
+    if certificate is None or not certificate.sensitive:
+        return None
+    verb = "has" if certificate.sensitive == 1 else "have"
+    return (
+        f"{plural(certificate.sensitive, unit, unit + 's')} called sensitive {verb} a bound of at most the "
+        "margin: either is a false alarm, at the rate stated for it. A certificate overrules no proof of a leak."
+    )
+
+
+def stronger(summary: Summary) -> str | None:
+    """What a stronger adversary has, who knows all other documents; None where it is not known."""
+    certificate, unit = summary.certificate, summary.design.unit
+    if summary.knows_all == 1:
+        return (
+            f"Somebody who knows all other {unit}s of the run has an advantage of 1: nothing is random for them, "
+            "as the mechanism adds no noise. They run it with and without, and compare."
+        )
+    if certificate is None:
+        return None
+    return (
+        f"Somebody who knows all other {unit}s of the run faces the noise alone. On average over databases their "
+        f"advantage is {decimal(certificate.median_knows_all)} or less for half of the {unit}s, and "
+        f"{decimal(certificate.largest_knows_all)} for the most exposed one."
+    )
+
+
+def certified_here(row: Row) -> str | None:
+    """The bound of one document, beside what was measured."""
+    if row.certified_bound is None:
+        return None
+    return f"no attack has more than {decimal(row.certified_bound)}; measured {decimal(row.distance)}"
+
+
+def stronger_here(summary: Summary, row: Row) -> str | None:
+    """The advantage on this document of an adversary who knows all others."""
+    if row.knows_all is None:
+        return None
+    if summary.knows_all is not None:
+        return stronger(summary)
+    return (
+        f"Somebody who knows all other {summary.design.unit}s of the run faces the noise alone: on average over "
+        f"databases their advantage on this one is {decimal(row.knows_all)}."
+    )
+
+
+def promised(summary: Summary, claim: StoredClaim | None = None) -> str | None:
+    """What the mechanism claims, beside what was proved; nothing where it claims no differential privacy.
+
+    Parameters
+    ----------
+    claim : StoredClaim, optional
+        What the store has about the claim.
+    """
+    guarantee = summary.guarantee
+    if guarantee.kind != "(epsilon, delta)":
+        return None
+    epsilon = (
+        "an epsilon that follows from the sizes" if guarantee.epsilon is None else f"epsilon {guarantee.epsilon:g}"
+    )
+    sentences = [f"It claims {epsilon} at delta {guarantee.delta:g}, for {guarantee.unit}."]
+    if not guarantee.sound:
+        sentences.append(f"The claim does not hold. {guarantee.notes}")
+    if claim is None:
+        sentences.append("Whether runs on its worst case refute that was not tried in this store (ksdp claim).")
+    elif claim.finding.refuted:
+        sentences.append(f"REFUTED: it does not keep its claim. {proved(claim)}")
+    else:
+        sentences.append(f"{proved(claim)} That does not refute it.")
+    fresh = summary.fresh
+    if fresh:
+        sentences.append(
+            f"Fresh runs of this audit prove at least {decimal(fresh.largest_epsilon_low)} (delta 0) for one "
+            "document, against an adversary who does not know the others."
+        )
+    if guarantee.sampler:
+        sentences.append(
+            f"Its noise is drawn by the {guarantee.sampler.name} sampler: {guarantee.sampler.description}."
+        )
+    return " ".join(sentences)
+
+
+def proved(claim: StoredClaim) -> str:
+    """What runs on the mechanism's worst case proved, beside what it claims for it."""
+    finding = claim.finding
+    return (
+        f"Claimed epsilon {finding.claimed_epsilon:.3g} at delta {finding.claimed_delta:g}; proved on its worst "
+        f"case: at least {finding.measured_low:.3g} ({count(finding.runs)} runs an arm, confidence "
+        f"{percent(finding.confidence)})."
+    )
+
+
+_MANY = 0.5
+"""A larger share of sensitive documents is a fault of the setting, not of single documents."""
+
+
+def next_steps(summary: Summary) -> list[str]:
+    """What to do next, the most urgent first; never empty."""
+    if not summary.valid:
+        return [
+            "Use no verdict of this audit and release nothing on its account.",
+            "Read below why its controls failed, mend that, and audit again.",
+        ]
+    counts, unit, total = summary.verdicts, summary.design.unit, summary.documents
+    steps = []
+    if counts.sensitive > _MANY * total:
+        steps.append(
+            f"Do not run it like this. With {count(counts.sensitive)} of {plural(total, unit, unit + 's')} given "
+            "away, leaving some out does not help: “ksdp advise” looks for a setting that gives less away (larger "
+            "parties, a lower rank, columns that are agreed on in public, noise)."
+        )
+    elif counts.sensitive:
+        them = f"the {plural(counts.sensitive, f'sensitive {unit}', f'sensitive {unit}s')}"
+        steps.append(
+            f"Decide about {them}: leave out, or accept with a reason (“ksdp review”, or “ksdp decide”). Leaving "
+            "some out can expose others, so what is left is audited again: “ksdp screen” does both and signs the "
+            "rest."
+        )
+    if counts.undecided:
+        some = plural(counts.undecided, f"undecided {unit}", f"undecided {unit}s")
+        if summary.unread:
+            what = ", ".join(summary.unread)
+            how = f"no statistic looks at {what}: add one that does, or announce less, and audit again"
+        else:
+            how = "the same specification with a larger “with_runs” goes on from here; “ksdp plan” says how large"
+        steps.append(f"Do not take the {some} for safe: {how}.")
+    if not counts.sensitive and not counts.undecided:
+        steps.append(
+            "Sign what may be used (“ksdp clear”) and give the clearance to those who run the protocol: it holds "
+            "for this setting and this corpus alone."
+        )
+    if summary.guarantee.kind == "(epsilon, delta)" and not summary.guarantee.protects:
+        steps.append(
+            "Before a real run, choose the vetted sampler: this audit simulated the noise by a faster one."
+        )
+    return steps
+
+
+def _documents(number: float) -> str:
+    return plural(number, "document", "documents")
+
+
+def paper_alone(summary: Summary) -> str:
+    """What the paper's own statistics would have decided, with the same correction."""
+    alone, every = summary.paper_alone, summary.detected
+    assert alone is not None
+    names, detected = alone.statistics, alone.detected
+    which = f"statistic alone ({names[0]})"
+    if len(names) > 1:
+        which = f"{len(names)} statistics alone ({', '.join(names)})"
+    leaks = f"{'a leak' if detected == 1 else 'leaks'} of {_documents(detected)} would have been detected"
+    sentence = (
+        f"With the paper’s {which}, {leaks}; with all "
+        f"{len(summary.statistics)} that this audit tried it is {count(every)}."
+    )
+    if detected < every:
+        return f"{sentence} The other {count(every - detected)} would have gone unnoticed."
+    if detected > every:
+        return f"{sentence} Trying more statistics costs a stricter correction, and here it found fewer."
+    return f"{sentence} The others add nothing here."
+
+
+def naive_practice(summary: Summary) -> str:
+    """What the paper's practice, the smallest p without any correction, would have decided."""
+    alone, level, total = summary.paper_alone, summary.spec.decision.level, summary.documents
+    assert alone is not None
+    more = "" if len(alone.statistics) == 1 else " or more (each further statistic adds some)"
+    return (
+        f"The paper’s practice, the smallest p-value compared with {level:g} without any correction, would have "
+        f"named {count(alone.uncorrected_below_level)}. That number proves little: of {_documents(total)} "
+        f"that leak nothing, this rule names about {count(level * total)}{more}."
+    )
+
+
+def reach(view: AuditModel) -> list[str]:
+    """What an audit of this size can find and certify."""
+    power, margin = view.summary.power, decimal(view.summary.spec.rule.margin)
+    detectable, certified = power.detectable_D, power.certifiable_margin
+    sentences = ["With arms this small, no measured D alone makes a document surely sensitive."]
+    if detectable < 1:
+        sentences = [
+            f"A document whose measured D is {decimal(detectable)} or more is surely called sensitive by an audit "
+            "of this size. Smaller leaks are found where many documents leak, and missed otherwise."
+        ]
+    if certified < view.summary.spec.rule.margin:
+        sentences.append(
+            f"The smallest margin that it could certify is {decimal(certified)}, below the {margin} asked for: "
+            "documents of a small enough D can be cleared."
+        )
+    else:
+        size = f"is {decimal(certified)}" if certified < 1 else "is above 1"
+        sentences.append(
+            f"The smallest margin that it could certify {size}, above the {margin} asked for: with this many runs "
+            "hardly any document could be cleared, however little it leaks. That is a limit of the audit and says "
+            "nothing about the documents."
+        )
+    return sentences
+
+
+def constant(view: AuditModel) -> str:
+    """Which statistics cannot tell anything in this design, because they never vary; empty where all do."""
+    names = [row.name for row in view.statistics if row.largest == 0]
+    if not names:
+        return ""
+    verb = "was the same in every run and tells" if len(names) == 1 else "were the same in every run and tell"
+    return f"{', '.join(names)} {verb} nothing in this design."
+
+
+def _bounds(low: float, high: float, population: int) -> str:
+    """Both bounds as numbers of documents, which they are, and as shares that nobody has to read twice."""
+    fewest, most = (round(part * population) for part in (low, high))
+    if not fewest:
+        return f"at most {count(most)} ({_whole_percent(high)}) have"
+    return f"at least {count(fewest)} and at most {count(most)} ({_whole_percent(high)}) have"
+
+
+def _whole_percent(part: float) -> str:
+    """A share in whole per cent, rounded up, so that it is still a bound."""
+    return f"{math.ceil(100 * part - 1e-9)} %"
+
+
+def drawn_share(summary: Summary) -> str | None:
+    """What the documents that were drawn say of all of them; None where none were drawn."""
+    share = summary.share
+    if share is None:
+        return None
+    unit, margin = summary.design.unit, summary.spec.rule.margin
+    leak = f"an advantage above {decimal(margin)}" if margin else "a leak"
+    return (
+        f"The {count(share.drawn)} {unit}s are drawn at random from {count(share.population)}. Of all of these, "
+        f"{_bounds(share.low, share.high, share.population)} {leak}; wrong at most once in "
+        f"{count(1 / share.level)} audits, verdicts and draw together."
+    )
+
 
 AnySummary = Summary | ViewsSummary
 
@@ -33,7 +323,7 @@ def margin_words(summary: AnySummary) -> str:
     return f"{margin} within a run" if summary.spec.draw_sentence else margin
 
 
-def _documents(number: float) -> str:
+def _party_rows(number: float) -> str:
     return plural(number, "document", "documents")
 
 
@@ -164,7 +454,7 @@ def announces(summary: Summary) -> str | None:
 
 def design(summary: Summary) -> str:
     """Who is in which run."""
-    rows, runs = _documents(summary.design.party_rows), count(summary.runs)
+    rows, runs = _party_rows(summary.design.party_rows), count(summary.runs)
     least, _, most = summary.design.n_with
     share = percent(summary.design.share)
     arm = count(most) if least == most else f"{count(least)} to {count(most)}"

@@ -13,7 +13,7 @@ from ksdp.audit.results.views_summary import ViewsProvenance, ViewsSummary, summ
 from ksdp.audit.screening.clearance import asked_of
 from ksdp.audit.spec.models import Spec
 from ksdp.audit.views import combine, make_views
-from ksdp.dashboards.audits.views_report import render_views
+from ksdp.dashboards.audits.report import render_views
 from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.prepare import GivenSpec, prepare_stored, spec_corpus

@@ -34,7 +34,7 @@ from ksdp.audit.screening.rounds import (
 from ksdp.audit.screening.screen_summary import RoundSummary, ScreenSummary
 from ksdp.audit.spec.models import Spec
 from ksdp.audit.verdicts.decide import Verdict
-from ksdp.dashboards.screening.screen_report import render_screen
+from ksdp.dashboards.screening import render_screen
 from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.prepare import GivenSpec, Prepared, prepare_stored, spec_corpus

@@ -24,7 +24,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from ksdp.dashboards.stage_words import rate, stage_line, words
+from ksdp.dashboards.words import rate, stage_line, words
 from ksdp.flows.progress import listening
 
 

@@ -14,8 +14,8 @@ from starlette.testclient import TestClient
 
 from ksdp.audit.errors import StoreError
 from ksdp.dashboards.app import create_app
-from ksdp.dashboards.reviewers import LocalReviewer, ReviewerSource, TokenReviewers
-from ksdp.dashboards.reviews.actions import Actions
+from ksdp.dashboards.reviews import Actions
+from ksdp.dashboards.security import LocalReviewer, ReviewerSource, TokenReviewers
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.reviews.decisions import Policy, document_state, read_log, write_policy
 from ksdp.storage.reviews.document_text import read_accesses

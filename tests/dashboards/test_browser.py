@@ -29,9 +29,8 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, 
 
 from ksdp.audit.screening.clearance import Clearance, attempt_of, question_of
 from ksdp.dashboards.app import create_app
-from ksdp.dashboards.reviewers import LocalReviewer, ReviewerSource, TokenReviewers
-from ksdp.dashboards.reviews.actions import Actions
-from ksdp.dashboards.security import origins_of
+from ksdp.dashboards.reviews import Actions
+from ksdp.dashboards.security import LocalReviewer, ReviewerSource, TokenReviewers, origins_of
 from ksdp.dashboards.words import plural
 from ksdp.storage.audits.continuation import claimed, write_progress
 from ksdp.storage.audits.history import read_summary

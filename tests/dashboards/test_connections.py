@@ -16,9 +16,8 @@ import pytest
 import uvicorn
 
 from ksdp.dashboards.app import create_app
-from ksdp.dashboards.connections import PatientProtocol
-from ksdp.dashboards.reviewers import LocalReviewer
-from ksdp.dashboards.reviews.actions import Actions
+from ksdp.dashboards.reviews import Actions
+from ksdp.dashboards.security import LocalReviewer, PatientProtocol
 from ksdp.storage.store import Store
 
 

@@ -12,8 +12,8 @@ from starlette.testclient import TestClient
 
 from ksdp.dashboards import app as dashboard
 from ksdp.dashboards.app import create_app
-from ksdp.dashboards.reviewers import LocalReviewer
-from ksdp.dashboards.reviews.actions import Actions
+from ksdp.dashboards.reviews import Actions
+from ksdp.dashboards.security import LocalReviewer
 from ksdp.storage.store import Store
 
 from .test_app import NOW, ORIGIN, decision

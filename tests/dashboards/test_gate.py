@@ -11,8 +11,8 @@ from starlette.requests import Request
 
 from ksdp.audit.errors import InputError
 from ksdp.commands.reviews import _origins, _source
-from ksdp.dashboards.reviewers import COOKIE, HeaderReviewer, LocalReviewer, TokenReviewers, read_tokens
-from ksdp.dashboards.reviews.actions import safe_path
+from ksdp.dashboards.reviews import safe_path
+from ksdp.dashboards.security import COOKIE, HeaderReviewer, LocalReviewer, TokenReviewers, read_tokens
 
 TOKEN = "a-token-that-is-long-enough"
 

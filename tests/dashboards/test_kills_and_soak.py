@@ -21,8 +21,8 @@ import pytest
 import uvicorn
 
 from ksdp.dashboards.app import create_app
-from ksdp.dashboards.reviewers import LocalReviewer
-from ksdp.dashboards.reviews.actions import Actions
+from ksdp.dashboards.reviews import Actions
+from ksdp.dashboards.security import LocalReviewer
 from ksdp.storage.reviews.decisions import read_log
 from ksdp.storage.reviews.log import check_chain
 from ksdp.storage.store import Store

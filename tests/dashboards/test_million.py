@@ -16,8 +16,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from ksdp.dashboards.app import create_app
-from ksdp.dashboards.reviewers import LocalReviewer
-from ksdp.dashboards.reviews.actions import Actions
+from ksdp.dashboards.reviews import Actions
+from ksdp.dashboards.security import LocalReviewer
 from ksdp.storage.checksums import write_sealed_json, write_sealed_table
 from ksdp.storage.store import Store
 

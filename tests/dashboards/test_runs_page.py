@@ -12,8 +12,8 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from ksdp.dashboards.app import create_app
-from ksdp.dashboards.reviewers import LocalReviewer
-from ksdp.dashboards.reviews.actions import Actions
+from ksdp.dashboards.reviews import Actions
+from ksdp.dashboards.security import LocalReviewer
 from ksdp.storage.runs.party_runs import keep_party_run
 from ksdp.storage.store import Store
 

@@ -21,8 +21,8 @@ import scipy.sparse as sp
 from starlette.testclient import TestClient
 
 from ksdp.dashboards.app import create_app
-from ksdp.dashboards.reviewers import LocalReviewer
-from ksdp.dashboards.reviews.actions import Actions
+from ksdp.dashboards.reviews import Actions
+from ksdp.dashboards.security import LocalReviewer
 from ksdp.flows.prefect_server import prefect_server
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.keys import make_identity

@@ -19,8 +19,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from ksdp.dashboards.app import create_app
-from ksdp.dashboards.reviewers import LocalReviewer
-from ksdp.dashboards.reviews.actions import Actions
+from ksdp.dashboards.reviews import Actions
+from ksdp.dashboards.security import LocalReviewer
 from ksdp.storage.audits.sql import ask
 from ksdp.storage.store import Store
 

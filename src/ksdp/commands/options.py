@@ -207,7 +207,7 @@ def tell(summary: Summary | ViewsSummary, as_json: bool, *, made: bool = True) -
         _tell_claim(summary)
         _tell_certificate(summary)
         if summary.share is not None:
-            from ksdp.dashboards.audits.strength_sentences import drawn_share
+            from ksdp.dashboards.audits.sentences import drawn_share
 
             typer.echo(f"of all    {drawn_share(summary)}", err=True)
     typer.echo(f"audit   {summary.audit}\nreport  {summary.report}", err=True)
@@ -229,7 +229,7 @@ def _gained(summary: Summary) -> GainAndAdvice:
 
 def _tell_certificate(summary: Summary) -> None:
     """What is known of every attack, and of somebody who knows all other documents."""
-    from ksdp.dashboards.audits.certificate_sentences import certified, copied, stronger
+    from ksdp.dashboards.audits.sentences import certified, copied, stronger
 
     for label, sentence in (
         ("bound", certified(summary)),
@@ -257,7 +257,7 @@ def _tell_claim(summary: Summary) -> None:
 
 def _tell_worst_case(summary: Summary) -> None:
     """What the store has about the mechanism's claim (`ksdp claim`)."""
-    from ksdp.dashboards.audits.guarantee_words import proved
+    from ksdp.dashboards.audits.sentences import proved
     from ksdp.storage.audits.claims import shown_claim
     from ksdp.storage.store import Store
 

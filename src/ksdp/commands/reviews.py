@@ -398,7 +398,7 @@ def review(
     import uvicorn
 
     from ksdp.dashboards.app import create_app
-    from ksdp.dashboards.connections import PatientProtocol
+    from ksdp.dashboards.security import PatientProtocol
     from ksdp.storage.store import Store
 
     host, port = listening.host, listening.port
@@ -432,7 +432,7 @@ def _source(
     tokens: Path | None,
 ) -> Any:
     """Who says who looks; refused where strangers could."""
-    from ksdp.dashboards.reviewers import HeaderReviewer, LocalReviewer, TokenReviewers, read_tokens
+    from ksdp.dashboards.security import HeaderReviewer, LocalReviewer, TokenReviewers, read_tokens
 
     if (tls_cert is None) != (tls_key is None):
         raise InputError("`--tls-cert` and `--tls-key` go together.")
@@ -475,7 +475,7 @@ def _actions(store: Store, resolver: str | None, start_runs: bool) -> Any:
     import os
     from datetime import UTC, datetime
 
-    from ksdp.dashboards.reviews.actions import Actions
+    from ksdp.dashboards.reviews import Actions
     from ksdp.storage.reviews.document_text import TextCommand
 
     command = TextCommand(tuple(shlex.split(resolver))) if resolver else None

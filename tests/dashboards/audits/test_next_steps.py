@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ksdp.audit.results.parts import VerdictCounts
-from ksdp.dashboards.audits.next_steps import next_steps
+from ksdp.dashboards.audits.sentences import next_steps
 
 from ...summaries import example
 

@@ -12,9 +12,7 @@ from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
 from ksdp.audit.results.parts import FreshSummary, GuaranteeSummary, ShareSummary
 from ksdp.audit.results.summary import Summary
-from ksdp.dashboards.audits.guarantee_words import promised, proved
-from ksdp.dashboards.audits.sentences import adversary
-from ksdp.dashboards.audits.strength_sentences import drawn_share
+from ksdp.dashboards.audits.sentences import adversary, drawn_share, promised, proved
 from ksdp.storage.audits.claims import ClaimInputs, StoredClaim
 
 from ...summaries import example

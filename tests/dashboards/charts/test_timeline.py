@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ksdp.dashboards.charts.timeline import Mark, gaps, timeline_svg, trend_svg
+from ksdp.dashboards.timeline import Mark, gaps, timeline_svg, trend_svg
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 

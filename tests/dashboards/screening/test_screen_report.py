@@ -10,8 +10,7 @@ import pytest
 
 from ksdp.audit.errors import StoreError
 from ksdp.audit.screening.screen_summary import ScreenSummary
-from ksdp.dashboards.screening.screen_report import render_screen, screen_headline
-from ksdp.dashboards.screening.screens_page import read_screens_page
+from ksdp.dashboards.screening import read_screens_page, render_screen, screen_headline
 from ksdp.storage.audits.screens import RoundVerdicts, read_screen, write_excluded, write_screen
 from ksdp.storage.checksums import write_sealed_json
 from ksdp.storage.store import Store

@@ -18,7 +18,7 @@ from ksdp.audit.errors import InputError, StoreError
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec.models import parse_spec
-from ksdp.dashboards.audits.document_page import read_document_page
+from ksdp.dashboards.audits.pages import read_document_page
 from ksdp.flows.audits import audit
 from ksdp.flows.audits.place import Place
 from ksdp.flows.audits.run import run_prepared

@@ -16,7 +16,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ksdp.audit.errors import InputError, StoreError
-from ksdp.dashboards.audits.views_report import render_views
+from ksdp.dashboards.audits.report import render_views
 from ksdp.flows.audits.forecast import forecast
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.views import run_views

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from ksdp.audit.errors import InputError, StoreError
 from ksdp.commands.reviews import _actions
 from ksdp.dashboards.app import create_app
-from ksdp.dashboards.reviewers import LocalReviewer
+from ksdp.dashboards.security import LocalReviewer
 from ksdp.flows.audits.run import one_at_a_time
 from ksdp.flows.reviews import WantedRuns, more_runs
 from ksdp.storage.audits.continuation import read_progress

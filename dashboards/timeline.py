@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
-from ksdp.dashboards.charts.drawing import PlotArea, line, number, picture, rect, text, ticks
+from ksdp.dashboards.charts import PlotArea, line, number, picture, rect, text, ticks
 
 _WIDTH = 720
 _MARKS = 5

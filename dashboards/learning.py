@@ -1,4 +1,4 @@
-"""The page of advice: gain against leak, the settings that were tried, and what to run."""
+"""The report of an advice."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from ksdp.dashboards.audits.standalone import standalone
-from ksdp.dashboards.charts.drawing import PlotArea, line, number, picture, rect, text, ticks
+from ksdp.dashboards.audits.report import standalone
+from ksdp.dashboards.charts import PlotArea, line, number, picture, rect, text, ticks
 from ksdp.storage.learning import read_advice
 from ksdp.storage.store import Store
 

@@ -1,7 +1,8 @@
-"""Schedules: what is audited when, what became of every run, and the settings that may be changed here."""
+"""Pages of schedules and of runs among parties."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,8 +11,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from ksdp.dashboards.charts.timeline import Mark, timeline_svg
+from ksdp.dashboards.addresses import PAGE_ROWS, page_number
+from ksdp.dashboards.timeline import Mark, timeline_svg
 from ksdp.storage.errors import InputError, StoreError
+from ksdp.storage.runs.party_runs import PartyRun, party_run_ids, read_party_run
 from ksdp.storage.schedules.schedule_files import (
     RunRequest,
     Schedule,
@@ -115,3 +118,32 @@ def change_schedule(store: Store, name: str, action: str, values: Mapping[str, s
         write_schedule(store, check_schedule(_settings(schedule, values)))
     else:
         raise InputError("Choose what to do with the schedule.")
+
+
+@dataclass(frozen=True)
+class RunsPage:
+    """Runs, the newest first."""
+
+    runs: tuple[PartyRun, ...]
+    damaged: tuple[str, ...]
+    """Sessions of those on this page that cannot be read."""
+    total: int
+    page: int
+    pages: int
+
+    @property
+    def spent(self) -> str:
+        """What all runs of the ledger gave away together, when the newest of them ended."""
+        return self.runs[0].spent if self.runs else ""
+
+
+def read_runs_page(store: Store, query: Mapping[str, str]) -> RunsPage:
+    """Read the list."""
+    ids, page = party_run_ids(store), page_number(query)
+    shown = ids[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
+    found: dict[str, PartyRun] = {}
+    for session in shown:
+        with contextlib.suppress(StoreError):
+            found[session] = read_party_run(store, session)
+    damaged = tuple(session for session in shown if session not in found)
+    return RunsPage(tuple(found.values()), damaged, len(ids), page, max(1, -(-len(ids) // PAGE_ROWS)))

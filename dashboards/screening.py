@@ -1,4 +1,4 @@
-"""Screenings: rounds of audit and exclusion, and how each ended."""
+"""Pages of screenings: the report that one writes, and the list."""
 
 from __future__ import annotations
 
@@ -6,11 +6,59 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from markupsafe import Markup
+
 from ksdp.dashboards.addresses import PAGE_ROWS, page_number
+from ksdp.dashboards.audits.report import standalone
+from ksdp.dashboards.audits.sentences import title
+from ksdp.dashboards.charts import shares_svg
+from ksdp.dashboards.words import count, plural
 from ksdp.storage.audits.history import screen_ids, valid_audit
-from ksdp.storage.audits.screens import ScreenSummary, read_excluded, read_screen
+from ksdp.storage.audits.screens import RoundSummary, ScreenSummary, read_excluded, read_screen
 from ksdp.storage.errors import StoreError
 from ksdp.storage.store import Store
+
+_VERDICTS = ("sensitive", "clear", "certified clear", "undecided")
+_LISTED = 200
+"""Excluded documents that the page names; the store holds all."""
+
+
+def screen_headline(screen: ScreenSummary) -> str:
+    """The outcome in one sentence."""
+    name, out = title(screen.mechanism), plural(screen.excluded, "document", "documents")
+    rounds = plural(len(screen.rounds), "audit", "audits")
+    may = plural(screen.allowed, "document", "documents")
+    if screen.outcome == "cleared":
+        without = f"Without {out}, " if screen.excluded else ""
+        return f"{without}{may} of {count(screen.documents)} may enter {name}: {rounds}, nothing left to flag."
+    return {
+        "nothing-proved": f"No document was found to be given away by {name}, and none was proved safe: nothing "
+        "is cleared.",
+        "hopeless": f"Leaving documents out does not make {name} safe for the others: most are sensitive.",
+        "limit": f"Leaving {out} out was not enough for {name}: each of {rounds} uncovered others.",
+        "too-few": f"Leaving {out} out leaves too few documents to hide among in {name}.",
+        "void": "An audit of this screen is void: nothing is cleared.",
+    }[screen.outcome]
+
+
+def render_screen(store: Store, screen: str) -> str:
+    """The page of a finished screen, from what the store holds: complete HTML that loads and runs nothing."""
+    stored = read_screen(store, screen)
+    excluded = read_excluded(store, screen).to_pylist() if stored.excluded else []
+    excluded.sort(key=lambda row: (row["round"], row["log10_adjusted_p"], -row["distance"]))
+    return standalone(
+        "screen.html.j2",
+        screen=stored,
+        headline=screen_headline(stored),
+        excluded=excluded[:_LISTED],
+        before=_bar(stored.rounds[0]),
+        after=_bar(stored.rounds[-1]),
+    )
+
+
+def _bar(round_: RoundSummary) -> Markup:
+    counts = round_.verdicts.as_dict()
+    return shares_svg([(verdict, counts[verdict]) for verdict in _VERDICTS])
 
 
 @dataclass(frozen=True)

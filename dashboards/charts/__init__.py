@@ -1,1 +1,0 @@
-"""Numbers in, SVG markup out."""

@@ -1,0 +1,330 @@
+"""Pages and forms of the review: the queue, the log, decisions, texts, more runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from starlette.requests import Request
+
+from ksdp.dashboards.addresses import PAGE_ROWS, Listing, page_number, whole_number
+from ksdp.dashboards.audits.pages import MoreRuns, read_more_runs, require_audit, wanted
+from ksdp.storage.audits.history import Brief, read_history, read_summary, views_of
+from ksdp.storage.audits.queries import Filter, Findings, Row
+from ksdp.storage.audits.screens import screen_of
+from ksdp.storage.errors import InputError, KsdpError
+from ksdp.storage.findings import Summary
+from ksdp.storage.reviews.decisions import (
+    Decision,
+    Entry,
+    Policy,
+    Proposal,
+    State,
+    Status,
+    append,
+    head,
+    read_log,
+    read_policy,
+    states,
+)
+from ksdp.storage.reviews.document_text import TextAccess, read_accesses, record_access
+from ksdp.storage.reviews.log import ChainReport, LogHead, check_chain
+from ksdp.storage.store import Store
+
+_FIELDS = 20_000
+
+Resolve = Callable[[str, str], str]
+StartMoreRuns = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Actions:
+    """What the pages can have done outside the store; None where it was not configured."""
+
+    resolve: Resolve | None = None
+    """Text of a document: (audit, document) -> text; a `KsdpError` where there is none."""
+    more_runs: StartMoreRuns | None = None
+    """Begin the more runs that are decided for documents of an audit: audit -> what was begun, in a sentence."""
+    clock: Callable[[], datetime] = datetime.now
+
+
+@dataclass(frozen=True)
+class Form:
+    """What was sent."""
+
+    values: dict[str, list[str]]
+
+    def one(self, name: str, default: str = "") -> str:
+        """The only value of a field."""
+        values = self.values.get(name, [default])
+        if len(values) != 1:
+            raise InputError(f"`{name}` was sent {len(values)} times.")
+        return values[0]
+
+    def all(self, name: str) -> list[str]:
+        """All values of a field."""
+        return self.values.get(name, [])
+
+
+async def read_form(request: Request) -> Form:
+    """Read a urlencoded body."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise InputError("A form must be sent as application/x-www-form-urlencoded.")
+    try:
+        body = (await request.body()).decode("ascii")
+        return Form(parse_qs(body, keep_blank_values=True, strict_parsing=bool(body), max_num_fields=_FIELDS))
+    except ValueError as error:
+        raise InputError("The form cannot be read.") from error
+
+
+def safe_path(text: str, default: str) -> str:
+    """An address of ours to go on to; the default for anything that is not one.
+
+    >>> safe_path("/queue?page=2", "/"), safe_path("//elsewhere", "/"), safe_path("https://elsewhere/", "/")
+    ('/queue?page=2', '/', '/')
+    """
+    parts = urlsplit(text)
+    ours = text.startswith("/") and not text.startswith(("//", "/\\")) and text.isprintable()
+    return text if ours and not parts.scheme and not parts.netloc else default
+
+
+def record(store: Store, audit: str, form: Form, reviewer: str, actions: Actions) -> tuple[list[Entry], str]:
+    """Record what a form decides about one document or several: (entries, what was begun, or nothing).
+
+    Each `document` has a `saw` of the same place; where boxes were ticked, only those (`chosen`) are meant.
+    """
+    try:
+        decision = Decision(form.one("decision"))
+    except ValueError as error:
+        raise InputError("Choose what is decided.") from error
+    documents, saw = form.all("document"), form.all("saw")
+    if len(documents) != len(saw):
+        raise InputError("Each `document` must have a `saw`.")
+    pairs = dict(zip(documents, saw, strict=True))
+    if form.one("boxes") == "1":
+        pairs = {document: pairs[document] for document in form.all("chosen") if document in pairs}
+    if not pairs:
+        raise InputError("Choose at least one document.")
+    reason = form.one("reason").replace("\r\n", "\n")
+    proposals = [
+        Proposal(audit, document, decision, reason, reviewer, whole_number(version, "saw"))
+        for document, version in pairs.items()
+    ]
+    entries = append(store, proposals, actions.clock())
+    return entries, begin_runs(audit, actions) if decision is Decision.MORE_RUNS else ""
+
+
+def begin_runs(audit: str, actions: Actions) -> str:
+    """Begin more runs, or say how a person does; the decisions stand in the log whatever becomes of it."""
+    if actions.more_runs is None:
+        return f"`ksdp more {audit}` runs them."
+    try:
+        return actions.more_runs(audit)
+    except KsdpError as error:
+        return f"More runs could not be started: {error}"
+
+
+def resolve_text(store: Store, audit: str, document: str, reviewer: str, actions: Actions) -> str:
+    """Fetch the text of a document, after logging the access."""
+    if actions.resolve is None:
+        raise LookupError("No resolver of texts is configured.")
+    record_access(store, audit, document, reviewer, actions.clock())
+    return actions.resolve(audit, document)
+
+
+@dataclass(frozen=True)
+class LogPage:
+    """What the page shows."""
+
+    kind: str
+    """`decisions` or `looks`."""
+    entries: tuple[Entry, ...]
+    looks: tuple[TextAccess, ...]
+    looks_broken: int | None
+    head: LogHead
+    checked: ChainReport | None
+    total: int
+    page: int
+    pages: int
+
+
+def read_log_page(store: Store, query: Mapping[str, str]) -> LogPage:
+    """Read the page.
+
+    Parameters
+    ----------
+    query : mapping
+        `kind` (`looks`, else decisions), `check=1`, `page`.
+    """
+    page, kind = page_number(query), "looks" if query.get("kind") == "looks" else "decisions"
+    newest, first = head(store), (page - 1) * PAGE_ROWS
+    looks: tuple[TextAccess, ...] = ()
+    entries: tuple[Entry, ...] = ()
+    broken, total = None, newest.number
+    if kind == "looks":
+        accesses, broken = read_accesses(store)
+        looks, total = tuple(accesses[::-1][first : first + PAGE_ROWS]), len(accesses)
+    else:
+        entries = tuple(read_log(store, newest_first=True, limit=PAGE_ROWS, offset=first))
+    return LogPage(
+        kind=kind,
+        entries=entries,
+        looks=looks,
+        looks_broken=broken,
+        head=newest,
+        checked=check_chain(store.root) if query.get("check") == "1" else None,
+        total=total,
+        page=page,
+        pages=max(1, -(-total // PAGE_ROWS)),
+    )
+
+
+SHOWN = ("open", "waiting", "more-runs", "decided")
+"""What may be listed: nothing decided; a second person must confirm; more runs are wanted; decided."""
+
+
+@dataclass(frozen=True)
+class Pending:
+    """An audit and how many of its documents stand where."""
+
+    brief: Brief
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True, eq=False)
+class QueuePage:
+    """What the page shows."""
+
+    audits: tuple[Pending, ...]
+    chosen: Pending | None
+    superseded: bool
+    """The chosen audit is not the newest of its question."""
+    shown: str
+    listing: Listing
+    rows: tuple[Row, ...]
+    states: Mapping[str, State]
+    total: int
+    pages: int
+    policy: Policy
+    summary: Summary | None
+    more: MoreRuns | None = None
+    """More runs for documents of the chosen audit."""
+    wanted: bool = False
+    """Some are wanted that are not under way."""
+    part_of: str | None = None
+    """What the chosen audit is a part of, which nobody signs by itself."""
+
+    def at(self, page: int) -> dict[str, Any]:
+        """What an address says of another page of it."""
+        named = {"audit": self.chosen.brief.audit if self.chosen else None}
+        return named | {"show": None if self.shown == "open" else self.shown} | self.listing.at(page)
+
+
+def _place(state: State) -> str:
+    if state.status is Status.WAITING:
+        return "waiting"
+    if state.decided is None:
+        return "open"
+    return "more-runs" if state.decided.decision == "more-runs" else "decided"
+
+
+@lru_cache(maxsize=64)
+def _places(store: Store, audit: str, _stamp: int, _head: LogHead, _policy: Policy) -> dict[str, tuple[str, ...]]:
+    """Documents by where they stand, for all that anything was decided about; once for each entry of the log."""
+    places: dict[str, list[str]] = {name: [] for name in SHOWN}
+    for document, state in states(store, audit).items():
+        places[_place(state)].append(document)
+    return {name: tuple(documents) for name, documents in places.items()}
+
+
+def _filter(places: Mapping[str, tuple[str, ...]], shown: str, listing: Listing) -> Filter:
+    """Open documents are sensitive ones that nothing is decided about, unless another verdict is asked for."""
+    if shown == "open":
+        without = places["waiting"] + places["more-runs"] + places["decided"]
+        verdict = listing.verdict or "sensitive"
+        return Filter(verdict, listing.search, listing.sort, listing.descending, without=without)
+    return Filter(listing.verdict, listing.search, listing.sort, listing.descending, only=places[shown])
+
+
+@lru_cache(maxsize=256)
+def _counts(store: Store, audit: str, _stamp: int, _head: LogHead, _policy: Policy) -> Mapping[str, int]:
+    places = _places(store, audit, _stamp, _head, _policy)
+    findings = Findings(store.audit(audit))
+    usual = Listing()
+    return {
+        name: findings.page(_filter(places, name, usual), limit=1).total if name == "open" else len(places[name])
+        for name in SHOWN
+    }
+
+
+def _newest(history: list[Brief]) -> list[Brief]:
+    """The newest valid audit of each series."""
+    return list({entry.series: entry for entry in reversed(history) if entry.valid}.values())[::-1]
+
+
+def read_queue_page(store: Store, query: Mapping[str, str]) -> QueuePage:
+    """Read the page.
+
+    Parameters
+    ----------
+    query : mapping
+        `audit` (else the first with an open document), `show` (of `SHOWN`), and what `Listing` reads.
+    """
+    listing, shown = Listing.read(query), query.get("show") or "open"
+    if shown not in SHOWN:
+        raise InputError(f"`show` must be one of {', '.join(SHOWN)}.")
+    policy, newest = read_policy(store), head(store)
+
+    def stamp(audit: str) -> int:
+        return (store.audit(audit) / "audit.json").stat().st_mtime_ns
+
+    def pending(entry: Brief) -> Pending:
+        return Pending(entry, _counts(store, entry.audit, stamp(entry.audit), newest, policy))
+
+    history = read_history(store)
+    audits = sorted((pending(entry) for entry in _newest(history)), key=lambda p: p.brief.finished, reverse=True)
+    named = query.get("audit")
+    if named:
+        require_audit(store, named)
+        chosen = next((one for one in audits if one.brief.audit == named), None)
+        entry = next((e for e in history if e.audit == named), None)
+        chosen = chosen or (pending(entry) if entry else None)
+    else:
+        chosen = next((one for one in audits if one.counts[shown]), audits[0] if audits else None)
+    if chosen is None:
+        return QueuePage((), None, False, shown, listing, (), {}, 0, 1, policy, None)
+    audit = chosen.brief.audit
+    places = _places(store, audit, stamp(audit), newest, policy)
+    page_rows = Findings(store.audit(audit)).page(
+        _filter(places, shown, listing), offset=listing.offset, limit=PAGE_ROWS
+    )
+    more = read_more_runs(store, audit)
+    idle = bool(places["more-runs"]) and not (more and more.under_way)
+    return QueuePage(
+        audits=tuple(audits),
+        chosen=chosen,
+        superseded=all(one.brief.audit != audit for one in audits),
+        shown=shown,
+        listing=listing,
+        rows=page_rows.rows,
+        states=states(store, audit, [row.document for row in page_rows.rows]),
+        total=page_rows.total,
+        pages=max(1, -(-page_rows.total // PAGE_ROWS)),
+        policy=policy,
+        summary=read_summary(store.audit(audit)),
+        more=more,
+        wanted=idle and wanted(store, audit),
+        part_of=_part_of(store, audit),
+    )
+
+
+def _part_of(store: Store, audit: str) -> str | None:
+    if screen := screen_of(store, audit):
+        return f"a round of screen {screen.screen}"
+    views = views_of(store, audit)
+    return f"one of the views {views}" if views else None
