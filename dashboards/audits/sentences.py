@@ -323,10 +323,6 @@ def margin_words(summary: AnySummary) -> str:
     return f"{margin} within a run" if summary.spec.draw_sentence else margin
 
 
-def _party_rows(number: float) -> str:
-    return plural(number, "document", "documents")
-
-
 def correction(summary: AnySummary) -> str:
     """What the level promises, in words."""
     rule = summary.spec.rule
@@ -454,7 +450,7 @@ def announces(summary: Summary) -> str | None:
 
 def design(summary: Summary) -> str:
     """Who is in which run."""
-    rows, runs = _party_rows(summary.design.party_rows), count(summary.runs)
+    rows, runs = _documents(summary.design.party_rows), count(summary.runs)
     least, _, most = summary.design.n_with
     share = percent(summary.design.share)
     arm = count(most) if least == most else f"{count(least)} to {count(most)}"
