@@ -12,44 +12,6 @@ from ksdp.audit.mechanisms.contract import Mechanism, traits_of
 from ksdp.audit.registry import make_mechanism
 
 
-def mechanism_words(name: str, parameters: Mapping[str, Any]) -> str:
-    """The name; of a mechanism around others, which these are and what is done to them.
-
-    Parameters
-    ----------
-    parameters : mapping
-        As a spec, a clearance or a ledger has them; what is left out is a default.
-
-    Examples
-    --------
-    >>> mechanism_words("pd-svd", {"rank": 2})
-    'pd-svd'
-    >>> mechanism_words("noisy", {"mechanism": "pd-svd"})
-    'pd-svd with noise'
-    >>> counted = {"name": "counted", "mechanism": "pd-svd", "at_least": 9}
-    >>> mechanism_words("counted", counted)
-    'pd-svd, columns in 9 documents or more'
-    >>> mechanism_words("together", {"runs": [counted, {"name": "pd-nmf"}]})
-    'together: pd-svd, columns in 9 documents or more; pd-nmf'
-    """
-    if name == "counted":
-        inner = _inner(parameters, "pd-nmf")
-        return f"{inner}, columns in {parameters.get('at_least', 2)} documents or more"
-    if name == "noisy":
-        return f"{_inner(parameters, 'pd-svd')} with noise"
-    runs = parameters.get("runs")
-    if name == "together" and isinstance(runs, list | tuple):
-        return "together: " + "; ".join(mechanism_words(str(run.get("name")), run) for run in runs)
-    return name
-
-
-def _inner(parameters: Mapping[str, Any], default: str) -> str:
-    nested = parameters.get("parameters")
-    return mechanism_words(
-        str(parameters.get("mechanism", default)), nested if isinstance(nested, Mapping) else {}
-    )
-
-
 class FromInner:
     """Names that another mechanism gives under the same attribute; none where it has no such attribute."""
 

@@ -13,7 +13,7 @@ from ksdp.audit.copies import copies_of
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.learning.enough import documents_enough
 from ksdp.audit.mechanisms.contract import traits_of
-from ksdp.audit.mechanisms.delegation import mechanism_words
+from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.plan import CONTROLS, Plan, document_parts, keeps_values
 from ksdp.audit.planning import corpus_notes, make_plan
 from ksdp.audit.reading import more_runs

@@ -22,7 +22,7 @@ from prefect.artifacts import (
 from prefect.logging import get_run_logger
 
 from ksdp.audit.interim_looks import FIRST
-from ksdp.audit.mechanisms.delegation import mechanism_words
+from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.results.parts import StatisticSummary
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec.design import Block

@@ -14,8 +14,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.mechanisms.delegation import mechanism_words
 from ksdp.audit.mechanisms.privacy.spent import UNIT, Price, Spent, spent_together
+from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.randomness import os_random
 from ksdp.audit.spec.models import Section, validated
 from ksdp.audit.whole_numbers import Whole

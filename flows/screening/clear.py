@@ -16,7 +16,7 @@ from ksdp.audit.corpus.groups import GROUPS_AUDITED, documents_of
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import ClearanceError, InputError, InvalidAudit, StoreError
 from ksdp.audit.mechanisms.contract import opened, traits_of
-from ksdp.audit.mechanisms.delegation import mechanism_words
+from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import StoreError
-from ksdp.audit.mechanisms.delegation import mechanism_words
+from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.results.summary import Summary as Summary
 from ksdp.audit.results.views_summary import ViewsSummary as ViewsSummary
 from ksdp.audit.spec.models import Spec

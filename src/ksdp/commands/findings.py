@@ -42,7 +42,7 @@ def list_audits(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = F
         told = [summary.to_json() for summary in summaries]
         typer.echo(json.dumps([{key: row[key] for key in KEYS} for row in told]))
         return
-    from ksdp.audit.mechanisms.delegation import mechanism_words
+    from ksdp.audit.mechanisms.words import mechanism_words
 
     for summary in summaries:
         words = mechanism_words(summary.mechanism, summary.spec.mechanism.parameters)
