@@ -13,8 +13,7 @@ from benchmarks.fastest import best
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.sums.fixed_point import FixedPoint
 from ksdp.protocols.sums.masks import Keystream
-from ksdp.protocols.sums.secure_sum import SumParty
-from ksdp.protocols.sums.sum_messages import SumTerms
+from ksdp.protocols.sums.secure_sum import SumParty, SumTerms
 
 
 def started(m: int) -> list[SumParty]:

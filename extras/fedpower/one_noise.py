@@ -50,10 +50,9 @@ from ksdp.audit.mechanisms.privacy.noise import FRACTION_BITS
 from ksdp.audit.randomness import RandomBytes
 from ksdp.extras.fedpower import paillier
 from ksdp.extras.fedpower.paillier import FixedBase, PrivateKey, PublicKey, Slots
-from ksdp.protocols.channel.arrays import pack_array, unpack_array
 from ksdp.protocols.channel.keys import AgreementKey
 from ksdp.protocols.channel.rounds import RoundEngine, Rounds
-from ksdp.protocols.channel.wire import pack, unpack
+from ksdp.protocols.channel.wire import pack, pack_array, unpack, unpack_array
 from ksdp.protocols.runs.programs import ExtraSums
 from ksdp.protocols.runs.run_terms import RunTerms
 from ksdp.protocols.sums.masks import PairwiseMasks

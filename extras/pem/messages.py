@@ -27,7 +27,7 @@ from ksdp.protocols.channel.keys import (
     Participant,
     check_participants,
     open_envelope,
-    seal,
+    sign_envelope,
 )
 from ksdp.protocols.channel.wire import name_of, number_of, pack, pack_number, unpack
 
@@ -438,7 +438,7 @@ def make_roll(
         Public keys by name (`client_name`); none but at a host that holds clients.
     """
     listed = (field for client, public in sorted(clients.items()) for field in (client.encode(), public))
-    return seal(key, nodes.agreement, _KIND, name, pack(_KIND, nonce, *listed))
+    return sign_envelope(key, nodes.agreement, _KIND, name, pack(_KIND, nonce, *listed))
 
 
 def meet(nodes: PemNodes, name: str, own: Envelope, rolls: Iterable[Envelope]) -> PemTerms:

@@ -25,8 +25,8 @@ from ksdp.extras.pem.messages import (
     unpack_state,
     upload_key,
 )
-from ksdp.protocols.channel.keys import AgreementKey, Envelope, Participant, seal
-from ksdp.protocols.channel.state_machine import Machine, one_each
+from ksdp.protocols.channel.keys import AgreementKey, Envelope, Participant, sign_envelope
+from ksdp.protocols.channel.rounds import Machine, one_each
 from ksdp.protocols.channel.wire import name_of, number_of, pack, pack_names, pack_number, unpack, unpack_names
 
 
@@ -58,7 +58,7 @@ class PemNode(Machine):
         """This session's agreement key, for every node of the other kind."""
         with self._step("hello", "hear"):
             assert self._agreement is not None
-            return seal(self._key, self._terms.session, "pem-hello", self.name, self._agreement.public)
+            return sign_envelope(self._key, self._terms.session, "pem-hello", self.name, self._agreement.public)
 
     def _due_state(self, message: Envelope) -> tuple[PemState, bytes]:
         """The aggregator's state and its hash. Its iteration is counted here: it is a nonce, and a cost."""
@@ -267,7 +267,7 @@ class PemServer(PemNode):
                 for field in (name.encode(), pack_number(rows))
             )
             body = numbered(self._iteration, pack("pem-present", *pairs))
-            return seal(self._key, self._terms.session, "pem-present", self.name, body)
+            return sign_envelope(self._key, self._terms.session, "pem-present", self.name, body)
 
     def total(self, message: Envelope) -> Envelope:
         """The sum of the listed clients' shares plus this server's noise; the others leave the run."""
@@ -288,7 +288,7 @@ class PemServer(PemNode):
             self._taken = {}
             partial = numbered(self._iteration, field.to_bytes(total))
             self._iteration += 1
-            return seal(self._key, terms.session, "pem-partial", self.name, partial)
+            return sign_envelope(self._key, terms.session, "pem-partial", self.name, partial)
 
     def _forget(self) -> None:
         super()._forget()
@@ -391,7 +391,7 @@ class PemAggregator(Machine):
 
     def _signed(self, kind: str, body: bytes) -> Envelope:
         name = self._terms.aggregator.name
-        return seal(self._key, self._terms.session, kind, name, numbered(self.state.iteration, body))
+        return sign_envelope(self._key, self._terms.session, kind, name, numbered(self.state.iteration, body))
 
     def _forget(self) -> None:
         self._rows = 0

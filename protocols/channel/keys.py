@@ -101,7 +101,7 @@ def _signed(session: bytes, kind: str, sender: str, receiver: str, body: bytes) 
     return pack("signed", VERSION, session, kind.encode(), sender.encode(), receiver.encode(), digest)
 
 
-def seal(
+def sign_envelope(
     key: Ed25519PrivateKey, session: bytes, kind: str, sender: str, body: bytes, *, receiver: str = ""
 ) -> Envelope:
     """Sign a message."""

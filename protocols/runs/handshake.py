@@ -17,7 +17,7 @@ from ksdp.audit.randomness import RandomBytes
 from ksdp.protocols.channel.rounds import RoundEngine, Rounds
 from ksdp.protocols.channel.wire import pack, pack_number
 from ksdp.protocols.runs.run_terms import NONCE_BYTES, Greeting, RunTerms, Statement, session_seed
-from ksdp.protocols.sums.sum_messages import SumTerms
+from ksdp.protocols.sums.secure_sum import SumTerms
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ from ksdp.protocols.runs.program_rounds import ProgramRounds
 from ksdp.protocols.runs.programs import sum_entries
 from ksdp.protocols.runs.run_terms import RunTerms, Statement
 from ksdp.protocols.runs.share_terms import needs_norms
-from ksdp.protocols.runs.sum_rounds import SumRounds
+from ksdp.protocols.sums.secure_sum import SumRounds
 
 
 def party_rounds(
@@ -69,7 +69,7 @@ def party_rounds(
         raise InputError(f"{name} is the server, which has no side of the algorithm.")
     engine = RoundEngine(name, terms.others(name))
     opened = yield from open_run(engine, terms, statement, random_bytes)
-    sums = SumRounds(terms, opened.sums, engine, identity, random_bytes)
+    sums = SumRounds(opened.sums, terms.precision.coding(terms.parties), engine, identity, random_bytes)
     yield from sums.begin()
     program_rounds = ProgramRounds(terms, opened, engine, sums, identity, noise, random_bytes)
     return (yield from program_rounds.play(program))

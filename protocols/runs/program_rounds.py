@@ -42,16 +42,14 @@ from ksdp.audit.mechanisms.party_side import (
     answered,
 )
 from ksdp.audit.randomness import RandomBytes
-from ksdp.protocols.channel.arrays import pack_array, pack_arrays, unpack_array
 from ksdp.protocols.channel.rounds import RoundEngine, Rounds
-from ksdp.protocols.channel.wire import number_of, pack, pack_number
+from ksdp.protocols.channel.wire import number_of, pack, pack_array, pack_arrays, pack_number, unpack_array
 from ksdp.protocols.runs.handshake import OpenedRun, RunOutcome, agree_on_result
 from ksdp.protocols.runs.party_noise import Noised, NoiseSource, noised
 from ksdp.protocols.runs.programs import DeviceSums, extra_sums
 from ksdp.protocols.runs.run_terms import RunTerms
 from ksdp.protocols.runs.share_terms import trusted_words
-from ksdp.protocols.runs.sum_rounds import SumRounds
-from ksdp.protocols.sums.sum_messages import what_follows
+from ksdp.protocols.sums.secure_sum import SumRounds, what_follows
 
 if TYPE_CHECKING:
     from ksdp.protocols.shares.rounds import ComputingSide

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ksdp.protocols.runs.programs import is_noisy
 from ksdp.protocols.runs.run_terms import RunTerms
 from ksdp.protocols.runs.share_terms import opens_final, trusted_words
-from ksdp.protocols.sums.sum_messages import what_follows
+from ksdp.protocols.sums.secure_sum import what_follows
 
 
 def who_must_be_trusted(terms: RunTerms) -> str:

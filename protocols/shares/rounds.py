@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.randomness import RandomBytes
-from ksdp.protocols.channel.arrays import pack_arrays, unpack_arrays
 from ksdp.protocols.channel.rounds import RoundEngine, Rounds
+from ksdp.protocols.channel.wire import pack_arrays, unpack_arrays
 from ksdp.protocols.shares.engine import ComputingParty
 from ksdp.protocols.shares.field import added, integers, split
 from ksdp.protocols.shares.matrices import NORM_BITS, normed_rows

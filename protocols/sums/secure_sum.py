@@ -30,22 +30,126 @@ Source: Tsikhanovich, Magdon-Ismail, Ishaq & Zikas, PD-ML-Lite, https://arxiv.or
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.constant_time import bytes_eq
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.randomness import RandomBytes, os_random
-from ksdp.protocols.channel.keys import AgreementKey, Envelope, check_member, open_envelope, seal
-from ksdp.protocols.channel.state_machine import Machine, one_each
+from ksdp.protocols.channel.keys import (
+    VERSION,
+    AgreementKey,
+    Envelope,
+    Participant,
+    check_member,
+    check_participants,
+    open_envelope,
+    sign_envelope,
+)
+from ksdp.protocols.channel.rounds import Bodies, Machine, RoundEngine, Rounds, from_senders, one_each
+from ksdp.protocols.channel.wire import name_of, number_of, pack, pack_number, unpack
 from ksdp.protocols.sums.fixed_point import FixedPoint
 from ksdp.protocols.sums.masks import PairwiseMasks
-from ksdp.protocols.sums.sum_messages import Contribution, SecureTotal, SumTerms, tag, what_follows
+
+
+@dataclass(frozen=True)
+class SumTerms:
+    """What all parties agree on before the first message."""
+
+    participants: tuple[Participant, ...]
+    """Sorted by name; at least two."""
+    agreement: bytes
+    """Anything else they agreed on (hash of mechanism, spec, clearances), and what makes this run a new one."""
+
+    def __post_init__(self) -> None:
+        check_participants(self.participants, 2)
+
+    @cached_property
+    def session(self) -> bytes:
+        """Hash of all this, 32 bytes; no key or message of another session is taken."""
+        who = (field for p in self.participants for field in (p.name.encode(), p.identity))
+        return hashlib.sha256(pack("sum-terms", VERSION, self.agreement, *who)).digest()
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """One party's masked vector for one sum, for everybody else."""
+
+    session: bytes
+    sender: str
+    number: int
+    """Of the sum, from 0."""
+    shape: tuple[int, ...]
+    coding: bytes
+    """Of `FixedPoint.to_bytes`."""
+    payload: bytes | memoryview
+    """Entries modulo 2^64, little-endian."""
+    tags: tuple[tuple[str, bytes], ...]
+    """Receiver and AES-GMAC tag (16 bytes) over all the rest, sorted by receiver."""
+
+    def header(self) -> bytes:
+        """All but the entries and the tags."""
+        shape = (pack_number(n) for n in self.shape)
+        return pack(
+            "sum-header", self.session, self.sender.encode(), pack_number(self.number), self.coding, *shape
+        )
+
+    def to_bytes(self) -> bytes:
+        """As it travels."""
+        tags = (field for name, tag in self.tags for field in (name.encode(), tag))
+        return pack("contribution", self.header(), self.payload, *tags)
+
+    @classmethod
+    def from_bytes(cls, data: bytes | memoryview) -> Contribution:
+        """What `to_bytes` wrote; the tag is checked by `SumParty.combine`."""
+        fields = unpack("contribution", data)
+        if len(fields) < 2 or len(fields) % 2:
+            raise ProtocolError("A contribution has the wrong number of fields.")
+        header = unpack("sum-header", fields[0])
+        if len(header) < 4:
+            raise ProtocolError("The header of a contribution has too few fields.")
+        session, sender, number, coding = header[:4]
+        shape = tuple(number_of(field) for field in header[4:])
+        tags = tuple(zip(map(name_of, fields[2::2]), fields[3::2], strict=True))
+        return cls(session, name_of(sender), number_of(number), shape, coding, fields[1], tags)
+
+
+@dataclass(frozen=True, eq=False)
+class SecureTotal:
+    """A sum, and what it gives away."""
+
+    values: NDArray[np.float64]
+    number: int
+    """Of the sum, from 0."""
+    parties: int
+    reveals: str
+    """What somebody who took part can compute from it, in plain words."""
+
+
+def what_follows(parties: int) -> str:
+    """What somebody who took part can compute from an exact sum, in plain words."""
+    if parties == 2:
+        return "Two parties: each learns the other's input exactly, by subtracting its own from the sum."
+    return f"Any {parties - 1} of the {parties} parties together learn the last one's input, by subtraction."
+
+
+def tag(key: bytes, number: int, header: bytes, payload: bytes | memoryview) -> bytes:
+    """AES-GMAC of a contribution under the key of one direction of one pair."""
+    # GCM without plaintext is GMAC. A nonce is a sum's number, so none repeats under a key of one direction.
+    mac = Cipher(algorithms.AES(key), modes.GCM(number.to_bytes(12, "big"))).encryptor()
+    mac.authenticate_additional_data(header)
+    mac.authenticate_additional_data(payload)
+    mac.finalize()
+    return mac.tag
+
 
 _Message = TypeVar("_Message", Envelope, Contribution)
 _HELLO = "sum-hello"
@@ -117,7 +221,7 @@ class SumParty(Machine):
         """The first message: this party's signed agreement key, for everybody."""
         with self._step("hello", "begin"):
             assert self._agreement is not None
-            return seal(self._identity, self._terms.session, _HELLO, self.name, self._agreement.public)
+            return sign_envelope(self._identity, self._terms.session, _HELLO, self.name, self._agreement.public)
 
     def begin(self, hellos: Iterable[Envelope]) -> None:
         """Take everybody else's first message and agree on keys.
@@ -237,3 +341,62 @@ class SumParty(Machine):
     def _forget(self) -> None:
         self._agreement = self._masks = self._own = None
         self._send_keys, self._receive_keys = {}, {}
+
+
+class SumRounds:
+    """One party's secure sums over the rounds of a run. A server is told nothing."""
+
+    def __init__(
+        self,
+        sums: SumTerms,
+        coding: FixedPoint,
+        engine: RoundEngine,
+        identity: Ed25519PrivateKey,
+        random_bytes: RandomBytes,
+    ) -> None:
+        self._party = SumParty(sums, engine.name, identity, random_bytes=random_bytes)
+        self._engine = engine
+        self._peers = tuple(p.name for p in sums.participants if p.name != engine.name)
+        self._coding = coding
+        self._heard = bytes(32)
+        """Hash of all sums so far, sent with the next share: nobody goes on from another sum than the others."""
+
+    @property
+    def taken(self) -> int:
+        """Sums so far."""
+        return self._party.next_number
+
+    def begin(self) -> Rounds[None]:
+        """Signed keys of this session, among the parties."""
+        hello = self._party.hello().to_bytes()
+        hellos = yield from self._engine.exchange("hello", dict.fromkeys(self._peers, hello), self._peers)
+        self._party.begin(from_senders(hellos, Envelope.from_bytes))
+
+    def total(self, share: NDArray[np.float64]) -> Rounds[NDArray[np.float64]]:
+        """The sum of the parties' shares.
+
+        Raises
+        ------
+        InputError
+            If an entry is out of bounds.
+        ProtocolError
+            If anybody deviates.
+        """
+        contribution = self._party.contribute(share, self._coding).to_bytes()
+        said = pack("summed", self._heard, contribution)
+        arrived = yield from self._engine.exchange("sum", dict.fromkeys(self._peers, said), self._peers)
+        total = self._party.combine(from_senders(self._opened(arrived), Contribution.from_bytes)).values
+        self._heard = hashlib.sha256(pack("heard", self._heard, total.astype("<f8").tobytes())).digest()
+        return total
+
+    def _opened(self, arrived: Bodies) -> dict[str, bytes]:
+        """The contributions, if everybody has heard the same sums so far."""
+        contributions = {}
+        for peer, body in arrived.items():
+            heard, contributions[peer] = unpack("summed", body, 2)
+            if heard != self._heard:
+                raise ProtocolError(
+                    f"{peer} received another sum than {self._engine.name}: a party sent different values "
+                    "to different parties. The run is void."
+                )
+        return contributions

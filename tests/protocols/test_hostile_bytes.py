@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 
 from ksdp.audit.errors import ProtocolError
 from ksdp.extras.pem.messages import PemUpload, unpack_state
-from ksdp.protocols.channel.arrays import pack_arrays, unpack_array, unpack_arrays
 from ksdp.protocols.channel.keys import Envelope
-from ksdp.protocols.channel.wire import pack, unpack_names
+from ksdp.protocols.channel.wire import pack, pack_arrays, unpack_array, unpack_arrays, unpack_names
 from ksdp.protocols.network.framing import Resume
 from ksdp.protocols.runs.about import About
 from ksdp.protocols.runs.run_terms import Greeting, Statement
-from ksdp.protocols.sums.sum_messages import Contribution
+from ksdp.protocols.sums.secure_sum import Contribution
 
 READERS: dict[str, Callable[[bytes], Any]] = {
     "greeting": Greeting.from_bytes,

@@ -17,9 +17,8 @@ from ksdp.audit.mechanisms.privacy.fedpower import UtilityFedPower
 from ksdp.extras.fedpower import paillier
 from ksdp.extras.fedpower.one_noise import RemovalDevice, _Ciphertexts
 from ksdp.extras.fedpower.paillier import PublicKey, Slots, generate
-from ksdp.protocols.channel.arrays import pack_array
 from ksdp.protocols.channel.rounds import run_together
-from ksdp.protocols.channel.wire import unpack
+from ksdp.protocols.channel.wire import pack_array, unpack
 from ksdp.protocols.runs.party_noise import NoiseSource, noised
 from ksdp.protocols.runs.party_rounds import largest_message
 from ksdp.protocols.runs.programs import party_program, sum_entries

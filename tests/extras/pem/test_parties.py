@@ -16,7 +16,7 @@ from ksdp.audit.mechanisms.pem.functions import PemApriori, PemKMeans, PemLogist
 from ksdp.audit.mechanisms.pem.noise import Budget, Simulated, Sparse
 from ksdp.extras.pem.messages import numbered, pack_state
 from ksdp.extras.pem.parties import PemAggregator, PemClient, PemServer
-from ksdp.protocols.channel.keys import Envelope, seal
+from ksdp.protocols.channel.keys import Envelope, sign_envelope
 
 from ...protocols.conftest import identity, seeded
 from .parties_here import Parties, ScriptedSampler, one_hot, parties_of, terms_of
@@ -238,7 +238,9 @@ def test_an_aggregator_that_shows_the_servers_less_sensitivity_gets_nothing() ->
     honest = run.aggregator.begin()
     session = run.aggregator._terms.session
     smaller = replace(KMEANS, bound=1.0)
-    lie = seal(identity("aggregator"), session, "pem-state", "aggregator", numbered(0, pack_state(smaller.init())))
+    lie = sign_envelope(
+        identity("aggregator"), session, "pem-state", "aggregator", numbered(0, pack_state(smaller.init()))
+    )
     server = run.servers["server 0"]
     server.open(lie)
     upload = run.clients["client 0"].answer(honest)["server 0"]
@@ -327,7 +329,7 @@ def test_a_state_that_stays_at_its_iteration_is_refused_by_clients_and_servers()
     assert run.step()
     client, server = run.clients["client 0"], run.servers["server 0"]
     for stale in (first, replace(first, iteration=2)):
-        message = seal(
+        message = sign_envelope(
             identity("aggregator"), terms.session, "pem-state", "aggregator", numbered(1, pack_state(stale))
         )
         for answers in (client.answer, server.open):

@@ -18,7 +18,7 @@ from ksdp.protocols.channel.keys import (
     Participant,
     check_participants,
     open_envelope,
-    seal,
+    sign_envelope,
 )
 from ksdp.protocols.channel.wire import pack
 
@@ -67,7 +67,7 @@ def test_our_own_key_is_refused() -> None:
 
 
 def test_an_envelope_opens_unchanged_and_no_other_way() -> None:
-    sealed = seal(identity("ada"), SESSION, "kind", "ada", b"body", receiver="bob")
+    sealed = sign_envelope(identity("ada"), SESSION, "kind", "ada", b"body", receiver="bob")
     arrived = Envelope.from_bytes(sealed.to_bytes())
     assert arrived == sealed
     assert open_envelope(arrived, SESSION, "kind", participant("ada"), receiver="bob") == b"body"
@@ -75,13 +75,13 @@ def test_an_envelope_opens_unchanged_and_no_other_way() -> None:
     for change in [*changes, {"signature": bytes(64)}, {"signature": b""}]:
         with pytest.raises(ProtocolError):
             open_envelope(replace(sealed, **change), SESSION, "kind", participant("ada"), receiver="bob")
-    forged = seal(identity("cyd"), SESSION, "kind", "ada", b"body")  # somebody else under her name
+    forged = sign_envelope(identity("cyd"), SESSION, "kind", "ada", b"body")  # somebody else under her name
     with pytest.raises(ProtocolError, match="does not hold"):
         open_envelope(forged, SESSION, "kind", participant("ada"))
 
 
 def test_any_changed_byte_of_an_envelope_is_refused() -> None:
-    packed = seal(identity("ada"), SESSION, "kind", "ada", b"body", receiver="bob").to_bytes()
+    packed = sign_envelope(identity("ada"), SESSION, "kind", "ada", b"body", receiver="bob").to_bytes()
     for at in range(len(packed)):
         for bit in (0x01, 0x80):
             changed = packed[:at] + bytes([packed[at] ^ bit]) + packed[at + 1 :]

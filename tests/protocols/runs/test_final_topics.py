@@ -15,7 +15,7 @@ from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.rri_nmf import fit_coefficients
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients
 from ksdp.protocols.channel.rounds import Round, run_together
-from ksdp.protocols.runs import final_topics
+from ksdp.protocols.runs import final_rounds as module
 from ksdp.protocols.runs.final_rounds import final_rounds, largest_final_message
 from ksdp.protocols.runs.handshake import RunOutcome
 from ksdp.protocols.runs.programs import Precision
@@ -63,13 +63,13 @@ def played(terms: RunTerms, rows: list[sp.csr_array]) -> tuple[dict[str, RunOutc
 )
 def test_rows_far_beyond_the_bound_give_no_result(mechanism: PDNMF, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bob does not check his own: numbers on shares leave their range, and no topic is of anything."""
-    rows, whole = parts(9, 8, 7), final_topics._blocks
+    rows, whole = parts(9, 8, 7), module._blocks
 
     def blocks(matrix: sp.csr_array, most: int, scale: float) -> Iterator[NDArray[np.int64]]:
         return whole(matrix, most, scale * (10.0 if matrix is rows[1] else 1.0))
 
     assert np.isfinite(played(terms_of(mechanism), rows)[0]["ada"].result.public["T"]).all()
-    monkeypatch.setattr(final_topics, "_blocks", blocks)
+    monkeypatch.setattr(module, "_blocks", blocks)
     with pytest.raises(ProtocolError, match="longer than rows within `precision.bound`|projected on the simplex"):
         played(terms_of(mechanism), rows)
 
@@ -78,10 +78,10 @@ def test_topics_as_long_as_any_can_be_are_a_result() -> None:
     sizes = sizes_of(2, FEATURES, TOPICS.penalties, 64.0)
     longest = np.zeros((2, FEATURES))
     longest[0, 3] = sizes.tau * sizes.reach
-    final_topics._check_within(longest, sizes)
+    module._check_within(longest, sizes)
     for wrong in (longest * 1.01, np.full_like(longest, np.nan)):
         with pytest.raises(ProtocolError, match="entered others"):
-            final_topics._check_within(wrong, sizes)
+            module._check_within(wrong, sizes)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_topics_as_long_as_any_can_be_are_a_result() -> None:
 def test_everybody_learns_the_topics_of_the_ideal_functionality(
     mechanism: PDNMF, computing: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(final_topics, "_BLOCK", 3 * FEATURES)  # parties of different numbers of blocks
+    monkeypatch.setattr(module, "_BLOCK", 3 * FEATURES)  # parties of different numbers of blocks
     rows, terms = parts(4, 9, 2, 5), terms_of(mechanism, 4, computing=computing)
     results, sent = played(terms, rows)
     ideal = mechanism.run(Database(tuple(rows)), np.random.default_rng(0))
@@ -117,7 +117,7 @@ def test_everybody_learns_the_topics_of_the_ideal_functionality(
 @pytest.mark.parametrize("start", ["random", "pd-nmf-init"])
 def test_everybody_learns_the_topics_of_ratings(start: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Entries that are stored are known, zeros too."""
-    monkeypatch.setattr(final_topics, "_BLOCK", 3 * FEATURES)
+    monkeypatch.setattr(module, "_BLOCK", 3 * FEATURES)
     mechanism = PDNMF(rank=2, sweeps=3, beta=0.3, delta=0.2, weighted=True, start=start, opens="final")
     rows = [
         sp.csr_array((np.ceil(5 * part.data), part.indices, part.indptr), part.shape) for part in parts(4, 6, 3)
@@ -129,7 +129,7 @@ def test_everybody_learns_the_topics_of_ratings(start: str, monkeypatch: pytest.
     np.testing.assert_allclose(found.public["T"], ideal["T"], atol=1e-7 * ideal["T"].max())
     own = fit_observed_coefficients(rows[1], ideal["T"], delta=mechanism.delta)
     np.testing.assert_allclose(found.own["W"], own, atol=1e-5)
-    monkeypatch.setattr(final_topics, "MOST_ENTRIES", 2 * 12 * FEATURES)
+    monkeypatch.setattr(module, "MOST_ENTRIES", 2 * 12 * FEATURES)
     with pytest.raises(InputError, match="may have 12 rows of 7 features .*; they have 13"):
         played(terms_of(mechanism, bound=1024.0), rows)
 
@@ -137,8 +137,8 @@ def test_everybody_learns_the_topics_of_ratings(start: str, monkeypatch: pytest.
 @pytest.mark.parametrize("weighted", [False, True])
 def test_messages_of_many_short_rows_are_allowed(weighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The largest is not a block of rows, but what is rounded of all rows at once."""
-    monkeypatch.setattr(final_topics, "_BLOCK", 1)
-    monkeypatch.setattr(final_topics, "MOST_ENTRIES", (2 if weighted else 1) * 120 * FEATURES)
+    monkeypatch.setattr(module, "_BLOCK", 1)
+    monkeypatch.setattr(module, "MOST_ENTRIES", (2 if weighted else 1) * 120 * FEATURES)
     mechanism = PDNMF(rank=4, sweeps=1, beta=0.3, delta=0.2, weighted=weighted, opens="final")
     terms = terms_of(mechanism, bound=2048.0)
     _, sent = played(terms, parts(40, 40, 40))
@@ -166,7 +166,7 @@ def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         played(terms_of(TOPICS), [rows[0], -rows[1], rows[2]])
     with pytest.raises(ProtocolError, match="no rows"):
         played(terms_of(TOPICS), [rows[0], rows[1][:0], rows[2]])
-    monkeypatch.setattr(final_topics, "MOST_ENTRIES", 8 * FEATURES)
+    monkeypatch.setattr(module, "MOST_ENTRIES", 8 * FEATURES)
     with pytest.raises(InputError, match="may have 8 rows of 7 features .*; they have 9"):
         played(terms_of(TOPICS), rows)
 

@@ -22,7 +22,7 @@ from ksdp.protocols.runs.handshake import RunOutcome
 from ksdp.protocols.runs.party_rounds import party_rounds
 from ksdp.protocols.runs.programs import Precision, party_program
 from ksdp.protocols.runs.run_terms import RunTerms, Statement
-from ksdp.protocols.sums.sum_messages import Contribution
+from ksdp.protocols.sums.secure_sum import Contribution
 
 from ..conftest import identity, participant, seeded
 

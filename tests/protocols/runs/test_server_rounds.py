@@ -11,9 +11,8 @@ import pytest
 
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
-from ksdp.protocols.channel.arrays import pack_array, pack_arrays
 from ksdp.protocols.channel.rounds import Rounds, run_together
-from ksdp.protocols.channel.wire import pack, unpack
+from ksdp.protocols.channel.wire import pack, pack_array, pack_arrays, unpack
 from ksdp.protocols.runs.handshake import RunOutcome
 from ksdp.protocols.runs.party_rounds import largest_message, party_rounds
 from ksdp.protocols.runs.programs import party_program, sum_entries

@@ -1,4 +1,4 @@
-"""SecSum among parties that keep to it, and what happens to those that do not."""
+"""Secure sums: what comes out, what a message says, what ends them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from scipy.stats import chisquare
 
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.randomness import os_random
-from ksdp.protocols.channel.keys import Envelope, seal
+from ksdp.protocols.channel.keys import Envelope, sign_envelope
+from ksdp.protocols.channel.rounds import Bodies, RoundEngine, Rounds, run_together
+from ksdp.protocols.channel.wire import pack
 from ksdp.protocols.sums.fixed_point import FixedPoint
-from ksdp.protocols.sums.secure_sum import SumParty
-from ksdp.protocols.sums.sum_messages import Contribution, SumTerms
+from ksdp.protocols.sums.secure_sum import Contribution, SumParty, SumRounds, SumTerms, tag, what_follows
 
 from ..conftest import identity, participant, seeded
 
@@ -172,11 +173,17 @@ def hellos() -> Hellos:
         (lambda h: [h["bob"], replace(h["bob"], sender="cyd")], "signature of cyd"),
         (lambda h: [h["bob"], replace(h["cyd"], body=bytes(32))], "signature of cyd"),
         (
-            lambda h: [h["bob"], seal(identity("cyd"), terms_of(3).session, "sum-hello", "cyd", h["bob"].body)],
+            lambda h: [
+                h["bob"],
+                sign_envelope(identity("cyd"), terms_of(3).session, "sum-hello", "cyd", h["bob"].body),
+            ],
             "same agreement key",
         ),
         (
-            lambda h: [h["bob"], seal(identity("cyd"), terms_of(3).session, "sum-hello", "cyd", bytes(32))],
+            lambda h: [
+                h["bob"],
+                sign_envelope(identity("cyd"), terms_of(3).session, "sum-hello", "cyd", bytes(32)),
+            ],
             "no usable X25519 key",
         ),
     ],
@@ -275,3 +282,118 @@ def test_a_value_beyond_the_bound_is_noticed_where_the_sum_shows_it() -> None:
     sent = [p.contribute([0.5], c(31, 1.0, 2)) for p, c in zip(parties, (FixedPoint, Cheat), strict=True)]
     with pytest.raises(ProtocolError, match="the run is void"):
         parties[0].combine(sent[1:])
+
+
+MESSAGE = Contribution(bytes(32), "ada", 3, (2, 1), b"coding", bytes(16), (("bob", bytes(16)),))
+
+
+@given(
+    st.binary(max_size=40),
+    st.text(max_size=5),
+    st.integers(0, 2**64 - 1),
+    st.lists(st.integers(0, 2**64 - 1), max_size=3).map(tuple),
+    st.binary(max_size=40),
+    st.lists(st.tuples(st.text(max_size=4), st.binary(max_size=16)), max_size=3).map(tuple),
+)
+def test_contributions_travel_unchanged(
+    session: bytes,
+    sender: str,
+    number: int,
+    shape: tuple[int, ...],
+    payload: bytes,
+    tags: tuple[tuple[str, bytes], ...],
+) -> None:
+    message = Contribution(session, sender, number, shape, b"coding", payload, tags)
+    assert Contribution.from_bytes(message.to_bytes()) == message
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        pack("contribution", MESSAGE.header()),
+        pack("contribution", MESSAGE.header(), b"", b"bob"),
+        pack("contribution", pack("sum-header", b"", b"ada", bytes(8)), b""),
+        pack("contribution", pack("sum-header", b"", b"\xff", bytes(8), b""), b""),
+        pack("contribution", pack("sum-header", b"", b"ada", bytes(7), b""), b""),
+        pack("hello", MESSAGE.header(), b""),
+    ],
+)
+def test_anything_else_is_refused(packed: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        Contribution.from_bytes(packed)
+
+
+def test_a_tag_depends_on_everything() -> None:
+    key = bytes(16)
+    tags = {
+        tag(key, 0, MESSAGE.header(), b"payload"),
+        tag(b"1" * 16, 0, MESSAGE.header(), b"payload"),
+        tag(key, 1, MESSAGE.header(), b"payload"),
+        tag(key, 0, replace(MESSAGE, shape=(1, 2)).header(), b"payload"),
+        tag(key, 0, MESSAGE.header(), b"payloae"),
+    }
+    assert len(tags) == 5
+
+
+def test_a_session_is_all_that_was_agreed() -> None:
+    ada, bob, cyd = (participant(name) for name in ("ada", "bob", "cyd"))
+    sessions = {
+        SumTerms((ada, bob), b"agreed").session,
+        SumTerms((ada, bob), b"agreed otherwise").session,
+        SumTerms((ada, cyd), b"agreed").session,
+        SumTerms((ada, bob, cyd), b"agreed").session,
+        SumTerms((ada, replace(bob, identity=cyd.identity)), b"agreed").session,
+    }
+    assert len(sessions) == 5
+    with pytest.raises(InputError, match="at least 2; got 1"):
+        SumTerms((ada,), b"agreed")
+
+
+def test_what_follows_is_said_for_two_and_for_more() -> None:
+    assert "each learns the other's input" in what_follows(2)
+    assert "Any 4 of the 5 parties" in what_follows(5)
+
+
+THREE = NAMES[:3]
+Array = NDArray[np.float64]
+
+
+def two_sums(name: str, first: float) -> Rounds[list[Array]]:
+    """One party's side of two sums of two numbers."""
+    everybody = tuple(map(participant, THREE))
+    engine = RoundEngine(name, [other for other in THREE if other != name])
+    coding = FixedPoint(31, 2.0**12, len(THREE))
+    sums = SumRounds(SumTerms(everybody, b"a session"), coding, engine, identity(name), seeded(name))
+    yield from sums.begin()
+    one = yield from sums.total(np.array([first, 1.0]))
+    return [one, (yield from sums.total(one + 1.0))]
+
+
+def test_all_have_the_same_sums() -> None:
+    results, _ = run_together({name: two_sums(name, float(place)) for place, name in enumerate(THREE)})
+    for one, two in results.values():
+        np.testing.assert_allclose(one, [3.0, 3.0], atol=1e-8)
+        np.testing.assert_allclose(two, 3 * (one + 1.0), atol=1e-8)
+
+
+def test_a_party_that_tells_two_others_different_numbers_ends_the_run_with_the_next_sum() -> None:
+    """Bob is there twice, with the same keys: one of him speaks with ada, the other with cyd."""
+    sides = {"ada": two_sums("ada", 0.0), "bob": two_sums("bob", 1.0), "cyd": two_sums("cyd", 2.0)}
+    sides["bob to cyd"] = two_sums("bob", 5.0)
+    spoken = {name: next(side) for name, side in sides.items()}
+
+    def step() -> None:
+        heard: dict[str, Bodies] = {
+            "ada": {n: spoken[n].messages["ada"] for n in ("bob", "cyd")},
+            "cyd": {"ada": spoken["ada"].messages["cyd"], "bob": spoken["bob to cyd"].messages["cyd"]},
+            "bob": {n: spoken[n].messages["bob"] for n in ("ada", "cyd")},
+            "bob to cyd": {n: spoken[n].messages["bob"] for n in ("ada", "cyd")},
+        }
+        for name, side in sides.items():
+            spoken[name] = side.send(heard[name])
+
+    step()
+    step()
+    with pytest.raises(ProtocolError, match="received another sum.*different values to different parties"):
+        step()
+    assert spoken["ada"].number == 2, "the first sum went through, the second did not"
