@@ -144,8 +144,6 @@ def quickly(mechanism: Mechanism) -> Mechanism:
             changes["parameters"] = {**mechanism.parameters, "opens": "final"}
     elif dataclasses.is_dataclass(mechanism) and any(f.name == "opens" for f in dataclasses.fields(mechanism)):
         changes["opens"] = "final"
-        if traits_of(mechanism).announce:
-            changes["announce"] = ()
     if not changes:
         return mechanism
     same: Any = mechanism

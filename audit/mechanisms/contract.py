@@ -100,8 +100,8 @@ class Mechanism(Protocol):
     """A mechanism: a frozen dataclass of parameters with a `run`.
 
     It may also have, as attributes, any field of `Traits`; a `guarantee` (`Guarantee`); `statistics` of its own, a
-    tuple, tried besides those that the spec names; and `opened`, the names of all that a run shows its parties,
-    where `observables` may be told to leave some out. An audit that has not looked at all of it clears nothing.
+    tuple, tried besides those that the spec names; and `opened`, names of what a run shows its parties besides the
+    observables. An audit that has not looked at all of it clears nothing.
 
     `name` and `version` never change meaning: a change of what a run computes is a new version, and cached
     runs of another version are never reused.
@@ -134,8 +134,6 @@ class Traits:
     """Observables that are its final output: all that somebody gets who is given the result and took no part."""
     opens: str = OPENS[0]
     """What a run shows its parties, one of `OPENS`."""
-    announce: tuple[str, ...] = ()
-    """What an experiment looks at, in place of everything that a run opens."""
     noise_free: bool = False
     """Nothing is random but the database."""
     order_free: bool = False

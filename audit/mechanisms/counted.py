@@ -95,8 +95,6 @@ class Counted(Around):
             raise SpecError(f"`opens` must be {OPENS[0]!r} after counts of documents: a run on shares takes none.")
         if traits.weighted:
             raise SpecError("`weighted` must be false after counts of documents: who rated what is no vocabulary.")
-        if traits.announce:
-            raise SpecError("`announce` must be left out after counts of documents.")
         if getattr(inner, "start", _STARTS[0]) not in _STARTS:
             raise SpecError(
                 f"`start` must be one of {', '.join(_STARTS)} after counts of documents; got {inner.start!r}."

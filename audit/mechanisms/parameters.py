@@ -43,12 +43,6 @@ def check_one_of(mechanism: object, name: str, choices: tuple[str, ...]) -> None
         raise SpecError(f"`{name}` must be {known}; got {getattr(mechanism, name)!r}.")
 
 
-def check_announce(given: tuple[str, ...], choices: tuple[str, ...]) -> None:
-    """Refuse names of what is not announced; an empty list is all that there is."""
-    if not set(given) <= set(choices):
-        raise SpecError(f"`announce` must be among {', '.join(choices)}; got {given!r}.")
-
-
 def check_rank(rank: int, features: int) -> None:
     """Refuse a basis of as many rows as there are features, or more."""
     if rank >= features:

@@ -180,14 +180,11 @@ def _draw(tables: dict[str, Any], before: float, drawn: float) -> None:
 
 
 def _fewer_iterations(spec: Spec, count: int) -> dict[str, Any]:
-    """What changes in the mechanism's parameters; it announces no iteration that is left out."""
+    """What changes in the mechanism's parameters."""
     mechanism: Any = mechanism_of(spec.mechanism)
     inner: Any = mechanism.inner if isinstance(mechanism, Noisy | Counted) else mechanism
     key = _iterations_key(inner)
-    changes: dict[str, Any] = {} if key is None else {key: count}
-    if key is not None and count < getattr(inner, key) and getattr(inner, "at", ()):
-        changes["at"] = [at for at in inner.at if isinstance(at, str) or at <= count] or ["last"]
-    return changes
+    return {} if key is None else {key: count}
 
 
 def described(setting: Setting) -> str:

@@ -26,7 +26,7 @@ from ksdp.flows.runs.countersigned import features_hash
 from ksdp.flows.runs.node_run import Node, run_node
 from ksdp.flows.runs.terms import Run
 from ksdp.protocols.runs.party_rounds import party_rounds
-from ksdp.protocols.runs.programs import check_audited, is_noisy, party_program
+from ksdp.protocols.runs.programs import is_noisy, party_program
 from ksdp.protocols.runs.run_terms import Statement
 from ksdp.protocols.runs.secret_draw import secret_draw
 from ksdp.protocols.runs.server_rounds import server_rounds
@@ -165,8 +165,6 @@ def _verified(
 ) -> Verified:
     """The clearance, if it is for this corpus and spec, the run's mechanism and all that the run opens."""
     mechanism, drawn = run.terms.mechanism, named.source.levers.drawn
-    if is_noisy(mechanism):
-        check_audited(mechanism)
     verified = verify_clearance(
         clearance,
         now=now,

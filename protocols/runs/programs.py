@@ -53,8 +53,6 @@ class Program:
     """Parties."""
     extra: str = ""
     """Who takes all noises but one away: the entry point in `ksdp.requests`; empty where nobody does."""
-    seen: tuple[str, ...] = ()
-    """Observables of what the server gets from a single party."""
 
     @property
     def noisy(self) -> bool:
@@ -81,10 +79,8 @@ PROGRAMS = MappingProxyType(
         "moments": Program(),
         "dp-nmf": Program(),
         "fedpower-private": Program(),
-        "fedpower": Program(
-            server="it collects the devices' uploads and adds noise of its own", seen=("uploads", "scales")
-        ),
-        "dpdispca": Program(server="it collects what the sites send and decomposes it", seen=("P",)),
+        "fedpower": Program(server="it collects the devices' uploads and adds noise of its own"),
+        "dpdispca": Program(server="it collects what the sites send and decomposes it"),
         "fedpower-utility": Program(server="it takes the noises but one away", least=3, extra="one-noise"),
     }
 )
@@ -246,21 +242,3 @@ def check_noisy(mechanism: GaussianReleases, fraction_bits: int, bound: float, p
     least = max(program_of(mechanism).least, getattr(mechanism, "colluders", 0) + 1)
     if parties < least:
         raise InputError(f"{mechanism.name} with these parameters needs at least {least} parties; got {parties}.")
-
-
-def check_audited(mechanism: GaussianReleases) -> None:
-    """Refuse a clearance whose audit has not looked at what the server sees, where no proof covers that.
-
-    Raises
-    ------
-    SpecError
-        Naming what `announce` lacks.
-    """
-    promise = mechanism.guarantee
-    chosen = traits_of(mechanism).announce
-    missing = [name for name in program_of(mechanism).seen if chosen and name not in chosen]
-    if missing and not (promise.sound and promise.kind == "(epsilon, delta)"):
-        raise SpecError(
-            f"`announce` must name {', '.join(missing)} in a run of {mechanism.name} on clearances: the server "
-            "sees them, and an audit without them has not looked."
-        )

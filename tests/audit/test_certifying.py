@@ -111,7 +111,7 @@ def test_what_cannot_be_certified_is_refused_before_anything_runs(corpus: Corpus
     assert not guarantee_of(plan.mechanism).sound
     assert "channel" in guarantee_of(plan.mechanism).notes
     asked = {"certificate": {"pairs": 4}}
-    nmf = {"name": "noisy", "mechanism": "pd-nmf", "scale": 1.0, "parameters": {"rank": 2, "announce": ["T"]}}
+    nmf = {"name": "noisy", "mechanism": "pd-nmf", "scale": 1.0, "parameters": {"rank": 2, "start": "best-of-m"}}
     for changes, message in (
         ({"scale": None}, "public and fixed"),
         ({"scale": 0.2, "sampling": "poisson"}, "fixed size"),

@@ -75,8 +75,8 @@ def test_refuses_what_is_no_whole_number_before_anything_runs(name: str, paramet
 
 
 def test_lists_in_a_spec_become_tuples() -> None:
-    mechanism = make_mechanism("pd-nmf", {"announce": ["T"]})
-    assert mechanism.announce == ("T",)
+    mechanism = make_mechanism("noisy", {"plain": ["sweeps"]})
+    assert mechanism.plain == ("sweeps",)
     hash(mechanism)
 
 

@@ -76,7 +76,7 @@ def test_observables_have_the_announced_shapes_whoever_else_takes_part(corpus: C
 
 def test_the_coalition_subtracts_its_own_share(corpus: Corpus) -> None:
     """Denominators of PD-NMF: what remains is the victim's, less than the sum that was announced."""
-    mechanism = {"name": "pd-nmf", "rank": 2, "announce": ["T", "denominators", "numerators"]}
+    mechanism = {"name": "pd-nmf", "rank": 2}
     coalition = plan_of(corpus, mechanism=mechanism, parties={"coalition": 15})
     honest = plan_of(corpus, mechanism=mechanism, parties={"honest": 15})
     seen, hidden = run_observables(coalition, 0, 0), run_observables(honest, 0, 0)

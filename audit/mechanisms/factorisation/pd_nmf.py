@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
-from typing import Any, ClassVar
+from numbers import Real
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,60 +26,7 @@ from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY, early_rounds
 from ksdp.audit.mechanisms.factorisation.rri_nmf import Factorisation, KeptSums, check_rule
 from ksdp.audit.mechanisms.parameters import check_least, check_one_of
 
-SUMS = ("T", "numerators", "denominators")
 DATA_STARTS = ("nnsvd", "best-of-m", "pd-nmf-init")
-
-
-def check_parameters(mechanism: Any) -> None:
-    """Check numbers, `start` and `weighted` of a PD-NMF, and make floats of the numbers that may be some."""
-    check_least(mechanism, rank=1, sweeps=1, start_seed=0)
-    for name in ("tolerance", *Penalties._fields):
-        value = getattr(mechanism, name)
-        if not _is_number(value, Real):
-            raise SpecError(f"`{name}` must be a number; got {value!r}.")
-        object.__setattr__(mechanism, name, float(value))
-    check_rule(mechanism.sweeps, mechanism.tolerance, mechanism.penalties)
-    if mechanism.start not in STARTS:
-        raise SpecError(f"`start` must be one of {', '.join(STARTS)}; got {mechanism.start!r}.")
-    if not isinstance(mechanism.weighted, bool):
-        raise SpecError(f"`weighted` must be true or false; got {mechanism.weighted!r}.")
-
-
-def _is_number(value: object, kind: type) -> bool:
-    """Whether a parameter is one; true and false are none."""
-    return isinstance(value, kind) and not isinstance(value, bool)
-
-
-def check_views(mechanism: Any) -> None:
-    """Check `announce`, `at` and `opens` of a PD-NMF, and make tuples of the first two."""
-    for name in ("announce", "at"):
-        value = getattr(mechanism, name)
-        least = 1 if name == "at" else 0
-        if not isinstance(value, (list, tuple)) or len(value) < least or len(set(map(repr, value))) != len(value):
-            raise SpecError(f"`{name}` must be a list of different entries; got {value!r}.")
-        object.__setattr__(mechanism, name, tuple(value))
-    check_one_of(mechanism, "opens", OPENS)
-    if mechanism.opens == "final" and mechanism.announce:
-        raise SpecError('`announce` must be left out where `opens` is "final": a run shows T alone.')
-    for name in mechanism.announce:
-        if name not in (*SUMS, "start"):
-            raise SpecError(f"`announce` must be among {', '.join((*SUMS, 'start'))}; got {name!r}.")
-    if "start" in mechanism.announce and mechanism.start not in DATA_STARTS:
-        raise SpecError(
-            f"`announce` must not name the start where `start` holds no data; got {mechanism.start!r}."
-        )
-    for when in mechanism.at:
-        if when != "last" and not (
-            isinstance(when, Integral) and not isinstance(when, bool) and 1 <= int(when) <= mechanism.cap
-        ):
-            raise SpecError(f'`at` must hold "last" or sweeps from 1 to {mechanism.cap}; got {when!r}.')
-    if not mechanism.announce and mechanism.at != ("last",):
-        raise SpecError("`at` must be left out where `announce` is: the sums of every sweep are looked at.")
-
-
-def label(what: str, when: str | int) -> str:
-    """Name of an array at a sweep."""
-    return what if when == "last" else f"{what}@{when}"
 
 
 Array = NDArray[np.float64]
@@ -118,11 +65,6 @@ def first_sweeps(prefix: str, fit: Factorisation, early: Sequence[int]) -> dict[
         f"{prefix}total_weights": fit.total_denominators,
         f"{prefix}sweeps": np.array([float(fit.sweeps)]),
     }
-
-
-def first_topics(start: Array, fit: Factorisation, early: Sequence[int]) -> Array:
-    """Topics before the first sweep and after each early one, shape (1 + len(early), k, d)."""
-    return np.stack([start, *(fit.snapshots[number].T for number in early)])
 
 
 def topics_from(released: Mapping[str, Array], penalties: Penalties, seed: int) -> Array:
@@ -217,12 +159,6 @@ class PDNMF:
     opens : {"every round", "final"}
         `final`: iterates stay hidden inside a secure computation that opens T alone. Nobody sees when to stop, so
         that all sweeps are done.
-    announce : subset of ("T", "numerators", "denominators", "start")
-        What an experiment looks at, in place of everything that a run opens; nothing is cleared by it. ``start``
-        is the start where it depends on data.
-    at : "last" and numbers of sweeps
-        When `announce`d arrays are looked at: "T" is the last one, "T@3" that of sweep 3. A run that has converged
-        before repeats its last one.
     start_seed : int
         The agreed, public seed of the random start.
 
@@ -240,15 +176,15 @@ class PDNMF:
 
     Examples
     --------
-    >>> mechanism = PDNMF(rank=2, announce=("T", "denominators"), at=("last", 3))
-    >>> {array.name: array.shape for array in mechanism.observables(features=5)}
-    {'T': (2, 5), 'T@3': (2, 5), 'denominators': (2,), 'denominators@3': (2,), 'sweeps': (1,)}
+    >>> [(array.name, array.shape) for array in PDNMF(rank=2, opens="final").observables(features=5)]
+    [('T', (2, 5))]
     """
 
     name: ClassVar[str] = "pd-nmf"
     version: ClassVar[int] = 6  # of the final output, too: what covers every round covers it
     learn_from: ClassVar[tuple[str, ...]] = ("sums",)  # `audit.coverage.learnable`; `benchmarks raw-leak`
     guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, algorithms 1 and 2")
+    final: ClassVar[tuple[str, ...]] = ("T",)
     noise_free: ClassVar[bool] = True
     order_free: ClassVar[bool] = True
     nonnegative: ClassVar[bool] = True  # a corpus with negative entries is refused while it is read
@@ -263,13 +199,20 @@ class PDNMF:
     delta: float = 0.0
     weighted: bool = False
     opens: str = OPENS[0]
-    announce: tuple[str, ...] = ()
-    at: tuple[str | int, ...] = ("last",)
     start_seed: int = 0
 
     def __post_init__(self) -> None:
-        check_parameters(self)
-        check_views(self)
+        check_least(self, rank=1, sweeps=1, start_seed=0)
+        for name in ("tolerance", *Penalties._fields):
+            value = getattr(self, name)
+            if not isinstance(value, Real) or isinstance(value, bool):
+                raise SpecError(f"`{name}` must be a number; got {value!r}.")
+            object.__setattr__(self, name, float(value))
+        check_rule(self.sweeps, self.tolerance, self.penalties)
+        check_one_of(self, "start", STARTS)
+        check_one_of(self, "opens", OPENS)
+        if not isinstance(self.weighted, bool):
+            raise SpecError(f"`weighted` must be true or false; got {self.weighted!r}.")
 
     @property
     def _by_svd(self) -> SvdStart | None:
@@ -292,22 +235,17 @@ class PDNMF:
         """The four regularisers."""
         return Penalties(self.alpha, self.beta, self.gamma, self.delta)
 
-    @property
-    def final(self) -> tuple[str, ...]:
-        """The topics, where the last ones are announced."""
-        return ("T",) if not self.announce or ("T" in self.announce and "last" in self.at) else ()
-
     def early(self, features: int) -> tuple[int, ...]:
         """Sweeps whose sums are looked at one by one: the first three, of few columns more."""
         return tuple(range(1, early_rounds(self.rank, features, self.sweeps) + 1))
 
     @property
     def opened(self) -> tuple[str, ...]:
-        """All that a run shows; of ``best-of-m`` also local topics, which no audit looks at."""
-        local = ("local_topics",) if self.start == "best-of-m" and self.opens != "final" else ()
-        return (*(a.name for a in self._opened(self.rank + 1)), *local)
+        """What a run shows besides its observables: of ``best-of-m`` local topics, which no audit looks at."""
+        return ("local_topics",) if self.start == "best-of-m" and self.opens != "final" else ()
 
-    def _opened(self, features: int) -> tuple[Announced, ...]:
+    def observables(self, features: int) -> tuple[Announced, ...]:
+        """Names and shapes of what `run` announces for a corpus of `features` columns."""
         wide: tuple[int, ...] = (self.rank, features)
         narrow, stops, early = wide if self.weighted else (self.rank,), self.tolerance > 0, self.early(features)
         if self.opens == "final":
@@ -327,19 +265,6 @@ class PDNMF:
             arrays += self._by_svd.observables(features)
         return tuple(arrays)
 
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of what `run` announces for a corpus of `features` columns."""
-        if not self.announce:
-            return self._opened(features)
-        wide: tuple[int, ...] = (self.rank, features)
-        shapes = dict.fromkeys((*SUMS, "start"), wide)
-        shapes["denominators"] = wide if self.weighted else (self.rank,)
-        announced = []
-        for what in self.announce:
-            moments: tuple[str | int, ...] = ("last",) if what == "start" else self.at
-            announced += [Announced(label(what, when), shapes[what]) for when in moments]
-        return (*announced, Announced("sweeps", (1,)))
-
     def released(self, features: int) -> tuple[Announced, ...]:
         """Where every round is opened, the sums of every sweep in place of what is worked out from them.
 
@@ -355,7 +280,7 @@ class PDNMF:
     @property
     def _caps(self) -> dict[str, int]:
         """Sweeps at most, by the prefix of their sums; none where not every round's sums are released."""
-        if self.announce or self.opens == "final":
+        if self.opens == "final":
             return {}
         return {"": self.cap} | ({"init_": self.sweeps} if self.start == "pd-nmf-init" else {})
 
@@ -380,7 +305,7 @@ class PDNMF:
             arrays |= summed_up(prefix, released, early[:EARLY] if prefix else early)
         arrays["topics"] = topics_from(arrays, self.penalties, self.start_seed)
         arrays |= self._by_svd.worked_out(released) if self._by_svd else {}
-        return Observables({a.name: arrays[a.name] for a in self._opened(released["T"].shape[1])})
+        return Observables({a.name: arrays[a.name] for a in self.observables(released["T"].shape[1])})
 
     def factorise(self, database: Database) -> tuple[NDArray[np.float64], Factorisation]:
         """Return the start, shape (k, d), and the factorisation reached from it, W and snapshots included."""
@@ -411,8 +336,6 @@ class PDNMF:
         return 0.0 if self.opens == "final" else self.tolerance
 
     def _at(self, database: Database) -> frozenset[int]:
-        if self.announce:
-            return frozenset(int(when) for when in self.at if when != "last")
         return frozenset(self._early_in(database)) if self.opens != "final" else frozenset()
 
     def _early_in(self, database: Database) -> tuple[int, ...]:
@@ -438,17 +361,11 @@ class PDNMF:
         """
         start, made, beside = self._start(database)
         last = self._factorise(database, start)
-        if not self.announce:
-            arrays = {"T": last.T, "numerators": last.numerators, "denominators": last.denominators}
-            arrays |= {"start": start} | beside
-            if self.opens != "final":
-                early = self._early_in(database)
-                arrays |= first_sweeps("", last, early)
-                arrays["topics"] = first_topics(start, last, early)
-                arrays |= {} if made is None else first_sweeps("init_", made, early[:EARLY])
-            return Observables({a.name: arrays[a.name] for a in self._opened(start.shape[1])})
-        arrays = {"sweeps": np.array([float(last.sweeps)]), "start": start}
-        moments = {when: last if when == "last" else last.snapshots[int(when)] for when in self.at}
-        for what in set(self.announce) & set(SUMS):
-            arrays |= {label(what, when): getattr(moment, what) for when, moment in moments.items()}
+        arrays = {"T": last.T, "numerators": last.numerators, "denominators": last.denominators}
+        arrays |= {"start": start} | beside
+        if self.opens != "final":
+            early = self._early_in(database)
+            arrays |= first_sweeps("", last, early)
+            arrays["topics"] = np.stack([start, *(last.snapshots[number].T for number in early)])
+            arrays |= {} if made is None else first_sweeps("init_", made, early[:EARLY])
         return Observables({a.name: arrays[a.name] for a in self.observables(start.shape[1])})

@@ -117,7 +117,7 @@ class DPNMF(GaussianReleases):
             sampler=self.sampler,
         )
 
-    def shows(self, features: int) -> tuple[Announced, ...]:
+    def observables(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes of everything that a run shows its parties."""
         last = Announced("T", (self.rank, features))
         if self.opens == "final":
@@ -168,7 +168,7 @@ class DPNMF(GaussianReleases):
         seen = seen.reshape(self.sweeps, self.rank, -1)
         weights = np.ascontiguousarray(seen[..., -1])
         sums = {"sums": np.ascontiguousarray(seen[..., :-1]), "weights": weights, "denominators": weights[-1]}
-        return {name: (driven.public | sums)[name] for name in self.opened}
+        return {name: (driven.public | sums)[name] for name in self._names}
 
     def _share(self, part: sp.csr_array, W: Matrix, squares: Matrix, T: Matrix, t: int) -> Matrix:
         """Update W_t in place and return this party's clipped share of the numerator and the denominator."""

@@ -17,7 +17,7 @@ from ksdp.audit.corpus.matrix import clip_rows
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Announced, Database, Guarantee, Observables
 from ksdp.audit.mechanisms.factorisation.power_iteration import first_basis, orthonormalise, start_block
-from ksdp.audit.mechanisms.parameters import check_announce, check_least, check_one_of, check_positive, check_rank
+from ksdp.audit.mechanisms.parameters import check_least, check_one_of, check_positive, check_rank
 from ksdp.audit.mechanisms.party_side import Broadcast, OneNoiseSum, PartyProgram, PartyResult, Sizes, Upload
 from ksdp.audit.mechanisms.privacy.noise import check_budget, second_moment_change, worst_pair
 from ksdp.audit.mechanisms.privacy.transcript import Driven, GaussianReleases
@@ -67,7 +67,7 @@ class PeriodicPower(GaussianReleases):
 class SummedPower(PeriodicPower):
     """A form of FedPower with a secure sum: its runs show the last basis, and the sums."""
 
-    def shows(self, features: int) -> tuple[Announced, ...]:
+    def observables(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes of everything that a run shows its devices."""
         check_rank(self.rank, features)
         last, sums = (self.rank, features), (self.rounds, self.rank, features)
@@ -77,7 +77,7 @@ class SummedPower(PeriodicPower):
     def observed(self, driven: Driven) -> dict[str, Matrix]:
         """With `sums`, every sum as the coalition sees it."""
         sums = {"sums": np.stack([announcement.seen for announcement in driven.transcript])}
-        return {name: (driven.public | sums)[name] for name in self.opened}
+        return {name: (driven.public | sums)[name] for name in self._names}
 
     @property
     def summed(self) -> bool:
@@ -231,8 +231,6 @@ class FedPower(PeriodicPower):
     reference : {"common", "first"}
         What blocks are turned towards: the last basis that all know, or (as Guo et al.) that of the first device,
         which would have to hand it out without noise.
-    announce : subset of ("V", "means", "uploads", "scales")
-        What an experiment looks at, in place of everything that a run opens; nothing is cleared by it.
     start_seed : int
         Of the agreed standard normal start.
     sampler : {"fast", "discrete"}
@@ -249,14 +247,12 @@ class FedPower(PeriodicPower):
     noise: float | None = None
     central_noise: float | None = None
     reference: str = "common"
-    announce: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_budget(self.epsilon, self.delta)
         check_given_noise(self.noise, self.central_noise)
         check_one_of(self, "reference", ("common", "first"))
-        check_announce(self.announce, ("V", "means", "uploads", "scales"))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -275,7 +271,7 @@ class FedPower(PeriodicPower):
             "outside the sensitivity.",
         )
 
-    def shows(self, features: int) -> tuple[Announced, ...]:
+    def observables(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes of everything that a run shows its devices and the server."""
         check_rank(self.rank, features)
         last, each = Announced("V", (self.rank, features)), (self.rounds, self.rank, features)
@@ -333,12 +329,12 @@ class FedPower(PeriodicPower):
             "uploads": np.stack([uploads[0] for uploads in driven.uploads]),
             "scales": np.stack([beside[0][0] for beside in driven.beside]),
         }
-        return {name: (driven.public | server)[name] for name in self.announce or self.opened}
+        return {name: (driven.public | server)[name] for name in self._names}
 
     @property
     def statistics(self) -> tuple[ReleasesMatch, ...]:
         """What the server can look at as well: with `period` 1 uploads are sums over the victim's documents."""
-        shown = set(SENT) <= set(self.announce or self.opened)
+        shown = set(SENT) <= set(self._names)
         return (ReleasesMatch(SENT),) if shown and self.period == 1 else ()
 
     @property

@@ -14,7 +14,7 @@ from ksdp.audit.corpus.matrix import clip_rows
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Guarantee, Observables
 from ksdp.audit.mechanisms.factorisation.power_iteration import first_basis, orthonormalise, start_block
-from ksdp.audit.mechanisms.parameters import check_announce, check_least, check_one_of, check_positive, check_rank
+from ksdp.audit.mechanisms.parameters import check_least, check_one_of, check_positive, check_rank
 from ksdp.audit.mechanisms.party_side import NoisySum, PartyProgram, PartyResult
 from ksdp.audit.mechanisms.privacy.noise import (
     adjacency_words,
@@ -61,8 +61,6 @@ class HardtRoth(GaussianReleases):
     adjacency : {"replace-one", "add-remove"}
     colluders : int
         Parties whose noise may be known to whoever sees the sum.
-    announce : subset of ("V", "sums")
-        What an experiment looks at, in place of everything that a run opens; nothing is cleared by it.
     start_seed : int
         Agreed by all; the start holds no data.
     sampler : {"fast", "discrete"}
@@ -90,7 +88,6 @@ class HardtRoth(GaussianReleases):
     unit: str = "record"
     adjacency: str = "replace-one"
     colluders: int = 0
-    announce: tuple[str, ...] = ()
     start_seed: int = 0
 
     def __post_init__(self) -> None:
@@ -100,7 +97,6 @@ class HardtRoth(GaussianReleases):
         check_least(self, rank=1, iterations=1, colluders=0, start_seed=0)
         check_positive(self, "row_bound")
         check_one_of(self, "unit", ("record", "entry-printed"))
-        check_announce(self.announce, ("V", "sums"))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -120,7 +116,7 @@ class HardtRoth(GaussianReleases):
             notes="" if record else "Printed calibration: as a claim about records it is refuted.",
         )
 
-    def shows(self, features: int) -> tuple[Announced, ...]:
+    def observables(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes of everything that a run shows its parties."""
         check_rank(self.rank, features)
         last = Announced("V", (self.rank, features))
@@ -169,8 +165,7 @@ class HardtRoth(GaussianReleases):
     @property
     def statistics(self) -> tuple[ReleasesMatch, ...]:
         """What a party of a run can look at as well: what each sum holds of a document."""
-        shown = self.opens != OPENS[1] and "sums" in (self.announce or ("sums",))
-        return (ReleasesMatch(),) if shown else ()
+        return (ReleasesMatch(),) if self.opens != OPENS[1] else ()
 
     def as_equations(
         self, observables: Observables, pool: Pool, added: Added = nothing_added
@@ -203,7 +198,7 @@ class HardtRoth(GaussianReleases):
     def observed(self, driven: Driven) -> dict[str, np.ndarray]:
         """With `sums`, every sum as the coalition sees it."""
         sums = {"sums": np.stack([announcement.seen for announcement in driven.transcript])}
-        return {name: (driven.public | sums)[name] for name in self.announce or self.opened}
+        return {name: (driven.public | sums)[name] for name in self._names}
 
     def neighbours(self) -> tuple[Database, Database]:
         """Records in the span of the start, which is public: what one changes is announced in full each time."""

@@ -17,7 +17,7 @@ from ksdp.audit.array_types import Floats, Matrix
 from ksdp.audit.corpus.matrix import clip_rows
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Announced, Database, Guarantee
-from ksdp.audit.mechanisms.parameters import check_announce, check_least, check_one_of, check_positive, check_rank
+from ksdp.audit.mechanisms.parameters import check_least, check_one_of, check_positive, check_rank
 from ksdp.audit.mechanisms.party_side import NoisySum, PartyProgram, PartyResult, Sizes, Upload
 from ksdp.audit.mechanisms.privacy.noise import (
     adjacency_words,
@@ -129,7 +129,7 @@ class Moments(GaussianReleases):
         """Of so many parties, in each number of the triangle."""
         return self.scale(features) * math.sqrt(parties)
 
-    def shows(self, features: int) -> tuple[Announced, ...]:
+    def observables(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes of everything that a run shows its parties."""
         check_rank(self.rank, features)
         last = Announced("V", (self.rank, features))
@@ -154,7 +154,7 @@ class Moments(GaussianReleases):
         """The sum as the coalition sees it, without its own shares and noise; and what all make of the whole."""
         public, transcript = driven.public, driven.transcript
         seen = {"V": public["V"], "moments": transcript[0].seen}
-        return {name: seen[name] for name in self.opened}
+        return {name: seen[name] for name in self._names}
 
     def uncertified(self, features: int) -> str | None:
         """None: every run's noise is public and fixed."""
@@ -260,7 +260,6 @@ class DPdisPCA(GaussianReleases):
     row_bound: float = 1.0
     calibration: str = "analytic"
     adjacency: str = "replace-one"
-    announce: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -271,7 +270,6 @@ class DPdisPCA(GaussianReleases):
             raise SpecError(f"`rank` must be 1 to `intermediate` ({self.intermediate}); got {self.rank}.")
         check_positive(self, "row_bound")
         check_one_of(self, "calibration", ("analytic", "printed"))
-        check_announce(self.announce, ("V", "P"))
 
     @property
     def _printed_holds(self) -> bool:
@@ -293,7 +291,7 @@ class DPdisPCA(GaussianReleases):
             notes="Printed calibration: proved for epsilon < 1 and add-remove only." if printed else "",
         )
 
-    def shows(self, features: int) -> tuple[Announced, ...]:
+    def observables(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes of everything that a run shows its parties and the aggregator."""
         if self.intermediate > features:
             raise SpecError(f"`intermediate` must be at most the features ({features}); got {self.intermediate}.")
@@ -361,7 +359,7 @@ class DPdisPCA(GaussianReleases):
     def observed(self, driven: Driven) -> dict[str, Matrix]:
         """With `P`, what the aggregator gets from the victim."""
         sent = {"P": driven.uploads[0][0]}
-        return {name: (driven.public | sent)[name] for name in self.announce or self.opened}
+        return {name: (driven.public | sent)[name] for name in self._names}
 
     def neighbours(self) -> tuple[Database, Database]:
         """Few features and records along two directions; the noisy matrix itself is looked at, which is more

@@ -249,25 +249,13 @@ class GaussianReleases(ABC):
     def __post_init__(self) -> None:
         check_sampler(self.sampler)
         check_one_of(self, "opens", OPENS)
-        if self.opens == "final" and self._chosen:
-            raise SpecError('`announce` must be left out where `opens` is "final".')
         if isinstance(self.delta, bool) or not 0 < self.delta < 1:
             raise SpecError(f"`delta` must be in (0, 1); got {self.delta!r}.")
-
-    @property
-    def _chosen(self) -> tuple[str, ...]:
-        """What an experiment looks at, of mechanisms with the parameter `announce`."""
-        return tuple(vars(self).get("announce", ()))
 
     @property
     @abstractmethod
     def guarantee(self) -> Guarantee:
         """What is promised, to whom."""
-
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of what `run` announces: all, or what `announce` says."""
-        shown = {a.name: a for a in self.shows(features)}
-        return tuple(shown[name] for name in (self._chosen or shown))
 
     @abstractmethod
     def multipliers(self, sizes: Sequence[int], features: int) -> tuple[float, ...]:
@@ -284,12 +272,11 @@ class GaussianReleases(ABC):
         raise SpecError(f"{self.name} has no server.")
 
     @property
-    def opened(self) -> tuple[str, ...]:
-        """Everything that a run shows its parties, and its server."""
-        return tuple(a.name for a in self.shows(_WIDE))
+    def _names(self) -> tuple[str, ...]:
+        return tuple(a.name for a in self.observables(_WIDE))
 
     @abstractmethod
-    def shows(self, features: int) -> tuple[Announced, ...]:
+    def observables(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes of everything that a run shows its parties, and its server."""
 
     def observed(self, driven: Driven) -> dict[str, Floats]:

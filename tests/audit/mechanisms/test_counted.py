@@ -122,7 +122,6 @@ def test_defaults_are_written_out_so_that_other_runs_are_not_taken_for_these() -
         ({"parameters": {"weighted": True, "beta": 1.0, "delta": 1.0}}, "`weighted` must be false"),
         ({"parameters": {"start": "best-of-m"}}, "`start` must be one of random, random-2x, nnsvd"),
         ({"parameters": {"start": "pd-nmf-init"}}, "`start` must be one of"),
-        ({"parameters": {"announce": ["T"]}}, "`announce` must be left out"),
         ({"mechanism_version": 99}, "`mechanism_version` must be"),
         ({"parameters": 3}, "`parameters` must be a table"),
     ],

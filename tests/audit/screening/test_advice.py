@@ -146,15 +146,15 @@ def test_moments_have_a_promise_to_turn() -> None:
 
 
 def test_fewer_iterations_announce_no_later_ones() -> None:
-    asked = spec({"name": "pd-nmf", "rank": 4, "sweeps": 12, "announce": ["T"], "at": [1, 12, "last"]})
+    asked = spec({"name": "pd-nmf", "rank": 4, "sweeps": 12})
     lever = next(lever for lever in lever_space(asked, 5000) if lever.name == "iterations")
     assert lever.values == (12, 6, 3)
     assert at_setting(asked, {"iterations": 12}, 5000).mechanism == asked.mechanism
     fewer = at_setting(asked, {"iterations": 6}, 5000).mechanism.parameters
-    assert fewer == asked.mechanism.parameters | {"sweeps": 6, "at": [1, "last"]}
-    noisy = {"mechanism": "pd-nmf", "noise": 0.5, "parameters": {"rank": 4, "announce": ["T"], "at": [12]}}
+    assert fewer == asked.mechanism.parameters | {"sweeps": 6}
+    noisy = {"mechanism": "pd-nmf", "noise": 0.5, "parameters": {"rank": 4}}
     around = at_setting(spec({"name": "noisy"} | noisy), {"iterations": 5}, 5000).mechanism.parameters
-    assert around["parameters"] == noisy["parameters"] | {"sweeps": 5, "at": ["last"]}
+    assert around["parameters"] == noisy["parameters"] | {"sweeps": 5}
     # The limit has no number of iterations, and one that is done already cannot be halved.
     for none in ({"name": "pd-svd", "rank": 4}, {"name": "pd-nmf", "sweeps": 1}):
         assert "iterations" not in [lever.name for lever in lever_space(spec(none), 5000)]

@@ -62,7 +62,6 @@ def test_the_size_of_the_noise_is_reckoned_with() -> None:
 def test_it_is_tried_where_the_sums_are_shown() -> None:
     assert [s.name for s in HardtRoth().statistics] == ["releases-match"]
     assert HardtRoth(opens="final").statistics == ()
-    assert HardtRoth(announce=("V",)).statistics == ()
 
 
 def counts(n: int = 24, d: int = 40, seed: int = 1) -> sp.csr_array:
@@ -160,7 +159,6 @@ def test_uploads_are_tried_where_they_are_sums_that_are_shown() -> None:
     assert [s.name for s in FedPower(period=1).statistics] == ["releases-match"]
     assert FedPower(period=4).statistics == ()
     assert FedPower(period=1, opens="final").statistics == ()
-    assert FedPower(period=1, announce=("uploads",)).statistics == ()
 
 
 def summed(kind: str, noise: float = 1e-9) -> PrivateFedPower | UtilityFedPower:

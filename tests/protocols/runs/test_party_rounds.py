@@ -28,13 +28,13 @@ from ..conftest import identity, participant, seeded
 
 NAMES = ("ada", "bob", "cyd", "dan", "eve")
 UNCLEARED = Statement(cleared=False)
-NMF = PDNMF(rank=3, sweeps=15, announce=("T", "numerators", "denominators"))
+NMF = PDNMF(rank=3, sweeps=15)
 MECHANISMS = [
     NMF,
-    PDNMF(rank=3, sweeps=10, start="pd-nmf-init", announce=("T", "numerators", "denominators")),
+    PDNMF(rank=3, sweeps=10, start="pd-nmf-init"),
     PDNMF(rank=3, sweeps=10, start="nnsvd"),
     PDNMF(rank=2, sweeps=10, weighted=True, beta=0.1, delta=0.1, start="nnsvd"),
-    PDNMF(rank=2, sweeps=10, beta=0.1, gamma=0.05, announce=("T", "numerators", "denominators")),
+    PDNMF(rank=2, sweeps=10, beta=0.1, gamma=0.05),
     PDNMF(rank=2, sweeps=10, weighted=True, alpha=0.01, beta=0.1, delta=0.1),
     PDNMF(rank=2, sweeps=10, weighted=True, beta=0.1, delta=0.1, start="pd-nmf-init"),
     SigmaSVD(rank=3, solver="power", iterations=60, tolerance=1e-6),

@@ -81,9 +81,7 @@ def test_theorem_1(penalties, cuts):
 def test_the_view_is_that_of_algorithm_1_less_the_coalitions_share(penalties, coalition, sweeps):
     parties = split(corpus(60, 70, seed=2), (20, 35, 50))
     database = Database(parties, frozenset(coalition))
-    mechanism = PDNMF(
-        rank=3, sweeps=sweeps, tolerance=0, announce=("T", "numerators", "denominators"), start_seed=4, **penalties
-    )
+    mechanism = PDNMF(rank=3, sweeps=sweeps, tolerance=0, start_seed=4, **penalties)
     seen = mechanism.run(database, RNG)
     expected = algorithm_1(parties, random_topics(70, 3, 4), sweeps, database.outside, **penalties)
     for name, theirs in zip(("T", "numerators", "denominators"), expected, strict=True):
@@ -93,31 +91,18 @@ def test_the_view_is_that_of_algorithm_1_less_the_coalitions_share(penalties, co
 @given(
     start=st.sampled_from(STARTS),
     weighted=st.booleans(),
-    announce=st.lists(st.sampled_from(["T", "numerators", "denominators"]), min_size=1, unique=True),
-    at=st.lists(st.sampled_from(["last", 1, 3, 6]), min_size=1, unique=True),
     several=st.booleans(),
 )
 @settings(max_examples=40, deadline=None)
-def test_announces_what_it_says(start, weighted, announce, at, several):
+def test_announces_what_it_says(start, weighted, several):
     X = corpus(30, 25, seed=3)
     database = Database(split(X, (15,)) if several else (X,))
-    mechanism = PDNMF(rank=3, start=start, sweeps=6, weighted=weighted, announce=announce, at=at)
+    mechanism = PDNMF(rank=3, start=start, sweeps=6, weighted=weighted)
     schema = {a.name: a.shape for a in mechanism.observables(25)}
     seen = mechanism.run(database, RNG)
     assert {name: array.shape for name, array in seen.items()} == schema
     assert all(np.isfinite(array).all() for array in seen.values())
     assert 1 <= seen["sweeps"][0] <= mechanism.cap
-
-
-def test_looks_at_the_sweeps_it_is_told_to():
-    database = Database((corpus(40, 30, seed=4),))
-    two = ("T", "denominators")
-    seen = PDNMF(rank=3, announce=two, at=("last", 2, 20), tolerance=0.02).run(database, RNG)
-    assert 2 < seen["sweeps"][0] < 20
-    shorter = PDNMF(rank=3, sweeps=2, tolerance=0).run(database, RNG)
-    np.testing.assert_array_equal(seen["T@2"], shorter["T"])
-    np.testing.assert_array_equal(seen["denominators@2"], shorter["denominators"])
-    np.testing.assert_array_equal(seen["T@20"], seen["T"])
 
 
 def test_random_2x_does_twice_the_sweeps_from_the_same_start():
@@ -130,7 +115,7 @@ def test_random_2x_does_twice_the_sweeps_from_the_same_start():
 
 def test_the_start_is_announced_where_it_holds_data():
     database = Database(split(corpus(40, 30, seed=6), (20,)))
-    mechanism = PDNMF(rank=3, start="pd-nmf-init", announce=("T", "start"))
+    mechanism = PDNMF(rank=3, start="pd-nmf-init")
     seen = mechanism.run(database, RNG)
     again = pd_nmf_iter(database.parties, seen["start"])
     np.testing.assert_array_equal(seen["T"], again.T)
@@ -148,10 +133,10 @@ def test_same_bits_with_any_number_of_threads_and_after_pickling(start):
 
 
 def test_is_a_frozen_mechanism_that_accepts_what_a_spec_holds():
-    mechanism = PDNMF(rank=3, beta=1, announce=["T"], at=["last", 3])
+    mechanism = PDNMF(rank=3, beta=1)
     assert isinstance(mechanism, Mechanism)
     assert (mechanism.name, mechanism.version) == ("pd-nmf", 6)
-    assert hash(mechanism) == hash(PDNMF(rank=3, beta=1.0, announce=("T",), at=("last", 3)))
+    assert hash(mechanism) == hash(PDNMF(rank=3, beta=1.0))
     with pytest.raises(FrozenInstanceError):
         mechanism.rank = 4
 
@@ -167,19 +152,9 @@ def test_is_a_frozen_mechanism_that_accepts_what_a_spec_holds():
         ({"tolerance": -1e-3}, "`tolerance` must be a finite number of at least 0"),
         ({"alpha": float("nan")}, "`alpha` must be a finite number"),
         ({"delta": "1"}, "`delta` must be a number; got '1'"),
-        ({"start": "svd"}, "`start` must be one of random"),
+        ({"start": "svd"}, "`start` must be .random. or"),
         ({"weighted": 1}, "`weighted` must be true or false"),
-        ({"at": ()}, "`at` must be a list of different entries"),
-        ({"at": (3,)}, "`at` must be left out where `announce` is"),
         ({"opens": "all"}, "`opens` must be 'every round' or 'final'; got 'all'"),
-        ({"opens": "final", "announce": ("T",)}, "`announce` must be left out where `opens` is"),
-        ({"announce": ("T", "T")}, "`announce` must be a list of different entries"),
-        ({"announce": ("W",)}, "`announce` must be among T, numerators, denominators, start; got 'W'"),
-        ({"announce": ("start",)}, "`announce` must not name the start"),
-        ({"announce": "T"}, "`announce` must be a list"),
-        ({"at": (0,)}, '`at` must hold "last" or sweeps from 1 to 20; got 0'),
-        ({"at": (21,)}, '`at` must hold "last" or sweeps from 1 to 20; got 21'),
-        ({"at": ("first",)}, "`at` must hold"),
     ],
 )
 def test_refuses_wrong_parameters(parameters, message):

@@ -101,7 +101,6 @@ def test_the_broken_control_has_a_tenth_of_the_noise() -> None:
         {"row_bound": 0.0},
         {"unit": "row"},
         {"adjacency": "swap"},
-        {"announce": ("W",)},
         {"colluders": -1},
         {"sampler": "numpy"},
     ],

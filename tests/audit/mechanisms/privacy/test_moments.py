@@ -118,7 +118,7 @@ def test_with_a_large_budget_and_all_directions_it_is_pooled_pca() -> None:
 
 def test_negative_eigenvalues_are_dropped() -> None:
     """Noise that drowns everything: an SVD would keep large negative eigenvalues, turned positive."""
-    mechanism = DPdisPCA(rank=2, intermediate=6, epsilon=0.01, announce=("P",))
+    mechanism = DPdisPCA(rank=2, intermediate=6, epsilon=0.01)
     for seed in range(5):
         data = Database(sites(sizes=(30,)))
         P = mechanism.run(data, np.random.default_rng(seed))["P"]
@@ -159,9 +159,7 @@ def test_the_printed_calibration_says_where_it_holds() -> None:
     assert not DPdisPCA(calibration="printed", epsilon=5.0, adjacency="add-remove").guarantee.sound
 
 
-@pytest.mark.parametrize(
-    "parameters", [{"rank": 0}, {"rank": 30}, {"row_bound": 0.0}, {"calibration": "x"}, {"announce": ("W",)}]
-)
+@pytest.mark.parametrize("parameters", [{"rank": 0}, {"rank": 30}, {"row_bound": 0.0}, {"calibration": "x"}])
 def test_bad_parameters_are_refused(parameters: dict[str, object]) -> None:
     with pytest.raises(SpecError):
         DPdisPCA(**parameters)  # type: ignore[arg-type]

@@ -190,7 +190,7 @@ def test_the_likelihood_ratio_is_that_of_the_densities() -> None:
 
 
 def test_the_vetted_sampler_runs_on_the_grid() -> None:
-    mechanism = HardtRoth(rank=2, iterations=1, sampler="discrete", announce=("sums",))
+    mechanism = HardtRoth(rank=2, iterations=1, sampler="discrete")
     seen = mechanism.run(Database(parties()), np.random.default_rng(0))["sums"] * 2.0**31
     assert np.array_equal(seen, np.rint(seen))
     assert mechanism.guarantee.as_json()["protects"]
