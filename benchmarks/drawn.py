@@ -17,7 +17,7 @@ from benchmarks import ROOT
 from ksdp.audit.learning.gain import MeasureGain, Score, gain_scores, summarise_gain
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.spec.models import GainSpec, parse_spec
-from ksdp.storage.learning import load_rows
+from ksdp.storage.gain_rows import load_rows
 
 CORPORA = {"enron-mail6": {"party": "mailbox"}, "20newsgroups": {"party": "label", "id": "id"}}
 SHARES = (0.5, 0.25, 0.2, 0.1)

@@ -47,9 +47,9 @@ from ksdp.flows.prepare import Prepared, prepare, spec_corpus
 from ksdp.flows.progress import current
 from ksdp.protocols.runs.programs import check_program
 from ksdp.storage.corpora import corpus_columns, corpus_features
+from ksdp.storage.gain_rows import load_rows
 from ksdp.storage.learning import (
     advice_page,
-    load_rows,
     write_advice,
     write_advice_page,
     write_advised_spec,

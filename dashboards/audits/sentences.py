@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from ksdp.dashboards.words import count, decimal, percent, plural
 from ksdp.storage.audits.claims import StoredClaim
-from ksdp.storage.audits.history import ViewsSummary, mechanism_of
-from ksdp.storage.findings import Summary
+from ksdp.storage.audits.history import Summary, ViewsSummary, mechanism_of
 
 if TYPE_CHECKING:
     from ksdp.dashboards.audits.audit_model import AuditModel

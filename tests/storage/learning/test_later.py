@@ -11,7 +11,7 @@ import pytest
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.spec.models import Spec, parse_spec
-from ksdp.storage.learning import load_rows
+from ksdp.storage.gain_rows import load_rows
 
 
 def frame() -> pd.DataFrame:
