@@ -10,10 +10,9 @@ import typer.main
 from pydantic import BaseModel
 from tools.spec_docs import cell, key_table
 
-from ksdp.cli import app
+from ksdp.cli import COMMANDS, app
 from ksdp.extras.pem import spec
 from ksdp.flows.runs import budget
-from ksdp.grouped_help import GROUPS
 from ksdp.protocols.runs import protocol_file
 from ksdp.storage.schedules import schedule_files
 
@@ -85,7 +84,7 @@ def options() -> str:
     every: Any = typer.main.get_command(app)
     lines = ["# Every option of every command", "", "Written by `tools/reference_docs.py` from the commands; as"]
     lines += ["`ksdp COMMAND --help` prints it. What they are for: [every command](commands.md)."]
-    for group, names in GROUPS.items():
+    for group, names in COMMANDS.items():
         lines += ["", f"## {group}"]
         for name in names:
             lines += _of_command(name, every.commands[name])

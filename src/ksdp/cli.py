@@ -14,7 +14,9 @@ import gc
 import importlib
 import os
 import sys
-from functools import cache
+from collections.abc import Callable
+from functools import cache, wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # workers are processes of one thread; so are we
@@ -23,10 +25,10 @@ os.environ.setdefault(
 )  # to look for them reads about every installed package
 
 import typer
+from typer.core import TyperGroup
 
 from ksdp.audit.errors import InputError, InvalidAudit, KsdpError
-from ksdp.grouped_help import GroupedCommands
-from ksdp.paths_here import with_paths_here
+from ksdp.audit.spec.urls import was_url
 
 _INTERRUPTED = 130
 _TOLD = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG, errno.EMFILE})
@@ -41,45 +43,60 @@ EXTRAS = {
 """What an audit does without, and the extra that brings it."""
 _UsageError: Any = typer.BadParameter.__mro__[2]  # ClickException, wherever Typer keeps it
 
-_COMMANDS = {
-    "demo": "ksdp.commands.audits:demo",
-    "init": "ksdp.commands.audits:init",
-    "audit": "ksdp.commands.audits:audit",
-    "plan": "ksdp.commands.audits:plan",
-    "columns": "ksdp.commands.audits:columns",
-    "test": "ksdp.commands.audits:evaluate_statistics",
-    "list": "ksdp.commands.findings:list_audits",
-    "show": "ksdp.commands.findings:show",
-    "report": "ksdp.commands.findings:report",
-    "replay": "ksdp.commands.findings:replay",
-    "export": "ksdp.commands.findings:export",
-    "tables": "ksdp.commands.findings:tables",
-    "sql": "ksdp.commands.findings:sql",
-    "review": "ksdp.commands.reviews:review",
-    "mechanisms": "ksdp.commands.audits:mechanisms",
-    "claim": "ksdp.commands.audits:claim",
-    "keys": "ksdp.commands.screening:keys",
-    "gain": "ksdp.commands.screening:gain",
-    "advise": "ksdp.commands.screening:advise",
-    "screen": "ksdp.commands.screening:screen",
-    "verify": "ksdp.commands.screening:verify",
-    "decide": "ksdp.commands.reviews:decide",
-    "more": "ksdp.commands.reviews:more",
-    "clear": "ksdp.commands.reviews:clear",
-    "log": "ksdp.commands.reviews:log",
-    "approve": "ksdp.commands.reviews:approve",
-    "schedule": "ksdp.commands.schedules:schedule",
-    "schedules": "ksdp.commands.schedules:list_schedules",
-    "pause": "ksdp.commands.schedules:pause",
-    "resume": "ksdp.commands.schedules:resume",
-    "now": "ksdp.commands.schedules:run_schedule",
-    "unschedule": "ksdp.commands.schedules:unschedule",
-    "serve": "ksdp.commands.schedules:serve",
-    "run": "ksdp.commands.runs:run",
-    "budget": "ksdp.commands.runs:budget",
-    "party": "ksdp.commands.runs:party",
+COMMANDS: dict[str, dict[str, str | None]] = {
+    "Begin": {
+        "demo": "ksdp.commands.audits:demo",
+        "init": "ksdp.commands.audits:init",
+        "plan": "ksdp.commands.audits:plan",
+        "columns": "ksdp.commands.audits:columns",
+    },
+    "Audit": {
+        "audit": "ksdp.commands.audits:audit",
+        "test": "ksdp.commands.audits:evaluate_statistics",
+        "screen": "ksdp.commands.screening:screen",
+        "claim": "ksdp.commands.audits:claim",
+        "mechanisms": "ksdp.commands.audits:mechanisms",
+        "gain": "ksdp.commands.screening:gain",
+        "advise": "ksdp.commands.screening:advise",
+    },
+    "Look": {
+        "list": "ksdp.commands.findings:list_audits",
+        "show": "ksdp.commands.findings:show",
+        "report": "ksdp.commands.findings:report",
+        "replay": "ksdp.commands.findings:replay",
+        "export": "ksdp.commands.findings:export",
+        "tables": "ksdp.commands.findings:tables",
+        "sql": "ksdp.commands.findings:sql",
+        "review": "ksdp.commands.reviews:review",
+        "reproduce": None,
+    },
+    "Decide": {
+        "keys": "ksdp.commands.screening:keys",
+        "decide": "ksdp.commands.reviews:decide",
+        "more": "ksdp.commands.reviews:more",
+        "clear": "ksdp.commands.reviews:clear",
+        "verify": "ksdp.commands.screening:verify",
+        "log": "ksdp.commands.reviews:log",
+        "approve": "ksdp.commands.reviews:approve",
+    },
+    "Schedule": {
+        "schedule": "ksdp.commands.schedules:schedule",
+        "schedules": "ksdp.commands.schedules:list_schedules",
+        "pause": "ksdp.commands.schedules:pause",
+        "resume": "ksdp.commands.schedules:resume",
+        "now": "ksdp.commands.schedules:run_schedule",
+        "unschedule": "ksdp.commands.schedules:unschedule",
+        "serve": "ksdp.commands.schedules:serve",
+    },
+    "Run among parties": {
+        "party": "ksdp.commands.runs:party",
+        "run": "ksdp.commands.runs:run",
+        "budget": "ksdp.commands.runs:budget",
+        "pem": None,
+    },
 }
-"""Where each command is: a module, and a function or a group of commands in it; named as entry points are."""
+"""Each command by what a person wants, and where it is, as entry points are named; None: an extra brings it."""
+_CORE = {name: where for group in COMMANDS.values() for name, where in group.items() if where}
 
 if TYPE_CHECKING:
     app: typer.Typer
@@ -100,11 +117,11 @@ def application(command: str | None = None) -> typer.Typer:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
-        cls=GroupedCommands,
+        cls=_GroupedCommands,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     made.callback()(_options)
-    table = _COMMANDS if command in _COMMANDS else _COMMANDS | _commands_of_extras()
+    table = _CORE if command in _CORE else _CORE | _commands_of_extras()
     for name in [command] if command in table else table:
         module, _, what = table[name].partition(":")
         found = getattr(importlib.import_module(module), what)
@@ -116,7 +133,7 @@ def application(command: str | None = None) -> typer.Typer:
             own = made.registered_commands[-1:]
         for one in own:
             if one.callback is not None:
-                one.callback = with_paths_here(one.callback)
+                one.callback = _with_local_paths(one.callback)
     return made
 
 
@@ -125,6 +142,40 @@ def _commands_of_extras() -> dict[str, str]:
     from importlib.metadata import entry_points
 
     return {entry.name: entry.value for entry in entry_points(group="ksdp.commands")}
+
+
+class _GroupedCommands(TyperGroup):
+    """Help that lists commands by what a person wants; whatever is in no group comes last."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write one section a group."""
+        left = [name for name in self.list_commands(ctx) if not any(name in some for some in COMMANDS.values())]
+        for title, names in [*COMMANDS.items(), ("Others", tuple(left))]:
+            rows = [(n, _first_sentence(c)) for n in names if (c := self.get_command(ctx, n)) is not None]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+
+def _first_sentence(command: Any) -> str:
+    return str(command.help or "").strip().split("\n")[0].partition(";")[0].removesuffix(".")
+
+
+def _with_local_paths(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same command; without this a store at `s3://bucket/store` would be made in a folder called `s3:`."""
+
+    @wraps(command)
+    def checked(**given: Any) -> Any:
+        for name, value in given.items():
+            paths = value if isinstance(value, list | tuple) else (value,)
+            if any(isinstance(one, Path) and was_url(one) for one in paths):
+                raise InputError(
+                    f"`{name.replace('_', '-')}` must be a path, and no URL. What may be at URLs is named in a "
+                    "spec: the files of `[corpus]`, and the blocks of a store (`cluster.blocks`)."
+                )
+        return command(**given)
+
+    return checked
 
 
 def _print_version(wanted: bool) -> None:

@@ -13,9 +13,9 @@ import pytest
 import ksdp
 from ksdp.audit.errors import CorpusError, InputError, SpecError, StoreError
 from ksdp.audit.spec.models import CorpusSpec, parse_spec
+from ksdp.cli import COMMANDS
 from ksdp.flows.audits.first_spec import first_spec
 from ksdp.flows.prepare import read_spec_file
-from ksdp.grouped_help import GROUPS
 from ksdp.storage.audits.sql import ask
 from ksdp.storage.corpora import load_corpus
 from ksdp.storage.store import Store
@@ -41,7 +41,7 @@ def run(*arguments: object) -> str:
 def test_version_and_help_in_groups() -> None:
     assert run("--version").startswith("ksdp 0.")
     shown = run("--help")
-    for group in GROUPS:
+    for group in COMMANDS:
         assert f"{group}:" in shown
     assert "Others:" not in shown
     assert "..." not in shown.split("Begin:")[1]
