@@ -1,4 +1,4 @@
-"""Documents that have copies: who is certified clear because no run shows which of the copies was in.
+"""Documents that have copies: who is clear against every attack because no run shows which of the copies was in.
 
 The bound (`verdicts.copies`) needs no run. It holds where a mechanism announces the same whichever order documents
 stand in (`order_free`), and where all copies are as likely to be in as each other: the shared design and the

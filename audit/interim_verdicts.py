@@ -14,7 +14,7 @@ from ksdp.audit.interim_looks import Look
 from ksdp.audit.reading import EVERY_RUN, Reading
 from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.verdicts.arms import ArmTests
-from ksdp.audit.verdicts.decide import Decisions, Verdict, adjusted_among, decide, flagged_by
+from ksdp.audit.verdicts.decide import Decisions, Proof, Verdict, adjusted_among, decide, flagged_by
 from ksdp.audit.verdicts.needed_distances import likely_distance
 
 _Table = TypeVar("_Table", ArmTests, Decisions)
@@ -136,6 +136,7 @@ def without_clear(decisions: Decisions, tests: ArmTests, rule: DecisionSpec) -> 
     return replace(
         decisions,
         verdict=np.where(open_, Verdict.UNDECIDED.value, decisions.verdict).astype(np.str_),
+        proof=np.full(len(tests), "", decisions.proof.dtype),
         log10_p_below=nothing,
         log10_adjusted_below=nothing,
         runs_to_decide=np.where(open_ & (likely_distance(tests) <= rule.margin), np.inf, decisions.runs_to_decide),
@@ -143,7 +144,7 @@ def without_clear(decisions: Decisions, tests: ArmTests, rule: DecisionSpec) -> 
 
 
 def after_certificate(interim: InterimVerdicts, bound: NDArray[np.float64], rule: DecisionSpec) -> InterimVerdicts:
-    """Call certified clear whose bound of every attack is at most the margin, unless it was proved sensitive.
+    """Call clear, against every attack, whose bound is at most the margin, unless it was proved sensitive.
 
     Parameters
     ----------
@@ -152,9 +153,10 @@ def after_certificate(interim: InterimVerdicts, bound: NDArray[np.float64], rule
     """
     decisions = interim.decisions
     proved = (bound <= rule.margin) & (rule.margin > 0) & (decisions.verdict != Verdict.SENSITIVE)
-    verdict = np.where(proved, Verdict.CERTIFIED.value, decisions.verdict).astype(np.str_)
+    verdict = np.where(proved, Verdict.CLEAR.value, decisions.verdict).astype(np.str_)
+    proof = np.where(proved, Proof.EVERY_ATTACK.value, decisions.proof).astype(np.str_)
     needed = np.where(proved, np.nan, decisions.runs_to_decide)
-    return replace(interim, decisions=replace(decisions, verdict=verdict, runs_to_decide=needed))
+    return replace(interim, decisions=replace(decisions, verdict=verdict, proof=proof, runs_to_decide=needed))
 
 
 def for_fresh_runs(interim: InterimVerdicts, rule: DecisionSpec) -> NDArray[np.int64]:
@@ -197,7 +199,7 @@ def after_fresh(interim: InterimVerdicts, log10_p: ArrayLike, rule: DecisionSpec
 
 
 def _put(whole: NDArray[Any], part: NDArray[Any], at: NDArray[np.int64]) -> NDArray[Any]:
-    out = whole.copy()
+    out = whole.astype(np.promote_types(whole.dtype, part.dtype))
     out[at] = part
     return out
 

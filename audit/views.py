@@ -36,7 +36,7 @@ from ksdp.audit.mechanisms.contract import final_output
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec.design import as_rows
 from ksdp.audit.spec.models import DecisionSpec, Spec
-from ksdp.audit.verdicts.decide import CLEARED, Verdict, adjusted_among
+from ksdp.audit.verdicts.decide import Verdict, adjusted_among
 
 _CERTAIN = -1e6
 """Log10 p of what needs no test."""
@@ -121,6 +121,8 @@ class ViewVerdicts:
     """Of "no leak": over statistics and documents, not over views."""
     log10_p_below: Floats
     """Of "at least the margin": over statistics only, the largest."""
+    every_attack: NDArray[np.bool_] | None = None
+    """Which clear ones are so against every attack; None: no one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +130,8 @@ class Combined:
     """The verdicts over all views, one entry a document."""
 
     verdict: NDArray[np.str_]
+    every_attack: NDArray[np.bool_]
+    """Of a clear document: whether every view is so against every attack."""
     log10_adjusted: Floats
     """Over statistics, documents and views: with one look, detected iff at or below log10 of the whole level."""
     log10_adjusted_below: Floats
@@ -137,10 +141,6 @@ class Combined:
     sensitive_in: NDArray[np.bool_]
     """Shape (n_views, n_documents)."""
     clear_in: NDArray[np.bool_]
-
-    def counts(self) -> dict[str, int]:
-        """How many documents have each verdict."""
-        return {kind.value: int((self.verdict == kind).sum()) for kind in Verdict}
 
 
 def combine(views: Sequence[ViewVerdicts], rule: DecisionSpec, among: int | None = None) -> Combined:
@@ -168,18 +168,19 @@ def combine(views: Sequence[ViewVerdicts], rule: DecisionSpec, among: int | None
         raise ValueError("`views` must be at least one, all of the same documents.")
     verdicts = np.stack([view.verdict for view in views])
     adjusted = np.stack([view.log10_adjusted for view in views])
-    sensitive, clear = verdicts == Verdict.SENSITIVE, np.isin(verdicts, CLEARED)
-    certified = verdicts == Verdict.CERTIFIED
+    sensitive, clear = verdicts == Verdict.SENSITIVE, verdicts == Verdict.CLEAR
+    none = np.zeros(verdicts.shape[1], np.bool_)
+    certified = clear & np.stack([none if v.every_attack is None else v.every_attack for v in views])
     below = np.stack([view.log10_p_below for view in views])
     # A view that is certified needs no test: its own level comes on top of that of "clear".
     below = np.where(certified, _CERTAIN, below).max(axis=0)
     decided = sensitive.any(axis=0) | certified.all(axis=0)
     below = adjusted_among(np.where(decided, 0.0, below), rule, among or len(below))
     proved = (below <= math.log10(rule.for_clear)) & (rule.margin > 0)
-    undecided = np.where(proved, Verdict.CLEAR, Verdict.UNDECIDED)
-    undecided = np.where(certified.all(axis=0), Verdict.CERTIFIED, undecided)
+    undecided = np.where(proved | certified.all(axis=0), Verdict.CLEAR, Verdict.UNDECIDED)
     return Combined(
         verdict=np.where(sensitive.any(axis=0), Verdict.SENSITIVE, undecided).astype(np.str_),
+        every_attack=certified.all(axis=0),
         log10_adjusted_below=below,
         log10_adjusted=np.minimum(adjusted.min(axis=0) + math.log10(len(views)), 0.0),
         view=adjusted.argmin(axis=0).astype(np.int64),

@@ -23,6 +23,7 @@ from ksdp.dashboards.audits.report import make_environment, render_report, rende
 from ksdp.dashboards.reviews import Actions
 from ksdp.dashboards.security import ReviewerSource
 from ksdp.storage.audits.history import screen_ids
+from ksdp.storage.audits.queries import VERDICTS
 from ksdp.storage.reviews.decisions import visible
 from ksdp.storage.store import Store
 
@@ -84,7 +85,7 @@ def _environment() -> Environment:
         "share": _share,
         "visible": _visible,
     }
-    environment.globals |= {"link": link, "static": _static_link}
+    environment.globals |= {"link": link, "static": _static_link, "verdict_words": VERDICTS}
     return environment
 
 

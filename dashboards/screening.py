@@ -18,7 +18,6 @@ from ksdp.storage.audits.screens import RoundSummary, ScreenSummary, read_exclud
 from ksdp.storage.errors import StoreError
 from ksdp.storage.store import Store
 
-_VERDICTS = ("sensitive", "clear", "certified clear", "undecided")
 _LISTED = 200
 """Excluded documents that the page names; the store holds all."""
 
@@ -57,8 +56,7 @@ def render_screen(store: Store, screen: str) -> str:
 
 
 def _bar(round_: RoundSummary) -> Markup:
-    counts = round_.verdicts.as_dict()
-    return shares_svg([(verdict, counts[verdict]) for verdict in _VERDICTS])
+    return shares_svg(list(round_.verdicts.as_dict().items()))
 
 
 @dataclass(frozen=True)

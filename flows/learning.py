@@ -387,7 +387,7 @@ def _prepared(spec: Spec, base: Path, store: Path) -> Prepared:
 
 def _confirmed(summary: Summary) -> dict[str, Any]:
     counts, documents = summary.verdicts.as_dict(), summary.documents
-    clear = summary.verdicts.cleared
+    clear = summary.verdicts.clear
     told = ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items() if count)
     sentence = f"Confirmed on fresh runs, every document: {clear / documents:.1%} clear ({told})."
     return {

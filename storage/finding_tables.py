@@ -20,6 +20,7 @@ _PLAIN: dict[Any, Any] = {
     float: pa.float64(),
     bool: pa.bool_(),
     float | None: pa.float64(),
+    str | None: pa.string(),
 }
 _REPEATED = pa.dictionary(pa.int32(), pa.string())
 _NAMES = pa.list_(pa.string())
@@ -32,7 +33,9 @@ class VerdictRow:
     document: str
     """Its id; the name of a group, where groups are audited."""
     verdict: str
-    """`sensitive`, `clear`, `certified clear` or `undecided`."""
+    """`sensitive`, `clear` or `undecided`."""
+    proof: str | None
+    """What a clear document is proved against: the `statistics` that were tried, or `every attack`."""
     log10_p: float
     """Of no leak at all: the paper's question."""
     log10_adjusted_p: float
@@ -123,6 +126,8 @@ class ViewsRow:
     """Its id."""
     verdict: str
     """Over all views."""
+    proof: str | None
+    """What a clear document is proved against in every view."""
     log10_adjusted_p: float
     """Of no leak at all."""
     log10_adjusted_p_below: float

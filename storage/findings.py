@@ -92,6 +92,7 @@ def write_findings(
         {
             "document": ids.astype(object),
             "verdict": decisions.verdict.astype(object),
+            "proof": [proof or None for proof in decisions.proof.tolist()],
             "log10_p": decisions.log10_p,
             "log10_adjusted_p": decisions.log10_adjusted,
             "detected": decisions.detected,

@@ -21,21 +21,12 @@ class VerdictCounts:
     sensitive: int
     clear: int
     undecided: int
-    certified_clear: int = 0
+    every_attack: int = 0
+    """Of the clear ones, those that are so against every attack."""
 
     def as_dict(self) -> dict[str, int]:
         """By the verdict's word."""
-        return {
-            "sensitive": self.sensitive,
-            "clear": self.clear,
-            "certified clear": self.certified_clear,
-            "undecided": self.undecided,
-        }
-
-    @property
-    def cleared(self) -> int:
-        """Clear, or certified to be."""
-        return self.clear + self.certified_clear
+        return {"sensitive": self.sensitive, "clear": self.clear, "undecided": self.undecided}
 
 
 @dataclass(frozen=True, config=FORMAT)

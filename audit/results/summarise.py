@@ -26,7 +26,7 @@ from ksdp.audit.results.summary import Summary
 from ksdp.audit.statistics.learned import LEARNED_PREFIX
 from ksdp.audit.testing import judge_controls
 from ksdp.audit.verdicts.arms import ArmTests
-from ksdp.audit.verdicts.decide import Verdict
+from ksdp.audit.verdicts.decide import Proof, Verdict
 from ksdp.audit.verdicts.effect_measures import Effect
 from ksdp.audit.verdicts.needed_distances import detectable_distance
 from ksdp.audit.verdicts.power import minimal_detectable, smallest_margin
@@ -125,7 +125,7 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: File
         documents=len(tests),
         runs=runs,
         valid=judged.valid,
-        verdicts=count_verdicts(decisions.verdict),
+        verdicts=count_verdicts(decisions.verdict, decisions.proof == Proof.EVERY_ATTACK),
         detected=int(decisions.detected.sum()),
         statistics=_statistics(tested),
         skipped_statistics=plan.skipped,

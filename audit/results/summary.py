@@ -91,7 +91,7 @@ class Summary(StoredSummary):
     share: ShareSummary | None = None
     """Of all documents, where `design.documents` draws some; None where it does not, or the audit is void."""
     copies: CopiesSummary | None = None
-    """Of documents that are certified clear because they have many copies; None where nobody is."""
+    """Of documents that are clear against every attack because they have many copies; None where nobody is."""
 
     @property
     def largest_distance(self) -> float:

@@ -139,7 +139,7 @@ def summarise_views(
         runs=runs,
         cached_runs=max(runs - sampled, 0),
         valid=not void,
-        verdicts=count_verdicts(combined.verdict),
+        verdicts=count_verdicts(combined.verdict, combined.every_attack),
         detected=int((combined.log10_adjusted <= math.log10(spec.decision.level)).sum()),
         unread=tuple(dict.fromkeys(name for summary in summaries for name in summary.unread)),
         statistics=_statistics(summaries),

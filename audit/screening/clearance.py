@@ -23,7 +23,7 @@ from ksdp.audit.registry import mechanism_of
 from ksdp.audit.reviewing import Decision, State
 from ksdp.audit.spec.design import as_rows
 from ksdp.audit.spec.models import Spec
-from ksdp.audit.verdicts.decide import CLEARED
+from ksdp.audit.verdicts.decide import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,7 +349,7 @@ def select(
 
     Parameters
     ----------
-    verdicts : mapping from id to `sensitive`, `clear`, `certified clear` or `undecided`
+    verdicts : mapping from id to `sensitive`, `clear` or `undecided`
     states : mapping from id to State
         A document that is not in it is open. A clear document that was excluded in an earlier audit, and of which
         nothing was decided since, stays out: nobody took the exclusion back.
@@ -359,7 +359,7 @@ def select(
     found: dict[str, list[str]] = {"proved": [], "accepted": [], "excluded": [], "left_open": [], "waiting": []}
     for document, verdict in verdicts.items():
         state = states.get(document)
-        clear = verdict in CLEARED and document not in remembered
+        clear = verdict == Verdict.CLEAR and document not in remembered
         decision = state.decision if state else None
         before = state.earlier.decision if state and state.earlier else None
         if state and state.waiting is not None:

@@ -40,12 +40,13 @@ class RoundSummary:
     cached_runs: int
     """Of `runs`, those that the store held already."""
     valid: bool
-    certified_clear: int = 0
+    every_attack: int = 0
+    """Of the clear ones, those that are so against every attack."""
 
     @property
     def verdicts(self) -> VerdictCounts:
         """Documents by verdict."""
-        return VerdictCounts(self.sensitive, self.clear, self.undecided, self.certified_clear)
+        return VerdictCounts(self.sensitive, self.clear, self.undecided, self.every_attack)
 
 
 @dataclass(frozen=True, config=FORMAT)

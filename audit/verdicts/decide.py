@@ -41,13 +41,16 @@ class Verdict(StrEnum):
 
     SENSITIVE = "sensitive"
     CLEAR = "clear"
-    CERTIFIED = "certified clear"
-    """A bound of every attack is at most the margin (`certifying`); never of what is sensitive."""
     UNDECIDED = "undecided"
 
 
-CLEARED = (Verdict.CLEAR, Verdict.CERTIFIED)
-"""Verdicts that let a document be used."""
+class Proof(StrEnum):
+    """What a clear document is proved against."""
+
+    STATISTICS = "statistics"
+    """The statistics that were tried."""
+    EVERY_ATTACK = "every attack"
+    """A bound of every attack is at most the margin (`certifying`, `copies`, a secret draw)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +58,8 @@ class Decisions:
     """One entry a document, and the bands of each statistic."""
 
     verdict: NDArray[np.str_]
+    proof: NDArray[np.str_]
+    """What clear holds against (`Proof`); empty where the verdict is another."""
     log10_p: Floats
     """Over statistics (Bonferroni), shape (n_documents,)."""
     log10_adjusted: Floats
@@ -132,6 +137,7 @@ def decide(
     low, high = _bands(tested, each)
     return Decisions(
         verdict=verdict.astype(np.str_),
+        proof=np.where(clear, Proof.STATISTICS, "").astype(np.str_),
         log10_p=over_statistics,
         log10_adjusted=adjusted,
         detected=detected,

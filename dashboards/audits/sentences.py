@@ -358,12 +358,12 @@ def headline(summary: Summary) -> str:
             f"announces can tell {better} whether it took part, proved at a "
             f"{rate} of {percent(rule.level)}."
         )
-    if verdicts.certified_clear == total:
+    if verdicts.every_attack == total:
         return (
-            f"All {everything} are certified clear of {name}: no attack of any kind has an advantage above "
+            f"All {everything} are clear of {name}: no attack of any kind has an advantage above "
             f"{decimal(summary.spec.decision.margin)}, if {grounds(summary)}."
         )
-    if verdicts.cleared == total:
+    if verdicts.clear == total:
         return (
             f"All {everything} are clear of {name}: under every statistic tried, the advantage of an "
             f"adversary is proved to be below {margin_words(summary)}."

@@ -45,10 +45,10 @@ def run_demo(store: Path, *, workers: int | None = None) -> list[Summary]:
 
 def _counted(summary: Summary) -> str:
     counts, margin = summary.verdicts, f"{summary.spec.rule.margin:g}"
-    certified = f"  {counts.certified_clear:4} certified   clear whatever the attack: they have many copies\n"
+    certified = f"  {counts.every_attack:4} of these    whatever the attack: they have many copies\n"
     return (
         f"  {counts.sensitive:4} sensitive   proved to leak more than the margin of {margin}\n"
-        f"  {counts.clear:4} clear       proved to leak less\n{certified if counts.certified_clear else ''}"
+        f"  {counts.clear:4} clear       proved to leak less\n{certified if counts.every_attack else ''}"
         f"  {counts.undecided:4} undecided   neither is proved; more runs decide\n"
         f"       report {summary.report}"
     )
@@ -67,7 +67,7 @@ def demo_words(summaries: list[Summary]) -> str:
         lines.append(
             f"What makes this run safer: announce less. Of {before.sensitive} sensitive documents "
             f"{after.sensitive or 'none'} {'are' if after.sensitive > 1 else 'is'} left, "
-            f"and {after.cleared} of {final.documents} are proved clear "
+            f"and {after.clear} of {final.documents} are proved clear "
             '(`opens = "final"` in a protocol file: docs/protocol-run.md).'
         )
     lines.append(

@@ -101,7 +101,8 @@ def forecast_words(forecast: Mapping[str, Any]) -> str:
     lines += [f"note      {note}" for note in forecast.get("notes", ())]
     if copies := forecast.get("certified_copies"):
         lines.append(
-            f"copies    {copies} documents have so many that they are certified clear, whatever a run shows"
+            f"copies    {copies} documents have so many that they are clear against every attack, whatever a run "
+            "shows"
         )
     if forecast["unread"]:
         lines.append(
@@ -153,7 +154,7 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
         are started. `enough` says from how many documents on the run is useful and safe, by estimate (None for
         mechanisms of which that is not known);
         `certificate_runs` are those of the pairs, on top of `runs`. `certified_copies` are documents that have so
-        many copies that they will be certified clear (`audit.copies`).
+        many copies that they will be clear against every attack (`audit.copies`).
         `bytes` are what the store keeps, the corpus among them, and `passing_bytes` what it holds besides while
         values are tested that it does not keep; `parts` of the documents are measured one after the other, and
         where `runs_again` each runs the mechanism anew. `moved_bytes` cross the network where blocks are at a

@@ -70,8 +70,8 @@ def _markdown(summary: Summary, origin: Origin | None) -> str:
         f"({summary.cached_runs} from the store), {summary.seconds:.0f} s."
     )
     lines.append(
-        "| sensitive | clear | certified clear | undecided |\n|---|---|---|---|\n"
-        f"| {counts.sensitive} | {counts.clear} | {counts.certified_clear} | {counts.undecided} |"
+        "| sensitive | clear | of these against every attack | undecided |\n|---|---|---|---|\n"
+        f"| {counts.sensitive} | {counts.clear} | {counts.every_attack} | {counts.undecided} |"
     )
     lines += [f"- {damaged}" for damaged in summary.damaged_blocks]
     lines.append(f"Report: `{summary.report}`")

@@ -328,7 +328,7 @@ def _state_of(run: ScheduledRun) -> State[Any]:
     if run.outcome == "unchanged":
         return Completed(name="Unchanged", message="no document is new or changed; nothing was audited or spent.")
     counts = run.verdicts
-    clear = counts["clear"] + counts.get("certified clear", 0)
+    clear = counts["clear"]
     return Completed(
         message=f"{run.documents['audited']} documents audited, {run.became_sensitive} became sensitive; all: "
         f"{counts['sensitive']} sensitive, {clear} clear, {counts['undecided']} undecided."

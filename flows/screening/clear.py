@@ -34,7 +34,7 @@ from ksdp.audit.screening.clearance import (
 )
 from ksdp.audit.screening.rounds import drawn_from
 from ksdp.audit.spec.models import Spec
-from ksdp.audit.verdicts.decide import Verdict
+from ksdp.audit.verdicts.decide import Proof
 from ksdp.flows.prepare import spec_corpus
 from ksdp.storage.audits.continuation import Origin, read_origin
 from ksdp.storage.audits.history import finished_views, read_summary, views_of
@@ -103,7 +103,7 @@ class Grounds:
     """Verdicts that let a document onto the list."""
     listed: Sequence[str]
     certified: Sequence[str]
-    """Of `listed`, those with the verdict certified clear."""
+    """Of `listed`, those that are clear against every attack."""
     excluded: Sequence[str]
     statement: str
     evidence: Evidence
@@ -181,17 +181,18 @@ def _certified(grounds: Grounds) -> list[str]:
         return []
     if spec.proved_by_draw:
         return [
-            f"Of the listed {spec.design.unit}s, {count} are certified clear (`certified`): no attack of any kind "
-            f"has an advantage above {spec.decision.margin:g} on who is held, as long as nobody learns the draw."
+            f"Of the listed {spec.design.unit}s, {count} are clear against every attack (`certified`): none "
+            f"of any kind has an advantage above {spec.decision.margin:g} on who is held, as long as nobody "
+            "learns the draw."
         ]
     if spec.certificate is None:
         return [
-            f"Of the listed {spec.design.unit}s, {count} are certified clear (`certified`): no attack of any kind "
-            f"that takes the others for random has an advantage above {spec.rule.margin:g} on them, as so many "
-            "have the same content, and a run shows at most how many of these were in."
+            f"Of the listed {spec.design.unit}s, {count} are clear against every attack (`certified`): none "
+            f"of any kind that takes the others for random has an advantage above {spec.rule.margin:g} on them, "
+            "as so many have the same content, and a run shows at most how many of these were in."
         ]
     return [
-        f"Of the listed {spec.design.unit}s, the deciding audit certified {count} clear (`certified`): where the "
+        f"Of the listed {spec.design.unit}s, {count} are clear against every attack (`certified`): where the "
         f"noise is what the mechanism says, no attack of any kind that takes the others for random has an "
         f"advantage above {spec.rule.margin:g} on them; all of these bounds hold together but with a "
         f"probability of {spec.certificate_level:g}."
@@ -247,6 +248,8 @@ class _Decided:
     newest: bool
     """Whether no newer audit asked the same question."""
     verdicts: dict[str, str]
+    every_attack: frozenset[str]
+    """Ids of what is clear against every attack."""
     seen: Snapshot
     """Of the review log."""
     attempts: Sequence[Attempt]
@@ -283,6 +286,11 @@ def _decided(opened: Store, audit: str, *, superseded: bool) -> _Decided:
         spec=spec,
         newest=not newer,
         verdicts=dict(zip(rows["document"].to_pylist(), rows["verdict"].to_pylist(), strict=True)),
+        every_attack=frozenset(
+            name
+            for name, proof in zip(rows["document"].to_pylist(), rows["proof"].to_pylist(), strict=True)
+            if proof == Proof.EVERY_ATTACK
+        ),
         seen=snapshot(opened, audit),
         attempts=read_attempts(opened, started.question),
     )
@@ -317,7 +325,7 @@ def _grounds(opened: Store, decided: _Decided, chosen: Selection) -> Grounds:
         verdicts=summary.verdicts.as_dict(),
         allowed=("clear",),
         listed=chosen.listed,
-        certified=[name for name in chosen.listed if verdicts[name] == Verdict.CERTIFIED],
+        certified=[name for name in chosen.listed if name in decided.every_attack],
         excluded=[*chosen.excluded, *sensitive],
         statement=review_statement(
             margin=spec.rule.margin,

@@ -33,7 +33,6 @@ from ksdp.audit.screening.rounds import (
 )
 from ksdp.audit.screening.screen_summary import RoundSummary, ScreenSummary
 from ksdp.audit.spec.models import Spec
-from ksdp.audit.verdicts.decide import Verdict
 from ksdp.dashboards.screening import render_screen
 from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import run_prepared
@@ -63,7 +62,7 @@ class Rules:
     most: float = 0.5
     """Share of a round's documents above which leaving them out is called no help."""
     allowed: tuple[str, ...] = ("clear",)
-    """Verdicts that let a document onto the list; whoever is certified clear may be listed, too."""
+    """Verdicts that let a document onto the list."""
     proof: bool = True
     """Audit the listed documents by themselves where others were in the databases too."""
 
@@ -184,7 +183,7 @@ def run_rounds(spec: Spec, corpus: Corpus, store: Path, rules: Rules, place: Pla
             why = f"Round {number} is void: {summary.controls.reason}. Nothing of it may be used."
             return Rounds(summaries, rounds, plan, verdicts, Ended("void", None, why), [])
         rounds.append(verdicts)
-        may_list = [name for name in verdicts.ids((*rules.allowed, Verdict.CERTIFIED)) if name not in remembered]
+        may_list = [name for name in verdicts.ids(rules.allowed) if name not in remembered]
         stay = may_list if proving else _others(plan, verdicts.sensitive)
         ended = _ended(rounds, plan, stay, share, rules)
         if ended is not None and ended.outcome != "stable":
@@ -258,7 +257,7 @@ def _about(
         sensitive=summary.verdicts.sensitive,
         clear=summary.verdicts.clear,
         undecided=summary.verdicts.undecided,
-        certified_clear=summary.verdicts.certified_clear,
+        every_attack=summary.verdicts.every_attack,
         median_D=verdicts.median_distance,
         largest_D=verdicts.largest_distance,
         level=prepared.plan.spec.decision.level,
@@ -410,10 +409,10 @@ class _Screened:
             corpus=self.corpus,
             spec=spec.hash,
             audits=tuple(summary.audit for summary in rounds.about),
-            verdicts={kind: last.verdicts.as_dict()[kind] for kind in Verdict},
+            verdicts=last.verdicts.as_dict(),
             allowed=rules.allowed,
             listed=rounds.listed,
-            certified=sorted(set(rounds.listed) & set(rounds.last.ids([Verdict.CERTIFIED]))),
+            certified=sorted(set(rounds.listed) & set(rounds.last.every_attack)),
             excluded=rounds.excluded,
             statement=screen_statement(
                 margin=spec.rule.margin,

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.verdicts.decide import Verdict
 from ksdp.storage.audits.duckdb_query import ask
 from ksdp.storage.finding_tables import EFFECTS, STATISTICS, EffectRow, StatisticTestRow, VerdictRow
 from ksdp.storage.finding_tables import VERDICTS as VERDICTS_TABLE
 
-VERDICTS = ("sensitive", "clear", "certified clear", "undecided")
+VERDICTS = tuple(verdict.value for verdict in Verdict)
 
 SORTS: Mapping[str, tuple[str, ...]] = {
     "evidence": ("log10_p", "-if(isnan(distance), -1, distance)"),

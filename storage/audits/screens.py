@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import StoreError
 from ksdp.audit.screening.screen_summary import RoundSummary as RoundSummary
 from ksdp.audit.screening.screen_summary import ScreenSummary as ScreenSummary
+from ksdp.audit.verdicts.decide import Proof
 from ksdp.storage.audits.history import parsed
 from ksdp.storage.checksums import check_sealed, read_sealed, write_sealed_json, write_sealed_table
 from ksdp.storage.findings import read_verdicts
@@ -49,6 +50,12 @@ class RoundVerdicts:
     def ids(self, kinds: Sequence[str]) -> list[str]:
         """Ids of the documents with one of these verdicts, in the order of the audit."""
         return verdict_ids(self.verdicts, kinds)
+
+    @property
+    def every_attack(self) -> list[str]:
+        """Ids of the documents that are clear against every attack."""
+        chosen = self.verdicts.filter(pc.equal(self.verdicts["proof"], Proof.EVERY_ATTACK))
+        return [str(name) for name in chosen["document"].to_pylist()]
 
     @cached_property
     def sensitive(self) -> list[str]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ksdp.audit.errors import StoreError
+from ksdp.audit.verdicts.decide import Proof, Verdict
 from ksdp.audit.views import ViewVerdicts
 from ksdp.storage.audits.history import views_table
 from ksdp.storage.checksums import check_sealed, whole_table, write_sealed_table
@@ -27,7 +28,8 @@ def view_verdicts(table: pa.Table) -> ViewVerdicts:
     """The verdicts of a view's audit, as `combine` takes them."""
     verdict = np.array(table["verdict"].to_pylist(), dtype=np.str_)
     adjusted, below = (table[name].to_numpy() for name in ("log10_adjusted_p", "log10_p_below"))
-    return ViewVerdicts(verdict, adjusted, below)
+    every_attack = np.array([proof == Proof.EVERY_ATTACK for proof in table["proof"].to_pylist()], np.bool_)
+    return ViewVerdicts(verdict, adjusted, below, every_attack)
 
 
 def write_view_verdicts(
@@ -57,6 +59,10 @@ def write_view_verdicts(
     columns = {
         "document": verdicts[0]["document"].combine_chunks(),
         "verdict": combined.verdict.astype(object),
+        "proof": [
+            (Proof.EVERY_ATTACK if sure else Proof.STATISTICS).value if verdict == Verdict.CLEAR else None
+            for verdict, sure in zip(combined.verdict.tolist(), combined.every_attack.tolist(), strict=True)
+        ],
         "log10_adjusted_p": combined.log10_adjusted,
         "log10_adjusted_p_below": combined.log10_adjusted_below,
         "detected": np.any([table["detected"].to_numpy(zero_copy_only=False) for table in verdicts], axis=0),

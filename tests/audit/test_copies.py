@@ -153,7 +153,7 @@ def test_what_is_said_of_copies_is_said_of_those_below_the_margin(corpus: Corpus
     assert said is not None
     assert (said.certified, said.sensitive, said.contradicted, said.fewest) == (40, 0, 0, 40)
     assert said.largest_bound == found.bound[25]
-    assert (after.decisions.verdict == "certified clear").sum() == 40
+    assert (after.decisions.proof == "every attack").sum() == 40
     assert copies_summary(plan, after, None) is None
     strict = plan_of(corpus, decision={"margin": 0.05})
     assert copies_summary(strict, after, found) is None

@@ -537,7 +537,8 @@ def test_a_certificate_clears_all_but_what_is_proved_to_leak() -> None:
     assert before.decisions.verdict.tolist() == ["sensitive", "clear", *["undecided"] * 3]
     bound = np.array([0.1, 0.1, 0.3, 0.3 + 1e-9, 1.0])
     after = after_certificate(before, bound, FWER).decisions
-    assert after.verdict.tolist() == ["sensitive", *["certified clear"] * 2, *["undecided"] * 2]
+    assert after.verdict.tolist() == ["sensitive", *["clear"] * 2, *["undecided"] * 2]
+    assert after.proof.tolist() == ["", *["every attack"] * 2, "", ""]
     assert np.isnan(after.runs_to_decide).tolist() == [True, True, True, False, False]
     assert after_certificate(before, np.zeros(5), ANY_LEAK).decisions.verdict.tolist()[2:] == ["undecided"] * 3
     pairs = np.full((5, 4), 0.01)
@@ -553,27 +554,30 @@ def test_a_certificate_clears_all_but_what_is_proved_to_leak() -> None:
 
 def test_verdicts_over_views_by_hand() -> None:
     rule = DecisionSpec(margin=0.3, error="fwer", level=0.05, clear_level=0.04)
-    s, c, u, z = "sensitive", "clear", "undecided", "certified clear"
-    one = np.array([s, c, c, z, z, z]), np.log10([1e-3, 0.3, 0.4, 1, 1, 1]), np.log10([1e-9, 0.006, 1e-9, 1, 1, 1])
+    s, c, u = "sensitive", "clear", "undecided"
+    one = np.array([s, c, c, c, c, c]), np.log10([1e-3, 0.3, 0.4, 1, 1, 1]), np.log10([1e-9, 0.006, 1e-9, 1, 1, 1])
+    proved = np.arange(6) > 2
     other = (
-        np.array([c, c, u, z, c, s]),
+        np.array([c, c, u, c, c, s]),
         np.log10([0.2, 0.2, 1, 0.9, 1, 1e-4]),
         np.log10([1e-9, 1e-4, 0.3, 1, 0.009, 1]),
     )
-    found = combine([ViewVerdicts(*one), ViewVerdicts(*other)], rule)
+    views = [ViewVerdicts(*one, proved), ViewVerdicts(*other, np.arange(6) == 3)]
+    found = combine(views, rule)
     # Holm over six, of which the sensitive and the certified ones have p = 1: 0.006 x 6 and 0.009 x 5.
-    assert found.verdict.tolist() == [s, c, u, z, u, s]
+    assert found.verdict.tolist() == [s, c, u, c, u, s]
+    assert found.every_attack.tolist() == [False, False, False, True, False, False]
     assert 10**found.log10_adjusted_below == pytest.approx([1, 0.036, 1, 1, 0.045, 1])
     assert 10**found.log10_adjusted == pytest.approx([2e-3, 0.4, 0.8, 1, 1, 2e-4])
     assert found.view.tolist() == [0, 1, 0, 1, 0, 1]
     assert found.sensitive_in.tolist() == [[word == s for word in view[0]] for view in (one, other)]
-    assert found.clear_in.tolist() == [[word in (c, z) for word in view[0]] for view in (one, other)]
+    assert found.clear_in.tolist() == [[word == c for word in view[0]] for view in (one, other)]
     # Documents that could have been named count as well.
-    among = combine([ViewVerdicts(*one), ViewVerdicts(*other)], rule, 7)
+    among = combine(views, rule, 7)
     assert 10 ** among.log10_adjusted_below[1] == pytest.approx(0.042)
     assert among.verdict[1] == u
     none = rule.model_copy(update={"margin": 0.0})
-    assert combine([ViewVerdicts(*one)], none).verdict.tolist() == [s, u, u, z, z, z]
+    assert combine(views[:1], none).verdict.tolist() == [s, u, u, c, c, c]
 
 
 # Distances, the law given ties, tails

@@ -156,13 +156,16 @@ def test_combined_verdicts_are_those_of_a_slow_reading(count: int, documents: in
 
 def test_a_view_that_is_certified_needs_no_test_and_takes_no_room_from_the_others() -> None:
     rule = DecisionSpec(level=0.05, error="fwer")
-    certified, clear, no = "certified clear", "clear", "undecided"
-    one = ViewVerdicts(np.array([certified, certified, certified, clear]), np.zeros(4), np.zeros(4))
+    clear, no, proved = "clear", "undecided", np.array([True, True, True, False])
+    one = ViewVerdicts(np.array([clear] * 4), np.zeros(4), np.zeros(4), proved)
     below = np.array([0.0, -3.0, -0.5, 0.0])
-    other = ViewVerdicts(np.array([certified, clear, no, certified]), np.zeros(4), below)
+    other = ViewVerdicts(
+        np.array([clear, clear, no, clear]), np.zeros(4), below, np.array([True, False, False, True])
+    )
     found = combine([one, other], rule)
     # The fourth is certified in the second view; in the first its p is 1 all the same.
-    assert found.verdict.tolist() == [certified, clear, no, no]
+    assert found.verdict.tolist() == [clear, clear, no, no]
+    assert found.every_attack.tolist() == [True, False, False, False]
     assert found.log10_adjusted_below[1] == pytest.approx(np.log10(4 * 1e-3))
     assert found.clear_in.tolist() == [[True] * 4, [True, True, False, True]]
     leaks = ViewVerdicts(np.array(["sensitive"] * 4), np.full(4, -9.0), np.zeros(4))

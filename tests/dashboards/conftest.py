@@ -88,7 +88,7 @@ def _summary(
         "documents": len(tested),
         "runs": runs,
         "valid": True,
-        "verdicts": asdict(count_verdicts(decisions.verdict)),
+        "verdicts": asdict(count_verdicts(decisions.verdict, decisions.proof == "every attack")),
         "detected": int(decisions.detected.sum()),
         "statistics": statistics,
         "skipped_statistics": {"w-max-revealed": "needs sigma"},

@@ -621,7 +621,7 @@ MUTANTS: list[Mutant] = [
         ("(bound <= rule.margin) & (rule.margin > 0) & ", "(rule.margin > 0) & "),
         (" & (decisions.verdict != Verdict.SENSITIVE)\n", "\n"),
         ("& (decisions.verdict != Verdict.SENSITIVE)\n", "& (decisions.verdict == Verdict.UNDECIDED)\n"),
-        ("np.where(proved, Verdict.CERTIFIED.value", "np.where(proved, Verdict.CLEAR.value"),
+        ("np.where(proved, Proof.EVERY_ATTACK.value", "np.where(proved, Proof.STATISTICS.value"),
         ("np.where(proved, np.nan, decisions.runs_to_decide)", "decisions.runs_to_decide"),
     ),
     *_of(
@@ -707,7 +707,7 @@ MUTANTS: list[Mutant] = [
     *_of(
         "audit/views.py",
         (
-            "clear = verdicts == Verdict.SENSITIVE, np.isin(verdicts, CLEARED)",
+            "clear = verdicts == Verdict.SENSITIVE, verdicts == Verdict.CLEAR",
             "clear = verdicts == Verdict.SENSITIVE, verdicts == Verdict.CLEAR",
         ),
         ("np.where(certified, _CERTAIN, below).max(axis=0)", "np.where(certified, _CERTAIN, below).min(axis=0)"),
@@ -724,7 +724,7 @@ MUTANTS: list[Mutant] = [
         ("math.log10(rule.for_clear)", "math.log10(rule.level)"),
         ("math.log10(rule.for_clear)", "math.log10(rule.for_clear / len(views))"),
         (" & (rule.margin > 0)\n", "\n"),
-        ("np.where(certified.all(axis=0), Verdict.CERTIFIED", "np.where(certified.any(axis=0), Verdict.CERTIFIED"),
+        ("np.where(proved | certified.all(axis=0)", "np.where(proved | certified.any(axis=0)"),
         ("np.where(sensitive.any(axis=0), Verdict.SENSITIVE", "np.where(sensitive.all(axis=0), Verdict.SENSITIVE"),
         ("adjusted.min(axis=0) + math.log10(len(views))", "adjusted.min(axis=0)"),
         ("adjusted.min(axis=0) + math.log10(len(views))", "adjusted.max(axis=0) + math.log10(len(views))"),

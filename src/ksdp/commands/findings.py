@@ -50,7 +50,7 @@ def list_audits(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = F
         typer.echo(
             f"{summary.audit}  {summary.provenance.finished}  {words:12}  "
             f"{summary.documents:>7} {unit}s  {counts.sensitive:>6} sensitive  "
-            f"{counts.clear:>6} clear  {counts.certified_clear:>6} certified  {counts.undecided:>6} undecided"
+            f"{counts.clear:>6} clear  {counts.undecided:>6} undecided"
             f"{'  over ' + str(len(summary.views)) + ' views' if isinstance(summary, ViewsSummary) else ''}"
             f"{'' if summary.valid else '  VOID'}"
         )

@@ -117,7 +117,7 @@ def test_views_share_runs_and_are_void_together(summary: Summary) -> None:
     found = summarise_views(summary.spec, views, [summary, other], combined, finished, ("v", "s", "r"), 1.23456)
     assert (found.runs, found.valid, found.controls.reason) == (360, False, "final output: a null control")
     assert [view.sensitive_here_alone for view in found.views] == [0, 1]
-    assert found.verdicts.as_dict() == {"sensitive": 2, "clear": 1, "certified clear": 0, "undecided": 0}
+    assert found.verdicts.as_dict() == {"sensitive": 2, "clear": 1, "undecided": 0}
     assert {name: about.max_D for name, about in found.statistics.items()} == {
         name: about.max_D for name, about in summary.statistics.items()
     }
@@ -156,7 +156,7 @@ def test_a_certificate_is_told_and_voids_what_contradicts_it(tested: Tested, sum
     assert sound.certificate is not None
     assert (sound.certificate.pairs, sound.certificate.runs) == (400, 400 * 91)
     assert (sound.certificate.certified, sound.certificate.contradicted) == (60, 0)
-    assert sound.verdicts.certified_clear == 60 - sound.certificate.sensitive
+    assert sound.verdicts.every_attack == 60 - sound.certificate.sensitive
     assert sound.verdicts.sensitive == summary.verdicts.sensitive
     assert sound.certificate.largest_knows_all == pytest.approx(0.95)
     assert sound.certificate.largest_bound < 1

@@ -57,7 +57,7 @@ def test_what_was_written_is_read(summary: Summary) -> None:
 def test_keys_are_those_that_scripts_read() -> None:
     told = full().to_json()
     assert told["guarantee"] == HardtRoth(epsilon=0.5).guarantee.as_json()
-    assert told["verdicts"] == {"sensitive": 1, "clear": 1, "undecided": 3, "certified_clear": 0}
+    assert told["verdicts"] == {"sensitive": 1, "clear": 1, "undecided": 3, "every_attack": 0}
     assert told["statistics"]["energy"]["median_D"] == 0.125
     assert told["announced"] == [{"name": "V", "shape": [3, 40]}]
     assert told["spec"] == example().spec.model_dump(mode="json")

@@ -47,12 +47,12 @@ def test_a_clearance_says_which_documents_were_certified(tmp_path: Path, ksdp: C
 
     last = found["rounds"][-1]
     table = pd.read_parquet(store / "audits" / last["audit"] / "verdicts.parquet").set_index("document")
-    certified = sorted(table.index[table.verdict == "certified clear"])
-    assert len(certified) == last["certified_clear"] > 30
+    certified = sorted(table.index[table.proof == "every attack"])
+    assert len(certified) == last["every_attack"] > 30
     said = json.loads(clearance.read_text())["clearance"]
     assert said["certified"] == certified
     assert set(certified) <= set(said["documents"])
-    sentence = f"certified {len(certified)} clear (`certified`)"
+    sentence = f"{len(certified)} are clear against every attack (`certified`)"
     assert sentence in said["statement"]
     assert said["coverage"]["opens"] == "final"
     assert "holds for no run that opens more, nor against two of the three parties" in said["statement"]

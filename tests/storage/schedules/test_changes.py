@@ -77,7 +77,7 @@ def test_verdicts_stand_with_the_audit_they_came_from(store: Store) -> None:
         "b": ("clear", "two", "2"),
         "d": ("sensitive", "two", "1"),
     }
-    assert verdict_counts(second) == {"sensitive": 1, "clear": 2, "certified clear": 0, "undecided": 0}
+    assert verdict_counts(second) == {"sensitive": 1, "clear": 2, "undecided": 0}
     third = standing_after(second, {"a": "1", "b": "2"}, store, None)
     assert third["document"].to_pylist() == ["a", "b"]
 
