@@ -171,25 +171,14 @@ def _add_outer(walk: _Walk) -> None:
 def row_times_panel(indices: Any, data: Any, panel: Any, begin: int, end: int, sums: Any) -> None:
     """sums = sum over p in [begin, end) of data[p] panel[indices[p]], for one row of a sparse matrix.
 
-    Parameters
-    ----------
-    indices, data : of the matrix; indices are below `len(panel)`, which is not checked
-    panel : C-contiguous, as `panel_of` makes it
-    sums : shape (panel.shape[1],), of its precision
+    `indices` are below `len(panel)`, which is not checked; `panel` as `panel_of` lays it out, `sums` as wide.
     """
     _times(indices, data, panel, begin, end, sums)
 
 
 @njit(cache=True, nogil=True)
 def csr_times_panel(indptr: Any, indices: Any, data: Any, panel: Any, out: Any) -> None:
-    """Fill `out` with the product of CSR rows and the first columns of `panel`, in the panel's precision.
-
-    Parameters
-    ----------
-    indptr, indices, data : indices below `len(panel)`
-    panel : as `panel_of` makes it, at least as wide as `out`
-    out : shape (n, columns)
-    """
+    """Fill `out` (n x columns) with the product of CSR rows and the first columns of `panel`, in its precision."""
     sums = np.empty(panel.shape[1], panel.dtype)
     for i in range(out.shape[0]):
         row_times_panel(indices, data, panel, indptr[i], indptr[i + 1], sums)
@@ -201,10 +190,7 @@ def csr_times_panel(indptr: Any, indices: Any, data: Any, panel: Any, out: Any) 
 def squared_csr_times_panel(indptr: Any, indices: Any, data: Any, panel: Any, out: Any) -> None:
     """The product of the rows' squared entries with `panel`; then, of its last line, the largest products.
 
-    Parameters
-    ----------
-    out : shape (n, panel.shape[1] + a line of lanes)
-        In the panel's precision. Its last columns hold max over a of x_a^2 panel[a], 0 at least.
+    `out` is n x (the panel's width + a line); its last columns hold max over a of x_a^2 panel[a], 0 at least.
     """
     for i in range(out.shape[0]):
         _squared_times(indices, data, panel, indptr[i], indptr[i + 1], out[i])
@@ -212,25 +198,13 @@ def squared_csr_times_panel(indptr: Any, indices: Any, data: Any, panel: Any, ou
 
 @njit(cache=True, nogil=True)
 def add_row_to_panel(indices: Any, data: Any, begin: int, end: int, values: Any, panel: Any) -> None:
-    """panel[indices[p]] += data[p] values, for p in [begin, end): one row of a sparse matrix, its outer product.
-
-    Parameters
-    ----------
-    indices, data : of the matrix; indices are below `len(panel)`, which is not checked
-    values : shape (panel.shape[1],), of the panel's precision
-    panel : C-contiguous, a whole number of cache lines wide, changed in place
-    """
+    """panel[indices[p]] += data[p] values, for p in [begin, end): the outer product of a sparse row."""
     _add_outer(indices, data, panel, begin, end, values)
 
 
 @njit(cache=True, nogil=True)
 def add_rows_to_panel(indptr: Any, indices: Any, data: Any, values: Any, panel: Any) -> None:
-    """panel += X^T values for CSR rows X, one row of X after the other: each sum has the order of a plain loop.
-
-    Parameters
-    ----------
-    values : shape (n, panel.shape[1])
-    """
+    """panel += X^T values for CSR rows X, one row of X after the other: each sum has the order of a plain loop."""
     for i in range(values.shape[0]):
         add_row_to_panel(indices, data, indptr[i], indptr[i + 1], values[i], panel)
 

@@ -29,13 +29,7 @@ BASES = ("T", "V")
 
 
 def announced(observables: Observables, name: str) -> Floats:
-    """Return the announced array `name` as C-contiguous float64 (stored observables may be float32).
-
-    Raises
-    ------
-    InputError
-        The run does not announce it.
-    """
+    """The announced array `name` as C-contiguous float64; InputError where the run does not announce it."""
     if name not in observables:
         names = ", ".join(sorted(observables)) or "nothing"
         raise InputError(f"the run must announce `{name}`; it announces {names}.")
@@ -46,13 +40,7 @@ def announced(observables: Observables, name: str) -> Floats:
 
 
 def basis_name(observables: Observables) -> str:
-    """Return the name of the announced basis: "T" (k x d topics) or "V" (k x d singular vectors).
-
-    Raises
-    ------
-    InputError
-        The run announces neither.
-    """
+    """The name of the announced basis: "T" (k x d topics) or "V" (k x d singular vectors); InputError without."""
     for name in BASES:
         if name in observables:
             return name
@@ -75,13 +63,7 @@ def padded_basis(observables: Observables, name: str) -> Floats:
 
 
 def products(observables: Observables, documents: Documents, name: str) -> Floats:
-    """Return X B^T for the announced matrix B (k x d), shape (n_documents, k); exact, O(nnz k).
-
-    Raises
-    ------
-    InputError
-        B is not announced, or it has another number of features than the documents.
-    """
+    """X B^T for the announced matrix B (k x d), shape (n_documents, k); exact, O(nnz k)."""
 
     def compute() -> Floats:
         other = _fitting(observables, documents, name)
@@ -126,7 +108,7 @@ def wide_products(observables: Observables, documents: Documents, name: Hashable
 
 
 def gram(observables: Observables, name: str) -> Floats:
-    """Return B B^T of the announced matrix B (k x d), shape (k, k)."""
+    """B B^T of the announced matrix B (k x d), shape (k, k)."""
 
     def compute() -> Floats:
         matrix = announced(observables, name)
@@ -136,7 +118,7 @@ def gram(observables: Observables, name: str) -> Floats:
 
 
 def mean_products(observables: Observables, documents: Documents) -> Floats:
-    """Return <x, mean> for every document, shape (n_documents,)."""
+    """<x, mean> for every document, shape (n_documents,)."""
 
     def compute() -> Floats:
         return np.asarray(documents.matrix @ announced(observables, "mean").ravel(), dtype=np.float64)
@@ -145,11 +127,7 @@ def mean_products(observables: Observables, documents: Documents) -> Floats:
 
 
 def basis_products(observables: Observables, documents: Documents) -> Floats:
-    """Return the products of the documents with the basis, shape (n_documents, k).
-
-    X T^T for NMF, X V^T for SVD, and (X - 1 mu) V^T = X V^T - mu V^T where the mean mu is announced as well
-    (PCA): the sparse documents are never centred in memory.
-    """
+    """X T^T for NMF, X V^T for SVD, X V^T - mu V^T where the mean mu is announced as well; (n_documents, k)."""
     name = basis_name(observables)
 
     def compute() -> Floats:
@@ -162,7 +140,7 @@ def basis_products(observables: Observables, documents: Documents) -> Floats:
 
 
 def centred_squared_norms(observables: Observables, documents: Documents) -> Floats:
-    """Return |x|^2, or |x - mu|^2 = |x|^2 - 2 <x, mu> + |mu|^2 where the basis comes with a mean; >= 0."""
+    """|x|^2, or |x - mu|^2 = |x|^2 - 2 <x, mu> + |mu|^2 where the basis comes with a mean; >= 0."""
     if not has_mean(observables):
         return documents.squared_norms
 
@@ -186,7 +164,7 @@ def _rows_times(rows: Floats, form: Floats, out: Floats) -> None:
 
 
 def rows_times(rows: Floats, form: Floats) -> Floats:
-    """Return `rows` (n x k) times `form` (k x m, or k), each row summed in the same order wherever it stands."""
+    """`rows` (n x k) times `form` (k x m, or k), each row summed in the same order wherever it stands."""
     wide = np.ascontiguousarray(form if form.ndim == 2 else form[:, None], dtype=np.float64)
     out = np.zeros((len(rows), wide.shape[1]))
     _rows_times(np.ascontiguousarray(rows, dtype=np.float64), wide, out)
@@ -194,7 +172,7 @@ def rows_times(rows: Floats, form: Floats) -> Floats:
 
 
 def row_dots(first: Floats, second: Floats) -> Floats:
-    """Return the inner product of each row of one with the same row of the other, shape (n,)."""
+    """The inner product of each row of one with the same row of the other, shape (n,)."""
     out = np.empty(len(first))
     _row_dots(np.ascontiguousarray(first), np.ascontiguousarray(second), out)
     return out
@@ -210,14 +188,14 @@ def _row_dots(first: NDArray[Any], second: NDArray[Any], out: Floats) -> None:
 
 
 def row_squares(rows: NDArray[Any]) -> Floats:
-    """Return the sum of each row's squares, shape (n,), in double precision and in the same order everywhere."""
+    """The sum of each row's squares, shape (n,), in double precision and in the same order everywhere."""
     out = np.empty(len(rows))
     _row_dots(rows, rows, out)
     return out
 
 
 def row_quadratic(rows: Floats, form: Floats | None = None) -> Floats:
-    """Return r A r^T for every row r of `rows` (n x k), with A (k x k) the identity by default; shape (n,)."""
+    """r A r^T for every row r of `rows` (n x k), with A (k x k) the identity by default; shape (n,)."""
     rows = np.ascontiguousarray(rows)
     out = np.empty(len(rows))
     _row_dots(rows if form is None else rows_times(rows, form), rows, out)
@@ -257,10 +235,7 @@ class EntryColumns:
 
 
 def ask(observables: Observables, documents: Documents, key: Hashable, columns: EntryColumns) -> None:
-    """Have columns in the next pass over the documents.
-
-    `key` names what they hold, among all that the run gives.
-    """
+    """Have columns in the next pass over the documents; `key` names what they hold among all that a run gives."""
     _asked(observables, documents).setdefault(key, columns)
 
 

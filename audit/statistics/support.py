@@ -34,46 +34,33 @@ NEAR_ZERO = 1e-7
 
 
 @njit(cache=True, nogil=True)
-def _support_kernel(
-    indptr: Ints, indices: Ints, data: Floats, out_of: NDArray[np.bool_], logs: Floats, power: int
-) -> Floats:
-    """Part of |x|^2 on features `out_of` the basis, and sum_j |x_j|^power logs_j, shape (n_documents, 2)."""
-    out = np.zeros((indptr.shape[0] - 1, 2))
-    left = out_of.astype(np.float64)  # times 0 or 1: branches that nobody can guess cost more
-    for i in range(indptr.shape[0] - 1):
-        missing = total = support = 0.0
-        if power == 1:
-            for at in range(indptr[i], indptr[i + 1]):
-                x, j = data[at], indices[at]
-                square = x * x
-                total += square
-                support += logs[j] * x
-                missing += square * left[j]
-        else:
-            for at in range(indptr[i], indptr[i + 1]):
-                x, j = data[at], indices[at]
-                square = x * x
-                total += square
-                support += logs[j] * square
-                missing += square * left[j]
-        out[i, 0] = missing / total if total > 0.0 else 0.0
-        out[i, 1] = support
+def _missing(indptr: Ints, indices: Ints, data: Floats, left_out: NDArray[np.bool_]) -> Floats:
+    """Part of |x|^2 on features that are left out, shape (n_documents,)."""
+    out = np.zeros(indptr.shape[0] - 1)
+    left = left_out.astype(np.float64)  # times 0 or 1: branches that nobody can guess cost more
+    for i in range(len(out)):
+        missing = total = 0.0
+        for at in range(indptr[i], indptr[i + 1]):
+            square = data[at] * data[at]
+            total += square
+            missing += square * left[indices[at]]
+        out[i] = missing / total if total > 0.0 else 0.0
     return out
 
 
-def _supports(observables: Observables, documents: Documents) -> Floats:
-    """Part of |x|^2 on features left out, and the log support; once a run, shape (n_documents, 2)."""
-    if basis_name(observables) == "V":
-        return cast(
-            Floats, observables.derive(("support", documents), lambda: _of_squares(observables, documents))
-        )
+def _supports(observables: Observables, documents: Documents) -> tuple[Floats, Floats]:
+    """Part of |x|^2 on features left out, and the log support, once a run; of V both are sums of squares."""
 
-    def compute() -> Floats:
-        matrix = announced(observables, "T")
-        left_out, logs = _covered(matrix - matrix.min(axis=1, keepdims=True))
-        return cast(Floats, _support_kernel(*csr_arrays(documents), left_out, logs, 1))
+    def compute() -> tuple[Floats, Floats]:
+        if basis_name(observables) == "V":
+            sums = over_entries(observables, documents, "support", _support_lanes(observables)).astype(np.float64)
+            part = np.divide(sums[:, 0], sums[:, 2], out=np.zeros(len(sums)), where=sums[:, 2] > 0)
+            return part, sums[:, 1].copy()
+        topics = announced(observables, "T")
+        left_out, logs = _covered(topics - topics.min(axis=1, keepdims=True))
+        return _missing(*csr_arrays(documents), left_out), np.asarray(documents.matrix @ logs)
 
-    return cast(Floats, observables.derive(("support", documents), compute))
+    return cast(tuple[Floats, Floats], observables.derive(("support", documents), compute))
 
 
 def _covered(above: Floats) -> tuple[NDArray[np.bool_], Floats]:
@@ -81,13 +68,6 @@ def _covered(above: Floats) -> tuple[NDArray[np.bool_], Floats]:
     sizes = above.max(axis=0, initial=0.0)
     floor = NEAR_ZERO * sizes.max(initial=0.0)
     return sizes <= floor, np.log(np.maximum(sizes, max(floor, np.finfo(np.float32).tiny)))
-
-
-def _of_squares(observables: Observables, documents: Documents) -> Floats:
-    """The support columns where these are sums of squares."""
-    sums = over_entries(observables, documents, "support", _support_lanes(observables)).astype(np.float64)
-    part = np.divide(sums[:, 0], sums[:, 2], out=np.zeros(len(sums)), where=sums[:, 2] > 0)
-    return np.stack([part, sums[:, 1]], axis=1)
 
 
 def _support_lanes(observables: Observables) -> EntryColumns:
@@ -111,7 +91,7 @@ def missing_weight(observables: Observables, documents: Documents) -> Floats:
 
     One number a document, in [0, 1].
     """
-    return _supports(observables, documents)[:, 0]
+    return _supports(observables, documents)[0].copy()
 
 
 def log_support(observables: Observables, documents: Documents) -> Floats:
@@ -119,7 +99,7 @@ def log_support(observables: Observables, documents: Documents) -> Floats:
 
     Logarithms are floored at `NEAR_ZERO` of the largest column.
     """
-    return _supports(observables, documents)[:, 1]
+    return _supports(observables, documents)[1].copy()
 
 
 def mean_missing(observables: Observables, documents: Documents) -> Floats:
@@ -128,7 +108,7 @@ def mean_missing(observables: Observables, documents: Documents) -> Floats:
     One number a document, in [0, 1].
     """
     absent = announced(observables, "mean").ravel() == 0.0
-    return cast(Floats, _support_kernel(*csr_arrays(documents), absent, np.zeros(len(absent)), 2)[:, 0])
+    return cast(Floats, _missing(*csr_arrays(documents), absent))
 
 
 SUPPORT = (
