@@ -24,7 +24,7 @@ from ksdp.audit.interim_looks import FRESH, Look, Stage, planned_looks
 from ksdp.audit.kept_runs import kept_without
 from ksdp.audit.measured_documents import measured_documents, pool_of
 from ksdp.audit.mechanisms.callables import FunctionMechanism
-from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, Shown, kept_of, traits_of
+from ksdp.audit.mechanisms.contract import Announced, AnnouncedSchema, Database, Mechanism, kept_of, traits_of
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.own_code import own_code
 from ksdp.audit.party_view import Holdings, parties_key
@@ -140,7 +140,7 @@ def planned_statistics(
     names: Sequence[str],
     learners: Sequence[str],
     mechanism: Mechanism,
-    shown: Shown,
+    shown: AnnouncedSchema,
     held: Holdings,
     background: Mapping[str, Any],
 ) -> PlannedStatistics:
@@ -170,7 +170,7 @@ def planned_statistics(
     return PlannedStatistics(chosen, skipped, default)
 
 
-def _left_out(statistics: Sequence[Statistic], shown: Shown, documents: int) -> dict[str, str]:
+def _left_out(statistics: Sequence[Statistic], shown: AnnouncedSchema, documents: int) -> dict[str, str]:
     """Those that are not worth their time with so many documents (`Statistic`), and what they need."""
     shapes = {array.name: array.shape for array in shown.read}
     asked = {s.name: cast(Any, s).asks_for(shapes, documents) for s in statistics if hasattr(s, "asks_for")}

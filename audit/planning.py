@@ -13,7 +13,7 @@ from ksdp.audit.certifying import check_certifiable
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
 from ksdp.audit.kernels import one_thread
-from ksdp.audit.mechanisms.contract import Mechanism, Shown, shown_by, traits_of
+from ksdp.audit.mechanisms.contract import AnnouncedSchema, Mechanism, announced_schema, traits_of
 from ksdp.audit.party_view import Holdings, holdings_of
 from ksdp.audit.plan import Plan, planned_runs, planned_statistics
 from ksdp.audit.randomness import Purpose, derived_seed, generator
@@ -49,7 +49,7 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         _check_rank(rank, holdings, corpus.features)
     design = _design(spec, holdings, mechanism)
     sees, keeps = spec.statistics.sees, spec.store.observables
-    shown = shown_by(mechanism, corpus.features, sees=sees, keeps=keeps)
+    shown = announced_schema(mechanism, corpus.features, sees=sees, keeps=keeps)
     families, learners = requested_learners(spec.statistics)
     if RAW in learners:
         _check_raw(shown, keeps, design.runs)
@@ -126,7 +126,7 @@ def _targets(documents: object, held: Holdings) -> NDArray[np.int64] | None:
     return targets
 
 
-def _check_raw(shown: Shown, keeps: str, runs: int) -> None:
+def _check_raw(shown: AnnouncedSchema, keeps: str, runs: int) -> None:
     """Refuse a learner on raw announcements that are not kept, or that no worker can hold."""
     if keeps == "none" or any(array not in shown.kept for array in shown.read):
         raise SpecError(

@@ -295,7 +295,7 @@ _Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
-class Shown:
+class AnnouncedSchema:
     """The observables of a run."""
 
     announced: tuple[Announced, ...]
@@ -317,7 +317,9 @@ class Shown:
         return sum(math.prod(array.shape) for array in self.read)
 
 
-def shown_by(mechanism: Mechanism, features: int, *, sees: Literal["all", "final"], keeps: str) -> Shown:
+def announced_schema(
+    mechanism: Mechanism, features: int, *, sees: Literal["all", "final"], keeps: str
+) -> AnnouncedSchema:
     """Ask a mechanism what it announces, and check that it says so in the contract's form.
 
     Parameters
@@ -335,7 +337,9 @@ def shown_by(mechanism: Mechanism, features: int, *, sees: Literal["all", "final
     announced = _announced(mechanism, features)
     shown = final_output(mechanism) if sees == "final" else opened(mechanism, features)
     names = {array.name for array in announced}
-    return Shown(announced, shown, tuple(name for name in shown if name in names), kept_of(announced, keeps))
+    return AnnouncedSchema(
+        announced, shown, tuple(name for name in shown if name in names), kept_of(announced, keeps)
+    )
 
 
 def _announced(mechanism: Mechanism, features: int) -> tuple[Announced, ...]:
@@ -372,7 +376,7 @@ def opened(mechanism: Mechanism, features: int) -> tuple[str, ...]:
 
 
 def run_prefix(place: int) -> str:
-    """What stands before the names of arrays of one of several runs (`mechanisms.together`), from 1."""
+    """What stands before the names of arrays of one of several runs (`mechanisms.joint`), from 1."""
     return f"run{place}_"
 
 

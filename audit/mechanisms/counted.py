@@ -21,7 +21,7 @@ from ksdp.audit.mechanisms.contract import (
     measured,
     traits_of,
 )
-from ksdp.audit.mechanisms.delegation import Around
+from ksdp.audit.mechanisms.delegation import DelegatingMechanism
 from ksdp.audit.mechanisms.parameters import check_least
 from ksdp.audit.statistics.contract import Statistic
 from ksdp.audit.statistics.linear.counts import COUNTS, DOCUMENT_COUNTS, KEPT_COLUMNS
@@ -32,7 +32,7 @@ _STARTS = ("random", "random-2x", "nnsvd")
 
 
 @dataclass(frozen=True)
-class Counted(Around):
+class Counted(DelegatingMechanism):
     """Counts in how many documents each candidate column is, keeps those in `at_least` so many, runs on these.
 
     The columns of the corpus are the candidates: they are public, as of every run. One secure sum adds up in how

@@ -12,7 +12,7 @@ from ksdp.audit.mechanisms.contract import Mechanism, traits_of
 from ksdp.audit.registry import make_mechanism
 
 
-class FromInner:
+class Delegated:
     """Names that another mechanism gives under the same attribute; none where it has no such attribute."""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -23,7 +23,7 @@ class FromInner:
         return names
 
 
-class Around:
+class DelegatingMechanism:
     """A frozen dataclass with the parameters `mechanism`, `parameters` and `mechanism_version` of another one."""
 
     mechanism: str
@@ -45,9 +45,9 @@ class Around:
         """Whether the order of documents does not matter to the other."""
         return traits_of(self.inner).order_free
 
-    learn_from = FromInner()
+    learn_from = Delegated()
     """What must be learnt from where it is small: see `audit.coverage.learnable`."""
-    learn_always = FromInner()
+    learn_always = Delegated()
     """What must be learnt from whatever its size."""
 
     def inner_names(self, attribute: str) -> tuple[str, ...]:

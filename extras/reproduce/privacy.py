@@ -40,7 +40,7 @@ def arm_tables(
     Parameters
     ----------
     look : callable, optional
-        Shown what each run announces.
+        AnnouncedSchema what each run announces.
     """
     looked = plan.documents(0)
     values: dict[str, list[NDArray[np.float64]]] = {s.name: [] for s in plan.tested}

@@ -17,8 +17,8 @@ from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.plan import CONTROLS, Plan, document_parts, keeps_values
 from ksdp.audit.planning import corpus_notes, make_plan
 from ksdp.audit.reading import more_runs
+from ksdp.audit.smoke_run import try_own_code
 from ksdp.audit.spec.models import DecisionSpec, Spec
-from ksdp.audit.trial import try_own_code
 from ksdp.audit.verdicts.power import minimal_detectable, runs_for_margin, smallest_margin
 from ksdp.audit.views import View, make_views
 from ksdp.flows.audits.calibration import calibrate

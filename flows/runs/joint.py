@@ -1,7 +1,7 @@
 """Runs without a promise, in a ledger: which joint audit covers them, and the mechanism of the next one.
 
 What two such runs give away together follows from no number of each. An audit of all of them as one view
-(`audit.mechanisms.together`) says it, for the corpus that it was made of. One covers a ledger if it has in it
+(`audit.mechanisms.joint`) says it, for the corpus that it was made of. One covers a ledger if it has in it
 every run of that kind, with every parameter, on that corpus, and found each document clear: a run that comes later
 needs another audit, with that run in it, before it begins.
 """
@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.contract import traits_of
-from ksdp.audit.mechanisms.together import Together
+from ksdp.audit.mechanisms.joint import JointMechanism
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.results.summary import Summary
 from ksdp.storage.readers.files import toml_value
@@ -44,7 +44,7 @@ def record_joint(ledger: Ledger, summary: Summary, now: datetime) -> JointAudit:
         If it is no joint audit, is void, left something announced unread, looked at some documents only, or
         did not find all of them clear.
     """
-    if summary.mechanism != Together.name:
+    if summary.mechanism != JointMechanism.name:
         raise InputError(f"{summary.audit} is an audit of {summary.mechanism}; a joint one is of `together`.")
     if not summary.valid:
         raise InputError(f"{summary.audit} is void: its controls failed.")
@@ -91,11 +91,11 @@ def joint_table(runs: Sequence[Mapping[str, Any]]) -> str:
         {key: value for key, value in run.items() if key != "version" and value is not None}
         for run in list(runs) * (2 if len(runs) == 1 else 1)
     ]
-    lines = ["[mechanism]", f'name = "{Together.name}"']
+    lines = ["[mechanism]", f'name = "{JointMechanism.name}"']
     for run in twice:
         lines += ["", "[[mechanism.runs]]", *(f"{key} = {toml_value(value)}" for key, value in run.items())]
     lines += ["", "[statistics]", 'families = ["paper", "geometry", "rounds", "pem", "learned"]']
-    together = make_mechanism(Together.name, {"runs": twice})
+    together = make_mechanism(JointMechanism.name, {"runs": twice})
     traits = traits_of(together)
     if traits.learn_from or traits.learn_always:
         lines += ['names = ["learned-raw"]', "", "[store]", 'observables = "all"']  # without it nobody is clear

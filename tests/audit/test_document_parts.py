@@ -13,7 +13,7 @@ from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.interim_looks import Stage
 from ksdp.audit.measured_documents import measured_documents
 from ksdp.audit.mechanisms.contract import Observables
-from ksdp.audit.mechanisms.together import OfRun, SumOverRuns
+from ksdp.audit.mechanisms.joint import OfRun, SumOverRuns
 from ksdp.audit.plan import (
     Plan,
     bytes_a_document,

@@ -14,8 +14,8 @@ from ksdp.audit import own_code as module
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.own_code import own_code, own_modules, source_digest
 from ksdp.audit.planning import make_plan
+from ksdp.audit.smoke_run import names_own_code
 from ksdp.audit.spec.models import parse_spec
-from ksdp.audit.trial import names_own_code
 
 OWN = """
 from dataclasses import dataclass

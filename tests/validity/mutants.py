@@ -57,7 +57,7 @@ PARTS = ("tests/audit/test_document_parts.py",)
 KEPT = ("tests/audit/statistics/test_kept_columns.py",)
 COUNTED = ("tests/audit/mechanisms/test_counted.py",)
 COUNTS = ("tests/audit/statistics/test_document_counts.py",)
-TOGETHER = ("tests/audit/mechanisms/test_together.py", *KEPT)
+TOGETHER = ("tests/audit/mechanisms/test_joint.py", *KEPT)
 
 
 @dataclass(frozen=True)
@@ -1737,7 +1737,7 @@ MUTANTS: list[Mutant] = [
         tests=KEPT,
     ),
     *_of(
-        "audit/mechanisms/together.py",
+        "audit/mechanisms/joint.py",
         ("self.statistic, _of_run(observables, self.place),", "self.statistic, observables,"),
         ("observables, self.place), _documents_of(documents, self.place)", "observables, self.place), documents"),
         ("derive((self, documents), compute)", 'derive("value", compute)'),
@@ -1752,10 +1752,10 @@ MUTANTS: list[Mutant] = [
         ("needs_learner: ClassVar[bool] = True", "needs_learner: ClassVar[bool] = False"),
         ("any(traits_of(one).nonnegative", "all(traits_of(one).nonnegative"),
         ("OPENS[1] if all(", "OPENS[1] if any("),
-        ("final = FromInner()", "final = ()"),
-        ("learn_from = FromInner()", "learn_from = ()"),
-        ("learn_always = FromInner()", "learn_always = ()"),
-        ("opened = FromInner()", "opened = ()"),
+        ("final = Delegated()", "final = ()"),
+        ("learn_from = Delegated()", "learn_from = ()"),
+        ("learn_always = Delegated()", "learn_always = ()"),
+        ("opened = Delegated()", "opened = ()"),
         ("for parts in by_name.values() if self._have_all(parts))", "for parts in by_name.values())"),
         (" and not part.needs_any for part", " for part"),
         ("part.needs and set(part.needs) <= shown", "part.needs"),

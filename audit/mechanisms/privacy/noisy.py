@@ -24,8 +24,8 @@ from ksdp.audit.mechanisms.contract import (
     traits_of,
 )
 from ksdp.audit.mechanisms.counted import Counted
-from ksdp.audit.mechanisms.delegation import Around, FromInner
-from ksdp.audit.mechanisms.together import Together
+from ksdp.audit.mechanisms.delegation import Delegated, DelegatingMechanism
+from ksdp.audit.mechanisms.joint import JointMechanism
 from ksdp.audit.statistics.contract import Statistic, own_statistics
 from ksdp.audit.statistics.linear.releases import ROUNDS_MATCH, first_rounds
 from ksdp.audit.verdicts.certificate import pair_advantage
@@ -35,7 +35,7 @@ _MANY = 2**20
 
 
 @dataclass(frozen=True)
-class Noisy(Around):
+class Noisy(DelegatingMechanism):
     """Releases what another mechanism releases, each array A as A + noise * scale * Z.
 
     Z is standard normal, independent for every entry and run; `scale` is public and fixed before the run. What the
@@ -113,7 +113,7 @@ class Noisy(Around):
             raise SpecError(
                 "`mechanism` must not be counted: counts are announced as they are, and decide columns."
             )
-        if isinstance(inner, Together):
+        if isinstance(inner, JointMechanism):
             raise SpecError("`mechanism` must not be several runs: add the noise to each of them.")
         if getattr(inner, "start", "") == "nnsvd" and self.opens != OPENS[1]:
             raise SpecError(
@@ -135,9 +135,9 @@ class Noisy(Around):
         """What a run of the other mechanism shows its parties."""
         return traits_of(self.inner).opens
 
-    final = FromInner()
+    final = Delegated()
     """The other mechanism's final output, with noise."""
-    opened = FromInner()
+    opened = Delegated()
     """Everything that it shows them, where it is told to leave some out."""
 
     @property

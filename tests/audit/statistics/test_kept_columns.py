@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.counted import Counted
-from ksdp.audit.mechanisms.together import Together
+from ksdp.audit.mechanisms.joint import JointMechanism
 from ksdp.audit.registry import make_mechanism, select_statistics, statistics
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear import releases, solve, system
@@ -151,7 +151,7 @@ def test_groups_and_the_population_are_cut_too() -> None:
 
 def test_several_runs_together_are_cut_each_by_itself() -> None:
     table = {"name": "counted", "mechanism": "pd-svd", "at_least": 8, "parameters": {"rank": 2}}
-    together = Together((table, {"name": "pd-nmf", "rank": 2}))
+    together = JointMechanism((table, {"name": "pd-nmf", "rank": 2}))
     _, alone, documents, held = a_run("pd-svd")
     seen = together.run(Database((sp.csr_array(documents.matrix[held]),)), np.random.default_rng(0))
     both = Documents(documents.matrix, pool=Pool(documents.matrix, 0.5, mechanism=together))

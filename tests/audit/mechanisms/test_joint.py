@@ -13,7 +13,7 @@ from scipy.stats import ks_2samp
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Announced, Database, Observables
-from ksdp.audit.mechanisms.together import Together
+from ksdp.audit.mechanisms.joint import JointMechanism
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent, make_mechanism, statistics
 from ksdp.audit.spec.models import parse_spec
@@ -29,7 +29,7 @@ def plan_of(corpus: Corpus, runs: list[dict[str, Any]], **sections: Any):
 
 def test_it_announces_what_each_run_announces_and_nothing_else(corpus: Corpus) -> None:
     database = Database((sp.csr_array(corpus.matrix[:20]), sp.csr_array(corpus.matrix[20:40])))
-    seen = Together(tuple(TWO)).run(database, np.random.default_rng(0))
+    seen = JointMechanism(tuple(TWO)).run(database, np.random.default_rng(0))
     for place, one in enumerate(TWO, start=1):
         mechanism = make_mechanism(one["name"], {k: v for k, v in one.items() if k != "name"})
         alone = mechanism.run(database, np.random.default_rng(0))
@@ -42,7 +42,7 @@ def test_it_announces_what_each_run_announces_and_nothing_else(corpus: Corpus) -
 def test_a_statistic_of_a_run_is_that_statistic_on_that_run(corpus: Corpus) -> None:
     """Whichever was asked for before, and of whom."""
     database = Database((sp.csr_array(corpus.matrix[:20]), sp.csr_array(corpus.matrix[20:40])))
-    together = Together(tuple(TWO))
+    together = JointMechanism(tuple(TWO))
     seen = together.run(database, np.random.default_rng(0))
     by_name = {statistic.name: statistic for statistic in together.statistics}
     first, second = (
@@ -64,13 +64,13 @@ def test_a_statistic_of_a_run_is_that_statistic_on_that_run(corpus: Corpus) -> N
 
 def test_what_holds_of_the_parts_is_said_of_the_whole() -> None:
     final, rounds, svd = {"opens": "final"}, {"sweeps": 3, "rank": 2}, {"name": "pd-svd", "rank": 3}
-    both = Together(({"name": "pd-nmf", "rank": 2} | final, svd | final))
-    mixed = Together(({"name": "pd-nmf"} | rounds, svd | final))
+    both = JointMechanism(({"name": "pd-nmf", "rank": 2} | final, svd | final))
+    mixed = JointMechanism(({"name": "pd-nmf"} | rounds, svd | final))
     assert (both.opens, mixed.opens) == ("final", "every round")
     assert both.final == ("run1_T", "run2_V")
     assert mixed.learn_from == ("run1_sums",)
     assert mixed.nonnegative
-    assert not Together((svd, svd)).nonnegative
+    assert not JointMechanism((svd, svd)).nonnegative
     inner = mixed.inner[0]
     assert {name for name in mixed.opened if name.startswith("run1_")} == {f"run1_{n}" for n in inner.opened}
     declared = {array.name: array for array in mixed.observables(9)}
@@ -81,7 +81,7 @@ def test_what_holds_of_the_parts_is_said_of_the_whole() -> None:
 
 
 def test_a_statistic_needs_and_reads_its_own_run_and_a_sum_every_one() -> None:
-    together = Together(({"name": "pd-svd", "rank": 2}, {"name": "pd-svd", "rank": 3}))
+    together = JointMechanism(({"name": "pd-svd", "rank": 2}, {"name": "pd-svd", "rank": 3}))
     by_name = {statistic.name: statistic for statistic in together.statistics}
     plain = statistics()
     sums = 0
@@ -107,21 +107,21 @@ def test_a_statistic_needs_and_reads_its_own_run_and_a_sum_every_one() -> None:
     assert any(part.reads for part in by_name.values() if part.name.startswith("run1-"))
     assert any(part.needs_background for part in by_name.values())
     # A statistic that one run alone can have has no sum over runs.
-    unlike = Together(({"name": "pd-nmf", "rank": 2}, {"name": "pd-svd", "rank": 3}))
+    unlike = JointMechanism(({"name": "pd-nmf", "rank": 2}, {"name": "pd-svd", "rank": 3}))
     assert "runs-topics-match" not in {statistic.name for statistic in unlike.statistics}
 
 
 def test_versions_and_defaults_are_filled_in_and_others_refused() -> None:
     nmf = make_mechanism("pd-nmf", {"rank": 2})
-    made = Together(({"name": "pd-nmf", "rank": 2}, {"name": "pd-svd", "rank": 3}))
+    made = JointMechanism(({"name": "pd-nmf", "rank": 2}, {"name": "pd-svd", "rank": 3}))
     assert made.runs[0]["version"] == nmf.version
     assert made.runs[0]["tolerance"] == nmf.tolerance
     with pytest.raises(SpecError, match="`version` of pd-nmf"):
-        Together(({"name": "pd-nmf", "version": nmf.version + 1}, {"name": "pd-svd"}))
+        JointMechanism(({"name": "pd-nmf", "version": nmf.version + 1}, {"name": "pd-svd"}))
 
 
 def test_topics_of_a_run_are_expected_of_its_own_mechanism(corpus: Corpus) -> None:
-    together, rows = Together(tuple(TWO)), sp.csr_array(corpus.matrix)
+    together, rows = JointMechanism(tuple(TWO)), sp.csr_array(corpus.matrix)
     seen = together.run(Database((sp.csr_array(rows[:20]),)), np.random.default_rng(0))
     found = {s.name: s for s in together.statistics}["run2-topics-match"]
     values = found.evaluate(seen, Documents(rows, pool=Pool(rows, 0.5, mechanism=together)))
@@ -134,7 +134,9 @@ def test_topics_of_a_run_are_expected_of_its_own_mechanism(corpus: Corpus) -> No
 
 def test_weights_of_ratings_must_be_learnt_from_in_every_wrapping(corpus: Corpus) -> None:
     rated = {"rank": 2, "weighted": True}
-    assert Together(({"name": "pd-nmf"} | rated, {"name": "pd-svd", "rank": 2})).learn_always == ("run1_weights",)
+    assert JointMechanism(({"name": "pd-nmf"} | rated, {"name": "pd-svd", "rank": 2})).learn_always == (
+        "run1_weights",
+    )
     assert make_mechanism("noisy", {"mechanism": "pd-nmf", "parameters": rated}).learn_always == ("weights",)
 
 
@@ -190,7 +192,7 @@ def test_sums_are_of_what_all_runs_have_in_the_same_units() -> None:
     everybodys, either = Own("everybodys"), Own("either", needs_any=("output", "other"))
     here, there = (Bringing(mask, statistics=(everybodys, either, Own(f"own-{mask}"))) for mask in (False, True))
     with lent({"here": here, "there": there}):
-        together = Together(({"name": "here"}, {"name": "there"}))
+        together = JointMechanism(({"name": "here"}, {"name": "there"}))
         sums = [s for s in together.statistics if s.name.startswith("runs-")]
     assert [s.name for s in sums] == ["runs-everybodys"]
     seen = Observables({"run1_output": np.array([3.0]), "run2_output": np.array([4.0])})
@@ -203,7 +205,7 @@ def test_two_runs_that_say_nothing_alone_may_say_all_together() -> None:
     rows = sp.csr_array(np.column_stack([rng.normal(0, 30, 60) ** 2, rng.random(60), np.zeros(60)]))
     document = sp.csr_array(np.array([[5.0, 0.5, 1.0]]))
     with lent({"sum-of-all": Masked(mask=False), "sum-of-most": Masked(mask=True)}):
-        together = Together(({"name": "sum-of-all"}, {"name": "sum-of-most"}))
+        together = JointMechanism(({"name": "sum-of-all"}, {"name": "sum-of-most"}))
         seen = np.empty((2, 300, 2))
         for held, run in np.ndindex(2, 300):
             drawn = sp.csr_array(rows[np.sort(rng.choice(60, 20, replace=False))])
@@ -223,4 +225,4 @@ def test_what_cannot_be_run_together_is_refused() -> None:
         ((TWO[0], {"name": "pd-nmf", "ranks": 3}), "is not a parameter"),
     ):
         with pytest.raises(SpecError, match=message):
-            Together(tuple(runs))
+            JointMechanism(tuple(runs))

@@ -30,7 +30,7 @@ from ksdp.audit.mechanisms.contract import (
     run_prefix,
     traits_of,
 )
-from ksdp.audit.mechanisms.delegation import FromInner
+from ksdp.audit.mechanisms.delegation import Delegated
 from ksdp.audit.registry import make_mechanism, statistics
 from ksdp.audit.statistics.contract import Documents, Statistic, own_statistics, sentence_of
 from ksdp.audit.statistics.linear.counts import evaluated
@@ -131,7 +131,7 @@ class SumOverRuns:
 
 
 @dataclass(frozen=True)
-class Together:
+class JointMechanism:
     """Runs several mechanisms on the same databases and announces all that they announce.
 
     Every statistic is tried on every run by itself, and its sum over runs; what the runs say together in any other
@@ -146,7 +146,7 @@ class Together:
 
     Examples
     --------
-    >>> together = Together(({"name": "pd-nmf", "rank": 2}, {"name": "pd-svd", "rank": 3}))
+    >>> together = JointMechanism(({"name": "pd-nmf", "rank": 2}, {"name": "pd-svd", "rank": 3}))
     >>> [array.name for array in together.observables(9)][:2]
     ['run1_T', 'run1_numerators']
     """
@@ -191,13 +191,13 @@ class Together:
         """`final` if all open their final output alone."""
         return OPENS[1] if all(traits_of(one).opens == OPENS[1] for one in self.inner) else OPENS[0]
 
-    final = FromInner()
+    final = Delegated()
     """The final outputs of all."""
-    learn_from = FromInner()
+    learn_from = Delegated()
     """What must be learnt from, of all."""
-    learn_always = FromInner()
+    learn_always = Delegated()
     """What must be learnt from whatever its size, of all."""
-    opened = FromInner()
+    opened = Delegated()
     """Everything that one of them shows, where it is told to leave some out."""
 
     @property
@@ -268,7 +268,7 @@ def _named(place: int, names: tuple[str, ...]) -> tuple[str, ...]:
 def _documents_of(documents: Documents, place: int) -> Documents:
     """The same documents, in databases that this run's mechanism alone is run on."""
     pool = documents.pool
-    if pool is None or not isinstance(pool.mechanism, Together):
+    if pool is None or not isinstance(pool.mechanism, JointMechanism):
         return documents
     one = pool.mechanism.inner[place - 1]
     own = pool.derive(("run", place), lambda: dataclasses.replace(pool, mechanism=one))
