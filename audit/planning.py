@@ -32,14 +32,7 @@ _MOST_RAW_RUNS = 8192
 
 
 def make_plan(spec: Spec, corpus: Corpus) -> Plan:
-    """Check a spec against its corpus and decide everything.
-
-    Raises
-    ------
-    SpecError
-        If the corpus is too small for the design or the rank, a party is empty, or a name is unknown; or if the
-        spec has views, each of which is an audit of its own (`ksdp.audit.views`).
-    """
+    """Check a spec against its corpus and decide everything."""
     if spec.views is not None:
         raise SpecError("`views` must be left out: this is for one view. `ksdp audit` audits several.")
     mechanism = mechanism_of(spec.mechanism)
@@ -107,13 +100,7 @@ def _design(spec: Spec, held: Holdings, mechanism: Mechanism) -> Design:
 
 
 def _targets(documents: object, held: Holdings) -> NDArray[np.int64] | None:
-    """Rows of the documents that are named; None where none are.
-
-    Raises
-    ------
-    SpecError
-        If the corpus does not hold one, or another party does.
-    """
+    """Rows of the documents that are named; None where none are."""
     if not isinstance(documents, tuple):
         return None
     place = {str(name): row for row, name in enumerate(held.units.ids)}

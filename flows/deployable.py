@@ -17,9 +17,8 @@ from ksdp.audit.spec.models import Spec, parse_spec
 from ksdp.flows.audits.place import Place
 from ksdp.flows.audits.run import run_audit
 from ksdp.flows.audits.views import run_views
-from ksdp.flows.clock import utc_now
+from ksdp.flows.interruption import listening, utc_now
 from ksdp.flows.prepare import read_spec_file
-from ksdp.flows.progress import listening
 from ksdp.flows.reviews import Patience, run_approval
 from ksdp.flows.runs.budget import open_purse, purse_files
 from ksdp.flows.runs.node_run import Node

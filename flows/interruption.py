@@ -1,4 +1,4 @@
-"""Stop at Ctrl-C, always and soon: what is done is in the store, and the same command resumes."""
+"""Stop at Ctrl-C, always and soon; who is told how far an audit is; and the clock that flows are given."""
 
 from __future__ import annotations
 
@@ -9,8 +9,19 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from datetime import UTC, datetime
+from typing import Any, Protocol, TypeVar
+
+Clock = Callable[[], datetime]
+"""The time, with a time zone."""
+
+
+def utc_now() -> datetime:
+    """The time of this machine."""
+    return datetime.now(UTC)
+
 
 _Result = TypeVar("_Result")
 _halt: ContextVar[threading.Event | None] = ContextVar("ksdp-halt", default=None)
@@ -131,3 +142,57 @@ def die_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(1, number)
+
+
+class Listener(Protocol):
+    """Hears of stages and of units done."""
+
+    def stage(self, name: str, total: int) -> None:
+        """A stage begins; `total` units are to be done."""
+        ...
+
+    def advance(self, units: int) -> None:
+        """Units of the present stage are done."""
+        ...
+
+    def say(self, text: str) -> None:
+        """Something a person wants to know."""
+        ...
+
+
+Heard = TypeVar("Heard", bound=Listener)
+
+
+class _Nobody:
+    def stage(self, name: str, total: int) -> None:
+        pass
+
+    def advance(self, units: int) -> None:
+        pass
+
+    def say(self, text: str) -> None:
+        pass
+
+
+_listener: ContextVar[Listener] = ContextVar("ksdp-listener", default=_Nobody())  # noqa: B039 - it holds no state
+
+
+def current() -> Listener:
+    """The listener of this context."""
+    return _listener.get()
+
+
+def advance(units: int) -> None:
+    """Count units of the current stage as done; a run that was asked to stop stops here."""
+    check_stopped()
+    current().advance(units)
+
+
+@contextmanager
+def listening(listener: Heard) -> Iterator[Heard]:
+    """Let `listener` hear what happens inside."""
+    token = _listener.set(listener)
+    try:
+        yield listener
+    finally:
+        _listener.reset(token)

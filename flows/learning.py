@@ -43,8 +43,8 @@ from ksdp.audit.spec.models import LeversSpec, Spec
 from ksdp.dashboards.learning import render_advice
 from ksdp.flows.audits.place import Place
 from ksdp.flows.audits.run import run_prepared
+from ksdp.flows.interruption import current
 from ksdp.flows.prepare import Prepared, prepare, spec_corpus
-from ksdp.flows.progress import current
 from ksdp.protocols.runs.programs import check_program
 from ksdp.storage.corpora import corpus_columns, corpus_features
 from ksdp.storage.gain_rows import load_rows

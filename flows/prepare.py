@@ -16,7 +16,7 @@ from ksdp.audit.registry import mechanism_of
 from ksdp.audit.screening.clearance import attempt_of, question_of
 from ksdp.audit.smoke_run import names_own_code, try_own_code
 from ksdp.audit.spec.models import Spec, parse_spec
-from ksdp.flows.progress import current
+from ksdp.flows.interruption import current
 from ksdp.storage.audits.ledger import find_attempt, record_attempt
 from ksdp.storage.corpora import load_corpus
 from ksdp.storage.findings import write_spec

@@ -25,11 +25,9 @@ from ksdp.audit.reviewing import Decision, Entry, Proposal, Status
 from ksdp.audit.spec.models import Spec
 from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import one_at_a_time, run_prepared
-from ksdp.flows.clock import Clock, utc_now
-from ksdp.flows.interruption import run_until_stopped
+from ksdp.flows.interruption import Clock, Listener, current, listening, run_until_stopped, utc_now
 from ksdp.flows.prefect_server import prefect_server, reached
 from ksdp.flows.prepare import Prepared, prepare, prepare_stored
-from ksdp.flows.progress import Listener, current, listening
 from ksdp.flows.screening.clear import Signing, clearance_from_decisions
 from ksdp.storage.audits.continuation import (
     Origin,

@@ -9,8 +9,7 @@ Inclusion bits lie beside them (`numpy.unpackbits(cell, bitorder="little")`). Wh
 measured (`ksdp.audit.kept_runs`), bits `_kept` say which, and a cell holds these alone: cells differ in length.
 
 Observables are typed lists. Of an array with many zeros a binary cell a run holds the other entries alone, in
-order, as values do (`ksdp.type.<name>` in the footer), and bits `_nonzero.<name>` say where they stand. Earlier
-versions kept these as a typed list, compressed: six times the time for a sixteenth of the bytes; it is read still.
+order, as values do (`ksdp.type.<name>` in the footer), and bits `_nonzero.<name>` say where they stand.
 """
 
 from __future__ import annotations
@@ -55,13 +54,7 @@ def _footer(block: Block, key: str) -> dict[str, str]:
 
 
 def has_block(folder: Place, block: Block, key: str) -> bool:
-    """Whether a block is there with a readable footer that names this key.
-
-    Raises
-    ------
-    DamagedBlock
-        If the file is there and is something else.
-    """
+    """Whether a block is there with a readable footer that names this key."""
     path = folder / block_name(block)
     if not path.is_file():
         return False
@@ -70,13 +63,7 @@ def has_block(folder: Place, block: Block, key: str) -> bool:
 
 
 def check_block(folder: Place, block: Block, key: str) -> None:
-    """Read a block to its end, comparing every page with its checksum.
-
-    Raises
-    ------
-    DamagedBlock
-        If it is not there, or not what was written.
-    """
+    """Read a block to its end, comparing every page with its checksum."""
     with _opened(folder / block_name(block), block, key) as file:
         for group in range(file.num_row_groups):
             file.read_row_group(group, use_threads=False)
@@ -159,7 +146,7 @@ def read_observables(folder: Place, block: Block, key: str) -> Iterator[Stored]:
             column = table.column(name)
             if f"ksdp.type.{name}".encode() in metadata:
                 flat = of_cells(column, metadata[f"ksdp.type.{name}".encode()].decode())
-            else:  # also without its zeros, by an earlier version
+            else:
                 flat = column.combine_chunks().flatten().to_numpy()
             if NONZERO + name in table.column_names:
                 flat = with_zeros(flat, bytes_of(table[NONZERO + name]), shape)

@@ -31,7 +31,7 @@ from ksdp.storage.store import write_whole
 FORMAT = 1
 _PREFIX = b"ksdp-clearance-1\n"
 _OPTIONAL = ("evidence", "reviewed", "coverage", "certified", "drawn")
-"""Fields that came later: not written where they say nothing, so that older files keep their one form."""
+"""Fields that are not written where they say nothing."""
 
 
 @dataclass(frozen=True)
@@ -220,11 +220,6 @@ def verify_clearance(
         Parameters of the mechanism that may differ; `Verified.checked` names them.
     opened : sequence of str, optional
         Names of everything that the run shows its parties: refused where the audits looked at less.
-
-    Raises
-    ------
-    ClearanceError
-        Naming the first check that failed.
     """
     if now.tzinfo is None:
         raise InputError("`now` must have a time zone.")

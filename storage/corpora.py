@@ -80,13 +80,7 @@ class SourceFile:
 
 
 def find_source(spec: CorpusSpec, base: Path) -> SourceFile:
-    """The file, and its format; what is at URLs is copied here first.
-
-    Raises
-    ------
-    InputError
-        If keys of the spec do not go with the format, or a URL cannot be read.
-    """
+    """The file, and its format; what is at URLs is copied here first."""
     here, copies = fetched(spec, base)
     path = Path(here.path)
     kind, columns = _kind(spec, path)
@@ -176,13 +170,6 @@ def load_corpus(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
         Folder that relative paths of the spec start from.
     nonnegative : bool
         Refuse negative entries (the mechanism is a non-negative factorisation).
-
-    Raises
-    ------
-    CorpusError
-        Naming the file, the row (counted from 1, the header aside) and the column at fault.
-    SpecError
-        Keys of the spec that do not go together.
 
     Examples
     --------

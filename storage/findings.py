@@ -1,12 +1,16 @@
-"""What an audit found: one row a document, one row a (document, statistic), a few curves, one summary."""
+"""What an audit found, as tables: a row as a frozen value, and the Arrow schema that follows from it.
+
+A column is a field of the row, of the same name and in the same order. What Arrow cannot tell from the field's
+type (a narrower integer, strings stored once) stands beside it.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -14,26 +18,20 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import StoreError
 from ksdp.audit.results.gap import Gap as Gap
+from ksdp.audit.results.gap import widest_gap
 from ksdp.audit.results.parts import StatisticSummary as StatisticSummary
 from ksdp.audit.results.summary import Summary as Summary
 from ksdp.audit.spec.models import Spec, parse_spec
-from ksdp.storage.checksums import (
-    is_sealed,
-    read_sealed,
-    unseal,
-    write_sealed_json,
-    write_sealed_table,
-    write_sealed_text,
-)
-from ksdp.storage.curves import read_table
-from ksdp.storage.finding_tables import (
-    EFFECTS,
-    STATISTICS,
-    VERDICTS,
-    EffectRow,
-    StatisticTestRow,
-    VerdictRow,
-    row_json,
+from ksdp.audit.verdicts.effect_measures import EffectMeasures
+from ksdp.storage.codec import (
+    check_checksum,
+    checksums_hold,
+    drop_checksum,
+    read_with_checksum,
+    whole_table,
+    write_json_with_checksum,
+    write_table_with_checksum,
+    write_text_with_checksum,
 )
 from ksdp.storage.store import json_text
 
@@ -41,6 +39,271 @@ if TYPE_CHECKING:
     from ksdp.audit.verdicts.arms import ArmTests
     from ksdp.audit.verdicts.decide import Decisions
     from ksdp.audit.verdicts.effect_measures import Effect
+
+_PLAIN: dict[Any, Any] = {
+    str: pa.string(),
+    int: pa.int64(),
+    float: pa.float64(),
+    bool: pa.bool_(),
+    float | None: pa.float64(),
+    str | None: pa.string(),
+}
+_REPEATED = pa.dictionary(pa.int32(), pa.string())
+_NAMES = pa.list_(pa.string())
+
+
+@dataclass(frozen=True)
+class VerdictRow:
+    """`verdicts.parquet`: one document, under its strongest statistic."""
+
+    document: str
+    """Its id; the name of a group, where groups are audited."""
+    verdict: str
+    """`sensitive`, `clear` or `undecided`."""
+    proof: str | None
+    """What a clear document is proved against: the `statistics` that were tried, or `every attack`."""
+    log10_p: float
+    """Of no leak at all: the paper's question."""
+    log10_adjusted_p: float
+    """The same, adjusted for all statistics and documents."""
+    detected: bool
+    """Whether any leak is proved, however small."""
+    log10_p_above: float
+    """Of an advantage of at most the margin: small where it is above."""
+    log10_adjusted_p_above: float
+    """Adjusted; at or below the level: sensitive."""
+    log10_p_below: float
+    """Of an advantage of at least the margin: small where it is below."""
+    log10_adjusted_p_below: float
+    """Adjusted, over all statistics; at or below the level: clear."""
+    statistic: str
+    """The one with the strongest evidence."""
+    distance: float
+    """Measured D under it."""
+    band_low: float
+    """Of the true D under it; all bands hold together."""
+    band_high: float
+    largest_band_high: float
+    """Over all statistics."""
+    n_with: int
+    """Runs that held it."""
+    n_without: int
+    """Runs without it that its tests read."""
+    detectable_distance: float
+    """The measured D at which it would surely have been called sensitive."""
+    runs_to_decide: float
+    """Runs after which it would be decided, were the measured D the true one; infinite where none would do."""
+    certified_bound: float | None
+    """Of the advantage of every attack; None where nothing bounds it: no paired runs, no copies."""
+    knows_all: float | None
+    """Advantage of whoever knows all other documents, on average over databases; None where it is not known."""
+
+
+@dataclass(frozen=True)
+class StatisticTestRow:
+    """`statistics.parquet`: one document under one statistic."""
+
+    document: Annotated[str, _REPEATED]
+    """Its id."""
+    statistic: Annotated[str, _REPEATED]
+    """Its name."""
+    version: Annotated[int, pa.int32()]
+    """Of the statistic: another one gives other numbers."""
+    n_with: int
+    """Runs that held the document."""
+    n_without: int
+    """Runs without it that the test read."""
+    distance: float
+    """Measured D."""
+    band_low: float
+    """Of the true D; all bands hold together."""
+    band_high: float
+    log10_p: float
+    """Of no leak: Kolmogorov-Smirnov, exact given ties, and the tails beside it."""
+    log10_p_tail: float
+    """Of the tails alone."""
+    log10_p_above: float
+    """Of an advantage of at most the margin."""
+    log10_p_below: float
+    """Of an advantage of at least the margin."""
+
+
+@dataclass(frozen=True)
+class _DocumentStatistic:
+    document: str
+    """Its id."""
+    statistic: str
+    """The one that the first runs chose, with its threshold."""
+
+
+@dataclass(frozen=True)
+class EffectRow(EffectMeasures, _DocumentStatistic):
+    """`effects.parquet`: one detected leak on fresh runs; rates are null where the runs cannot measure them."""
+
+
+@dataclass(frozen=True)
+class ViewsRow:
+    """`views/<id>.parquet`: one document over all views.
+
+    `view` is the view with the smallest adjusted p, which `statistic`, `distance`, the band and the arms are of.
+    """
+
+    document: str
+    """Its id."""
+    verdict: str
+    """Over all views."""
+    proof: str | None
+    """What a clear document is proved against in every view."""
+    log10_adjusted_p: float
+    """Of no leak at all."""
+    log10_adjusted_p_below: float
+    """Of an advantage of at least the margin, over all views: small where every view is below it."""
+    detected: bool
+    """In some view."""
+    view: str
+    """Its name."""
+    statistic: str
+    """Of that view."""
+    distance: float
+    """Measured D."""
+    band_low: float
+    """Of the true D."""
+    band_high: float
+    n_with: int
+    """Runs that held it."""
+    n_without: int
+    """Runs without it that its tests read."""
+    largest_band_high: float
+    """Over statistics and views, as all bands of all views hold together."""
+    runs_to_decide: float
+    """That of the view that takes the most."""
+    sensitive_in: Annotated[tuple[str, ...], _NAMES]
+    """Views."""
+    clear_in: Annotated[tuple[str, ...], _NAMES]
+
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True)
+class Table(Generic[Row]):
+    """A table of such rows."""
+
+    row: type[Row]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of Arrow, in the order of the row's fields."""
+        hints = get_type_hints(self.row, include_extras=True).items()
+        return pa.schema([(name, getattr(hint, "__metadata__", (_PLAIN.get(hint),))[0]) for name, hint in hints])
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(get_type_hints(self.row))
+
+    def of(self, columns: Mapping[str, Any]) -> pa.Table:
+        """The Arrow table of some columns.
+
+        Raises
+        ------
+        KeyError, pyarrow.ArrowException
+            If a column is missing, unknown, or of another type.
+        """
+        if unknown := sorted(set(columns) - set(self.columns)):
+            raise KeyError(f"{self.row.__name__} has no column {unknown[0]!r}.")
+        return pa.table({name: columns[name] for name in self.columns}, schema=self.schema)
+
+    def rows(self, table: pa.Table) -> list[Row]:
+        """An Arrow table's rows as values."""
+        return [self.row(**dict(row)) for row in table.select(list(self.columns)).to_pylist()]
+
+
+VERDICTS = Table(VerdictRow)
+STATISTICS = Table(StatisticTestRow)
+EFFECTS = Table(EffectRow)
+VIEWS = Table(ViewsRow)
+
+CURVES = pa.schema(
+    [
+        ("document", pa.string()),
+        ("statistic", pa.string()),
+        ("with", pa.list_(pa.float64())),
+        ("without", pa.list_(pa.float64())),
+        ("gap_place", pa.float64()),
+        ("gap_with", pa.float64()),
+        ("gap_without", pa.float64()),
+    ]
+)
+"""`curves.parquet`: the values behind a few tests, and where the two curves are farthest apart (null: nowhere)."""
+
+
+def row_json(row: Any, *without: str) -> dict[str, Any]:
+    """A row's fields by name, for machines."""
+    return {name: value for name, value in asdict(row).items() if name not in without}
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """The values behind one document's test of one statistic."""
+
+    document: str
+    statistic: str
+    with_values: NDArray[np.float64]
+    """Ascending."""
+    without_values: NDArray[np.float64]
+    gap: Gap | None
+    """Where the two are farthest apart; None where an arm is empty."""
+
+    @classmethod
+    def of(
+        cls, document: str, statistic: str, values: NDArray[np.floating], inclusion: NDArray[np.bool_]
+    ) -> Curve:
+        """Of the values of one document's runs, and which of them held it."""
+        held, free = np.sort(values[inclusion]), np.sort(values[~inclusion])
+        return cls(document, statistic, held, free, widest_gap(held, free))
+
+
+def read_table(folder: Path, name: str, schema: pa.Schema) -> pa.Table:
+    """A table of an audit."""
+    path, whose = folder / name, f"audit {folder.name!r}"
+    try:
+        table = whole_table(check_checksum(path, whose) if path.exists() else path)
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(f"{whose} has no readable {name}; run it again.") from error
+    missing = [column for column in schema.names if column not in table.schema.names]
+    if missing:
+        raise StoreError(f"{name} of {whose} has no column {missing[0]!r}; run it again.")
+    return table
+
+
+def write_curves(folder: Path, curves: Sequence[Curve]) -> None:
+    """Write the values of a few documents: what the report draws."""
+    gaps = [curve.gap for curve in curves]
+    columns = {
+        "document": [curve.document for curve in curves],
+        "statistic": [curve.statistic for curve in curves],
+        "with": [curve.with_values for curve in curves],
+        "without": [curve.without_values for curve in curves],
+        "gap_place": [gap and gap.place for gap in gaps],
+        "gap_with": [gap and gap.share_with for gap in gaps],
+        "gap_without": [gap and gap.share_without for gap in gaps],
+    }
+    write_table_with_checksum(folder / "curves.parquet", pa.table(columns, schema=CURVES))
+
+
+def read_curves(folder: Path) -> list[Curve]:
+    """The curves that the report draws."""
+    return [
+        Curve(
+            row["document"],
+            row["statistic"],
+            np.asarray(row["with"]),
+            np.asarray(row["without"]),
+            None if row["gap_place"] is None else Gap(row["gap_place"], row["gap_with"], row["gap_without"]),
+        )
+        for row in read_table(folder, "curves.parquet", CURVES).to_pylist()
+    ]
 
 
 FINDINGS = ("verdicts.parquet", "statistics.parquet", "effects.parquet", "curves.parquet")
@@ -52,14 +315,14 @@ def write_spec(folder: Path, spec: Spec) -> None:
     """Write the complete spec, defaults included, unless it is there."""
     path = folder / "spec.json"
     text = json_text(spec.model_dump(mode="json"))
-    if not is_sealed([path]) or path.read_text(encoding="utf-8") != text:
-        write_sealed_text(path, text)
+    if not checksums_hold([path]) or path.read_text(encoding="utf-8") != text:
+        write_text_with_checksum(path, text)
 
 
 def read_spec(folder: Path) -> Spec:
     """Read a stored spec."""
     try:
-        content = read_sealed(folder / "spec.json", f"audit {folder.name!r}")
+        content = read_with_checksum(folder / "spec.json", f"audit {folder.name!r}")
         return parse_spec(json.loads(content))
     except OSError as error:
         raise StoreError(f"there is no audit {folder.name!r} in this store.") from error
@@ -112,8 +375,8 @@ def write_findings(
         }
         | {name: _or_none(known.get(name, np.full(documents, np.nan))) for name in _KNOWN}
     )
-    unseal(folder / "audit.json")  # of an earlier version of the tables, until it is written again
-    write_sealed_table(folder / "verdicts.parquet", verdicts)
+    drop_checksum(folder / "audit.json")  # of an earlier version of the tables, until it is written again
+    write_table_with_checksum(folder / "verdicts.parquet", verdicts)
     rows = STATISTICS.of(
         {
             "document": pa.array(np.repeat(ids.astype(object), count)).dictionary_encode(),
@@ -130,7 +393,7 @@ def write_findings(
             "log10_p_below": decisions.log10_below.ravel(),
         }
     )
-    write_sealed_table(folder / "statistics.parquet", rows)
+    write_table_with_checksum(folder / "statistics.parquet", rows)
 
 
 def _or_none(values: NDArray[np.float64]) -> pa.Array:
@@ -141,29 +404,29 @@ def write_effects(folder: Path, ids: NDArray[np.str_], effects: Sequence[Effect]
     """Write `effects.parquet`: one row a flagged document on fresh runs; `ids` are those of the whole corpus."""
     renamed = {"document": [str(ids[e.row]) for e in effects], "statistic": [e.column for e in effects]}
     measured = {name: [getattr(e, name) for e in effects] for name in EFFECTS.columns if name not in renamed}
-    write_sealed_table(folder / "effects.parquet", EFFECTS.of(renamed | measured))
+    write_table_with_checksum(folder / "effects.parquet", EFFECTS.of(renamed | measured))
 
 
 def write_summary(folder: Path, summary: Summary) -> None:
     """Write `audit.json`, after everything that it sums up; a report that was made of another one is void."""
-    unseal(folder / _REPORT)
-    write_sealed_json(folder / "audit.json", summary.to_json())
+    drop_checksum(folder / _REPORT)
+    write_json_with_checksum(folder / "audit.json", summary.to_json())
 
 
 def write_report(folder: Path, page: str) -> Path:
     """Write `report.html`, last of all: an audit whose report holds is finished. Where it is."""
-    write_sealed_text(folder / _REPORT, page)
+    write_text_with_checksum(folder / _REPORT, page)
     return folder / _REPORT
 
 
 def findings_whole(folder: Path) -> bool:
     """Whether all that an audit found is there and is what was written, its report aside."""
-    return is_sealed(folder / name for name in ("spec.json", *FINDINGS, "audit.json"))
+    return checksums_hold(folder / name for name in ("spec.json", *FINDINGS, "audit.json"))
 
 
 def report_whole(folder: Path) -> bool:
     """Whether the report is there, is what was written, and is that of this summary."""
-    return is_sealed([folder / _REPORT])
+    return checksums_hold([folder / _REPORT])
 
 
 def read_verdicts(folder: Path) -> pa.Table:

@@ -37,13 +37,6 @@ def later_places(file: SourceFile, time: str, ids: NDArray[np.str_], features: i
         The column that holds the times.
     ids : array of str
         Users, in the order of the rows wanted.
-
-    Raises
-    ------
-    SpecError
-        If the corpus is not of ratings as they are.
-    CorpusError
-        If the column is missing or holds no numbers.
     """
     spec, levers = file.spec, file.spec.levers
     plain = spec.weighting in (None, "counts") and spec.rows in (None, "none")
@@ -97,11 +90,6 @@ def load_rows(spec: Spec, base: Path, *, nonnegative: bool) -> GainRows:
 
     Without means: all columns, in public units where there are some, weighed as the spec says but with everybody's
     idf in the place of a public one's columns that are not in the reference.
-
-    Raises
-    ------
-    InputError
-        If the corpus, a lever or `gain.target` is refused.
     """
     file = find_source(spec.corpus, base)
     source = read_source(file, nonnegative=nonnegative)

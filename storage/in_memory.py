@@ -45,11 +45,6 @@ def corpus_in_memory(
         Its path is not read.
     ids, party, group : sequence of str, shape (n_documents,), optional
         For matrices and texts; a table names its columns in the spec.
-
-    Raises
-    ------
-    CorpusError
-        If the data are of another kind, or are refused.
     """
     spec, copies = fetched(spec, Path(), COLUMN_FILES)
     if isinstance(data, pa.Table) or hasattr(data, "columns"):
@@ -159,11 +154,6 @@ def read_observables(given: Any) -> tuple[dict[str, NDArray[np.float64]], list[A
     given : path, Arrow table or DataFrame with a column `run`, each once, and one a column an array: a number, a
         list, or a list of lists, of the same shape in every run. Or a mapping of names to arrays; runs are then
         numbered from 0.
-
-    Raises
-    ------
-    InputError
-        If a column is missing, a run stands twice, or shapes differ.
     """
     if isinstance(given, Mapping):
         arrays = {str(name): np.asarray(array, dtype=np.float64) for name, array in given.items()}
@@ -193,11 +183,6 @@ def read_inclusion(given: Any, runs: list[Any], ids: NDArray[np.str_]) -> NDArra
     ----------
     given : path, Arrow table or DataFrame with columns `run` and `document`, one row for each document of a run;
         or a bool array of that shape.
-
-    Raises
-    ------
-    InputError
-        If a column is missing, a run or a document is not known, or a document stands twice in a run.
     """
     if isinstance(given, np.ndarray):
         if given.shape != (len(runs), len(ids)) or given.dtype != np.bool_:

@@ -133,13 +133,7 @@ def needs_passphrase(path: Path) -> bool:
 
 
 def load_private(path: Path, *, passphrase: bytes | None = None) -> Ed25519PrivateKey:
-    """Read a private key.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, others may read it, it needs a passphrase or another one, or it is not Ed25519.
-    """
+    """Read a private key."""
     content = _read(path)
     if b"-----BEGIN PUBLIC KEY-----" in content:
         raise InputError(f"{path} is a public key; the private one that it belongs to must be named.")
@@ -159,13 +153,7 @@ def load_private(path: Path, *, passphrase: bytes | None = None) -> Ed25519Priva
 
 
 def load_public(path: Path) -> Ed25519PublicKey:
-    """Read a public key.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read or is not Ed25519.
-    """
+    """Read a public key."""
     content = _read(path)
     try:
         key = pem.load_pem_public_key(content)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import StoreError
-from ksdp.storage.checksums import read_checked_json, write_checked_json
+from ksdp.storage.codec import read_checked_json, write_checked_json
 from ksdp.storage.store import Store, write_text
 
 

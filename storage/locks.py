@@ -32,11 +32,6 @@ def lock(path: Path, *, busy: str | None = None, waiting: Callable[[], None] | N
         What to refuse with instead of waiting.
     waiting : callable, optional
         Called once before it is waited for; then `busy` is not looked at.
-
-    Raises
-    ------
-    StoreError
-        With `busy` as its message; or if the file cannot be made or locked.
     """
     with _opened(path, os.O_RDWR | os.O_CREAT) as descriptor:
         if waiting is not None:

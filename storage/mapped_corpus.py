@@ -14,13 +14,13 @@ import scipy.sparse as sp
 
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import StoreError
-from ksdp.storage.checksums import (
-    check_sealed,
-    is_sealed,
+from ksdp.storage.codec import (
+    check_checksum,
+    checksums_hold,
     whole_table,
-    write_sealed,
-    write_sealed_json,
-    write_sealed_table,
+    write_json_with_checksum,
+    write_table_with_checksum,
+    write_with_checksum,
 )
 
 _PARTS = ("data", "indices", "indptr")
@@ -29,7 +29,7 @@ CORPUS_FILES = (*(f"{part}.npy" for part in _PARTS), "ids.parquet", "corpus.json
 
 def store_corpus(corpus: Corpus, folder: Path) -> None:
     """Write a corpus, unless it is there, whole and as it was written; `corpus.json` comes last."""
-    if is_sealed(folder / name for name in CORPUS_FILES):
+    if checksums_hold(folder / name for name in CORPUS_FILES):
         return
     open_corpus.cache_clear()
     for part in _PARTS:
@@ -39,21 +39,21 @@ def store_corpus(corpus: Corpus, folder: Path) -> None:
             with path.open("wb") as file:
                 np.save(file, array)
 
-        write_sealed(folder / f"{part}.npy", write)
+        write_with_checksum(folder / f"{part}.npy", write)
     columns = {"id": [str(name) for name in corpus.ids]}
     for name in ("party", "group"):
         column = getattr(corpus, name)
         if column is not None:
             columns[name] = [str(entry) for entry in column]
-    write_sealed_table(folder / "ids.parquet", pa.table(columns))
+    write_table_with_checksum(folder / "ids.parquet", pa.table(columns))
     header = {"hash": corpus.hash, "shape": list(corpus.matrix.shape), "left_out": list(corpus.left_out)}
-    write_sealed_json(folder / "corpus.json", header)
+    write_json_with_checksum(folder / "corpus.json", header)
 
 
 def check_corpus(folder: Path) -> None:
     """Read a stored corpus once and compare it with what was written."""
     for name in CORPUS_FILES:
-        check_sealed(folder / name, f"the corpus {folder.name}", "the command that made it makes it again")
+        check_checksum(folder / name, f"the corpus {folder.name}", "the command that made it makes it again")
 
 
 def read_mapped(folder: Path) -> tuple[sp.csr_array, pa.Table, Mapping[str, Any]]:

@@ -53,13 +53,7 @@ class RemotePlace:
         return RemotePlace(self.url, self.below.rpartition("/")[0])
 
     def is_file(self) -> bool:
-        """Whether the file exists.
-
-        Raises
-        ------
-        Unreachable
-            As all methods do, where the URL's server does not answer, or refuses.
-        """
+        """Whether the file exists."""
         with _reaching(self):
             return bool(_files(self.url)[0].get_file_info(self._path).is_file)
 
@@ -147,13 +141,7 @@ def source_of(place: Place) -> Any:
 
 
 def place_at(url: str) -> Place:
-    """The folder at a URL; one on this machine (`file://`) is a path.
-
-    Raises
-    ------
-    InputError
-        If nothing here knows such a URL.
-    """
+    """The folder at a URL; one on this machine (`file://`) is a path."""
     if url.startswith("file://"):
         path = Path(url.removeprefix("file://"))
         if not path.is_absolute():

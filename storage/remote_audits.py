@@ -21,22 +21,14 @@ from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError, StoreError
 from ksdp.audit.interim_looks import FIRST
 from ksdp.storage.audits.stages import read_stage
-from ksdp.storage.checksums import check_sealed, seal, write_sealed
+from ksdp.storage.codec import check_checksum, write_checksum, write_with_checksum
 from ksdp.storage.mapped_corpus import CORPUS_FILES, open_corpus
 from ksdp.storage.remote import Place, place_at
 from ksdp.storage.store import Store, copy_whole, write_json
 
 
 def keep_blocks_at(store: Store, url: str) -> None:
-    """Keep the blocks of a store at a URL from now on; those that it has already are copied there first.
-
-    Raises
-    ------
-    InputError
-        If they are at another URL already, or no library here opens URLs of that kind.
-    Unreachable
-        If nothing can be written there.
-    """
+    """Keep the blocks of a store at a URL from now on; those that it has already are copied there first."""
     if store.blocks_url == url:
         return
     if store.blocks_url is not None:
@@ -58,7 +50,7 @@ def publish_audit(store: Store, audit: str, corpus: str, stage: str = FIRST) -> 
     if not (there / "corpora" / folder.name / CORPUS_FILES[-1]).is_file():
         for name in CORPUS_FILES:  # `corpus.json` comes last
             whose = f"the corpus {folder.name}"
-            copy_whole(check_sealed(folder / name, whose), there / f"corpora/{folder.name}/{name}")
+            copy_whole(check_checksum(folder / name, whose), there / f"corpora/{folder.name}/{name}")
     named = [f"audits/{audit}/spec.json"]
     while stage != FIRST:
         named.append(f"audits/{audit}/stages/{stage}.parquet")
@@ -68,13 +60,7 @@ def publish_audit(store: Store, audit: str, corpus: str, stage: str = FIRST) -> 
 
 
 def fetch_audit(url: str, cache: Path, audit: str, corpus: str, stage: str = FIRST) -> Store:
-    """A store in a folder of this machine, with what `publish_audit` put there; what it has already stays.
-
-    Raises
-    ------
-    Unreachable
-        If the URL's server does not answer.
-    """
+    """A store in a folder of this machine, with what `publish_audit` put there; what it has already stays."""
     store, there = Store.open(cache), place_at(url)
     if store.blocks_url != url:
         write_json(store.root / "ksdp-store.json", {"store": 1, "blocks": url})
@@ -97,7 +83,7 @@ def _read(place: Place) -> bytes:
 def _fetch(there: Place, to: Path, name: str) -> None:
     if not to.is_file():
         content = _read(there / name)
-        write_sealed(to, lambda part: part.write_bytes(content))
+        write_with_checksum(to, lambda part: part.write_bytes(content))
 
 
 def _fetch_corpus(folder: Path, there: Place, wanted: str) -> None:
@@ -109,7 +95,7 @@ def _fetch_corpus(folder: Path, there: Place, wanted: str) -> None:
     try:
         for name in CORPUS_FILES:
             (aside / name).write_bytes(_read(there / f"corpora/{folder.name}/{name}"))
-        seal(*(aside / name for name in CORPUS_FILES))
+        write_checksum(*(aside / name for name in CORPUS_FILES))
         found = open_corpus(aside)
         # Worked out again: what a file says of itself proves nothing.
         if Corpus(found.matrix, found.ids, found.party, found.group).hash != wanted:

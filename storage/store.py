@@ -80,13 +80,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.
 
 
 def write_whole(path: Place, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, sync it and rename it into place; or send it to a URL.
-
-    Raises
-    ------
-    StoreError
-        If the disk is full or may not be written.
-    """
+    """Let `write` fill a temporary file beside `path`, sync it and rename it into place; or send it to a URL."""
     if isinstance(path, RemotePlace):
         path.write_whole(write)
         return
@@ -194,15 +188,7 @@ class Store:
 
     @classmethod
     def open(cls, root: Path, *, create: bool = True) -> Store:
-        """Open a store, making it where there is none.
-
-        Raises
-        ------
-        InputError
-            If a URL was given for it.
-        StoreError
-            If there is none and `create` is False, or the folder is something else.
-        """
+        """Open a store, making it where there is none."""
         if was_url(root):
             raise InputError("a store is a folder of this machine; its blocks may be at a URL (`cluster.blocks`).")
         root = root.resolve()

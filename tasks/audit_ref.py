@@ -78,13 +78,7 @@ class Folders:
 
 @lru_cache(maxsize=4)
 def open_audit(ref: AuditRef) -> Plan:
-    """The plan of the whole audit, from a reference to its first look.
-
-    Raises
-    ------
-    InputError
-        If a user's own code is another one here than where the audit was started.
-    """
+    """The plan of the whole audit, from a reference to its first look."""
     store = Store(Path(ref.store))
     plan = make_plan(read_spec(store.audit(ref.audit)), open_corpus(store.corpus(ref.corpus)))
     if ref.code is not None and ref.code != code_of(plan):

@@ -63,13 +63,7 @@ def discard(folder: Place, block: Block, damaged: list[str]) -> None:
 
 
 def read_cells(ref: AuditRef, block: Block, part: int, names: Sequence[str]) -> StoredCells:
-    """The stored values of one row group in a block.
-
-    Raises
-    ------
-    DamagedBlock
-        The block is dropped, so that `compute_block` makes it again.
-    """
+    """The stored values of one row group in a block."""
     folders, precision = folders_of(ref), open_plan(ref).spec.store.precision
     try:
         return read_values(folders.values, block, folders.values_key, part, names, precision)

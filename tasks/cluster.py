@@ -51,13 +51,7 @@ class Workers:
 
 
 def dask_address(address: str | None, insecure: bool) -> str | None:
-    """The address of an external scheduler, as `open_workers` takes it.
-
-    Raises
-    ------
-    InputError
-        If it is not a TLS address, and nobody said that this is meant.
-    """
+    """The address of an external scheduler, as `open_workers` takes it."""
     if address is None or address.startswith((*_SECURE, _INSECURE)):
         return address
     if not insecure:
@@ -93,11 +87,6 @@ def open_workers(
         As `dask_address` gives it. Keys and certificates are named in Dask's settings (`distributed.comm.tls`).
     asked : ClusterSpec, optional
         What it says goes where there is no `address`.
-
-    Raises
-    ------
-    InputError
-        If the address is not one with TLS, nothing answers there, or a cluster that is asked for does not start.
     """
     if address is None and asked is not None and asked.cluster_class is not None:
         return _of_class(asked)
@@ -284,14 +273,7 @@ def _with_security(made: Callable[..., Any], arguments: dict[str, Any], insecure
 
 @contextmanager
 def named_cluster(asked: ClusterSpec) -> Iterator[Any]:
-    """Start a cluster, ask it for its workers, and wait for the first of them.
-
-    Raises
-    ------
-    InputError
-        If there is no such class, it refuses its arguments, is no cluster, speaks without TLS though `insecure` is
-        not set, or has no worker in time.
-    """
+    """Start a cluster, ask it for its workers, and wait for the first of them."""
     name = str(asked.cluster_class)
     made = cluster_class(name)
     try:
@@ -315,13 +297,7 @@ def named_cluster(asked: ClusterSpec) -> Iterator[Any]:
 
 
 def first_worker(client: Any, patience: float, whose: str) -> int:
-    """Wait for a worker; how many there are.
-
-    Raises
-    ------
-    InputError
-        If there is none in time.
-    """
+    """Wait for a worker; how many there are."""
     until = time.monotonic() + patience
     while not (count := len(client.scheduler_info(n_workers=-1)["workers"])):
         if time.monotonic() > until:
@@ -448,13 +424,7 @@ def _gathered(
 
 @contextmanager
 def started_ahead(address: str, ref: AuditRef) -> Iterator[None]:
-    """Let the workers begin on an audit's blocks while Prefect is still starting; the flow's tasks join them.
-
-    Raises
-    ------
-    InputError
-        If somebody's workers do not find the audit.
-    """
+    """Let the workers begin on an audit's blocks while Prefect is still starting; the flow's tasks join them."""
     with _connected(address) as client:
         if not is_ours(address):
             check_shared(client, ref)

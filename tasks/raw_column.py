@@ -18,15 +18,7 @@ from ksdp.tasks.blocks import discard
 
 
 def raw_column(ref: AuditRef, lane: int, inclusion: Bits) -> ArmTests:
-    """Tests of some documents of a lane, given their bits in all its runs.
-
-    Raises
-    ------
-    DamagedBlock
-        Naming a block of observables; it is dropped, so that `compute_block` makes it again.
-    StoreError
-        If one is not there.
-    """
+    """Tests of some documents of a lane, given their bits in all its runs."""
     return raw_arms(_gram(ref.whole, lane), inclusion)
 
 

@@ -22,7 +22,7 @@ from ksdp.audit.verdicts.effect_measures import Effect, Flagged
 from ksdp.audit.verdicts.fresh_effects import Attack, best_threshold, learned_scores, measure_effect
 from ksdp.audit.verdicts.ks import KSTable, ks_table
 from ksdp.storage.blocks import ROW_GROUP, stack_blocks
-from ksdp.storage.curves import Curve
+from ksdp.storage.findings import Curve
 from ksdp.tasks.audit_ref import AuditRef, open_plan
 from ksdp.tasks.blocks import read_cells
 from ksdp.tasks.raw_column import fresh_raw_scores, raw_column
@@ -69,13 +69,7 @@ def slices(plan: Plan) -> list[Slice]:
 
 
 def test_slice(ref: AuditRef, part: Slice) -> SliceTests:
-    """Test the documents (and controls) of a slice over all runs of its lane.
-
-    Raises
-    ------
-    DamagedBlock
-        Naming the block; it is dropped, so that `compute_block` makes it again.
-    """
+    """Test the documents (and controls) of a slice over all runs of its lane."""
     plan = open_plan(ref)
     names = [statistic.name for statistic in plan.tested]
     rows = min(ROW_GROUP, len(plan.design.targets(part.lane)) + CONTROLS)
@@ -120,13 +114,7 @@ def _learned(ref: AuditRef, part: Slice, learners: Sequence[str], rows: int) -> 
 def gather(
     ref: AuditRef, part: Slice, names: Sequence[str], rows: slice | NDArray[np.int64] = slice(None)
 ) -> tuple[NDArray[np.bool_], list[NDArray[Any]]]:
-    """Inclusion and values of a slice over the runs of its lane that tests read, each of shape (rows, n_read).
-
-    Raises
-    ------
-    DamagedBlock
-        The block is dropped.
-    """
+    """Inclusion and values of a slice over the runs of its lane that tests read, each of shape (rows, n_read)."""
     plan = open_plan(ref)
     cells = [read_cells(ref, block, part.group, names) for block in plan.blocks if block.lane == part.lane]
     return stack_blocks(cells, rows, plan.read_runs)

@@ -18,7 +18,7 @@ from prefect.cache_policies import NO_CACHE
 from ksdp.audit.spec.design import Block
 from ksdp.audit.verdicts.effect_measures import Flagged
 from ksdp.storage.audits.stages import PairsPart
-from ksdp.storage.curves import Curve
+from ksdp.storage.findings import Curve
 from ksdp.tasks.audit_ref import AuditRef
 from ksdp.tasks.blocks import BlockDone, compute_block
 from ksdp.tasks.cluster import spread

@@ -42,7 +42,7 @@ def test_every_table_command_and_key_is_in_the_generated_pages() -> None:
     def said(page: str) -> str:
         return (ROOT / "docs" / page).read_text(encoding="utf-8")
 
-    rows = re.findall(r"^class (\w+Row)\b", (ROOT / "storage" / "finding_tables.py").read_text(), re.MULTILINE)
+    rows = re.findall(r"^class (\w+Row)\b", (ROOT / "storage" / "findings.py").read_text(), re.MULTILINE)
     reference = re.search(r"^TABLES = \((.*)\)$", (ROOT / "tools" / "reference_docs.py").read_text(), re.MULTILINE)
     assert reference is not None
     assert {name for name in rows if not name.startswith("_")} <= set(re.findall(r"\w+", reference[1]))

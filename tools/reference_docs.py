@@ -16,7 +16,7 @@ from tools.spec_docs import all_of, described, types_of
 import ksdp
 import ksdp.flows
 from ksdp.extras.pem.flow import pem_flow
-from ksdp.storage import finding_tables
+from ksdp.storage import findings
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {
@@ -104,7 +104,7 @@ def tables() -> str:
         "",
     ]
     for name in TABLES:
-        row = getattr(finding_tables, name)
+        row = getattr(findings, name)
         first, _, rest = (inspect.getdoc(row) or "").partition("\n")
         lines += [f"## {first}", ""] + ([" ".join(rest.split()), ""] if rest.strip() else [])
         lines += ["| column | type | |", "|---|---|---|"]

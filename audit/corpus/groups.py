@@ -79,13 +79,7 @@ class Units:
 
 
 def unit_names(corpus: Corpus, unit: Unit) -> NDArray[np.str_]:
-    """The name of the unit that each document belongs to, shape (n_documents,).
-
-    Raises
-    ------
-    SpecError
-        If the unit is the group and the corpus names none.
-    """
+    """The name of the unit that each document belongs to, shape (n_documents,)."""
     if unit == "document":
         return corpus.ids
     if corpus.group is None:
@@ -106,24 +100,13 @@ def restrict_to(corpus: Corpus, unit: Unit, names: Iterable[str]) -> Corpus:
 
 
 def unit_count(corpus: Corpus, unit: Unit) -> int:
-    """Units of a corpus: what sizes given as fractions refer to.
-
-    Raises
-    ------
-    SpecError
-        If the unit is the group and the corpus names none.
-    """
+    """Units of a corpus: what sizes given as fractions refer to."""
     names = unit_names(corpus, unit)
     return len(names) if unit == "document" else len(np.unique(names))
 
 
 def make_units(corpus: Corpus, unit: Unit) -> Units:
     """The units of a corpus.
-
-    Raises
-    ------
-    SpecError
-        If the unit is the group and the corpus names none.
 
     Examples
     --------

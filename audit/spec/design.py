@@ -221,11 +221,6 @@ def make_design(spec: DesignSpec, pool: Rows, seed: int, *, documents: int, targ
     targets : int64, optional
         Rows to audit, where the spec names documents by id. Drawn from the seed where it gives a number, the
         whole pool where it gives nothing.
-
-    Raises
-    ------
-    SpecError
-        If the party size does not fit the pool, or there are too many targets.
     """
     size = as_rows(spec.party_size, documents)
     if not 2 <= size < len(pool):

@@ -40,13 +40,7 @@ class Section(BaseModel, extra="forbid", frozen=True, defer_build=True):
 
 
 def validated(model: type[Model], tables: Mapping[str, Any], what: str) -> Model:
-    """Check tables against a model.
-
-    Raises
-    ------
-    SpecError
-        Naming every wrong key, one a line.
-    """
+    """Check tables against a model."""
     try:
         return model.model_validate(tables)
     except ValidationError as error:

@@ -13,9 +13,7 @@ from ksdp.dashboards.charts import counts_svg, ecdf_svg, strip_svg
 from ksdp.storage.audits.claims import StoredClaim, shown_claim
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.queries import Filter, Findings, Overview, Row, Totals
-from ksdp.storage.curves import Curve, read_curves
-from ksdp.storage.finding_tables import StatisticTestRow
-from ksdp.storage.findings import Summary
+from ksdp.storage.findings import Curve, StatisticTestRow, Summary, read_curves
 from ksdp.storage.learning import GainAndAdvice, learning_of
 from ksdp.storage.store import Store
 

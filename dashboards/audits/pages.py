@@ -39,8 +39,7 @@ from ksdp.storage.audits.history import (
 )
 from ksdp.storage.audits.queries import VERDICTS, Findings, Row
 from ksdp.storage.errors import InputError, StoreError
-from ksdp.storage.finding_tables import EffectRow, StatisticTestRow
-from ksdp.storage.findings import StatisticSummary, Summary
+from ksdp.storage.findings import EffectRow, StatisticSummary, StatisticTestRow, Summary
 from ksdp.storage.reviews.decisions import Entry, Policy, State, document_state, read_log, read_policy, states
 from ksdp.storage.store import Store
 

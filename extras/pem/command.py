@@ -109,7 +109,7 @@ def pem(
 def _on_this_machine(spec: Path, out: Path, own: OwnFunctions | None, *, as_json: bool) -> None:
     """Run everybody in processes of this machine."""
     from ksdp.extras.pem.processes import prepare_pem, read_pem_spec, require_new_folder, run_prepared
-    from ksdp.flows.clock import utc_now
+    from ksdp.flows.interruption import utc_now
     from ksdp.terminal import terminal
 
     require_new_folder(out)
@@ -146,7 +146,7 @@ class _Me:
 def _check(asked: PemQuestion, listen: str | None, wait: float, *, as_json: bool) -> None:
     """Say what would fail, here and at the others."""
     from ksdp.extras.pem.host_run import check_pem_here
-    from ksdp.flows.clock import utc_now
+    from ksdp.flows.interruption import utc_now
     from ksdp.flows.runs.check_peers import PeerCheck, check_peers
     from ksdp.protocols.network.mesh import Address
 
@@ -166,7 +166,7 @@ def _between_hosts(
     """Take part as one host."""
     from ksdp.audit.errors import InputError
     from ksdp.extras.pem.host_run import PemHost, PemPrices, hold_records, read_pem_hosts, run_pem_host
-    from ksdp.flows.clock import utc_now
+    from ksdp.flows.interruption import utc_now
     from ksdp.flows.runs.budget import open_purse, purse_files, spent, spent_words
     from ksdp.flows.runs.watch import Watch
     from ksdp.protocols.network.mesh import Address

@@ -10,7 +10,7 @@ from prefect import flow
 
 from ksdp.extras.pem.processes import prepare_pem, read_pem_spec, run_prepared
 from ksdp.flows.deployable import RESULTS, Logged, tagged
-from ksdp.flows.progress import listening
+from ksdp.flows.interruption import listening
 
 
 @flow(name="ksdp-pem", retries=0, **RESULTS)

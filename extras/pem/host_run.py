@@ -36,7 +36,7 @@ from ksdp.extras.pem.hosts import (
 from ksdp.extras.pem.messages import PemNodes
 from ksdp.extras.pem.records import LiveRecords, load_functions, numbered, read_records
 from ksdp.extras.pem.spec import LogisticSpec, PemDataSpec, PemProtocol, PemRecordsSpec, parse_pem_protocol
-from ksdp.flows.clock import Clock, utc_now
+from ksdp.flows.interruption import Clock, utc_now
 from ksdp.flows.runs.budget import Purse, open_purse, purse_files
 from ksdp.flows.runs.check_files import NodeQuestion, OwnCheck, check_purse, one_line
 from ksdp.flows.runs.check_words import Finding, about_of, mend

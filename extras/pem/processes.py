@@ -29,8 +29,7 @@ from ksdp.extras.pem.messages import PemTerms, PemUpload, PrimeField, check_room
 from ksdp.extras.pem.parties import PemAggregator, PemClient, PemServer
 from ksdp.extras.pem.records import Records, read_records
 from ksdp.extras.pem.spec import AprioriSpec, LogisticSpec, PemRunSpec, PemSpec, parse_pem_spec
-from ksdp.flows.clock import Clock
-from ksdp.flows.progress import current
+from ksdp.flows.interruption import Clock, current
 from ksdp.flows.runs.launcher import Launcher
 from ksdp.protocols.channel.keys import Envelope, Participant
 from ksdp.protocols.network.framing import FrameStream
@@ -304,7 +303,7 @@ def run_pem(
 ) -> PemResult:
     """Start every party as a process of its own and wait for the result.
 
-    Whoever listens (`ksdp.flows.progress`) hears of parties that are ready and of iterations that are done. No
+    Whoever listens (`ksdp.flows.interruption`) hears of parties that are ready and of iterations that are done. No
     process outlives the call, however it ends.
 
     Parameters

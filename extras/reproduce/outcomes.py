@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ksdp.storage.checksums import write_checked_json
+from ksdp.storage.codec import write_checked_json
 from ksdp.storage.store import write_text
 
 Cell = str | float | int | None

@@ -39,7 +39,7 @@ from ksdp.flows.audits.certify import certified
 from ksdp.flows.audits.conclude import conclude
 from ksdp.flows.audits.steps import Steps, Tally
 from ksdp.flows.audits.tested_look import measured_stage, tested_look
-from ksdp.flows.progress import advance, current
+from ksdp.flows.interruption import advance, current
 from ksdp.storage.audits.stages import drop_stages, write_stage
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, open_audit, parts_of

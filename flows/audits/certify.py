@@ -11,7 +11,7 @@ from ksdp.audit.certifying import certify
 from ksdp.audit.interim_verdicts import after_certificate
 from ksdp.audit.results.summarise import Tested
 from ksdp.flows.audits.steps import Steps
-from ksdp.flows.progress import advance, current
+from ksdp.flows.interruption import advance, current
 from ksdp.tasks.audit_ref import AuditRef
 from ksdp.tasks.pairs import pairs_parts
 

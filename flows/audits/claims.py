@@ -12,8 +12,7 @@ from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.own_code import own_code
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec.models import Spec
-from ksdp.flows.clock import Clock
-from ksdp.flows.progress import advance, current
+from ksdp.flows.interruption import Clock, advance, current
 from ksdp.storage.audits.claims import ClaimInputs, StoredClaim, read_claim, write_claim
 from ksdp.storage.store import Store
 from ksdp.tasks.provenance import code_hash, versions

@@ -20,10 +20,9 @@ from ksdp.audit.verdicts.effect_measures import Effect
 from ksdp.dashboards.audits.report import render_report
 from ksdp.flows.audits.steps import Steps, Tally
 from ksdp.flows.audits.tested_look import measured_stage
-from ksdp.flows.progress import advance, current
+from ksdp.flows.interruption import advance, current
 from ksdp.storage.audits.stages import write_stage
-from ksdp.storage.curves import write_curves
-from ksdp.storage.findings import write_effects, write_findings, write_report, write_summary
+from ksdp.storage.findings import write_curves, write_effects, write_findings, write_report, write_summary
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, folders_of, open_plan, open_stage, parts_of
 from ksdp.tasks.provenance import versions

@@ -10,8 +10,8 @@ from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec.models import Spec, parse_spec
 from ksdp.flows.audits.place import HERE, Place
 from ksdp.flows.audits.run import run_prepared
+from ksdp.flows.interruption import advance, current
 from ksdp.flows.prepare import prepare_stored, spec_corpus
-from ksdp.flows.progress import advance, current
 
 _SETTINGS: tuple[dict[str, Any], ...] = ({}, {"statistics": {"sees": "final"}})
 """Every round opened: documents of every verdict are found. Of the same runs the final output: fewer leak."""

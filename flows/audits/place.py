@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from ksdp.audit.plan import Plan
 from ksdp.flows.audits.calibration import BRIEF, Calibration, calibrate
+from ksdp.flows.interruption import current
 from ksdp.flows.prefect_server import within_a_run
-from ksdp.flows.progress import current
 from ksdp.storage.prefect_home import server_address
 from ksdp.storage.store import Store
 

@@ -30,7 +30,7 @@ from ksdp.flows.audits.audit import run_stages
 from ksdp.flows.audits.steps import FlaggedParts, Tally
 from ksdp.storage.audits.continuation import Origin, read_origin
 from ksdp.storage.audits.stages import PairsPart
-from ksdp.storage.curves import Curve
+from ksdp.storage.findings import Curve
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef
 from ksdp.tasks.slices import Slice, SliceEffects, SliceTests

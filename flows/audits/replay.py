@@ -8,7 +8,7 @@ from typing import Any
 from ksdp.audit.errors import InputError
 from ksdp.audit.interim_looks import FIRST, Stage
 from ksdp.audit.replaying import measured_again, narrowed_to
-from ksdp.flows.progress import advance, current
+from ksdp.flows.interruption import advance, current
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.stages import stage_names
 from ksdp.storage.findings import read_document

@@ -25,14 +25,12 @@ from ksdp.dashboards.audits.report import render_report
 from ksdp.flows.audits.audit import run_stages
 from ksdp.flows.audits.place import ANYWHERE, Place, chosen_place
 from ksdp.flows.audits.steps import FlaggedParts, Tally
-from ksdp.flows.interruption import interrupts_wait, run_until_stopped
+from ksdp.flows.interruption import current, interrupts_wait, run_until_stopped
 from ksdp.flows.prefect_server import prefect_server, reached
 from ksdp.flows.prepare import Prepared, prepare, prepare_stored
-from ksdp.flows.progress import current
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.stages import PairsPart, stage_names
-from ksdp.storage.curves import Curve
-from ksdp.storage.findings import findings_whole, read_spec, report_whole, write_report
+from ksdp.storage.findings import Curve, findings_whole, read_spec, report_whole, write_report
 from ksdp.storage.locks import lock
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.store import Store, sweep_parts

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec.design import Block
 from ksdp.audit.verdicts.effect_measures import Flagged
-from ksdp.flows.progress import advance
+from ksdp.flows.interruption import advance
 from ksdp.storage.audits.stages import PairsPart
-from ksdp.storage.curves import Curve
+from ksdp.storage.findings import Curve
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef
 from ksdp.tasks.blocks import BlockDone

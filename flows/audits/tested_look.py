@@ -13,7 +13,7 @@ from ksdp.audit.errors import DamagedBlock
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.flows.audits.steps import Steps, Tally
-from ksdp.flows.progress import advance, current
+from ksdp.flows.interruption import advance, current
 from ksdp.tasks.audit_ref import AuditRef, open_plan, parts_of
 from ksdp.tasks.blocks import drop_values
 from ksdp.tasks.slices import SliceTests, slices

@@ -12,7 +12,7 @@ from ksdp.audit.results.summary import Summary
 from ksdp.audit.sampling import Stored, sample
 from ksdp.audit.spec.design import Block
 from ksdp.audit.verdicts.learned import held_out_advantage
-from ksdp.flows.progress import advance, current
+from ksdp.flows.interruption import advance, current
 from ksdp.storage.audits.documents import (
     keeps_values,
     read_values_by_run,
@@ -20,8 +20,7 @@ from ksdp.storage.audits.documents import (
     stored_statistics,
 )
 from ksdp.storage.blocks import has_block, read_observables
-from ksdp.storage.curves import Curve
-from ksdp.storage.findings import place_of
+from ksdp.storage.findings import Curve, place_of
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, folders_of, open_plan, open_stage
 

@@ -16,8 +16,8 @@ from ksdp.audit.views import combine, make_views
 from ksdp.dashboards.audits.report import render_views
 from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import run_prepared
+from ksdp.flows.interruption import current
 from ksdp.flows.prepare import GivenSpec, prepare_stored, spec_corpus
-from ksdp.flows.progress import current
 from ksdp.storage.audits.history import views_page, write_views
 from ksdp.storage.audits.view_tables import view_verdicts, write_view_verdicts
 from ksdp.storage.findings import read_verdicts

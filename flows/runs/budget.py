@@ -19,7 +19,7 @@ from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.randomness import os_random
 from ksdp.audit.spec.models import Section, validated
 from ksdp.audit.whole_numbers import Whole
-from ksdp.flows.clock import Clock
+from ksdp.flows.interruption import Clock
 from ksdp.flows.runs.joint import JointAudit, covering, joint_audits
 from ksdp.flows.runs.prices import PartyRunPrices, Priced
 from ksdp.flows.runs.terms import Run

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from ksdp.audit.errors import ProtocolError
-from ksdp.flows.clock import Clock
+from ksdp.flows.interruption import Clock
 from ksdp.flows.runs.check_words import Finding, Meant, about_of, mend
 from ksdp.protocols.network.certificates import Credentials, make_credentials
 from ksdp.protocols.network.mesh import Address, Peer

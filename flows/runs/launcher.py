@@ -8,8 +8,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from ksdp.audit.errors import ProtocolError
-from ksdp.flows.interruption import interrupts_wait
-from ksdp.flows.progress import advance
+from ksdp.flows.interruption import advance, interrupts_wait
 from ksdp.tasks.interrupts import interrupts_blocked
 
 
@@ -17,7 +16,7 @@ class Launcher:
     """Processes with a pipe each; all are ended where the block ends.
 
     Every process runs a function whose first argument is its end of the pipe
-    (`ksdp.protocols.network.party_process.run_in_process`). Whoever listens (`ksdp.flows.progress`) hears of
+    (`ksdp.protocols.network.party_process.run_in_process`). Whoever listens (`ksdp.flows.interruption`) hears of
     processes that are ready and of steps that are done.
 
     Parameters

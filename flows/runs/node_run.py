@@ -17,7 +17,7 @@ from ksdp.audit.errors import InputError, KsdpError, SpecError
 from ksdp.audit.mechanisms.contract import Mechanism, guarantee_of, traits_of
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
-from ksdp.flows.clock import Clock, utc_now
+from ksdp.flows.interruption import Clock, utc_now
 from ksdp.flows.runs.check_words import about_of
 from ksdp.flows.runs.terms import Run
 from ksdp.flows.runs.watch import Watch

@@ -29,8 +29,7 @@ from prefect.states import Cancelled, Crashed, Scheduled
 from prefect.types.entrypoint import EntrypointType
 
 from ksdp.audit.content_keys import content_key
-from ksdp.flows.clock import utc_now
-from ksdp.flows.progress import current
+from ksdp.flows.interruption import current, utc_now
 from ksdp.flows.schedules.notices import send_waiting
 from ksdp.flows.schedules.scheduled_run import scheduled_audit
 from ksdp.storage.schedules.outbox import set_damaged_aside

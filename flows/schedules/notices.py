@@ -18,7 +18,7 @@ from ksdp.audit.errors import KsdpError
 from ksdp.audit.results.parts import StatisticSummary
 from ksdp.audit.results.summary import Summary
 from ksdp.flows.audits.prefect_audit import statistic_row
-from ksdp.flows.clock import Clock
+from ksdp.flows.interruption import Clock
 from ksdp.storage.schedules.changes import Drift, StatisticDrift
 from ksdp.storage.schedules.outbox import Waiting, attempted, put_notice, waiting_notices
 from ksdp.storage.schedules.schedule_files import Event, Notice, Schedule, ScheduledRun, read_runs

@@ -35,8 +35,7 @@ from ksdp.audit.spec.models import Spec
 from ksdp.audit.verdicts.schedule_level import LevelBudget, next_spec, open_budget, read_budget
 from ksdp.flows.audits.prefect_audit import audit
 from ksdp.flows.audits.run import one_at_a_time
-from ksdp.flows.clock import utc_now
-from ksdp.flows.interruption import die_with_parent
+from ksdp.flows.interruption import die_with_parent, utc_now
 from ksdp.flows.prepare import prepare_stored, read_spec_file, spec_corpus
 from ksdp.flows.schedules.notices import notify, publish_run
 from ksdp.storage.readers.spec_files import copies_kept

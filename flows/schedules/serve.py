@@ -18,11 +18,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from ksdp.audit.errors import KsdpError, StoreError
-from ksdp.flows.clock import Clock, utc_now
-from ksdp.flows.interruption import interrupts_stay_here, run_until_stopped
+from ksdp.flows.interruption import Clock, current, interrupts_stay_here, run_until_stopped, utc_now
 from ksdp.flows.metrics_port import serve_metrics
 from ksdp.flows.prefect_server import Server, prefect_server, reached
-from ksdp.flows.progress import current
 from ksdp.storage.locks import is_locked, lock
 from ksdp.storage.schedules.outbox import waiting_notices
 from ksdp.storage.schedules.schedule_files import (

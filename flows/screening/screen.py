@@ -36,8 +36,8 @@ from ksdp.audit.spec.models import Spec
 from ksdp.dashboards.screening import render_screen
 from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import run_prepared
+from ksdp.flows.interruption import current
 from ksdp.flows.prepare import GivenSpec, Prepared, prepare_stored, spec_corpus
-from ksdp.flows.progress import current
 from ksdp.flows.screening.clear import Grounds, Signing, evidence_of, sign
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.ledger import read_attempts, remembered_sensitive

@@ -25,7 +25,7 @@ from rich.progress import (
 from rich.text import Text
 
 from ksdp.dashboards.words import rate, stage_line, words
-from ksdp.flows.progress import listening
+from ksdp.flows.interruption import listening
 
 
 class _Rate(ProgressColumn):

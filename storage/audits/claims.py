@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import StoreError
 from ksdp.audit.results.summary import Summary
-from ksdp.storage.checksums import check_sealed, write_sealed_json
+from ksdp.storage.codec import check_checksum, write_json_with_checksum
 from ksdp.storage.store import Store
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class StoredClaim:
 def write_claim(store: Store, claim: StoredClaim) -> Path:
     """Write a finding, whole or not at all, in the place of that of other code."""
     path = claim.inputs.path(store)
-    write_sealed_json(path, claim.to_json())
+    write_json_with_checksum(path, claim.to_json())
     return path
 
 
@@ -120,7 +120,7 @@ def _standing(claim: StoredClaim) -> tuple[Any, ...]:
 def _read(path: Path) -> StoredClaim:
     try:
         fields = dict(json.loads(path.read_text(encoding="utf-8")))
-        check_sealed(path, "claims", "delete it and run `ksdp claim` again")
+        check_checksum(path, "claims", "delete it and run `ksdp claim` again")
         return StoredClaim.from_json(fields)
     except (OSError, ValueError) as error:
         raise StoreError(f"claims/{path.name} cannot be read; delete it and run `ksdp claim` again.") from error

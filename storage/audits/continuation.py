@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ksdp.audit.errors import StoreError
-from ksdp.storage.checksums import read_checked_json, write_checked_json
+from ksdp.storage.codec import read_checked_json, write_checked_json
 from ksdp.storage.locks import is_locked, startable_lock
 from ksdp.storage.store import Store
 

@@ -21,8 +21,8 @@ from ksdp.audit.spec.design import Block
 from ksdp.audit.verdicts.learned import held_out_advantage
 from ksdp.storage.audits.stages import read_stage
 from ksdp.storage.blocks import ROW_GROUP, read_values, stack_blocks
-from ksdp.storage.checksums import check_sealed
-from ksdp.storage.curves import Curve
+from ksdp.storage.codec import check_checksum
+from ksdp.storage.findings import Curve
 from ksdp.storage.mapped_corpus import read_mapped
 from ksdp.storage.store import Store
 
@@ -54,7 +54,7 @@ def _row(store: Store, summary: Summary, document: str) -> int:
     """Row of the corpus."""
     folder = store.corpus(summary.corpus)
     try:
-        path = check_sealed(folder / "ids.parquet", f"the corpus {folder.name}")
+        path = check_checksum(folder / "ids.parquet", f"the corpus {folder.name}")
         ids = pq.read_table(path, columns=["id"])["id"]
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"the corpus {folder.name} cannot be opened: {type(error).__name__}.") from error
@@ -199,11 +199,6 @@ def neighbours(folder: Path, document: str, count: int = 10) -> list[Neighbour]:
         Of the stored corpus.
     count : int
         At most so many; documents that share nothing with it are left out.
-
-    Raises
-    ------
-    StoreError
-        If the corpus is not there or does not hold the document.
     """
     opened = _open(folder)
     row = pc.index(opened.ids, pa.scalar(document, opened.ids.type)).as_py()

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 
 from ksdp.audit.errors import StoreError
-from ksdp.storage.checksums import check_sealed
+from ksdp.storage.codec import check_checksum
 
 
 @lru_cache(maxsize=1)
@@ -25,13 +25,7 @@ def _database() -> duckdb.DuckDBPyConnection:
 
 
 def ask(question: str, values: Mapping[str, Any], whose: str) -> list[Any]:
-    """The rows that answer a question; of its values, paths are tables of the audit.
-
-    Raises
-    ------
-    StoreError
-        If a table cannot be read; `whose` is the audit that it is of.
-    """
+    """The rows that answer a question; of its values, paths are tables of the audit."""
     named = {name: _whole_file(value) if isinstance(value, Path) else value for name, value in values.items()}
     with _told(whose), _database().cursor() as cursor:
         return list(cursor.execute(question, named).fetchall())
@@ -53,7 +47,7 @@ def _whole_file(path: Path) -> str:
     whose = f"audit {path.parent.name!r}"
     if not path.exists():
         raise StoreError(f"{whose} has no readable findings; run it again.")
-    return str(check_sealed(path, whose))
+    return str(check_checksum(path, whose))
 
 
 def strongest(folder: Path, count: int) -> tuple[list[Any], int]:

@@ -18,7 +18,7 @@ from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.results.summary import Summary as Summary
 from ksdp.audit.results.views_summary import ViewsSummary as ViewsSummary
 from ksdp.audit.spec.models import Spec
-from ksdp.storage.checksums import check_sealed, write_sealed_json
+from ksdp.storage.codec import check_checksum, write_json_with_checksum
 from ksdp.storage.store import Store
 
 Read = TypeVar("Read")
@@ -32,7 +32,7 @@ def read_summary(folder: Path) -> Summary:
     except (OSError, ValueError) as error:
         raise StoreError(f"there is no finished audit {folder.name!r} in this store.") from error
     summary = parsed(Summary.from_json, fields, f"audit {folder.name!r}")
-    check_sealed(path, f"audit {folder.name!r}")
+    check_checksum(path, f"audit {folder.name!r}")
     return replace(summary, store=str(folder.parents[1]), report=str(folder / "report.html"))
 
 
@@ -63,7 +63,7 @@ def views_table(store: Store, name: str) -> Path:
 
 def write_views(store: Store, name: str, summary: ViewsSummary) -> None:
     """Write `views/<id>.json`, last: views with a summary are finished."""
-    write_sealed_json(_file(store, f"{name}.json"), summary.to_json())
+    write_json_with_checksum(_file(store, f"{name}.json"), summary.to_json())
 
 
 def read_views(store: Store, name: str) -> ViewsSummary:
@@ -73,7 +73,7 @@ def read_views(store: Store, name: str) -> ViewsSummary:
     except (OSError, ValueError) as error:
         raise StoreError(f"there are no finished views {name!r} in this store.") from error
     summary = parsed(ViewsSummary.from_json, fields, f"views {name!r}")
-    check_sealed(_file(store, f"{name}.json"), f"views {name!r}")
+    check_checksum(_file(store, f"{name}.json"), f"views {name!r}")
     return replace(summary, store=str(store.root), report=str(views_page(store, name)))
 
 
@@ -105,13 +105,7 @@ LATEST = "latest"
 
 
 def find_audit(store: Store, name: str) -> str:
-    """The id of the finished audit, of one view or several, that a person named.
-
-    Raises
-    ------
-    StoreError
-        If there is none, or there are several that begin so.
-    """
+    """The id of the finished audit, of one view or several, that a person named."""
     known = list(dict.fromkeys([*finished_views(store), *store.audits()]))
     if name in known:
         return name

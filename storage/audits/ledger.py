@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from ksdp.audit.errors import StoreError
 from ksdp.audit.screening.clearance import Attempt
 from ksdp.storage.audits.history import read_summary
+from ksdp.storage.codec import START, add_line, hashed_line, is_whole, whole_lines
 from ksdp.storage.findings import read_verdicts
-from ksdp.storage.lines import START, add_line, is_whole, sealed_line, whole_lines
 from ksdp.storage.locks import lock
 from ksdp.storage.store import Store
 
@@ -41,7 +41,7 @@ def record_attempt(store: Store, attempt: Attempt) -> bool:
         if last:
             _parsed(last)
         previous = hashlib.sha256(last).hexdigest() if last else START
-        add_line(path, sealed_line(asdict(attempt) | {"previous": previous}))
+        add_line(path, hashed_line(asdict(attempt) | {"previous": previous}))
     return True
 
 
@@ -120,10 +120,9 @@ def _lines(path: Path) -> list[bytes]:
 def _parsed(line: bytes) -> tuple[Attempt, str]:
     try:
         values = json.loads(line)
-        if "hash" in values:  # older lines had none
-            if not is_whole(values):
-                raise ValueError("changed")
-            del values["hash"]
+        if not is_whole(values):
+            raise ValueError("changed")
+        del values["hash"]
         previous = str(values.pop("previous"))
         return Attempt(**values), previous
     except (ValueError, KeyError, TypeError, AttributeError) as error:

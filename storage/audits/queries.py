@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from ksdp.audit.verdicts.decide import Verdict
 from ksdp.storage.audits.duckdb_query import ask
-from ksdp.storage.finding_tables import EFFECTS, STATISTICS, EffectRow, StatisticTestRow, VerdictRow
-from ksdp.storage.finding_tables import VERDICTS as VERDICTS_TABLE
+from ksdp.storage.findings import EFFECTS, STATISTICS, EffectRow, StatisticTestRow, VerdictRow
+from ksdp.storage.findings import VERDICTS as VERDICTS_TABLE
 
 VERDICTS = tuple(verdict.value for verdict in Verdict)
 
@@ -122,11 +122,6 @@ class Findings:
     ----------
     folder : Path
         Of the audit.
-
-    Raises
-    ------
-    StoreError
-        From every method, where a file is missing or cannot be read.
     """
 
     def __init__(self, folder: Path) -> None:

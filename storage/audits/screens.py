@@ -22,7 +22,12 @@ from ksdp.audit.screening.screen_summary import RoundSummary as RoundSummary
 from ksdp.audit.screening.screen_summary import ScreenSummary as ScreenSummary
 from ksdp.audit.verdicts.decide import Proof
 from ksdp.storage.audits.history import parsed
-from ksdp.storage.checksums import check_sealed, read_sealed, write_sealed_json, write_sealed_table
+from ksdp.storage.codec import (
+    check_checksum,
+    read_with_checksum,
+    write_json_with_checksum,
+    write_table_with_checksum,
+)
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.store import Store, write_text
 
@@ -81,7 +86,7 @@ def read_round(store: Store, audit: str, number: int) -> RoundVerdicts:
 def write_screen(store: Store, summary: ScreenSummary) -> Path:
     """Write `screens/<id>.json`."""
     path = _file(store, f"{summary.screen}.json")
-    write_sealed_json(path, summary.to_json())
+    write_json_with_checksum(path, summary.to_json())
     return path
 
 
@@ -100,7 +105,7 @@ def write_page(store: Store, screen: str, page: str) -> Path:
 def read_screen(store: Store, screen: str) -> ScreenSummary:
     """Read `screens/<id>.json`."""
     try:
-        fields = dict(json.loads(read_sealed(_file(store, f"{screen}.json"), f"screen {screen!r}")))
+        fields = dict(json.loads(read_with_checksum(_file(store, f"{screen}.json"), f"screen {screen!r}")))
     except (OSError, ValueError) as error:
         raise StoreError(f"there is no screen {screen!r} in this store.") from error
     return parsed(ScreenSummary.from_json, fields, f"screen {screen!r}")
@@ -144,13 +149,13 @@ def write_excluded(
         held = held[np.argsort(place[held], kind="stable")]
         table = table.take(place[held]).append_column("group", pa.array(units[held].tolist(), pa.string()))
         table = table.set_column(1, "document", pa.array(ids[held].tolist(), pa.string()))
-    write_sealed_table(path, table)
+    write_table_with_checksum(path, table)
     return path
 
 
 def read_excluded(store: Store, screen: str) -> pa.Table:
     """One row a document: `round`, `document`, `statistic`, `distance`, `log10_adjusted_p`; `group` if any."""
     try:
-        return pq.read_table(check_sealed(_file(store, f"{screen}-excluded.parquet"), f"screen {screen!r}"))
+        return pq.read_table(check_checksum(_file(store, f"{screen}-excluded.parquet"), f"screen {screen!r}"))
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"there is no screen {screen!r} in this store.") from error

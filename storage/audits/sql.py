@@ -30,7 +30,7 @@ from ksdp.audit.spec.design import Block
 from ksdp.storage.audits.documents import held_out_distance
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.blocks import read_groups
-from ksdp.storage.checksums import check_sealed, whole_table
+from ksdp.storage.codec import check_checksum, whole_table
 from ksdp.storage.store import Store, write_whole
 
 TABLES = ("verdicts", "statistics", "effects")
@@ -47,7 +47,7 @@ def _connected(store: Store, audit: str) -> duckdb.DuckDBPyConnection:
     folder = store.audit(audit)
     database = duckdb.connect(config={"autoinstall_known_extensions": False, "autoload_known_extensions": False})
     for name in TABLES:
-        path = check_sealed(folder / f"{name}.parquet", f"audit {audit!r}")
+        path = check_checksum(folder / f"{name}.parquet", f"audit {audit!r}")
         database.register(name, whole_table(path))
     return database
 
@@ -65,13 +65,7 @@ def described_tables(store: Store, audit: str) -> list[tuple[str, int, list[str]
 
 
 def ask(store: Store, audit: str, query: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Names of the columns and rows of the answer.
-
-    Raises
-    ------
-    InputError
-        If DuckDB refuses the query.
-    """
+    """Names of the columns and rows of the answer."""
     with _connected(store, audit) as database:
         if re.search(r"\bunbiased\b", query):
             database.register("unbiased", _unbiased(store, audit))
@@ -109,7 +103,7 @@ def _runs(store: Store, summary: Summary) -> pa.Table:
         raise InputError(
             f"`runs` would have {size} rows; at most {_MOST_VALUES} fit in memory. Audit fewer documents."
         )
-    verdicts = check_sealed(store.audit(summary.audit) / "verdicts.parquet", f"audit {summary.audit!r}")
+    verdicts = check_checksum(store.audit(summary.audit) / "verdicts.parquet", f"audit {summary.audit!r}")
     ids = whole_table(verdicts)["document"]
     documents, parts = np.array(ids.to_pylist(), dtype=object)[: stage.documents], []
     folder, precision = store.blocks / stage.values, summary.spec.store.precision

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import DamagedBlock, StoreError
 from ksdp.audit.interim_looks import Stage
-from ksdp.storage.checksums import check_sealed, unseal, whole_table, write_sealed_table
+from ksdp.storage.codec import check_checksum, drop_checksum, whole_table, write_table_with_checksum
 from ksdp.storage.remote import Place, source_of
 from ksdp.storage.store import write_whole
 
@@ -30,14 +30,14 @@ def write_stage(folder: Path, stage: Stage) -> None:
     if stage.strongest is not None:
         columns["strongest"] = np.asarray(stage.strongest, dtype=np.int64)
     table = pa.table(columns).replace_schema_metadata({"ksdp.stage": json.dumps(header)})
-    write_sealed_table(_file(folder, stage.name), table)
+    write_table_with_checksum(_file(folder, stage.name), table)
 
 
 def read_stage(folder: Path, name: str) -> Stage:
     """Read a stage."""
     path = _file(folder, name)
     try:
-        table = whole_table(check_sealed(path, f"audit {folder.name!r}") if path.exists() else path)
+        table = whole_table(check_checksum(path, f"audit {folder.name!r}") if path.exists() else path)
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"audit {folder.name!r} has no stage {name!r}; run it again.") from error
     header = json.loads(table.schema.metadata[b"ksdp.stage"])
@@ -59,7 +59,7 @@ def drop_stages(folder: Path, prefix: str, but: Collection[str]) -> None:
     """
     for name in stage_names(folder):
         if name.startswith(prefix) and name not in but:
-            unseal(_file(folder, name))
+            drop_checksum(_file(folder, name))
             _file(folder, name).unlink()
 
 
@@ -88,13 +88,7 @@ def write_pairs(folder: Place, part: PairsPart, key: str, advantages: Floats) ->
 
 
 def read_pairs(folder: Place, part: PairsPart, key: str) -> Floats | None:
-    """What `write_pairs` wrote; None where it did not.
-
-    Raises
-    ------
-    DamagedBlock
-        If the file is there and is something else.
-    """
+    """What `write_pairs` wrote; None where it did not."""
     path = folder / part.name
     if not path.is_file():
         return None

@@ -14,8 +14,8 @@ from ksdp.audit.errors import StoreError
 from ksdp.audit.verdicts.decide import Proof, Verdict
 from ksdp.audit.views import ViewVerdicts
 from ksdp.storage.audits.history import views_table
-from ksdp.storage.checksums import check_sealed, whole_table, write_sealed_table
-from ksdp.storage.finding_tables import VIEWS, ViewsRow
+from ksdp.storage.codec import check_checksum, whole_table, write_table_with_checksum
+from ksdp.storage.findings import VIEWS, ViewsRow
 from ksdp.storage.store import Store
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def write_view_verdicts(
         "clear_in": listed(combined.clear_in),
     }
     table = VIEWS.of(columns)
-    write_sealed_table(views_table(store, name), table)
+    write_table_with_checksum(views_table(store, name), table)
 
 
 def _finished_table(store: Store, name: str) -> Path:
@@ -82,7 +82,7 @@ def _finished_table(store: Store, name: str) -> Path:
     path = views_table(store, name)
     if not path.is_file():
         raise StoreError(f"there are no finished views {name!r} in this store.")
-    return check_sealed(path, f"views {name!r}")
+    return check_checksum(path, f"views {name!r}")
 
 
 def read_view_verdicts(store: Store, name: str) -> pa.Table:
@@ -113,13 +113,7 @@ def read_strongest(store: Store, name: str, count: int) -> list[ViewsRow]:
 
 
 def read_view_document(store: Store, name: str, document: str) -> ViewsRow:
-    """One row of `read_view_verdicts`.
-
-    Raises
-    ------
-    StoreError
-        If the views did not audit it.
-    """
+    """One row of `read_view_verdicts`."""
     rows = read_view_verdicts(store, name)
     mine = VIEWS.rows(rows.filter(pc.equal(rows["document"], document)))
     if not mine:

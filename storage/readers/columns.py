@@ -50,13 +50,7 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
 
 
 def open_csv(path: Path, encoding: str) -> Source:
-    """Open a CSV file, whose first line names the columns.
-
-    Raises
-    ------
-    CorpusError
-        The file cannot be read, or is wrongly encoded or no CSV; naming the row at fault.
-    """
+    """Open a CSV file, whose first line names the columns."""
     text = read_text(path, encoding)
     names = _header(path, text)
     wrong: list[Any] = []
@@ -116,13 +110,7 @@ def _require_closed_quotes(path: Path, text: str) -> None:
 
 
 def open_json_lines(path: Path, encoding: str) -> Source:
-    """Open JSON lines, whose columns are all keys that an object has.
-
-    Raises
-    ------
-    CorpusError
-        The file cannot be read, or is wrongly encoded, or a line is no object; naming the line at fault.
-    """
+    """Open JSON lines, whose columns are all keys that an object has."""
     # Not splitlines(): a JSON string may hold U+2028 and its like as they are.
     lines = read_text(path, encoding).rstrip().split("\n")
     if lines == [""]:
@@ -179,13 +167,7 @@ _NUMBER = 8
 
 
 def open_parquet(path: Path, encoding: str) -> Source:
-    """Open a file, whose columns are read one by one.
-
-    Raises
-    ------
-    CorpusError
-        If it is no Parquet, or says that it is larger than the limits.
-    """
+    """Open a file, whose columns are read one by one."""
     damaged = Refused(path, "is damaged, cut short or not Parquet.")
     file = checked_parquet(path)
     schema, rows = pq.read_schema(path), int(file.metadata.num_rows)
@@ -206,13 +188,7 @@ def open_parquet(path: Path, encoding: str) -> Source:
 
 
 def checked_parquet(path: Path) -> pq.ParquetFile:
-    """Open a file whose sizes are within the limits.
-
-    Raises
-    ------
-    CorpusError
-        If it is no Parquet, or says that it is larger.
-    """
+    """Open a file whose sizes are within the limits."""
     try:
         with pq.ParquetFile(path) as first:
             texts = [field.name for field in first.schema_arrow if _is_text(field.type)]
@@ -274,13 +250,7 @@ compressed (`.gz`)."""
 
 
 def open_source(path: Path, encoding: str) -> Source:
-    """Open a file by its extension.
-
-    Raises
-    ------
-    CorpusError
-        The file is missing, damaged, wrongly encoded or of another kind.
-    """
+    """Open a file by its extension."""
     suffix = kind_of_file(path)
     if suffix not in _OPENERS:
         raise Refused(path, f"columns are read from {', '.join(_OPENERS)} files; not from {suffix or 'this one'}.")
@@ -295,13 +265,7 @@ MISSING = pa.array(["", "NA", "N/A", "NaN", "nan", "NULL", "null", "None"], pa.l
 
 
 def open_columns(path: Path, encoding: str) -> Columns:
-    """Open a Parquet, CSV or JSON lines file by its extension.
-
-    Raises
-    ------
-    CorpusError
-        The file is missing, damaged, wrongly encoded, of another kind, or has no rows.
-    """
+    """Open a Parquet, CSV or JSON lines file by its extension."""
     source = open_source(path, encoding)
     if not source.rows:
         raise Refused(path, "has no rows.")

@@ -31,12 +31,6 @@ def read_counts(path: Path) -> sp.csr_array:
     Returns
     -------
     csr_array, shape (n_documents, n_features), float64
-
-    Raises
-    ------
-    CorpusError
-        The file is missing, damaged or of another kind; an index is out of range; an entry is not finite,
-        negative or not a whole number; there are no rows or columns.
     """
     suffix = kind_of_file(path)
     if suffix == ".npz":
@@ -128,12 +122,6 @@ def read_docword(path: Path, encoding: str = "utf-8") -> sp.csr_array:
     Returns
     -------
     csr_array, shape (D, W), float64
-
-    Raises
-    ------
-    CorpusError
-        The file is missing, damaged or cut short; it has another number of lines than its header says; a number is
-        out of range; a document names a word twice; a count is negative.
     """
     lines = read_text(path, encoding).rstrip().split("\n")
     try:
@@ -202,11 +190,6 @@ def read_vocabulary(path: Path, encoding: str, features: int | None = None) -> t
     ----------
     features : int, optional
         Columns of the count matrix whose terms these are.
-
-    Raises
-    ------
-    CorpusError
-        The file is missing or wrongly encoded, it does not have one term a column, or a line is empty or repeated.
     """
     terms = tuple(line.rstrip("\r") for line in read_text(path, encoding).rstrip("\r\n").split("\n"))
     if features is not None and len(terms) != features:

@@ -121,13 +121,7 @@ def extension(path: Path) -> str:
 
 
 def require_file(path: Path) -> None:
-    """Refuse what is not a file that can be read.
-
-    Raises
-    ------
-    CorpusError
-        No such file, a folder, or no permission.
-    """
+    """Refuse what is not a file that can be read."""
     try:
         if not is_regular(path) and not path.is_dir():
             raise Refused(path, "is no regular file.")
@@ -159,13 +153,7 @@ def read_text(path: Path, encoding: str) -> str:
 
 
 def contents(path: Path) -> bytes:
-    """Return the bytes of a file, decompressed where its name ends in `.gz`.
-
-    Raises
-    ------
-    CorpusError
-        The file is missing, cannot be read, or its compression is damaged or cut short.
-    """
+    """Return the bytes of a file, decompressed where its name ends in `.gz`."""
     require_file(path)
     data = path.read_bytes()
     if path.suffix.lower() != ".gz":
@@ -189,13 +177,6 @@ def decoded(path: Path, data: bytes, encoding: str, *, row: int | None = None, c
         Where `data` is from. Without a row it is the whole file, and the line of a fault is given.
     encoding : str
         A name that Python knows. A byte order mark is dropped.
-
-    Raises
-    ------
-    SpecError
-        No such encoding.
-    CorpusError
-        Naming the encoding tried and the first byte that does not fit it.
     """
     try:
         text = data.decode(encoding)

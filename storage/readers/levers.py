@@ -32,13 +32,6 @@ def read_levers(
         Of the columns, where the spec says them.
     counts : csr_array, optional
         The corpus itself, for `most_frequent` without a public reference.
-
-    Raises
-    ------
-    SpecError
-        A lever needs names or counts that are not given, or leaves no column.
-    CorpusError
-        A file is refused.
     """
     asked = spec.levers
     if spec.idf == "public" and asked.reference is None:
@@ -100,13 +93,7 @@ def _chosen(
 
 
 def levered_names(spec: CorpusSpec, names: Sequence[str]) -> tuple[str, ...]:
-    """Names of the columns that the levers leave, as parties compare them.
-
-    Raises
-    ------
-    SpecError
-        If they follow from the documents alone (`most_frequent` without `reference`).
-    """
+    """Names of the columns that the levers leave, as parties compare them."""
     levers = read_levers(spec, names, len(names))
     if levers.basis is not None:
         assert spec.levers.basis is not None

@@ -38,13 +38,7 @@ def named_columns(spec: CorpusSpec) -> Sequence[str]:
 
 
 def read_labels(spec: CorpusSpec, columns: Columns | None, rows: int) -> Labels:
-    """Read ids, parties and groups; where the spec names no id column the id is the row number, from `1` on.
-
-    Raises
-    ------
-    CorpusError
-        The labels do not have one row a row; a column is missing; an entry is missing; an id occurs twice.
-    """
+    """Read ids, parties and groups; where the spec names no id column the id is the row number, from `1` on."""
     if columns is None:
         return Labels(_row_numbers(rows))
     check_rows(columns, rows)
@@ -67,13 +61,7 @@ def _row_numbers(rows: int) -> NDArray[np.str_]:
 
 
 def read_table(columns: Columns, chosen: Sequence[str], *, nonnegative: bool) -> sp.csr_array:
-    """Read these columns in that order; true and false count as 1 and 0.
-
-    Raises
-    ------
-    CorpusError
-        A column is missing or not numeric, or a number is missing, not finite or, if `nonnegative`, negative.
-    """
+    """Read these columns in that order; true and false count as 1 and 0."""
     columns.require(chosen)
     values = [columns.numbers(name, nonnegative=nonnegative) for name in chosen]
     return sp.csr_array(np.column_stack(values))
@@ -83,13 +71,6 @@ def chosen_columns(spec: CorpusSpec, columns: Columns) -> tuple[str, ...]:
     """The columns of a table: `spec.columns`, or every numeric column except id, party and group.
 
     Integers, floats and decimals are numeric.
-
-    Raises
-    ------
-    SpecError
-        `corpus.columns` is empty or repeats a name.
-    CorpusError
-        There is no numeric column; or only one, beside others that may hold text.
     """
     if spec.columns is not None and (not spec.columns or len(set(spec.columns)) != len(spec.columns)):
         raise SpecError("`corpus.columns` must name at least one column, and each one once.")
@@ -123,14 +104,6 @@ def read_ratings(
 
     With `agreed` items there is one feature for each, in their order, and ratings of others are left out. A stored
     entry means "observed", also where the rating is 0.
-
-    Raises
-    ------
-    SpecError
-        `corpus.id` names another column than `corpus.user`.
-    CorpusError
-        A column or an entry is missing, a rating is not finite or, if `nonnegative`, negative, a user rated an
-        item twice, or one user's rows name more than one party or group.
     """
     if spec.id not in (None, spec.user):
         raise SpecError(f"`corpus.id` must be left out for ratings: the user ({spec.user!r}) is the document.")

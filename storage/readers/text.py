@@ -50,15 +50,7 @@ def check_pattern(spec: CorpusSpec, texts: Sequence[str]) -> None:
 
 
 def read_texts(spec: CorpusSpec, columns: Columns, vocabulary: Sequence[str] | None = None) -> sp.csr_array:
-    """Read a text column and count terms: those of an agreed vocabulary, where there is one.
-
-    Raises
-    ------
-    SpecError
-        `corpus.text` is not given; `corpus.stemming` or `corpus.token_pattern` is no language or pattern.
-    CorpusError
-        A text is missing or wrongly encoded, or no term is left.
-    """
+    """Read a text column and count terms: those of an agreed vocabulary, where there is one."""
     if spec.text is None:
         raise SpecError("`corpus.text` must name the column that holds the text.")
     analyse = analyser(spec)  # a wrong pattern or language is found before the file is read
@@ -127,13 +119,7 @@ def term_counts(
 
 
 def analyser(spec: CorpusSpec) -> Callable[[str], list[str]]:
-    """Return the function from a text to its terms.
-
-    Raises
-    ------
-    SpecError
-        `corpus.token_pattern` or `corpus.stemming` is wrong.
-    """
+    """Return the function from a text to its terms."""
     stem = None if spec.stemming is None else _stemmer(spec.stemming)
     try:
         pattern = re.compile(spec.token_pattern)

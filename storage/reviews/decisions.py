@@ -23,7 +23,7 @@ from ksdp.audit.reviewing import check_proposal, fold, question
 from ksdp.audit.reviewing import visible as visible
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.queries import Findings
-from ksdp.storage.checksums import read_checked_json, write_checked_json
+from ksdp.storage.codec import read_checked_json, write_checked_json
 from ksdp.storage.findings import read_spec
 from ksdp.storage.reviews.log import (
     GENESIS,
@@ -109,12 +109,12 @@ def _asked_at(store: Store, audit: str, modified: int) -> tuple[str, str, int, b
     """What an audit asked, when it was finished, and whether its controls held; None where that cannot be read."""
     try:
         summary = read_summary(store.audit(audit))
-    except StoreError:  # of another version of ksdp: it matters where it asks the same
-        return _question_of_other_version(store, audit), "", modified, None
+    except StoreError:  # damaged: it matters where it asks the same
+        return _question_of_damaged(store, audit), "", modified, None
     return question(summary.spec), summary.provenance.finished, modified, summary.valid
 
 
-def _question_of_other_version(store: Store, audit: str) -> str:
+def _question_of_damaged(store: Store, audit: str) -> str:
     try:
         return question(read_spec(store.audit(audit)))
     except (SpecError, StoreError):  # nothing is known to ask the same
@@ -423,13 +423,7 @@ def read_log(
     limit: int | None = None,
     offset: int = 0,
 ) -> list[Entry]:
-    """Entries of the log, of one audit or document where named (from the index: fast for any length).
-
-    Raises
-    ------
-    StoreError
-        If the log is broken. A torn last line is no entry and is passed over; `check_chain` reports it.
-    """
+    """Entries of the log, of one audit or document where named (from the index: fast for any length)."""
     with _index(store) as index:
         return index.page(audit, document, newest_first=newest_first, limit=limit, offset=offset)
 
@@ -442,11 +436,6 @@ def states(store: Store, audit: str, documents: Iterable[str] | None = None) -> 
     documents : iterable of str, optional
         All of these are in the result. Without it: those that have an entry, here or (as `earlier`) in an older
         audit of the same question; a document that is not in the result is open, at version 0.
-
-    Raises
-    ------
-    StoreError
-        If there is no such finished audit, or the log is broken.
     """
     four_eyes = read_policy(store).four_eyes
     with _index(store) as index:

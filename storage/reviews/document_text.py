@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ksdp.audit.errors import StoreError
-from ksdp.storage.lines import START, is_whole, sealed_line
+from ksdp.storage.codec import START, hashed_line, is_whole
 from ksdp.storage.locks import lock
 from ksdp.storage.store import Store
 
@@ -55,7 +55,7 @@ def record_access(store: Store, audit: str, document: str, reviewer: str, now: d
                 "document": document,
                 "previous": hashlib.sha256(before[0]).hexdigest() if before[0] else START,
             }
-            file.write(sealed_line(entry) + b"\n")
+            file.write(hashed_line(entry) + b"\n")
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
@@ -76,7 +76,7 @@ def read_accesses(store: Store) -> tuple[list[TextAccess], int | None]:
             entry = json.loads(line)
             at = datetime.fromisoformat(entry["at"])
             looks.append(TextAccess(number, at, entry["reviewer"], entry["audit"], entry["document"]))
-            whole = entry["previous"] == previous and ("hash" not in entry or is_whole(entry))
+            whole = entry["previous"] == previous and is_whole(entry)
         except (ValueError, KeyError, TypeError):
             whole = False
         if not whole and broken is None:
@@ -100,13 +100,7 @@ class TextCommand:
     """Characters that are shown."""
 
     def __call__(self, audit: str, document: str) -> str:
-        """Fetch the text.
-
-        Raises
-        ------
-        StoreError
-            If the program fails, takes too long, or is not there.
-        """
+        """Fetch the text."""
         try:
             done = subprocess.run(
                 self.command, input=document.encode(), capture_output=True, timeout=self.seconds, check=False

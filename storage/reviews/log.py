@@ -215,13 +215,7 @@ def sign_entries(log: Path, entries: Sequence[Entry], key: Ed25519PrivateKey) ->
 
 
 def read_signatures(log: Path) -> list[Signed]:
-    """Entries that were signed, in the order of the file, every signature checked.
-
-    Raises
-    ------
-    StoreError
-        If a whole line is no signature that holds.
-    """
+    """Entries that were signed, in the order of the file, every signature checked."""
     try:
         *lines, _ = (log.parent / _NAME).read_bytes().split(b"\n")
     except FileNotFoundError:

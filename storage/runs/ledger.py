@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ksdp.audit.errors import StoreError
-from ksdp.storage.lines import START, add_line, line_hash, sealed_line, whole_lines
+from ksdp.storage.codec import START, add_line, hashed_line, line_hash, whole_lines
 from ksdp.storage.locks import lock
 
 _PREFIX = b"ksdp-ledger-1\n"
@@ -73,6 +73,6 @@ class Ledger:
         lines = self.read()
         content = dict(line) | {"previous": line_hash(lines[-1], _PREFIX) if lines else START}
         try:
-            add_line(self.path, sealed_line(content, _PREFIX))
+            add_line(self.path, hashed_line(content, _PREFIX))
         except OSError as error:
             raise StoreError(f"the ledger {self.path} cannot be written: {error.strerror or error}.") from error

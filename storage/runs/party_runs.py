@@ -10,7 +10,7 @@ from typing import Any
 
 from ksdp.audit.errors import InputError, StoreError
 from ksdp.audit.mechanisms.words import mechanism_words
-from ksdp.storage.checksums import read_checked_json, write_checked_json
+from ksdp.storage.codec import read_checked_json, write_checked_json
 from ksdp.storage.store import Store
 
 _FOLDER = "party-runs"

@@ -38,7 +38,7 @@ from ksdp.audit.results.parts import FORMAT
 from ksdp.audit.results.stored_summary import VERSION, StoredSummary
 from ksdp.audit.spec.models import CorpusSpec
 from ksdp.storage.audits.queries import VERDICTS
-from ksdp.storage.checksums import check_sealed, write_sealed_table
+from ksdp.storage.codec import check_checksum, write_table_with_checksum
 from ksdp.storage.corpora import find_source, read_source
 from ksdp.storage.findings import read_statistics, read_verdicts
 from ksdp.storage.readers.demo import docstrings
@@ -109,11 +109,6 @@ def columns_digest(spec: CorpusSpec, base: Path) -> str | None:
 
     None where none is named. The vocabulary of a matrix without such levers says nothing of its rows, and another
     number of columns changes every document already.
-
-    Raises
-    ------
-    CorpusError
-        If one cannot be read.
     """
     here, _copies = fetched(spec, base, COLUMN_FILES)
     named = {name: getattr(here.levers, name) for name in LEVER_FILES}
@@ -336,7 +331,7 @@ def _measured(store: Store, audit: str) -> pa.Table:
 def write_standing(store: Store, name: str, run: str, standing: pa.Table) -> str:
     """Write the verdicts as they stand; the file's name, for the history."""
     file = f"{run}.parquet"
-    write_sealed_table(schedule_folder(store, name) / "standing" / file, standing)
+    write_table_with_checksum(schedule_folder(store, name) / "standing" / file, standing)
     return file
 
 
@@ -346,7 +341,7 @@ def read_standing(store: Store, name: str, file: str | None) -> pa.Table | None:
         return None
     try:
         path = schedule_folder(store, name) / "standing" / file
-        return pq.read_table(check_sealed(path, f"schedule {name!r}", "add it again") if path.exists() else path)
+        return pq.read_table(check_checksum(path, f"schedule {name!r}", "add it again") if path.exists() else path)
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"the verdicts of schedule {name!r} cannot be read; add it again.") from error
 
@@ -354,6 +349,6 @@ def read_standing(store: Store, name: str, file: str | None) -> pa.Table | None:
 def write_drift(store: Store, name: str, audit: str, drift: Drift) -> None:
     """Write both tables and, last, their summary."""
     folder = schedule_folder(store, name) / "drift"
-    write_sealed_table(folder / f"{audit}-verdicts.parquet", drift.verdicts)
-    write_sealed_table(folder / f"{audit}-distances.parquet", drift.distances)
+    write_table_with_checksum(folder / f"{audit}-verdicts.parquet", drift.verdicts)
+    write_table_with_checksum(folder / f"{audit}-distances.parquet", drift.distances)
     write_json(folder / f"{audit}.json", drift.summary().to_json())

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
-from ksdp.storage.checksums import read_checked_json, write_checked_json
+from ksdp.storage.codec import read_checked_json, write_checked_json
 from ksdp.storage.schedules.schedule_files import Event, Notice, schedule_folder
 from ksdp.storage.store import Store
 

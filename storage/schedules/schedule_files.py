@@ -20,8 +20,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validato
 
 from ksdp.audit.errors import InputError, StoreError
 from ksdp.audit.spec.models import Section, validated
-from ksdp.storage.checksums import read_checked_json, write_checked_json
-from ksdp.storage.lines import add_line, is_whole, sealed_line, whole_lines
+from ksdp.storage.codec import add_line, hashed_line, is_whole, read_checked_json, whole_lines, write_checked_json
 from ksdp.storage.locks import try_lock
 from ksdp.storage.store import Store
 
@@ -170,13 +169,7 @@ class RunRequest(Section, frozen=True):
 
 
 def check_schedule(values: dict[str, Any]) -> Schedule:
-    """Check the values of a schedule.
-
-    Raises
-    ------
-    SpecError
-        Naming every wrong key, one a line.
-    """
+    """Check the values of a schedule."""
     return validated(Schedule, values, "schedule")
 
 
@@ -432,7 +425,7 @@ def append_run(store: Store, name: str, run: ScheduledRun) -> None:
     """Add a line to the history; a line is whole or is not read."""
     path = schedule_folder(store, name) / "history.jsonl"
     try:
-        add_line(path, sealed_line(run.model_dump(mode="json")))
+        add_line(path, hashed_line(run.model_dump(mode="json")))
     except OSError as error:
         why = error.strerror or error
         raise StoreError(f"the history of schedule {name!r} cannot be written: {why}.") from error
@@ -452,15 +445,12 @@ def read_runs(store: Store, name: str) -> list[ScheduledRun]:
     except OSError as error:
         raise StoreError(f"the history of schedule {name!r} cannot be read: {error.strerror}.") from error
     runs: list[ScheduledRun] = []
-    sealed = False
     for number, line in enumerate(lines, start=1):
         try:
             fields = json.loads(line)
             run = ScheduledRun.model_validate(fields)
-            whole, sealed = is_whole(fields) or not (sealed or "hash" in fields), "hash" in fields
+            whole = is_whole(fields)
         except (ValueError, TypeError):
-            if not sealed and b'"hash"' not in line and not line.endswith(b"}"):
-                continue  # half a line from a crash, as versions before left it
             whole = False
         if not whole:
             raise StoreError(

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from ksdp.flows.progress import advance, current
+from ksdp.flows.interruption import advance, current
 from ksdp.terminal import bars, terminal
 
 

@@ -30,8 +30,7 @@ from ksdp.audit.verdicts.decide import Verdict, decide
 from ksdp.audit.verdicts.needed_distances import detectable_distance
 from ksdp.storage.audits.screens import RoundVerdicts, write_excluded, write_screen
 from ksdp.storage.blocks import write_values
-from ksdp.storage.curves import Curve, write_curves
-from ksdp.storage.findings import read_verdicts, write_findings, write_spec, write_summary
+from ksdp.storage.findings import Curve, read_verdicts, write_curves, write_findings, write_spec, write_summary
 from ksdp.storage.mapped_corpus import store_corpus
 from ksdp.storage.schedules.schedule_files import Schedule, ScheduledRun, append_run, write_schedule
 from ksdp.storage.store import Store

@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 from ksdp.dashboards.app import create_app
 from ksdp.dashboards.reviews import Actions
 from ksdp.dashboards.security import LocalReviewer
-from ksdp.storage.checksums import write_sealed_json, write_sealed_table
+from ksdp.storage.codec import write_json_with_checksum, write_table_with_checksum
 from ksdp.storage.store import Store
 
 pytestmark = pytest.mark.validity
@@ -57,7 +57,7 @@ def enlarge(folder: Path, rng: np.random.Generator) -> None:
         "distance": best, "band_low": best * 0.8, "band_high": best * 1.1, "largest_band_high": best * 1.1, **arms,
         "detectable_distance": np.full(MILLION, 0.3), "runs_to_decide": rng.random(MILLION) * 1e5,
     }  # fmt: skip
-    write_sealed_table(folder / "verdicts.parquet", pa.table(columns))
+    write_table_with_checksum(folder / "verdicts.parquet", pa.table(columns))
     every = rng.beta(2, 5, MILLION * count)
     columns = {
         "document": pa.array(np.repeat(ids, count)).dictionary_encode(),
@@ -68,10 +68,10 @@ def enlarge(folder: Path, rng: np.random.Generator) -> None:
         "log10_p": -rng.exponential(0.43, MILLION * count),
         **{f"log10_p_{side}": -rng.exponential(0.43, MILLION * count) for side in ("tail", "above", "below")},
     }  # fmt: skip
-    write_sealed_table(folder / "statistics.parquet", pa.table(columns))
+    write_table_with_checksum(folder / "statistics.parquet", pa.table(columns))
     summary["documents"] = MILLION
     summary["verdicts"] = {word: int((verdict == word).sum()) for word in ("sensitive", "clear", "undecided")}
-    write_sealed_json(folder / "audit.json", summary)
+    write_json_with_checksum(folder / "audit.json", summary)
 
 
 def test_no_page_of_a_million_documents_takes_half_as_long_as_to_read_them(

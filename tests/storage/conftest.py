@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from ksdp.audit.spec.models import parse_spec
-from ksdp.storage.checksums import write_sealed_table
+from ksdp.storage.codec import write_table_with_checksum
 from ksdp.storage.findings import write_summary
 from ksdp.storage.schedules.schedule_files import Schedule, check_schedule, write_schedule
 from ksdp.storage.store import Store
@@ -37,7 +37,9 @@ def audited(store: Store) -> Callable[..., str]:
         finished = replace(usual.provenance, finished=f"2026-02-{day:02}T00:00:00+00:00")
         folder = store.audit(name)
         write_summary(folder, replace(usual, audit=name, valid=valid, spec=asked, provenance=finished))
-        write_sealed_table(folder / "verdicts.parquet", pa.table({"document": [str(n) for n in range(documents)]}))
+        write_table_with_checksum(
+            folder / "verdicts.parquet", pa.table({"document": [str(n) for n in range(documents)]})
+        )
         return name
 
     return put

@@ -10,18 +10,17 @@ import numpy as np
 import pytest
 
 from ksdp.audit.errors import StoreError
-from ksdp.storage.checksums import (
+from ksdp.storage.codec import (
     SUMS,
-    check_sealed,
-    is_sealed,
+    check_checksum,
+    checksums_hold,
+    drop_checksum,
     read_checked_json,
-    read_sealed,
-    seal,
-    unseal,
+    read_with_checksum,
     write_checked_json,
-    write_sealed_text,
+    write_checksum,
+    write_text_with_checksum,
 )
-from ksdp.storage.store import write_json
 
 from ..flips import flip, flipped
 
@@ -30,32 +29,32 @@ CONTENT = "clear\n" * 20
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    write_sealed_text(tmp_path / "a.json", CONTENT)
-    write_sealed_text(tmp_path / "b.json", "other")
+    write_text_with_checksum(tmp_path / "a.json", CONTENT)
+    write_text_with_checksum(tmp_path / "b.json", "other")
     return tmp_path / "a.json"
 
 
 def test_what_was_written_is_read(file: Path) -> None:
-    assert check_sealed(file, "this") == file
-    assert read_sealed(file, "this") == CONTENT.encode()
-    assert is_sealed([file, file.with_name("b.json")])
+    assert check_checksum(file, "this") == file
+    assert read_with_checksum(file, "this") == CONTENT.encode()
+    assert checksums_hold([file, file.with_name("b.json")])
 
 
 @pytest.mark.parametrize("bit", np.random.default_rng(1).choice(8 * len(CONTENT), 40, replace=False).tolist())
 def test_a_flipped_bit_is_refused(file: Path, bit: int) -> None:
     flip(file, bit)
-    for read in (check_sealed, read_sealed):
+    for read in (check_checksum, read_with_checksum):
         with pytest.raises(StoreError, match="a.json of this is damaged .*; run it again"):
             read(file, "this")
-    assert not is_sealed([file])
-    assert is_sealed([file.with_name("b.json")])
+    assert not checksums_hold([file])
+    assert checksums_hold([file.with_name("b.json")])
 
 
 def test_any_flipped_bit_of_the_sums_takes_at_least_one_file_away_and_blesses_none(file: Path) -> None:
     sums = file.parent / SUMS
     whole = sums.read_bytes()
     for bit in flipped(sums, range(8 * len(whole))):
-        held = [name for name in ("a.json", "b.json") if is_sealed([file.with_name(name)])]
+        held = [name for name in ("a.json", "b.json") if checksums_hold([file.with_name(name)])]
         # A flip from one line end to another that means the same may leave both; none may be taken for another.
         assert len(held) < 2 or sums.read_text(encoding="latin-1").split() == whole.decode().split(), bit
 
@@ -64,17 +63,17 @@ def test_a_file_that_was_never_sealed_or_is_gone_is_refused(file: Path) -> None:
     stranger = file.with_name("c.json")
     stranger.write_text("mine")
     with pytest.raises(StoreError, match=r"c\.json"):
-        check_sealed(stranger, "this")
+        check_checksum(stranger, "this")
     file.unlink()
     with pytest.raises(StoreError, match="no such file"):
-        check_sealed(file, "this")
+        check_checksum(file, "this")
 
 
 def test_a_seal_can_be_dropped_and_put_again(file: Path) -> None:
-    unseal(file)
-    assert not is_sealed([file])
-    seal(file)
-    assert is_sealed([file])
+    drop_checksum(file)
+    assert not checksums_hold([file])
+    write_checksum(file)
+    assert checksums_hold([file])
 
 
 @pytest.mark.skipif(shutil.which("sha256sum") is None, reason="no sha256sum here")
@@ -98,11 +97,3 @@ def test_state_carries_its_checksum(tmp_path: Path) -> None:
             continue
         # White space, or the name of the checksum itself: what it says is there.
         assert {name: found[name] for name in STATE} == STATE, bit
-
-
-def test_state_of_before_there_were_checksums_is_read(tmp_path: Path) -> None:
-    write_json(tmp_path / "state.json", STATE)
-    assert read_checked_json(tmp_path / "state.json") == STATE
-    (tmp_path / "state.json").write_text("[1]")
-    with pytest.raises(ValueError, match="no object"):
-        read_checked_json(tmp_path / "state.json")

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from ksdp.audit.verdicts.effect_measures import Effect
-from ksdp.storage.finding_tables import (
+from ksdp.storage.findings import (
     EFFECTS,
     STATISTICS,
     VERDICTS,

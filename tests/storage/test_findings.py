@@ -18,11 +18,13 @@ from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.decide import decide
 from ksdp.audit.verdicts.fresh_effects import Attack, measure_effect
 from ksdp.storage.audits.history import read_summary
-from ksdp.storage.curves import Curve, read_curves, write_curves
 from ksdp.storage.findings import (
+    Curve,
+    read_curves,
     read_document,
     read_spec,
     read_verdicts,
+    write_curves,
     write_effects,
     write_findings,
     write_spec,

@@ -14,8 +14,7 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.results.counting import clear_words
 from ksdp.audit.results.summary import Summary
 from ksdp.storage.audits.ledger import find_attempt, read_attempts, record_attempt
-from ksdp.storage.curves import Curve
-from ksdp.storage.findings import DocumentFindings, read_document, read_statistics, read_verdicts
+from ksdp.storage.findings import Curve, DocumentFindings, read_document, read_statistics, read_verdicts
 from ksdp.storage.store import Store
 
 if TYPE_CHECKING:

@@ -235,7 +235,7 @@ def _show_views(opened: Store, audit: str, document: str | None, as_json: bool) 
         tell(summary, as_json, made=False)
         return
     from ksdp.storage.audits.view_tables import read_view_document
-    from ksdp.storage.finding_tables import row_json
+    from ksdp.storage.findings import row_json
 
     evidence = read_view_document(opened, audit, document)
     if as_json:

@@ -290,7 +290,7 @@ def _as_party(node: Node, entering: EnteringOptions) -> tuple[dict[str, Any], st
     from datetime import UTC, datetime
 
     from ksdp.audit.errors import InputError
-    from ksdp.flows.clock import utc_now
+    from ksdp.flows.interruption import utc_now
     from ksdp.flows.runs.budget import open_purse, purse_files, spent, spent_words
     from ksdp.flows.runs.party_run import enter_documents, run_party
     from ksdp.storage.keys import load_public

@@ -12,7 +12,7 @@ from ksdp.audit.errors import StoreError
 from ksdp.audit.screening.screen_summary import ScreenSummary
 from ksdp.dashboards.screening import read_screens_page, render_screen, screen_headline
 from ksdp.storage.audits.screens import RoundVerdicts, read_screen, write_excluded, write_screen
-from ksdp.storage.checksums import write_sealed_json
+from ksdp.storage.codec import write_json_with_checksum
 from ksdp.storage.store import Store
 
 from ...screens import round_of, screened
@@ -141,12 +141,12 @@ def test_what_was_written_is_read_again_and_another_version_is_refused(tmp_path:
         assert read_screen(store, found.screen) == found
     told = found.to_json()
     # Screens of earlier releases held a search.
-    write_sealed_json(file, told | {"search": {"quota": 0.05}})
+    write_json_with_checksum(file, told | {"search": {"quota": 0.05}})
     assert read_screen(store, found.screen) == found
-    write_sealed_json(file, told | {"version": 1})
+    write_json_with_checksum(file, told | {"version": 1})
     with pytest.raises(StoreError, match="has version 1"):
         read_screen(store, found.screen)
     assert read_screens_page(store, {}).screens == ()
-    write_sealed_json(file, told | {"excluded": "many"})
+    write_json_with_checksum(file, told | {"excluded": "many"})
     with pytest.raises(StoreError, match="damaged at `excluded`"):
         read_screen(store, found.screen)

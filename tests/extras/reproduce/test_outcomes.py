@@ -9,7 +9,7 @@ import pytest
 from ksdp.audit.errors import InputError
 from ksdp.extras.reproduce import data
 from ksdp.extras.reproduce.outcomes import Line, Outcome, write_outcome
-from ksdp.storage.checksums import read_checked_json
+from ksdp.storage.codec import read_checked_json
 
 OUTCOME = Outcome(("a", "b"), ((1, None), ("x", 2.5)), ("Seen.",), (Line("p", "l", (1.0,), (2.0,)),))
 

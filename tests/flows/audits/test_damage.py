@@ -17,8 +17,14 @@ from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.queries import Findings
 from ksdp.storage.audits.stages import read_stage, stage_names
 from ksdp.storage.blocks import check_block
-from ksdp.storage.curves import read_curves
-from ksdp.storage.findings import read_effects, read_spec, read_statistics, read_verdicts, report_whole
+from ksdp.storage.findings import (
+    read_curves,
+    read_effects,
+    read_spec,
+    read_statistics,
+    read_verdicts,
+    report_whole,
+)
 from ksdp.storage.mapped_corpus import check_corpus
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import folders_of, open_plan

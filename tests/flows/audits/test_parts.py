@@ -27,8 +27,7 @@ from ksdp.flows.prepare import prepare_stored
 from ksdp.storage.audits.documents import read_values_by_run, stored_statistics
 from ksdp.storage.audits.sql import ask
 from ksdp.storage.audits.stages import read_stage
-from ksdp.storage.curves import read_curves
-from ksdp.storage.findings import place_of, read_effects, read_statistics, read_verdicts
+from ksdp.storage.findings import place_of, read_curves, read_effects, read_statistics, read_verdicts
 from ksdp.storage.store import Store
 
 pytestmark = pytest.mark.e2e

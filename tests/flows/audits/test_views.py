@@ -24,7 +24,7 @@ from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.screening.clear import Signing, clearance_from_decisions
 from ksdp.storage.audits.history import finished_views, read_views
 from ksdp.storage.audits.view_tables import read_view_verdicts
-from ksdp.storage.checksums import write_sealed_json
+from ksdp.storage.codec import write_json_with_checksum
 from ksdp.storage.store import Store
 
 MODULE = '''
@@ -187,7 +187,7 @@ def test_a_leak_in_one_view_is_found_and_the_runs_are_shared(
     # A void view makes everything void.
     void = {"valid": False, "controls": {"reason": "outsider: <a test>"}}
     void = read_views(opened, out["audit"]).to_json() | void
-    write_sealed_json(store / "views" / f"{out['audit']}.json", void)
+    write_json_with_checksum(store / "views" / f"{out['audit']}.json", void)
     text = render_views(opened, out["audit"])
     assert "No verdict on this page may be used" in text
     assert "outsider: &lt;a test&gt;" in text

@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from ksdp.flows.clock import utc_now
+from ksdp.flows.interruption import utc_now
 from ksdp.flows.schedules.scheduled_run import DueAudit, due_audit
 from ksdp.storage.schedules.changes import write_standing
 from ksdp.storage.schedules.schedule_files import Schedule, ScheduledRun, append_run, check_schedule

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ksdp.audit.errors import InputError
-from ksdp.flows.clock import utc_now
+from ksdp.flows.interruption import utc_now
 from ksdp.flows.metrics_port import serve_metrics
 from ksdp.flows.schedules.serve import ScheduleMetrics
 from ksdp.storage.schedules.schedule_files import ScheduledRun, append_run, check_schedule, write_schedule

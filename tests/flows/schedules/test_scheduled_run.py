@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from scipy.special import zeta
 
 from ksdp.audit.errors import SpecError
-from ksdp.flows.clock import utc_now
+from ksdp.flows.interruption import utc_now
 from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.schedules.notices import body
 from ksdp.flows.schedules.scheduled_run import check_schedulable, spec_basis

@@ -19,7 +19,7 @@ import pytest
 from prefect.states import Cancelling
 
 from ksdp.audit.errors import StoreError
-from ksdp.flows.clock import utc_now
+from ksdp.flows.interruption import utc_now
 from ksdp.flows.schedules.serve import being_served
 from ksdp.storage.schedules.schedule_files import (
     check_schedule,

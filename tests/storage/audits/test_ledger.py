@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,8 @@ import pytest
 from ksdp.audit.errors import StoreError
 from ksdp.audit.screening.clearance import Attempt
 from ksdp.storage.audits.ledger import read_attempts, record_attempt, remembered_sensitive
-from ksdp.storage.checksums import write_sealed_table
-from ksdp.storage.finding_tables import VERDICTS
-from ksdp.storage.findings import write_summary
+from ksdp.storage.codec import write_table_with_checksum
+from ksdp.storage.findings import VERDICTS, write_summary
 from ksdp.storage.store import Store
 
 from ...flips import flipped
@@ -106,15 +104,6 @@ def test_a_flipped_bit_in_any_line_is_noticed_the_last_too(store: Store) -> None
     assert silent == 0
 
 
-def test_a_ledger_of_before_lines_had_hashes_goes_on(store: Store) -> None:
-    path = store.root / "audits" / "ledger.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    line = json.dumps(dataclasses.asdict(ONE) | {"previous": "0" * 64}, sort_keys=True)
-    path.write_text(line + "\n")
-    record_attempt(store, numbered(5))
-    assert [one.seed for one in read_attempts(store, "q")] == [1, 5]
-
-
 @pytest.mark.parametrize("line", [0, 1])
 def test_a_line_that_was_changed_or_taken_out_is_noticed(store: Store, line: int) -> None:
     for number in range(3):
@@ -149,7 +138,7 @@ def finished(store: Store, audit: str, verdicts: dict[str, str], **changes: Any)
     columns |= {"document": list(verdicts), "verdict": list(verdicts.values()), "statistic": ["s"] * len(verdicts)}
     columns["detected"] = [False] * len(verdicts)
     folder.mkdir(parents=True)
-    write_sealed_table(folder / "verdicts.parquet", VERDICTS.of(columns))
+    write_table_with_checksum(folder / "verdicts.parquet", VERDICTS.of(columns))
     write_summary(folder, example(audit=audit, **changes))
     return dataclasses.replace(ONE, audit=audit, attempt=audit)
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from ksdp.audit.errors import StoreError
 from ksdp.storage.audits.queries import SORTS, VERDICTS, Filter, Findings
-from ksdp.storage.checksums import write_sealed_table
-from ksdp.storage.finding_tables import EFFECTS, EffectRow
+from ksdp.storage.codec import write_table_with_checksum
+from ksdp.storage.findings import EFFECTS, EffectRow
 
 NAMES = ("best-cosine", "sigma", "w-max")
 DOCUMENTS = 137
@@ -58,7 +58,7 @@ def make(folder: Path, seed: int = 3) -> tuple[pd.DataFrame, pd.DataFrame]:
     )  # fmt: skip
     for name, table in (("verdicts", verdicts), ("statistics", statistics)):
         columns = {column: table[column].to_numpy() for column in table}  # NaN stays NaN, as a flow writes it
-        write_sealed_table(folder / f"{name}.parquet", pa.table(columns))
+        write_table_with_checksum(folder / f"{name}.parquet", pa.table(columns))
     return verdicts, statistics
 
 
@@ -171,7 +171,7 @@ def test_effects_are_read_where_there_are_any(tmp_path: Path) -> None:
     assert Findings(tmp_path).effects("x") == ()
     rows = [EffectRow(name, "sigma", 20, 30, *np.linspace(at, 1, 13)) for name, at in (("x", 0.5), ("y", 0.1))]
     columns = {name: [getattr(row, name) for row in rows] for name in EFFECTS.columns}
-    write_sealed_table(tmp_path / "effects.parquet", EFFECTS.of(columns))
+    write_table_with_checksum(tmp_path / "effects.parquet", EFFECTS.of(columns))
     assert Findings(tmp_path).effects("x") == (rows[0],)
 
 

@@ -18,7 +18,7 @@ from ksdp.audit.spec.design import Block
 from ksdp.storage.audits.documents import read_arms, stored_statistics, values_bytes
 from ksdp.storage.audits.stages import write_stage
 from ksdp.storage.blocks import ROW_GROUP, write_values
-from ksdp.storage.checksums import write_sealed_table
+from ksdp.storage.codec import write_table_with_checksum
 from ksdp.storage.store import Store
 
 from ...summaries import example, stored_values
@@ -75,7 +75,7 @@ def test_the_last_look_of_a_document_counts(store: Store) -> None:
     """Ten documents, of which rows 2, 5 and 7 of the corpus were still open for a second look."""
     ids = pa.table({"id": [f"d{n}" for n in range(10)]})
     store.corpus(CORPUS).mkdir(parents=True)
-    write_sealed_table(store.corpus(CORPUS) / "ids.parquet", ids)
+    write_table_with_checksum(store.corpus(CORPUS) / "ids.parquet", ids)
     write_stage(store.audit("one"), Stage("look-2", 7, 40, np.array([2, 5, 7]), NAMES, "first"))
     first, second = stage_of("first", 10, 20), stage_of("look-2", 3, 40)
     early, late = drawn(1, 42, 20), drawn(2, 35, 40)
@@ -92,7 +92,7 @@ def test_the_last_look_of_a_document_counts(store: Store) -> None:
 def test_where_nobody_can_leave_places_stay(store: Store) -> None:
     ids = pa.table({"id": [f"d{n}" for n in range(4)]})
     store.corpus(CORPUS).mkdir(parents=True)
-    write_sealed_table(store.corpus(CORPUS) / "ids.parquet", ids)
+    write_table_with_checksum(store.corpus(CORPUS) / "ids.parquet", ids)
     write_stage(store.audit("one"), Stage("look-2", 7, 40, np.array([3]), NAMES, "first"))
     first, second = stage_of("first", 4, 20), stage_of("look-2", 4, 40)
     late = drawn(2, 36, 40)

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ksdp.audit.errors import StoreError
-from ksdp.storage.checksums import write_sealed_table
-from ksdp.storage.finding_tables import STATISTICS, VERDICTS
+from ksdp.storage.codec import write_table_with_checksum
+from ksdp.storage.findings import STATISTICS, VERDICTS
 from ksdp.storage.schedules.changes import (
     DriftSummary,
     compare,
@@ -56,7 +56,7 @@ def finding(
         "distance": [distances[name] for name in verdicts],
         "log10_adjusted_p": [-1.0] * n,
     }
-    write_sealed_table(folder / "verdicts.parquet", VERDICTS.of(columns))
+    write_table_with_checksum(folder / "verdicts.parquet", VERDICTS.of(columns))
     rows = {name: [0] * 2 * n for name in STATISTICS.columns} | {
         "document": pa.array([name for name in verdicts for _ in range(2)], pa.string()).dictionary_encode(),
         "statistic": pa.array(["energy", "size"] * n, pa.string()).dictionary_encode(),
@@ -64,7 +64,7 @@ def finding(
         "distance": [value for name in verdicts for value in (distances[name], 0.5)],
     }
     table = STATISTICS.of(rows)
-    write_sealed_table(folder / "statistics.parquet", table)
+    write_table_with_checksum(folder / "statistics.parquet", table)
 
 
 def test_verdicts_stand_with_the_audit_they_came_from(store: Store) -> None:

@@ -177,12 +177,3 @@ def test_a_flipped_bit_of_the_history_is_noticed(store: Store, scheduled: Callab
             assert read_runs(store, "nightly") == runs, bit
         except StoreError:
             continue
-
-
-def test_a_history_of_before_lines_had_hashes_goes_on(store: Store, scheduled: Callable[..., Schedule]) -> None:
-    scheduled()
-    first, second = ran(CREATED), ran(None)
-    path = schedule_folder(store, "nightly") / "history.jsonl"
-    path.write_text(first.model_dump_json() + "\n" + '{"planned": "2026-0' + "\n")
-    append_run(store, "nightly", second)
-    assert read_runs(store, "nightly") == [first, second]

@@ -1,12 +1,16 @@
-"""Checksums of what is read again: `SHA256SUMS` in the folder of the files, as `sha256sum -c` reads it.
+"""How what is stored is written and checked: checksums for what stays, and lines that name their own hash.
 
-A file is written whole, then its line: whoever reads it compares. A flipped bit anywhere, in a file or in its
-line, is a difference; a file that was written and whose line was not is one too, and is written again by what
-wrote it. Files of state, which change and which nothing writes again, carry their own (`write_checked_json`).
+`SHA256SUMS` stands in the folder of the files, as `sha256sum -c` reads it. A file is written whole, then its line:
+a file whose line differs is not what was written. Files of state, which change and which nothing writes again,
+carry their own checksum (`write_checked_json`).
+
+Files of JSON lines are only ever added to. Each line carries the SHA-256 of itself, and of the line before where
+its file says so. What a crash left of a last line was never counted, and is cut off by whoever adds the next one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -29,28 +33,30 @@ _LOCK = ".SHA256SUMS.lock"
 _SUM = "sha256"
 
 
-def write_sealed(path: Path, write: Callable[[Path], object]) -> None:
+def write_with_checksum(path: Path, write: Callable[[Path], object]) -> None:
     """`write_whole`, and the checksum of what was written."""
     write_whole(path, write)
-    seal(path)
+    write_checksum(path)
 
 
-def write_sealed_text(path: Path, text: str) -> None:
+def write_text_with_checksum(path: Path, text: str) -> None:
     """`write_text`, and the checksum of what was written."""
     write_text(path, text)
-    seal(path)
+    write_checksum(path)
 
 
-def write_sealed_json(path: Path, content: Any) -> None:
+def write_json_with_checksum(path: Path, content: Any) -> None:
     """`write_json`, and the checksum of what was written."""
-    write_sealed_text(path, json_text(content))
+    write_text_with_checksum(path, json_text(content))
 
 
-def write_sealed_table(path: Path, table: pa.Table) -> None:
+def write_table_with_checksum(path: Path, table: pa.Table) -> None:
     """Write a Parquet file whose pages have checksums too, and its own."""
     import pyarrow.parquet as pq  # what only compares files does without it
 
-    write_sealed(path, lambda part: pq.write_table(table, part, compression="zstd", write_page_checksum=True))
+    write_with_checksum(
+        path, lambda part: pq.write_table(table, part, compression="zstd", write_page_checksum=True)
+    )
 
 
 def whole_table(path: Any) -> pa.Table:
@@ -61,12 +67,12 @@ def whole_table(path: Any) -> pa.Table:
         return file.read()
 
 
-def seal(*paths: Path) -> None:
+def write_checksum(*paths: Path) -> None:
     """Write down the checksums of files of one folder, as they are now."""
     _change(paths[0].parent, {path.name: _digest(path) for path in paths})
 
 
-def unseal(path: Path) -> None:
+def drop_checksum(path: Path) -> None:
     """Drop a file's checksum: its content is no longer valid until it is written again."""
     if path.name in _sums(path.parent):
         _change(path.parent, {path.name: None})
@@ -107,26 +113,20 @@ def _fails(path: Path) -> str | None:
     return None if _sums(path.parent).get(path.name) == digest else "it is not what was written"
 
 
-def is_sealed(paths: Iterable[Path]) -> bool:
+def checksums_hold(paths: Iterable[Path]) -> bool:
     """Whether every one of some files is there, and is what was written."""
     return all(_fails(path) is None for path in paths)
 
 
-def check_sealed(path: Path, whose: str, remedy: str = "run it again") -> Path:
-    """The path, if the file is what was written.
-
-    Raises
-    ------
-    StoreError
-        Naming it, `whose` it is and the remedy.
-    """
+def check_checksum(path: Path, whose: str, remedy: str = "run it again") -> Path:
+    """The path, if the file is what was written."""
     wrong = _fails(path)
     if wrong is not None:
         raise StoreError(f"{path.name} of {whose} is damaged ({wrong}); {remedy}.")
     return path
 
 
-def read_sealed(path: Path, whose: str, remedy: str = "run it again") -> bytes:
+def read_with_checksum(path: Path, whose: str, remedy: str = "run it again") -> bytes:
     """What a file holds, if that is what was written.
 
     Raises
@@ -148,7 +148,7 @@ def write_checked_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_checked_json(path: Path) -> dict[str, Any]:
-    """What `write_checked_json` wrote, or `write_json` before there were checksums.
+    """What `write_checked_json` wrote.
 
     Raises
     ------
@@ -160,10 +160,79 @@ def read_checked_json(path: Path) -> dict[str, Any]:
     content = json.loads(path.read_bytes())
     if not isinstance(content, dict):
         raise ValueError("no object")
-    if content.pop(_SUM, None) not in (None, digest := _sum(content)):
+    if content.pop(_SUM, None) != (digest := _sum(content)):
         raise ValueError(f"it was changed ({digest[:8]})")
     return content
 
 
 def _sum(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json_text(dict(content)).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+START = "0" * 64
+"""Stands for the line before the first."""
+_HASH = "hash"
+
+
+def whole_lines(content: bytes) -> list[bytes]:
+    """Lines without their ends. What a crash left of the last one is none; one without its end counts."""
+    *lines, rest = content.split(b"\n")
+    return lines + [part for part in (rest, rest[:-1]) if _is_json(part)][:1]
+
+
+def _is_json(part: bytes) -> bool:
+    try:
+        return isinstance(json.loads(part), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def line_hash(line: Mapping[str, Any], prefix: bytes = b"") -> str:
+    """Hash of a line's content without its own hash; a prefix separates kinds of files."""
+    said = {name: value for name, value in line.items() if name != _HASH}
+    text = json.dumps(said, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(prefix + text.encode()).hexdigest()
+
+
+def is_whole(line: Mapping[str, Any]) -> bool:
+    """Whether a line is as `hashed_line` made it."""
+    return bool(line.get(_HASH) == line_hash(line))
+
+
+def hashed_line(said: Mapping[str, Any], prefix: bytes = b"") -> bytes:
+    """A line with its hash, without its end."""
+    whole = dict(said) | {_HASH: line_hash(said, prefix)}
+    return json.dumps(whole, sort_keys=True, allow_nan=False).encode("ascii")
+
+
+def add_line(path: Path, line: bytes) -> None:
+    """Add a line, synced; what a crash left is cut off first. Nothing of it stays where it cannot be written.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    with os.fdopen(handle, "r+b", buffering=0) as file:
+        whole = file.seek(0, os.SEEK_END)
+        file.seek(max(whole - _LONGEST, 0))
+        rest = file.read().rpartition(b"\n")[2]
+        kept = next((part for part in (rest, rest[:-1]) if _is_json(part)), b"")
+        whole += len(kept) - len(rest)
+        file.truncate(whole)
+        file.seek(whole)
+        more = (b"\n" if kept else b"") + line + b"\n"
+        try:
+            if file.write(more) != len(more):
+                raise OSError("no more room")
+            os.fsync(file.fileno())
+        except OSError:
+            with contextlib.suppress(OSError):
+                file.truncate(whole)
+            raise
+
+
+_LONGEST = 1 << 20
+"""No line is longer."""
