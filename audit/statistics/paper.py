@@ -137,86 +137,51 @@ def scatter_norm(observables: Observables, documents: Documents, *, revealed: bo
     return float(np.sqrt(eigenvalues @ gram(observables, "V") ** 2 @ eigenvalues))
 
 
-def _mean_or_zero(observables: Observables) -> Floats:
-    if has_mean(observables):
-        return announced(observables, "mean").ravel()
-    return np.zeros(announced(observables, "V").shape[1])
-
-
-def _settings(observables: Observables, documents: Documents, revealed: bool) -> tuple[bool, bool]:
-    """The setting asked for, then the other where it can be had (else the same again): one pass for both."""
-    other_known = "sigma" in observables if not revealed else set(BACKGROUND) <= set(documents.background)
-    return revealed, (not revealed if other_known else revealed)
-
-
 @njit(cache=True, nogil=True)
-def _largest_diagonals(
-    indptr: Ints, indices: Ints, data: Floats, mean: Floats, diagonals: Floats, absent: Floats, order: Ints
+def _largest_centred(
+    indptr: Ints, indices: Ints, data: Floats, mean: Floats, diagonal: Floats, absent: Floats, order: Ints
 ) -> Floats:
-    """max_a (x_a - mean_a)^2 diagonals[a, q] for q = 0, 1, shape (n, 2).
-
-    Features that are not in the document come by `order` (2 x d), largest `absent` first.
-    """
-    rows = indptr.shape[0] - 1
-    out = np.empty((rows, 2))
-    seen = np.full(diagonals.shape[0], -1)
-    for i in range(rows):
-        largest0 = largest1 = 0.0
+    """max_a (x_a - mean_a)^2 diagonal_a; features outside of the document by `order`, largest `absent` first."""
+    out = np.zeros(indptr.shape[0] - 1)
+    seen = np.full(diagonal.shape[0], -1)
+    for i in range(len(out)):
         for j in range(indptr[i], indptr[i + 1]):
             a = indices[j]
             x = data[j] - mean[a]
-            x *= x
-            largest0 = max(largest0, x * diagonals[a, 0])
-            largest1 = max(largest1, x * diagonals[a, 1])
-        out[i, 0] = largest0
-        out[i, 1] = largest1
-        for j in range(indptr[i], indptr[i + 1]):
-            seen[indices[j]] = i
-        for q in range(2):
-            for a in order[q]:
-                if absent[a, q] <= out[i, q]:
-                    break
-                if seen[a] != i:
-                    out[i, q] = absent[a, q]
-                    break
+            out[i] = max(out[i], x * x * diagonal[a])
+            seen[a] = i
+        for a in order:
+            if absent[a] <= out[i]:
+                break
+            if seen[a] != i:
+                out[i] = absent[a]
+                break
     return out
 
 
-def _diagonals(
-    observables: Observables, documents: Documents, kinds: tuple[bool, ...]
-) -> tuple[tuple[bool, ...], Hashable, EntryColumns]:
-    """The diagonal of S_hat in every setting, by order of the setting, as columns with their name."""
-    different = tuple(sorted(dict.fromkeys(kinds)))
-    spectra = [spectrum(observables, documents, revealed=kind) for kind in different]
+def _diagonal_column(
+    observables: Observables, documents: Documents, revealed: bool
+) -> tuple[Hashable, EntryColumns]:
+    """The diagonal of S_hat as a column, with its name."""
+    diagonal = _feature_diagonal(observables, documents, revealed=revealed)
 
     def fill(lanes: Singles) -> None:
-        squares = announced(observables, "V") ** 2
-        for q, values in enumerate(spectra):
-            lanes[:, q] = values @ squares
+        lanes[:, 0] = diagonal
 
-    return (
-        different,
-        ("diagonals", *(values.tobytes() for values in spectra)),
-        EntryColumns(len(different), fill, True),
-    )
+    key = ("diagonal", spectrum(observables, documents, revealed=revealed).tobytes())
+    return key, EntryColumns(1, fill, largest=True)
 
 
 def _w_max(observables: Observables, documents: Documents, revealed: bool) -> Floats:
     # S_hat is positive semi-definite, hence so is diag(x) S_hat diag(x): its largest entry is on the diagonal.
-    def compute() -> dict[bool, Floats]:
-        kinds = _settings(observables, documents, revealed)
-        if not has_mean(observables):
-            different, key, columns = _diagonals(observables, documents, kinds)
-            found = over_entries(observables, documents, key, columns)
-            return {kind: found[:, q].astype(np.float64) for q, kind in enumerate(different)}
-        diagonals = np.stack([_feature_diagonal(observables, documents, revealed=kind) for kind in kinds], axis=1)
-        mean = _mean_or_zero(observables)
-        absent = mean[:, None] ** 2 * diagonals
-        order = np.ascontiguousarray(np.argsort(-absent, axis=0, kind="stable").T)
-        largest = _largest_diagonals(*csr_arrays(documents), mean, diagonals, absent, order)
-        return {kind: np.ascontiguousarray(largest[:, q]) for q, kind in enumerate(kinds)}
-
-    return cast(dict[bool, Floats], observables.derive(("w-max", documents), compute))[revealed].copy()
+    if not has_mean(observables):
+        column = _diagonal_column(observables, documents, revealed)
+        return over_entries(observables, documents, *column)[:, 0].astype(np.float64)
+    mean = announced(observables, "mean").ravel()
+    diagonal = _feature_diagonal(observables, documents, revealed=revealed)
+    absent = mean**2 * diagonal
+    order = np.argsort(-absent, kind="stable")
+    return cast(Floats, _largest_centred(*csr_arrays(documents), mean, diagonal, absent, order))
 
 
 @njit(cache=True, nogil=True)
@@ -234,63 +199,56 @@ def _pair_panel(padded: Floats, rank: int, panel: Singles) -> None:
 
 @njit(cache=True, nogil=True)
 def _weighted_squares(moments: Singles, start: Floats, weights: Floats, out: Floats) -> None:
-    """out[i, q] = sum_p weights[q, p] (moments[i, p] + start[p])^2."""
+    """out[i] = sum_p weights[p] (moments[i, p] + start[p])^2."""
     for i in range(moments.shape[0]):
-        for q in range(weights.shape[0]):
-            total = 0.0
-            for p in range(moments.shape[1]):
-                moment = moments[i, p] + start[p]
-                total += weights[q, p] * moment * moment
-            out[i, q] = total
+        total = 0.0
+        for p in range(moments.shape[1]):
+            moment = moments[i, p] + start[p]
+            total += weights[p] * moment * moment
+        out[i] = total
 
 
 def _pairs(observables: Observables) -> EntryColumns:
     """Products of two components of V at every feature, as columns."""
-    rank = len(announced(observables, "V"))
-    return EntryColumns(
-        rank * (rank + 1) // 2, lambda lanes: _pair_panel(padded_basis(observables, "V"), rank, lanes)
-    )
+    rank, padded = len(announced(observables, "V")), padded_basis(observables, "V")
+    return EntryColumns(rank * (rank + 1) // 2, lambda lanes: _pair_panel(padded, rank, lanes))
 
 
-def _w_square_sums(observables: Observables, documents: Documents, spectra: Floats) -> Floats:
-    """Sum of the squares of W for each lambda of `spectra` (q x k), shape (n, q).
+def _pair_moments(observables: Observables, documents: Documents) -> tuple[Singles, Floats]:
+    """sum_a x_a^2 V_sa V_ta for all pairs s >= t, shape (n, pairs): two parts to be added, the second of a mean.
 
-    With M = sum_a x_a^2 v_a v_a^T (k x k, v_a the column a of V) it is |L^(1/2) M L^(1/2)|_F^2
-    = sum_st lambda_s lambda_t M_st^2, and M is symmetric: k (k + 1) / 2 sums a document serve every lambda. The
-    sums are in single precision, as stored values are: half the time, and 1e-6 of the value at most.
+    In single precision, as stored values are: half the time, and 1e-6 of the value at most.
     """
-    first, second = np.tril_indices(spectra.shape[1])
-    weights = spectra[:, first] * spectra[:, second] * np.where(first == second, 1.0, 2.0)
-    out = np.empty((len(documents), len(spectra)))
+    columns = _pairs(observables)
     if not has_mean(observables):
-        plain = over_entries(observables, documents, "pairs", _pairs(observables))
-        _weighted_squares(plain, np.zeros(len(first)), weights, out)
-        return out
-    (indptr, indices, data), mean = csr_arrays(documents), _mean_or_zero(observables)
+        return over_entries(observables, documents, "pairs", columns), np.zeros(columns.count)
+    mean = announced(observables, "mean").ravel()
 
     def panel() -> tuple[Singles, Floats]:
-        pairs = lined((len(mean), -(-len(first) // _LANES) * _LANES), np.float32)
-        _pair_panel(padded_basis(observables, "V"), spectra.shape[1], pairs)
+        pairs = lined((len(mean), -(-columns.count // _LANES) * _LANES), np.float32)
+        columns.fill(pairs)
         # What an empty document has, centred.
-        start = np.einsum("a,al->l", mean**2, pairs)
-        return pairs, start[: len(first)]
+        return pairs, np.einsum("a,al->l", mean**2, pairs)[: columns.count]
 
-    pairs, start = observables.derive(("pair panel",), panel)
-    squares = data * (data - 2.0 * mean[indices])
-    moments = np.empty((len(documents), len(first)), dtype=np.float32)
-    csr_times_panel(indptr, indices, squares, pairs, moments)
-    _weighted_squares(moments, start, weights, out)
-    return out
+    def compute() -> tuple[Singles, Floats]:
+        pairs, start = observables.derive(("pair panel",), panel)
+        indptr, indices, data = csr_arrays(documents)
+        moments = np.empty((len(documents), columns.count), dtype=np.float32)
+        csr_times_panel(indptr, indices, data * (data - 2.0 * mean[indices]), pairs, moments)
+        return moments, start
+
+    return cast(tuple[Singles, Floats], observables.derive(("pair moments", documents), compute))
 
 
 def _w_square_sum(observables: Observables, documents: Documents, revealed: bool) -> Floats:
-    def compute() -> dict[bool, Floats]:
-        kinds = tuple(dict.fromkeys(_settings(observables, documents, revealed)))
-        spectra = np.array([spectrum(observables, documents, revealed=kind) for kind in kinds])
-        sums = _w_square_sums(observables, documents, spectra)
-        return {kind: np.ascontiguousarray(sums[:, q]) for q, kind in enumerate(kinds)}
-
-    return cast(dict[bool, Floats], observables.derive(("w-square-sum", documents), compute))[revealed].copy()
+    # With M = sum_a x_a^2 v_a v_a^T (k x k, v_a the column a of V) it is |L^(1/2) M L^(1/2)|_F^2
+    # = sum_st lambda_s lambda_t M_st^2, and M is symmetric: k (k + 1) / 2 sums a document serve every lambda.
+    values = spectrum(observables, documents, revealed=revealed)
+    first, second = np.tril_indices(len(values))
+    weights = values[first] * values[second] * np.where(first == second, 1.0, 2.0)
+    out = np.empty(len(documents))
+    _weighted_squares(*_pair_moments(observables, documents), weights, out)
+    return out
 
 
 def _d_square_sum(observables: Observables, documents: Documents, revealed: bool) -> Floats:
@@ -309,8 +267,7 @@ def _d_square_sum(observables: Observables, documents: Documents, revealed: bool
 
 def _ask_w_max(observables: Observables, documents: Documents, revealed: bool) -> None:
     if not has_mean(observables):
-        _, key, columns = _diagonals(observables, documents, _settings(observables, documents, revealed))
-        ask(observables, documents, key, columns)
+        ask(observables, documents, *_diagonal_column(observables, documents, revealed))
 
 
 def _ask_w_square_sum(observables: Observables, documents: Documents, _: bool) -> None:
