@@ -34,8 +34,8 @@ from ksdp.audit.verdicts.ks import ks_table
 from ksdp.extras.reproduce.privacy import distances, largest, strongest
 
 FILTERS = {
-    "final": ("basis-equations", "basis-match", "topics-match"),
-    "every round": ("blocks-match", "sums-match"),
+    "final": ("linear-basis", "first-order-basis", "first-order-topics"),
+    "every round": ("linear-blocks", "linear-sums"),
 }
 Setting = tuple[Callable[[], Corpus], str, int, float, int, int]
 SETTINGS: tuple[Setting, ...] = (
@@ -99,7 +99,7 @@ def run() -> None:
         for epsilon in EPSILONS:
             plan = _plan(corpus(), {"name": name, "epsilon": epsilon} | dict(parameters), 0.5, 120, 60)
             bits, found = distances(plan)
-            matched = found.pop("releases-match")
+            matched = found.pop("linear-releases")
             most = strongest(found)
             cells = "  ".join(_said(d) for d in (_chance(bits), found[most], matched))
             print(f"{name:12} {epsilon:8g}  {cells}  {most}", flush=True)
@@ -179,7 +179,7 @@ def final() -> None:
         corpus = Corpus(rows, np.array([f"d{i}" for i in range(rows.shape[0])]))
         plan = _plan(corpus, {"name": mechanism, "rank": rank, "opens": "final"}, size, with_runs, 60)
         bits, found = distances(plan)
-        solved = found.pop("basis-equations")
+        solved = found.pop("linear-basis")
         cells = "  ".join(_said(d) for d in (_chance(bits), largest(found), solved))
         missed = float(((largest(found) < 0.3) & (solved > 0.3)).mean())
         print(f"{f'{name}, {mechanism}, rank {rank}':30} {size:5.0%}  {cells}  {missed:.0%}", flush=True)

@@ -34,7 +34,7 @@ from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.linear import solve, system, tilting
-from ksdp.audit.statistics.linear.releases import BlocksMatch, BlockSumsMatch, SumsMatch
+from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
 from ksdp.audit.verdicts.ks import ks_table
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 
@@ -91,12 +91,12 @@ _SMALL: Mapping[str, Callable[[int], NDArray[np.float64]]] = {
 
 def _filters(corpus: str, nonnegative: bool, rank: int) -> Iterable[tuple[PDNMF | PDSVD, Statistic]]:
     if corpus == RATED:
-        yield PDNMF(rank=rank, weighted=True, beta=1.0, delta=1.0), SumsMatch()
+        yield PDNMF(rank=rank, weighted=True, beta=1.0, delta=1.0), LinearSums()
         return
     if nonnegative:
-        yield PDNMF(rank=rank), SumsMatch()
-    yield PDSVD(rank=rank), BlocksMatch()
-    yield PDSVD(rank=rank, reveal_sigma=True), BlockSumsMatch()
+        yield PDNMF(rank=rank), LinearSums()
+    yield PDSVD(rank=rank), LinearBlocks()
+    yield PDSVD(rank=rank, reveal_sigma=True), LinearBlocks()
 
 
 def _line(matrix: sp.csr_array, size: float, mechanism: Mechanism, statistic: Statistic, runs: int) -> str:

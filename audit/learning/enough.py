@@ -12,8 +12,8 @@ on the corpora that were tried.
 *Safe.* Whoever knows the population's moments and sees p sums over n documents tells whether one is in them by a
 likelihood ratio whose two laws lie about :math:`\sqrt{p / n}` deviations apart, so that D is about
 :math:`2 \Phi(\sqrt{p / n} / 2) - 1` (Sankararaman et al. 2009, https://doi.org/10.1038/ng.436, for the
-frequencies of a pool: power depends on features over members alone). `basis-match` and `topics-match` come close
-to it; long documents stand out by more than this says of a typical one.
+frequencies of a pool: power depends on features over members alone). `first-order-basis` and `first-order-topics`
+come close to it; long documents stand out by more than this says of a typical one.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Counted(DelegatingMechanism):
     announces, in the candidates' columns, with zeros in those that went.
 
     The counts are exact. A column whose count is small tells who is in by itself, and they are as many linear
-    equations in who is in as there are candidates (`counts-match`). `at_least` bounds what the other mechanism
+    equations in who is in as there are candidates (`linear-counts`). `at_least` bounds what the other mechanism
     announces, not what the counts do: those below it are announced too.
 
     Parameters

@@ -20,8 +20,8 @@ from ksdp.audit.kernels import eight_products
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.boxed import box_least_squares
 from ksdp.audit.statistics.contract import Documents, Statistic, TableStatistic
-from ksdp.audit.statistics.linear.expected import BasisMatch, TopicsMatch
-from ksdp.audit.statistics.linear.releases import BasisEquations
+from ksdp.audit.statistics.linear.expected import FirstOrderBasis, FirstOrderTopics
+from ksdp.audit.statistics.linear.releases import LinearBasis
 from ksdp.audit.statistics.products import (
     BASES,
     announced,
@@ -322,7 +322,7 @@ GEOMETRY: tuple[Statistic, ...] = (
         "How likely the document’s own words are under the announced topics.",
         needs=("T",),
     ),
-    BasisEquations(),
-    BasisMatch(),
-    TopicsMatch(),
+    LinearBasis(),
+    FirstOrderBasis(),
+    FirstOrderTopics(),
 )

@@ -127,14 +127,14 @@ MOMENTS = (
         needs=("moments",),
     ),
     TableStatistic(
-        "moment-match",
+        "linear-moments",
         "geometry",
         moment_match,
         "How well the announced second moments match the document’s own, best weighed.",
         needs=("moments",),
     ),
     TableStatistic(
-        "site-match",
+        "linear-site",
         "geometry",
         site_match,
         "How well the square of a site’s root matches the document’s own second moments, best weighed.",

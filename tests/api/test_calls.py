@@ -63,7 +63,7 @@ def test_a_mechanism_as_an_object_is_looked_at_as_by_its_name(counts: Matrix) ->
     few = {**FEW, "with_runs": 8}
     by_name = ksdp.audit(counts, {"name": "hardt-roth", **parameters}, **few)
     as_object = ksdp.audit(counts, HardtRoth(**parameters), **few)
-    assert "releases-match" in as_object.summary.statistics
+    assert "linear-releases" in as_object.summary.statistics
     assert set(as_object.summary.statistics) == set(by_name.summary.statistics)
 
 

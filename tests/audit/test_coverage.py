@@ -163,7 +163,7 @@ def test_what_nobody_looks_at_is_named(corpus: Corpus) -> None:
 
 
 def test_nobody_is_clear_without_the_columns_that_an_audit_tests_by_default(corpus: Corpus) -> None:
-    """Every announced array was read by `d-max`, which sees half of what `basis-match` does, and cleared by it."""
+    """Every announced array was read by `d-max`, which sees half of what `first-order-basis` does."""
     final = {"name": "pd-svd", "rank": 2, "opens": "final"}
     by_default = plan_of(corpus, final)
     (unread,) = plan_of(corpus, final, statistics={"families": [], "names": ["d-max"]}).coverage.unread
@@ -180,7 +180,7 @@ def test_columns_that_are_left_out_of_large_audits_are_not_asked_for() -> None:
     large = Corpus(rows, np.array([f"d{row}" for row in range(2100)]))
     sparse = {"design": {"party_size": 20, "with_runs": 40}, "decision": {"margin": 0.9}}
     plan = plan_of(large, {"name": "pd-svd", "rank": 1, "opens": "final"}, **sparse)
-    assert "basis-equations" in plan.skipped
+    assert "linear-basis" in plan.skipped
     assert plan.coverage.unread == ()
 
 

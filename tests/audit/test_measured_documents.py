@@ -51,13 +51,13 @@ def test_a_coalition_subtracts_its_own_and_honest_parties_stay_in_sums(
 
 NOISE = 1e-6
 EXACT = [
-    ("sums-match", {"name": "pd-nmf", "rank": 3}),
-    ("basis-equations", {"name": "pd-pca", "rank": 3, "opens": "final"}),
-    ("releases-match", {"name": "hardt-roth", "rank": 3, "epsilon": 1e9}),
-    ("releases-match", {"name": "dp-nmf", "rank": 3, "epsilon": 1e9}),
-    ("releases-match", {"name": "fedpower-private", "rank": 3, "noise": NOISE}),
-    ("moment-match", {"name": "moments", "rank": 3, "noise": NOISE}),
-    ("sums-match", {"name": "counted", "mechanism": "pd-nmf", "parameters": {"rank": 3}}),
+    ("linear-sums", {"name": "pd-nmf", "rank": 3}),
+    ("linear-basis", {"name": "pd-pca", "rank": 3, "opens": "final"}),
+    ("linear-releases", {"name": "hardt-roth", "rank": 3, "epsilon": 1e9}),
+    ("linear-releases", {"name": "dp-nmf", "rank": 3, "epsilon": 1e9}),
+    ("linear-releases", {"name": "fedpower-private", "rank": 3, "noise": NOISE}),
+    ("linear-moments", {"name": "moments", "rank": 3, "noise": NOISE}),
+    ("linear-sums", {"name": "counted", "mechanism": "pd-nmf", "parameters": {"rank": 3}}),
 ]
 
 

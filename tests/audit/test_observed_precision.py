@@ -20,7 +20,7 @@ from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear import solve
 from ksdp.audit.statistics.linear.operator import LOST, LOST_ON_WIRE, lost_of
-from ksdp.audit.statistics.linear.releases import BlocksMatch, BlockSumsMatch, SumsMatch
+from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
 from ksdp.audit.verdicts.ks import ks_table
 
 ROUNDS = {"name": "pd-svd", "rank": 2}
@@ -93,10 +93,10 @@ def test_what_was_lost_is_told_by_the_numbers() -> None:
 
 
 CASES = [
-    (PDNMF(rank=1), SumsMatch(), "texts", 0.04),
-    (PDSVD(rank=1), BlocksMatch(), "texts", 0.04),
-    (PDSVD(rank=1, reveal_sigma=True), BlockSumsMatch(), "numbers", 0.03),
-    (PDNMF(rank=1, weighted=True, beta=1.0, delta=1.0), SumsMatch(), "ratings", 0.04),
+    (PDNMF(rank=1), LinearSums(), "texts", 0.04),
+    (PDSVD(rank=1), LinearBlocks(), "texts", 0.04),
+    (PDSVD(rank=1, reveal_sigma=True), LinearBlocks(), "numbers", 0.03),
+    (PDNMF(rank=1, weighted=True, beta=1.0, delta=1.0), LinearSums(), "ratings", 0.04),
 ]
 
 
@@ -155,7 +155,7 @@ def test_ratings_in_single_precision_are_not_trusted_as_those_of_the_wire() -> N
     mechanism = PDNMF(rank=5, weighted=True, beta=1.0, delta=1.0)
     documents = Documents(matrix, pool=Pool(matrix, 0.1, mechanism=mechanism))
     held, seen = _run(matrix, 50, mechanism, rng)
-    values = SumsMatch().evaluate(Observables(_in_single(seen)), documents)
+    values = LinearSums().evaluate(Observables(_in_single(seen)), documents)
     assert values[held].min() > values[~held].max()
 
 
@@ -167,5 +167,5 @@ def test_ratings_of_the_wire_are_solved_as_finely_as_they_are(users: int, share:
     mechanism = PDNMF(rank=1, weighted=True, beta=1.0, delta=1.0)
     documents = Documents(matrix, pool=Pool(matrix, 0.5, mechanism=mechanism))
     held, seen = _run(matrix, users // 2, mechanism, rng)
-    values = SumsMatch().evaluate(Observables(_on_the_wire(seen)), documents)
+    values = LinearSums().evaluate(Observables(_on_the_wire(seen)), documents)
     assert ks_table(values[None].astype(np.float32), held[None]).distance[0] > least

@@ -141,11 +141,11 @@ def test_what_is_dear_is_left_out_of_large_audits_unless_it_is_named(
     corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     final = {"name": "pd-svd", "rank": 2, "opens": "final"}
-    assert "basis-equations" not in plan_of(corpus, mechanism=final).skipped
+    assert "linear-basis" not in plan_of(corpus, mechanism=final).skipped
     monkeypatch.setattr("ksdp.audit.statistics.linear.releases.few_enough", lambda documents: False)
     plan = plan_of(corpus, mechanism=final)
-    assert plan.skipped["basis-equations"].startswith("needs 2,048 documents or fewer, or to be named")
-    assert "basis-equations" not in [statistic.name for statistic in plan.statistics]
-    named = plan_of(corpus, mechanism=final, statistics={"names": ["basis-equations"]})
-    assert "basis-equations" in [statistic.name for statistic in named.statistics]
-    assert "basis-equations" not in named.skipped
+    assert plan.skipped["linear-basis"].startswith("needs 2,048 documents or fewer, or to be named")
+    assert "linear-basis" not in [statistic.name for statistic in plan.statistics]
+    named = plan_of(corpus, mechanism=final, statistics={"names": ["linear-basis"]})
+    assert "linear-basis" in [statistic.name for statistic in named.statistics]
+    assert "linear-basis" not in named.skipped

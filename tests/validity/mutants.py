@@ -95,7 +95,7 @@ def _of(file: str, *changes: tuple[str, str], tests: tuple[str, ...] = VERDICTS)
 # - `_CERTAIN` of a document that is certified in all views, which is taken out before the correction;
 # - arms exchanged in `epsilon_lower_bound`, which asks both;
 # - `apart = turned` in `Expected.sums`: the part in the expected space is one vector each, and cancels;
-# - `topics @ rows.T` turned round in `TopicsMatch`, which is a quadratic form.
+# - `topics @ rows.T` turned round in `FirstOrderTopics`, which is a quadratic form.
 MUTANTS: list[Mutant] = [
     *_of(
         "audit/spec/models.py",
@@ -895,13 +895,6 @@ MUTANTS: list[Mutant] = [
         ("Equations(whole, noise, of_all=False, exact", "Equations(whole, noise, exact"),
         ("if exact:\n            first", "if False:\n            first"),
         ("if exact:\n            first", "if True:\n            first"),
-        ("Equations(noise=noise, exact=exact,", "Equations(noise=noise,"),
-        ("Equations(whole, noise, exact=is_exact(pool)", "Equations(whole, noise"),
-        ("is_exact(pool), _within(blocks[1:], mean", "is_exact(pool), _within(blocks, mean"),
-        ("heights), _within(sums, mean", "heights), _within(0.0 * sums, mean"),
-        ("heights), _within(sums, mean", "heights), _within(blocks, mean"),
-        ("if not is_exact(pool):", "if False:"),
-        ("whole = np.concatenate([a.ravel() for a in h", "whole = 0.0 * np.concatenate([a.ravel() for a in h"),
         tests=(*ROUNDS, ONE_BY_ONE),
     ),
     *_of(
@@ -1122,8 +1115,6 @@ MUTANTS: list[Mutant] = [
         "audit/statistics/linear/releases.py",
         ("if is_exact(pool) and few_enough(pool.drawn.shape[0]) else LOST", "if False else LOST"),
         ("of_all=False, exact=exact, lost=_lost(pool, sums)", "of_all=False, exact=exact"),
-        ("Equations(noise=noise, exact=exact, lost=_lost(pool, blocks)", "Equations(noise=noise, exact=exact"),
-        ("exact=is_exact(pool), lost=_lost(pool, blocks)", "exact=is_exact(pool)"),
         ("return lost_of(numbers) if is_exact(pool) and few", "return lost_of(numbers) if few"),
         tests=(PRECISION, *ROUNDS, SOLVED_FILTERS),
     ),

@@ -39,7 +39,7 @@ from ksdp.audit.mechanisms.pem.functions import PemApriori, PemKMeans, PemLogist
 from ksdp.audit.mechanisms.pem.noise import Budget, Sampler, Simulated, Vetted, log_law, tight_epsilon
 from ksdp.audit.mechanisms.privacy.noise import PrivacyCost, adjacency_words, check_sampler
 from ksdp.audit.statistics.contract import Pool
-from ksdp.audit.statistics.linear.releases import Added, Adds, ReleasesMatch, nothing_added
+from ksdp.audit.statistics.linear.releases import Added, Adds, LinearReleases, nothing_added
 from ksdp.audit.statistics.linear.system import Equations
 from ksdp.audit.statistics.products import announced
 from ksdp.audit.whole_numbers import Whole
@@ -156,9 +156,9 @@ class PemMechanism(ABC):
         """What records add to all sums of a run, and these sums (`statistics.releases_match`)."""
 
     @property
-    def statistics(self) -> tuple[ReleasesMatch, ...]:
+    def statistics(self) -> tuple[LinearReleases, ...]:
         """What the aggregator can look at as well: what all sums together hold of a record."""
-        return (ReleasesMatch(self.summed),)
+        return (LinearReleases(self.summed),)
 
     def equations(self, parts: Sequence[tuple[Floats, VectorBlock, float]], share: float) -> Equations:
         """Announced sums, where a database holds a record with probability `share`.

@@ -29,7 +29,7 @@ from ksdp.audit.mechanisms.privacy.transcript import Driven, GaussianReleases
 from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.linear.contributions import clipped_sweeps
 from ksdp.audit.statistics.linear.operator import TermNumbers
-from ksdp.audit.statistics.linear.releases import Added, Adds, ReleasesMatch, nothing_added
+from ksdp.audit.statistics.linear.releases import Added, Adds, LinearReleases, nothing_added
 from ksdp.audit.statistics.linear.system import Equations
 from ksdp.audit.statistics.products import announced
 
@@ -195,9 +195,9 @@ class DPNMF(GaussianReleases):
         return self.contribution * (1 - 1e-9)
 
     @property
-    def statistics(self) -> tuple[ReleasesMatch, ...]:
+    def statistics(self) -> tuple[LinearReleases, ...]:
         """What a party of a run can look at as well: what each sum holds of a document."""
-        return () if self.opens == OPENS[1] else (ReleasesMatch(("sums", "weights")),)
+        return () if self.opens == OPENS[1] else (LinearReleases(("sums", "weights")),)
 
     def as_equations(
         self, observables: Observables, pool: Pool, added: Added = nothing_added

@@ -22,7 +22,7 @@ from ksdp.audit.mechanisms.party_side import Broadcast, OneNoiseSum, PartyProgra
 from ksdp.audit.mechanisms.privacy.noise import check_budget, second_moment_change, worst_pair
 from ksdp.audit.mechanisms.privacy.transcript import Driven, GaussianReleases
 from ksdp.audit.statistics.contract import Pool
-from ksdp.audit.statistics.linear.releases import Added, Adds, ReleasesMatch, moment_numbers, nothing_added
+from ksdp.audit.statistics.linear.releases import Added, Adds, LinearReleases, moment_numbers, nothing_added
 from ksdp.audit.statistics.linear.system import Equations
 from ksdp.audit.statistics.products import announced
 
@@ -85,9 +85,9 @@ class SummedPower(PeriodicPower):
         return self.period == 1
 
     @property
-    def statistics(self) -> tuple[ReleasesMatch, ...]:
+    def statistics(self) -> tuple[LinearReleases, ...]:
         """What a party of a run can look at as well: what each sum holds of a document."""
-        return (ReleasesMatch(),) if self.summed and self.opens != "final" else ()
+        return (LinearReleases(),) if self.summed and self.opens != "final" else ()
 
     @abstractmethod
     def bounded(self, rows: sp.csr_array) -> sp.csr_array:
@@ -332,10 +332,10 @@ class FedPower(PeriodicPower):
         return {name: (driven.public | server)[name] for name in self._names}
 
     @property
-    def statistics(self) -> tuple[ReleasesMatch, ...]:
+    def statistics(self) -> tuple[LinearReleases, ...]:
         """What the server can look at as well: with `period` 1 uploads are sums over the victim's documents."""
         shown = set(SENT) <= set(self._names)
-        return (ReleasesMatch(SENT),) if shown and self.period == 1 else ()
+        return (LinearReleases(SENT),) if shown and self.period == 1 else ()
 
     @property
     def hides_iterations(self) -> str:

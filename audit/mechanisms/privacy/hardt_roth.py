@@ -27,7 +27,7 @@ from ksdp.audit.mechanisms.privacy.noise import (
 )
 from ksdp.audit.mechanisms.privacy.transcript import Driven, GaussianReleases
 from ksdp.audit.statistics.contract import Pool
-from ksdp.audit.statistics.linear.releases import Added, Adds, ReleasesMatch, moment_numbers, nothing_added
+from ksdp.audit.statistics.linear.releases import Added, Adds, LinearReleases, moment_numbers, nothing_added
 from ksdp.audit.statistics.linear.system import Equations
 from ksdp.audit.statistics.products import announced
 
@@ -163,9 +163,9 @@ class HardtRoth(GaussianReleases):
         return PartyResult({"V": block})
 
     @property
-    def statistics(self) -> tuple[ReleasesMatch, ...]:
+    def statistics(self) -> tuple[LinearReleases, ...]:
         """What a party of a run can look at as well: what each sum holds of a document."""
-        return (ReleasesMatch(),) if self.opens != OPENS[1] else ()
+        return (LinearReleases(),) if self.opens != OPENS[1] else ()
 
     def as_equations(
         self, observables: Observables, pool: Pool, added: Added = nothing_added

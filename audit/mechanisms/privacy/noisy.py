@@ -27,7 +27,7 @@ from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.delegation import Delegated, DelegatingMechanism
 from ksdp.audit.mechanisms.joint import JointMechanism
 from ksdp.audit.statistics.contract import Statistic, own_statistics
-from ksdp.audit.statistics.linear.releases import ROUNDS_MATCH, first_rounds
+from ksdp.audit.statistics.linear.releases import LINEAR, first_rounds
 from ksdp.audit.verdicts.certificate import pair_advantage
 
 _MANY = 2**20
@@ -145,7 +145,7 @@ class Noisy(DelegatingMechanism):
         """Those that the other mechanism brings; filters of rounds besides by the first round alone."""
         brought = own_statistics(self.inner)
         shown = set(opened(self, _MANY)) if self.noise else set[str]()
-        return (*brought, *(one for one in first_rounds((*ROUNDS_MATCH, *brought)) if set(one.needs) <= shown))
+        return (*brought, *(one for one in first_rounds((*LINEAR, *brought)) if set(one.needs) <= shown))
 
     def observables(self, features: int) -> tuple[Announced, ...]:
         """Names and shapes: those of the other mechanism, less what follows from exact arrays alone."""

@@ -110,7 +110,7 @@ def counts_match(observables: Observables, documents: Documents) -> Floats:
 
     possible = _within(observables, pool)
     known = Equations(counts, of_all=False, possible=possible)
-    return what_they_say("counts-match", observables, documents, terms, known)
+    return what_they_say("linear-counts", observables, documents, terms, known)
 
 
 def fewest_count(observables: Observables, documents: Documents) -> Floats:
@@ -169,7 +169,7 @@ COUNTS: tuple[Statistic, ...] = (
         "counts-above", counts_above, "Whether more documents than expected have the document’s words or columns."
     ),
     _row(
-        "counts-match",
+        "linear-counts",
         counts_match,
         "Whether the counts of documents hold what this document adds to them, best weighed.",
     ),

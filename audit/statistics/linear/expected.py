@@ -432,7 +432,7 @@ def _leave(indptr: Any, indices: Any, data: Any, topics: Any, weights: Any, left
 
 
 @dataclass(frozen=True)
-class BasisMatch:
+class FirstOrderBasis:
     """How the announced V differs from the expected one, by what the document would have added to it.
 
     <C^-1 (w_x^T e_x), Z> for the coefficients w_x of x under the expected vectors, what these leave of it, e_x,
@@ -442,8 +442,8 @@ class BasisMatch:
 
     sentence = "Whether the announced directions moved the way this document would move them, best weighed."
 
-    name: str = "basis-match"
-    version: int = 5
+    name: str = "first-order-basis"
+    version: int = 1
     family: str = "geometry"
     needs: tuple[str, ...] = ("V",)
     of_expected: ClassVar[bool] = True
@@ -459,17 +459,17 @@ class BasisMatch:
 
 
 @dataclass(frozen=True)
-class TopicsMatch:
+class FirstOrderTopics:
     """How the announced topics differ from the expected ones, by what the document would have added to them.
 
-    As `BasisMatch`, with nonnegative coefficients and the sum that topics are stationary for (`expected_topics`).
-    Of ratings that sum is over stored entries, and taken at the run's own topics (`rated_match`).
+    As `FirstOrderBasis`, with nonnegative coefficients and the sum that topics are stationary for. Of ratings that
+    sum is over stored entries, and taken at the run's own topics.
     """
 
     sentence = "Whether the announced topics moved the way this document would move them, best weighed."
 
-    name: str = "topics-match"
-    version: int = 4
+    name: str = "first-order-topics"
+    version: int = 1
     family: str = "geometry"
     needs: tuple[str, ...] = ("T",)
     of_expected: ClassVar[bool] = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
@@ -70,8 +71,25 @@ def beside_counts(
     return both, replace(known, sums=np.concatenate([sums, counts[columns]]), noise=0.0)
 
 
+class _Solved(ABC):
+    """A statistic that takes releases for a linear system in who is in."""
+
+    name: str
+
+    @abstractmethod
+    def equations_of(self, observables: Observables, pool: Pool) -> Equated | None:
+        """What documents add to the sums of a run, and these sums; None where it looks at none."""
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
+        """One number a document, shape (n_documents,); all 0 where there is no system."""
+        found = self.equations_of(observables, documents.made_of)
+        if found is None:
+            return np.zeros(len(documents))
+        return what_they_say(self.name, observables, documents, *found)
+
+
 @dataclass(frozen=True)
-class SumsMatch:
+class LinearSums(_Solved):
     """Whether the sums of PD-NMF's first sweeps hold what the document would have added to them.
 
     <C^-1 (a_x - mean), Z - E Z>, with Z all sums of these sweeps, a_x what x adds to them given the topics that
@@ -82,8 +100,8 @@ class SumsMatch:
 
     sentence = "Whether the sums of early rounds hold what this document adds to them, best weighed."
 
-    name: str = "sums-match"
-    version: int = 13
+    name: str = "linear-sums"
+    version: int = 1
     family: str = "rounds"
     needs: tuple[str, ...] = ("topics", "sums", "weights")
     reads: tuple[str, ...] = ("sweeps",)
@@ -121,50 +139,84 @@ class SumsMatch:
         known = Equations(whole, noise, of_all=False, exact=exact, lost=_lost(pool, sums), possible=possible)
         return beside_counts(pool, terms, known)
 
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,)."""
-        return what_they_say(self.name, observables, documents, *self.equations_of(observables, documents.made_of))
+
+_UNEVEN = 1e5
+"""Times as long as another, from which on a document's part in a sum's length hides the other's."""
 
 
 @dataclass(frozen=True)
-class BlocksMatch:
-    """Whether the blocks of PD-SVD's first iterations turned as the document would have turned them.
+class LinearBlocks(_Solved):
+    """Whether the sums of PD-SVD's first iterations hold what the document would have added to them.
 
-    As `SumsMatch`, of what of X^T X V_{s-1} lies outside of the announced V_s: 0 over the run's documents.
+    As `LinearSums`, of X^T X V_{s-1}: of what lies outside of the released V_s, which is 0 over the run's
+    documents, and of the sums' lengths where these are known (`PDSVD`). With a start of PD-NMF by such sums also
+    of ``part_squares``, to which x adds the squares of its products with V, those above 0 and those below.
     """
 
-    sentence = "Whether what each early round announced turned as this document would turn it, best weighed."
+    sentence = "Whether sums of early rounds, lengths included, hold what this document adds to them."
 
-    name: str = "blocks-match"
-    version: int = 13
+    name: str = "linear-blocks"
+    version: int = 1
     family: str = "rounds"
     needs: tuple[str, ...] = ("first_blocks",)
-    reads: tuple[str, ...] = ("mean",)
+    reads: tuple[str, ...] = ("block_sums", "mean", "part_squares")
 
     def equations_of(self, observables: Observables, pool: Pool) -> Equated:
         """What documents add to the sums of a run, and these sums."""
-        blocks = announced(observables, "first_blocks")
+        blocks, known_sums = announced(observables, "first_blocks"), "block_sums" in observables
         done = int(blocks[1:].any(axis=(1, 2)).sum())
-        blocks = blocks[: 1 + _enough_blocks(pool, blocks[0].size, done)]
-        mean = None
+        # With noise three: it also blurs what the later ones are products with.
+        done = _enough(pool, blocks[0].size, done) if is_exact(pool) else min(done, EARLY)
+        blocks = blocks[: 1 + done]
+        mean, last = None, np.zeros(0)
         if "mean" in observables:
             mean = mean_of_all(announced(observables, "mean").ravel(), pool)
+            last = np.zeros(len(mean))
+        parts = announced(observables, "part_squares") if "part_squares" in observables else np.zeros((2, 0))
+        sums = announced(observables, "block_sums")[:done] if known_sums else None
+        exact, units, lengths = is_exact(pool), None, np.zeros(0)
+        if sums is not None and exact and pool.derive("even enough", lambda: _even_enough(pool.drawn)):
+            lengths = np.linalg.norm(sums, axis=2)
+            units = np.einsum("std,sud->stu", sums, blocks[1:]) / np.maximum(lengths, _LEAST)[:, :, None]
 
-        def terms(rows: sp.csr_array) -> Additive:
-            return block_numbers(rows, blocks, mean)
+        def terms(rows: sp.csr_array) -> TermNumbers:
+            # What lies outside of V_s adds up to 0, which no rounding of large sums hides.
+            made = block_numbers(rows, blocks, mean, outside=exact or sums is None)
+            scalars = [_along_sums(made.numbers, units)] if units is not None else []
+            scalars += [part_terms(rows, announced(observables, "V"))] if parts.size else []
+            return replace(made, scalars=np.hstack(scalars)) if scalars else made
 
-        noise = added_variance(pool.mechanism, "blocks", blocks[1:])
-        if noise:
+        whole: Floats | float = 0.0
+        noise: Floats | float = added_variance(pool.mechanism, "blocks", blocks[1:])
+        if sums is not None and exact:
+            whole, noise = np.concatenate([np.zeros(sums.size), last, lengths.ravel(), parts.ravel()]), 0.0
+        elif sums is not None:
+            heights = {"blocks": sums, "": last, "part_squares": parts}
+            whole, noise = np.concatenate([a.ravel() for a in heights.values()]), _added(pool, heights)
+        elif noise:
             # Of rows of norm 1; the sums that they are made of are as long as the leading eigenvalue, or less.
             picture = expected(pool, blocks.shape[1], mean is not None)
             noise *= 0.0 if picture is None else float(picture.values[0]) ** 2
-        exact, possible = is_exact(pool), _within(blocks[1:], mean, pool)
-        known = Equations(noise=noise, exact=exact, lost=_lost(pool, blocks), possible=possible)
+        possible = None
+        if exact:  # nobody is in with entries only where all blocks, and the mean, are 0
+            touched = np.asarray(blocks[1:].any(axis=(0, 1)) | (mean is not None and mean != 0.0))
+            possible = None if touched.all() else WithinColumns(touched)
+        known = Equations(whole, noise, exact=exact, lost=_lost(pool, blocks), possible=possible)
         return beside_counts(pool, terms, known)
 
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,)."""
-        return what_they_say(self.name, observables, documents, *self.equations_of(observables, documents.made_of))
+
+def _even_enough(rows: sp.csr_array) -> bool:
+    """Whether no document is so large that the sums' lengths would say nothing, but for rounding, of others."""
+    squares = np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
+    return bool(squares.max(initial=0.0) < _UNEVEN**2 * squares[squares > 0.0].min(initial=np.inf))
+
+
+def _along_sums(products: Floats, units: Floats) -> Floats:
+    """<x, v> <x, S / |S|> of each document, v a row of a block and S its sum, shape (n, rounds rank)."""
+    rounds, rank, _ = units.shape
+    blocks = products[:, : (rounds + 1) * rank].reshape(len(products), rounds + 1, rank)
+    along = np.einsum("nsu,stu->nst", blocks[:, 1:], units)
+    return np.asarray((blocks[:, :-1] * along).reshape(len(products), rounds * rank))
 
 
 def _lost(pool: Pool, numbers: Floats) -> float:
@@ -178,61 +230,9 @@ def _added(pool: Pool, arrays: dict[str, Floats]) -> Floats:
     return np.repeat(variances, [a.size for a in arrays.values()])
 
 
-def _within(blocks: Floats, mean: Floats | None, pool: Pool) -> Possible | None:
-    """Who has entries only where some block, or the mean, is not 0; None where nobody is ruled out."""
-    if not is_exact(pool):
-        return None
-    touched = np.asarray(blocks.any(axis=(0, 1)) | (mean is not None and mean != 0.0))
-    return None if touched.all() else WithinColumns(touched)
-
-
 def is_exact(pool: Pool) -> bool:
     """Whether what is announced is known to be exact: then documents are ruled out."""
     return traits_of(pool.mechanism).noise_free
-
-
-@dataclass(frozen=True)
-class BlockSumsMatch:
-    """Whether the sums of the first iterations hold what the document would have added.
-
-    As `BlocksMatch`, of all of X^T X V_{s-1}, also within the space of V_s: known as it is, whether Sigma is
-    revealed or hidden (`PDSVD`). With a start of
-    PD-NMF by such sums also of ``part_squares``, to which x adds the squares of its products with V, those above 0
-    and those below.
-    """
-
-    sentence = "Whether sums of early rounds, lengths included, hold what this document adds to them."
-
-    name: str = "block-sums-match"
-    version: int = 11
-    family: str = "rounds"
-    needs: tuple[str, ...] = ("first_blocks", "block_sums")
-    reads: tuple[str, ...] = ("mean", "part_squares", "V")
-
-    def equations_of(self, observables: Observables, pool: Pool) -> Equated:
-        """What documents add to the sums of a run, and these sums."""
-        blocks, sums = (announced(observables, name) for name in self.needs)
-        done = _enough_blocks(pool, blocks[0].size, int(blocks[1:].any(axis=(1, 2)).sum()))
-        blocks, sums = blocks[: 1 + done], sums[:done]
-        mean, last = None, np.zeros(0)
-        if "mean" in observables:
-            mean = mean_of_all(announced(observables, "mean").ravel(), pool)
-            last = np.zeros(len(mean))
-        parts = announced(observables, "part_squares") if "part_squares" in observables else np.zeros((2, 0))
-
-        def terms(rows: sp.csr_array) -> Additive:
-            made = block_numbers(rows, blocks, mean, outside=False)
-            return replace(made, scalars=part_terms(rows, announced(observables, "V"))) if parts.size else made
-
-        heights = {"blocks": sums, "": last, "part_squares": parts}
-        whole = np.concatenate([a.ravel() for a in heights.values()])
-        noise, possible = _added(pool, heights), _within(sums, mean, pool)
-        known = Equations(whole, noise, exact=is_exact(pool), lost=_lost(pool, blocks), possible=possible)
-        return beside_counts(pool, terms, known)
-
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,)."""
-        return what_they_say(self.name, observables, documents, *self.equations_of(observables, documents.made_of))
 
 
 def _enough(pool: Pool, numbers: int, done: int) -> int:
@@ -244,11 +244,6 @@ def _enough(pool: Pool, numbers: int, done: int) -> int:
     return min(done, max(EARLY, math.ceil(MORE * int(documents) / numbers)))
 
 
-def _enough_blocks(pool: Pool, numbers: int, done: int) -> int:
-    """The same of blocks; three with noise, which also blurs what the later ones are products with."""
-    return _enough(pool, numbers, done) if is_exact(pool) else min(done, EARLY)
-
-
 def mean_of_all(mean: Floats, pool: Pool) -> Floats:
     """What is subtracted from everybody's rows; the coalition sees the mean of the others' and knows its own."""
     if pool.subtracted is None:
@@ -258,7 +253,7 @@ def mean_of_all(mean: Floats, pool: Pool) -> Floats:
     return np.asarray((mean * outside + own) / (outside + pool.subtracted.shape[0]))
 
 
-ROUNDS_MATCH: tuple[Statistic, ...] = (BlockSumsMatch(), BlocksMatch(), SumsMatch())
+LINEAR: tuple[Statistic, ...] = (LinearBlocks(), LinearSums())
 """What the entry point gives."""
 
 
@@ -286,13 +281,11 @@ class NoisySums(Protocol):
 
 
 @dataclass(frozen=True)
-class ReleasesMatch:
+class LinearReleases(_Solved):
     """Whether the noisy sums of all iterations hold what the document would have added to them.
 
-    As `SumsMatch`: what an iteration is computed from was announced before, so that a document adds what its party
-    would have, as it is; of noise the size is public. Where noise is nearly all there is, this is the product of
-    what the document adds with the sums, and is approached by steps; where there is little, only other documents
-    hide one, and it is solved for where these are few (`solved_filters`; of small sums `max_entropy`).
+    As `LinearSums`: what an iteration is computed from was announced before, so that a document adds what its
+    party would have, as it is; of noise the size is public.
 
     Parameters
     ----------
@@ -303,8 +296,8 @@ class ReleasesMatch:
     sentence = "Whether the noisy sums hold what this document adds to them, best weighed."
 
     needs: tuple[str, ...] = ("sums",)
-    name: str = "releases-match"
-    version: int = 5
+    name: str = "linear-releases"
+    version: int = 1
     family: str = "rounds"
 
     def equations_of(self, observables: Observables, pool: Pool) -> Equated:
@@ -325,10 +318,6 @@ class ReleasesMatch:
 
         return terms, known
 
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,)."""
-        return what_they_say(self.name, observables, documents, *self.equations_of(observables, documents.made_of))
-
 
 def moment_numbers(rows: sp.csr_array, blocks: Floats) -> TermNumbers:
     """x <x, z> of each document, for the rows z of each block in turn."""
@@ -341,25 +330,25 @@ def moment_numbers(rows: sp.csr_array, blocks: Floats) -> TermNumbers:
 FEWEST = 1 / 16
 """Numbers a document, of more documents than are solved for, where it is named: with fewer, what is expected of V
 says as much, and is worked out once (17,678 mails of 500 terms, rank 7, a third, 0.2 numbers a mail: D of all in
-one run against all out 0.29 by `BasisMatch` and 0.30 by these; solved, ten seconds a run, 0.34)."""
+one run against all out 0.29 by `FirstOrderBasis` and 0.30 by these; solved, ten seconds a run, 0.34)."""
 _ROUNDS = frozenset({"first_blocks", "block_sums", "sums", "uploads", "P"})
 """What rounds announce, which filters of their own look at."""
 _LEAST = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True)
-class BasisEquations:
+class LinearBasis(_Solved):
     """Who was in a run, by the equations that its singular vectors solve.
 
-    As `BlocksMatch`, of the final V alone. Where a run stopped before it had converged, or there is noise, what
+    As `LinearBlocks`, of the final V alone. Where a run stopped before it had converged, or there is noise, what
     the equations miss is taken from one run on what databases are drawn from; where that is not small beside what
-    documents add, all is 0, and `BasisMatch` says as much.
+    documents add, all is 0, and `FirstOrderBasis` says as much.
     """
 
     sentence = "Whether the document belongs to those whose sums the announced directions solve."
 
-    name: str = "basis-equations"
-    version: int = 3
+    name: str = "linear-basis"
+    version: int = 1
     family: str = "geometry"
     needs: tuple[str, ...] = ("V",)
 
@@ -382,7 +371,7 @@ class BasisEquations:
     def equations_of(self, observables: Observables, pool: Pool) -> Equated | None:
         """What documents add to the sums that V leaves, and these sums; None where all is 0."""
         V = np.ascontiguousarray(announced(observables, "V"))
-        if pool.mechanism is None or not _enough_of_basis_equations(numbers_of_basis(*V.shape), _who_may(pool)):
+        if pool.mechanism is None or not _enough_for_all(numbers_of_basis(*V.shape), _who_may(pool)):
             return None
         exact, missed = _converged(pool), None
         if not exact:
@@ -401,15 +390,8 @@ class BasisEquations:
         known = Equations(sums, noise, exact=exact, possible=_possible(V, mean, pool) if exact else None)
         return beside_counts(pool, terms, known)
 
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,); all 0 where V tells too little of so many documents."""
-        found = self.equations_of(observables, documents.made_of)
-        return (
-            np.zeros(len(documents)) if found is None else what_they_say(self.name, observables, documents, *found)
-        )
 
-
-def _enough_of_basis_equations(numbers: int, documents: int) -> bool:
+def _enough_for_all(numbers: int, documents: int) -> bool:
     return few_enough(documents) or numbers >= FEWEST * documents
 
 
@@ -490,11 +472,10 @@ def _missed(pool: Pool) -> Floats | None:
     return noise if hides_little(whole, noise / varied) else None
 
 
-_ROUNDS_of_first_round = {
-    "sums-match": {"topics": 2, "sums": 1, "weights": 1},
-    "blocks-match": {"first_blocks": 2},
-    "block-sums-match": {"first_blocks": 2, "block_sums": 1},
-    "releases-match": dict.fromkeys(("sums", "weights", "means", "uploads", "counts", "centres", "gradients"), 1),
+_FIRST_ROUND = {
+    "linear-sums": {"topics": 2, "sums": 1, "weights": 1},
+    "linear-blocks": {"first_blocks": 2, "block_sums": 1},
+    "linear-releases": dict.fromkeys(("sums", "weights", "means", "uploads", "counts", "centres", "gradients"), 1),
 }
 """Filters of rounds, to the arrays that have a round after the other, and how many of each say the first round:
 two where what is there before it comes first."""
@@ -502,9 +483,7 @@ two where what is there before it comes first."""
 
 def first_rounds(statistics: Iterable[Statistic]) -> tuple[OfFirstRound, ...]:
     """Of the filters of rounds among these, what the first round says alone."""
-    return tuple(
-        OfFirstRound(one) for one in statistics if _ROUNDS_of_first_round.get(one.name, {}).keys() & set(one.needs)
-    )
+    return tuple(OfFirstRound(one) for one in statistics if _FIRST_ROUND.get(one.name, {}).keys() & set(one.needs))
 
 
 @dataclass(frozen=True)
@@ -517,7 +496,7 @@ class OfFirstRound(OfAnother):
     @property
     def name(self) -> str:
         """The statistic's, and that it is of the first round."""
-        return f"first-{self.statistic.name}"
+        return f"{self.statistic.name}-first-round"
 
     @property
     def sentence(self) -> str:
@@ -535,7 +514,7 @@ class OfFirstRound(OfAnother):
         def cut() -> Observables:
             of_first = {
                 name: np.asarray(observables[name])[:rounds]
-                for name, rounds in _ROUNDS_of_first_round[self.statistic.name].items()
+                for name, rounds in _FIRST_ROUND[self.statistic.name].items()
                 if name in observables
             }
             return Observables({**observables, **of_first})

@@ -170,6 +170,10 @@ MOST_SOLVED = 2048
 that."""
 _ROUNDING = 2.0**-52
 """Of the squares that products of terms are differences of; times the documents, as sums of as many round."""
+_IN_TERMS = 2.0**-49
+"""Of a number's second moments, times the numbers: what terms lose where they follow from single precision."""
+_EVEN = 2.0**24
+"""What the least document adds, squared, over that, at least: it would hide the documents that are smaller."""
 _AGAIN = 4
 _LESS = 0.1
 """Of what was thought to be lost, below which parts are solved for once more."""
@@ -236,7 +240,11 @@ def solved_parts(made: TermNumbers, apart: Floats, shares: Floats, lost: float =
         if not few_to_write(len(gram), made.entries):
             return Solved(found)
         now = max(now, _ROUNDING**2 * float(sizes.max()))
-        return Solved(found, direction_of(made, apart, shares, _noise(now, factors)))
+        noise = _noise(now, factors)
+        in_terms = (made.entries + 1) * _IN_TERMS
+        if lost >= LOST and sizes[adds].min(initial=np.inf) > _EVEN * in_terms:
+            noise += in_terms * made.variances
+        return Solved(found, direction_of(made, apart, shares, noise))
 
 
 def _losses(made: TermNumbers, factors: Floats, lost: float) -> Callable[[Floats], float]:

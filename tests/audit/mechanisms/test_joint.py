@@ -123,12 +123,12 @@ def test_versions_and_defaults_are_filled_in_and_others_refused() -> None:
 def test_topics_of_a_run_are_expected_of_its_own_mechanism(corpus: Corpus) -> None:
     together, rows = JointMechanism(tuple(TWO)), sp.csr_array(corpus.matrix)
     seen = together.run(Database((sp.csr_array(rows[:20]),)), np.random.default_rng(0))
-    found = {s.name: s for s in together.statistics}["run2-topics-match"]
+    found = {s.name: s for s in together.statistics}["run2-first-order-topics"]
     values = found.evaluate(seen, Documents(rows, pool=Pool(rows, 0.5, mechanism=together)))
     alone = Documents(rows, pool=Pool(rows, 0.5, mechanism=together.inner[1]))
     assert values.any()
     np.testing.assert_array_equal(
-        values, statistics()["topics-match"].evaluate(Observables({"T": seen["run2_T"]}), alone)
+        values, statistics()["first-order-topics"].evaluate(Observables({"T": seen["run2_T"]}), alone)
     )
 
 

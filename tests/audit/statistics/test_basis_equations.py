@@ -11,8 +11,8 @@ from ksdp.audit.mechanisms.factorisation.pd_svd import numbers_of_basis
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear import releases as module
-from ksdp.audit.statistics.linear.expected import BasisMatch
-from ksdp.audit.statistics.linear.releases import BasisEquations
+from ksdp.audit.statistics.linear.expected import FirstOrderBasis
+from ksdp.audit.statistics.linear.releases import LinearBasis
 from ksdp.audit.statistics.linear.system import RULED_OUT
 from ksdp.audit.verdicts.ks import ks_table
 
@@ -40,10 +40,10 @@ def run_of(
 
 
 def told(mechanism: Mechanism, matrix: sp.csr_array, share: float = 0.1, seed: int = 1) -> tuple[float, float]:
-    """D of all in one run against all out: by these equations, and by `BasisMatch`."""
+    """D of all in one run against all out: by these equations, and by `FirstOrderBasis`."""
     held, seen = run_of(mechanism, matrix, share, seed)
     documents = Documents(matrix, pool=Pool(matrix, share, mechanism=mechanism))
-    values = np.stack([s.evaluate(seen, documents) for s in (BasisEquations(), BasisMatch())]).astype(np.float32)
+    values = np.stack([s.evaluate(seen, documents) for s in (LinearBasis(), FirstOrderBasis())]).astype(np.float32)
     one, other = ks_table(values, np.stack([held, held])).distance
     return float(one), float(other)
 
@@ -104,9 +104,9 @@ def test_each_document_has_its_number_whoever_is_beside_it(kind: str) -> None:
     matrix, mechanism = texts(), KINDS[kind]
     _, seen = run_of(mechanism, matrix, 0.1)
     documents = Documents(matrix, pool=Pool(matrix, 0.1, mechanism=mechanism))
-    found = BasisEquations().evaluate(seen, documents)
+    found = LinearBasis().evaluate(seen, documents)
     some = np.array([7, 300])
-    np.testing.assert_array_equal(BasisEquations().evaluate(seen, documents.at(some)), found[some])
+    np.testing.assert_array_equal(LinearBasis().evaluate(seen, documents.at(some)), found[some])
 
 
 def blocks_apart() -> sp.csr_array:
@@ -123,7 +123,7 @@ def test_nobody_who_was_in_is_ruled_out(rank: int, seed: int) -> None:
     matrix, mechanism = blocks_apart(), make_mechanism("pd-svd", {"rank": rank, "opens": "final"})
     held, seen = run_of(mechanism, matrix, 0.1, seed)
     documents = Documents(matrix, pool=Pool(matrix, 0.1, mechanism=mechanism))
-    found = BasisEquations().evaluate(seen, documents)
+    found = LinearBasis().evaluate(seen, documents)
     assert (found[held] > RULED_OUT).all()
     assert (found == RULED_OUT).sum() > 20
 
@@ -136,7 +136,7 @@ def test_documents_of_either_sign_or_less_a_mean_are_not_ruled_out() -> None:
         mechanism = make_mechanism(name, {"rank": 2, "opens": "final"})
         _, seen = run_of(mechanism, rows, 0.1)
         documents = Documents(rows, pool=Pool(rows, 0.1, mechanism=mechanism))
-        assert (BasisEquations().evaluate(seen, documents) > RULED_OUT).all()
+        assert (LinearBasis().evaluate(seen, documents) > RULED_OUT).all()
 
 
 def test_documents_that_others_hold_in_every_run_are_no_unknowns() -> None:
@@ -146,20 +146,20 @@ def test_documents_that_others_hold_in_every_run_are_no_unknowns() -> None:
     held = np.isin(np.arange(200), np.random.default_rng(5).choice(200, 40, replace=False))
     seen = mechanism.run(Database((sp.csr_array(drawn[held]), fixed)), np.random.default_rng(0))
     documents = Documents(drawn, pool=Pool(drawn, 0.2, fixed, mechanism))
-    values = BasisEquations().evaluate(Observables(dict(seen)), documents)
+    values = LinearBasis().evaluate(Observables(dict(seen)), documents)
     assert float(ks_table(values[None].astype(np.float32), held[None]).distance[0]) > 0.95
 
 
 def test_nobody_can_run_what_was_recorded() -> None:
     matrix = texts()
     _, seen = run_of(KINDS["pd-svd"], matrix, 0.1)
-    assert not BasisEquations().evaluate(seen, Documents(matrix, pool=Pool(matrix, 0.1))).any()
+    assert not LinearBasis().evaluate(seen, Documents(matrix, pool=Pool(matrix, 0.1))).any()
 
 
 def test_it_asks_for_a_run_that_shows_its_vectors_alone_and_for_numbers_enough(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked = BasisEquations().asks_for
+    asked = LinearBasis().asks_for
     assert asked({"V": (1, 40)}, 2048) == ""
     assert "sums of rounds" in asked({"V": (7, 40), "first_blocks": (4, 7, 40)}, 2048)
     assert numbers_of_basis(7, 40) == 7 * 33 + 7 * 6 // 2
@@ -174,4 +174,4 @@ def test_few_documents_are_told_by_as_few_numbers_as_there_are() -> None:
     assert numbers_of_basis(1, 3) < module.FEWEST * 60
     _, seen = run_of(mechanism, matrix, 0.3)
     pool = Pool(matrix, 0.3, mechanism=mechanism)
-    assert np.unique(BasisEquations().evaluate(seen, Documents(matrix, pool=pool))).size > 10
+    assert np.unique(LinearBasis().evaluate(seen, Documents(matrix, pool=pool))).size > 10

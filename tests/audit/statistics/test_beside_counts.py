@@ -12,7 +12,7 @@ from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.linear import releases
 from ksdp.audit.statistics.linear.counts import evaluated
 from ksdp.audit.statistics.linear.operator import TermNumbers
-from ksdp.audit.statistics.linear.releases import BlocksMatch, BlockSumsMatch, SumsMatch, beside_counts
+from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums, beside_counts
 from ksdp.audit.statistics.linear.system import Equations
 from ksdp.audit.verdicts.ks import ks_table
 
@@ -20,7 +20,7 @@ ROWS = sp.csr_array(np.random.default_rng(0).poisson(np.geomspace(1.5, 0.02, 40)
 
 
 @pytest.mark.parametrize(
-    ("name", "statistic"), [("pd-nmf", SumsMatch()), ("pd-svd", BlocksMatch()), ("sigma-svd", BlockSumsMatch())]
+    ("name", "statistic"), [("pd-nmf", LinearSums()), ("pd-svd", LinearBlocks()), ("sigma-svd", LinearBlocks())]
 )
 def test_both_together_tell_more_than_the_sums(
     name: str, statistic: Statistic, monkeypatch: pytest.MonkeyPatch

@@ -161,13 +161,20 @@ def arms(made: Plan) -> dict[str, np.ndarray]:
 
 def test_an_audit_finds_what_counts_tell_and_holds_the_level_where_there_is_nothing() -> None:
     made = plan()
-    assert {"counts-above", "counts-match", "fewest-count", "kept-columns"} <= {s.name for s in made.tested}
+    assert {"counts-above", "linear-counts", "fewest-count", "kept-columns"} <= {s.name for s in made.tested}
     assert not made.coverage.unread
     found = arms(made)
     # 30 counts of 32 documents: nearly everything is told.
-    assert np.median(found["counts-match"]) > 0.8
+    assert np.median(found["linear-counts"]) > 0.8
     chance = 1.36 * np.sqrt(1 / 60 + 1 / 60)
-    for name in ("counts-match", "fewest-count", "counts-above", "kept-columns", "blocks-match", "basis-match"):
+    for name in (
+        "linear-counts",
+        "fewest-count",
+        "counts-above",
+        "kept-columns",
+        "linear-blocks",
+        "first-order-basis",
+    ):
         assert np.mean(found[f"{name} dealt"] > chance) < 0.2, name
 
 
@@ -204,7 +211,7 @@ def test_the_final_output_shows_which_columns_stayed() -> None:
     assert final.seen == ("kept_columns", "V")
     assert not final.coverage.unread
     assert "kept-columns" in {s.name for s in final.tested}
-    assert "counts-match" in final.skipped
+    assert "linear-counts" in final.skipped
 
 
 def test_one_column_that_only_one_document_has_tells_it_apart() -> None:

@@ -15,7 +15,7 @@ from ksdp.audit.statistics.linear import coordinate_descent, solve
 from ksdp.audit.statistics.linear.contributions import block_numbers, sweep_numbers
 from ksdp.audit.statistics.linear.coordinate_descent import Distinct, distinct, told
 from ksdp.audit.statistics.linear.operator import TermNumbers, scales_of
-from ksdp.audit.statistics.linear.releases import BlocksMatch, BlockSumsMatch, SumsMatch
+from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
 
 COINS = np.random.default_rng(0)
 KINDS = ("pd-nmf", "pd-svd", "pd-pca")
@@ -133,7 +133,7 @@ def test_it_is_what_all_equations_say_at_once(kind: str, held: np.ndarray, monke
     """Of copies both get their part of those who were in."""
     matrix = corpus()
     mechanism = {"pd-nmf": PDNMF(rank=3), "pd-svd": PDSVD(rank=3), "pd-pca": PDPCA(rank=3)}[kind]
-    statistic = SumsMatch() if kind == "pd-nmf" else BlocksMatch()
+    statistic = LinearSums() if kind == "pd-nmf" else LinearBlocks()
     seen = dict(mechanism.run(Database((sp.csr_array(matrix[held]),)), COINS))
     pool = Pool(matrix, held.mean(), mechanism=mechanism)
     wanted = statistic.evaluate(Observables(dict(seen)), Documents(matrix, pool=pool))
@@ -177,7 +177,7 @@ def test_where_it_is_not_explained_all_equations_are_solved(revealed: bool, monk
     matrix = sp.csr_array(rng.gamma(2.0, 1.0, (60, 12)) @ rng.gamma(0.5, 1.0, (12, 60)) + rng.random((60, 60)))
     held = np.arange(60) % 3 == 0
     mechanism = PDSVD(rank=4, reveal_sigma=revealed)
-    statistic = BlockSumsMatch() if revealed else BlocksMatch()
+    statistic = LinearBlocks()
     seen = mechanism.run(Database((sp.csr_array(matrix[held]),)), COINS)
     monkeypatch.setattr(coordinate_descent, "MOST", 0.0)
     found = statistic.evaluate(seen, Documents(matrix, pool=Pool(matrix, 1 / 3, mechanism=mechanism)))

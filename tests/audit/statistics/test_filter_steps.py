@@ -15,7 +15,7 @@ from ksdp.audit.statistics.linear import solve
 from ksdp.audit.statistics.linear import solve as module
 from ksdp.audit.statistics.linear.contributions import block_numbers, sweep_numbers
 from ksdp.audit.statistics.linear.operator import TermNumbers
-from ksdp.audit.statistics.linear.releases import BlocksMatch, BlockSumsMatch, SumsMatch
+from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
 from ksdp.audit.statistics.linear.solve import by_steps, filtered
 
 from .who_is_in import obvious
@@ -132,10 +132,10 @@ def test_steps_end_where_nothing_is_left() -> None:
 @pytest.mark.parametrize(
     ("statistic", "mechanism"),
     [
-        (BlocksMatch(), PDSVD(rank=3)),
-        (BlocksMatch(), PDPCA(rank=3)),
-        (BlockSumsMatch(), SigmaSVD(rank=3)),
-        (SumsMatch(), PDNMF(rank=2)),
+        (LinearBlocks(), PDSVD(rank=3)),
+        (LinearBlocks(), PDPCA(rank=3)),
+        (LinearBlocks(), SigmaSVD(rank=3)),
+        (LinearSums(), PDNMF(rank=2)),
     ],
 )
 @pytest.mark.parametrize("others", ["none", "fixed", "drawn"])

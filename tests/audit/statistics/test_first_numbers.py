@@ -17,7 +17,7 @@ from ksdp.audit.registry import make_mechanism
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.linear import solve, system
 from ksdp.audit.statistics.linear.operator import TermNumbers
-from ksdp.audit.statistics.linear.releases import BlocksMatch, SumsMatch
+from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
 from ksdp.audit.statistics.linear.solve import lost
 from ksdp.audit.verdicts.ks import ks_table
 
@@ -57,13 +57,13 @@ def raw_table() -> sp.csr_array:
 
 def test_hardly_any_noise_hides_nobody_of_a_raw_table(monkeypatch: pytest.MonkeyPatch) -> None:
     fed = make_mechanism("fedpower", {"rank": 3, "period": 1, "iterations": 20, "epsilon": 1e6})
-    (match,) = (s for s in fed.statistics if s.name == "releases-match")
+    (match,) = (s for s in fed.statistics if s.name == "linear-releases")
     before, now = both(monkeypatch, lambda: told(fed, match, raw_table(), 0.1))
     assert before < 0.15 < 0.3 < now
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "statistic"), [(PDNMF(rank=1), SumsMatch()), (PDSVD(rank=1), BlocksMatch())]
+    ("mechanism", "statistic"), [(PDNMF(rank=1), LinearSums()), (PDSVD(rank=1), LinearBlocks())]
 )
 def test_exact_sums_of_few_numbers_are_solved_for(
     mechanism: Mechanism, statistic: Statistic, monkeypatch: pytest.MonkeyPatch

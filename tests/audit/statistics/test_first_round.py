@@ -14,11 +14,10 @@ from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.linear.releases import (
-    BlocksMatch,
-    BlockSumsMatch,
+    LinearBlocks,
+    LinearReleases,
+    LinearSums,
     OfFirstRound,
-    ReleasesMatch,
-    SumsMatch,
 )
 
 N, D = 60, 50
@@ -34,14 +33,14 @@ def rows() -> sp.csr_array:
 
 FEDPOWER = {"rank": 2, "iterations": 3, "period": 1, "noise": 1e-3, "central_noise": 1e-3}
 NOISY: list[tuple[str, dict[str, Any], set[str]]] = [
-    ("fedpower", FEDPOWER, {"releases-match", "first-releases-match"}),
-    ("hardt-roth", {"rank": 2, "iterations": 3}, {"releases-match", "first-releases-match"}),
-    ("dp-nmf", {"rank": 2, "sweeps": 2}, {"releases-match", "first-releases-match"}),
-    ("pem-kmeans", {"clusters": 2}, {"releases-match", "first-releases-match"}),
-    ("pem-logistic", {}, {"releases-match", "first-releases-match"}),
-    ("pem-apriori", {}, {"releases-match"}),
-    ("pd-nmf", {"rank": 2}, {"first-sums-match"}),
-    ("pd-svd", {"rank": 2, "solver": "power"}, {"first-blocks-match"}),
+    ("fedpower", FEDPOWER, {"linear-releases", "linear-releases-first-round"}),
+    ("hardt-roth", {"rank": 2, "iterations": 3}, {"linear-releases", "linear-releases-first-round"}),
+    ("dp-nmf", {"rank": 2, "sweeps": 2}, {"linear-releases", "linear-releases-first-round"}),
+    ("pem-kmeans", {"clusters": 2}, {"linear-releases", "linear-releases-first-round"}),
+    ("pem-logistic", {}, {"linear-releases", "linear-releases-first-round"}),
+    ("pem-apriori", {}, {"linear-releases"}),
+    ("pd-nmf", {"rank": 2}, {"linear-sums-first-round"}),
+    ("pd-svd", {"rank": 2, "solver": "power"}, {"linear-blocks-first-round"}),
     ("pd-nmf", {"rank": 2, "opens": "final"}, set()),
 ]
 
@@ -94,7 +93,7 @@ def test_the_filter_is_told_how_much_was_added(rows: sp.csr_array) -> None:
     parameters = {"rank": 2, "iterations": 2, "epsilon": 1e9}
     noisy = Noisy("hardt-roth", 1.0, parameters, scale={"sums": 200.0, "V": 1.0})
     seen = pulled("hardt-roth", parameters, {"sums": 200.0, "V": 1.0}, rows)
-    found = ReleasesMatch().evaluate(seen, Documents(rows, pool=Pool(rows, 0.5, mechanism=noisy)))
+    found = LinearReleases().evaluate(seen, Documents(rows, pool=Pool(rows, 0.5, mechanism=noisy)))
     adds, known = noisy.inner.as_equations(seen, Pool(rows))  # type: ignore[attr-defined]
     terms = adds(rows).written()
     plain = (terms - terms.mean(axis=0)) @ (known.sums - 0.5 * terms.sum(axis=0))
@@ -122,7 +121,7 @@ def test_noise_blurs_later_rounds_and_not_the_first(rows: sp.csr_array) -> None:
 def test_the_first_round_is_what_a_run_of_one_round_would_say(rows: sp.csr_array) -> None:
     long, short = ({"rank": 2, "iterations": count, "epsilon": 30.0} for count in (3, 1))
     held, found = sp.csr_array(rows[: N // 2]), []
-    for statistic, own in ((OfFirstRound(ReleasesMatch()), long), (ReleasesMatch(), long | short)):
+    for statistic, own in ((OfFirstRound(LinearReleases()), long), (LinearReleases(), long | short)):
         mechanism: Any = make_mechanism("hardt-roth", long)
         seen = dict(mechanism.run(Database((held,)), np.random.default_rng(0)))
         seen["sums"] = seen["sums"][: own["iterations"]]
@@ -134,9 +133,9 @@ def test_the_first_round_is_what_a_run_of_one_round_would_say(rows: sp.csr_array
 @pytest.mark.parametrize(
     ("statistic", "name", "cut"),
     [
-        (BlocksMatch(), "pd-svd", {"first_blocks": 2}),
-        (SumsMatch(), "pd-nmf", {"topics": 2, "sums": 1, "weights": 1}),
-        (BlockSumsMatch(), "sigma-svd", {"first_blocks": 2, "block_sums": 1}),
+        (LinearBlocks(), "pd-svd", {"first_blocks": 2}),
+        (LinearSums(), "pd-nmf", {"topics": 2, "sums": 1, "weights": 1}),
+        (LinearBlocks(), "sigma-svd", {"first_blocks": 2, "block_sums": 1}),
     ],
 )
 def test_what_is_there_before_the_first_round_belongs_to_it(

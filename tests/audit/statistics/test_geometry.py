@@ -260,9 +260,9 @@ def test_names_needs_and_a_missing_basis() -> None:
         ("numerator-energy", ("numerators",)),
         ("nonnegative-residual", ("T",)),
         ("mixture-log-density", ("T",)),
-        ("basis-equations", ("V",)),
-        ("basis-match", ("V",)),
-        ("topics-match", ("T",)),
+        ("linear-basis", ("V",)),
+        ("first-order-basis", ("V",)),
+        ("first-order-topics", ("T",)),
     ]
     assert all(isinstance(s, Statistic) and s.family == "geometry" for s in GEOMETRY)
     for statistic in GEOMETRY[:3]:

@@ -16,14 +16,14 @@ from ksdp.audit.registry import make_mechanism, select_statistics, statistics
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear import releases, solve, system
 from ksdp.audit.statistics.linear.counts import COUNTS, as_in_run, evaluated
-from ksdp.audit.statistics.linear.expected import BasisMatch, TopicsMatch
+from ksdp.audit.statistics.linear.expected import FirstOrderBasis, FirstOrderTopics
 from ksdp.audit.statistics.linear.groups import OverRows
-from ksdp.audit.statistics.linear.releases import BlocksMatch, SumsMatch
+from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
 from ksdp.audit.statistics.linear.system import RULED_OUT, WithinColumns
 
 PARAMETERS: dict[str, dict[str, Any]] = {"pd-nmf": {"rank": 2}, "pd-svd": {"rank": 2}, "sigma-svd": {"rank": 2}}
 
-COUNTS_MATCH = next(statistic for statistic in COUNTS if statistic.name == "counts-match")
+COUNTS_MATCH = next(statistic for statistic in COUNTS if statistic.name == "linear-counts")
 
 
 def rows(n: int = 60, d: int = 30, seed: int = 1) -> sp.csr_array:
@@ -73,7 +73,7 @@ def _rng() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
-@pytest.mark.parametrize(("name", "statistic"), [("pd-nmf", SumsMatch()), ("pd-svd", BlocksMatch())])
+@pytest.mark.parametrize(("name", "statistic"), [("pd-nmf", LinearSums()), ("pd-svd", LinearBlocks())])
 def test_nobody_who_was_in_is_ruled_out(name: str, statistic: Any) -> None:
     """With entries in columns that went everybody would be: the run touched none of these."""
     _, seen, documents, held = a_run(name)
@@ -86,7 +86,7 @@ def test_nobody_who_was_in_is_ruled_out(name: str, statistic: Any) -> None:
     assert found[held].mean() > found[~held].mean()
 
 
-@pytest.mark.parametrize(("name", "statistic"), [("pd-nmf", TopicsMatch()), ("pd-svd", BasisMatch())])
+@pytest.mark.parametrize(("name", "statistic"), [("pd-nmf", FirstOrderTopics()), ("pd-svd", FirstOrderBasis())])
 def test_what_is_expected_is_worked_out_once_for_all_runs(name: str, statistic: Any) -> None:
     counted, seen, documents, held = a_run(name)
     first = as_in_run(statistic, seen, documents)
@@ -116,21 +116,21 @@ def test_a_documents_value_is_its_own_whoever_is_measured_beside_it(name: str) -
 def test_of_runs_that_were_recorded_documents_are_cut_too() -> None:
     _, seen, documents, _ = a_run("pd-svd")
     recorded = Documents(documents.matrix, pool=Pool(documents.matrix, 0.5))
-    cut = as_in_run(BlocksMatch(), seen, recorded)
+    cut = as_in_run(LinearBlocks(), seen, recorded)
     assert not cut.matrix[:, np.flatnonzero(seen["kept_columns"] == 0)].toarray().any()
     assert cut.made_of.mechanism is None
-    assert as_in_run(BasisMatch(), seen, recorded) is recorded
+    assert as_in_run(FirstOrderBasis(), seen, recorded) is recorded
 
 
 def test_of_other_mechanisms_and_of_the_counts_documents_are_as_they_are() -> None:
     _, seen, documents, _ = a_run("pd-svd")
     odd = Observables({**seen, "kept_columns": np.ones(7)})
-    assert as_in_run(BlocksMatch(), odd, documents) is documents
+    assert as_in_run(LinearBlocks(), odd, documents) is documents
     assert as_in_run(COUNTS_MATCH, seen, documents) is documents
     assert as_in_run(OverRows(COUNTS_MATCH), seen, documents) is documents
     shown = Observables({name: array for name, array in seen.items() if name != "kept_columns"})
     plain = Documents(documents.matrix, pool=Pool(documents.matrix, 0.5, mechanism=make_mechanism("pd-svd", {})))
-    assert as_in_run(BlocksMatch(), shown, plain) is plain
+    assert as_in_run(LinearBlocks(), shown, plain) is plain
 
 
 def test_groups_and_the_population_are_cut_too() -> None:
@@ -139,7 +139,7 @@ def test_groups_and_the_population_are_cut_too() -> None:
     each = Documents(documents.matrix, pool=documents.pool)
     population = Documents(sp.csr_array(documents.matrix[:9]))
     groups = Documents(documents.matrix, {}, each, np.arange(0, 61, 2), population, documents.pool)
-    cut = as_in_run(BlocksMatch(), seen, groups)
+    cut = as_in_run(LinearBlocks(), seen, groups)
     gone = np.flatnonzero(seen["kept_columns"] == 0)
     assert cut.rows is not None
     assert cut.population is not None
@@ -156,7 +156,7 @@ def test_several_runs_together_are_cut_each_by_itself() -> None:
     seen = together.run(Database((sp.csr_array(documents.matrix[held]),)), np.random.default_rng(0))
     both = Documents(documents.matrix, pool=Pool(documents.matrix, 0.5, mechanism=together))
     of = {s.name: s for s in together.statistics}
-    for name in ("blocks-match", "basis-match", "counts-match"):
+    for name in ("linear-blocks", "first-order-basis", "linear-counts"):
         found = evaluated(of[f"run1-{name}"], Observables(seen), both)
         one = next(s for s in (*statistics().values(), *Counted().statistics) if s.name == name)
         np.testing.assert_array_equal(found, evaluated(one, alone, documents))
@@ -167,7 +167,7 @@ def test_several_runs_together_are_cut_each_by_itself() -> None:
 
 @pytest.mark.parametrize("others", ["none", "fixed", "drawn", "colluding"])
 @pytest.mark.parametrize("many", [False, True])
-@pytest.mark.parametrize(("name", "statistic"), [("pd-nmf", SumsMatch()), ("pd-svd", BlocksMatch())])
+@pytest.mark.parametrize(("name", "statistic"), [("pd-nmf", LinearSums()), ("pd-svd", LinearBlocks())])
 def test_who_has_a_column_that_nobody_has_is_ruled_out_of_every_round(
     name: str, statistic: Any, many: bool, others: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,10 +222,10 @@ def test_the_filter_is_over_those_whom_the_counts_leave(exact: bool, monkeypatch
     possible = np.arange(40) % 3 == 0
     seen = mechanism.run(Database((sp.csr_array(matrix[:15:3]),)), _rng())
     whole = Pool(matrix, 5 / 40, mechanism=mechanism, possible=possible)
-    found = BlocksMatch().evaluate(Observables(seen), Documents(matrix, pool=whole, possible=possible))
+    found = LinearBlocks().evaluate(Observables(seen), Documents(matrix, pool=whole, possible=possible))
     few = sp.csr_array(matrix[possible])
     alone = Pool(few, 5 / len(few.indptr[1:]), mechanism=mechanism)
-    wanted = BlocksMatch().evaluate(Observables(dict(seen)), Documents(few, pool=alone))
+    wanted = LinearBlocks().evaluate(Observables(dict(seen)), Documents(few, pool=alone))
     np.testing.assert_allclose(found[possible], wanted, atol=1e-6)
     assert (found[~possible] == RULED_OUT).all()
 
@@ -242,7 +242,7 @@ def test_who_is_left_out_is_left_out_where_nobody_is_by_the_sums(monkeypatch: py
     seen = counted.run(Database((sp.csr_array(matrix[:20]), fixed)), _rng())
     assert seen["kept_columns"].all()
     documents = Documents(matrix, pool=Pool(matrix, 0.5, fixed, counted))
-    out = evaluated(BlocksMatch(), seen, documents) == RULED_OUT
+    out = evaluated(LinearBlocks(), seen, documents) == RULED_OUT
     assert out[30:].all()
     assert not out[:20].any()
 
@@ -256,8 +256,8 @@ def test_of_others_nobody_is_left_out() -> None:
 def test_without_counts_to_be_seen_nobody_is_ruled_out_by_them() -> None:
     _, seen, documents, _ = a_run("pd-svd")
     hidden = Observables({name: array for name, array in seen.items() if name != "document_counts"})
-    assert as_in_run(BlocksMatch(), hidden, documents).possible is None
-    cut = as_in_run(BlocksMatch(), seen, documents)
+    assert as_in_run(LinearBlocks(), hidden, documents).possible is None
+    cut = as_in_run(LinearBlocks(), seen, documents)
     assert cut.possible is not None
     np.testing.assert_array_equal(cut.possible, cut.made_of.possible)
 

@@ -76,7 +76,7 @@ def test_a_solution_tells_whom_steps_do_not_and_nobody_is_clear(spread: float) -
     held = np.isin(np.arange(COUNT), np.random.default_rng(1).choice(COUNT, inside, replace=False))
     seen = fed.run(Database((sp.csr_array(matrix[held]),)), np.random.default_rng(2))
     documents = Documents(matrix, pool=Pool(matrix, 0.1, mechanism=fed))
-    (match,) = (s for s in fed.statistics if s.name == "releases-match")
+    (match,) = (s for s in fed.statistics if s.name == "linear-releases")
     by_steps = match.evaluate(Observables(dict(seen)), documents)
     solved = by_a_solution(seen["uploads"], seen["means"], matrix, inside)
     steps, solution = ks_table(np.stack([by_steps, solved]).astype(np.float32), np.stack([held, held])).distance

@@ -14,7 +14,7 @@ from ksdp.audit.registry import make_mechanism, statistics
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.geometry import GEOMETRY
 from ksdp.audit.statistics.linear import expected as module
-from ksdp.audit.statistics.linear.expected import BasisMatch, TopicsMatch, expected, expected_topics
+from ksdp.audit.statistics.linear.expected import FirstOrderBasis, FirstOrderTopics, expected, expected_topics
 
 RANK = 3
 
@@ -157,7 +157,7 @@ def test_values_are_the_products_of_what_documents_add_with_the_filtered_sum(mea
     observables = Observables(seen)
     for pool in (Pool(some, 0.5), Pool(some[:200], 0.5)):
         picture = expected(pool, RANK, mean)
-        values = BasisMatch().evaluate(observables, Documents(some[:9], pool=pool))
+        values = FirstOrderBasis().evaluate(observables, Documents(some[:9], pool=pool))
         filtered = picture.additions.filtered(picture.sums(seen["V"]))
         for x, value in zip(dense[:9] - picture.additions.mean, values, strict=True):
             assert value == pytest.approx((np.outer(picture.basis @ x, x) * filtered).sum(), rel=1e-9)
@@ -170,7 +170,7 @@ def test_values_on_topics_are_the_products_of_what_documents_add_with_the_filter
     pool = Pool(some, 0.5, mechanism=nmf)
     picture = expected_topics(pool, 2)
     seen = nmf.run(Database((some[::2],)), np.random.default_rng(0))
-    values = TopicsMatch().evaluate(seen, Documents(some[:9], pool=pool))
+    values = FirstOrderTopics().evaluate(seen, Documents(some[:9], pool=pool))
     filtered = picture.additions.filtered(picture.sums(seen["T"]))
     for x, value in zip(dense[:9], values, strict=True):
         w = nnls(picture.topics.T, x)[0]
@@ -183,21 +183,21 @@ def test_values_on_topics_are_the_products_of_what_documents_add_with_the_filter
 def test_too_few_documents_or_columns_say_nothing() -> None:
     documents = Documents(sp.csr_array(rows(4, 6)))
     vectors = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 5)))[0].T
-    assert BasisMatch().evaluate(Observables({"V": vectors}), documents).tolist() == [0.0] * 4
+    assert FirstOrderBasis().evaluate(Observables({"V": vectors}), documents).tolist() == [0.0] * 4
     some = sp.csr_array(rows(8, 6))
     assert expected(Pool(some, 0.5), 4, False) is None  # as many vectors as there are documents in a run
     assert expected(Pool(some, 1.0), 6, False) is None  # or columns
     assert expected(Pool(some, 0.5), 3, False) is not None
     empty = Documents(sp.csr_array((30, 6)))
-    assert np.isfinite(BasisMatch().evaluate(Observables({"V": vectors[:2]}), empty)).all()
+    assert np.isfinite(FirstOrderBasis().evaluate(Observables({"V": vectors[:2]}), empty)).all()
 
 
 def test_a_documents_value_is_its_own_to_the_last_bit() -> None:
     documents = Documents(sp.csr_array(rows()), pool=Pool(sp.csr_array(rows()), 0.3))
     seen = {"V": leading(rows(130).T @ rows(130)), "mean": rows(130).mean(axis=0)}
-    whole = BasisMatch().evaluate(Observables(seen), documents)
+    whole = FirstOrderBasis().evaluate(Observables(seen), documents)
     places = np.array([399, 3, 17])
-    assert BasisMatch().evaluate(Observables(seen), documents.at(places)).tolist() == whole[places].tolist()
+    assert FirstOrderBasis().evaluate(Observables(seen), documents.at(places)).tolist() == whole[places].tolist()
 
 
 def texts() -> np.ndarray:
@@ -230,8 +230,10 @@ def distances(announce, statistics, pool: Pool, runs: int = 400) -> dict[str, np
 
 def test_on_v_it_sees_far_more_than_an_energy() -> None:
     pool = Pool(sp.csr_array(texts()), 0.5)
-    found = distances(lambda x: {"V": leading(x.T @ x, 2)}, (BasisMatch(), statistics()["row-space-energy"]), pool)
-    assert np.median(found["basis-match"]) > 1.5 * np.median(found["row-space-energy"])
+    found = distances(
+        lambda x: {"V": leading(x.T @ x, 2)}, (FirstOrderBasis(), statistics()["row-space-energy"]), pool
+    )
+    assert np.median(found["first-order-basis"]) > 1.5 * np.median(found["row-space-energy"])
 
 
 def test_on_t_it_sees_far_more_than_energies() -> None:
@@ -239,9 +241,9 @@ def test_on_t_it_sees_far_more_than_energies() -> None:
     pool = Pool(sp.csr_array(texts()), 0.5, mechanism=nmf)
     run = lambda x: nmf.run(Database((sp.csr_array(x),)), np.random.default_rng(0))  # noqa: E731
     others = ("nonnegative-residual", "mixture-log-density")
-    found = distances(run, (TopicsMatch(), *(row for row in GEOMETRY if row.name in others)), pool)
+    found = distances(run, (FirstOrderTopics(), *(row for row in GEOMETRY if row.name in others)), pool)
     plain = max(np.median(found["nonnegative-residual"]), np.median(found["mixture-log-density"]))
-    assert np.median(found["topics-match"]) > 1.3 * plain
+    assert np.median(found["first-order-topics"]) > 1.3 * plain
 
 
 def test_topics_that_leave_everybody_where_they_were_say_nothing_and_others_what_their_terms_say() -> None:
@@ -276,7 +278,7 @@ def test_what_others_hold_is_expected_too() -> None:
 def test_where_topics_cannot_be_expected_all_values_are_alike(mechanism: PDNMF | None) -> None:
     some = sp.csr_array(texts())
     documents = Documents(some, pool=Pool(some, 0.5, mechanism=mechanism))
-    assert not TopicsMatch().evaluate(Observables({"T": np.ones((2, 40))}), documents).any()
+    assert not FirstOrderTopics().evaluate(Observables({"T": np.ones((2, 40))}), documents).any()
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 0.37])
@@ -286,6 +288,6 @@ def test_documents_that_are_all_the_same_are_told_nothing_of(scale: float) -> No
     matrix = sp.csr_array(np.tile(row, (60, 1)))
     mechanism = make_mechanism("pd-svd", {"rank": 2})
     seen = Observables(mechanism.run(Database((sp.csr_array(matrix[:30]),)), np.random.default_rng(0)))
-    found = BasisMatch().evaluate(seen, Documents(matrix, pool=Pool(matrix, 0.5, mechanism=mechanism)))
+    found = FirstOrderBasis().evaluate(seen, Documents(matrix, pool=Pool(matrix, 0.5, mechanism=mechanism)))
     assert np.isfinite(found).all()
     assert np.ptp(found) == 0.0

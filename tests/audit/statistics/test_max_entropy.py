@@ -18,7 +18,7 @@ from ksdp.audit.registry import make_mechanism
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.linear import solve, tilting
 from ksdp.audit.statistics.linear.operator import TermNumbers
-from ksdp.audit.statistics.linear.releases import BlocksMatch, SumsMatch
+from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
 from ksdp.audit.statistics.linear.tilting import Direction, span_of
 from ksdp.audit.verdicts.ks import ks_table
 
@@ -141,9 +141,9 @@ def rows_of(name: str) -> sp.csr_array:
 
 
 CASES = [
-    ("patients", PDSVD(rank=3), BlocksMatch(), 0.9),
-    ("texts", PDSVD(rank=2), BlocksMatch(), 0.9),
-    ("texts", PDNMF(rank=2), SumsMatch(), 0.9),
+    ("patients", PDSVD(rank=3), LinearBlocks(), 0.9),
+    ("texts", PDSVD(rank=2), LinearBlocks(), 0.9),
+    ("texts", PDNMF(rank=2), LinearSums(), 0.9),
 ]
 
 
@@ -198,7 +198,7 @@ def test_of_few_documents_noise_hides_less() -> None:
             documents = Documents(matrix, pool=Pool(matrix, 0.1, mechanism=mechanism))
             with pytest.MonkeyPatch.context() as patched:
                 patched.setattr(tilting, "MOST_NOISY", most)
-                found = BlocksMatch().evaluate(Observables(dict(seen)), documents)
+                found = LinearBlocks().evaluate(Observables(dict(seen)), documents)
             distances[most] += ks_table(found[None].astype(np.float32), held[None]).distance[0] / 3
     assert distances[0] < 0.7
     assert distances[tilting.MOST_NOISY] > 0.8

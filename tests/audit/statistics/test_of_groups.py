@@ -47,8 +47,8 @@ def distances(plan: Plan, name: str, runs: int) -> np.ndarray:
 def test_groups_are_told_by_as_many_numbers_as_there_are_groups() -> None:
     """One unknown a group; document by document 180 of them, and the mean over six, tell much less."""
     plan = plan_of({"name": "pd-svd", "rank": 3, "opens": "final"})
-    solved = distances(plan, "basis-equations-of-groups", 80)
-    one_by_one = distances(plan, "basis-equations-of-rows", 80)
+    solved = distances(plan, "linear-basis-of-groups", 80)
+    one_by_one = distances(plan, "linear-basis-of-rows", 80)
     assert np.median(solved) > 0.99
     assert np.median(one_by_one) < 0.9
     assert plan.coverage.may_clear
@@ -57,7 +57,7 @@ def test_groups_are_told_by_as_many_numbers_as_there_are_groups() -> None:
 def test_the_solution_is_that_of_least_squares_within_bounds() -> None:
     """With fewer numbers than groups both order groups alike: the most even draw, and the nearest in the box."""
     plan = plan_of({"name": "pd-svd", "rank": 1, "opens": "final"})
-    statistic = next(s for s in plan.tested if s.name == "basis-equations-of-groups")
+    statistic = next(s for s in plan.tested if s.name == "linear-basis-of-groups")
     rng, documents, alike = np.random.default_rng(2), plan.documents(0), []
     matrix, size = plan.corpus.matrix.toarray(), GROUPS // 2
     of = np.unique(plan.corpus.group, return_inverse=True)[1]
@@ -79,9 +79,9 @@ def test_the_solution_is_that_of_least_squares_within_bounds() -> None:
 @pytest.mark.parametrize(
     ("mechanism", "name"),
     [
-        ({"name": "pd-nmf", "rank": 2, "sweeps": 4}, "sums-match-of-groups"),
-        ({"name": "pd-svd", "rank": 2}, "blocks-match-of-groups"),
-        ({"name": "hardt-roth", "rank": 1, "epsilon": 300.0, "iterations": 3}, "releases-match-of-groups"),
+        ({"name": "pd-nmf", "rank": 2, "sweeps": 4}, "linear-sums-of-groups"),
+        ({"name": "pd-svd", "rank": 2}, "linear-blocks-of-groups"),
+        ({"name": "hardt-roth", "rank": 1, "epsilon": 300.0, "iterations": 3}, "linear-releases-of-groups"),
     ],
 )
 def test_sums_of_rounds_are_solved_for_groups(mechanism: dict, name: str) -> None:
@@ -92,7 +92,7 @@ def test_sums_of_rounds_are_solved_for_groups(mechanism: dict, name: str) -> Non
 
 def test_a_group_is_told_alike_whoever_is_looked_at_beside_it() -> None:
     plan = plan_of({"name": "pd-svd", "rank": 2, "opens": "final"})
-    statistic = OfGroups(next(s for s in plan.tested if s.name == "basis-equations"))
+    statistic = OfGroups(next(s for s in plan.tested if s.name == "linear-basis"))
     rng = np.random.default_rng(1)
     seen = plan.mechanism.run(plan.stacked(np.arange(15)), rng)
     told = statistic.evaluate(Observables(dict(seen)), plan.documents(0))

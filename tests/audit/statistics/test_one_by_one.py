@@ -19,7 +19,7 @@ from ksdp.audit.statistics.linear import solve
 from ksdp.audit.statistics.linear import solve as module
 from ksdp.audit.statistics.linear.coordinate_descent import FREELY, MOST_ROUNDS, SETTLED, distinct, fitted
 from ksdp.audit.statistics.linear.operator import TermNumbers, scales_of
-from ksdp.audit.statistics.linear.releases import BlocksMatch, BlockSumsMatch, SumsMatch
+from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
 from ksdp.audit.statistics.linear.system import RULED_OUT
 
 from .who_is_in import KINDS, numbers_of, some_rows
@@ -308,7 +308,7 @@ def test_copies_begin_with_what_they_have_together(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("share", [0.1, 0.5])
 @pytest.mark.parametrize(
     ("statistic", "mechanism"),
-    [(SumsMatch(), PDNMF(rank=5)), (BlocksMatch(), PDSVD(rank=5, solver="power", iterations=5))],
+    [(LinearSums(), PDNMF(rank=5)), (LinearBlocks(), PDSVD(rank=5, solver="power", iterations=5))],
 )
 def test_rows_that_share_many_columns_are_told_apart_all_the_same(
     statistic, mechanism, share: float, monkeypatch: pytest.MonkeyPatch
@@ -331,7 +331,7 @@ def run_of(statistic, mechanism) -> tuple[Observables, np.ndarray, sp.csr_array]
     return Observables({k: a.astype(np.float32).astype(np.float64) for k, a in found.items()}), mine, matrix
 
 
-CASES = [(SumsMatch(), PDNMF(rank=2)), (BlocksMatch(), PDSVD(rank=3)), (BlocksMatch(), PDPCA(rank=3))]
+CASES = [(LinearSums(), PDNMF(rank=2)), (LinearBlocks(), PDSVD(rank=3)), (LinearBlocks(), PDPCA(rank=3))]
 
 
 @pytest.mark.parametrize(("statistic", "mechanism"), CASES)
@@ -360,7 +360,7 @@ def test_sums_are_read_in_the_columns_that_somebody_has(monkeypatch: pytest.Monk
     mechanism = PDNMF(rank=3)
     seen = mechanism.run(Database((sp.csr_array(matrix[held]),)), COINS)
     documents = Documents(matrix, pool=Pool(matrix, 15 / 40, mechanism=mechanism))
-    found = SumsMatch().evaluate(Observables(dict(seen)), documents)
+    found = LinearSums().evaluate(Observables(dict(seen)), documents)
     assert (found[held][:, None] > found[~held]).mean() > 0.95
 
 
@@ -394,7 +394,7 @@ def test_a_filter_is_approached_where_sums_are_not_known_to_be_exact(fits: list[
 def test_exact_sums_are_fitted_also_where_nobody_is_ruled_out(revealed: bool, fits: list[int]) -> None:
     matrix = sp.csr_array(np.random.default_rng(1).integers(1, 9, (20, 60)).astype(np.float64))
     mechanism = PDSVD(rank=3, reveal_sigma=revealed)
-    statistic = BlockSumsMatch() if revealed else BlocksMatch()
+    statistic = LinearBlocks()
     seen = mechanism.run(Database((sp.csr_array(matrix[:5]),)), COINS)
     assert seen["first_blocks"][1:].any(axis=(0, 1)).all()
     documents = Documents(matrix, pool=Pool(matrix, 0.25, mechanism=mechanism))

@@ -15,7 +15,7 @@ from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear import tilting
-from ksdp.audit.statistics.linear.releases import ReleasesMatch, moment_numbers
+from ksdp.audit.statistics.linear.releases import LinearReleases, moment_numbers
 from ksdp.audit.statistics.linear.solve import SHRINK
 
 from .who_is_in import check_it_tells_who_is_in
@@ -50,7 +50,7 @@ def test_the_size_of_the_noise_is_reckoned_with() -> None:
     """With much noise the filter is the likelihood ratio of noise alone: terms times sums, over its variance."""
     mechanism, matrix = HardtRoth(rank=2, iterations=3, epsilon=0.01), rows()
     seen = mechanism.run(Database((sp.csr_array(matrix[:12]),)), np.random.default_rng(0))
-    found = ReleasesMatch().evaluate(
+    found = LinearReleases().evaluate(
         Observables(seen), Documents(matrix, pool=Pool(matrix, 0.5, mechanism=mechanism))
     )
     blocks, _ = mechanism.asked(seen["sums"], None)
@@ -60,7 +60,7 @@ def test_the_size_of_the_noise_is_reckoned_with() -> None:
 
 
 def test_it_is_tried_where_the_sums_are_shown() -> None:
-    assert [s.name for s in HardtRoth().statistics] == ["releases-match"]
+    assert [s.name for s in HardtRoth().statistics] == ["linear-releases"]
     assert HardtRoth(opens="final").statistics == ()
 
 
@@ -109,7 +109,7 @@ def test_of_dp_nmf_it_is_the_filter_of_terms_and_noise(monkeypatch: pytest.Monke
 
 
 def test_of_dp_nmf_the_last_topics_alone_have_no_sums() -> None:
-    assert [s.name for s in dp_nmf(1.0).statistics] == ["releases-match"]
+    assert [s.name for s in dp_nmf(1.0).statistics] == ["linear-releases"]
     assert DPNMF(opens="final").statistics == ()
 
 
@@ -156,7 +156,7 @@ def test_it_is_the_dense_filter_with_the_noise_in_its_covariance(monkeypatch: py
 
 
 def test_uploads_are_tried_where_they_are_sums_that_are_shown() -> None:
-    assert [s.name for s in FedPower(period=1).statistics] == ["releases-match"]
+    assert [s.name for s in FedPower(period=1).statistics] == ["linear-releases"]
     assert FedPower(period=4).statistics == ()
     assert FedPower(period=1, opens="final").statistics == ()
 
@@ -207,8 +207,8 @@ def test_of_fedpower_with_secure_sums_it_tells_who_is_in(kind: str, others: str)
 
 
 def test_of_fedpower_with_secure_sums_it_is_tried_where_they_are_sums_over_documents() -> None:
-    assert [s.name for s in summed("private").statistics] == ["releases-match"]
-    assert [s.name for s in summed("utility").statistics] == ["releases-match"]
+    assert [s.name for s in summed("private").statistics] == ["linear-releases"]
+    assert [s.name for s in summed("utility").statistics] == ["linear-releases"]
     assert UtilityFedPower(period=4).statistics == ()
     assert PrivateFedPower(opens="final").statistics == ()
     assert PrivateFedPower(unit="entry-printed", noise=0.1).statistics == ()

@@ -15,9 +15,9 @@ from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear import expected, releases
 from ksdp.audit.statistics.linear import solve as module
 from ksdp.audit.statistics.linear.contributions import block_numbers, part_terms, sweep_numbers
-from ksdp.audit.statistics.linear.expected import StationaryTerms, TopicsMatch
+from ksdp.audit.statistics.linear.expected import FirstOrderTopics, StationaryTerms
 from ksdp.audit.statistics.linear.operator import RatedTerms, TermNumbers
-from ksdp.audit.statistics.linear.releases import BlocksMatch, BlockSumsMatch, SumsMatch
+from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
 from ksdp.audit.statistics.linear.solve import filtered
 
 from .who_is_in import obvious, run_among
@@ -148,7 +148,7 @@ def test_converged_topics_of_many_ratings_tell_who_is_in(
     matrix, fixed, rng = ratings(14, 30), ratings(8, 30, seed=5), np.random.default_rng(2)
     held = np.isin(np.arange(14), rng.choice(14, 7, replace=False))
     mechanism = PDNMF(rank=2, sweeps=5000, tolerance=0.0, weighted=True, opens="final", **ruled)
-    found = TopicsMatch().evaluate(*run_among(mechanism, matrix, held, fixed, others))
+    found = FirstOrderTopics().evaluate(*run_among(mechanism, matrix, held, fixed, others))
     # The equations are solved: one value for who is in, and one for who is not.
     assert found[held].min() - found[~held].max() > 0.9 * (found[held].mean() - found[~held].mean()) > 0.0
 
@@ -162,7 +162,7 @@ def test_topics_that_have_not_converged_are_trusted_less(monkeypatch: pytest.Mon
     documents, gaps = Documents(matrix, pool=Pool(matrix, 0.5, mechanism=mechanism)), []
     for shrink in (expected.UNCONVERGED, 0.0):
         monkeypatch.setattr(expected, "UNCONVERGED", shrink)
-        found = TopicsMatch().evaluate(Observables(seen), documents)
+        found = FirstOrderTopics().evaluate(Observables(seen), documents)
         gaps.append((found[held].mean() - found[~held].mean()) / found.std())
     assert gaps[0] > gaps[1]
 
@@ -230,20 +230,20 @@ SVD, NMF = PDSVD(rank=3), PDNMF(rank=2)
 @pytest.mark.parametrize(
     ("statistic", "mechanism"),
     [
-        (BlocksMatch(), SVD),
-        (BlocksMatch(), PDPCA(rank=3)),
-        (BlocksMatch(), PDSVD(rank=3, solver="power", tolerance=0.5)),
-        (BlockSumsMatch(), SigmaSVD(rank=3)),
-        (BlockSumsMatch(), PDPCA(rank=3, reveal_sigma=True)),
-        (BlockSumsMatch(), SigmaSVD(rank=3, solver="power", tolerance=0.5)),
-        (BlockSumsMatch(), PDNMF(rank=3, start="nnsvd")),
-        (SumsMatch(), NMF),
-        (SumsMatch(), PDNMF(rank=2, **RULED)),
-        (SumsMatch(), PDNMF(rank=2, tolerance=0.9)),
-        (SumsMatch(), PDNMF(**RATED)),
-        (SumsMatch(), PDNMF(rank=2, weighted=True, gamma=0.1, alpha=0.1)),
-        (SumsMatch(), Noisy("pd-nmf", 1.0, RATED, scale=1e-9)),
-        (SumsMatch(), Noisy("pd-nmf", 1.0, {"rank": 2}, scale=1e-9)),
+        (LinearBlocks(), SVD),
+        (LinearBlocks(), PDPCA(rank=3)),
+        (LinearBlocks(), PDSVD(rank=3, solver="power", tolerance=0.5)),
+        (LinearBlocks(), SigmaSVD(rank=3)),
+        (LinearBlocks(), PDPCA(rank=3, reveal_sigma=True)),
+        (LinearBlocks(), SigmaSVD(rank=3, solver="power", tolerance=0.5)),
+        (LinearBlocks(), PDNMF(rank=3, start="nnsvd")),
+        (LinearSums(), NMF),
+        (LinearSums(), PDNMF(rank=2, **RULED)),
+        (LinearSums(), PDNMF(rank=2, tolerance=0.9)),
+        (LinearSums(), PDNMF(**RATED)),
+        (LinearSums(), PDNMF(rank=2, weighted=True, gamma=0.1, alpha=0.1)),
+        (LinearSums(), Noisy("pd-nmf", 1.0, RATED, scale=1e-9)),
+        (LinearSums(), Noisy("pd-nmf", 1.0, {"rank": 2}, scale=1e-9)),
     ],
 )
 @pytest.mark.parametrize("others", ["none", "fixed", "colluding", "drawn"])
@@ -275,7 +275,7 @@ def test_who_knows_the_noise_sees_more() -> None:
     for mechanism in (noisy, noisy.inner):
         documents = Documents(matrix, pool=Pool(matrix, 0.5, mechanism=mechanism))
         runs = (Observables(noisy.run(database, np.random.default_rng(seed))) for seed in range(20))
-        found = np.array([SumsMatch().evaluate(seen, documents) for seen in runs])
+        found = np.array([LinearSums().evaluate(seen, documents) for seen in runs])
         gaps.append(np.mean((found[:, held].mean(axis=1) - found[:, ~held].mean(axis=1)) / found.std(axis=1)))
     assert gaps[0] > 1.1 * gaps[1]
     assert gaps[0] > 0.3
@@ -292,4 +292,4 @@ def test_a_coalition_knows_the_mean_of_everybody() -> None:
 def test_an_empty_pool_and_one_document_say_nothing_that_is_not_finite() -> None:
     seen = PDSVD(rank=2).run(Database((rows(),)), COINS)
     for matrix in (sp.csr_array((3, 20)), rows(1)):
-        assert np.isfinite(BlocksMatch().evaluate(Observables(seen), Documents(matrix))).all()
+        assert np.isfinite(LinearBlocks().evaluate(Observables(seen), Documents(matrix))).all()

@@ -14,7 +14,7 @@ from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear import solve
 from ksdp.audit.statistics.linear.contributions import sweep_numbers
 from ksdp.audit.statistics.linear.operator import Additive, RatedTerms
-from ksdp.audit.statistics.linear.releases import ReleasesMatch, SumsMatch, moment_numbers
+from ksdp.audit.statistics.linear.releases import LinearReleases, LinearSums, moment_numbers
 from ksdp.audit.statistics.linear.solve import filtered, lost, solved_filter
 from ksdp.audit.verdicts.ks import ks_table
 
@@ -120,12 +120,12 @@ def distance_of_the_small(statistic, mechanism, matrix: sp.csr_array, held: np.n
 @pytest.mark.parametrize(
     ("statistic", "mechanism"),
     [
-        (SumsMatch(), PDNMF(rank=2, weighted=True, beta=1.0, delta=1.0)),
+        (LinearSums(), PDNMF(rank=2, weighted=True, beta=1.0, delta=1.0)),
         (
-            ReleasesMatch(("means", "uploads")),
+            LinearReleases(("means", "uploads")),
             FedPower(rank=4, iterations=4, period=1, noise=1e-6, central_noise=0.0),
         ),
-        (SumsMatch(), Noisy("pd-nmf", 1.0, {"rank": 4}, scale=1e-5)),
+        (LinearSums(), Noisy("pd-nmf", 1.0, {"rank": 4}, scale=1e-5)),
     ],
 )
 def test_small_documents_are_told_apart_beside_large_ones(statistic, mechanism) -> None:

@@ -14,7 +14,7 @@ from ksdp.audit.statistics.linear import solve as module
 from ksdp.audit.statistics.linear import tilting
 from ksdp.audit.statistics.linear.coordinate_descent import SETTLED
 from ksdp.audit.statistics.linear.operator import TermNumbers, products_of_terms, scales_of
-from ksdp.audit.statistics.linear.releases import BlocksMatch, BlockSumsMatch, SumsMatch
+from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
 from ksdp.audit.statistics.linear.solve import solved_parts
 from ksdp.audit.verdicts.ks import ks_table
 
@@ -22,10 +22,10 @@ from .who_is_in import KINDS, numbers_of, some_rows
 
 COINS = np.random.default_rng(0)
 CASES = [
-    (SumsMatch(), PDNMF(rank=3, sweeps=5, tolerance=0.0)),
-    (BlocksMatch(), PDSVD(rank=3)),
-    (BlockSumsMatch(), PDSVD(rank=3, reveal_sigma=True)),
-    (BlocksMatch(), PDPCA(rank=3)),
+    (LinearSums(), PDNMF(rank=3, sweeps=5, tolerance=0.0)),
+    (LinearBlocks(), PDSVD(rank=3)),
+    (LinearBlocks(), PDSVD(rank=3, reveal_sigma=True)),
+    (LinearBlocks(), PDPCA(rank=3)),
 ]
 
 

@@ -36,7 +36,7 @@ def test_documents_of_several_lots_are_all_tested(corpus: Corpus) -> None:
     assert {len(column) for column in found.distance.values()} == {7}
     least = 10.0 ** np.min(list(found.log10_p.values()), axis=0)
     np.testing.assert_allclose(found.corrected, np.minimum(1, least * len(found.log10_p)))
-    assert (largest(found.distance) >= found.distance["basis-match"]).all()
+    assert (largest(found.distance) >= found.distance["first-order-basis"]).all()
 
 
 def test_distance_and_p_are_those_of_scipy(corpus: Corpus) -> None:

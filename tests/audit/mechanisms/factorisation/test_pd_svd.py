@@ -34,7 +34,7 @@ from ksdp.audit.mechanisms.factorisation.power_iteration import (
     start_block,
 )
 from ksdp.audit.statistics.contract import Documents, Pool
-from ksdp.audit.statistics.linear.releases import BlockSumsMatch
+from ksdp.audit.statistics.linear.releases import LinearBlocks
 
 RNG = np.random.default_rng(0)
 
@@ -512,7 +512,7 @@ def test_hiding_sigma_takes_nothing_from_the_statistic_of_sums(hidden: PDSVD, re
     for mechanism in (hidden, revealed or PDPCA(rank=2, reveal_sigma=True)):
         seen = mechanism.run(database, np.random.default_rng(0))
         documents = Documents(matrix, pool=Pool(matrix, 0.5, mechanism=mechanism))
-        assert set(BlockSumsMatch.needs) <= {a.name for a in mechanism.observables(15)}
-        scores.append(BlockSumsMatch().evaluate(seen, documents))
+        assert set(LinearBlocks.needs) <= {a.name for a in mechanism.observables(15)}
+        scores.append(LinearBlocks().evaluate(seen, documents))
     np.testing.assert_array_equal(*scores)
     assert ks_2samp(scores[0][held], scores[0][~held]).statistic > 0.5
