@@ -16,19 +16,8 @@ _SEED = 1234567
 """Of the trial alone, whose numbers are thrown away."""
 
 
-def named_arrays(returned: Any) -> dict[str, np.ndarray]:
-    """What a function returned, as arrays with names: a mapping as it is; one array; several in a row.
-
-    Raises
-    ------
-    InputError
-        If it is empty, or something in it is no array of numbers.
-
-    Examples
-    --------
-    >>> sorted(named_arrays((np.zeros(2), np.ones(3))))
-    ['output_0', 'output_1']
-    """
+def _named_arrays(returned: Any) -> dict[str, np.ndarray]:
+    """What a function returned, as arrays with names: a mapping as it is; one array; several in a row."""
     if isinstance(returned, Mapping):
         named = {str(name): array for name, array in returned.items()}
     elif isinstance(returned, tuple | list):
@@ -73,7 +62,7 @@ class FunctionMechanism:
             If it fails; what it says itself may hold a document, and stands in the traceback alone.
         """
         try:
-            return Observables(named_arrays(self._call(_stacked(database), rng)))
+            return Observables(_named_arrays(self._call(_stacked(database), rng)))
         except Exception as error:
             raise KsdpError(f"the mechanism {self.name!r} failed in a run: {type(error).__name__}.") from error
 
@@ -106,7 +95,7 @@ def function_mechanism(
         If it fails, or does not return finite numbers.
     """
     try:
-        announced = named_arrays(call(trial, np.random.default_rng(_SEED)))
+        announced = _named_arrays(call(trial, np.random.default_rng(_SEED)))
     except InputError:
         raise
     except Exception as error:  # somebody else's code: whatever it raises, nothing was spent yet

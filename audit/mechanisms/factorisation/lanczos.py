@@ -77,16 +77,8 @@ def last_components(diagonal: Vector, beside: Vector) -> tuple[Vector, Vector]:
 
 
 @njit(cache=True, nogil=True)
-def excess_error(alpha: Vector, beta: Vector, want: int, locked_squares: Vector) -> float:
-    """The error of the wanted eigenvectors, in multiples of what is allowed: at 1 or less they are converged.
-
-    0 as well where the leading one is seen to stay below the last of `locked_squares`.
-
-    Parameters
-    ----------
-    alpha, beta : shape (n,)
-        The tridiagonal matrix, and what the last step left.
-    """
+def _excess_error(alpha: Vector, beta: Vector, want: int, locked_squares: Vector) -> float:
+    """The error of the wanted eigenvectors, in multiples of what is allowed: at 1 or less they are converged."""
     count, fixed = len(alpha), len(locked_squares)
     norm = beta[count - 1]
     values, last = last_components(alpha, beta)
@@ -318,7 +310,7 @@ def lanczos(
         count = step + 1
         if count < want or (count < check and norm > 0.0 and count < steps):
             continue
-        excess = excess_error(alpha[:count], beta[:count], want, locked_squares)
+        excess = _excess_error(alpha[:count], beta[:count], want, locked_squares)
         if excess <= 1.0 or count == dimension - fixed:
             pairs: tuple[Matrix, Vector] = _ritz_pairs(alpha[:count], beta[:count], basis[fixed:], want)
             return pairs

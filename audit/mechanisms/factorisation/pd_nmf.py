@@ -34,16 +34,10 @@ Array = NDArray[np.float64]
 _DERIVED = ("sums", "weights", "total", "total_weights")
 
 
-def announced_sums(
+def _announced_sums(
     prefix: str, early: int, wide: tuple[int, ...], narrow: tuple[int, ...], stops: bool, cap: int = 0
 ) -> list[Announced]:
-    """What stands for all sweeps: so many first ones and their total, and how many there were where data says when
-    it `stops`.
-
-    Parameters
-    ----------
-    cap : sweeps at most, whose sums are different numbers
-    """
+    """What stands for all sweeps."""
     sums = [
         Announced(f"{prefix}sums", (early, *wide), early=True, in_all=cap * (math.prod(wide) + math.prod(narrow))),
         Announced(f"{prefix}weights", (early, *narrow), early=len(narrow) > 1),
@@ -53,8 +47,8 @@ def announced_sums(
     return [*sums, Announced(f"{prefix}sweeps", (1,))] if stops else sums
 
 
-def first_sweeps(prefix: str, fit: Factorisation, early: Sequence[int]) -> dict[str, Array]:
-    """The arrays of `announced_sums`, of a factorisation with snapshots of the early sweeps."""
+def _first_sweeps(prefix: str, fit: Factorisation, early: Sequence[int]) -> dict[str, Array]:
+    """The arrays of `_announced_sums`, of a factorisation with snapshots of the early sweeps."""
     assert fit.total is not None
     assert fit.total_denominators is not None
     moments = [fit.snapshots[number] for number in early]
@@ -67,14 +61,8 @@ def first_sweeps(prefix: str, fit: Factorisation, early: Sequence[int]) -> dict[
     }
 
 
-def topics_from(released: Mapping[str, Array], penalties: Penalties, seed: int) -> Array:
-    """Topics before the first sweep and after each early one, as everybody computes them from what is announced.
-
-    Parameters
-    ----------
-    released : ``sums`` and ``weights``, and ``start`` where it depends on data
-    seed : of a start that does not
-    """
+def _topics_from(released: Mapping[str, Array], penalties: Penalties, seed: int) -> Array:
+    """Topics before the first sweep and after each early one, from what is announced and the seed of a start."""
     _, rank, features = released["sums"].shape
     found = [released["start"] if "start" in released else random_topics(features, rank, seed)]
     for numerators, denominators in zip(released["sums"], released["weights"], strict=True):
@@ -87,13 +75,8 @@ def topics_from(released: Mapping[str, Array], penalties: Penalties, seed: int) 
     return np.stack(found)
 
 
-def released_sums(observables: Iterable[Announced], caps: Mapping[str, int]) -> Iterator[Announced]:
-    """Observables with the sums of every sweep in place of what is worked out from them.
-
-    Parameters
-    ----------
-    caps : prefix of names to the most sweeps there are
-    """
+def _released_sums(observables: Iterable[Announced], caps: Mapping[str, int]) -> Iterator[Announced]:
+    """Observables with the sums of every sweep in place of what is worked out from them."""
     known = {a.name: a for a in observables}
     derived = {"numerators", "denominators", "topics", *(prefix + name for prefix in caps for name in _DERIVED)}
     yield from (a for name, a in known.items() if name not in derived)
@@ -102,7 +85,7 @@ def released_sums(observables: Iterable[Announced], caps: Mapping[str, int]) -> 
         yield Announced(f"{prefix}round_weights", (cap, *known[f"{prefix}total_weights"].shape), early=True)
 
 
-def every_sweep(prefix: str, fit: Factorisation, cap: int) -> dict[str, Array]:
+def _every_sweep(prefix: str, fit: Factorisation, cap: int) -> dict[str, Array]:
     """What a factorisation with a snapshot of every sweep releases; zeros after its last sweep."""
     moments = [fit.snapshots[number] for number in range(1, fit.sweeps + 1)]
     sums, weights = ([getattr(m, name) for m in moments] for name in ("numerators", "denominators"))
@@ -119,7 +102,7 @@ def _padded(parts: Sequence[Array], cap: int) -> Array:
     return out
 
 
-def summed_up(prefix: str, released: Mapping[str, Array], early: Sequence[int]) -> dict[str, Array]:
+def _summed_up(prefix: str, released: Mapping[str, Array], early: Sequence[int]) -> dict[str, Array]:
     """The first sweeps, the last one, and all of them added up; a run that ended before repeats its last one."""
     sums, weights = released[f"{prefix}round_sums"], released[f"{prefix}round_weights"]
     done = int(released[f"{prefix}sweeps"][0]) if f"{prefix}sweeps" in released else len(sums)
@@ -254,13 +237,13 @@ class PDNMF:
             Announced("T", wide),
             Announced("numerators", wide, early=True),
             Announced("denominators", narrow),
-            *announced_sums("", len(early), wide, narrow, stops, self.cap),
+            *_announced_sums("", len(early), wide, narrow, stops, self.cap),
         ]
         arrays.append(Announced("topics", (1 + len(early), *wide), early=True))
         if self.start in DATA_STARTS:
             arrays.append(Announced("start", wide, early=True))
         if self.start == "pd-nmf-init":
-            arrays += announced_sums("init_", len(early[:EARLY]), wide, (self.rank,), stops)
+            arrays += _announced_sums("init_", len(early[:EARLY]), wide, (self.rank,), stops)
         if self._by_svd:
             arrays += self._by_svd.observables(features)
         return tuple(arrays)
@@ -274,7 +257,7 @@ class PDNMF:
         observables = self.observables(features)
         if not self._caps:
             return observables
-        sums = released_sums(observables, self._caps)
+        sums = _released_sums(observables, self._caps)
         return self._by_svd.with_released(sums, features) if self._by_svd else tuple(sums)
 
     @property
@@ -291,9 +274,9 @@ class PDNMF:
         at = frozenset(range(1, self.cap + 1))
         start, made, beside = self._start(database, at, release=True)
         last = self._factorise(database, start, at)
-        arrays = {"T": last.T, "start": start} | beside | every_sweep("", last, self.cap)
+        arrays = {"T": last.T, "start": start} | beside | _every_sweep("", last, self.cap)
         if made is not None:
-            arrays |= every_sweep("init_", made, self.sweeps)
+            arrays |= _every_sweep("init_", made, self.sweeps)
         return Observables({a.name: arrays[a.name] for a in self.released(start.shape[1])})
 
     def worked_out(self, released: Observables) -> Observables:
@@ -302,8 +285,8 @@ class PDNMF:
             return released
         arrays, early = dict(released), self.early(released["T"].shape[1])
         for prefix in self._caps:
-            arrays |= summed_up(prefix, released, early[:EARLY] if prefix else early)
-        arrays["topics"] = topics_from(arrays, self.penalties, self.start_seed)
+            arrays |= _summed_up(prefix, released, early[:EARLY] if prefix else early)
+        arrays["topics"] = _topics_from(arrays, self.penalties, self.start_seed)
         arrays |= self._by_svd.worked_out(released) if self._by_svd else {}
         return Observables({a.name: arrays[a.name] for a in self.observables(released["T"].shape[1])})
 
@@ -365,7 +348,7 @@ class PDNMF:
         arrays |= {"start": start} | beside
         if self.opens != "final":
             early = self._early_in(database)
-            arrays |= first_sweeps("", last, early)
+            arrays |= _first_sweeps("", last, early)
             arrays["topics"] = np.stack([start, *(last.snapshots[number].T for number in early)])
-            arrays |= {} if made is None else first_sweeps("init_", made, early[:EARLY])
+            arrays |= {} if made is None else _first_sweeps("init_", made, early[:EARLY])
         return Observables({a.name: arrays[a.name] for a in self.observables(start.shape[1])})

@@ -57,16 +57,8 @@ def early_rounds(rank: int, features: int, most: int) -> int:
     return min(most, max(EARLY, math.ceil(NUMBERS / (rank * features))))
 
 
-def different_numbers(rank: int, features: int, rounds: int) -> int:
-    """How many numbers so many power iterations announce that do not follow from one another, at most.
-
-    They are products of one symmetric matrix, which has no more.
-
-    Examples
-    --------
-    >>> different_numbers(2, 40, 10), different_numbers(7, 40, 10)
-    (800, 820)
-    """
+def _different_numbers(rank: int, features: int, rounds: int) -> int:
+    """How many numbers so many power iterations announce that do not follow from one another, at most."""
     return min(rounds * rank * features, features * (features + 1) // 2)
 
 
@@ -174,24 +166,10 @@ def _krylov(block: Matrix, step: Callable[[Matrix], Matrix], rounds: int) -> tup
     return basis, images
 
 
-def power_blocks(
+def _power_blocks(
     matrix: sp.csr_array, start: Matrix, first: Matrix, rounds: int, mean: Vector | None
 ) -> tuple[Matrix, Matrix]:
-    """The sums of iterations 1 to `rounds`, shape (rounds, rank, features), and the orthonormal block of each.
-
-    Parameters
-    ----------
-    first : the start, orthonormal (`first_basis`)
-
-    Examples
-    --------
-    >>> X = sp.csr_array(np.diag([3.0, 2.0, 1.0]))
-    >>> start = np.array([[1.0, 1.0, 0.0]])
-    >>> first = orthonormalise(start, start)
-    >>> power_blocks(X, start, first, 2, None)[1].round(3)[:, 0]
-    array([[0.914, 0.406, 0.   ],
-           [0.981, 0.194, 0.   ]])
-    """
+    """The sums of iterations 1 to `rounds`, shape (rounds, rank, features), and the orthonormal block of each."""
     sums, blocks = np.zeros((2, rounds, *start.shape))
     block = first
     for at in range(rounds):
@@ -200,22 +178,8 @@ def power_blocks(
     return sums, blocks
 
 
-def span_of_blocks(blocks: Matrix) -> tuple[Matrix, Vector]:
-    """An orthonormal basis of all rows of all blocks, and how much of them lies along each direction.
-
-    Directions along which many blocks agree come first. Rows are brought to norm 1 before.
-
-    Parameters
-    ----------
-    blocks : shape (rounds, rank, features)
-
-    Returns
-    -------
-    rows : shape (rounds x rank, features)
-        Zeros where the space is smaller; each has its largest entry positive.
-    values : shape (rounds x rank,)
-        Singular values of all rows, over the largest; 0 for rows of zeros.
-    """
+def _span_of_blocks(blocks: Matrix) -> tuple[Matrix, Vector]:
+    """An orthonormal basis of all rows of all blocks, and how much of them lies along each direction."""
     flat, _ = normalised(blocks.reshape(-1, blocks.shape[-1]))
     _, lengths, directions = np.linalg.svd(flat, full_matrices=False)
     kept = int((lengths > DEPENDENT * lengths.max(initial=0.0)).sum())
@@ -345,7 +309,7 @@ class PDSVD:
             size = self.rounds * self.rank
             announced += [Announced("span", (size, features), early=True), Announced("span_sigma", (size,))]
             blocks = (1 + self.early(features), self.rank, features)
-            numbers = different_numbers(self.rank, features, self.rounds)
+            numbers = _different_numbers(self.rank, features, self.rounds)
             announced.append(Announced("first_blocks", blocks, early=True, in_all=numbers))
             announced.append(Announced("block_sums", (blocks[0] - 1, *blocks[1:]), early=True, in_all=numbers))
         if self.rounds and self.solver == "power":
@@ -367,7 +331,7 @@ class PDSVD:
         start = start_block(self.start_seed, rows.shape[1], self.rank)
         done = min(self.rounds, int(seen["iterations"][0])) if "iterations" in seen else self.rounds
         first = first_basis(self.start_seed, rows.shape[1], self.rank)
-        sums, _ = power_blocks(rows, start, first, done, mean)
+        sums, _ = _power_blocks(rows, start, first, done, mean)
         blocks = sums if self.reveal_sigma else np.array([normalised(block)[0] for block in sums])
         seen = {name: array for name, array in seen.items() if name not in WORKED_OUT}
         return Observables(seen | {"blocks": np.pad(blocks, ((0, self.rounds - done), (0, 0), (0, 0)))})
@@ -376,7 +340,7 @@ class PDSVD:
         """The space that the blocks span; ``span_sigma`` is how much they agree on each of its directions."""
         if "blocks" not in released:
             return released
-        rows, values = span_of_blocks(released["blocks"])
+        rows, values = _span_of_blocks(released["blocks"])
         plain = {name: array for name, array in released.items() if name != "blocks"}
         early = released["blocks"][: self.early(released["blocks"].shape[-1])]
         sums = {"block_sums": early} if self.reveal_sigma else {}
@@ -435,17 +399,12 @@ class PDSVD:
         iterations: tuple[int, int],
         mean: NDArray[np.float64] | None,
     ) -> dict[str, NDArray[np.float64]]:
-        """What the blocks of the first iterations show besides; zeros where there were fewer.
-
-        Parameters
-        ----------
-        iterations : that were done, `rounds` at most, and that are looked at one by one
-        """
+        """What the blocks of the first iterations show besides; zeros where there were fewer."""
         done, early = iterations
         span = announced_span(rows, start, done, mean)
         missing = (self.rounds - done) * self.rank
         first = first_basis(self.start_seed, rows.shape[1], self.rank)
-        made = power_blocks(rows, start, first, min(done, early), mean)
+        made = _power_blocks(rows, start, first, min(done, early), mean)
         sums, blocks = (np.pad(a, ((0, early - len(a)), (0, 0), (0, 0))) for a in made)
         return {
             "span": np.pad(span.rows, ((0, missing), (0, 0))),

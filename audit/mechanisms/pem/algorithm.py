@@ -87,7 +87,7 @@ class VectorBlock:
         return min(2 * self.bound_steps, self.size * self.entry_sensitivity)
 
 
-def check_blocks(blocks: tuple[VectorBlock, ...]) -> None:
+def _check_blocks(blocks: tuple[VectorBlock, ...]) -> None:
     """Refuse blocks whose shares of epsilon do not add up to 1 (within 1e-9; never above)."""
     total = math.fsum(block.share for block in blocks)
     if blocks and not 1 - 1e-9 <= total <= 1 + 1e-12:
@@ -106,7 +106,7 @@ class PemState:
     """What the vectors of this iteration look like; none: the algorithm has ended."""
 
     def __post_init__(self) -> None:
-        check_blocks(self.blocks)
+        _check_blocks(self.blocks)
 
     @property
     def entries(self) -> int:

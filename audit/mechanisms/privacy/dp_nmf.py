@@ -221,13 +221,7 @@ class DPNMF(GaussianReleases):
         return adds, Equations(known, noise, of_all=False)
 
     def _topics(self, released: Matrix, own: sp.csr_array) -> Matrix:
-        """T before the first sweep and after each, shape (sweeps + 1, rank, features).
-
-        Parameters
-        ----------
-        released : shape (sweeps, rank, features + 1)
-        own : a coalition's documents, whose share is not in `released`; or none
-        """
+        """T before the first sweep and after each, shape (sweeps + 1, rank, features)."""
         features = released.shape[-1] - 1
         T = _start(self.start_seed, self.rank, features)
         W, squares, found = np.zeros((own.shape[0], self.rank)), _squared_norms(own), [T]

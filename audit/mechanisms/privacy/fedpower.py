@@ -74,11 +74,6 @@ class SummedPower(PeriodicPower):
         each = (Announced("sums", sums, early=True),) if self.opens != "final" else ()
         return (Announced("V", last), *each)
 
-    def observed(self, driven: Driven) -> dict[str, Matrix]:
-        """With `sums`, every sum as the coalition sees it."""
-        sums = {"sums": np.stack([announcement.seen for announcement in driven.transcript])}
-        return {name: (driven.public | sums)[name] for name in self._names}
-
     @property
     def summed(self) -> bool:
         """Whether what is announced are sums of what each document adds, given what was announced before."""
@@ -114,7 +109,7 @@ class SummedPower(PeriodicPower):
         return lambda rows: moment_numbers(self.bounded(rows), np.stack(blocks)), known
 
 
-def check_given_noise(noise: float | None, central_noise: float | None) -> None:
+def _check_given_noise(noise: float | None, central_noise: float | None) -> None:
     """Refuse deviations that are none, and one without the other."""
     for name, value in (("noise", noise), ("central_noise", central_noise)):
         if value is not None and not (math.isfinite(value) and value >= 0):
@@ -123,19 +118,13 @@ def check_given_noise(noise: float | None, central_noise: float | None) -> None:
         raise SpecError("`noise` and `central_noise` must be given together, or neither.")
 
 
-def released_uploads(
+def _released_uploads(
     uploaded: Callable[[Matrix, tuple[int, ...]], tuple[Matrix, Matrix]],
     observables: Observables,
     pool: Pool,
     added: Added,
 ) -> tuple[Adds, Equations]:
-    """A victim's uploads X^T X z / s, s its rows, as equations in who is among these.
-
-    Parameters
-    ----------
-    uploaded : the rows z of every upload and the deviations of its noise, from the means and the parties' sizes
-    added : variance of what was added to announced arrays besides
-    """
+    """A victim's uploads X^T X z / s, s its rows, as equations in who is among these."""
     means, uploads = (announced(observables, name) for name in SENT)
     size = pool.sizes[0]
     blocks, deviations = uploaded(means, pool.sizes)
@@ -251,7 +240,7 @@ class FedPower(PeriodicPower):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_budget(self.epsilon, self.delta)
-        check_given_noise(self.noise, self.central_noise)
+        _check_given_noise(self.noise, self.central_noise)
         check_one_of(self, "reference", ("common", "first"))
 
     @property
@@ -346,7 +335,7 @@ class FedPower(PeriodicPower):
         self, observables: Observables, pool: Pool, added: Added = nothing_added
     ) -> tuple[Adds, Equations]:
         """x <x, z> for the rows z of each block, and the victim's noisy uploads of these."""
-        return released_uploads(self.uploaded, observables, pool, added)
+        return _released_uploads(self.uploaded, observables, pool, added)
 
     def uploaded(self, means: Matrix, sizes: tuple[int, ...]) -> tuple[Matrix, Matrix]:
         """Z^T of every upload, and the deviation of its noise, with `period` 1; `sizes` are the victim's first."""

@@ -25,7 +25,7 @@ from ksdp.audit.mechanisms.privacy.noise import (
     second_moment_change,
     worst_pair,
 )
-from ksdp.audit.mechanisms.privacy.transcript import Driven, GaussianReleases
+from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.linear.releases import Added, Adds, LinearReleases, moment_numbers, nothing_added
 from ksdp.audit.statistics.linear.system import Equations
@@ -194,11 +194,6 @@ class HardtRoth(GaussianReleases):
             blocks.append(orthonormalise(np.ascontiguousarray(seen + share), start))
         deviations = [self.noise_factor * self.deviation(block) for block in blocks]
         return np.stack(blocks), np.array(deviations)
-
-    def observed(self, driven: Driven) -> dict[str, np.ndarray]:
-        """With `sums`, every sum as the coalition sees it."""
-        sums = {"sums": np.stack([announcement.seen for announcement in driven.transcript])}
-        return {name: (driven.public | sums)[name] for name in self._names}
 
     def neighbours(self) -> tuple[Database, Database]:
         """Records in the span of the start, which is public: what one changes is announced in full each time."""

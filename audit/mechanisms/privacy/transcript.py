@@ -280,8 +280,10 @@ class GaussianReleases(ABC):
         """Names and shapes of everything that a run shows its parties, and its server."""
 
     def observed(self, driven: Driven) -> dict[str, Floats]:
-        """The observables, from all that happened: where the coalition sees more than what is public."""
-        return driven.public
+        """The observables, from all that happened; ``sums`` are every sum as the coalition sees it."""
+        names = self._names
+        sums = {"sums": np.stack([a.seen for a in driven.transcript])} if "sums" in names else {}
+        return {name: (driven.public | sums)[name] for name in names}
 
     @abstractmethod
     def neighbours(self) -> tuple[Database, Database]:
