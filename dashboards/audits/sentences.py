@@ -41,8 +41,8 @@ def copied(summary: Summary) -> str | None:
         f"{plural(copies.certified, 'document', 'documents')} {each} so many copies that no attack of any kind "
         f"tells more than {decimal(copies.largest_bound)} of one of them: at most, a run shows how many "
         f"of the copies were in, and not which. The fewest are {count(copies.fewest)} documents of one content. "
-        "Nothing is estimated here. That one of them was in may be plain to see: where copies are one person's, "
-        "audit groups."
+        "This bound is exact, not estimated. That one of them took part may still be obvious: if copies belong to "
+        "one person, audit groups."
     )
     if not copies.sensitive:
         return sure
@@ -76,8 +76,8 @@ def stronger(summary: Summary) -> str | None:
     certificate, unit = summary.certificate, summary.design.unit
     if summary.knows_all == 1:
         return (
-            f"Somebody who knows all other {unit}s of the run has an advantage of 1: nothing is random for them, "
-            "as the mechanism adds no noise. They run it with and without, and compare."
+            f"Somebody who has every other {unit} of the run can always tell (advantage 1): the mechanism adds no "
+            "noise."
         )
     if certificate is None:
         return None
@@ -291,8 +291,8 @@ def drawn_share(summary: Summary) -> str | None:
     leak = f"an advantage above {decimal(margin)}" if margin else "a leak"
     return (
         f"The {count(share.drawn)} {unit}s are drawn at random from {count(share.population)}. Of all of these, "
-        f"{_bounds(share.low, share.high, share.population)} {leak}; wrong at most once in "
-        f"{count(1 / share.level)} audits, verdicts and draw together."
+        f"{_bounds(share.low, share.high, share.population)} {leak}. This range is wrong in at most one of "
+        f"{count(1 / share.level)} audits; errors of the verdicts and of the draw are both counted."
     )
 
 
@@ -350,13 +350,16 @@ def headline(summary: Summary) -> str:
     if not summary.valid:
         return f"This audit of {name} is void: nothing can be said about any of its {everything}."
     if verdicts.sensitive:
-        rate = "false discovery rate" if rule.error == "fdr" else "family-wise error rate"
         better = f"with an advantage above {margin_words(summary)}" if rule.margin else "better than chance"
-        each = "for each of them somebody" if verdicts.sensitive > 1 else "somebody"
+        each = "each of them" if verdicts.sensitive > 1 else "it"
+        wrong = (
+            f"Of such findings at most {percent(rule.level)} are expected to be wrong (false discovery rate)."
+            if rule.error == "fdr"
+            else f"The chance that any such finding is wrong is at most {percent(rule.level)} (family-wise error)."
+        )
         return (
-            f"{name} gives away {count(verdicts.sensitive)} of {everything}: {each} who sees what it "
-            f"announces can tell {better} whether it took part, proved at a "
-            f"{rate} of {percent(rule.level)}."
+            f"{name} gives away {count(verdicts.sensitive)} of {everything}: anybody who sees what it announces "
+            f"can tell {better} whether {each} took part. {wrong}"
         )
     if verdicts.every_attack == total:
         return (
@@ -406,9 +409,9 @@ def fresh(summary: Summary) -> list[str]:
         f"the {detected} measured again on {runs}, by the statistic and the threshold that the first runs chose. "
         f"There the advantage of half of them is at least {decimal(found.median_advantage)}; {confirmed} (each "
         f"by itself, at {percent(level)}).",
-        f"{_rarely_wrong(found.median_tpr_at_fpr_01)} The strongest disproves all differential privacy "
-        f"with epsilon below {decimal(found.largest_epsilon_low)} (delta 0), with a confidence of "
-        f"{percent(1 - level)} for that document by itself.",
+        f"{_rarely_wrong(found.median_tpr_at_fpr_01)} For the most exposed document, a promise of differential "
+        f"privacy with epsilon below {decimal(found.largest_epsilon_low)} (delta 0) would be false, with a "
+        f"confidence of {percent(1 - level)} for that document by itself.",
     ]
 
 

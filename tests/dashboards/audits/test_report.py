@@ -160,7 +160,7 @@ def test_the_headline_and_the_counts_are_those_of_the_tables(usual: tuple[Store,
     counts = verdicts["verdict"].value_counts()
     (headline,) = [text for attrs, text in page.all("p", class_="headline")]
     assert headline.startswith(f"PD-SVD gives away {counts['sensitive']} of 60 documents: ")
-    assert "false discovery rate of 5 %" in headline
+    assert "at most 5 % are expected to be wrong (false discovery rate)" in headline
     assert counts["sensitive"] > 10
     found = verdicts[verdicts["verdict"] == "sensitive"]
     text = section(page, "result")

@@ -51,7 +51,7 @@ def test_sensitive_clear_and_detected_are_told_apart(
     assert "A leak is detected, less than the margin that the owner accepts: a trace." in page_of("clear", True)
     assert "No leak is detected." in page_of("clear", False)
     assert "A leak is detected. " in page_of("undecided", True)
-    assert "sensitive : it gives itself away under" in page_of("sensitive", True)
+    assert "sensitive : the statistic" in page_of("sensitive", True)
     for (verdict, found), names in kinds.items():
         told = ksdp("show", audit, names[0], "--store", folder / "store", "--json").out
         assert (told["verdict"], told["detected"]) == (verdict, found)
