@@ -87,5 +87,5 @@ def test_documents_that_were_drawn_speak_for_all() -> None:
     none = drawn_share(example(share=ShareSummary(300, 17706, 0.05, 0.0, 0.0042)))
     assert none is not None
     assert "at most 74 (1 %) have" in none
-    assert "once in 20 audits" in told
+    assert "wrong in at most one of 20 audits" in told
     assert drawn_share(example()) is None
