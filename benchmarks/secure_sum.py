@@ -57,7 +57,7 @@ def run(entries: int = 1_000_000, repeats: int = 15) -> None:
             contribute.append((middle - begin) / m)
             combine.append((time.perf_counter() - middle) / m)
         whole = min(contribute) + min(combine)
-        error = float(np.abs(results[0].values - plain_sum(vectors)).max())
+        error = float(np.abs(results[0] - plain_sum(vectors)).max())
         print(
             f"  M = {m}: {whole * 1e3:.1f} ms a party (of it: coding {encode * 1e3:.1f}, masks and tags "
             f"{(min(contribute) - encode) * 1e3:.1f}, checking and adding {min(combine) * 1e3:.1f}), "

@@ -1,7 +1,7 @@
 """Who takes part, who signs what, and the keys that two of them share.
 
 An identity is an Ed25519 key that lasts; agreement keys (X25519) are made afresh for every session, and are not
-written down, but for a party that may be started anew within it (encrypted, and gone at its end: `kept_run`).
+written down.
 Whoever carries messages between the parties can stop them, not read or change them: every message is an
 `Envelope`, signed over the session, the kind, both names and the body, or authenticated under a key that only the
 two ends have.

@@ -23,7 +23,7 @@ from ksdp.audit.lockstep import lockstep
 from ksdp.protocols.channel.wire import number_of, pack, pack_number, unpack
 
 
-class Sent(Protocol):
+class _Sent(Protocol):
     """A message that says who sent it."""
 
     @property
@@ -32,7 +32,7 @@ class Sent(Protocol):
         ...
 
 
-_Message = TypeVar("_Message", bound=Sent)
+_Message = TypeVar("_Message", bound=_Sent)
 
 
 class Machine(ABC):
@@ -114,26 +114,6 @@ Rounds = Generator[Round, Bodies, _Result]
 """Some rounds of one node: yields what is to be sent, is sent what arrived."""
 
 
-@dataclass(frozen=True)
-class Exchange:
-    """One round of a `Script`. Parties are known by their place, from 0."""
-
-    payloads: Mapping[int, bytes]
-    """By receiver; may be empty bytes, is never left out."""
-    expected: Mapping[int, int]
-    """By sender, the exact number of bytes that are due."""
-
-    @classmethod
-    def broadcast(cls, payload: bytes, place: int, parties: int) -> Exchange:
-        """The same to all, and as much from all."""
-        others = [peer for peer in range(parties) if peer != place]
-        return cls(dict.fromkeys(others, payload), dict.fromkeys(others, len(payload)))
-
-
-Script = Generator[Exchange, dict[int, bytes], _Result]
-"""A protocol among some of the nodes in which all lengths are known beforehand; `RoundEngine.play` runs it."""
-
-
 class RoundEngine:
     """One node's rounds: numbered and named, so that no message is taken for another.
 
@@ -198,49 +178,6 @@ class RoundEngine:
     def hear(self, kind: str, who: str) -> Rounds[bytes]:
         """Hear the one who speaks in this round."""
         return (yield from self.exchange(kind, {}, (who,)))[who]
-
-    def play(
-        self, kind: str, session: bytes, places: Sequence[str], scripts: Sequence[Script[_Result]]
-    ) -> Rounds[list[_Result]]:
-        """Run scripts side by side: the n-th exchanges of all of them share one round.
-
-        Parameters
-        ----------
-        kind : str
-            Of the rounds.
-        session : bytes
-            What all must mean alike, such as a hash of the terms; sent with every message.
-        places : sequence of str
-            Who takes part, in the order of the scripts' places; this node is one of them.
-        scripts : sequence of Script
-            Of this node.
-
-        Raises
-        ------
-        ProtocolError
-            If somebody is in another session, or sends another number of bytes than is due.
-        """
-        peers = {place: name for place, name in enumerate(places) if name != self.name}
-        exchanges, results = [next(script) for script in scripts], list[_Result]()
-        while not results:
-            bodies = {
-                name: pack("scripts", session, *(each.payloads[place] for each in exchanges))
-                for place, name in peers.items()
-            }
-            arrived = yield from self.exchange(kind, bodies, bodies)
-            payloads: list[dict[int, bytes]] = [{} for _ in scripts]
-            for place, name in peers.items():
-                theirs, *parts = unpack("scripts", arrived.pop(name), 1 + len(scripts))
-                if theirs != session:
-                    raise ProtocolError(f"{name} is in another session, or means other terms ({kind}).")
-                for taken, each, part in zip(payloads, exchanges, parts, strict=True):
-                    if len(part) != each.expected[place]:
-                        raise ProtocolError(
-                            f"{name} sent {len(part)} bytes; {each.expected[place]} are due ({kind})."
-                        )
-                    taken[place] = part
-            exchanges, results = lockstep(scripts, payloads)
-        return results
 
     def _packed(self, kind: str, body: bytes) -> bytes:
         return pack("round", kind.encode(), pack_number(self._number), body)

@@ -38,7 +38,7 @@ from ksdp.protocols.runs.run_terms import RunTerms, Statement
 from ksdp.protocols.runs.share_terms import trusted_words
 from ksdp.protocols.shares.field import BYTES, PRIME, Residues, integers, residues_of_bytes, symmetric_residues
 from ksdp.protocols.shares.matrices import MOST_ROWS, SUM_BITS, mean_of
-from ksdp.protocols.shares.rounds import Arrays, ComputingSide, Entered
+from ksdp.protocols.shares.rounds import Arrays, ComputingSide, ShareBytes
 from ksdp.protocols.shares.sizes import ROW_BITS, AnySizes, sizes_of
 from ksdp.protocols.shares.subspace import MOMENT_BITS, Decomposition, NotConverged, decompose, vectors_of
 from ksdp.protocols.shares.topics import NotProjected, SharedRows, Sweeps, topics_of
@@ -67,15 +67,7 @@ def _most_rows(terms: RunTerms) -> int:
 def _topics(
     terms: RunTerms, engine: RoundEngine, side: ComputingSide, matrix: sp.csr_array
 ) -> Rounds[tuple[PartyResult, tuple[int, ...]]]:
-    """The result, and the rows of every party.
-
-    Raises
-    ------
-    InputError
-        If this party's numbers are out of bounds, or all parties have too many rows.
-    ProtocolError
-        If a topic could not be projected on the simplex, or what was opened is not of rows within bounds.
-    """
+    """The topics, this party's coefficients, and the rows of every party."""
     mechanism, final = terms.mechanism, terms.shares
     assert isinstance(mechanism, PDNMF)
     assert final is not None
@@ -113,11 +105,9 @@ def _topics(
 
 
 def _check_within(topics: NDArray[np.float64], sizes: AnySizes) -> None:
-    """Void a run whose topics are longer than any rows within the agreed bound make them, whatever these are.
-
-    Numbers on shares that left their range are anything up to the field's size: what is opened of them is hardly
-    ever this small. All look at the same topics, so that it ends for all.
-    """
+    """Void a run whose topics are longer than any rows within the agreed bound make them."""
+    # Numbers on shares that left their range are anything up to the field's size: what is opened of them is hardly
+    # ever this small. All look at the same topics, so that it ends for all.
     if not np.linalg.norm(topics, axis=1).max() <= sizes.tau * sizes.reach * (1.0 + _ROUNDING):
         raise ProtocolError(
             "The topics that were opened are longer than rows within `precision.bound` can make them: a party has "
@@ -173,7 +163,7 @@ def _blocks(matrix: sp.csr_array, most: int, scale: float) -> Iterator[NDArray[n
         yield np.rint(part).astype(np.int64)
 
 
-def _residues(blocks: dict[str, list[Entered]], rows: int, features: int) -> Residues:
+def _residues(blocks: dict[str, list[ShareBytes]], rows: int, features: int) -> Residues:
     residues: Residues | None = None
     at = 0
     for name in sorted(blocks):
@@ -263,7 +253,7 @@ def _vectors(terms: RunTerms, side: ComputingSide, matrix: sp.csr_array) -> Roun
     return PartyResult(public)
 
 
-async def _decomposed(runtime: Any, terms: RunTerms, entered: Entered) -> Arrays:
+async def _decomposed(runtime: Any, terms: RunTerms, entered: ShareBytes) -> Arrays:
     """V, and sigma where it is revealed."""
     mechanism, final = terms.mechanism, terms.shares
     assert isinstance(mechanism, PDSVD)
@@ -297,13 +287,7 @@ def _sums(matrix: sp.csr_array, bound: float) -> NDArray[np.int64]:
 def _moments(
     matrix: sp.csr_array, mean: NDArray[np.float64] | None, bound: float, parties: int
 ) -> NDArray[np.int64]:
-    """The upper triangle of (X - 1 m^T)^T (X - 1 m^T), relative to what all may enter together.
-
-    Raises
-    ------
-    InputError
-        If the squares of all entries add up to more than the bound.
-    """
+    """The upper triangle of (X - 1 m^T)^T (X - 1 m^T), relative to what all may enter together."""
     moments = np.asarray((matrix.T @ matrix).toarray(), dtype=np.float64)
     if mean is not None:
         sums = np.asarray(matrix.sum(axis=0), dtype=np.float64)

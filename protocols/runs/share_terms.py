@@ -12,9 +12,9 @@ from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.protocols.shares.sizes import sizes_of
 
 COMPUTING = 3
-TOPIC_STARTS = ("random", "random-2x", "pd-nmf-init")
+_TOPIC_STARTS = ("random", "random-2x", "pd-nmf-init")
 _FEWEST, _MOST = 28, 56
-MOST_FEATURES = 1 << 13
+_MOST_FEATURES = 1 << 13
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,9 @@ def check_final(mechanism: Mechanism) -> None:
 
 
 def _check_topics(mechanism: PDNMF) -> None:
-    if mechanism.start not in TOPIC_STARTS:
+    if mechanism.start not in _TOPIC_STARTS:
         raise SpecError(
-            f'`start` must be one of {", ".join(TOPIC_STARTS)} where `opens` is "final"; got {mechanism.start!r}.'
+            f'`start` must be one of {", ".join(_TOPIC_STARTS)} where `opens` is "final"; got {mechanism.start!r}.'
         )
     on_simplex = not (mechanism.weighted or any(mechanism.penalties))
     if not on_simplex and not (mechanism.beta > 0 and mechanism.delta > 0):
@@ -113,8 +113,8 @@ def share_terms(
         computing = names
     if len(set(computing)) != COMPUTING or not set(computing) <= set(names):
         raise InputError(f"`shares.computing` must name three of {', '.join(names)}.")
-    if final and features > MOST_FEATURES:
-        raise InputError(f'`features` must be at most {MOST_FEATURES} where `opens` is "final"; got {features}.')
+    if final and features > _MOST_FEATURES:
+        raise InputError(f'`features` must be at most {_MOST_FEATURES} where `opens` is "final"; got {features}.')
     if isinstance(mechanism, PDNMF) or not final:
         if block or rounds:
             why = "`sweeps` says it" if final else "`iterations` says it"

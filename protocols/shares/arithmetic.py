@@ -46,7 +46,7 @@ from ksdp.protocols.shares.field import (
 )
 from ksdp.protocols.sums.masks import keystream
 
-WIDTH = 64
+_WIDTH = 64
 """Bits of a word."""
 Pair = tuple[WordVector, WordVector]
 """The two parts that a party holds: those of the parties after it, and after that."""
@@ -76,7 +76,7 @@ class PairedBits:
         """
         one, other = parts
         # A_0 + A_1 + A_2 is their XOR and twice their majority; two parts know each product in it.
-        carry = await self._told(one & other)
+        carry = await self._reshared(one & other)
         carry = (carry[0] << np.uint64(1), carry[1] << np.uint64(1))
         generate = await self._both(parts, carry)
         whole = propagate = (one ^ carry[0], other ^ carry[1])
@@ -88,15 +88,15 @@ class PairedBits:
             half = len(one)
             generate = (generate[0] ^ found[0][:half], generate[1] ^ found[1][:half])
             propagate = (found[0][half:], found[1][half:])
-        top = np.uint64(WIDTH - 1)
+        top = np.uint64(_WIDTH - 1)
         carried = (generate[0] << np.uint64(1), generate[1] << np.uint64(1))
         return (whole[0] ^ carried[0]) >> top, (whole[1] ^ carried[1]) >> top
 
     async def _both(self, left: Pair, right: Pair) -> Pair:
         """The AND, bit by bit."""
-        return await self._told((left[0] & right[0]) ^ (left[0] & right[1]) ^ (left[1] & right[0]))
+        return await self._reshared((left[0] & right[0]) ^ (left[0] & right[1]) ^ (left[1] & right[0]))
 
-    async def _told(self, mine: WordVector) -> Pair:
+    async def _reshared(self, mine: WordVector) -> Pair:
         """Parts of the XOR of what every party has computed."""
         runtime = self._runtime
         unique = runtime._prss_uci()
@@ -185,7 +185,7 @@ class SharedArithmetic:
             )
             hidden.append(behind)
             tops.append(top)
-        parts, found, at = await self._told(np.concatenate(hidden)), [], 0
+        parts, found, at = await self._exchanged(np.concatenate(hidden)), [], 0
         for each, top in zip(locals_, tops, strict=True):
             first, second, third = (part[at : at + len(top)] for part in parts)
             at += len(top)
@@ -204,10 +204,7 @@ class SharedArithmetic:
         return found
 
     def _drawn(self, entries: int, bits: int) -> NDArray[np.uint32]:
-        """Numbers below 2^bits, shape (2, entries, 7), from the keys that two parties have each.
-
-        A party lacks one of the three keys: it knows two of three summands.
-        """
+        """Numbers below 2^bits, shape (2, entries, 7), from keys of two parties each: two of three summands."""
         unique = int.from_bytes(self._runtime._prss_uci(), "little")
         found = np.stack(
             [keystream(key, BYTES * entries, unique).view("<u4").reshape(-1, WORDS) for key in self._keys]
@@ -234,16 +231,16 @@ class SharedArithmetic:
         nothing, none = np.zeros_like(zeros), np.zeros(WORDS, dtype=np.uint32)
         place = self._runtime.pid + 1
         hidden, _ = masked(words_of(share % PRIME), nothing, zeros, self._factors, place, 0, none)
-        return integers_of(_put_together(await self._told(hidden)), share.shape)
+        return integers_of(_interpolated(await self._exchanged(hidden)), share.shape)
 
     async def _opened_words(self, share: Words) -> Words:
         """The same as `opened`, as words."""
-        parts = await self._told(share)
+        parts = await self._exchanged(share)
         if not fits_line(*parts):
             raise ProtocolError("The shares of an opened value do not fit: a party deviates from the protocol.")
-        return _put_together(parts)
+        return _interpolated(parts)
 
-    async def _told(self, share: Words) -> list[Words]:
+    async def _exchanged(self, share: Words) -> list[Words]:
         """Every party's share, the first one's first."""
         runtime = self._runtime
         runtime._program_counter[0] += 1
@@ -264,7 +261,7 @@ class SharedArithmetic:
 
         Words of 64 bits do (`bits`), in 13 rounds; MPyC's comparison where they are too short.
         """
-        if bits >= WIDTH - 1:
+        if bits >= _WIDTH - 1:
             kind = self._runtime.SecInt(bits + 1, p=PRIME)
             found = self._runtime.np_sgn(kind.array(FIELD.array(share.ravel() % PRIME, check=False)), LT=True)
             return np.asarray((await self._runtime.gather(found)).value).reshape(share.shape)
@@ -299,7 +296,7 @@ class SharedArithmetic:
         return found
 
 
-def _put_together(parts: list[Words]) -> Words:
+def _interpolated(parts: list[Words]) -> Words:
     """What three shares of degree 1 or 2 say."""
     whole: Words = lowered(*parts, 0, np.zeros_like(parts[0]))
     return whole

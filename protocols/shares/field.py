@@ -32,7 +32,7 @@ PRIME = 2**224 - GAP
 WORDS = 7
 Words = NDArray[np.uint32]
 """Shape (n, 7), the lowest first; below the prime, unless said otherwise."""
-Accumulated = NDArray[np.int64]
+_Accumulated = NDArray[np.int64]
 Columns = NDArray[np.uint64]
 """The same transposed, shape (7, n)."""
 Integers = NDArray[Any]
@@ -55,7 +55,7 @@ def low_words(numbers: Words) -> NDArray[np.uint64]:
 
 
 @njit(cache=True, nogil=True)
-def folded(sums: Accumulated) -> None:
+def folded(sums: _Accumulated) -> None:
     """Words of a number below the prime, of signed words below 2^60; in place."""
     carry = np.int64(0)
     while True:
@@ -76,7 +76,7 @@ def folded(sums: Accumulated) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _sixth(number: Accumulated) -> None:
+def _sixth(number: _Accumulated) -> None:
     """A sixth modulo the prime, of words below it; in place."""
     rest = np.int64(0)
     for at in range(WORDS):
@@ -110,7 +110,7 @@ def masked(
     values: Words,
     drawn: NDArray[np.uint32],
     zeros: NDArray[np.uint32],
-    factors: Accumulated,
+    factors: _Accumulated,
     place: int,
     shift: int,
     offset: Words,
@@ -208,8 +208,8 @@ def _primes(count: int) -> tuple[int, ...]:
     return tuple(primes)
 
 
-MODULI = _primes(22)
-_WHOLE = math.prod(MODULI)
+_SMALL_PRIMES = _primes(22)
+_WHOLE = math.prod(_SMALL_PRIMES)
 
 
 def _halves(number: int) -> list[float]:
@@ -217,11 +217,11 @@ def _halves(number: int) -> list[float]:
 
 
 _HALVES = 2 * WORDS
-_MODULI = np.array(MODULI, dtype=np.float64)
+_MODULI = np.array(_SMALL_PRIMES, dtype=np.float64)
 _OVER = 1.0 / _MODULI
-_POWERS = np.array([[pow(2, 16 * at, m) for m in MODULI] for at in range(_HALVES)], dtype=np.float64)
-_INVERSES = np.array([pow(_WHOLE // m, -1, m) for m in MODULI], dtype=np.float64)
-_PARTS = np.array([_halves(_WHOLE // m % PRIME) for m in MODULI], dtype=np.float64)
+_POWERS = np.array([[pow(2, 16 * at, m) for m in _SMALL_PRIMES] for at in range(_HALVES)], dtype=np.float64)
+_INVERSES = np.array([pow(_WHOLE // m, -1, m) for m in _SMALL_PRIMES], dtype=np.float64)
+_PARTS = np.array([_halves(_WHOLE // m % PRIME) for m in _SMALL_PRIMES], dtype=np.float64)
 _WRAP = np.array(_halves(_WHOLE % PRIME), dtype=np.float64)
 
 
@@ -242,7 +242,7 @@ def residues(numbers: Words) -> NDArray[np.float32]:
 
 
 @njit(cache=True, nogil=True)
-def of_residues(sums: NDArray[np.float64]) -> Words:
+def _of_residues(sums: NDArray[np.float64]) -> Words:
     """Words of the numbers modulo the prime, shape (n, 7), of exact sums of products, shape (22, n)."""
     out = np.empty((sums.shape[1], WORDS), dtype=np.uint32)
     halves, words = np.empty(_HALVES), np.empty(WORDS, dtype=np.int64)
@@ -269,7 +269,7 @@ def of_residues(sums: NDArray[np.float64]) -> Words:
     return out
 
 
-def of_integers(values: Integers) -> NDArray[np.uint8]:
+def _of_integers(values: Integers) -> NDArray[np.uint8]:
     """Bytes, the lowest first; the last axis has `BYTES`."""
     data = b"".join([value.to_bytes(BYTES, "little") for value in values.ravel().tolist()])
     return np.frombuffer(data, dtype=np.uint8).reshape(*values.shape, BYTES)
@@ -277,7 +277,7 @@ def of_integers(values: Integers) -> NDArray[np.uint8]:
 
 def words_of(values: Integers) -> NDArray[np.uint32]:
     """Numbers below the prime as `words`, shape (n, 7)."""
-    return of_integers(values.ravel()).view("<u4").astype(np.uint32, copy=False)
+    return _of_integers(values.ravel()).view("<u4").astype(np.uint32, copy=False)
 
 
 def integers_of(words: NDArray[np.uint32], shape: tuple[int, ...]) -> Integers:
@@ -333,7 +333,7 @@ def modular_product(left: Residues, right: Integers) -> Integers:
         sums = np.zeros((len(left), left.shape[1], columns))
         for found, part, factor in zip(sums, left, factors, strict=True):
             _add_product(found, part, factor)
-    return integers_of(of_residues(sums.reshape(len(sums), -1)), sums.shape[1:])
+    return integers_of(_of_residues(sums.reshape(len(sums), -1)), sums.shape[1:])
 
 
 def _add_product(out: NDArray[np.float64], left: NDArray[np.float32], right: NDArray[np.float64]) -> None:

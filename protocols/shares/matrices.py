@@ -27,11 +27,11 @@ from ksdp.protocols.shares.sizes import (
 
 FACTOR_FRACTION = 48
 """Fraction bits of an inverse root."""
-SMALLEST_SINGULAR = 2.0**-11
+_SMALLEST_SINGULAR = 2.0**-11
 """Promised of the singular values of a block to orthonormalise; smaller ones stay shorter than 1."""
-FACTOR_GROWTH = growth_bits(cubic_steps(SMALLEST_SINGULAR))
+FACTOR_GROWTH = growth_bits(cubic_steps(_SMALLEST_SINGULAR))
 """2^this is no less than an inverse root, of whatever it is taken."""
-RESOLUTION = 2.0**-18
+_RESOLUTION = 2.0**-18
 """Eigenvalues of a matrix of trace 1 closer than this to a threshold are on neither side."""
 HALVINGS = 16
 _WIDE = FRACTION + COEFFICIENT_BITS
@@ -59,7 +59,7 @@ async def reciprocal(shares: SharedArithmetic, value: Integers) -> Integers:
     return inverse
 
 
-async def inverse_root(shares: SharedArithmetic, gram: Integers, least: float = SMALLEST_SINGULAR) -> Integers:
+async def inverse_root(shares: SharedArithmetic, gram: Integers, least: float = _SMALLEST_SINGULAR) -> Integers:
     """Z with Z^T G Z = I, at `FACTOR_FRACTION`; of G = Y^T Y with singular values of Y from `least` to 1."""
     # All are polynomials of one matrix: symmetric.
     size = len(gram)
@@ -79,7 +79,7 @@ async def inverse_root(shares: SharedArithmetic, gram: Integers, least: float = 
 
 async def _sign(shares: SharedArithmetic, matrix: Integers) -> Integers:
     """The matrix sign function of a stack of symmetric matrices of norm at most 1."""
-    for step in cubic_steps(RESOLUTION):
+    for step in cubic_steps(_RESOLUTION):
         (square,) = await shares.rounded_symmetric(Local(product(matrix, matrix), 2 * FRACTION + 2, FRACTION))
         (matrix,) = await shares.rounded_symmetric(
             Local(product(matrix, _polynomial(step, square)), _WIDE + FRACTION + 2, _WIDE)

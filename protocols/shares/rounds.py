@@ -17,7 +17,7 @@ from ksdp.protocols.shares.field import added, integers, split
 from ksdp.protocols.shares.matrices import NORM_BITS, normed_rows
 
 Arrays = dict[str, NDArray[np.float64]]
-Entered = NDArray[np.uint8]
+ShareBytes = NDArray[np.uint8]
 """Shares as bytes, shape (entries, 28)."""
 _AGREE = 1e-9
 
@@ -41,14 +41,14 @@ class ComputingSide:
         """Whether this is one of the three."""
         return self._me is not None
 
-    def sum_of(self, entered: NDArray[np.int64]) -> Rounds[Entered | None]:
+    def sum_of(self, entered: NDArray[np.int64]) -> Rounds[ShareBytes | None]:
         """Share numbers, and get a share of all parties' sum; None where this party does not compute."""
         arrived = yield from self._shared(entered, self._engine.others)
         return added(list(arrived.values()), len(entered)) if self.computes else None
 
     def blocks_of(
         self, blocks: Iterator[NDArray[np.int64]], entries: Mapping[str, list[int]]
-    ) -> Rounds[dict[str, list[Entered]] | None]:
+    ) -> Rounds[dict[str, list[ShareBytes]] | None]:
         """Share numbers block by block, and get shares of every party's; None where this party does not compute.
 
         Parameters
@@ -56,7 +56,7 @@ class ComputingSide:
         entries : mapping from name to list of int
             Of every party's blocks.
         """
-        received: dict[str, list[Entered]] = {name: [] for name in entries}
+        received: dict[str, list[ShareBytes]] = {name: [] for name in entries}
         for number in range(max(map(len, entries.values()))):
             speak = {name: sizes[number] for name, sizes in entries.items() if number < len(sizes)}
             mine = next(blocks) if self._engine.name in speak else None

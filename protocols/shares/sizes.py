@@ -17,7 +17,7 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
 
 COEFFICIENT_BITS = 20
-CLOSE = 2.0**-50
+_CLOSE = 2.0**-50
 """The last step leaves less than this to 1."""
 
 _LEAST_END = 2.0**-14
@@ -42,7 +42,7 @@ def cubic_steps(least: float) -> tuple[tuple[int, int], ...]:
     13
     """
     steps, low = [], least
-    while 1.0 - low > CLOSE:
+    while 1.0 - low > _CLOSE:
         end = max(low, _LEAST_END)
         spread = 1.0 + end + end * end
         beta = 1.5 / (spread * math.sqrt(spread / 3.0))
@@ -59,7 +59,7 @@ def cubic_steps(least: float) -> tuple[tuple[int, int], ...]:
 def quadratic_steps(least: float) -> tuple[tuple[int, int], ...]:
     """(a, b) in units of 2^-20 of t -> t (a - b t) for t from `least` to 1: a = 4 / (1 + l), b = a / (1 + l)."""
     steps, low = [], least
-    while 1.0 - low > CLOSE:
+    while 1.0 - low > _CLOSE:
         end = max(low, _LEAST_END)
         alpha = 4.0 / (1.0 + end)
         beta = alpha / (1.0 + end)
@@ -97,7 +97,7 @@ KEPT = 50
 """Fraction bits of W' and T', and of products of them."""
 SIGNED = 40
 """Fraction bits of what a sign is taken of: a word has no room for more."""
-LEAST_RHO = 2.0**-12
+_LEAST_RHO = 2.0**-12
 _SIGN_BITS = 62
 
 _PRODUCT_BITS = 156
@@ -174,8 +174,8 @@ class TopicSizes:
 
     def __post_init__(self) -> None:
         alpha, _, gamma, _ = self.penalties
-        if self.rho < LEAST_RHO:
-            least = LEAST_RHO**2 * self.largest
+        if self.rho < _LEAST_RHO:
+            least = _LEAST_RHO**2 * self.largest
             raise InputError(
                 f"`beta` times `delta` must be at least {least:.3g} in a run that opens its final output alone, "
                 f"or `precision.bound` smaller; got {self.penalties[1] * self.penalties[3]:.3g}."

@@ -192,18 +192,7 @@ async def _outside(shares: SharedArithmetic, ritz: Integers, gram: Integers, ove
 
 
 async def _converged(shares: SharedArithmetic, outside: Integers, top: Leading) -> None:
-    """Open whether the run may be opened.
-
-    Parameters
-    ----------
-    outside : shares, shape (block, block)
-        R^T R.
-
-    Raises
-    ------
-    NotConverged
-        If not; nothing else was opened.
-    """
+    """Open whether the run may be opened, given R^T R; where not (`NotConverged`), nothing else."""
     within = np.array([(top.projectors[0] * outside).sum()], dtype=object)  # trace(P R^T R)
     residual, bound = await shares.rounded(
         Local(within, 2 * FRACTION + 2),

@@ -80,7 +80,7 @@ class SharedRows:
         return found
 
 
-class TopicSteps:
+class _TopicSteps:
     """Steps of sweeps over some rows."""
 
     def __init__(self, shares: SharedArithmetic, sizes: AnySizes) -> None:
@@ -118,7 +118,7 @@ class TopicSteps:
         return kept
 
 
-class FullFit(TopicSteps):
+class _FullFit(_TopicSteps):
     """Sweeps over some rows."""
 
     def __init__(self, shares: SharedArithmetic, rows: SharedRows, sizes: AnySizes) -> None:
@@ -174,7 +174,7 @@ class FullFit(TopicSteps):
         return await self.kept(left, ROW_BITS + KEPT, await self.inverse(square))
 
 
-class ObservedFit(TopicSteps):
+class _ObservedFit(_TopicSteps):
     """Sweeps over the observed entries of some rows.
 
     Parameters
@@ -206,17 +206,7 @@ class ObservedFit(TopicSteps):
         return topics
 
     async def _best(self, t: int, parts: Integers, fits: Integers, sums: Integers) -> Integers:
-        """Row t of W' (or of T') at the minimum, the others as they are.
-
-        Parameters
-        ----------
-        parts : shape (k, n)
-            All rows.
-        fits : shape (n,)
-            Products with X', less a regulariser, of degree 2.
-        sums : shape (n, k)
-            Over Omega, of degree 2.
-        """
+        """Row t of W' (or of T') at the minimum, the others as they are; `fits` and `sums` are of degree 2."""
         (sums,) = await self.shares.rounded(Local(sums, KEPT + 2 * self.sizes.reach_bits, 0))
         inverse = await self.inverse(sums[:, t])
         others = [u for u in range(self.sizes.rank) if u != t]
@@ -233,7 +223,7 @@ _PUBLIC = 40
 """Fraction bits of 1 / d."""
 
 
-class SimplexFit(FullFit):
+class _SimplexFit(_FullFit):
     """Sweeps over some rows, with topics on the simplex.
 
     Attributes
@@ -249,7 +239,7 @@ class SimplexFit(FullFit):
         self.faults: Integers = np.zeros(1, dtype=object)
 
     async def best(self, left: Integers, square: Integers, before: Integers) -> Integers:
-        """T_t from its sums (`FullFit.best`)."""
+        """T_t from its sums (`_FullFit.best`)."""
         shares, sizes = self.shares, self.sizes
         (numbers,) = await shares.rounded(Local(left % PRIME, ROW_BITS + KEPT + sizes.sums_bits, ROW_BITS))
         above = await self._above(numbers)
@@ -278,17 +268,7 @@ class SimplexFit(FullFit):
         return np.asarray((1 - await self.shares.negative(coarse, bits - KEPT + SIGNED)) % PRIME)
 
     async def _settled(self, over: Integers, square: Integers, before: Integers, count: Integers) -> Integers:
-        """max(over, 0) / D, or the topic as it was.
-
-        Parameters
-        ----------
-        over : shape (d,)
-            n - theta.
-        square : shape (1,)
-            D.
-        count : shape (1,)
-            How many were above the theta before.
-        """
+        """max(n - theta, 0) / D, or the topic as it was; `count` were above the theta before."""
         shares, bits, d_bits = self.shares, self.sizes.over_bits, self.sizes.count_bits + 1
         above = await self._above(over)
         parts, unit = await shares.rounded(
@@ -361,26 +341,26 @@ async def topics_of(
     """
     shares, sizes = SharedArithmetic(runtime), wanted.sizes
     topics = fixed(start / sizes.tau, KEPT)
-    fits: list[FullFit | ObservedFit] = []
+    fits: list[_FullFit | _ObservedFit] = []
     if models is not None:
         fits.append(_full_fit(shares, models, sizes))
         topics = await fits[-1].swept(topics, wanted.before)
     if pattern is None:
         fits.append(_full_fit(shares, rows, sizes))
     else:
-        fits.append(ObservedFit(shares, rows, pattern, sizes))
+        fits.append(_ObservedFit(shares, rows, pattern, sizes))
     topics = await fits[-1].swept(topics, wanted.sweeps)
-    await _check_thresholds(shares, [fit for fit in fits if isinstance(fit, SimplexFit)])
+    await _check_thresholds(shares, [fit for fit in fits if isinstance(fit, _SimplexFit)])
     return reals(await shares.opened(topics), KEPT) * sizes.tau
 
 
-def _full_fit(shares: SharedArithmetic, rows: SharedRows, sizes: AnySizes) -> FullFit:
+def _full_fit(shares: SharedArithmetic, rows: SharedRows, sizes: AnySizes) -> _FullFit:
     if isinstance(sizes, SimplexSizes):
-        return SimplexFit(shares, rows, sizes)
-    return FullFit(shares, rows, sizes)
+        return _SimplexFit(shares, rows, sizes)
+    return _FullFit(shares, rows, sizes)
 
 
-async def _check_thresholds(shares: SharedArithmetic, fits: list[SimplexFit]) -> None:
+async def _check_thresholds(shares: SharedArithmetic, fits: list[_SimplexFit]) -> None:
     """Open whether all topics were projected; where not, nothing else."""
     if fits:
         faults = np.sum([fit.faults for fit in fits], axis=0)

@@ -6,8 +6,7 @@ A `Keystream` gives each number once, in ascending order, and refuses the rest: 
 give away their difference.
 
 This is the one place where a value is not frozen: whoever could go back to an earlier state would mask twice
-alike. Keys never leave a keystream and cannot be written down. A party that is restarted within a run makes
-them again from what it drew, and masks nothing but what it had masked (`ksdp.protocols.network.kept_run`).
+alike. Keys never leave a keystream and cannot be written down.
 
 AES in counter mode differs from random by at most q^2 / 2^129 after q blocks; a key gives at most 2^36 blocks
 (1 TiB), so by less than 2^-57.
@@ -59,11 +58,6 @@ class Keystream:
         self._next = 0
         self._blocks = 0
 
-    @property
-    def next_number(self) -> int:
-        """The smallest number that was not used yet."""
-        return self._next
-
     def take(self, number: int, entries: int) -> CipherContext:
         """The cipher at the start of this number's stream; the number is used up.
 
@@ -82,15 +76,9 @@ class Keystream:
         counter = number.to_bytes(8, "big") + bytes(8)
         return Cipher(algorithms.AES(self._key), modes.CTR(counter)).encryptor()
 
-    def mask(self, number: int, entries: int) -> NDArray[np.uint64]:
-        """This number's stream as `entries` numbers, little-endian; the number is used up."""
-        out = np.zeros(entries, dtype="<u8")
-        _add_streams(out, [(self.take(number, entries), 1)])
-        return out
-
-    def add_to(self, total: NDArray[np.uint64], number: int, sign: int = 1) -> None:
-        """Add (sign 1) or subtract (sign -1) this number's stream, in place, modulo 2^64."""
-        _add_streams(total, [(self.take(number, total.size), sign)])
+    def add_to(self, total: NDArray[np.uint64], number: int) -> None:
+        """Add this number's stream, in place, modulo 2^64; the number is used up."""
+        _add_streams(total, [(self.take(number, total.size), 1)])
 
 
 class PairwiseMasks:

@@ -17,7 +17,7 @@ coding of the sum. From its own keys it knows its own streams.
 see could be computed from their own inputs and the sum, if AES is a pseudorandom function, HKDF an extractor and
 the Diffie-Hellman problem on Curve25519 hard. They learn the sum *and what follows from it*: the sum of the
 others' inputs; M - 1 parties together the last one's input; **with M = 2 each party the other's input**. Every
-result says so (`SecureTotal.reveals`). Somebody who only carries the messages learns the sum (the announced
+run says so (`what_follows`). Somebody who only carries the messages learns the sum (the announced
 vectors add up to it) and can stop the run, not change it: agreement keys are signed, vectors carry a tag
 (AES-GMAC) per receiver.
 
@@ -122,18 +122,6 @@ class Contribution:
         return cls(session, name_of(sender), number_of(number), shape, coding, fields[1], tags)
 
 
-@dataclass(frozen=True, eq=False)
-class SecureTotal:
-    """A sum, and what it gives away."""
-
-    values: NDArray[np.float64]
-    number: int
-    """Of the sum, from 0."""
-    parties: int
-    reveals: str
-    """What somebody who took part can compute from it, in plain words."""
-
-
 def what_follows(parties: int) -> str:
     """What somebody who took part can compute from an exact sum, in plain words."""
     if parties == 2:
@@ -187,7 +175,7 @@ class SumParty(Machine):
     ...     party.begin([h for h in hellos if h.sender != party.name])
     >>> coding = FixedPoint(fraction_bits=31, bound=10.0, parties=3)
     >>> sent = [party.contribute([1.5, float(i)], coding) for i, party in enumerate(parties)]
-    >>> parties[0].combine(sent[1:]).values
+    >>> parties[0].combine(sent[1:])
     array([4.5, 3. ])
     """
 
@@ -284,7 +272,7 @@ class SumParty(Machine):
             self._own = contribution, coding
             return contribution
 
-    def combine(self, messages: Iterable[Contribution]) -> SecureTotal:
+    def combine(self, messages: Iterable[Contribution]) -> NDArray[np.float64]:
         """The sum, from everybody else's vectors for it.
 
         Raises
@@ -300,10 +288,7 @@ class SumParty(Machine):
             for name, message in self._all(messages, "contribution").items():
                 self._check(message, name, own)
                 total += np.frombuffer(message.payload, dtype="<u8")
-            parties = len(self._terms.participants)
-            result = SecureTotal(
-                coding.decode(total.reshape(own.shape)), self._number, parties, what_follows(parties)
-            )
+            result = coding.decode(total.reshape(own.shape))
             self._number += 1
             self._own = None
             return result
@@ -385,7 +370,7 @@ class SumRounds:
         contribution = self._party.contribute(share, self._coding).to_bytes()
         said = pack("summed", self._heard, contribution)
         arrived = yield from self._engine.exchange("sum", dict.fromkeys(self._peers, said), self._peers)
-        total = self._party.combine(from_senders(self._opened(arrived), Contribution.from_bytes)).values
+        total = self._party.combine(from_senders(self._opened(arrived), Contribution.from_bytes))
         self._heard = hashlib.sha256(pack("heard", self._heard, total.astype("<f8").tobytes())).digest()
         return total
 

@@ -9,12 +9,10 @@ import pytest
 
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.protocols.channel.rounds import (
-    Exchange,
     Machine,
     Round,
     RoundEngine,
     Rounds,
-    Script,
     one_each,
     run_together,
 )
@@ -68,72 +66,32 @@ def test_who_is_silent_or_speaks_out_of_turn_ends_the_run(mail: dict[str, bytes]
         answered(RoundEngine("ada", ("bob", "cyd")).hear("told", "bob"), mail)
 
 
-SESSION = b"x" * 32
-
-
-def chain(me: int, parties: int, rounds: int = 3) -> Script[int]:
-    """Everybody says a number, then the total so far, and so on."""
-    value = me + 1
-    for _ in range(rounds):
-        arrived = yield Exchange.broadcast(value.to_bytes(4, "big"), me, parties)
-        value += sum(int.from_bytes(data, "big") for data in arrived.values())
-    return value
-
-
 NAMES = ("ada", "bob", "cyd")
 
 
-def node(me: int, session: bytes = SESSION, scripts: int = 1, rounds: int = 3) -> Rounds[list[int]]:
-    engine = RoundEngine(NAMES[me], [name for name in NAMES if name != NAMES[me]])
-    return engine.play("chain", session, NAMES, [chain(me, 3, rounds) for _ in range(scripts)])
+def node(me: int, rounds: int = 3) -> Rounds[int]:
+    """Everybody says a number, then the total so far, and so on."""
+    engine, value = RoundEngine(NAMES[me], [name for name in NAMES if name != NAMES[me]]), me + 1
+    for _ in range(rounds):
+        arrived = yield from engine.exchange("chain", dict.fromkeys(engine.others, bytes([value])), engine.others)
+        value += sum(data[0] for data in arrived.values())
+    return value
 
 
-def test_scripts_side_by_side_share_rounds() -> None:
-    results, sent = run_together({name: node(me, scripts=2) for me, name in enumerate(NAMES)})
-    assert list(results.values()) == [[54, 54]] * 3
+def test_nodes_hear_each_other_round_by_round() -> None:
+    results, sent = run_together({name: node(me) for me, name in enumerate(NAMES)})
+    assert list(results.values()) == [54] * 3
     assert [each.number for _, each in sent] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
 
 
-def test_a_server_beside_the_places_of_a_script_is_not_part_of_it() -> None:
-    ada = RoundEngine("ada", ("bob", "hub"))
-    sent = next(ada.play("chain", SESSION, ("ada", "bob"), [chain(0, 2)]))
-    assert unpack("round", sent.messages["hub"], 3)[2] == b""
-
-
-@pytest.mark.parametrize(
-    ("body", "fault"),
-    [
-        (pack("scripts", b"y" * 32, bytes(4)), "bob is in another session"),
-        (pack("scripts", SESSION, bytes(3)), "bob sent 3 bytes; 4 are due"),
-        (pack("scripts", SESSION, bytes(5)), "bob sent 5 bytes; 4 are due"),
-        (pack("scripts", SESSION), "must have 2 fields; got 1"),
-        (pack("scripts", SESSION, bytes(4), bytes(4)), "must have 2 fields; got 3"),
-        (b"", "bob said nothing where something is due"),
-        (b"?", "scripts message was expected"),
-    ],
-)
-def test_what_does_not_fit_a_script_ends_it(body: bytes, fault: str) -> None:
-    good = pack("scripts", SESSION, bytes(4))
-    rounds = node(0)
-    mail = {"bob": message("chain", 0, body), "cyd": message("chain", 0, good)}
-    with pytest.raises(ProtocolError, match=fault):
-        answered(rounds, mail)
-    with pytest.raises(StopIteration):
-        rounds.send(mail)  # a generator that has ended cannot be asked again
-
-
 def test_a_repeated_and_an_early_message_are_refused() -> None:
-    good = pack("scripts", SESSION, bytes(4))
-    first, second = ({name: message("chain", at, good) for name in NAMES[1:]} for at in (0, 1))
+    first, second = ({name: message("chain", at, b"1") for name in NAMES[1:]} for at in (0, 1))
     for mail in ([first, first], [second]):
+        rounds = node(0)
         with pytest.raises(ProtocolError, match="bob is at another step"):
-            answered(node(0), *mail)
-
-
-def test_scripts_of_different_length_have_drifted_apart() -> None:
-    rounds = RoundEngine("ada", ("bob",)).play("chain", SESSION, NAMES[:2], [chain(0, 2, 1), chain(0, 2, 2)])
-    with pytest.raises(ProtocolError, match="others are not"):
-        answered(rounds, {"bob": message("chain", 0, pack("scripts", SESSION, bytes(4), bytes(4)))})
+            answered(rounds, *mail)
+        with pytest.raises(StopIteration):
+            rounds.send(mail[-1])  # a generator that has ended cannot be asked again
 
 
 def test_nodes_that_end_at_different_rounds_have_drifted_apart() -> None:

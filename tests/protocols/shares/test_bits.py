@@ -66,14 +66,14 @@ def test_an_and_of_words_in_pairs() -> None:
     assert (parts[0] ^ parts[1] ^ parts[2] == whole).all()
 
 
-def test_what_one_party_is_told_does_not_follow_the_number() -> None:
+def test_what_one_party_is_reshared_does_not_follow_the_number() -> None:
     """Of 400 equal numbers every bit that is told is as often 1 as 0, whatever the number is."""
     for value in (0, -1, 12345):
         given, told = shared([value] * 400), list[np.ndarray]()
 
         class Listening(PairedBits):
-            async def _told(self, mine: Any) -> Any:
-                pair = await super()._told(mine)
+            async def _reshared(self, mine: Any) -> Any:
+                pair = await super()._reshared(mine)
                 if self._runtime.pid == 0:
                     told.append(pair[0][:400])  # noqa: B023 (called in this turn of the loop)
                 return pair
@@ -95,7 +95,7 @@ def test_what_one_party_is_told_does_not_follow_the_number() -> None:
 def test_bits_of_another_length_end_the_run() -> None:
     async def work(runtime: Any) -> Any:
         words = np.zeros(2 + runtime.pid, dtype=np.uint64)
-        return await PairedBits(runtime)._told(words)
+        return await PairedBits(runtime)._reshared(words)
 
     with pytest.raises(ProtocolError, match="another length"):
         compute_together([work] * 3, seeded("short"))

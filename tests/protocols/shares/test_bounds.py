@@ -119,8 +119,8 @@ def test_shares_that_are_sent_do_not_follow_the_number(value: int) -> None:
     sent: list[np.ndarray] = []
 
     class Listening(SharedArithmetic):
-        async def _told(self, share: Any) -> Any:
-            parts = await super()._told(share)
+        async def _exchanged(self, share: Any) -> Any:
+            parts = await super()._exchanged(share)
             sent.extend(part for place, part in enumerate(parts) if place != self._runtime.pid)
             return parts
 
