@@ -66,7 +66,7 @@ def test_an_and_of_words_in_pairs() -> None:
     assert (parts[0] ^ parts[1] ^ parts[2] == whole).all()
 
 
-def test_what_one_party_is_reshared_does_not_follow_the_number() -> None:
+def test_what_one_party_is_told_does_not_follow_the_number() -> None:
     """Of 400 equal numbers every bit that is told is as often 1 as 0, whatever the number is."""
     for value in (0, -1, 12345):
         given, told = shared([value] * 400), list[np.ndarray]()
