@@ -69,7 +69,7 @@ class Pool(_Remembers):
         return (self.fixed if self.coalition is None else self.coalition) if self.colluding else None
 
     @property
-    def beside(self) -> sp.csr_array | None:
+    def remaining(self) -> sp.csr_array | None:
         """Others' documents that stay in a sum that the coalition has subtracted its own from."""
         return self.honest if self.colluding else self.fixed
 
@@ -136,11 +136,11 @@ class Documents(_Remembers):
         return int(self.matrix.shape[0])
 
     @cached_property
-    def made_of(self) -> Pool:
+    def source_pool(self) -> Pool:
         """What databases are drawn from; where nobody says, the population, or these."""
         if self.pool is not None:
             return self.pool
-        return Pool(self.matrix) if self.population is None else self.population.made_of
+        return Pool(self.matrix) if self.population is None else self.population.source_pool
 
     @cached_property
     def squared_norms(self) -> Vector:

@@ -54,12 +54,12 @@ def moment_match(observables: Observables, documents: Documents) -> Floats:
 def site_match(observables: Observables, documents: Documents) -> Floats:
     """As `moment_match`, of P^T P: what is left of a site's noisy second moments in the root that it sends."""
     root = announced(observables, "P")
-    return _matched(documents.made_of.sizes[0] * (root.T @ root), documents, alone=True)
+    return _matched(documents.source_pool.sizes[0] * (root.T @ root), documents, alone=True)
 
 
 def _matched(moments: Floats, documents: Documents, alone: bool = False) -> Floats:
     """What the filter says of each document; `alone` where the sum is over the victim's documents."""
-    pool = documents.made_of
+    pool = documents.source_pool
     own = own_mechanism(pool.mechanism)
 
     def bounded(rows: sp.csr_array) -> Floats:
@@ -68,13 +68,13 @@ def _matched(moments: Floats, documents: Documents, alone: bool = False) -> Floa
     def compute() -> MomentFilter:
         rows, noise = at_even_steps(pool.drawn, _MOST_ROWS), None
         if isinstance(own, NoisyMoments):
-            parties = 1 + (pool.beside is not None)
+            parties = 1 + (pool.remaining is not None)
             noise = own.moment_noise(pool.sizes[0], rows.shape[1], parties)
         return moment_filter(bounded(rows), pool.share, noise, _SHRINK)
 
     def expected() -> Floats:
         total = np.zeros_like(moments)
-        for rows, share in ((pool.drawn, pool.share), (None if alone else pool.beside, pool.fixed_share)):
+        for rows, share in ((pool.drawn, pool.share), (None if alone else pool.remaining, pool.fixed_share)):
             if rows is not None:
                 dense = bounded(rows)
                 total += share * (dense.T @ dense)

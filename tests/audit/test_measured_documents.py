@@ -40,7 +40,7 @@ def test_a_coalition_subtracts_its_own_and_honest_parties_stay_in_sums(
 ) -> None:
     plan = plan_of({"name": "pd-nmf", "rank": 2}, **parties)
     pool, database = plan.pool, plan.database(0, 0)
-    assert (None if pool.beside is None else pool.beside.shape[0]) == beside
+    assert (None if pool.remaining is None else pool.remaining.shape[0]) == beside
     assert (None if pool.subtracted is None else pool.subtracted.shape[0]) == subtracted
     assert tuple(rows.shape[0] for rows in pool.others) == others
     assert pool.sizes == tuple(part.shape[0] for part in database.parties) == (15, *others)

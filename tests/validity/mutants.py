@@ -968,8 +968,8 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/statistics/linear/system.py",
-        ("pool.fixed if self.of_all else pool.beside", "pool.fixed"),
-        ("pool.fixed if self.of_all else pool.beside", "pool.beside"),
+        ("pool.fixed if self.of_all else pool.remaining", "pool.fixed"),
+        ("pool.fixed if self.of_all else pool.remaining", "pool.remaining"),
         ("if pool.fixed is not None and pool.fixed_share < 1.0:", "if False:"),
         ("sums = sums - terms(fixed).summed(np.ones(fixed.shape[0]))", "pass"),
         ("np.asarray(known.sums, dtype=np.float64)", "np.zeros(())"),
@@ -1219,7 +1219,7 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/statistics/moments.py",
-        ("parties = 1 + (pool.beside is not None)", "parties = 1"),
+        ("parties = 1 + (pool.remaining is not None)", "parties = 1"),
         ("share * (dense.T @ dense)", "0.0 * (dense.T @ dense)"),
         tests=(MOMENTS,),
     ),
@@ -1433,7 +1433,7 @@ MUTANTS: list[Mutant] = [
         ("np.square(self.left), np.square(self.coefficients)", "self.left, self.coefficients"),
         ("np.where(self.topics > 0.0, numbers, 0.0)", "numbers"),
         ("gamma=self.gamma, delta=self.delta", "gamma=0.0, delta=0.0"),
-        ('bool(getattr(own_mechanism(documents.made_of.mechanism), "weighted", False))', "False"),
+        ('bool(getattr(own_mechanism(documents.source_pool.mechanism), "weighted", False))', "False"),
         tests=ROUNDS,
     ),
     *_of(
@@ -1672,7 +1672,7 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/statistics/linear/releases.py",
-        ("(0 if pool.beside is None else pool.beside.shape[0])", "0"),
+        ("(0 if pool.remaining is None else pool.remaining.shape[0])", "0"),
         tests=("tests/audit/test_measured_documents.py",),
     ),
     *_of(

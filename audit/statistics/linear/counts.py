@@ -57,13 +57,13 @@ def expected_counts(pool: Pool) -> Floats:
 def _apart(observables: Observables, pool: Pool) -> Floats:
     """The counts of the documents of which nobody knows whether they are in, as far as others are known."""
     counts = announced(observables, DOCUMENT_COUNTS).ravel()
-    known = pool.fixed_share == 1.0 and pool.beside is not None
+    known = pool.fixed_share == 1.0 and pool.remaining is not None
     return np.asarray(counts - _beside(pool)) if known else counts
 
 
 def _beside(pool: Pool) -> Floats:
     """Documents that have each column, of others that stay in what the coalition sees."""
-    beside = pool.beside
+    beside = pool.remaining
     if beside is None:
         return np.zeros(pool.drawn.shape[1])
     return cast(Floats, pool.derive("documents of columns beside", lambda: _columns(beside)))
@@ -103,7 +103,7 @@ def counts_match(observables: Observables, documents: Documents) -> Floats:
     covariance over databases: the log likelihood ratio of the linear, normal model (`equations`). A document with
     a column that no document has was not in, and is left out first.
     """
-    counts, pool = announced(observables, DOCUMENT_COUNTS).ravel(), documents.made_of
+    counts, pool = announced(observables, DOCUMENT_COUNTS).ravel(), documents.source_pool
 
     def terms(rows: sp.csr_array) -> Additive:
         return TermNumbers.plain(marked(rows), np.ones((rows.shape[0], 1)))
@@ -119,7 +119,7 @@ def fewest_count(observables: Observables, documents: Documents) -> Floats:
     indptr = np.asarray(rows.indptr)
     found, some = np.zeros(len(documents)), np.flatnonzero(np.diff(indptr))
     of_entries = np.where(
-        np.asarray(rows.data) != 0, _apart(observables, documents.made_of)[np.asarray(rows.indices)], np.inf
+        np.asarray(rows.data) != 0, _apart(observables, documents.source_pool)[np.asarray(rows.indices)], np.inf
     )
     if len(some):
         found[some] = np.minimum.reduceat(of_entries, indptr[:-1][some])
@@ -128,7 +128,7 @@ def fewest_count(observables: Observables, documents: Documents) -> Floats:
 
 def counts_above(observables: Observables, documents: Documents) -> Floats:
     """How far counts are above those expected in the document's columns, each by its own variance, added up."""
-    pool = documents.made_of
+    pool = documents.source_pool
     counts = announced(observables, DOCUMENT_COUNTS).ravel()
     drawn, others = _of_pool(pool)
     fixed = pool.fixed_share * _beside(pool)
@@ -142,7 +142,7 @@ def columns_kept(observables: Observables, documents: Documents) -> Floats:
 
     sum over its columns of log P(stays | x is in) / P(stays | x is not), others in a binomial number.
     """
-    pool = documents.made_of
+    pool = documents.source_pool
     least = int(getattr(pool.mechanism, "at_least", 1))
 
     def chances() -> tuple[Floats, Floats]:
@@ -247,13 +247,13 @@ def as_in_run(statistic: Statistic, observables: Observables, documents: Documen
     if KEPT_COLUMNS not in observables or getattr(of, "of_candidates", False):
         return documents
     if getattr(of, "of_expected", False):
-        return _expected(documents) if isinstance(documents.made_of.mechanism, _Cuts) else documents
+        return _expected(documents) if isinstance(documents.source_pool.mechanism, _Cuts) else documents
     kept = announced(observables, KEPT_COLUMNS).ravel() > 0.5
     if kept.shape != documents.matrix.shape[1:]:  # somebody's own array of that name
         return documents
 
     def compute() -> Documents:
-        possible = counts_allow(observables, documents.made_of)
+        possible = counts_allow(observables, documents.source_pool)
         counts = announced(observables, DOCUMENT_COUNTS).ravel() * kept if DOCUMENT_COUNTS in observables else None
 
         def pool_of(pool: Pool) -> Pool:
@@ -308,7 +308,7 @@ def _expected(documents: Documents) -> Documents:
         return cast(Documents, documents.derive("expected columns", lambda: _expected(whole).at(places)))
 
     def compute() -> Documents:
-        kept = _stay(documents.made_of)
+        kept = _stay(documents.source_pool)
         return _cut(documents, kept, lambda pool: pool.derive("expected columns", lambda: _pool(pool, kept)))
 
     return cast(Documents, documents.derive("expected columns", compute))
@@ -365,5 +365,5 @@ def _cut(
     found = cut(documents)
     assert found is not None
     if found.pool is None:
-        found = replace(found, pool=pool_of(documents.made_of))
+        found = replace(found, pool=pool_of(documents.source_pool))
     return found

@@ -403,14 +403,14 @@ class StationaryTerms:
 
 def are_rated(documents: Documents) -> bool:
     """Whether missing entries are missing to the mechanism that runs on these, not zero."""
-    return bool(getattr(own_mechanism(documents.made_of.mechanism), "weighted", False))
+    return bool(getattr(own_mechanism(documents.source_pool.mechanism), "weighted", False))
 
 
 def topics_of_ratings(
     name: str, observables: Observables, documents: Documents, topics: NDArray[np.float64]
 ) -> Floats:
     """The matched filter on a run's topics, shape (k, d); one number a document."""
-    own = own_mechanism(documents.made_of.mechanism)
+    own = own_mechanism(documents.source_pool.mechanism)
     topics = np.ascontiguousarray(topics, dtype=np.float64)
 
     def terms(rows: sp.csr_array) -> StationaryTerms:
@@ -451,7 +451,7 @@ class FirstOrderBasis:
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,); all 0 where there are too few documents to expect a V."""
         found = announced(observables, "V")
-        picture = expected(documents.made_of, len(found), has_mean(observables))
+        picture = expected(documents.source_pool, len(found), has_mean(observables))
         if picture is None:
             return np.zeros(len(documents))
         _, filtered, weights = _matched(observables, documents, found, picture)
@@ -479,7 +479,7 @@ class FirstOrderTopics:
         found = announced(observables, "T")
         if are_rated(documents):
             return topics_of_ratings(self.name, observables, documents, found)
-        picture = expected_topics(documents.made_of, len(found))
+        picture = expected_topics(documents.source_pool, len(found))
         if picture is None:
             return np.zeros(len(documents))
         rows, filtered, _ = _matched(observables, documents, found, picture)

@@ -133,7 +133,7 @@ class OfGroups(OfAnother):
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a group, shape (n_groups,)."""
-        pool = documents.made_of
+        pool = documents.source_pool
         if documents.rows is None or documents.starts is None or pool.group is None:
             return np.zeros(len(documents))
         if pool.fixed is not None and pool.fixed_share < 1.0:

@@ -151,7 +151,7 @@ def _of_moments(pool: Pool) -> int:
     if few_to_write(rows.shape[0], numbers) or numbers <= MOST_ENTRIES:
         return 0
     squares = np.square(own.bounded(rows).toarray())
-    parties = 1 + (pool.beside is not None)
+    parties = 1 + (pool.remaining is not None)
     noise = float(own.moment_noise(pool.sizes[0], features, parties)) ** 2
     every = pool.drawn.shape[0] / rows.shape[0] * max(pool.share * (1 - pool.share), 1e-3)
     varied = (squares.T @ squares)[np.triu_indices(features)]

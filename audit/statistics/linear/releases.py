@@ -82,7 +82,7 @@ class _Solved(ABC):
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,); all 0 where there is no system."""
-        found = self.equations_of(observables, documents.made_of)
+        found = self.equations_of(observables, documents.source_pool)
         if found is None:
             return np.zeros(len(documents))
         return what_they_say(self.name, observables, documents, *found)
@@ -248,7 +248,7 @@ def mean_of_all(mean: Floats, pool: Pool) -> Floats:
     """What is subtracted from everybody's rows; the coalition sees the mean of the others' and knows its own."""
     if pool.subtracted is None:
         return mean
-    outside = pool.share * pool.drawn.shape[0] + (0 if pool.beside is None else pool.beside.shape[0])
+    outside = pool.share * pool.drawn.shape[0] + (0 if pool.remaining is None else pool.remaining.shape[0])
     own = np.asarray(pool.subtracted.sum(axis=0)).ravel()
     return np.asarray((mean * outside + own) / (outside + pool.subtracted.shape[0]))
 

@@ -243,7 +243,7 @@ class Equations:
 
     def beside(self, pool: Pool) -> sp.csr_array | None:
         """Others' documents that the sums are over."""
-        return None if self.alone else pool.fixed if self.of_all else pool.beside
+        return None if self.alone else pool.fixed if self.of_all else pool.remaining
 
 
 Equated = tuple[Callable[[sp.csr_array], Additive], Equations]
@@ -303,7 +303,7 @@ def what_they_say(
     name : of the statistic, under which the run's filter is kept
     terms : what documents add in this run, given these
     """
-    pool = documents.made_of
+    pool = documents.source_pool
     if known.alone:
         pool = cast(Pool, pool.derive("the victim's own", lambda: _alone(pool)))
 

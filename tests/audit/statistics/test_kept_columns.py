@@ -118,7 +118,7 @@ def test_of_runs_that_were_recorded_documents_are_cut_too() -> None:
     recorded = Documents(documents.matrix, pool=Pool(documents.matrix, 0.5))
     cut = as_in_run(LinearBlocks(), seen, recorded)
     assert not cut.matrix[:, np.flatnonzero(seen["kept_columns"] == 0)].toarray().any()
-    assert cut.made_of.mechanism is None
+    assert cut.source_pool.mechanism is None
     assert as_in_run(FirstOrderBasis(), seen, recorded) is recorded
 
 
@@ -144,7 +144,7 @@ def test_groups_and_the_population_are_cut_too() -> None:
     assert cut.rows is not None
     assert cut.population is not None
     assert cut.pool is cut.rows.pool
-    for matrix in (cut.matrix, cut.rows.matrix, cut.population.matrix, cut.made_of.drawn):
+    for matrix in (cut.matrix, cut.rows.matrix, cut.population.matrix, cut.source_pool.drawn):
         assert not matrix[:, gone].toarray().any()
         assert matrix.shape[1] == 30
 
@@ -259,7 +259,7 @@ def test_without_counts_to_be_seen_nobody_is_ruled_out_by_them() -> None:
     assert as_in_run(LinearBlocks(), hidden, documents).possible is None
     cut = as_in_run(LinearBlocks(), seen, documents)
     assert cut.possible is not None
-    np.testing.assert_array_equal(cut.possible, cut.made_of.possible)
+    np.testing.assert_array_equal(cut.possible, cut.source_pool.possible)
 
 
 def test_columns_decide_who_is_possible() -> None:
