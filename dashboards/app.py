@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -159,18 +159,21 @@ def sign_out(context: PageContext, request: Request, form: Form) -> Response:
 Page = Callable[[PageContext, Request], Response]
 
 
-def _audits(context: PageContext, request: Request) -> Response:
-    return context.page(request, "page_audits", page=read_audits_page(context.store, request.query_params))
+def _listing(template: str, read: Callable[[Store, Mapping[str, str]], Any]) -> Page:
+    """A page of the whole store, from its address's query."""
+    return lambda context, request: context.page(request, template, page=read(context.store, request.query_params))
+
+
+def _of_one(template: str, name: str, read: Callable[[Store, str, Mapping[str, str]], Any]) -> Page:
+    """A page of the one thing that the address names."""
+    return lambda context, request: context.page(
+        request, template, page=read(context.store, request.path_params[name], request.query_params)
+    )
 
 
 def _audit(context: PageContext, request: Request) -> Response:
     page = read_audit_page(context.store, request.path_params["audit"], request.query_params)
     return context.page(request, "page_audit", page=page, **parts_of(page.view))
-
-
-def _document(context: PageContext, request: Request) -> Response:
-    page = read_document_page(context.store, request.path_params["audit"], request.query_params)
-    return context.page(request, "page_document", page=page)
 
 
 def _report(context: PageContext, request: Request) -> Response:
@@ -185,10 +188,6 @@ def _more_runs(context: PageContext, request: Request) -> Response:
     return context.page(request, template, audit=audit, more=more, wanted=asks)
 
 
-def _views_list(context: PageContext, request: Request) -> Response:
-    return context.page(request, "page_views_list", page=read_views_list(context.store, request.query_params))
-
-
 def _views(context: PageContext, request: Request) -> Response:
     return context.page(request, "page_views", **read_views_page(context.store, request.path_params["views"]))
 
@@ -197,44 +196,18 @@ def _views_report(context: PageContext, request: Request) -> Response:
     return views_response(context.store, require_views(context.store, request.path_params["views"]))
 
 
-def _screens(context: PageContext, request: Request) -> Response:
-    return context.page(request, "page_screens", page=read_screens_page(context.store, request.query_params))
-
-
-def _screen(context: PageContext, request: Request) -> Response:
-    page = read_screen_page(context.store, request.path_params["screen"], request.query_params)
-    return context.page(request, "page_screen", page=page)
-
-
 def _screen_report(context: PageContext, request: Request) -> Response:
     return screen_response(context.store, request.path_params["screen"])
 
 
-def _compare(context: PageContext, request: Request) -> Response:
-    return context.page(request, "page_compare", page=read_compare_page(context.store, request.query_params))
-
-
-def _queue(context: PageContext, request: Request) -> Response:
-    return context.page(request, "page_queue", page=read_queue_page(context.store, request.query_params))
-
-
-def _log(context: PageContext, request: Request) -> Response:
-    return context.page(request, "page_log", page=read_log_page(context.store, request.query_params))
-
-
 def _schedules(context: PageContext, request: Request) -> Response:
-    return context.page(
-        request, "page_schedules", schedules=read_schedules_page(context.store, context.actions.clock())
-    )
+    schedules = read_schedules_page(context.store, context.actions.clock())
+    return context.page(request, "page_schedules", schedules=schedules)
 
 
 def _schedule(context: PageContext, request: Request) -> Response:
     view = read_schedule_page(context.store, request.path_params["name"], context.actions.clock())
     return context.page(request, "page_schedule", view=view)
-
-
-def _runs(context: PageContext, request: Request) -> Response:
-    return context.page(request, "page_runs", page=read_runs_page(context.store, request.query_params))
 
 
 def _icon(context: PageContext, request: Request) -> Response:
@@ -243,24 +216,24 @@ def _icon(context: PageContext, request: Request) -> Response:
 
 _PAGES: dict[str, Page] = {
     "/favicon.ico": _icon,
-    "/": _audits,
-    "/audits": _audits,
+    "/": _listing("page_audits", read_audits_page),
+    "/audits": _listing("page_audits", read_audits_page),
     "/audits/{audit}": _audit,
-    "/audits/{audit}/document": _document,
+    "/audits/{audit}/document": _of_one("page_document", "audit", read_document_page),
     "/audits/{audit}/report.html": _report,
     "/audits/{audit}/more-runs": _more_runs,
-    "/views": _views_list,
+    "/views": _listing("page_views_list", read_views_list),
     "/views/{views}": _views,
     "/views/{views}/report.html": _views_report,
-    "/screens": _screens,
-    "/screens/{screen}": _screen,
+    "/screens": _listing("page_screens", read_screens_page),
+    "/screens/{screen}": _of_one("page_screen", "screen", read_screen_page),
     "/screens/{screen}/report.html": _screen_report,
-    "/compare": _compare,
-    "/queue": _queue,
-    "/log": _log,
+    "/compare": _listing("page_compare", read_compare_page),
+    "/queue": _listing("page_queue", read_queue_page),
+    "/log": _listing("page_log", read_log_page),
     "/schedules": _schedules,
     "/schedules/{name}": _schedule,
-    "/runs": _runs,
+    "/runs": _listing("page_runs", read_runs_page),
     "/sign-in": sign_in_page,
 }
 _FORMS: dict[str, Callable[[PageContext, Request, Form], Response]] = {
