@@ -98,11 +98,7 @@ def _block_runs(design: Design, kept: Sequence[Announced]) -> int:
 
 
 def _partly_read(spec: Spec, design: Design, block_runs: int) -> tuple[int, Design]:
-    """Of how many blocks one may keep a document's without arm, and the design with the runs that this takes.
-
-    Both follow from the design alone, so that audits of the same runs under other statistics have the same number
-    of them: whole strata of blocks, and so many that the tests are as strong as if they read all runs.
-    """
+    """Of how many blocks one may keep a document's without arm, and the design with the runs that this takes."""
     needed = spec.design.without_runs == "needed" and spec.design.unit == "document"
     if not (needed and isinstance(design, Shared)) or design.share >= 0.5:
         return 1, design
@@ -118,10 +114,7 @@ def _partly_read(spec: Spec, design: Design, block_runs: int) -> tuple[int, Desi
 
 
 def _reads_all(statistics: Sequence[Statistic]) -> bool:
-    """Whether tests need all runs of every document.
-
-    Statistics of other packages may look at who else is measured, which is then not the same in both arms.
-    """
+    """Whether tests need all runs of every document."""
     by_place = any(statistic.family in _BY_PLACE for statistic in statistics)
     return by_place or not reads_one_document(statistics)
 

@@ -114,7 +114,7 @@ class ObservablesWriter:
             # Without its zeros an array is smaller than any codec makes it with them, and quicker to read.
             if flat.dtype.kind == "f" and first.ndim and (first == 0).mean() > _SPARSE:
                 little = flat.astype(flat.dtype.newbyteorder("<"), copy=False)
-                columns |= without_zeros(name, little.reshape(len(self._runs), *first.shape))
+                columns |= _without_zeros(name, little.reshape(len(self._runs), *first.shape))
                 metadata[f"ksdp.type.{name}"] = little.dtype.str
             else:
                 element = pa.field("element", pa.from_numpy_dtype(flat.dtype), nullable=False)
@@ -145,11 +145,11 @@ def read_observables(folder: Place, block: Block, key: str) -> Iterator[Stored]:
             shape = [int(n) for n in metadata[f"ksdp.shape.{name}".encode()].decode().split(",") if n]
             column = table.column(name)
             if f"ksdp.type.{name}".encode() in metadata:
-                flat = of_cells(column, metadata[f"ksdp.type.{name}".encode()].decode())
+                flat = _of_cells(column, metadata[f"ksdp.type.{name}".encode()].decode())
             else:
                 flat = column.combine_chunks().flatten().to_numpy()
             if NONZERO + name in table.column_names:
-                flat = with_zeros(flat, bytes_of(table[NONZERO + name]), shape)
+                flat = _with_zeros(flat, _bytes_of(table[NONZERO + name]), shape)
             arrays[name] = flat.reshape(len(block), *shape)
     for at in range(len(block)):
         yield {name: array[at] for name, array in arrays.items()}
@@ -165,7 +165,7 @@ def write_values(folder: Place, measured: BlockValues, key: str, precision: str)
     arrays = dict(measured.values) if measured.canary is None else {**measured.values, CANARY: measured.canary}
     for name, values in arrays.items():
         values = values.astype(little, copy=False)
-        columns[name] = cells(values) if kept is None else some_cells(values, kept)
+        columns[name] = cells(values) if kept is None else _some_cells(values, kept)
     metadata = _footer(measured.block, key) | {"ksdp.precision": precision}
     table = pa.table(columns).replace_schema_metadata(metadata)
     write_whole(
@@ -215,15 +215,15 @@ def _asked(file: Any, names: Sequence[str]) -> list[str]:
 
 def _unpacked(table: pa.Table, block: Block, precision: str) -> StoredCells:
     def bits(name: str) -> NDArray[np.bool_]:
-        packed = bytes_of(table[name])
+        packed = _bytes_of(table[name])
         return np.unpackbits(packed, axis=1, count=len(block), bitorder="little").astype(np.bool_)
 
     little = np.dtype(precision).newbyteorder("<")
     names = [name for name in table.column_names if name not in ("inclusion", _KEPT)]
     if _KEPT not in table.column_names:
-        return StoredCells(bits("inclusion"), None, [bytes_of(table[name], little) for name in names])
+        return StoredCells(bits("inclusion"), None, [_bytes_of(table[name], little) for name in names])
     inclusion, kept = bits("inclusion"), bits(_KEPT)
-    values = [of_cells(table[name], little) for name in names]
+    values = [_of_cells(table[name], little) for name in names]
     if any(len(one) != kept.sum() for one in values):
         raise DamagedBlock(f"block {block_name(block)} does not hold the values that it says it keeps.")
     return StoredCells(inclusion, kept, values)
@@ -240,7 +240,7 @@ def cells(rows: NDArray[Any]) -> pa.Array:
     return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(rows), [None, pa.py_buffer(rows)])
 
 
-def some_cells(rows: NDArray[Any], kept: NDArray[np.bool_]) -> pa.Array:
+def _some_cells(rows: NDArray[Any], kept: NDArray[np.bool_]) -> pa.Array:
     """Cells of the values that are kept."""
     return _joined_cells(rows[kept], kept.sum(axis=1))
 
@@ -254,7 +254,7 @@ def _joined_cells(flat: NDArray[Any], counts: NDArray[np.int64]) -> pa.Array:
     return pa.Array.from_buffers(pa.large_binary() if large else pa.binary(), len(counts), buffers)
 
 
-def of_cells(column: Any, dtype: Any) -> NDArray[Any]:
+def _of_cells(column: Any, dtype: Any) -> NDArray[Any]:
     """The numbers of all cells of a column, one cell after the other."""
     _, offsets, data = column.combine_chunks().buffers()
     ends = np.frombuffer(offsets, np.int64 if pa.types.is_large_binary(column.type) else np.int32)
@@ -262,7 +262,7 @@ def of_cells(column: Any, dtype: Any) -> NDArray[Any]:
     return np.frombuffer(data, dtype, count=(ends[-1] - ends[0]) // np.dtype(dtype).itemsize, offset=ends[0])
 
 
-def bytes_of(column: Any, dtype: Any = np.uint8) -> NDArray[Any]:
+def _bytes_of(column: Any, dtype: Any = np.uint8) -> NDArray[Any]:
     """Fixed-size binary cells as rows of numbers."""
     column = column.combine_chunks()
     width = column.type.byte_width // np.dtype(dtype).itemsize
@@ -270,12 +270,8 @@ def bytes_of(column: Any, dtype: Any = np.uint8) -> NDArray[Any]:
     return flat.reshape(-1, width)[column.offset :]
 
 
-def without_zeros(name: str, arrays: NDArray[Any]) -> dict[str, pa.Array]:
-    """The entries of each run that are not zero, by their bits (-0.0 is none), and packed bits that say which.
-
-    Bits are packed along the last axis: the rows of an array mostly have their zeros in the same places, and
-    whole bytes that are the same compress.
-    """
+def _without_zeros(name: str, arrays: NDArray[Any]) -> dict[str, pa.Array]:
+    """The entries of each run that are not zero, by their bits (-0.0 is none), and packed bits that say which."""
     words = np.ascontiguousarray(arrays).view(f"u{arrays.itemsize}")
     there = words != 0
     bits = np.packbits(there, axis=-1, bitorder="little").reshape(len(arrays), -1)
@@ -303,7 +299,7 @@ def _those(words: NDArray[Any], there: NDArray[np.bool_]) -> NDArray[Any]:
     return out[:count]
 
 
-def with_zeros(flat: NDArray[Any], packed: NDArray[np.uint8], shape: Sequence[int]) -> NDArray[Any]:
+def _with_zeros(flat: NDArray[Any], packed: NDArray[np.uint8], shape: Sequence[int]) -> NDArray[Any]:
     """What `without_zeros` took apart, one row a run; `shape` of one array."""
     bits = packed.reshape(len(packed), *shape[:-1], -1)
     there = np.unpackbits(bits, axis=-1, count=shape[-1], bitorder="little").astype(np.bool_)

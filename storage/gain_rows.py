@@ -23,21 +23,8 @@ LATER = 0.2
 """Part of every user's ratings that is later."""
 
 
-def later_places(file: SourceFile, time: str, ids: NDArray[np.str_], features: int, seed: int) -> sp.csr_array:
-    """Where the later ratings of the corpus are, in its columns without levers: 1 there.
-
-    Of each user's ratings with a time the latest fifth (of equal times those further down in the file), and a
-    fifth of those without one, drawn from the seed: what is without a time need not be like the others.
-
-    Parameters
-    ----------
-    file : SourceFile
-        The corpus.
-    time : str
-        The column that holds the times.
-    ids : array of str
-        Users, in the order of the rows wanted.
-    """
+def _later_places(file: SourceFile, time: str, ids: NDArray[np.str_], features: int, seed: int) -> sp.csr_array:
+    """Where the later ratings of the corpus are, in its columns without levers: 1 there."""
     spec, levers = file.spec, file.spec.levers
     plain = spec.weighting in (None, "counts") and spec.rows in (None, "none")
     if file.kind != "ratings" or not plain or levers.basis or levers.hashed or levers.clip:
@@ -111,7 +98,7 @@ def load_rows(spec: Spec, base: Path, *, nonnegative: bool) -> GainRows:
         target = _target(file, spec.gain.target, without.ids)[judged]
     learn, judge, later = with_levers.matrix[both], without.matrix[judged], None
     if spec.gain.time is not None:
-        places = later_places(file, spec.gain.time, without.ids[judged], features, spec.seed)
+        places = _later_places(file, spec.gain.time, without.ids[judged], features, spec.seed)
         learn, _ = earlier(learn, places, levers)
         judge, later = earlier(judge, places, NONE)
     return GainRows(

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def write_all(descriptor: int, content: bytes) -> None:
+def _write_all(descriptor: int, content: bytes) -> None:
     """Write all of it: the operating system may take less at a time."""
     left = memoryview(content)
     while left:
@@ -59,15 +59,15 @@ def append_synced(path: Path, content: bytes) -> None:
     new = not path.exists()
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
-        write_all(descriptor, content)
+        _write_all(descriptor, content)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
     if new:
-        sync_folder(path.parent)
+        _sync_folder(path.parent)
 
 
-def sync_folder(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     """Have the names of a folder's files on the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -109,7 +109,7 @@ def _write_whole(path: Path, write: Callable[[Path], object]) -> None:
         with part.open("rb") as file:
             os.fsync(file.fileno())
         part.replace(path)
-        sync_folder(path.parent)
+        _sync_folder(path.parent)
     finally:
         part.unlink(missing_ok=True)
         os.close(handle)

@@ -100,7 +100,7 @@ def _of_class(asked: ClusterSpec) -> Iterator[Workers]:
     """A cluster of the class that a spec names."""
     from distributed.security import Security
 
-    with named_cluster(asked) as cluster:
+    with _named_cluster(asked) as cluster:
         _ours[cluster.scheduler_address] = getattr(cluster, "security", None) or Security()
         try:
             yield _waited(cluster, asked)
@@ -128,11 +128,7 @@ def _at(address: str) -> Iterator[Workers]:
 
 @contextmanager
 def _of_this_machine(count: int) -> Iterator[Workers]:
-    """So many worker processes of one thread each, which hear this machine alone.
-
-    The nanny's own malloc setting turns off glibc's dynamic threshold, and NumPy then runs up to ten times
-    slower in workers than outside; both thresholds are set here.
-    """
+    """So many worker processes of one thread each, which hear this machine alone."""
     import dask
     from distributed.security import Security
 
@@ -183,17 +179,12 @@ def _waited(cluster: Any, asked: ClusterSpec) -> Workers:
 
     address = cluster.scheduler_address
     with Client(address, security=credentials(address), set_as_default=False) as client:
-        count = first_worker(client, asked.patience, f"`cluster.class` {asked.cluster_class!r}")
+        count = _first_worker(client, asked.patience, f"`cluster.class` {asked.cluster_class!r}")
         return Workers(address, getattr(cluster, "dashboard_link", None), count)
 
 
 def _started(**options: Any) -> Any:
-    """A local cluster, started where no Ctrl-C arrives.
-
-    A terminal sends Ctrl-C to every process of the command, and a worker that is still importing prints where it
-    was. Processes inherit what the thread that starts them lets through, so a thread of its own starts these; who
-    stops the command while it does waits for it, and ends them as always.
-    """
+    """A local cluster, started where no Ctrl-C arrives."""
     with interrupts_blocked():
         pool = ThreadPoolExecutor(1, thread_name_prefix="ksdp-workers")
         starting = pool.submit(_tried, options)
@@ -272,7 +263,7 @@ def _with_security(made: Callable[..., Any], arguments: dict[str, Any], insecure
 
 
 @contextmanager
-def named_cluster(asked: ClusterSpec) -> Iterator[Any]:
+def _named_cluster(asked: ClusterSpec) -> Iterator[Any]:
     """Start a cluster, ask it for its workers, and wait for the first of them."""
     name = str(asked.cluster_class)
     made = cluster_class(name)
@@ -296,7 +287,7 @@ def named_cluster(asked: ClusterSpec) -> Iterator[Any]:
         yield started
 
 
-def first_worker(client: Any, patience: float, whose: str) -> int:
+def _first_worker(client: Any, patience: float, whose: str) -> int:
     """Wait for a worker; how many there are."""
     until = time.monotonic() + patience
     while not (count := len(client.scheduler_info(n_workers=-1)["workers"])):

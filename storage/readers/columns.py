@@ -39,7 +39,7 @@ class Source:
     """Of the columns, where they are known before any is read (Parquet)."""
 
 
-def one_array(column: pa.ChunkedArray) -> pa.Array:
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
     """Chunks as one array; strings with 64-bit offsets, so that more than 2 GiB fit."""
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_string_view(kind):
@@ -49,7 +49,7 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], type=column.type)
 
 
-def open_csv(path: Path, encoding: str) -> Source:
+def _open_csv(path: Path, encoding: str) -> Source:
     """Open a CSV file, whose first line names the columns."""
     text = read_text(path, encoding)
     names = _header(path, text)
@@ -83,7 +83,7 @@ def open_csv(path: Path, encoding: str) -> Source:
         raise Refused(path, f"has {got} fields where the header has {expected}.", row=first.number - 1)
     if data.count(b'"') % 2:
         _require_closed_quotes(path, text)
-    return Source(path, encoding, names, table.num_rows, False, lambda name: one_array(table.column(name)))
+    return Source(path, encoding, names, table.num_rows, False, lambda name: _one_array(table.column(name)))
 
 
 def _header(path: Path, text: str) -> tuple[str, ...]:
@@ -109,7 +109,7 @@ def _require_closed_quotes(path: Path, text: str) -> None:
         csv.field_size_limit(limit)
 
 
-def open_json_lines(path: Path, encoding: str) -> Source:
+def _open_json_lines(path: Path, encoding: str) -> Source:
     """Open JSON lines, whose columns are all keys that an object has."""
     # Not splitlines(): a JSON string may hold U+2028 and its like as they are.
     lines = read_text(path, encoding).rstrip().split("\n")
@@ -166,7 +166,7 @@ _NUMBER = 8
 """Bytes of a number, at most."""
 
 
-def open_parquet(path: Path, encoding: str) -> Source:
+def _open_parquet(path: Path, encoding: str) -> Source:
     """Open a file, whose columns are read one by one."""
     damaged = Refused(path, "is damaged, cut short or not Parquet.")
     file = checked_parquet(path)
@@ -175,7 +175,7 @@ def open_parquet(path: Path, encoding: str) -> Source:
 
     def read(name: str) -> pa.Array:
         try:
-            array = one_array(_read_column(path, file, name))
+            array = _one_array(_read_column(path, file, name))
         except Refused:
             raise
         except (pa.ArrowException, OSError, ValueError, KeyError):
@@ -207,15 +207,7 @@ def checked_parquet(path: Path) -> pq.ParquetFile:
 
 
 def _read_column(path: Path, file: pq.ParquetFile, name: str) -> pa.ChunkedArray:
-    """One column, its texts written out.
-
-    Raises
-    ------
-    CorpusError
-        If they are too long together.
-    ArrowException, OSError, ValueError, KeyError
-        If it cannot be read.
-    """
+    """One column, its texts written out."""
     column = file.read(columns=[name]).column(name)
     if not pa.types.is_dictionary(column.type):
         return column
@@ -239,11 +231,11 @@ def _too_large(path: Path) -> Refused:
 
 
 _OPENERS: dict[str, Callable[[Path, str], Source]] = {
-    ".parquet": open_parquet,
-    ".pq": open_parquet,
-    ".csv": open_csv,
-    ".jsonl": open_json_lines,
-    ".ndjson": open_json_lines,
+    ".parquet": _open_parquet,
+    ".pq": _open_parquet,
+    ".csv": _open_csv,
+    ".jsonl": _open_json_lines,
+    ".ndjson": _open_json_lines,
 }
 """Extensions of the files with named columns, and what opens them in an encoding; CSV and JSON lines may be
 compressed (`.gz`)."""

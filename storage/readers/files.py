@@ -31,14 +31,8 @@ def largest_input() -> int:
     return int(largest) if largest.isascii() and largest.isdigit() else _LARGEST
 
 
-def is_regular(path: Path) -> bool:
-    """Whether a path is a regular file, found without opening it: opening a pipe waits for its other end.
-
-    Raises
-    ------
-    OSError
-        If there is no such file.
-    """
+def _is_regular(path: Path) -> bool:
+    """Whether a path is a regular file, found without opening it: opening a pipe waits for its other end."""
     return stat.S_ISREG(path.stat().st_mode)
 
 
@@ -50,7 +44,7 @@ def read_bounded(path: Path, largest: int) -> bytes:
     OSError
         If it cannot be read, is no regular file or has more.
     """
-    if not is_regular(path):
+    if not _is_regular(path):
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
     with path.open("rb") as file:
         content = file.read(largest + 1)
@@ -123,7 +117,7 @@ def extension(path: Path) -> str:
 def require_file(path: Path) -> None:
     """Refuse what is not a file that can be read."""
     try:
-        if not is_regular(path) and not path.is_dir():
+        if not _is_regular(path) and not path.is_dir():
             raise Refused(path, "is no regular file.")
         if path.stat().st_size > largest_input():
             raise Refused(path, f"has more than {largest_input()} bytes (KSDP_LARGEST_INPUT).")
@@ -203,7 +197,7 @@ def read_toml(path: Path, what: str = "") -> dict[str, Any]:
     if was_url(path):
         raise SpecError(f"{subject}must be a file of this machine, and no URL.")
     try:
-        if not path.is_dir() and not is_regular(path):
+        if not path.is_dir() and not _is_regular(path):
             raise SpecError(f"{subject}{path} is no regular file.")
         with path.open("rb") as file:
             content = file.read(LARGEST_TOML + 1)

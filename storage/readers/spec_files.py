@@ -48,16 +48,10 @@ def at_urls(spec: CorpusSpec) -> tuple[str, ...]:
     return tuple(name for name, value in names.items() if value is not None and is_url(value))
 
 
-def with_files(
+def _with_files(
     spec: CorpusSpec, located: Callable[[str, str], Path], names: tuple[str, ...] = CORPUS_FILES
 ) -> CorpusSpec:
-    """The same with paths in place of the names of its files and of its levers'.
-
-    Parameters
-    ----------
-    located : of a name and the key that gives it, as messages have it
-    names : keys of `[corpus]` whose files are asked for
-    """
+    """The same with paths in place of the names of its files and of its levers'."""
 
     def paths(section: CorpusSpec | LeversSpec, names: tuple[str, ...]) -> dict[str, str]:
         given = {name: getattr(section, name) for name in names}
@@ -124,7 +118,7 @@ def fetched(
     def located(name: str, key: str) -> Path:
         return _copied(os.path.expandvars(name), key, copies) if is_url(name) else spec_path(base, name)
 
-    return with_files(spec, located, names), tuple(copies)
+    return _with_files(spec, located, names), tuple(copies)
 
 
 def _copied(url: str, key: str, copies: list[Copy]) -> Path:

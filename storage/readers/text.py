@@ -53,7 +53,7 @@ def read_texts(spec: CorpusSpec, columns: Columns, vocabulary: Sequence[str] | N
     """Read a text column and count terms: those of an agreed vocabulary, where there is one."""
     if spec.text is None:
         raise SpecError("`corpus.text` must name the column that holds the text.")
-    analyse = analyser(spec)  # a wrong pattern or language is found before the file is read
+    analyse = _analyser(spec)  # a wrong pattern or language is found before the file is read
     columns.require([spec.text])
     texts = columns.text(spec.text)
     check_pattern(spec, texts)
@@ -101,9 +101,9 @@ def term_counts(
            [2., 1., 1.]])
     """
     if vocabulary is not None:
-        agreed = _vectoriser(analyzer=analyse or analyser(spec), vocabulary=list(vocabulary))
+        agreed = _vectoriser(analyzer=analyse or _analyser(spec), vocabulary=list(vocabulary))
         return sp.csr_array(agreed.transform(texts), dtype=np.float64)
-    vectoriser = _vectoriser(analyzer=analyse or analyser(spec))
+    vectoriser = _vectoriser(analyzer=analyse or _analyser(spec))
     try:
         counts = sp.csr_array(vectoriser.fit_transform(texts), dtype=np.float64)
     except ValueError:  # scikit-learn's only complaint here: an empty vocabulary
@@ -118,7 +118,7 @@ def term_counts(
     return sp.csr_array(counts[:, kept])
 
 
-def analyser(spec: CorpusSpec) -> Callable[[str], list[str]]:
+def _analyser(spec: CorpusSpec) -> Callable[[str], list[str]]:
     """Return the function from a text to its terms."""
     stem = None if spec.stemming is None else _stemmer(spec.stemming)
     try:

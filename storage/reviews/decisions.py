@@ -255,7 +255,7 @@ def _marks(names: Sequence[str]) -> str:
 
 
 @contextlib.contextmanager
-def open_index(log: Path) -> Iterator[ReviewIndex]:
+def _open_index(log: Path) -> Iterator[ReviewIndex]:
     """Open the index of a log, up to date. The log's lock must be held."""
     file = log.parent / "index.sqlite"
     try:
@@ -299,7 +299,7 @@ class Snapshot:
 
 @contextlib.contextmanager
 def _index(store: Store) -> Iterator[ReviewIndex]:
-    with locked(store.root) as log, open_index(log) as index:
+    with locked(store.root) as log, _open_index(log) as index:
         yield index
 
 
@@ -337,7 +337,7 @@ def append(
     policy = read_policy(store)
     if policy.signed and key is None:
         raise InputError("this store takes signed decisions only: `ksdp decide --key`.")
-    with locked(store.root) as log, open_index(log) as index:
+    with locked(store.root) as log, _open_index(log) as index:
         _check_seen(index, proposals)
         versions: dict[tuple[str, str], int] = {}
         for audit, mine in by_audit.items():

@@ -27,16 +27,8 @@ from ksdp.storage.store import Store
 _Mark = TypeVar("_Mark", bound=BaseModel)
 
 
-def read_mark(path: Path, kind: type[_Mark], damaged: Callable[[datetime], _Mark]) -> _Mark | None:
-    """A mark that was left in a file; None where there is none.
-
-    Parameters
-    ----------
-    kind : type
-        What stands in the file.
-    damaged : callable
-        What a file means that cannot be read, from when it was last written.
-    """
+def _read_mark(path: Path, kind: type[_Mark], damaged: Callable[[datetime], _Mark]) -> _Mark | None:
+    """A mark that was left in a file; None where there is none."""
     try:
         return kind.model_validate(read_checked_json(path))
     except FileNotFoundError:
@@ -234,7 +226,7 @@ def ask_now(store: Store, name: str, ask: RunRequest) -> None:
 def asked(store: Store, name: str) -> RunRequest | None:
     """The run that is wanted, if any; of all documents where the file is damaged."""
     path = schedule_folder(store, name) / "asked.json"
-    return read_mark(path, RunRequest, lambda at: RunRequest(at=at, full=True, damaged=True))
+    return _read_mark(path, RunRequest, lambda at: RunRequest(at=at, full=True, damaged=True))
 
 
 def forget_asked(store: Store, name: str) -> None:
@@ -306,7 +298,7 @@ def finish(store: Store, name: str) -> None:
 def running(store: Store, name: str) -> Running | None:
     """The mark, whether its process lives or not, and whether it can be read or not."""
     path = schedule_folder(store, name) / "running.json"
-    return read_mark(path, Running, lambda at: Running(planned=None, started=at, pid=0, full=True, damaged=True))
+    return _read_mark(path, Running, lambda at: Running(planned=None, started=at, pid=0, full=True, damaged=True))
 
 
 def interrupted(store: Store, name: str) -> Running | None:
