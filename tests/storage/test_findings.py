@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from ksdp.audit.errors import StoreError
@@ -16,14 +17,23 @@ from ksdp.audit.results.stored_summary import VERSION
 from ksdp.audit.spec.models import DecisionSpec, parse_spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.decide import decide
+from ksdp.audit.verdicts.effect_measures import Effect
 from ksdp.audit.verdicts.fresh_effects import Attack, measure_effect
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.findings import (
+    EFFECTS,
+    STATISTICS,
+    VERDICTS,
+    VIEWS,
     Curve,
+    StatisticTestRow,
+    Table,
+    ViewsRow,
     read_curves,
     read_document,
     read_spec,
     read_verdicts,
+    row_json,
     write_curves,
     write_effects,
     write_findings,
@@ -113,3 +123,34 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
         read_summary(tmp_path)
     with pytest.raises(StoreError, match=r"no readable verdicts\.parquet"):
         read_verdicts(tmp_path)
+
+
+@pytest.mark.parametrize("table", [VERDICTS, STATISTICS, EFFECTS, VIEWS])
+def test_a_schema_has_the_fields_of_its_row_in_order(table: Table) -> None:
+    assert table.schema.names == [f.name for f in fields(table.row)] == list(table.columns)
+
+
+def test_rows_come_back_from_arrow() -> None:
+    row = StatisticTestRow("d", "sigma", 1, 20, 30, 0.5, 0.25, 0.75, -3.0, -1.0, -2.0, 0.0)
+    columns = {name: [value] for name, value in row_json(row).items()}
+    columns["document"] = columns["statistic"] = pa.array(["d"]).dictionary_encode()
+    columns["statistic"] = pa.array(["sigma"]).dictionary_encode()
+    assert STATISTICS.rows(STATISTICS.of(columns)) == [row]
+    assert "document" not in row_json(row, "document")
+
+
+def test_what_an_effect_has_its_row_has() -> None:
+    kept = {f.name for f in fields(Effect)} - {"row", "column"}
+    assert set(EFFECTS.columns) == kept | {"document", "statistic"}
+
+
+def test_types_are_held_to() -> None:
+    assert STATISTICS.schema.field("version").type == pa.int32()
+    assert VIEWS.schema.field("sensitive_in").type == pa.list_(pa.string())
+    columns = {f.name: [["one"]] if f.name.endswith("_in") else [0.0] for f in fields(ViewsRow)}
+    with pytest.raises(pa.ArrowException):
+        VIEWS.of(columns)
+    with pytest.raises(KeyError, match="clear_in"):
+        VIEWS.of({name: [] for name in VIEWS.columns if name != "clear_in"})
+    with pytest.raises(KeyError, match="ViewsRow has no column 'surplus'"):
+        VIEWS.of({name: [] for name in (*VIEWS.columns, "surplus")})

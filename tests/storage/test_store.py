@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import time
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import InputError, StoreError
-from ksdp.storage.store import Store, sweep_parts, write_json, write_whole
+from ksdp.storage.store import Store, append_synced, sweep_parts, write_json, write_whole
 
 
 def test_a_store_is_private_and_found_again(tmp_path: Path) -> None:
@@ -106,3 +107,28 @@ def test_a_clock_that_jumps_sweeps_nothing_that_is_being_written(tmp_path: Path)
     write_whole(target, write)
     assert target.read_text() == "whole"
     assert not list(store.root.rglob("*.part"))
+
+
+def test_bytes_are_added_whole_even_where_little_is_taken_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, content: write(descriptor, content[:3]))
+    path = tmp_path / "log"
+    append_synced(path, b"first line\n")
+    append_synced(path, b"second line\n")
+    assert path.read_bytes() == b"first line\nsecond line\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_new_file_is_synced_and_then_its_folder_and_an_old_one_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    name = lambda descriptor: str(Path(f"/proc/self/fd/{descriptor}").readlink())  # noqa: E731
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(name(descriptor)))
+    path = tmp_path / "log"
+    append_synced(path, b"x")
+    assert synced == [str(path), str(tmp_path)]
+    append_synced(path, b"y")
+    assert synced[2:] == [str(path)]

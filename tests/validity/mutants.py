@@ -104,7 +104,7 @@ MUTANTS: list[Mutant] = [
         ("min(1.0, self.decision.margin / drawn)", "self.decision.margin / drawn"),
         ("0 < drawn <= self.decision.margin", "0 < drawn"),
         ("0 < drawn <= self.decision.margin", "0 < self.decision.margin <= drawn"),
-        tests=("tests/audit/test_spec.py",),
+        tests=("tests/audit/spec/test_models.py",),
     ),
     *_of(
         "audit/plan.py",
@@ -1249,7 +1249,7 @@ MUTANTS: list[Mutant] = [
         ("by_name = spec.text is not None or any(named.values())", "by_name = spec.text is not None"),
         ("by_name = spec.text is not None or any(named.values())", "by_name = False"),
         ("contents(Path(file))).hexdigest() for name, file", "file.encode()).hexdigest() for name, file"),
-        tests=("tests/storage/test_digests.py",),
+        tests=("tests/storage/schedules/test_changes.py",),
     ),
     *_of(
         "flows/schedules/scheduled_run.py",

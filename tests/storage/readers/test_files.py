@@ -1,3 +1,5 @@
+"""TOML that a person wrote: read, or refused by the file's name."""
+
 from __future__ import annotations
 
 import gzip
@@ -6,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.storage.readers.files import Refused, contents, decoded, extension
+from ksdp.storage.readers.files import Refused, contents, decoded, extension, read_toml
 
 
 def test_a_refusal_names_the_file_and_not_its_folder():
@@ -66,3 +68,20 @@ def test_unknown_encoding(encoding):
 @pytest.mark.parametrize(("data", "encoding"), [(b"\xef\xbb\xbfid", "utf-8"), (b"\xff\xfei\0d\0", "utf-16")])
 def test_a_byte_order_mark_is_no_text(data, encoding):
     assert decoded(Path("a"), data, encoding) == "id"
+
+
+def test_tables_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text("seed = 7\n[corpus]\npath = 'x'\n")
+    assert read_toml(path) == {"seed": 7, "corpus": {"path": "x"}}
+
+
+@pytest.mark.parametrize(("what", "said"), [("", ""), ("the spec", "the spec ")])
+def test_what_is_no_toml_is_refused(what: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    with pytest.raises(SpecError, match=f"^{said}{path} cannot be read: No such file"):
+        read_toml(path, what)
+    for content in (b"seed = ", b"\xff\xfe"):
+        path.write_bytes(content)
+        with pytest.raises(SpecError, match=rf"^{said}a\.toml is not TOML: "):
+            read_toml(path, what)

@@ -2,28 +2,49 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+import subprocess
+import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ksdp.audit.errors import InputError, StoreError
 from ksdp.storage.schedules.schedule_files import (
+    Due,
+    Running,
     RunRequest,
     Schedule,
+    ScheduledRun,
     add_schedule,
+    append_run,
     ask_now,
     asked,
+    begin,
     check_schedule,
+    due,
+    finish,
     forget_asked,
+    hold,
+    interrupted,
+    next_times,
+    read_runs,
     read_schedule,
     read_schedules,
     remove_schedule,
+    running,
     schedule_folder,
     set_paused,
 )
 from ksdp.storage.store import Store
+
+from ...flips import flipped
 
 NOW = datetime(2026, 3, 5, 12, tzinfo=UTC)
 VALUES = {"name": "nightly", "spec": "/s.toml", "cron": "30 2 * * *", "created": NOW}
@@ -121,3 +142,194 @@ def test_a_removed_schedule_is_gone_with_its_history(store: Store, scheduled: Ca
     remove_schedule(store, "nightly")
     assert read_schedules(store) == []
     assert not schedule_folder(store, "nightly").exists()
+
+
+MARK = Running(planned=None, started=datetime(2026, 3, 5, tzinfo=UTC), pid=1)
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from ksdp.storage.schedules.schedule_files import hold
+from ksdp.storage.store import Store
+with hold(Store.open(Path(sys.argv[1]))) as mine:
+    print(mine, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_dead_process_holds_nothing_and_its_mark_remains(
+    store: Store, scheduled: Callable[..., Schedule]
+) -> None:
+    scheduled()
+    begin(store, "nightly", MARK)
+    process = subprocess.Popen([sys.executable, "-c", HOLDER, str(store.root)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "True\n"
+    with hold(store) as mine:
+        assert not mine
+    assert interrupted(store, "nightly") is None  # under way, as far as anybody can tell
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    with hold(store) as mine:
+        assert mine
+    assert interrupted(store, "nightly") == MARK
+    path = store.root / "schedules" / "nightly" / "running.json"
+    for damage in (b"", b"{", path.read_bytes().replace(b'"pid": 1', b'"pid": 2')):
+        path.write_bytes(damage)  # that a run was interrupted is known all the same
+        damaged = interrupted(store, "nightly")
+        assert damaged is not None
+        assert (damaged.full, damaged.damaged, damaged.crashes) == (True, True, 0)
+    finish(store, "nightly")
+    assert interrupted(store, "nightly") is None
+    assert running(store, "nightly") is None
+
+
+CREATED = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def made(cron: str, timezone: str = "UTC", **more: Any) -> Schedule:
+    values = {"name": "n", "spec": "/s", "cron": cron, "timezone": timezone, "created": CREATED}
+    return check_schedule(values | more)
+
+
+def ran(planned: datetime | None, **more: Any) -> ScheduledRun:
+    at = planned or CREATED
+    return ScheduledRun.model_validate(
+        {"planned": planned, "started": at, "finished": at, "outcome": "audited"} | more
+    )
+
+
+CRONS = st.builds(
+    "{} {} {} * {}".format,
+    st.sampled_from(["*", "*/7", "30", "5,50"]),
+    st.sampled_from(["*", "2", "*/5", "0,13"]),
+    st.sampled_from(["*", "1,15", "28"]),
+    st.sampled_from(["*", "1-5", "0"]),
+)
+
+
+@settings(max_examples=40)
+@given(CRONS, st.integers(0, 3 * 24 * 60), st.integers(0, 59))
+def test_one_run_stands_for_all_that_was_missed(cron: str, minutes: int, seconds: int) -> None:
+    schedule, now = made(cron), CREATED + timedelta(minutes=minutes, seconds=seconds)
+    minute, day, week = cron.split()[0], cron.split()[2], cron.split()[4]
+    passed = [
+        time
+        for step in range(1, minutes + 1)
+        if _fits(minute, (time := CREATED + timedelta(minutes=step)).minute)
+        and _fits(cron.split()[1], time.hour)
+        and _fits_day(day, week, time)
+    ]
+    expected = Due(passed[-1], len(passed) - 1) if passed else None
+    assert due(schedule, [], now) == expected
+    if expected is not None:
+        assert due(schedule, [ran(expected.planned)], now) is None
+
+
+def _fits(field: str, value: int) -> bool:
+    if field.startswith("*"):
+        return value % int(field[2:] or 1) == 0
+    if "-" in field:
+        low, high = map(int, field.split("-"))
+        return low <= value <= high
+    return value in map(int, field.split(","))
+
+
+def _fits_day(day: str, week: str, time: datetime) -> bool:
+    """Both restricted: either is enough, as cron has it."""
+    by_day, by_week = _fits(day, time.day) or day == "*", _fits(week, time.isoweekday() % 7)
+    return (by_day or by_week) if day != "*" and week != "*" else (by_day and by_week)
+
+
+@pytest.mark.parametrize("cron", ["30 2 * * *", "0 * * * *", "*/20 1-3 * * *", "15 4 1,15 * 1", "0 9 * * 1-5"])
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kolkata"])
+def test_times_are_those_of_another_library(cron: str, zone: str) -> None:
+    """Of the calendar that comes with Prefect and that nothing here uses: an oracle."""
+    from prefect.server.schemas.schedules import CronSchedule
+
+    start = datetime(2026, 3, 9, tzinfo=UTC)
+    theirs = asyncio.run(CronSchedule(cron=cron, timezone=zone).get_dates(n=60, start=start))
+    assert next_times(made(cron, zone), start - timedelta(seconds=1), 60) == [
+        time.astimezone(ZoneInfo(zone)) for time in theirs
+    ]
+
+
+@pytest.mark.parametrize("cron", ["30 2 * * *", "*/20 1-3 * * *", "15 4 1,15 * 1"])
+@pytest.mark.parametrize("start", [datetime(2026, 3, 7, tzinfo=UTC), datetime(2026, 10, 31, tzinfo=UTC)])
+def test_what_is_announced_is_what_comes_due(cron: str, start: datetime) -> None:
+    """Over a night in which the clock skips an hour, and one in which it repeats one."""
+    schedule = made(cron, "America/New_York", created=start)
+    for time in next_times(schedule, start, 12):
+        before = time.astimezone(UTC) - timedelta(seconds=1)
+        earlier = due(schedule, [], before)
+        assert earlier is None or earlier.planned < time
+        now = due(schedule, [], time.astimezone(UTC))
+        assert now is not None
+        assert now.planned == time
+
+
+@pytest.mark.parametrize(("day", "cron"), [("2026-03-08", "30 2 * * *"), ("2026-11-01", "30 1 * * *")])
+def test_a_time_that_the_clock_skips_or_repeats_comes_once(day: str, cron: str) -> None:
+    start = datetime.fromisoformat(f"{day}T00:00-04:30") - timedelta(days=2)
+    times = next_times(made(cron, "America/New_York"), start, 6)
+    assert len({time.date() for time in times}) == 6
+    assert all(a < b for a, b in itertools.pairwise(times))
+
+
+def test_what_was_planned_before_it_was_resumed_is_forgiven() -> None:
+    now = datetime(2026, 3, 5, 12, tzinfo=UTC)
+    assert due(made("30 2 * * *"), [], now) == Due(datetime(2026, 3, 5, 2, 30, tzinfo=UTC), 4)
+    assert due(made("30 2 * * *", since=datetime(2026, 3, 5, 3, tzinfo=UTC)), [], now) is None
+
+
+def test_a_clock_that_was_set_back_makes_nothing_run_twice() -> None:
+    hourly, planned = made("0 * * * *"), CREATED + timedelta(hours=5)
+    done = [ran(planned)]
+    for back in (timedelta(minutes=1), timedelta(hours=3), timedelta(days=400)):
+        assert due(hourly, done, planned - back) is None
+    assert due(hourly, done, planned + timedelta(minutes=59)) is None
+    assert due(hourly, done, planned + timedelta(hours=1)) == Due(planned + timedelta(hours=1), 0)
+
+
+def test_a_clock_that_jumps_ahead_makes_one_run_of_all_that_it_passed() -> None:
+    hourly, planned = made("0 * * * *"), CREATED + timedelta(hours=5)
+    ahead = planned + timedelta(days=30)
+    assert due(hourly, [ran(planned)], ahead) == Due(ahead, 30 * 24 - 1)
+    # Set right again, it waits until the calendar has come to where it was.
+    assert due(hourly, [ran(planned), ran(ahead)], planned + timedelta(days=2)) is None
+
+
+def test_a_run_that_was_asked_for_does_not_stand_for_a_planned_one() -> None:
+    now = CREATED + timedelta(hours=3)
+    assert due(made("30 2 * * *"), [ran(None)], now) == Due(CREATED + timedelta(hours=2, minutes=30), 0)
+
+
+def test_years_of_minutes_are_answered_quickly_and_with_the_latest() -> None:
+    now = CREATED + timedelta(days=900, seconds=20)
+    assert due(made("* * * * *"), [], now) == Due(CREATED + timedelta(days=900), 9_999)
+
+
+def test_the_history_is_kept_and_half_a_line_is_not_read(store: Store, scheduled: Callable[..., Schedule]) -> None:
+    scheduled()
+    assert read_runs(store, "nightly") == []
+    first, second = ran(CREATED), ran(None, outcome="failed", reason="no")
+    append_run(store, "nightly", first)
+    with (schedule_folder(store, "nightly") / "history.jsonl").open("ab") as file:
+        file.write(b'{"planned": "2026-0')  # the machine went down here
+    append_run(store, "nightly", second)
+    assert read_runs(store, "nightly") == [first, second]
+    assert [run.succeeded for run in read_runs(store, "nightly")] == [True, False]
+
+
+def test_a_flipped_bit_of_the_history_is_noticed(store: Store, scheduled: Callable[..., Schedule]) -> None:
+    scheduled()
+    runs = [ran(CREATED, level=0.01), ran(None, outcome="failed", reason="no")]
+    for run in runs:
+        append_run(store, "nightly", run)
+    path = schedule_folder(store, "nightly") / "history.jsonl"
+    for bit in flipped(path, range(0, 8 * path.stat().st_size, 5)):
+        try:
+            assert read_runs(store, "nightly") == runs, bit
+        except StoreError:
+            continue

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+import scipy.sparse as sp
 
+from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.errors import StoreError
 from ksdp.audit.interim_looks import Stage
 from ksdp.audit.results.parts import StatisticSummary, StoredValues
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.sampling import BlockValues
 from ksdp.audit.spec.design import Block
-from ksdp.storage.audits.documents import read_arms, stored_statistics, values_bytes
+from ksdp.storage.audits.documents import corpus_entries, neighbours, read_arms, stored_statistics, values_bytes
 from ksdp.storage.audits.stages import write_stage
 from ksdp.storage.blocks import ROW_GROUP, write_values
 from ksdp.storage.codec import write_table_with_checksum
+from ksdp.storage.mapped_corpus import store_corpus
 from ksdp.storage.store import Store
 
 from ...summaries import example, stored_values
@@ -123,3 +127,44 @@ def test_a_block_that_is_gone_is_said_to_be(store: Store) -> None:
     helper = replace(stage, statistics=(*NAMES, "coefficient-1"))  # stored for learners, not tested by itself
     assert stored_statistics(summary_of("shared", 10, helper)) == list(NAMES)
     assert read_arms(store, summary, "d", 0, []) == []
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> tuple[Path, Corpus]:
+    rng = np.random.default_rng(2)
+    dense = rng.normal(size=(30, 12)) * (rng.random((30, 12)) < 0.4)
+    dense[:, 0] += dense.any(axis=1) == 0
+    dense[9] = 3 * dense[4]
+    corpus = Corpus(canonical(sp.csr_array(dense)), np.array([f"d{n}" for n in range(30)]))
+    store_corpus(corpus, tmp_path / "corpus")
+    return tmp_path / "corpus", corpus
+
+
+def test_neighbours_have_the_largest_cosines(stored: tuple[Path, Corpus]) -> None:
+    folder, corpus = stored
+    dense = corpus.matrix.toarray()
+    for row in range(len(dense)):
+        cosine = [
+            -9.0
+            if other == row
+            else dense[row] @ dense[other] / np.linalg.norm(dense[row]) / np.linalg.norm(dense[other])
+            for other in range(len(dense))
+        ]
+        order = [at for at in np.argsort(-np.array(cosine), kind="stable")[:5] if cosine[at] > 0]
+        found = neighbours(folder, f"d{row}", 5)
+        np.testing.assert_allclose([n.cosine for n in found], [cosine[at] for at in order], atol=1e-12)
+    assert neighbours(folder, "d4", 1)[0].document == "d9"
+    assert corpus_entries(folder) == corpus.matrix.nnz
+
+
+def test_more_are_wanted_than_there_are(stored: tuple[Path, Corpus]) -> None:
+    assert len(neighbours(stored[0], "d1", 100)) < 30
+
+
+def test_what_is_not_there_is_named(stored: tuple[Path, Corpus]) -> None:
+    with pytest.raises(StoreError, match="does not hold document 'nobody'"):
+        neighbours(stored[0], "nobody")
+    with pytest.raises(StoreError, match="cannot be opened"):
+        neighbours(stored[0].parent / "none", "d1")
+    with pytest.raises(StoreError, match="cannot be opened"):
+        corpus_entries(stored[0].parent / "none")

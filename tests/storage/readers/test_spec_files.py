@@ -25,7 +25,7 @@ from ksdp.storage.readers.spec_files import copies_kept, fetched
 from ksdp.storage.remote import RemotePlace
 from ksdp.storage.schedules.changes import document_digests
 
-from ..buckets import folder_as_bucket
+from ...buckets import folder_as_bucket
 
 
 @pytest.fixture(autouse=True)
