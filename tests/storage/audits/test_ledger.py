@@ -137,6 +137,7 @@ def finished(store: Store, audit: str, verdicts: dict[str, str], **changes: Any)
     columns |= {name: [0] * len(verdicts) for name in integers}
     columns |= {"document": list(verdicts), "verdict": list(verdicts.values()), "statistic": ["s"] * len(verdicts)}
     columns["detected"] = [False] * len(verdicts)
+    columns["proof"] = [None] * len(verdicts)
     folder.mkdir(parents=True)
     write_table_with_checksum(folder / "verdicts.parquet", VERDICTS.of(columns))
     write_summary(folder, example(audit=audit, **changes))

@@ -36,7 +36,7 @@ def make(folder: Path, seed: int = 3) -> tuple[pd.DataFrame, pd.DataFrame]:
     ]
     verdicts = pd.DataFrame(
         {
-            "document": ids, "verdict": rng.choice(VERDICTS, n), "log10_p": p[row, best],
+            "document": ids, "verdict": rng.choice(VERDICTS, n), "proof": "statistics", "log10_p": p[row, best],
             "log10_adjusted_p": p[row, best] / 2, "detected": p[row, best] < -3,
             "log10_p_above": p[row, best] / 3, "log10_adjusted_p_above": p[row, best] / 4,
             "log10_p_below": -distance[row, best], "log10_adjusted_p_below": 0.0,
