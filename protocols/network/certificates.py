@@ -9,11 +9,13 @@ The identity key never leaves the process; the leaf's is in an encrypted file fo
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import secrets
 import ssl
 import tempfile
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -28,6 +30,12 @@ from ksdp.audit.errors import ProtocolError
 
 _VALID = timedelta(days=30)
 _LABEL = 32
+HANDSHAKE = 15.0
+"""Seconds; whoever connects and says nothing does not stay."""
+BUFFER = 1 << 20
+_MOST_STRANGERS = 256
+NOT_YET, EXPIRED = 9, 10
+"""OpenSSL's codes of a certificate that is not valid yet, or no more."""
 SKEW = timedelta(days=1)
 """Clocks of organisations differ; keys are pinned and leaves last for one run, so that dates protect little."""
 
@@ -167,3 +175,70 @@ def holder_of(leaf: x509.Certificate, peers: Mapping[str, Ed25519PublicKey]) -> 
                 continue
             return name, ours
     return None, ours
+
+
+class Door:
+    """Listens for TLS connections of those whose keys are known; an asynchronous context.
+
+    A stranger's connections are closed: of one address at most so many may be in their handshake, and of all
+    together `_MOST_STRANGERS`, each for `_HANDSHAKE` seconds.
+
+    Parameters
+    ----------
+    context : SSLContext
+        Of the server's side.
+    opened : callable
+        Given each connection after its handshake.
+    same : int
+        Most connections of one address in their handshake.
+    note : callable
+        Told once if connections are turned away.
+    """
+
+    def __init__(
+        self,
+        context: ssl.SSLContext,
+        opened: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+        *,
+        same: int,
+        seconds: float = HANDSHAKE,
+        note: Callable[[str], None] = lambda words: None,
+    ) -> None:
+        self._context, self._opened, self._same, self._seconds = context, opened, same, seconds
+        self._note, self._noted = note, False
+        self._coming: Counter[str] = Counter()
+        self._server: asyncio.Server | None = None
+
+    async def open(self, host: str, port: int) -> None:
+        """Listen; `OSError` where that cannot be."""
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: self._turned_away(context["message"]))
+        self._server = await asyncio.start_server(self._accept, host, port, limit=BUFFER)
+
+    def close(self) -> None:
+        """Listen no more."""
+        if self._server is not None:
+            self._server.close()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        name = writer.get_extra_info("peername")
+        where = str(name[0]) if name else ""
+        if self._coming[where] >= self._same or self._coming.total() >= _MOST_STRANGERS:
+            self._turned_away(f"more than {self._same} connections of {where} are in their handshake")
+            writer.transport.abort()
+            return
+        self._coming[where] += 1
+        try:
+            # Nothing may be awaited before: what the other end has said would be lost.
+            await writer.start_tls(self._context, ssl_handshake_timeout=self._seconds)
+        except (OSError, TimeoutError):
+            writer.transport.abort()
+            return
+        finally:
+            self._coming[where] -= 1
+            self._coming += Counter()  # addresses that are gone are forgotten
+        await self._opened(reader, writer)
+
+    def _turned_away(self, why: str) -> None:
+        if not self._noted:
+            self._noted = True
+            self._note(f"connections are turned away: {why}")

@@ -14,15 +14,14 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from ksdp.audit.errors import InputError, ProtocolError
-from ksdp.protocols.network.certificates import Credentials, peer_of
+from ksdp.protocols.network.certificates import BUFFER, EXPIRED, HANDSHAKE, NOT_YET, Credentials, Door, peer_of
 from ksdp.protocols.network.framing import FrameStream
 from ksdp.protocols.network.links import Link, LinkTimes, Observer
 
 RUN_PROTOCOL, CHECK_PROTOCOL = "ksdp-run-1", "ksdp-check-1"
 """What a connection is for, as TLS's application protocol; one without is a run's."""
-_HANDSHAKE = 15.0
-"""Seconds; whoever connects and says nothing does not stay."""
-_BUFFER = 1 << 20
+_SAME = 4
+"""Connections a party that one address may have in their handshake."""
 _CHECK_BYTES = 4 << 20
 """Of what somebody says who checks."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
@@ -103,7 +102,12 @@ class Mesh:
         self._keys = {name: peer.key for name, peer in peers.items()}
         self._limit, self.times, self._observe = limit, times, observe
         self.links: dict[str, Link] = {}
-        self._server: asyncio.Server | None = None
+        self._door = Door(
+            credentials.server,
+            self._accept,
+            same=_SAME * (len(peers) + 1),
+            note=lambda words: observe(words, ""),
+        )
         self._dialling: list[asyncio.Task[None]] = []
         self._trouble: dict[str, str] = {}
 
@@ -113,14 +117,7 @@ class Mesh:
             for name in self._peers
         }
         try:
-            self._server = await asyncio.start_server(
-                self._accept,
-                self._listen.host,
-                self._listen.port,
-                ssl=self._credentials.server,
-                ssl_handshake_timeout=_HANDSHAKE,
-                limit=_BUFFER,
-            )
+            await self._door.open(self._listen.host, self._listen.port)
         except OSError as error:
             raise InputError(f"{self._listen} cannot be listened on: {error.strerror or error}.") from None
         self._dialling = [
@@ -131,8 +128,7 @@ class Mesh:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._server is not None
-        self._server.close()
+        self._door.close()
         for task in self._dialling:
             task.cancel()
         closing = (link.close() for link in self.links.values())
@@ -158,7 +154,7 @@ class Mesh:
         assert self._about is not None
         stream = FrameStream(reader, writer, _CHECK_BYTES)
         with contextlib.suppress(OSError, ProtocolError, TimeoutError, asyncio.IncompleteReadError):
-            await asyncio.wait_for(stream.receive(), _HANDSHAKE)
+            await asyncio.wait_for(stream.receive(), HANDSHAKE)
             await stream.send(self._about())
         writer.close()
 
@@ -182,11 +178,12 @@ class Mesh:
                 peer.address.port,
                 ssl=self._credentials.clients[peer.name],
                 server_hostname="",
-                ssl_handshake_timeout=_HANDSHAKE,
-                limit=_BUFFER,
+                ssl_handshake_timeout=HANDSHAKE,
+                limit=BUFFER,
             )
-        except ssl.SSLCertVerificationError:
-            self._trouble[peer.name] = another
+        except ssl.SSLCertVerificationError as error:
+            clocks = f"the clocks of {peer.name} and here differ by days: `ksdp party --check` says by how many"
+            self._trouble[peer.name] = clocks if error.verify_code in (NOT_YET, EXPIRED) else another
             raise
         if peer_of(writer.get_extra_info("ssl_object"), self._keys) != peer.name:
             writer.close()

@@ -21,13 +21,18 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.x509.oid import NameOID
 
 from ksdp.audit.errors import ProtocolError
-from ksdp.protocols.network.certificates import SKEW, Credentials, holder_of, peer_of
+from ksdp.protocols.network.certificates import (
+    BUFFER,
+    EXPIRED,
+    NOT_YET,
+    SKEW,
+    Credentials,
+    Door,
+    holder_of,
+    peer_of,
+)
 from ksdp.protocols.network.framing import FrameStream
 from ksdp.protocols.network.mesh import CHECK_PROTOCOL, Address, Peer
-
-_BUFFER = 1 << 20
-_NOT_YET, _EXPIRED = 9, 10
-"""OpenSSL's codes of a certificate that is not valid yet, or no more."""
 
 
 class ProbeError(ProtocolError):
@@ -78,7 +83,7 @@ async def probe(
             ssl=_for_checks(credentials.clients[peer.name]),
             server_hostname="",
             ssl_handshake_timeout=seconds,
-            limit=_BUFFER,
+            limit=BUFFER,
         )
     except ssl.SSLCertVerificationError as error:
         connected.close()
@@ -172,7 +177,7 @@ async def _who_is_it(peer: Peer, keys: Mapping[str, Ed25519PublicKey], code: int
     except (OSError, ProtocolError, TimeoutError, ValueError, TypeError):
         return ProbeError("key", "certificate", f"the peer at {where} does not have the key of {name}")
     holder, is_ours = holder_of(shown, keys)
-    if holder == name and code in (_NOT_YET, _EXPIRED):
+    if holder == name and code in (NOT_YET, EXPIRED):
         there = shown.not_valid_before_utc + SKEW
         off = (there - datetime.now(UTC)).total_seconds()
         how = f"{abs(off) / 86400:.0f} days {'ahead of' if off > 0 else 'behind'} the clock here"
@@ -220,8 +225,10 @@ class ProbeListener:
         seconds: float,
         limit: int,
     ) -> None:
-        self._listen, self._credentials, self._keys = listen, credentials, keys
+        self._listen, self._keys = listen, keys
         self._answer, self._seconds, self._limit = answer, seconds, limit
+        same = 4 * (len(keys) + 1)
+        self._door = Door(_for_checks(credentials.server), self._open, same=same, seconds=seconds)
         self.heard: dict[str, bytes | None] = {}
         """By peer; None of one that is in a run, and waits for others there."""
         self.came = asyncio.Condition()
@@ -229,14 +236,7 @@ class ProbeListener:
     async def __aenter__(self) -> ProbeListener:
         where = self._listen
         try:
-            self._server = await asyncio.start_server(
-                self._open,
-                where.host,
-                where.port,
-                ssl=_for_checks(self._credentials.server),
-                ssl_handshake_timeout=self._seconds,
-                limit=_BUFFER,
-            )
+            await self._door.open(where.host, where.port)
         except socket.gaierror:
             raise ProbeError("name", "listen", f"the name {where.host!r} is not known here") from None
         except OSError as error:
@@ -249,7 +249,7 @@ class ProbeListener:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._server.close()
+        self._door.close()
 
     async def _open(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heard: bytes | None = None

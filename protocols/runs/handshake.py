@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -18,6 +18,8 @@ from ksdp.protocols.channel.rounds import RoundEngine, Rounds
 from ksdp.protocols.channel.wire import pack, pack_number
 from ksdp.protocols.runs.run_terms import NONCE_BYTES, Greeting, RunTerms, Statement, session_seed
 from ksdp.protocols.sums.secure_sum import SumTerms
+
+_Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,17 +74,25 @@ def open_run(
     nonces = {engine.name: random_bytes(NONCE_BYTES)}
     greeting = Greeting(terms.digest, terms.hashes, nonces[engine.name])
     for peer, body in (yield from engine.everybody("greeting", greeting.to_bytes())).items():
-        theirs = Greeting.from_bytes(body)
+        theirs = _read(peer, Greeting.from_bytes, body)
         theirs.check(terms, peer)
         nonces[peer] = theirs.nonce
     statements = {engine.name: statement}
     for peer, body in (yield from engine.everybody("statement", statement.to_bytes())).items():
-        statements[peer] = Statement.from_bytes(body)
+        statements[peer] = _read(peer, Statement.from_bytes, body)
     for peer, said in statements.items():
         if said.collects != (terms.server is not None and peer == terms.server.name):
             raise ProtocolError(f"{peer} takes part as what it is not: the server collects, parties do not.")
     seed = session_seed(terms, nonces, statements)
     return OpenedRun(dict(sorted(statements.items())), SumTerms(terms.participants, seed))
+
+
+def _read(peer: str, parse: Callable[[bytes], _Read], body: bytes) -> _Read:
+    """What a peer said; of what cannot be read, who said it."""
+    try:
+        return parse(body)
+    except ProtocolError as error:
+        raise ProtocolError(f"{peer}: {error}") from None
 
 
 def agree_on_result(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import numpy as np
 import pytest
@@ -201,3 +202,33 @@ def test_an_address_in_use_is_refused() -> None:
     (end,) = asyncio.run(play())
     assert isinstance(end, InputError)
     assert "cannot be listened on" in str(end)
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_stranger_who_floods_the_port_stops_nobody(early: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """Connections without a word from another address, before the run and while it goes on."""
+
+    async def flood(party: Party, opened: list[asyncio.StreamWriter]) -> None:
+        for _ in range(200):
+            with contextlib.suppress(OSError):
+                where = ("127.0.0.2", 0)
+                _, writer = await asyncio.open_connection("127.0.0.1", party.port, local_addr=where)
+                opened.append(writer)
+
+    async def play() -> list[RunOutcome | BaseException]:
+        all_of, opened = parties(), list[asyncio.StreamWriter]()
+        first = asyncio.create_task(all_of["ada"].run())
+        await asyncio.sleep(0.2)
+        flooding = asyncio.create_task(flood(all_of["ada"], opened))
+        if early:
+            await flooding
+        ends = await all_ends(all_of["bob"].run(), first, all_of["cyd"].run())
+        await flooding
+        for writer in opened:
+            writer.close()
+        (said,) = {event["what"] for event in all_of["ada"].events if "turned away" in event["what"]}
+        assert "more than 12 connections of 127.0.0.2 are in their handshake" in said
+        return ends
+
+    agree(asyncio.run(play()))
+    assert caplog.records == [], "no traceback"
