@@ -41,7 +41,7 @@ from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
 from ksdp.audit.mechanisms.parameters import parameters_of
-from ksdp.flows.runs.terms import Run, read_run
+from ksdp.flows.runs.protocol_files import Run, read_run
 from ksdp.storage.keys import make_identity
 
 NAMES = ("ada", "bob", "cyd", "dan", "eve")

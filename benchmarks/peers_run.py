@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks import data_folder
 from benchmarks.protocol_run import played, write_parties, write_protocol
-from ksdp.flows.runs.node_run import guarantee_words
+from ksdp.flows.runs.party import guarantee_words
 from ksdp.storage.keys import make_identity
 
 NAMES = ("ada", "bob", "cyd", "dan", "eve")

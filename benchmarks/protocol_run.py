@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from benchmarks import data_folder
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
-from ksdp.flows.runs.local_run import run_local
-from ksdp.flows.runs.party_run import enter_documents
-from ksdp.flows.runs.terms import Run, read_run
+from ksdp.flows.runs.local import run_local
+from ksdp.flows.runs.party import enter_documents
+from ksdp.flows.runs.protocol_files import Run, read_run
 from ksdp.storage.keys import load_private, make_identity
 
 NAMES = ("ada", "bob", "cyd")

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from ksdp.dashboards.addresses import PAGE_ROWS, page_number
 from ksdp.dashboards.timeline import Mark, timeline_svg
 from ksdp.storage.errors import InputError, StoreError
-from ksdp.storage.runs.party_runs import PartyRun, party_run_ids, read_party_run
+from ksdp.storage.runs.results import PartyRun, party_run_ids, read_party_run
 from ksdp.storage.schedules.schedule_files import (
     RunRequest,
     Schedule,

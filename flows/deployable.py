@@ -20,10 +20,9 @@ from ksdp.flows.audits.views import run_views
 from ksdp.flows.interruption import listening, utc_now
 from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.reviews import Patience, run_approval
-from ksdp.flows.runs.budget import open_purse, purse_files
-from ksdp.flows.runs.node_run import Node
-from ksdp.flows.runs.party_run import enter_documents, run_party, run_server
-from ksdp.flows.runs.terms import read_run
+from ksdp.flows.runs.budget import budget_files, open_guard
+from ksdp.flows.runs.party import Node, enter_documents, run_party, run_server
+from ksdp.flows.runs.protocol_files import read_run
 from ksdp.flows.screening.clear import Signing
 from ksdp.flows.screening.screen import Rules, screen
 from ksdp.protocols.network.mesh import Address
@@ -305,6 +304,6 @@ def party_flow(
             now=datetime.now(UTC),
             identity=private,
         )
-        ledger, budget = purse_files(me, Path(key))
-        purse = open_purse(run, entered.corpus.hash, len(entered.corpus), ledger, budget, utc_now)
-        return run_party(node, entered, purse)
+        ledger, budget = budget_files(me, Path(key))
+        guard = open_guard(run, entered.corpus.hash, len(entered.corpus), ledger, budget, utc_now)
+        return run_party(node, entered, guard)

@@ -147,7 +147,7 @@ def _check(asked: PemQuestion, listen: str | None, wait: float, *, as_json: bool
     """Say what would fail, here and at the others."""
     from ksdp.extras.pem.host_run import check_pem_here
     from ksdp.flows.interruption import utc_now
-    from ksdp.flows.runs.check_peers import PeerCheck, check_peers
+    from ksdp.flows.runs.check import PeerCheck, check_peers
     from ksdp.protocols.network.mesh import Address
 
     address = Address.parse(listen) if listen else None
@@ -167,30 +167,30 @@ def _between_hosts(
     from ksdp.audit.errors import InputError
     from ksdp.extras.pem.host_run import PemHost, PemPrices, hold_records, read_pem_hosts, run_pem_host
     from ksdp.flows.interruption import utc_now
-    from ksdp.flows.runs.budget import open_purse, purse_files, spent, spent_words
-    from ksdp.flows.runs.watch import Watch
+    from ksdp.flows.runs.budget import budget_files, open_guard, spent, spent_words
+    from ksdp.flows.runs.party import RunLog
     from ksdp.protocols.network.mesh import Address
 
     hosts, private = read_pem_hosts(protocol), signing_key(me.key)
     hosts.nodes.check(me.name, private)
-    role, purse, records = hosts.spec.role(me.name), None, None
+    role, guard, records = hosts.spec.role(me.name), None, None
     algorithm = None
     if role != "server":
         algorithm = hosts.spec.functions(own.algorithm if own else None, own.code if own else "")
     if role == "holder":
         records = hold_records(hosts, held.data, held.live, held.client, held.clients)
-        written, limits = purse_files(me.name, me.key)
+        written, limits = budget_files(me.name, me.key)
         prices = PemPrices(hosts, hosts.spec.algorithm.name)
-        purse = open_purse(prices, records.hash, records.count, written, limits, utc_now)
+        guard = open_guard(prices, records.hash, records.count, written, limits, utc_now)
     elif held != RecordsOptions():
         raise InputError(f"{me.name} holds no clients: give no records.")
     typer.echo(f"{me.name} takes part as {role}; waiting.", err=True)
     address = Address.parse(me.machine.listen) if me.machine.listen else None
-    watch = Watch(lambda line: typer.echo(line, err=True))
-    host = PemHost(hosts, me.name, private, out, address, watch=watch)
-    done = run_pem_host(host, algorithm=algorithm, held=records, processes=me.machine.processes, purse=purse)
-    if purse is not None:
-        typer.echo(spent_words(spent(purse.ledger), purse.budget.delta), err=True)
+    log = RunLog(lambda line: typer.echo(line, err=True))
+    host = PemHost(hosts, me.name, private, out, address, log=log)
+    done = run_pem_host(host, algorithm=algorithm, held=records, processes=me.machine.processes, guard=guard)
+    if guard is not None:
+        typer.echo(spent_words(spent(guard.ledger), guard.budget.delta), err=True)
     if as_json:
         typer.echo(json.dumps(done | {"out": str(out.resolve())}))
         return

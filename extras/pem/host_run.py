@@ -37,16 +37,14 @@ from ksdp.extras.pem.messages import PemNodes
 from ksdp.extras.pem.records import LiveRecords, load_functions, numbered, read_records
 from ksdp.extras.pem.spec import LogisticSpec, PemDataSpec, PemProtocol, PemRecordsSpec, parse_pem_protocol
 from ksdp.flows.interruption import Clock, utc_now
-from ksdp.flows.runs.budget import Purse, open_purse, purse_files
-from ksdp.flows.runs.check_files import NodeQuestion, OwnCheck, check_purse, one_line
-from ksdp.flows.runs.check_words import Finding, about_of, mend
-from ksdp.flows.runs.countersigned import public_key, read_protocol_file
-from ksdp.flows.runs.node_run import NotedRun
-from ksdp.flows.runs.watch import Watch
+from ksdp.flows.runs.budget import BudgetGuard, budget_files, open_guard
+from ksdp.flows.runs.check import Finding, NodeQuestion, OwnCheck, check_budget, mend, one_line
+from ksdp.flows.runs.party import RunLog, TranscribedRun, about_of
+from ksdp.flows.runs.protocol_files import public_key, read_protocol_file
 from ksdp.protocols.channel.keys import Participant
-from ksdp.protocols.network.certificates import make_credentials
 from ksdp.protocols.network.links import LinkTimes
 from ksdp.protocols.network.mesh import Address, Mesh, Peer
+from ksdp.protocols.network.tls import make_credentials
 from ksdp.storage.runs.results import require_no_result, write_run
 
 
@@ -266,7 +264,7 @@ class PemHost:
     listen: Address | None = None
     """Where it is not the address that the others dial."""
     clock: Clock = utc_now
-    watch: Watch = field(default_factory=Watch)
+    log: RunLog = field(default_factory=RunLog)
     """Told of all that happens."""
 
 
@@ -276,7 +274,7 @@ def run_pem_host(
     algorithm: PemAlgorithm | None = None,
     held: HeldRecords | None = None,
     processes: int = 1,
-    purse: Purse | None = None,
+    guard: BudgetGuard | None = None,
 ) -> dict[str, Any]:
     """Take part, and write the result into a folder: what its `run.json` says.
 
@@ -288,7 +286,7 @@ def run_pem_host(
         Of a holder, which alone has some.
     processes : int
         That a server draws its noise by.
-    purse : Purse, optional
+    guard : BudgetGuard, optional
         Of a holder, whose ledger the run is written into.
     """
     hosts, name, key = host.hosts, host.name, host.key
@@ -296,9 +294,9 @@ def run_pem_host(
     spec, nodes, role = hosts.spec, hosts.nodes, hosts.spec.role(name)
     nodes.check(name, key)
     _check_held(name, role, algorithm, held)
-    before_data = purse.begin if purse else None
+    before_data = guard.begin if guard else None
     with (
-        NotedRun(host.out, host.clock, host.watch, before_data, _NO_DATA) as noted,
+        TranscribedRun(host.out, host.clock, host.log, before_data, _NO_DATA) as noted,
         contextlib.ExitStack() as stack,
     ):
         note = noted.note
@@ -331,8 +329,8 @@ def run_pem_host(
         about = _about(hosts, name, outcome, held) | noted.took()
         write_run(host.out, outcome.state.arrays, {}, about)
         note(what="done", session=outcome.session, result=outcome.digest)
-    if purse is not None:
-        purse.finish(about)
+    if guard is not None:
+        guard.finish(about)
     return about
 
 
@@ -465,10 +463,10 @@ def _records(question: PemQuestion, hosts: PemHosts, now: datetime) -> list[Find
 
 
 def _budget(question: PemQuestion, hosts: PemHosts, held: HeldRecords, now: datetime) -> Finding:
-    ledger, limits = purse_files(question.me, question.key)
+    ledger, limits = budget_files(question.me, question.key)
 
-    def opened() -> Purse:
+    def opened() -> BudgetGuard:
         prices = PemPrices(hosts, hosts.spec.algorithm.name)
-        return open_purse(prices, held.hash, held.count, ledger, limits, lambda: now)
+        return open_guard(prices, held.hash, held.count, ledger, limits, lambda: now)
 
-    return check_purse(question.me, opened, ledger, limits)
+    return check_budget(question.me, opened, ledger, limits)

@@ -31,8 +31,7 @@ from ksdp.extras.pem.parties import PemAggregator, PemClient, PemServer
 from ksdp.protocols.channel.keys import Envelope
 from ksdp.protocols.channel.wire import number_of, pack, pack_number, unpack
 from ksdp.protocols.network.links import LinkError
-from ksdp.protocols.network.mesh import Mesh
-from ksdp.protocols.network.mesh_run import Note, joined
+from ksdp.protocols.network.mesh import Mesh, Note, joined
 
 LARGEST = 1 << 30
 """Bytes of the longest message that is taken."""

@@ -30,10 +30,9 @@ from ksdp.extras.pem.parties import PemAggregator, PemClient, PemServer
 from ksdp.extras.pem.records import Records, read_records
 from ksdp.extras.pem.spec import AprioriSpec, LogisticSpec, PemRunSpec, PemSpec, parse_pem_spec
 from ksdp.flows.interruption import Clock, current
-from ksdp.flows.runs.launcher import Launcher
+from ksdp.flows.runs.local import Launcher, run_in_process
 from ksdp.protocols.channel.keys import Envelope, Participant
-from ksdp.protocols.network.framing import FrameStream
-from ksdp.protocols.network.party_process import run_in_process
+from ksdp.protocols.network.links import FrameStream
 from ksdp.storage.readers.files import Refused, read_toml
 from ksdp.storage.store import write_arrays, write_json
 from ksdp.tasks.provenance import versions

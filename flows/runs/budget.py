@@ -2,29 +2,164 @@
 
 All runs of a ledger count together, whatever their corpus: one that has grown by a document has another hash, and
 holds the same documents. Data that has nothing in common is kept in ledgers of its own.
+
+What two runs without a promise give away together follows from no number of each. A joint audit of all of them as
+one view says it, for the corpus that it was made of. One covers a ledger if it has in it every run of that kind,
+with every parameter, on that corpus, and called each document clear: a run that comes later needs another audit,
+with that run in it, before it begins.
 """
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol, cast
 
 from pydantic import Field
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.mechanisms.privacy.spent import UNIT, Price, Spent, spent_together
+from ksdp.audit.mechanisms.contract import traits_of
+from ksdp.audit.mechanisms.joint import JointMechanism
+from ksdp.audit.mechanisms.parameters import parameters_of
+from ksdp.audit.mechanisms.privacy.spent import UNIT, Price, Spent, price_of, spent_together, worst_price
 from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.randomness import os_random
+from ksdp.audit.registry import make_mechanism
+from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec.models import Section, validated
 from ksdp.audit.whole_numbers import Whole
 from ksdp.flows.interruption import Clock
-from ksdp.flows.runs.joint import JointAudit, covering, joint_audits
-from ksdp.flows.runs.prices import PartyRunPrices, Priced
-from ksdp.flows.runs.terms import Run
-from ksdp.storage.readers.files import read_toml
+from ksdp.flows.runs.protocol_files import Run
+from ksdp.storage.readers.files import read_toml, toml_value
 from ksdp.storage.runs.ledger import Ledger
+
+
+@dataclass(frozen=True)
+class JointAudit:
+    """A joint audit that a ledger knows of."""
+
+    audit: str
+    corpus: str
+    margin: float
+    runs: tuple[str, ...]
+    """Of each, name, version and all parameters, as one text."""
+
+
+def record_joint(ledger: Ledger, summary: Summary, now: datetime) -> JointAudit:
+    """Write down that a joint audit was made.
+
+    Raises
+    ------
+    InputError
+        If it is no joint audit, is void, left something announced unread, looked at some documents only, or
+        did not find all of them clear.
+    """
+    if summary.mechanism != JointMechanism.name:
+        raise InputError(f"{summary.audit} is an audit of {summary.mechanism}; a joint one is of `together`.")
+    if not summary.valid:
+        raise InputError(f"{summary.audit} is void: its controls failed.")
+    if summary.unread:
+        raise InputError(f"{summary.audit} did not look at {', '.join(summary.unread)}.")
+    if summary.spec.design.documents is not None or summary.spec.statistics.sees == "final":
+        raise InputError(f"{summary.audit} looked at some documents, or at the final output alone.")
+    counts = summary.verdicts
+    if counts.sensitive or counts.undecided:
+        raise InputError(
+            f"{summary.audit} found {counts.sensitive} documents sensitive and left {counts.undecided} undecided: "
+            "it does not show that these runs are safe together. Leave those documents out, or add noise."
+        )
+    runs = tuple(sorted(map(identity_text, cast(list[dict[str, Any]], summary.parameters["runs"]))))
+    found = JointAudit(summary.audit, summary.corpus, summary.spec.decision.margin, runs)
+    line = {"run": f"joint {found.audit}", "time": now.isoformat(timespec="seconds"), "what": "joint"}
+    with ledger.locked():
+        ledger.add(
+            line | {"audit": found.audit, "corpus": found.corpus, "margin": found.margin, "runs": list(found.runs)}
+        )
+    return found
+
+
+def joint_audits(ledger: Ledger) -> tuple[JointAudit, ...]:
+    """All that the ledger knows of."""
+    return tuple(
+        JointAudit(str(line["audit"]), str(line["corpus"]), float(line["margin"]), tuple(line["runs"]))
+        for line in ledger.read()
+        if line["what"] == "joint"
+    )
+
+
+def covering(audits: Sequence[JointAudit], runs: Sequence[tuple[str, Mapping[str, Any]]]) -> JointAudit | None:
+    """An audit that has all these runs in it, each a corpus' hash and a mechanism; None where there is none."""
+    wanted = Counter(identity_text(mechanism) for _, mechanism in runs)
+    corpora = {corpus for corpus, _ in runs}
+    fits = (a for a in audits if corpora == {a.corpus} and not wanted - Counter(a.runs))
+    return next(iter(sorted(fits, key=lambda audit: audit.margin)), None)
+
+
+def joint_table(runs: Sequence[Mapping[str, Any]]) -> str:
+    """What a joint audit's spec says of the runs; a single one stands there twice, as it will be run again."""
+    twice = [
+        {key: value for key, value in run.items() if key != "version" and value is not None}
+        for run in list(runs) * (2 if len(runs) == 1 else 1)
+    ]
+    lines = ["[mechanism]", f'name = "{JointMechanism.name}"']
+    for run in twice:
+        lines += ["", "[[mechanism.runs]]", *(f"{key} = {toml_value(value)}" for key, value in run.items())]
+    lines += ["", "[statistics]", 'families = ["paper", "geometry", "rounds", "pem", "learned"]']
+    together = make_mechanism(JointMechanism.name, {"runs": twice})
+    traits = traits_of(together)
+    if traits.learn_from or traits.learn_always:
+        lines += ['names = ["learned-raw"]', "", "[store]", 'observables = "all"']  # without it nobody is clear
+    return "\n".join(lines)
+
+
+def identity_text(mechanism: Mapping[str, Any]) -> str:
+    """A mechanism as one text, in exactly one way."""
+    return json.dumps(mechanism, sort_keys=True, separators=(",", ":"))
+
+
+class Priced(Protocol):
+    """A run that a ledger can hold."""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The mechanism: name, version, parameters."""
+        ...
+
+    def worst(self, own: int) -> Price:
+        """The highest price that it may have for a party that enters so many documents."""
+        ...
+
+    def final(self, own: int, about: dict[str, Any]) -> Price:
+        """What it came to; `about` is what `run.json` says."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class RunPrices:
+    """Of a run among parties."""
+
+    run: Run
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The mechanism with its parameters."""
+        mechanism = self.run.terms.mechanism
+        return {"name": mechanism.name, "version": mechanism.version, **parameters_of(mechanism)}
+
+    def worst(self, own: int) -> Price:
+        """Before the others' sizes are known."""
+        terms = self.run.terms
+        return worst_price(terms.mechanism, own, terms.parties, terms.features)
+
+    def final(self, own: int, about: dict[str, Any]) -> Price:
+        """Of the true sizes, where they are public."""
+        terms = self.run.terms
+        return price_of(terms.mechanism, about["sizes"], terms.features) if about["sizes"] else self.worst(own)
+
 
 _DELTA = 1e-5
 
@@ -68,7 +203,7 @@ class LedgerEntry:
 
 
 @dataclass(frozen=True, eq=False)
-class Purse:
+class BudgetGuard:
     """A party's ledger and its budget, for one run."""
 
     ledger: Ledger
@@ -143,7 +278,7 @@ _JOINT = (
 )
 
 
-def purse_files(
+def budget_files(
     me: str, key: Path, ledger: Path | None = None, budget: Path | None = None
 ) -> tuple[Path, Path | None]:
     """The ledger and the budget of a party: those that are named, or its own beside its key."""
@@ -151,15 +286,15 @@ def purse_files(
     return ledger or key.parent / f"{me}.ledger", budget or (beside if beside.is_file() else None)
 
 
-def open_purse(
+def open_guard(
     run: Run | Priced,
     corpus: str,
     own: int,
     ledger: Path,
     budget: Path | None,
     clock: Clock,
-) -> Purse:
-    """The purse of one run, within the budget as the ledger stands.
+) -> BudgetGuard:
+    """The guard of one run, within the budget as the ledger stands.
 
     Parameters
     ----------
@@ -174,10 +309,10 @@ def open_purse(
     limits = PartyBudgetSpec()
     if budget is not None:
         limits = validated(BudgetFile, read_toml(budget, "the budget"), "budget").budget
-    priced = PartyRunPrices(run) if isinstance(run, Run) else run
-    purse = Purse(Ledger(ledger), limits, priced, corpus, own, clock, os_random(8).hex())
-    purse.check()
-    return purse
+    priced = RunPrices(run) if isinstance(run, Run) else run
+    guard = BudgetGuard(Ledger(ledger), limits, priced, corpus, own, clock, os_random(8).hex())
+    guard.check()
+    return guard
 
 
 def entries(ledger: Ledger) -> tuple[LedgerEntry, ...]:

@@ -1,4 +1,4 @@
-"""Connections to all other parties: each two hold one, the later name of the alphabet dials the earlier."""
+"""A run over connections to all other parties: each two hold one, the later name dials the earlier."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import re
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -14,9 +14,11 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from ksdp.audit.errors import InputError, ProtocolError
-from ksdp.protocols.network.certificates import BUFFER, EXPIRED, HANDSHAKE, NOT_YET, Credentials, Door, peer_of
-from ksdp.protocols.network.framing import FrameStream
-from ksdp.protocols.network.links import Link, LinkTimes, Observer
+from ksdp.protocols.channel.rounds import Bodies, Round, Rounds
+from ksdp.protocols.network.links import FrameStream, Link, LinkError, LinkTimes, Observer
+from ksdp.protocols.network.tls import BUFFER, EXPIRED, HANDSHAKE, NOT_YET, Credentials, Door, peer_of
+from ksdp.protocols.runs.handshake import RunOutcome
+from ksdp.protocols.runs.run_terms import DifferentTerms
 
 RUN_PROTOCOL, CHECK_PROTOCOL = "ksdp-run-1", "ksdp-check-1"
 """What a connection is for, as TLS's application protocol; one without is a run's."""
@@ -254,3 +256,88 @@ class Mesh:
     async def abort(self, word: str, who: str = "") -> None:
         """Tell all others, except whom it is about, that the run is over."""
         await asyncio.gather(*(link.abort(word, who) for name, link in self.links.items() if name != who))
+
+
+Note = Callable[..., None]
+"""Told of every event by keyword: kinds, names, sizes, never a value."""
+_PARTING = 5.0
+"""Seconds to wait for the others' goodbye; they have all they need by then, unless a connection broke."""
+_NONE: frozenset[str] = frozenset()
+
+
+async def run_over_mesh(rounds: Rounds[RunOutcome], mesh: Mesh, *, present: float, note: Note) -> RunOutcome:
+    """Wait for the others, run, part.
+
+    Parameters
+    ----------
+    rounds : Rounds
+        The protocol.
+    mesh : Mesh
+        Open.
+    present : float
+        Seconds to wait for the others.
+
+    Raises
+    ------
+    ProtocolError
+        If anybody disappears, deviates or ends the run; the others are told, and nobody has a result.
+    InputError
+        If this party's own input is refused on the way; the others are told that much.
+    """
+    async with joined(mesh, note, present):
+        try:
+            step = await asyncio.to_thread(_step_of, rounds, None)
+            while isinstance(step, Round):
+                for peer, message in sorted(step.messages.items()):
+                    note(what="sent", kind=step.kind, round=step.number, peer=peer, bytes=len(message))
+                arrived = await mesh.exchange(step.messages)
+                for peer, message in sorted(arrived.items()):
+                    note(what="received", kind=step.kind, round=step.number, peer=peer, bytes=len(message))
+                step = await asyncio.to_thread(_step_of, rounds, arrived)
+        except BaseException:
+            with contextlib.suppress(ValueError):  # a step may still be running in its thread
+                rounds.close()
+            raise
+    outcome: RunOutcome = step
+    return outcome
+
+
+def _step_of(rounds: Rounds[Any], arrived: Bodies | None) -> Any:
+    """The next round, or the result (no thread may let a `StopIteration` out)."""
+    try:
+        return next(rounds) if arrived is None else rounds.send(arrived)
+    except StopIteration as stop:
+        return stop.value
+
+
+@contextlib.asynccontextmanager
+async def joined(mesh: Mesh, note: Note, present: float, optional: frozenset[str] = _NONE) -> AsyncIterator[None]:
+    """Wait for the others, go on, part; where it ends badly the others hear that.
+
+    Parameters
+    ----------
+    present : float
+        Seconds to wait for the others.
+    optional : frozenset of str
+        Peers without whom it goes on.
+    """
+    note(what="waiting", peers=sorted(mesh.links))
+    await mesh.join(present, optional)
+    note(what="all present")
+    try:
+        yield
+    except BaseException as error:
+        await mesh.abort(*_told(error))
+        raise
+    await mesh.finish(_PARTING)
+
+
+def _told(error: BaseException) -> tuple[str, str]:
+    """What the others are told: a word of a fixed list, and whom it is about."""
+    if isinstance(error, LinkError):
+        return error.word, error.peer
+    if isinstance(error, DifferentTerms):
+        return "terms", ""
+    if isinstance(error, ProtocolError):
+        return "fault", ""
+    return ("refused" if isinstance(error, InputError) else "stopped"), ""

@@ -21,7 +21,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.x509.oid import NameOID
 
 from ksdp.audit.errors import ProtocolError
-from ksdp.protocols.network.certificates import (
+from ksdp.protocols.network.links import FrameStream
+from ksdp.protocols.network.mesh import CHECK_PROTOCOL, Address, Peer
+from ksdp.protocols.network.tls import (
     BUFFER,
     EXPIRED,
     NOT_YET,
@@ -31,8 +33,6 @@ from ksdp.protocols.network.certificates import (
     holder_of,
     peer_of,
 )
-from ksdp.protocols.network.framing import FrameStream
-from ksdp.protocols.network.mesh import CHECK_PROTOCOL, Address, Peer
 
 
 class ProbeError(ProtocolError):

@@ -5,29 +5,37 @@
     DIR/
       result.npz        what everybody has learnt, by the names of the observables; the same at every party
       own.npz           what stays with the party: ids of its documents, its coefficients
-      predictions.parquet  of a run on ratings alone: see `predictions`
+      predictions.parquet  of a run on ratings: `user`, `item`, predicted `rating`, the best of every user first
       run.json          session, hash of the result, on what grounds each party took part
       transcript.jsonl  one line an event: kind, round, peer, bytes, time; never a value
 
 The transcript grows while the run goes on, and is there after a run that failed; the others are written whole, and
-only at the end of a run that all parties have confirmed.
+only at the end of a run that all parties have confirmed. `party-runs/` of a party's store keeps what `run.json`
+says for the dashboard.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ksdp.audit.errors import InputError
-from ksdp.storage.store import write_arrays, write_json
+from ksdp.audit.errors import InputError, StoreError
+from ksdp.audit.learning.learners import Suggested
+from ksdp.audit.mechanisms.words import mechanism_words
+from ksdp.storage.codec import read_checked_json, write_checked_json
+from ksdp.storage.store import Store, write_arrays, write_json, write_whole
 
 _RESULT, _OWN, _ABOUT = "result.npz", "own.npz", "run.json"
 _TRANSCRIPT = "transcript.jsonl"
@@ -96,3 +104,114 @@ class Transcript:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._file.close()
+
+
+def predictions_path(folder: Path) -> Path:
+    """Where they stand in the folder of a result."""
+    return folder / "predictions.parquet"
+
+
+def write_predictions(
+    folder: Path, users: NDArray[np.str_], items: Sequence[str], suggested: Iterable[Suggested]
+) -> int:
+    """Write what is suggested to every user; how many rows there are.
+
+    Parameters
+    ----------
+    users, items : names of the rows and of the columns
+    """
+    suggestions = list(suggested)
+    counts = [len(each.items) for each in suggestions]
+    rows = np.repeat(np.array([each.user for each in suggestions], dtype=np.int32), counts)
+    columns = np.concatenate([np.zeros(0, dtype=np.intp), *(each.items for each in suggestions)]).astype(np.int32)
+    ratings = np.concatenate([np.zeros(0), *(each.ratings for each in suggestions)])
+    names = pa.array([str(user) for user in users]), pa.array([str(item) for item in items])
+    table = pa.table(
+        {
+            "user": pa.DictionaryArray.from_arrays(pa.array(rows), names[0]),
+            "item": pa.DictionaryArray.from_arrays(pa.array(columns), names[1]),
+            "rating": pa.array(ratings, pa.float32()),
+        }
+    )
+    write_whole(predictions_path(folder), lambda path: pq.write_table(table, path, compression="zstd"))
+    return len(table)
+
+
+_FOLDER = "party-runs"
+_SESSION = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class PartyRun:
+    """One run, as this party saw it."""
+
+    session: str
+    me: str
+    finished: datetime
+    seconds: float
+    mechanism: str
+    """As people call it."""
+    agreement: str
+    result: str
+    parties: Mapping[str, bool]
+    """Name: whether its documents were cleared."""
+    server: str | None
+    documents: int
+    of: int
+    signer: str | None
+    """Fingerprint of who signed the clearance; None without one."""
+    opens: str
+    rounds: int
+    sent: int
+    received: int
+    """Bytes, without TLS."""
+    epsilon: float | None
+    delta: float | None
+    """What the mechanism claims for this run, where it claims anything."""
+    sound: bool
+    """Whether that claim holds."""
+    spent: str
+    """What all runs of the ledger give away together, in a sentence; empty where none is kept."""
+
+
+def keep_party_run(store: Store, about: Mapping[str, Any], spent: str) -> None:
+    """Keep what `run.json` says of a run, and of all runs of the ledger."""
+    write_checked_json(store.root / _FOLDER / f"{about['session']}.json", dict(about) | {"spent": spent})
+
+
+def party_run_ids(store: Store) -> list[str]:
+    """Sessions, the newest first."""
+    files = [path for path in (store.root / _FOLDER).glob("*.json") if _SESSION.fullmatch(path.stem)]
+    return [path.stem for path in sorted(files, key=lambda path: (-path.stat().st_mtime_ns, path.stem))]
+
+
+def read_party_run(store: Store, session: str) -> PartyRun:
+    """One run."""
+    path = store.root / _FOLDER / f"{session}.json"
+    try:
+        fields = read_checked_json(path)
+        claimed = fields["claimed"] or {}
+        return PartyRun(
+            session=str(fields["session"]),
+            me=str(fields["me"]),
+            finished=datetime.fromisoformat(fields["finished"]),
+            seconds=float(fields["seconds"]),
+            mechanism=mechanism_words(str(fields["mechanism"]["name"]), fields["mechanism"]),
+            agreement=str(fields["agreement"]),
+            result=str(fields["result"]),
+            parties={str(name): bool(party["cleared"]) for name, party in fields["parties"].items()},
+            server=fields["server"],
+            documents=int(fields.get("documents", 0)),
+            of=int(fields.get("of", 0)),
+            signer=fields["clearance"]["signer"] if fields.get("clearance") else None,
+            opens=str(fields["opens"]),
+            rounds=int(fields["rounds"]),
+            sent=int(fields["bytes"]["sent"]),
+            received=int(fields["bytes"]["received"]),
+            epsilon=claimed.get("epsilon"),
+            delta=claimed.get("delta"),
+            sound=bool(fields["guarantee"]["sound"]),
+            spent=str(fields["spent"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, InputError) as error:
+        raise StoreError(f"the run {session[:16]} of the store cannot be read.") from error

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from ksdp.dashboards.app import create_app
 from ksdp.dashboards.reviews import Actions
 from ksdp.dashboards.security import LocalReviewer
-from ksdp.storage.runs.party_runs import keep_party_run
+from ksdp.storage.runs.results import keep_party_run
 from ksdp.storage.store import Store
 
 ORIGIN = "http://127.0.0.1:8700"

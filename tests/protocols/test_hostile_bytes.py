@@ -15,7 +15,7 @@ from ksdp.audit.errors import ProtocolError
 from ksdp.extras.pem.messages import PemUpload, unpack_state
 from ksdp.protocols.channel.keys import Envelope
 from ksdp.protocols.channel.wire import pack, pack_arrays, unpack_array, unpack_arrays, unpack_names
-from ksdp.protocols.network.framing import Resume
+from ksdp.protocols.network.links import Resume
 from ksdp.protocols.runs.about import About
 from ksdp.protocols.runs.run_terms import Greeting, Statement
 from ksdp.protocols.sums.secure_sum import Contribution

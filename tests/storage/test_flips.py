@@ -12,12 +12,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ksdp.audit.errors import InputError, KsdpError, StoreError
-from ksdp.flows.runs.countersigned import read_protocol_file
+from ksdp.flows.runs.protocol_files import read_protocol_file
 from ksdp.storage.audits.continuation import Origin, read_origin, write_origin
 from ksdp.storage.learning import learning_of, read_advice, write_advice, write_gain
 from ksdp.storage.reviews.decisions import Policy, read_policy, write_policy
 from ksdp.storage.runs.ledger import Ledger
-from ksdp.storage.runs.party_runs import keep_party_run, party_run_ids, read_party_run
+from ksdp.storage.runs.results import keep_party_run, party_run_ids, read_party_run
 from ksdp.storage.schedules.schedule_files import (
     Running,
     RunRequest,

@@ -195,7 +195,7 @@ MUTANTS: list[Mutant] = [
         tests=("tests/protocols/runs/test_secret_draw.py",),
     ),
     *_of(
-        "flows/runs/party_run.py",
+        "flows/runs/party.py",
         ("if verified.clearance.drawn != drawn:", "if False:"),
         ("np.flatnonzero(verified.clearance.allows(entering.ids))", "np.arange(len(entering))"),
         tests=("tests/flows/runs/test_levers_run.py",),

@@ -154,8 +154,7 @@ def columns(
     With the parties named, the whole file.
     """
     from ksdp.flows.prepare import read_spec_file
-    from ksdp.flows.runs.countersigned import features_hash
-    from ksdp.flows.runs.terms import protocol_text
+    from ksdp.flows.runs.protocol_files import features_hash, protocol_text
     from ksdp.storage.corpora import corpus_features, rows_hash
     from ksdp.storage.readers.spec_files import copies_kept
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from ksdp.flows.runs.check_words import Finding
+    from ksdp.flows.runs.check import Finding
 
 
 def tell_findings(findings: Sequence[Finding], *, as_json: bool) -> Callable[[Finding], None]:

@@ -20,7 +20,7 @@ from ksdp.commands.options import (
 
 if TYPE_CHECKING:
     from ksdp.flows.runs.budget import LedgerEntry
-    from ksdp.flows.runs.node_run import Node
+    from ksdp.flows.runs.party import Node
     from ksdp.protocols.network.mesh import Address
 
 ProtocolArgument = Annotated[Path, typer.Argument(help="The protocol file, the same at every party.")]
@@ -141,8 +141,7 @@ def party(
 
 def _agree(protocol: Path, me: str, key: Path, agreeing: AgreeingOptions, *, as_json: bool) -> None:
     """Join, invite or accept, after taking over what copies say."""
-    from ksdp.flows.runs.countersigned import read_protocol_file, require_typed
-    from ksdp.flows.runs.terms import read_run
+    from ksdp.flows.runs.protocol_files import read_protocol_file, read_run, require_typed
     from ksdp.protocols.runs.trust import who_must_be_trusted
 
     file = read_protocol_file(protocol)
@@ -191,12 +190,11 @@ def _check(
     """Say each fault in a line, at whom, and what mends it."""
     from datetime import UTC, datetime
 
-    from ksdp.flows.runs.budget import purse_files
-    from ksdp.flows.runs.check_here import Question, check_here
-    from ksdp.flows.runs.check_peers import PeerCheck, check_peers
+    from ksdp.flows.runs.budget import budget_files
+    from ksdp.flows.runs.check import PeerCheck, Question, check_here, check_peers
 
     given = {name: getattr(entering, name) for name in ("corpus", "clearance", "signer", "uncleared")}
-    kept, limits = purse_files(me, entering.key, entering.ledger, entering.budget)
+    kept, limits = budget_files(me, entering.key, entering.ledger, entering.budget)
     question = Question(protocol, me, entering.key, signing_key, out, **given, ledger=kept, budget=limits)
     here = check_here(question, datetime.now(UTC))
     tell = tell_findings(here.findings, as_json=as_json)
@@ -231,24 +229,23 @@ def _take_part(
     import contextlib
 
     from ksdp.flows.metrics_port import serve_metrics
-    from ksdp.flows.runs.node_run import Node
-    from ksdp.flows.runs.terms import read_run
-    from ksdp.flows.runs.watch import Watch
+    from ksdp.flows.runs.party import Node, RunLog
+    from ksdp.flows.runs.protocol_files import read_run
     from ksdp.protocols.runs.trust import who_must_be_trusted
-    from ksdp.storage.runs.party_runs import keep_party_run
+    from ksdp.storage.runs.results import keep_party_run
     from ksdp.storage.store import Store
 
     read = read_run(protocol)
     read.file.require_signed()
     typer.echo(who_must_be_trusted(read.terms), err=True)
     private = signing_key(entering.key)
-    watch, stack = Watch(lambda line: typer.echo(line, err=True)), contextlib.ExitStack()
-    node = Node(read, me, private, out, address, watch=watch)
+    log, stack = RunLog(lambda line: typer.echo(line, err=True)), contextlib.ExitStack()
+    node = Node(read, me, private, out, address, log=log)
     node.check()
     kept = Store.open(store) if store else None
     with stack:
         if metrics.metrics_port is not None:
-            port = stack.enter_context(serve_metrics(watch, metrics.metrics_port, metrics.metrics_host))
+            port = stack.enter_context(serve_metrics(log, metrics.metrics_port, metrics.metrics_host))
             typer.echo(f"metrics: http://{metrics.metrics_host}:{port}/metrics", err=True)
         take_part = _as_server if me == read.server else _as_party
         outcome, spent_now = take_part(node, entering)
@@ -262,7 +259,7 @@ def _take_part(
 
 def _outcome_words(outcome: dict[str, Any]) -> str:
     """What came of a run, for a person."""
-    from ksdp.flows.runs.node_run import guarantee_words
+    from ksdp.flows.runs.party import guarantee_words
 
     others = [name for name, party in outcome["parties"].items() if not party["cleared"]]
     counts = [f"{count} x {what}" for what, count in outcome["asked"].items()]
@@ -277,7 +274,7 @@ def _outcome_words(outcome: dict[str, Any]) -> str:
 def _as_server(node: Node, entering: EnteringOptions) -> tuple[dict[str, Any], str]:
     """Collect; what came of it, and nothing about a budget."""
     from ksdp.audit.errors import InputError
-    from ksdp.flows.runs.party_run import run_server
+    from ksdp.flows.runs.party import run_server
 
     if entering.corpus or entering.clearance or entering.signer or entering.uncleared:
         raise InputError(f"{node.name} is the server, which enters nothing: give no `--corpus` and no clearance.")
@@ -291,8 +288,8 @@ def _as_party(node: Node, entering: EnteringOptions) -> tuple[dict[str, Any], st
 
     from ksdp.audit.errors import InputError
     from ksdp.flows.interruption import utc_now
-    from ksdp.flows.runs.budget import open_purse, purse_files, spent, spent_words
-    from ksdp.flows.runs.party_run import enter_documents, run_party
+    from ksdp.flows.runs.budget import budget_files, open_guard, spent, spent_words
+    from ksdp.flows.runs.party import enter_documents, run_party
     from ksdp.storage.keys import load_public
 
     me, private = node.name, node.identity
@@ -307,12 +304,12 @@ def _as_party(node: Node, entering: EnteringOptions) -> tuple[dict[str, Any], st
         now=datetime.now(UTC),
         identity=private,
     )
-    written, limits = purse_files(me, entering.key, entering.ledger, entering.budget)
-    purse = open_purse(node.run, entered.corpus.hash, len(entered.corpus), written, limits, utc_now)
+    written, limits = budget_files(me, entering.key, entering.ledger, entering.budget)
+    guard = open_guard(node.run, entered.corpus.hash, len(entered.corpus), written, limits, utc_now)
     grounds = "WITHOUT A CLEARANCE" if entering.uncleared else "on its clearance"
     typer.echo(f"{me} enters {len(entered.corpus)} of {entered.of} documents {grounds}; waiting.", err=True)
-    outcome = run_party(node, entered, purse)
-    spent_now = spent_words(spent(purse.ledger), purse.budget.delta)
+    outcome = run_party(node, entered, guard)
+    spent_now = spent_words(spent(guard.ledger), guard.budget.delta)
     typer.echo(spent_now, err=True)
     return outcome, spent_now
 
@@ -333,10 +330,8 @@ def budget(
     from datetime import UTC, datetime
 
     from ksdp.audit.errors import InputError
-    from ksdp.flows.runs.budget import entries, spent, spent_words
-    from ksdp.flows.runs.joint import joint_table, record_joint
-    from ksdp.flows.runs.prices import PartyRunPrices
-    from ksdp.flows.runs.terms import read_run
+    from ksdp.flows.runs.budget import RunPrices, entries, joint_table, record_joint, spent, spent_words
+    from ksdp.flows.runs.protocol_files import read_run
     from ksdp.storage.audits.history import find_audit, read_summary
     from ksdp.storage.runs.ledger import Ledger
     from ksdp.storage.store import Store
@@ -349,7 +344,7 @@ def budget(
     runs, total = entries(Ledger(ledger)), spent(Ledger(ledger))
     if coming is not None:
         unbounded = [entry.identity for entry in runs if entry.price.mu is None]
-        typer.echo(joint_table([*unbounded, PartyRunPrices(read_run(coming)).identity]))
+        typer.echo(joint_table([*unbounded, RunPrices(read_run(coming)).identity]))
         return
     if as_json:
         together = {"runs": total.runs, "epsilon": total.epsilon(delta), "delta": delta}
@@ -393,9 +388,9 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Check a protocol file and list which parties are up. With --local, start them all on this machine."""
-    from ksdp.flows.runs.local_run import run_local, wait_for_parties
-    from ksdp.flows.runs.node_run import guarantee_words
-    from ksdp.flows.runs.terms import read_run
+    from ksdp.flows.runs.local import run_local, wait_for_parties
+    from ksdp.flows.runs.party import guarantee_words
+    from ksdp.flows.runs.protocol_files import read_run
     from ksdp.protocols.runs.trust import who_must_be_trusted
 
     read = read_run(protocol)

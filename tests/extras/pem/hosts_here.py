@@ -13,7 +13,7 @@ import numpy as np
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
 from ksdp.extras.pem.host_run import HeldRecords, PemHost, PemHosts, hold_records, read_pem_hosts, run_pem_host
-from ksdp.flows.runs.watch import Watch
+from ksdp.flows.runs.party import RunLog
 from ksdp.storage.keys import load_private, make_identity
 
 from ...ports import free_ports
@@ -79,7 +79,7 @@ class Hosts:
         absent: tuple[str, ...] = (),
         own: PemAlgorithm | None = None,
         code: str = "",
-        watches: Mapping[str, Watch] | None = None,
+        watches: Mapping[str, RunLog] | None = None,
         **held: HeldRecords,
     ) -> dict[str, Any]:
         """What each host's run came to: what `run.json` says, or the error."""
@@ -104,12 +104,12 @@ class Hosts:
         held: HeldRecords | None = None,
         own: PemAlgorithm | None = None,
         code: str = "",
-        watch: Watch | None = None,
+        log: RunLog | None = None,
     ) -> dict[str, Any]:
         hosts = self.read(name)
         role = hosts.spec.role(name)
         algorithm = None if role == "server" else hosts.spec.functions(own, code)
         records = (held or self.held(name)) if role == "holder" else None
         key = load_private(self.folder / f"{name}.key")
-        host = PemHost(hosts, name, key, self.folder / "out" / name, watch=watch or Watch())
+        host = PemHost(hosts, name, key, self.folder / "out" / name, log=log or RunLog())
         return run_pem_host(host, algorithm=algorithm, held=records)

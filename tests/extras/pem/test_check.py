@@ -14,11 +14,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from ksdp.extras.pem.host_run import PemQuestion, check_pem_here
-from ksdp.flows.runs.check_here import Question, check_here
-from ksdp.flows.runs.check_peers import PeerCheck, look
-from ksdp.flows.runs.check_words import Finding, about_of
-from ksdp.protocols.network.certificates import make_credentials
+from ksdp.flows.runs.check import Finding, PeerCheck, Question, check_here, look
+from ksdp.flows.runs.party import about_of
 from ksdp.protocols.network.probes import ProbeListener
+from ksdp.protocols.network.tls import make_credentials
 from ksdp.protocols.runs.about import LARGEST_ABOUT
 from ksdp.storage.keys import load_private
 

@@ -14,7 +14,7 @@ from ksdp.audit.mechanisms.pem.algorithm import run_ideal
 from ksdp.audit.mechanisms.pem.noise import Budget, Vetted
 from ksdp.extras.pem.host_run import PemHost, deal_out, hold_records, run_pem_host
 from ksdp.extras.pem.records import load_functions
-from ksdp.flows.runs.watch import Watch
+from ksdp.flows.runs.party import RunLog
 from ksdp.protocols.network.mesh import Mesh
 from ksdp.storage.keys import load_private
 
@@ -57,7 +57,7 @@ def test_a_host_that_does_not_come_is_left_out_and_a_server_is_not(tmp_path: Pat
     assert "tom" in str(ends["hub"])
 
 
-class Gone(Watch):
+class Gone(RunLog):
     """The process is gone in the middle of the second iteration."""
 
     def note(self, what: str, peer: str = "", **more: Any) -> None:
@@ -75,15 +75,15 @@ def test_who_disappears_in_the_middle(
 ) -> None:
     """A host with clients is out, and the rest goes on; a server or the aggregator ends the run by its name."""
     hosts = Hosts(tmp_path, timeouts="present = 60\nmessage = 60\nreconnect = 0.3").write()
-    told, watch = Mesh.abort, Gone()
-    watch.kind = kind
+    told, log = Mesh.abort, Gone()
+    log.kind = kind
 
     async def abort(mesh: Mesh, word: str, who: str = "") -> None:
         if mesh.own != lost:
             await told(mesh, word, who)
 
     monkeypatch.setattr(Mesh, "abort", abort)
-    ends = hosts.play(watches={lost: watch})
+    ends = hosts.play(watches={lost: log})
     assert isinstance(ends.pop(lost), RuntimeError)
     if lost == "bob":
         assert ends["hub"]["lost"] == ["bob"]

@@ -15,7 +15,7 @@ from ksdp.audit.mechanisms.pem.noise import Budget, Vetted
 from ksdp.extras.pem import processes
 from ksdp.extras.pem.processes import ClientJob, Fate, _connect, _Door, _pass, run_pem
 from ksdp.extras.pem.spec import PemRunSpec
-from ksdp.protocols.network.framing import FrameStream
+from ksdp.protocols.network.links import FrameStream
 
 ALGORITHM = PemKMeans(2, 6, bound=6.0, fraction_bits=0)
 RECORDS = sp.csr_array((np.random.default_rng(0).random((60, 6)) < 0.5).astype(float))

@@ -12,8 +12,8 @@ from ksdp.audit.mechanisms.contract import opened
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.screening.clearance import Clearance, Covered, MechanismIdentity
 from ksdp.audit.spec.models import Spec
-from ksdp.flows.runs.party_run import Entered, enter_documents
-from ksdp.flows.runs.terms import Run
+from ksdp.flows.runs.party import Entered, enter_documents
+from ksdp.flows.runs.protocol_files import Run
 from ksdp.protocols.channel.rounds import run_together
 from ksdp.protocols.runs.party_rounds import party_rounds
 from ksdp.protocols.runs.programs import party_program

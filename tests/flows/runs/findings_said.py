@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ksdp.flows.runs.check_words import Finding
+from ksdp.flows.runs.check import Finding
 
 __all__ = ["of_cases", "one_line", "only_one"]
 

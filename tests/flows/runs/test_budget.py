@@ -18,12 +18,19 @@ from scipy.stats import norm
 from ksdp.audit.errors import InputError, KsdpError, SpecError, StoreError
 from ksdp.audit.mechanisms.privacy.spent import worst_price
 from ksdp.flows.deployable import party_flow
-from ksdp.flows.runs.budget import Purse, entries, open_purse, spent, spent_words
-from ksdp.flows.runs.joint import JointAudit, identity_text, joint_table
-from ksdp.flows.runs.node_run import Node
-from ksdp.flows.runs.party_run import enter_documents, run_party
-from ksdp.flows.runs.prices import Priced
-from ksdp.flows.runs.terms import Run, read_run
+from ksdp.flows.runs.budget import (
+    BudgetGuard,
+    JointAudit,
+    Priced,
+    entries,
+    identity_text,
+    joint_table,
+    open_guard,
+    spent,
+    spent_words,
+)
+from ksdp.flows.runs.party import Node, enter_documents, run_party
+from ksdp.flows.runs.protocol_files import Run, read_run
 from ksdp.storage.keys import load_private, make_identity
 from ksdp.storage.runs.ledger import Ledger
 
@@ -60,12 +67,12 @@ class Two:
         )
         return read_run(path)
 
-    def purse(self, run: Run | Priced, limits: str = "", own: int = 6) -> Purse:
+    def guard(self, run: Run | Priced, limits: str = "", own: int = 6) -> BudgetGuard:
         budget = self.folder / "ada.budget.toml"
         budget.write_text(f"[budget]\n{limits}\n")
-        return open_purse(run, "sha256:1", own, self.folder / "ada.ledger", budget, lambda: NOW)
+        return open_guard(run, "sha256:1", own, self.folder / "ada.ledger", budget, lambda: NOW)
 
-    def play(self, run: Run, purse: Purse, out: str) -> dict[str, KsdpError | dict[str, Any]]:
+    def play(self, run: Run, guard: BudgetGuard, out: str) -> dict[str, KsdpError | dict[str, Any]]:
         """Both, each in a thread."""
         ends: dict[str, KsdpError | dict[str, Any]] = {}
 
@@ -73,7 +80,7 @@ class Two:
             key = load_private(self.folder / f"{name}.key")
             said: dict[str, Any] = {"clearance": None, "uncleared": True, "signer": key.public_key(), "now": NOW}
             entered = enter_documents(run, self.folder / f"{name}.npz", **said)
-            mine = purse if name == "ada" else None
+            mine = guard if name == "ada" else None
             try:
                 ends[name] = run_party(Node(run, name, key, self.folder / out / name), entered, mine)
             except KsdpError as error:
@@ -94,20 +101,20 @@ def two(tmp_path: Path) -> Two:
 
 def test_a_run_is_written_down_and_the_next_one_is_refused_before_anything_is_sent(two: Two) -> None:
     run = two.run(EXACT)
-    ends = two.play(run, two.purse(run, "unbounded = 1"), "first")
+    ends = two.play(run, two.guard(run, "unbounded = 1"), "first")
     assert isinstance(ends["ada"], dict), ends
     (entry,) = entries(Ledger(two.folder / "ada.ledger"))
     assert (entry.finished, entry.session, entry.mechanism) == (True, ends["ada"]["session"], "pd-nmf")
     assert [line["what"] for line in Ledger(two.folder / "ada.ledger").read()] == ["begun", "finished"]
     with pytest.raises(InputError, match=r"beyond the budget.*1 is spent by 1 run,.*A joint audit is needed"):
-        two.purse(run, "unbounded = 1")
+        two.guard(run, "unbounded = 1")
     assert len(entries(Ledger(two.folder / "ada.ledger"))) == 1
 
 
 def test_a_run_that_another_one_overtook_ends_before_data_moves(two: Two) -> None:
     """Both were within the budget when they were started."""
     run = two.run(EXACT)
-    slow, quick = two.purse(run, "unbounded = 1"), two.purse(run, "unbounded = 1")
+    slow, quick = two.guard(run, "unbounded = 1"), two.guard(run, "unbounded = 1")
     quick.begin()
     ends = two.play(run, slow, "out")
     assert isinstance(ends["ada"], InputError)
@@ -137,46 +144,46 @@ def test_runs_add_up_until_the_budget_is_spent(two: Two, limits: str) -> None:
     mu = worst_price(run.terms.mechanism, 6, 2, 4).mu
     assert mu is not None
     for _ in range(fits(mu, limits)):
-        two.purse(run, limits).begin()
+        two.guard(run, limits).begin()
     with pytest.raises(InputError, match="Nothing was sent"):
-        two.purse(run, limits).begin()
+        two.guard(run, limits).begin()
     assert len(entries(Ledger(two.folder / "ada.ledger"))) == fits(mu, limits)
 
 
 def test_a_run_that_did_not_finish_stays_counted(two: Two) -> None:
-    purse = two.purse(two.run(NOISY))
-    purse.begin()
-    (entry,) = entries(purse.ledger)
+    guard = two.guard(two.run(NOISY))
+    guard.begin()
+    (entry,) = entries(guard.ledger)
     assert not entry.finished
-    assert spent(purse.ledger).epsilon(1e-5) == pytest.approx(1.0, rel=1e-6)
-    assert "1 run with noise: epsilon 1 at delta 1e-05" in spent_words(spent(purse.ledger))
+    assert spent(guard.ledger).epsilon(1e-5) == pytest.approx(1.0, rel=1e-6)
+    assert "1 run with noise: epsilon 1 at delta 1e-05" in spent_words(spent(guard.ledger))
 
 
 def test_a_ledger_that_was_changed_is_refused(two: Two) -> None:
-    purse = two.purse(two.run(NOISY))
+    guard = two.guard(two.run(NOISY))
     for _ in range(3):
-        two.purse(purse.priced).begin()
+        two.guard(guard.priced).begin()
     path = two.folder / "ada.ledger"
     assert path.stat().st_mode & 0o777 == 0o600
     lines = path.read_text().splitlines(keepends=True)
     for damaged in (lines[1:], [lines[0], lines[2]], [lines[0].replace("hardt", "hardy"), *lines[1:]], ["{}\n"]):
         path.write_text("".join(damaged))
         with pytest.raises(StoreError, match="was changed or cut"):
-            purse.check()
+            guard.check()
     path.write_text("".join(lines))
-    assert spent(purse.ledger).runs == 3
+    assert spent(guard.ledger).runs == 3
 
 
 @pytest.mark.parametrize("limits", ["epsilon = 0", "delta = 1", "advantage = 2", "unbounded = -1", "epsilons = 1"])
 def test_budgets_that_are_refused(two: Two, limits: str) -> None:
     run = two.run(EXACT)
     with pytest.raises(SpecError):
-        two.purse(run, limits)
+        two.guard(run, limits)
 
 
 def test_the_command_tells_what_is_spent(two: Two) -> None:
     for mechanism in (NOISY, EXACT, NOISY):
-        two.purse(two.run(mechanism)).begin()
+        two.guard(two.run(mechanism)).begin()
     said = typed("budget", two.folder / "ada.ledger").output
     assert "2 runs with noise: epsilon 1.4" in said
     assert "1 run without a promise of a record: a joint audit is needed" in said
@@ -204,19 +211,19 @@ def test_a_flow_that_takes_part_keeps_the_budget_beside_the_key(tmp_path: Path) 
 
 def test_a_joint_audit_of_all_runs_makes_room_for_the_next_and_of_some_none(two: Two) -> None:
     run = two.run(EXACT)
-    two.purse(run).begin()
+    two.guard(run).begin()
     ledger = Ledger(two.folder / "ada.ledger")
     with pytest.raises(InputError, match="A joint audit is needed"):
-        two.purse(run, "unbounded = 1").check()
+        two.guard(run, "unbounded = 1").check()
     once = joint_table([entries(ledger)[0].identity])
     assert once.count("[[mechanism.runs]]") == 2
     audited = JointAudit("a1", "sha256:1", 0.2, (identity_text(entries(ledger)[0].identity),) * 2)
     line = {"run": "joint a1", "time": "now", "what": "joint", "audit": "a1", "corpus": audited.corpus}
     with ledger.locked():
         ledger.add(line | {"margin": audited.margin, "runs": list(audited.runs)})
-    two.purse(run, "unbounded = 1").begin()
+    two.guard(run, "unbounded = 1").begin()
     total = spent(ledger)
     assert (total.runs, total.unbounded, total.audited) == (2, 0, 2)
     assert "2 runs without a promise of a record, all in one joint audit" in spent_words(total)
     with pytest.raises(InputError, match="it would be 3"):
-        two.purse(run, "unbounded = 1").check()
+        two.guard(run, "unbounded = 1").check()

@@ -20,15 +20,13 @@ import scipy.sparse as sp
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from ksdp.audit.screening.clearance import Covered, MechanismIdentity
-from ksdp.flows.runs.check_here import Question, check_here
-from ksdp.flows.runs.check_peers import PeerCheck, compare, look
-from ksdp.flows.runs.check_words import Finding, about_of
-from ksdp.flows.runs.party_run import enter_documents
-from ksdp.flows.runs.terms import Run, read_run
-from ksdp.protocols.network.certificates import make_credentials
+from ksdp.flows.runs.check import Finding, PeerCheck, Question, check_here, compare, look
+from ksdp.flows.runs.party import about_of, enter_documents
+from ksdp.flows.runs.protocol_files import Run, read_run
 from ksdp.protocols.network.links import LinkTimes
 from ksdp.protocols.network.mesh import Address, Mesh, Peer
 from ksdp.protocols.network.probes import ProbeListener
+from ksdp.protocols.network.tls import make_credentials
 from ksdp.protocols.runs.about import LARGEST_ABOUT, About
 from ksdp.storage.clearances import write_clearance
 from ksdp.storage.keys import load_private, make_identity

@@ -14,8 +14,8 @@ import scipy.sparse as sp
 
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.flows.prepare import read_spec_file
-from ksdp.flows.runs.local_run import run_local
-from ksdp.flows.runs.terms import read_run
+from ksdp.flows.runs.local import run_local
+from ksdp.flows.runs.protocol_files import read_run
 from ksdp.storage.corpora import load_corpus
 from ksdp.storage.keys import make_identity
 from ksdp.storage.readers.counts import read_counts

@@ -17,8 +17,8 @@ from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec.models import parse_spec
 from ksdp.flows.prepare import read_spec_file
-from ksdp.flows.runs.budget import open_purse
-from ksdp.flows.runs.terms import Run, features_hash, protocol_text, read_run
+from ksdp.flows.runs.budget import open_guard
+from ksdp.flows.runs.protocol_files import Run, features_hash, protocol_text, read_run
 from ksdp.flows.screening.clear import verify
 from ksdp.protocols.runs.programs import check_program, sum_entries
 from ksdp.protocols.runs.protocol_file import parse_run_spec
@@ -169,7 +169,7 @@ def test_verify_and_the_ledger_name_what_is_counted_before(base: Path) -> None:
     words = f"sigma-svd, columns in {LEAST} documents or more"
     about = verify(clearance, now=NOW)
     assert (about["mechanism"], about["computes"]) == ("counted", words)
-    open_purse(run, whole.corpus.hash, 15, base / "ada.ledger", None, lambda: NOW).begin()
+    open_guard(run, whole.corpus.hash, 15, base / "ada.ledger", None, lambda: NOW).begin()
     assert words in typed("budget", base / "ada.ledger").output
     plain = cleared(run, base, whole, make_mechanism("sigma-svd", POWER))
     assert verify(plain, now=NOW)["computes"] is None

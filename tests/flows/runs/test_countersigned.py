@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 
 from ksdp.audit.errors import InputError, KsdpError
 from ksdp.cli import application
-from ksdp.flows.runs.countersigned import read_protocol_file, require_typed
-from ksdp.flows.runs.terms import read_run
+from ksdp.flows.runs.protocol_files import read_protocol_file, read_run, require_typed
 from ksdp.storage.keys import load_private, make_identity
 from ksdp.storage.readers.files import toml_value
 

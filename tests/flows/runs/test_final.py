@@ -14,7 +14,7 @@ from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.screening.clearance import Covered, MechanismIdentity
-from ksdp.flows.runs.terms import read_run
+from ksdp.flows.runs.protocol_files import read_run
 from ksdp.protocols.runs.trust import who_must_be_trusted
 
 from ...typed import typed

@@ -14,7 +14,7 @@ from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec.models import parse_spec
-from ksdp.flows.runs.joint import covering, joint_audits, joint_table, record_joint
+from ksdp.flows.runs.budget import covering, joint_audits, joint_table, record_joint
 from ksdp.storage.readers.files import read_toml
 from ksdp.storage.runs.ledger import Ledger
 

@@ -14,10 +14,9 @@ from ksdp.audit.errors import InputError, KsdpError
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
 from ksdp.flows.prepare import read_spec_file
-from ksdp.flows.runs.budget import Purse, open_purse
-from ksdp.flows.runs.node_run import Node
-from ksdp.flows.runs.party_run import Entered, run_party
-from ksdp.flows.runs.terms import read_run
+from ksdp.flows.runs.budget import BudgetGuard, open_guard
+from ksdp.flows.runs.party import Entered, Node, run_party
+from ksdp.flows.runs.protocol_files import read_run
 from ksdp.storage.keys import load_private
 
 from ...typed import typed
@@ -39,24 +38,24 @@ class Walk(Organisations):
     def ledger(self) -> Path:
         return self.folder / "ada.ledger"
 
-    def purse(self, protocol: Path, entered: Entered) -> Purse:
+    def guard(self, protocol: Path, entered: Entered) -> BudgetGuard:
         budget = self.folder / "ada.budget.toml"
         budget.write_text("[budget]\nunbounded = 1\n")
         run = read_run(protocol)
-        return open_purse(run, entered.corpus.hash, len(entered.corpus), self.ledger, budget, lambda: NOW)
+        return open_guard(run, entered.corpus.hash, len(entered.corpus), self.ledger, budget, lambda: NOW)
 
     def take_part(self, protocol: Path, **grounds: Any) -> None:
         """Both, each in a thread; ada on her grounds."""
         run, ends = read_run(protocol), dict[str, Any]()
         ada = self.enter(run, "ada", **(grounds or {"uncleared": True}))
-        purse = self.purse(protocol, ada)
-        purse.check()
+        guard = self.guard(protocol, ada)
+        guard.check()
 
         def party(name: str) -> None:
             entered = ada if name == "ada" else self.enter(run, name, uncleared=True)
             node = Node(run, name, load_private(self.folder / f"{name}.key"), protocol.with_suffix("") / name)
             try:
-                ends[name] = run_party(node, entered, purse if name == "ada" else None)
+                ends[name] = run_party(node, entered, guard if name == "ada" else None)
             except KsdpError as error:
                 ends[name] = error
 

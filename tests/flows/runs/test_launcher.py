@@ -10,8 +10,7 @@ from multiprocessing.connection import Connection
 import pytest
 
 from ksdp.audit.errors import ProtocolError
-from ksdp.flows.runs.launcher import Launcher
-from ksdp.protocols.network.party_process import run_in_process
+from ksdp.flows.runs.local import Launcher, run_in_process
 
 
 def count(pipe: Connection, upto: int) -> None:

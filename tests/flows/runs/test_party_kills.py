@@ -17,9 +17,8 @@ import numpy as np
 import pytest
 
 from ksdp.audit.errors import KsdpError
-from ksdp.flows.runs.node_run import Node
-from ksdp.flows.runs.party_run import run_party
-from ksdp.flows.runs.terms import read_run
+from ksdp.flows.runs.party import Node, run_party
+from ksdp.flows.runs.protocol_files import read_run
 from ksdp.storage.keys import load_private
 from ksdp.storage.runs.results import Transcript
 

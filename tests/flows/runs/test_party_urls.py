@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from ksdp.audit.errors import InputError
-from ksdp.flows.runs import party_run
+from ksdp.flows.runs import party
 
 
 @pytest.mark.parametrize(
@@ -25,4 +25,4 @@ def test_a_url_is_refused_before_anything_is_read(keys: str, named: str, tmp_pat
     spec.write_text(f'[corpus]\n{keys}\n[mechanism]\nname = "pd-svd"\n')
     asked: dict[str, Any] = {"signer": None, "now": None, "clearance": None, "uncleared": True}
     with pytest.raises(InputError, match=f"`corpus.{named}` is at a URL"):
-        party_run.enter_documents(cast(Any, run), spec, **asked)
+        party.enter_documents(cast(Any, run), spec, **asked)

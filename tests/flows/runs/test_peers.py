@@ -17,10 +17,9 @@ from ksdp.audit.mechanisms.contract import guarantee_of
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.screening.clearance import MechanismIdentity
-from ksdp.flows.runs.local_run import run_local
-from ksdp.flows.runs.node_run import Node, claimed, guarantee_words
-from ksdp.flows.runs.party_run import run_server
-from ksdp.flows.runs.terms import read_run
+from ksdp.flows.runs.local import run_local
+from ksdp.flows.runs.party import Node, claimed, guarantee_words, run_server
+from ksdp.flows.runs.protocol_files import read_run
 from ksdp.storage.keys import load_private, make_identity
 
 from .test_protocol import Organisations, organisations

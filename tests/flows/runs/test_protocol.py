@@ -22,9 +22,8 @@ import scipy.sparse as sp
 from ksdp.audit.errors import ClearanceError, InputError, SpecError
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.screening.clearance import Covered, MechanismIdentity
-from ksdp.flows.runs.node_run import Node
-from ksdp.flows.runs.party_run import enter_documents, run_party
-from ksdp.flows.runs.terms import Run, read_run
+from ksdp.flows.runs.party import Node, enter_documents, run_party
+from ksdp.flows.runs.protocol_files import Run, read_run
 from ksdp.storage.clearances import write_clearance
 from ksdp.storage.keys import load_private, make_identity
 

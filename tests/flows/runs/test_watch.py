@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ksdp.flows.metrics_port import serve_metrics
-from ksdp.flows.runs.watch import Watch
+from ksdp.flows.runs.party import RunLog
 
 from ..scraped import scrape
 
@@ -11,24 +11,24 @@ from ..scraped import scrape
 def test_a_run_is_seen_while_it_goes_on() -> None:
     now = [0.0]
     lines: list[str] = []
-    watch = Watch(lines.append, lambda: now[0])
-    with serve_metrics(watch, 0) as port:
-        watch.note(what="run", me="ada", agreement="x")
-        watch.note(what="waiting", peers=["bob", "cyd"])
-        watch.note(what="connected", peer="bob")
+    log = RunLog(lines.append, lambda: now[0])
+    with serve_metrics(log, 0) as port:
+        log.note(what="run", me="ada", agreement="x")
+        log.note(what="waiting", peers=["bob", "cyd"])
+        log.note(what="connected", peer="bob")
         assert lines == ["bob connected; not connected: cyd"]
         seen = scrape(port)
         assert seen["ksdp_party_state", "waiting"] == 1
         assert (seen["ksdp_party_connected", "bob"], seen["ksdp_party_connected", "cyd"]) == (1, 0)
-        watch.note(what="connected", peer="cyd")
-        watch.note(what="all present")
+        log.note(what="connected", peer="cyd")
+        log.note(what="all present")
         for number in range(3):
             now[0] += 4.0
             for peer, size in (("bob", 100), ("cyd", 50)):
-                watch.note(what="sent", kind="sum", round=number, peer=peer, bytes=size)
-                watch.note(what="received", kind="sum", round=number, peer=peer, bytes=2 * size)
-        watch.note(what="lost", peer="cyd")
-        watch.note(what="reconnected", peer="cyd")
+                log.note(what="sent", kind="sum", round=number, peer=peer, bytes=size)
+                log.note(what="received", kind="sum", round=number, peer=peer, bytes=2 * size)
+        log.note(what="lost", peer="cyd")
+        log.note(what="reconnected", peer="cyd")
         seen = scrape(port)
         assert seen["ksdp_party_state", "running"] == 1
         assert seen["ksdp_party_rounds_total",] == 3
@@ -37,6 +37,6 @@ def test_a_run_is_seen_while_it_goes_on() -> None:
         assert seen["ksdp_party_lost_connections_total", "cyd"] == 1
         assert seen["ksdp_party_connected", "cyd"] == 1
         assert seen["ksdp_party_seconds",] == 12
-        watch.note(what="done", session="x", result="y")
+        log.note(what="done", session="x", result="y")
         assert scrape(port)["ksdp_party_state", "done"] == 1
     assert lines[-2:] == ["8 s: round 2 (sum), 0.0 MB", "cyd lost; not connected: cyd"]

@@ -15,10 +15,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.protocols.channel.keys import Participant
-from ksdp.protocols.network.certificates import make_credentials
 from ksdp.protocols.network.links import LinkTimes
-from ksdp.protocols.network.mesh import Address, Mesh, Peer
-from ksdp.protocols.network.mesh_run import run_over_mesh
+from ksdp.protocols.network.mesh import Address, Mesh, Peer, run_over_mesh
+from ksdp.protocols.network.tls import make_credentials
 from ksdp.protocols.runs.handshake import RunOutcome
 from ksdp.protocols.runs.party_rounds import largest_message, party_rounds
 from ksdp.protocols.runs.programs import Precision, party_program, sum_entries

@@ -10,8 +10,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from ksdp.audit.errors import InputError, ProtocolError
-from ksdp.protocols.network.certificates import Credentials, make_credentials, peer_of
 from ksdp.protocols.network.mesh import Address
+from ksdp.protocols.network.tls import Credentials, make_credentials, peer_of
 
 KEYS = {
     name: Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n, name in enumerate(("ada", "bob", "eve"))

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from ksdp.audit.errors import ProtocolError
-from ksdp.protocols.network.framing import HEADER_BYTES, Frame, FrameStream, Kind
+from ksdp.protocols.network.links import HEADER_BYTES, Frame, FrameStream, Kind
 
 LIMIT = 100
 

@@ -8,9 +8,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ksdp.protocols.network.certificates import make_credentials
-from ksdp.protocols.network.framing import Frame, Kind, Resume
-from ksdp.protocols.network.links import Link
+from ksdp.protocols.network.links import Frame, Kind, Link, Resume
+from ksdp.protocols.network.tls import make_credentials
 
 from .conftest import parties
 

@@ -14,7 +14,7 @@ from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.registry import make_mechanism
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.network.links import LinkTimes
-from ksdp.protocols.network.mesh_run import run_over_mesh
+from ksdp.protocols.network.mesh import run_over_mesh
 from ksdp.protocols.runs.handshake import RunOutcome
 from ksdp.protocols.runs.party_rounds import party_rounds
 from ksdp.protocols.runs.programs import Precision, party_program, program_of

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from ksdp.audit.learning.learners import Suggested
-from ksdp.storage.runs.predictions import predictions_path, write_predictions
+from ksdp.storage.runs.results import predictions_path, write_predictions
 
 
 def test_they_are_read_as_they_were_suggested(tmp_path: Path) -> None:
