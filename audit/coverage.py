@@ -22,8 +22,8 @@ from ksdp.audit.statistics.contract import Statistic, own_statistics
 from ksdp.audit.statistics.learned import RAW
 from ksdp.audit.statistics.linear.counts import DOCUMENT_COUNTS, expected_shapes
 from ksdp.audit.statistics.linear.groups import OfGroups, groups_solved
-from ksdp.audit.statistics.linear.pilot import final_numbers, numbers_of_little_noise
-from ksdp.audit.statistics.linear.solve import MOST_SOLVED, few_enough
+from ksdp.audit.statistics.linear.pilot import final_numbers, low_noise_numbers
+from ksdp.audit.statistics.linear.solve import MOST_SOLVED, fits_dense_solver
 
 if TYPE_CHECKING:
     from ksdp.audit.plan import Plan
@@ -201,7 +201,7 @@ def unblurred(numbers: int, who: MayBeIn) -> tuple[str, ...]:
 
     Parameters
     ----------
-    numbers : those of `statistics.little_noise.numbers_of_little_noise`
+    numbers : those of `statistics.little_noise.low_noise_numbers`
     """
     if not who.told_by(numbers):
         return ()
@@ -289,7 +289,7 @@ def observed_precision(plan: Plan) -> str:
     """
     exact = traits_of(plan.mechanism).noise_free and any(array.early for array in plan.announced)
     documents = int(plan.units.sizes[plan.holdings.victim].sum())
-    return "float64" if exact and few_enough(documents) else plan.spec.store.precision
+    return "float64" if exact and fits_dense_solver(documents) else plan.spec.store.precision
 
 
 def planned_coverage(plan: Plan) -> Coverage:
@@ -310,7 +310,7 @@ def _solved(plan: Plan) -> bool:
     """Whether equations in who is in are solved for all documents, or groups, that may be in."""
     held = plan.holdings
     if held.units.word == "document":
-        return few_enough(held.unknown)
+        return fits_dense_solver(held.unknown)
     if held.drawn or DOCUMENT_COUNTS in plan.seen:  # counts are looked at document by document
         return False
     if not any(isinstance(statistic, OfGroups) for statistic in plan.tested):
@@ -326,7 +326,7 @@ def _little_noise(plan: Plan) -> int:
         return 0
     own = own_statistics(mechanism)
     filters = [s for s in (*statistics().values(), *own) if set(s.needs) <= set(plan.seen)]
-    return int(pool.derive(("little noise", plan.seen), lambda: numbers_of_little_noise(filters, plan.read, pool)))
+    return int(pool.derive(("little noise", plan.seen), lambda: low_noise_numbers(filters, plan.read, pool)))
 
 
 def _final(plan: Plan) -> dict[str, int]:

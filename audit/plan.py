@@ -37,7 +37,7 @@ from ksdp.audit.spec.design import Block, Design, Literal, Shared
 from ksdp.audit.spec.models import Spec
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic, own_statistics, sentence_of
 from ksdp.audit.statistics.learned import LEARNED, LEARNED_PREFIX, LEARNED_SENTENCE, RAW
-from ksdp.audit.statistics.linear.groups import OfGroups, OverRows, solves_groups
+from ksdp.audit.statistics.linear.groups import GroupMean, OfGroups, solves_groups
 from ksdp.audit.statistics.plain import COEFFICIENTS, coefficients
 
 # A block's values and observables stay below this, so that a worker's memory does not depend on the corpus.
@@ -150,7 +150,7 @@ def planned_statistics(
     chosen, skipped = tuple(s for s in chosen if s.name not in needs), skipped | needs
     if held.units.word == "group":
         solved = (OfGroups(statistic) for statistic in chosen if solves_groups(statistic))
-        chosen = (*chosen, *(OverRows(statistic) for statistic in chosen), *solved)
+        chosen = (*chosen, *(GroupMean(statistic) for statistic in chosen), *solved)
     rank = traits_of(mechanism).rank
     if set(learners) - {RAW} and rank is not None:
         chosen += coefficients(rank, shown.seen)

@@ -149,7 +149,7 @@ def sizes() -> None:
             (solve.MOST_SOLVED, tilting.MOST_NOISY),
         ):
             with (
-                mock.patch.object(solve, "few_enough", most.__ge__),
+                mock.patch.object(solve, "fits_dense_solver", most.__ge__),
                 mock.patch.object(tilting, "MOST_NOISY", even),
             ):
                 bits, distance = distances(plan)

@@ -31,7 +31,7 @@ from ksdp.audit.registry import make_mechanism, statistics
 from ksdp.audit.sparse_rows import take_rows
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.linear.counts import evaluated
-from ksdp.audit.statistics.linear.groups import OfGroups, OverRows
+from ksdp.audit.statistics.linear.groups import GroupMean, OfGroups
 from ksdp.audit.verdicts.ks import ks_table
 
 RUNS = 3
@@ -438,7 +438,7 @@ def _column(name: str, mechanism: Mechanism) -> Statistic:
     known: dict[str, Statistic] = statistics() | {one.name: one for one in getattr(mechanism, "statistics", ())}
     statistic: Statistic = known[plain]
     if of:
-        return OfGroups(statistic) if of == "groups" else OverRows(statistic)
+        return OfGroups(statistic) if of == "groups" else GroupMean(statistic)
     return statistic
 
 

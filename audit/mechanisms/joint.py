@@ -34,7 +34,7 @@ from ksdp.audit.mechanisms.delegation import Delegated
 from ksdp.audit.registry import make_mechanism, statistics
 from ksdp.audit.statistics.contract import Documents, Statistic, own_statistics, sentence_of
 from ksdp.audit.statistics.linear.counts import evaluated
-from ksdp.audit.statistics.linear.groups import OfAnother
+from ksdp.audit.statistics.linear.groups import WrappedStatistic
 
 _FAMILIES = ("paper", "geometry", "rounds", "pem")
 _MANY = 2**20
@@ -42,7 +42,7 @@ _MANY = 2**20
 
 
 @dataclass(frozen=True)
-class OfRun(OfAnother):
+class OfRun(WrappedStatistic):
     """A statistic of one of the runs."""
 
     place: int
@@ -88,7 +88,7 @@ class OfRun(OfAnother):
                 self.statistic, _of_run(observables, self.place), _documents_of(documents, self.place)
             )
 
-        # Once: the sum over runs asks for it again.
+        # Memo: the sum over runs asks for it again.
         return cast(NDArray[np.float64], observables.derive((self, documents), compute))
 
 

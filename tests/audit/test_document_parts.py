@@ -27,7 +27,7 @@ from ksdp.audit.registry import lent, make_mechanism, mechanism_names, statistic
 from ksdp.audit.sparse_rows import take_rows
 from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.statistics.contract import Documents
-from ksdp.audit.statistics.linear.groups import OverRows
+from ksdp.audit.statistics.linear.groups import GroupMean
 
 MANY = 1100
 
@@ -78,7 +78,7 @@ def test_all_of_the_packages_statistics_read_one_document() -> None:
 
 def test_a_function_of_somebodys_may_look_at_others_however_it_is_wrapped(corpus: Corpus) -> None:
     theirs = lent_statistic(among_others)
-    for made in (theirs, OverRows(theirs), OfRun(1, theirs), SumOverRuns((OfRun(1, theirs),))):
+    for made in (theirs, GroupMean(theirs), OfRun(1, theirs), SumOverRuns((OfRun(1, theirs),))):
         assert not reads_one_document([statistics()["row-space-energy"], made])
     design, own = {"party_size": 0.03, "with_runs": 400}, {"names": [theirs.name]}
     assert plan_of(corpus, design, values="none").reading.every > 1

@@ -142,7 +142,7 @@ def test_what_is_dear_is_left_out_of_large_audits_unless_it_is_named(
 ) -> None:
     final = {"name": "pd-svd", "rank": 2, "opens": "final"}
     assert "linear-basis" not in plan_of(corpus, mechanism=final).skipped
-    monkeypatch.setattr("ksdp.audit.statistics.linear.releases.few_enough", lambda documents: False)
+    monkeypatch.setattr("ksdp.audit.statistics.linear.releases.fits_dense_solver", lambda documents: False)
     plan = plan_of(corpus, mechanism=final)
     assert plan.skipped["linear-basis"].startswith("needs 2,048 documents or fewer, or to be named")
     assert "linear-basis" not in [statistic.name for statistic in plan.statistics]

@@ -12,7 +12,7 @@ from ksdp.audit import sparse_rows as module
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.sparse_rows import contents, contents_of, same_rows, take_rows
 
-from .statistics.who_is_in import some_rows
+from .statistics.linear.who_is_in import some_rows
 
 
 def test_the_same_rows_are_found_by_their_content() -> None:

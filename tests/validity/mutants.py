@@ -29,34 +29,34 @@ __all__ = ["MUTANTS", "Mutant", "changed"]
 
 ROOT = Path(__file__).resolve().parents[2]
 VERDICTS = ("tests/audit/test_verdict_path.py",)
-MATCH = ("tests/audit/statistics/test_match.py",)
+MATCH = ("tests/audit/statistics/linear/test_match.py",)
 COPIES = (
     "tests/audit/verdicts/test_copies.py",
     "tests/audit/test_copies.py",
 )
-STEPS = ("tests/audit/statistics/test_filter_steps.py",)
-RULED_OUT = "tests/audit/statistics/test_ruled_out.py"
-ONE_BY_ONE = "tests/audit/statistics/test_one_by_one.py"
+STEPS = ("tests/audit/statistics/linear/test_filter_steps.py",)
+RULED_OUT = "tests/audit/statistics/linear/test_ruled_out.py"
+ONE_BY_ONE = "tests/audit/statistics/linear/test_one_by_one.py"
 MOMENTS = "tests/audit/statistics/test_moments.py"
-EQUATIONS = "tests/audit/statistics/test_equations.py"
-MAX_ENTROPY = "tests/audit/statistics/test_max_entropy.py"
-EXPLAINED = "tests/audit/statistics/test_explained.py"
-SOLVED = "tests/audit/statistics/test_solved_parts.py"
+EQUATIONS = "tests/audit/statistics/linear/test_max_entropy.py"
+MAX_ENTROPY = "tests/audit/statistics/linear/test_max_entropy.py"
+EXPLAINED = "tests/audit/statistics/linear/test_explained.py"
+SOLVED = "tests/audit/statistics/linear/test_solved_parts.py"
 PRECISION = "tests/audit/test_observed_precision.py"
-FIRST_NUMBERS = "tests/audit/statistics/test_first_numbers.py"
-LITTLE_NOISE = "tests/audit/statistics/test_little_noise.py"
-BASIS = "tests/audit/statistics/test_basis_equations.py"
-SOLVED_FILTERS = "tests/audit/statistics/test_solved_filters.py"
+FIRST_NUMBERS = "tests/audit/statistics/linear/test_first_numbers.py"
+LITTLE_NOISE = "tests/audit/statistics/linear/test_little_noise.py"
+BASIS = "tests/audit/statistics/linear/test_basis_equations.py"
+SOLVED_FILTERS = "tests/audit/statistics/linear/test_solved_filters.py"
 NOISY = "tests/audit/mechanisms/privacy/test_noisy.py"
-ROUNDS = ("tests/audit/statistics/test_rounds_match.py", RULED_OUT, *STEPS)
-FIRST_ROUND = "tests/audit/statistics/test_first_round.py"
-RELEASES = ("tests/audit/statistics/test_releases_match.py", FIRST_ROUND)
-PEM = ("tests/audit/statistics/test_releases_match_pem.py",)
+ROUNDS = ("tests/audit/statistics/linear/test_rounds_match.py", RULED_OUT, *STEPS)
+FIRST_ROUND = "tests/audit/statistics/linear/test_first_round.py"
+RELEASES = ("tests/audit/statistics/linear/test_releases_match.py", FIRST_ROUND)
+PEM = ("tests/audit/statistics/linear/test_releases_match_pem.py",)
 CANARIES = ("tests/audit/test_canaries.py",)
 PARTS = ("tests/audit/test_document_parts.py",)
-KEPT = ("tests/audit/statistics/test_kept_columns.py",)
+KEPT = ("tests/audit/statistics/linear/test_kept_columns.py",)
 COUNTED = ("tests/audit/mechanisms/test_counted.py",)
-COUNTS = ("tests/audit/statistics/test_document_counts.py",)
+COUNTS = ("tests/audit/statistics/linear/test_document_counts.py",)
 TOGETHER = ("tests/audit/mechanisms/test_joint.py", *KEPT)
 
 
@@ -848,7 +848,7 @@ MUTANTS: list[Mutant] = [
         ("        return None\n    return np.asarray(scipy", "        return right\n    return np.asarray(scipy"),
         ("return 0.0 < least < np.inf and least < LITTLE", "return least < LITTLE"),
         ("and least < LITTLE * float(terms.variances.mean())", ""),
-        ("not few_enough(terms.rows.shape[0]) or", ""),
+        ("not fits_dense_solver(terms.rows.shape[0]) or", ""),
         ("if (rows == rows[:, :1]).all():", "if True:"),
         ("* factors[:, item]", "* 1.0"),
         ("found[np.ix_(users[first:last], users[first:last])] += mine", "found[:] += mine[:1]"),
@@ -892,7 +892,7 @@ MUTANTS: list[Mutant] = [
         ("return np.asarray((mean * outside + own) / (outside + pool.subtracted.shape[0]))", "return mean"),
         ("added_variance(pool.mechanism, n, a) if n", "0.0 if n"),
         ("if not exact:\n            noise", "if False:\n            noise"),
-        ("Equations(whole, noise, of_all=False, exact", "Equations(whole, noise, exact"),
+        ("LinearSystem(whole, noise, of_all=False, exact", "LinearSystem(whole, noise, exact"),
         ("if exact:\n            first", "if False:\n            first"),
         ("if exact:\n            first", "if True:\n            first"),
         tests=(*ROUNDS, ONE_BY_ONE),
@@ -914,10 +914,10 @@ MUTANTS: list[Mutant] = [
     *_of(
         "audit/statistics/linear/releases.py",
         ("if counts is None or not known.exact or pool.fixed", "if counts is None or pool.fixed"),
-        ("or pool.fixed is not None or not few", "or not few"),
+        ("or pool.fixed is not None or not fits", "or not fits"),
         ("columns = np.flatnonzero(counts)", "columns = np.flatnonzero(counts)[1:]"),
         ("marked(rows).toarray()[:, columns]", "rows.toarray()[:, columns]"),
-        tests=("tests/audit/statistics/test_beside_counts.py",),
+        tests=("tests/audit/statistics/linear/test_beside_counts.py",),
     ),
     *_of(
         "audit/mechanisms/contract.py",
@@ -929,13 +929,13 @@ MUTANTS: list[Mutant] = [
     *_of(
         "audit/statistics/linear/counts.py",
         ("        counts=counts,\n", ""),
-        tests=("tests/audit/statistics/test_beside_counts.py",),
+        tests=("tests/audit/statistics/linear/test_beside_counts.py",),
     ),
     *_of(
         "audit/statistics/linear/solve.py",
-        ("if few_enough(made.rows.shape[0]) or not", "if not"),
+        ("if fits_dense_solver(made.rows.shape[0]) or not", "if not"),
         ("noise = lost(_plain(made).summed(shares)) / varied", "noise = lost(apart) / varied"),
-        ("if not hides_little(made, noise):", "if False:"),
+        ("if not is_low_noise(made, noise):", "if False:"),
         (".mean())) * varied", ".mean()))"),
         ("apart[:numbers] * units", "apart[-numbers:] * units"),
         ("np.zeros(made.entries - numbers)]", "np.ones(made.entries - numbers)]"),
@@ -988,10 +988,13 @@ MUTANTS: list[Mutant] = [
         ("np.ones(rows - len(drawn), np.bool_)", "np.zeros(rows - len(drawn), np.bool_)"),
         ("if documents.rows is not None and documents.starts is not None:", "if False:"),
         ("np.logical_and.reduceat", "np.logical_or.reduceat"),
-        ("if known.exact and isinstance(made, TermNumbers):", "if isinstance(made, TermNumbers):"),
         (
-            "if known.exact and isinstance(made, TermNumbers)",
-            "if known.possible and isinstance(made, TermNumbers)",
+            "if known.exact and isinstance(made, FactoredContributions):",
+            "if isinstance(made, FactoredContributions):",
+        ),
+        (
+            "if known.exact and isinstance(made, FactoredContributions)",
+            "if known.possible and isinstance(made, FactoredContributions)",
         ),
         ("np.all(known.noise) and made.entries > 0", "made.entries > 0"),
         ("least * varied)", "least)"),
@@ -1099,13 +1102,13 @@ MUTANTS: list[Mutant] = [
         ("times *= _MORE", "pass"),
         ("np.diag_indices_from(matrix), 1.0", "np.diag_indices_from(matrix), 64.0"),
         ("scipy.linalg.cho_factor(np.eye(len(matrix))", "scipy.linalg.cho_factor(2.0 * np.eye(len(matrix))"),
-        tests=("tests/audit/statistics/test_raised_factor.py",),
+        tests=("tests/audit/statistics/linear/test_max_entropy.py",),
     ),
     *_of(
         "audit/coverage.py",
-        ("exact and few_enough(documents)", "False"),
-        ("exact and few_enough(documents)", "exact"),
-        ("exact and few_enough(documents)", "few_enough(documents)"),
+        ("exact and fits_dense_solver(documents)", "False"),
+        ("exact and fits_dense_solver(documents)", "exact"),
+        ("exact and fits_dense_solver(documents)", "fits_dense_solver(documents)"),
         ("traits_of(plan.mechanism).noise_free and any", "any"),
         ("and any(array.early for array in plan.announced)", ""),
         ("plan.units.sizes[plan.holdings.victim].sum()", "plan.units.sizes.sum()"),
@@ -1113,9 +1116,9 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/statistics/linear/releases.py",
-        ("if is_exact(pool) and few_enough(pool.drawn.shape[0]) else LOST", "if False else LOST"),
+        ("if is_exact(pool) and fits_dense_solver(pool.drawn.shape[0]) else LOST", "if False else LOST"),
         ("of_all=False, exact=exact, lost=_lost(pool, sums)", "of_all=False, exact=exact"),
-        ("return lost_of(numbers) if is_exact(pool) and few", "return lost_of(numbers) if few"),
+        ("return lost_of(numbers) if is_exact(pool) and fits", "return lost_of(numbers) if fits"),
         tests=(PRECISION, *ROUNDS, SOLVED_FILTERS),
     ),
     *_of(
@@ -1270,8 +1273,8 @@ MUTANTS: list[Mutant] = [
         ("(noise < LITTLE * variances).sum()", "(noise < LITTLE).sum()"),
         ("min(few, features * (features + 1) // 2) if products else few", "few"),
         ("round(more * _of_filter(one, seen, pool))", "_of_filter(one, seen, pool)"),
-        ("if in_rows and pool.group is None and hides_little(made, noise):", "if hides_little(made, noise):"),
-        ("if in_rows and pool.group is None and hides_little(made, noise):", "if False:"),
+        ("if in_rows and pool.group is None and is_low_noise(made, noise):", "if is_low_noise(made, noise):"),
+        ("if in_rows and pool.group is None and is_low_noise(made, noise):", "if False:"),
         ('replace(cast(Any, mechanism), sampler="fast")', "mechanism"),
         ("total += _of_run(", "total = _of_run("),
         ("min(few, int(root) * features)", "few"),
@@ -1298,14 +1301,14 @@ MUTANTS: list[Mutant] = [
         ("if squares or t != u", "if True"),
         ("np.square(sigma[pairs[own, 0]])", "0.0"),
         ("np.stack([V, V])", "np.stack([np.roll(V, 1, axis=0), V])"),
-        ("few_enough(documents) or numbers >= FEWEST", "numbers >= FEWEST"),
-        ("few_enough(documents) or numbers >= FEWEST * documents", "True"),
+        ("fits_dense_solver(documents) or numbers >= FEWEST", "numbers >= FEWEST"),
+        ("fits_dense_solver(documents) or numbers >= FEWEST * documents", "True"),
         ('"solver", "") == "limit"', '"solver", "") != ""'),
         ("mean is not None or any(", "any("),
         ("data.min(initial=0.0) < 0.0", "data.min(initial=0.0) < -99.0"),
         ("None if touched.all() else WithinBasis", "None if True else WithinBasis"),
-        ("noise if hides_little(whole, noise / varied) else None", "noise"),
-        ("noise if hides_little(whole, noise / varied) else None", "0.0 * noise + _LEAST"),
+        ("noise if is_low_noise(whole, noise / varied) else None", "noise"),
+        ("noise if is_low_noise(whole, noise / varied) else None", "0.0 * noise + _LEAST"),
         ("if _ROUNDS & set(arrays):", "if False:"),
         tests=(BASIS,),
     ),
@@ -1357,8 +1360,8 @@ MUTANTS: list[Mutant] = [
         "audit/mechanisms/privacy/fedpower.py",
         ("size**2 * np.repeat", "np.repeat"),
         ('np.square(deviations) + added("uploads", uploads)', "np.square(deviations)"),
-        ("Equations(size * uploads.ravel(), noise, alone=True)", "Equations(size * uploads.ravel(), noise)"),
-        ("Equations(size * uploads.ravel(), noise", "Equations(uploads.ravel(), noise"),
+        ("LinearSystem(size * uploads.ravel(), noise, alone=True)", "LinearSystem(size * uploads.ravel(), noise)"),
+        ("LinearSystem(size * uploads.ravel(), noise", "LinearSystem(uploads.ravel(), noise"),
         tests=RELEASES,
     ),
     *_of(
@@ -1368,8 +1371,8 @@ MUTANTS: list[Mutant] = [
         ("self.noise_factor * self.deviation(block) for", "self.deviation(block) for"),
         ("self.asked(sums, pool.subtracted)", "self.asked(sums, None)"),
         ("moment_numbers(self.bounded(rows), blocks)", "moment_numbers(rows, blocks)"),
-        ("Equations(sums.ravel(), noise, of_all=False)", "Equations(sums.ravel(), noise)"),
-        ("Equations(sums.ravel(), noise, of_all=False)", "Equations(sums.ravel(), of_all=False)"),
+        ("LinearSystem(sums.ravel(), noise, of_all=False)", "LinearSystem(sums.ravel(), noise)"),
+        ("LinearSystem(sums.ravel(), noise, of_all=False)", "LinearSystem(sums.ravel(), of_all=False)"),
         ("for seen in sums[:-1]:", "for seen in sums[1:]:"),
         tests=RELEASES,
     ),
@@ -1392,7 +1395,7 @@ MUTANTS: list[Mutant] = [
         ("self.deviation(sums.shape[-1]) ** 2", "self.deviation(sums.shape[-1])"),
         ("own_noise + added(name, a)", "own_noise"),
         ("own_noise + added(name, a)", 'own_noise + added("sums", a)'),
-        ("Equations(known, noise, of_all=False)", "Equations(known, noise)"),
+        ("LinearSystem(known, noise, of_all=False)", "LinearSystem(known, noise)"),
         ("total = seen + self._share(own, W, squares, T, t)", "total = seen"),
         tests=RELEASES,
     ),
@@ -1410,7 +1413,7 @@ MUTANTS: list[Mutant] = [
         ("* keep[records.indices]", ""),
         ("- label[:, None]", ""),
         ("off *= np.divide(", "np.divide("),
-        ("TermNumbers.plain(rows, own, own)", "TermNumbers.plain(rows, own, 0 * own)"),
+        ("FactoredContributions.plain(rows, own, own)", "FactoredContributions.plain(rows, own, 0 * own)"),
         ("both = held[:, pairs[:, 0]]", "both = held[:, pairs[:, 1]]"),
         tests=PEM,
     ),
@@ -1611,7 +1614,7 @@ MUTANTS: list[Mutant] = [
         "audit/coverage.py",
         ("MayBeIn(held.unknown, held.share,", "MayBeIn(held.unknown, 0.5,"),
         ("held.share, plan.spec.rule.margin", "held.share, 1.0"),
-        ("return few_enough(held.unknown)", "return False"),
+        ("return fits_dense_solver(held.unknown)", "return False"),
         (
             "learnable(mechanism, expected_shapes(plan), plan.design.runs)",
             "learnable(mechanism, plan.announced, plan.design.runs)",
@@ -1627,18 +1630,18 @@ MUTANTS: list[Mutant] = [
             "rows.matrix).along(-numbers), documents.starts[:-1]",
         ),
         ("return groups <= MOST_GROUPS and", "return"),
-        tests=("tests/audit/statistics/test_of_groups.py",),
+        tests=("tests/audit/statistics/linear/test_of_groups.py",),
     ),
     *_of(
         "audit/measured_documents.py",
         ('number[np.argsort(rows, kind="stable")]', "number"),
-        tests=("tests/audit/statistics/test_of_groups.py",),
+        tests=("tests/audit/statistics/linear/test_of_groups.py",),
     ),
     *_of(
         "audit/coverage.py",
         ('plan.units.word == "group"', "False"),
         ('if held.units.word == "document":', "if True:"),
-        tests=("tests/audit/statistics/test_of_groups.py",),
+        tests=("tests/audit/statistics/linear/test_of_groups.py",),
     ),
     *_of(
         "audit/coverage.py",
@@ -1678,7 +1681,7 @@ MUTANTS: list[Mutant] = [
     *_of(
         "audit/statistics/linear/counts.py",
         ("counts - _beside(pool)", "counts"),
-        tests=("tests/audit/statistics/test_document_counts.py",),
+        tests=("tests/audit/statistics/linear/test_document_counts.py",),
     ),
     *_of(
         "audit/coverage.py",
@@ -1698,7 +1701,7 @@ MUTANTS: list[Mutant] = [
         ("/ 2.0", "/ 2e4"),
         ("numbers in found.items() if numbers}", "numbers in found.items()}"),
         ("default_rng([place, twice])", "default_rng(place)"),
-        tests=("tests/audit/statistics/test_final_numbers.py",),
+        tests=("tests/audit/statistics/linear/test_final_numbers.py",),
     ),
     *_of(
         "src/ksdp/api/call_spec.py",

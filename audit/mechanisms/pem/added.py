@@ -15,7 +15,7 @@ from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.pem.algorithm import VectorBlock, clipped
 from ksdp.audit.mechanisms.pem.functions import PemApriori, PemKMeans, PemLogistic
 from ksdp.audit.mechanisms.pem.noise import Budget
-from ksdp.audit.statistics.linear.operator import TermNumbers
+from ksdp.audit.statistics.linear.operator import FactoredContributions
 
 
 def noise_variance(block: VectorBlock, budget: Budget, servers: int) -> float:
@@ -27,7 +27,7 @@ def noise_variance(block: VectorBlock, budget: Budget, servers: int) -> float:
     return servers * 2 * math.exp(-rate) / math.expm1(-rate) ** 2 * 4.0**-block.fraction_bits
 
 
-def added_to_clusters(algorithm: PemKMeans, centres: Floats, records: sp.csr_array) -> TermNumbers:
+def added_to_clusters(algorithm: PemKMeans, centres: Floats, records: sp.csr_array) -> FactoredContributions:
     """The record in its cluster's sum, and a 1 in its cluster's count, for the centres of each iteration.
 
     Parameters
@@ -36,16 +36,16 @@ def added_to_clusters(algorithm: PemKMeans, centres: Floats, records: sp.csr_arr
 
     Returns
     -------
-    TermNumbers
+    FactoredContributions
         Of all sums, then of all counts.
     """
     block = replace(algorithm.init().blocks[0], size=algorithm.features, share=1.0)
     rows = _in_units(clipped(records, (block,)), block)
     own = np.hstack([np.eye(algorithm.clusters)[algorithm.nearest(records, now)] for now in centres])
-    return TermNumbers.plain(rows, own, own)
+    return FactoredContributions.plain(rows, own, own)
 
 
-def added_to_gradients(algorithm: PemLogistic, weights: Floats, records: sp.csr_array) -> TermNumbers:
+def added_to_gradients(algorithm: PemLogistic, weights: Floats, records: sp.csr_array) -> FactoredContributions:
     """The record's gradient at the weights of each iteration, shape (iterations, features)."""
     keep = np.ones(algorithm.features)
     keep[algorithm.label] = 0.0
@@ -55,16 +55,16 @@ def added_to_gradients(algorithm: PemLogistic, weights: Floats, records: sp.csr_
     off = expit(records @ weights.T) - label[:, None]
     norms = np.abs(off) * np.abs(rows).sum(axis=1)[:, None]
     off *= np.divide(algorithm.bound, norms, out=np.ones_like(norms), where=norms > algorithm.bound)
-    return TermNumbers.plain(rows, off)
+    return FactoredContributions.plain(rows, off)
 
 
-def added_to_counts(algorithm: PemApriori, pairs: np.ndarray, records: sp.csr_array) -> TermNumbers:
+def added_to_counts(algorithm: PemApriori, pairs: np.ndarray, records: sp.csr_array) -> FactoredContributions:
     """1 at every item that the record holds, then at every pair, of those counted: shape (pairs, 2)."""
     held = sp.csc_array(algorithm.cut(records), dtype=np.float64)
     both = held[:, pairs[:, 0]].multiply(held[:, pairs[:, 1]])
     rows = sp.csr_array(sp.hstack([held, both], format="csr"))
     rows.sort_indices()
-    return TermNumbers.plain(rows, np.ones((rows.shape[0], 1)))
+    return FactoredContributions.plain(rows, np.ones((rows.shape[0], 1)))
 
 
 def _in_units(steps: sp.csr_array, block: VectorBlock) -> sp.csr_array:

@@ -40,7 +40,7 @@ from ksdp.audit.mechanisms.pem.noise import Budget, Sampler, Simulated, Vetted, 
 from ksdp.audit.mechanisms.privacy.noise import PrivacyCost, adjacency_words, check_sampler
 from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.linear.releases import Added, Adds, LinearReleases, nothing_added
-from ksdp.audit.statistics.linear.system import Equations
+from ksdp.audit.statistics.linear.system import LinearSystem
 from ksdp.audit.statistics.products import announced
 from ksdp.audit.whole_numbers import Whole
 
@@ -152,7 +152,7 @@ class PemMechanism(ABC):
     @abstractmethod
     def as_equations(
         self, observables: Observables, pool: Pool, added: Added = nothing_added
-    ) -> tuple[Adds, Equations]:
+    ) -> tuple[Adds, LinearSystem]:
         """What records add to all sums of a run, and these sums (`statistics.releases_match`)."""
 
     @property
@@ -160,7 +160,7 @@ class PemMechanism(ABC):
         """What the aggregator can look at as well: what all sums together hold of a record."""
         return (LinearReleases(self.summed),)
 
-    def equations(self, parts: Sequence[tuple[Floats, VectorBlock, float]], share: float) -> Equations:
+    def equations(self, parts: Sequence[tuple[Floats, VectorBlock, float]], share: float) -> LinearSystem:
         """Announced sums, where a database holds a record with probability `share`.
 
         Each with its block, and the variance of what was added to it besides the servers' noise.
@@ -173,7 +173,7 @@ class PemMechanism(ABC):
             for values, block, more in parts
         ]
         coins = (1 - rate) / rate / max(1 - share, 1e-3)
-        return Equations(sums, np.concatenate(noise), of_all=False, shrink=coins)
+        return LinearSystem(sums, np.concatenate(noise), of_all=False, shrink=coins)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -397,7 +397,7 @@ class PEMKMeans(KMeansParameters, PemMechanism):
 
     def as_equations(
         self, observables: Observables, pool: Pool, added: Added = nothing_added
-    ) -> tuple[Adds, Equations]:
+    ) -> tuple[Adds, LinearSystem]:
         """Of all sums, then of all counts."""
         sums, counts = announced(observables, "sums"), announced(observables, "counts")
         algorithm, centres = self.algorithm(sums.shape[-1]), announced(observables, "centres")
@@ -474,7 +474,7 @@ class PEMLogistic(LogisticParameters, PemMechanism):
 
     def as_equations(
         self, observables: Observables, pool: Pool, added: Added = nothing_added
-    ) -> tuple[Adds, Equations]:
+    ) -> tuple[Adds, LinearSystem]:
         """Of the gradients of all iterations."""
         gradients, weights = announced(observables, "gradients"), announced(observables, "weights")
         algorithm = self.algorithm(gradients.shape[-1])
@@ -549,7 +549,7 @@ class PEMApriori(AprioriParameters, PemMechanism):
 
     def as_equations(
         self, observables: Observables, pool: Pool, added: Added = nothing_added
-    ) -> tuple[Adds, Equations]:
+    ) -> tuple[Adds, LinearSystem]:
         """Of the counts of all items, then of the pairs that were counted."""
         items, counted = announced(observables, "items"), self._counted(observables)
         algorithm = self.algorithm(len(items))

@@ -28,9 +28,9 @@ from ksdp.audit.mechanisms.privacy.noise import (
 from ksdp.audit.mechanisms.privacy.transcript import Driven, GaussianReleases
 from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.linear.contributions import clipped_sweeps
-from ksdp.audit.statistics.linear.operator import TermNumbers
+from ksdp.audit.statistics.linear.operator import FactoredContributions
 from ksdp.audit.statistics.linear.releases import Added, Adds, LinearReleases, nothing_added
-from ksdp.audit.statistics.linear.system import Equations
+from ksdp.audit.statistics.linear.system import LinearSystem
 from ksdp.audit.statistics.products import announced
 
 
@@ -201,7 +201,7 @@ class DPNMF(GaussianReleases):
 
     def as_equations(
         self, observables: Observables, pool: Pool, added: Added = nothing_added
-    ) -> tuple[Adds, Equations]:
+    ) -> tuple[Adds, LinearSystem]:
         """w (x - other topics' part) and w^2 of each topic and sweep, clipped, and the noisy sums of these.
 
         Topics follow from the sums; what a coalition adds is worked out without its own noise.
@@ -215,10 +215,10 @@ class DPNMF(GaussianReleases):
         parts = {"sums": sums, "weights": weights}
         noise = np.concatenate([np.full(a.size, own_noise + added(name, a)) for name, a in parts.items()])
 
-        def adds(rows: sp.csr_array) -> TermNumbers:
+        def adds(rows: sp.csr_array) -> FactoredContributions:
             return clipped_sweeps(clip_rows(rows, self.row_bound), topics, self._bound)
 
-        return adds, Equations(known, noise, of_all=False)
+        return adds, LinearSystem(known, noise, of_all=False)
 
     def _topics(self, released: Matrix, own: sp.csr_array) -> Matrix:
         """T before the first sweep and after each, shape (sweeps + 1, rank, features)."""

@@ -23,7 +23,7 @@ from ksdp.audit.mechanisms.privacy.noise import check_budget, second_moment_chan
 from ksdp.audit.mechanisms.privacy.transcript import Driven, GaussianReleases
 from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.linear.releases import Added, Adds, LinearReleases, moment_numbers, nothing_added
-from ksdp.audit.statistics.linear.system import Equations
+from ksdp.audit.statistics.linear.system import LinearSystem
 from ksdp.audit.statistics.products import announced
 
 SENT = ("means", "uploads")
@@ -94,7 +94,7 @@ class SummedPower(PeriodicPower):
 
     def as_equations(
         self, observables: Observables, pool: Pool, added: Added = nothing_added
-    ) -> tuple[Adds, Equations]:
+    ) -> tuple[Adds, LinearSystem]:
         """x <x, z> for the rows z of each block, and the noisy sums of these, over all rows' number."""
         sums, start = announced(observables, "sums"), start_block(self.start_seed, pool.drawn.shape[1], self.rank)
         sizes = pool.sizes
@@ -105,7 +105,7 @@ class SummedPower(PeriodicPower):
             blocks.append(orthonormalise(np.ascontiguousarray(seen + share), start))
         deviation = self.noise_factor * self.left(sizes, len(sizes) - pool.colluding, pool.drawn.shape[1])
         noise = np.full(sums.size, (deviation**2 + added("sums", sums)) * sum(sizes) ** 2)
-        known = Equations(sums.ravel() * sum(sizes), noise, of_all=False)
+        known = LinearSystem(sums.ravel() * sum(sizes), noise, of_all=False)
         return lambda rows: moment_numbers(self.bounded(rows), np.stack(blocks)), known
 
 
@@ -123,13 +123,13 @@ def _released_uploads(
     observables: Observables,
     pool: Pool,
     added: Added,
-) -> tuple[Adds, Equations]:
+) -> tuple[Adds, LinearSystem]:
     """A victim's uploads X^T X z / s, s its rows, as equations in who is among these."""
     means, uploads = (announced(observables, name) for name in SENT)
     size = pool.sizes[0]
     blocks, deviations = uploaded(means, pool.sizes)
     noise = size**2 * np.repeat(np.square(deviations) + added("uploads", uploads), uploads[0].size)
-    return lambda rows: moment_numbers(rows, blocks), Equations(size * uploads.ravel(), noise, alone=True)
+    return lambda rows: moment_numbers(rows, blocks), LinearSystem(size * uploads.ravel(), noise, alone=True)
 
 
 def moments_times(matrix: sp.csr_array, block: Matrix) -> Matrix:
@@ -333,7 +333,7 @@ class FedPower(PeriodicPower):
 
     def as_equations(
         self, observables: Observables, pool: Pool, added: Added = nothing_added
-    ) -> tuple[Adds, Equations]:
+    ) -> tuple[Adds, LinearSystem]:
         """x <x, z> for the rows z of each block, and the victim's noisy uploads of these."""
         return _released_uploads(self.uploaded, observables, pool, added)
 

@@ -28,7 +28,7 @@ from ksdp.audit.mechanisms.privacy.noise import (
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.linear.releases import Added, Adds, LinearReleases, moment_numbers, nothing_added
-from ksdp.audit.statistics.linear.system import Equations
+from ksdp.audit.statistics.linear.system import LinearSystem
 from ksdp.audit.statistics.products import announced
 
 
@@ -169,12 +169,12 @@ class HardtRoth(GaussianReleases):
 
     def as_equations(
         self, observables: Observables, pool: Pool, added: Added = nothing_added
-    ) -> tuple[Adds, Equations]:
+    ) -> tuple[Adds, LinearSystem]:
         """x <x, z> for the rows z of each block, and the noisy sums of these (`statistics.releases_match`)."""
         sums = announced(observables, "sums")
         blocks, deviations = self.asked(sums, pool.subtracted)
         noise = np.repeat(np.square(deviations) + added("sums", sums), sums[0].size)
-        known = Equations(sums.ravel(), noise, of_all=False)
+        known = LinearSystem(sums.ravel(), noise, of_all=False)
         return lambda rows: moment_numbers(self.bounded(rows), blocks), known
 
     def bounded(self, rows: sp.csr_array) -> sp.csr_array:

@@ -11,7 +11,7 @@ from numba import njit
 
 from ksdp.audit.array_types import Floats
 from ksdp.audit.kernels import csr_times_panel, panel_of
-from ksdp.audit.statistics.linear.operator import TermNumbers
+from ksdp.audit.statistics.linear.operator import FactoredContributions
 
 
 def _products(rows: sp.csr_array, basis: Floats) -> Floats:
@@ -27,7 +27,7 @@ def sweep_numbers(
     gamma: float = 0.0,
     delta: float = 0.0,
     products: tuple[Floats, Floats] | None = None,
-) -> TermNumbers:
+) -> FactoredContributions:
     """What each document adds to the sums of sweeps 1, 2, ...: those of W_t^T R_t, then those of ||W_t||^2.
 
     Parameters
@@ -44,7 +44,7 @@ def sweep_numbers(
     since = steps[None, :] - steps[:, None]  # a coefficient counts for others until its topic's next turn
     taken = (since > 0) & (since < rank)
     basis = np.ascontiguousarray(topics[1:].reshape(len(steps), topics.shape[2]))
-    return TermNumbers(rows, path, basis, path, taken, np.square(path))
+    return FactoredContributions(rows, path, basis, path, taken, np.square(path))
 
 
 def sweep_products(rows: sp.csr_array, topics: Floats) -> tuple[Floats, Floats]:
@@ -90,7 +90,9 @@ def coefficient_paths(products: Any, gram: Any, gamma: float, delta: float, rank
             place[t] += rank
 
 
-def block_numbers(rows: sp.csr_array, blocks: Floats, mean: Floats | None, *, outside: bool = True) -> TermNumbers:
+def block_numbers(
+    rows: sp.csr_array, blocks: Floats, mean: Floats | None, *, outside: bool = True
+) -> FactoredContributions:
     """What each document adds to the sums of PD-SVD's iterations, outside of the block that follows or in all.
 
     Parameters
@@ -111,7 +113,7 @@ def block_numbers(rows: sp.csr_array, blocks: Floats, mean: Floats | None, *, ou
         taken = np.pad(taken, ((0, 1), (0, 1)))
         taken[-1] = True
     weights = np.ascontiguousarray(numbers[:, before])
-    return TermNumbers(rows, numbers, flat, weights, taken, np.zeros((len(numbers), 0)))
+    return FactoredContributions(rows, numbers, flat, weights, taken, np.zeros((len(numbers), 0)))
 
 
 def part_terms(rows: sp.csr_array, V: Floats) -> Floats:
@@ -120,7 +122,7 @@ def part_terms(rows: sp.csr_array, V: Floats) -> Floats:
     return np.asarray(np.square(np.hstack([np.maximum(products, 0.0), np.maximum(-products, 0.0)])))
 
 
-def clipped_sweeps(rows: sp.csr_array, topics: Floats, bound: float) -> TermNumbers:
+def clipped_sweeps(rows: sp.csr_array, topics: Floats, bound: float) -> FactoredContributions:
     """As `sweep_numbers`: a document's numerator and denominator of an update are together no longer than `bound`.
 
     Parameters

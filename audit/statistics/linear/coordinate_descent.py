@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.kernels import add_row_to_panel, csr_times_panel, panel_of, row_times_panel
 from ksdp.audit.sparse_rows import arrays_of, contents, contents_of
-from ksdp.audit.statistics.linear.operator import LEFT, LOST, Scales, TermNumbers, products_of_terms, scales_of
+from ksdp.audit.statistics.linear.operator import (
+    LEFT,
+    LOST,
+    FactoredContributions,
+    Scales,
+    gram_of_contributions,
+    scales_of,
+)
 
 
 @njit(cache=True, nogil=True)
@@ -73,10 +80,10 @@ def go_round(
 
 
 @dataclass(frozen=True, eq=False)
-class Distinct:
+class Deduplicated:
     """What documents add, each content once."""
 
-    made: TermNumbers
+    made: FactoredContributions
     """Of one document of each content."""
     shares: Floats
     """How many of its copies are expected to be in, shape (contents,)."""
@@ -95,7 +102,7 @@ class Distinct:
         return np.asarray((parts / self.several)[self.which])
 
 
-def distinct(made: TermNumbers, shares: Floats, same: Ints | None = None) -> Distinct:
+def distinct(made: FactoredContributions, shares: Floats, same: Ints | None = None) -> Deduplicated:
     """Documents that may be in, by their content.
 
     Parameters
@@ -104,7 +111,7 @@ def distinct(made: TermNumbers, shares: Floats, same: Ints | None = None) -> Dis
     same : a number that documents of the same content share, where somebody knows it, shape (n,)
     """
     places, which, several = contents(made.rows) if same is None else contents_of(same)
-    return Distinct(
+    return Deduplicated(
         made.of(places), np.bincount(which, shares).astype(np.float64), several.astype(np.float64), which
     )
 
@@ -117,7 +124,7 @@ RIDGE = 2.0**-30
 """Part of what each adds, for those whom the equations do not tell apart."""
 
 
-def explained(once: Distinct, apart: Floats, parts: Floats, scales: Scales, sizes: Floats) -> Floats | None:
+def explained(once: Deduplicated, apart: Floats, parts: Floats, scales: Scales, sizes: Floats) -> Floats | None:
     """How many of each content were in, less what is expected; None where none that is found explains the sums.
 
     Parameters
@@ -158,13 +165,13 @@ def explained(once: Distinct, apart: Floats, parts: Floats, scales: Scales, size
     return None
 
 
-def _enough(once: Distinct, told: Floats, adds: NDArray[np.bool_]) -> bool:
+def _enough(once: Deduplicated, told: Floats, adds: NDArray[np.bool_]) -> bool:
     return bool(2.0 * told[adds].sum() > once.shares[adds].sum())
 
 
-def _solved(once: Distinct, scales: Scales, places: NDArray[np.int64], told: Floats, along: Floats) -> Floats:
+def _solved(once: Deduplicated, scales: Scales, places: NDArray[np.int64], told: Floats, along: Floats) -> Floats:
     """Those of whom so many were thought to be in, by what is left of the sums."""
-    gram, _ = products_of_terms(once.made.of(places), scales)
+    gram, _ = gram_of_contributions(once.made.of(places), scales)
     gram[np.diag_indices_from(gram)] *= 1.0 + RIDGE
     try:
         more = scipy.linalg.cho_solve(scipy.linalg.cho_factor(gram, check_finite=False), along, check_finite=False)
@@ -229,7 +236,7 @@ class Fitted:
     _scales: Scales
     _left: _Left
 
-    def of(self, others: TermNumbers) -> Floats:
+    def of(self, others: FactoredContributions) -> Floats:
         """Of other documents, whom the fit does not know; what they have in other columns is not looked at."""
         kept = np.zeros(others.rows.shape[1], np.bool_)
         kept[self.columns] = True
@@ -239,7 +246,7 @@ class Fitted:
 
 
 def fitted(
-    once: Distinct, columns: NDArray[Any], apart: Floats, begin: Callable[[], tuple[Floats, Floats]]
+    once: Deduplicated, columns: NDArray[Any], apart: Floats, begin: Callable[[], tuple[Floats, Floats]]
 ) -> Fitted:
     """Fit documents to what is left of sums, one after the other, until a round changes little.
 
@@ -271,7 +278,7 @@ def fitted(
     return Fitted(between(found), columns, scales, left)
 
 
-def told(once: Distinct, columns: NDArray[Any], apart: Floats) -> Fitted | None:
+def told(once: Deduplicated, columns: NDArray[Any], apart: Floats) -> Fitted | None:
     """Who was in, to the last document, where documents that are in or out explain the sums (`explained`).
 
     None where none that are found do. Parameters as those of `fitted`.
@@ -287,7 +294,7 @@ def told(once: Distinct, columns: NDArray[Any], apart: Floats) -> Fitted | None:
     return Fitted(between(once.of_each(exactly)), columns, scales, left)
 
 
-def _by_first_rows(once: Distinct, apart: Floats) -> Floats:
+def _by_first_rows(once: Deduplicated, apart: Floats) -> Floats:
     """The parts that the first rows of the sums tell, where these are numbers enough for all documents; else 0."""
     parts, columns = np.zeros(len(once.shares)), once.made.rows.shape[1]
     rows = math.ceil(PLENTY * len(parts) / max(columns, 1))
@@ -299,7 +306,7 @@ def _by_first_rows(once: Distinct, apart: Floats) -> Floats:
     return parts
 
 
-def with_parts(made: TermNumbers, columns: NDArray[Any], apart: Floats, parts: Floats) -> Fitted:
+def with_parts(made: FactoredContributions, columns: NDArray[Any], apart: Floats, parts: Floats) -> Fitted:
     """The same of documents whose parts are known: `apart` is what these leave of the sums within `columns`."""
     scales = scales_of(made)
     left = _left_of(apart, made, scales)
@@ -307,7 +314,7 @@ def with_parts(made: TermNumbers, columns: NDArray[Any], apart: Floats, parts: F
     return Fitted(between(told), columns, scales, left)
 
 
-def _left_of(apart: Floats, made: TermNumbers, scales: Scales) -> _Left:
+def _left_of(apart: Floats, made: FactoredContributions, scales: Scales) -> _Left:
     """What is left of the sums, in these scales."""
     wide = len(scales.rows) * len(scales.columns)
     rows = apart[:wide].reshape(-1, len(scales.columns)) * scales.columns * scales.rows[:, None]
@@ -344,7 +351,7 @@ def between(found: Floats) -> Floats:
     return np.asarray(found / (1.0 + np.abs(found)))
 
 
-def _scaled(made: TermNumbers, scales: Scales) -> _Scaled:
+def _scaled(made: FactoredContributions, scales: Scales) -> _Scaled:
     indptr, indices, data = arrays_of(made.rows)
     csr = indptr, indices, data * scales.columns[indices]
     weights = np.ascontiguousarray(made.weights * scales.rows)

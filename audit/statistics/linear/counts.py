@@ -16,8 +16,8 @@ from ksdp.audit.kernels import csr_times_panel, panel_of
 from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, Observables, prefixed_runs
 from ksdp.audit.sparse_rows import emptied
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic, TableStatistic
-from ksdp.audit.statistics.linear.operator import Additive, TermNumbers
-from ksdp.audit.statistics.linear.system import Equations, WithinColumns, what_they_say
+from ksdp.audit.statistics.linear.operator import ContributionOperator, FactoredContributions
+from ksdp.audit.statistics.linear.system import LinearSystem, WithinColumns, membership_scores
 from ksdp.audit.statistics.products import announced
 
 DOCUMENT_COUNTS, KEPT_COLUMNS = "document_counts", "kept_columns"
@@ -105,12 +105,12 @@ def counts_match(observables: Observables, documents: Documents) -> Floats:
     """
     counts, pool = announced(observables, DOCUMENT_COUNTS).ravel(), documents.source_pool
 
-    def terms(rows: sp.csr_array) -> Additive:
-        return TermNumbers.plain(marked(rows), np.ones((rows.shape[0], 1)))
+    def terms(rows: sp.csr_array) -> ContributionOperator:
+        return FactoredContributions.plain(marked(rows), np.ones((rows.shape[0], 1)))
 
     possible = _within(observables, pool)
-    known = Equations(counts, of_all=False, possible=possible)
-    return what_they_say("linear-counts", observables, documents, terms, known)
+    known = LinearSystem(counts, of_all=False, possible=possible)
+    return membership_scores("linear-counts", observables, documents, terms, known)
 
 
 def fewest_count(observables: Observables, documents: Documents) -> Floats:

@@ -24,7 +24,7 @@ from ksdp.audit.sparse_rows import arrays_of
 from ksdp.audit.statistics.boxed import box_least_squares
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear.operator import at_even_steps
-from ksdp.audit.statistics.linear.system import Equations, own_mechanism, what_they_say
+from ksdp.audit.statistics.linear.system import LinearSystem, membership_scores, own_mechanism
 from ksdp.audit.statistics.products import announced, csr_arrays, has_mean, products_beside, row_dots, rows_times
 
 MOST_ENTRIES = 4096
@@ -37,7 +37,7 @@ _PART = 1024
 
 
 @dataclass(frozen=True, eq=False)
-class Additions:
+class CovarianceFilter:
     """The terms of many documents, by their coefficients."""
 
     rows: sp.csr_array
@@ -143,7 +143,7 @@ class Expected:
     """Their directions, orthonormal, shape (k + more, d)."""
     rest: float
     """Mean of the other eigenvalues."""
-    additions: Additions
+    additions: CovarianceFilter
     """What documents of the pool add."""
 
     @property
@@ -222,7 +222,7 @@ def _expected(pool: Pool, rank: int, centred: bool) -> Expected | None:
     trace = sum(weight * float(held.multiply(held).sum()) for weight, held in parts) - size * float(mean @ mean)
     rest = max(trace - float(values.sum()), 0.0) / max(features - len(values), 1)
     basis = np.ascontiguousarray(rows[:rank])
-    return Expected(values, rows, rest, Additions(drawn, drawn @ basis.T - basis @ mean, basis, mean))
+    return Expected(values, rows, rest, CovarianceFilter(drawn, drawn @ basis.T - basis @ mean, basis, mean))
 
 
 def _leading(parts: list[tuple[float, sp.csr_array]], less: Floats, count: int) -> tuple[Floats, Floats]:
@@ -256,7 +256,7 @@ MOST_EACH_RUN = 2**12
 class ExpectedTopics:
     """The topics that are expected, and the documents that tell how far a run's are from them."""
 
-    additions: Additions
+    additions: CovarianceFilter
     some: sp.csr_array
     """Documents whose terms are added up at each run's topics."""
 
@@ -322,7 +322,7 @@ def _expected_topics(pool: Pool, rank: int) -> ExpectedTopics | None:
         return None
     with one_thread():
         weights = coefficients_under(topics, rows @ topics.T)
-    additions = Additions(rows, weights, topics, np.zeros(topics.shape[1]))
+    additions = CovarianceFilter(rows, weights, topics, np.zeros(topics.shape[1]))
     return ExpectedTopics(additions, at_even_steps(pool.drawn, MOST_EACH_RUN))
 
 
@@ -331,7 +331,7 @@ UNCONVERGED = 1.0
 
 
 @dataclass(frozen=True, eq=False)
-class StationaryTerms:
+class StationaryContributions:
     """What each document adds to the equations that a run's topics solve, shape (k, d); 0 where T is 0.
 
     It is w^T (x - w T) at the entries of x, the product of two short vectors: one pass over all entries a sum.
@@ -413,11 +413,11 @@ def topics_of_ratings(
     own = own_mechanism(documents.source_pool.mechanism)
     topics = np.ascontiguousarray(topics, dtype=np.float64)
 
-    def terms(rows: sp.csr_array) -> StationaryTerms:
-        return StationaryTerms(rows, topics, own.gamma, own.delta)
+    def terms(rows: sp.csr_array) -> StationaryContributions:
+        return StationaryContributions(rows, topics, own.gamma, own.delta)
 
     wanted = np.where(topics > 0.0, own.alpha + own.beta * topics, 0.0).ravel()
-    return what_they_say(name, observables, documents, terms, Equations(wanted, shrink=UNCONVERGED))
+    return membership_scores(name, observables, documents, terms, LinearSystem(wanted, shrink=UNCONVERGED))
 
 
 @njit(cache=True, nogil=True)
@@ -508,7 +508,7 @@ def _matched(
     return rows, filtered, _expected_products(documents, picture)
 
 
-def _centred(documents: Documents, additions: Additions) -> Floats:
+def _centred(documents: Documents, additions: CovarianceFilter) -> Floats:
     """Products of the centred documents with what is expected of any run."""
     products = np.empty((len(documents), len(additions.basis)))
     csr_times_panel(*csr_arrays(documents), panel_of(additions.basis), products)

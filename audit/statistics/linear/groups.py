@@ -17,13 +17,13 @@ from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.sparse_rows import take_rows
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic, sentence_of
 from ksdp.audit.statistics.linear.coordinate_descent import between
-from ksdp.audit.statistics.linear.operator import Additive, TermNumbers
+from ksdp.audit.statistics.linear.operator import ContributionOperator, FactoredContributions
 from ksdp.audit.statistics.linear.solve import LEAST, lost
-from ksdp.audit.statistics.linear.system import RULED_OUT, Equated, Equations
+from ksdp.audit.statistics.linear.system import RULED_OUT, LinearModel, LinearSystem
 from ksdp.audit.statistics.linear.tilting import MOST_WRITTEN, span_of
 
 
-class OfAnother:
+class WrappedStatistic:
     """A statistic of `statistic`: it reads the same arrays and knows the same, unless it says otherwise."""
 
     statistic: Statistic
@@ -55,7 +55,7 @@ class OfAnother:
 
 
 @dataclass(frozen=True)
-class OverRows(OfAnother):
+class GroupMean(WrappedStatistic):
     """Mean of `statistic` over the documents of each group.
 
     The group vector (the sum of its documents) hides what its documents do not share; their mean does not. The
@@ -100,7 +100,7 @@ _LIKELIEST = 0.999
 
 @runtime_checkable
 class _Equates(Protocol):
-    def equations_of(self, observables: Observables, pool: Pool) -> Equated | None: ...
+    def linear_model(self, observables: Observables, pool: Pool) -> LinearModel | None: ...
 
 
 def solves_groups(statistic: Statistic) -> bool:
@@ -114,14 +114,14 @@ def groups_solved(groups: int, documents: int, numbers: int) -> bool:
 
 
 @dataclass(frozen=True)
-class OfGroups(OfAnother):
+class OfGroups(WrappedStatistic):
     """Who was in, by the equations of `statistic`, with one unknown a group: the most even draw (`max_entropy`).
 
     All is 0 where groups are too many, or others' documents are drawn anew in each run.
     """
 
     statistic: Statistic
-    """One with `equations_of`."""
+    """One with `linear_model`."""
     family: str = "groups"
 
     sentence = "Whether the announced numbers hold what the group’s documents add to them together."
@@ -138,7 +138,7 @@ class OfGroups(OfAnother):
             return np.zeros(len(documents))
         if pool.fixed is not None and pool.fixed_share < 1.0:
             return np.zeros(len(documents))
-        found = cast(_Equates, self.statistic).equations_of(observables, pool)
+        found = cast(_Equates, self.statistic).linear_model(observables, pool)
         if found is None:
             return np.zeros(len(documents))
         terms, known = found
@@ -156,7 +156,9 @@ class OfGroups(OfAnother):
         return np.where(np.logical_and.reduceat(may, documents.starts[:-1]), between(said), RULED_OUT)
 
 
-def _told(terms: Callable[..., Additive], known: Equations, pool: Pool) -> tuple[Floats, float] | None:
+def _told(
+    terms: Callable[..., ContributionOperator], known: LinearSystem, pool: Pool
+) -> tuple[Floats, float] | None:
     """What the log odds of a group are moved by, of each number, and besides; None where groups are too many."""
     assert pool.group is not None
     group, may = pool.group, np.ones(pool.drawn.shape[0], np.bool_)
@@ -194,7 +196,11 @@ def _told(terms: Callable[..., Additive], known: Equations, pool: Pool) -> tuple
 
 
 def _added(
-    terms: Callable[..., Additive], drawn: sp.csr_array, rows: NDArray[Any], place: NDArray[Any], shape: Any
+    terms: Callable[..., ContributionOperator],
+    drawn: sp.csr_array,
+    rows: NDArray[Any],
+    place: NDArray[Any],
+    shape: Any,
 ) -> tuple[Floats, Floats]:
     """What each group adds, shape (n_groups, entries); and the sums of which terms are what is left."""
     adds, plain = np.zeros(shape), np.zeros(shape[1])
@@ -207,8 +213,8 @@ def _added(
         )
         adds += which @ written
         every = np.ones(len(written))
-        if isinstance(made, TermNumbers):
-            made = TermNumbers.plain(made.rows, made.weights, made.scalars)
+        if isinstance(made, FactoredContributions):
+            made = FactoredContributions.plain(made.rows, made.weights, made.scalars)
         plain += made.summed(every)
     return adds, plain
 

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from ksdp.audit.array_types import Floats
 from ksdp.audit.kernels import one_thread
 from ksdp.audit.statistics.linear.expected import MOST_ENTRIES, ROWS_PER_ENTRY
-from ksdp.audit.statistics.linear.solve import few_enough
+from ksdp.audit.statistics.linear.solve import fits_dense_solver
 from ksdp.audit.statistics.linear.tilting import few_to_write, span_of
 
 LEAST = 1e-10
@@ -76,7 +76,7 @@ def moment_filter(rows: Floats, share: float, noise: float | None, shrink: float
     with one_thread():
         if noise is not None and few_to_write(n, len(upper[0])):
             return MomentFilter(_by_entropy(rows, upper, share, variance))
-        if few_enough(n):
+        if fits_dense_solver(n):
             linear = _by_documents(rows, added)
         elif len(upper[0]) <= MOST_ENTRIES:
             linear = _by_numbers(rows, upper, added)

@@ -18,7 +18,7 @@ from ksdp.audit.sparse_rows import arrays_of, take_rows
 from ksdp.audit.statistics.products import row_dots, rows_times
 
 
-class Additive(Protocol):
+class ContributionOperator(Protocol):
     """What documents add to the sums of one run, each by its own."""
 
     @property
@@ -70,7 +70,7 @@ SAMPLE = 1024
 
 
 @dataclass(frozen=True, eq=False)
-class TermNumbers:
+class FactoredContributions:
     """What documents add to the sums of one run: rows w (x - sum over u of q_u B_u), and single numbers."""
 
     rows: sp.csr_array
@@ -87,7 +87,7 @@ class TermNumbers:
     """What documents add to single numbers, shape (n, s)."""
 
     @classmethod
-    def plain(cls, rows: sp.csr_array, weights: Floats, scalars: Floats | None = None) -> TermNumbers:
+    def plain(cls, rows: sp.csr_array, weights: Floats, scalars: Floats | None = None) -> FactoredContributions:
         """Rows w x, nothing subtracted, and single numbers."""
         n, r = weights.shape
         nothing, taken = np.zeros((n, 0)), np.zeros((0, r), np.bool_)
@@ -95,12 +95,12 @@ class TermNumbers:
             rows, nothing, np.zeros((0, rows.shape[1])), weights, taken, nothing if scalars is None else scalars
         )
 
-    def of(self, places: NDArray[Any]) -> TermNumbers:
+    def of(self, places: NDArray[Any]) -> FactoredContributions:
         """What some of the documents add."""
         numbers, weights, scalars = (a[places] for a in (self.numbers, self.weights, self.scalars))
         return replace(self, rows=take_rows(self.rows, places), numbers=numbers, weights=weights, scalars=scalars)
 
-    def first(self, rows: int) -> TermNumbers:
+    def first(self, rows: int) -> FactoredContributions:
         """What they add to the first rows of the sums, and to no single number."""
         taken = self.taken[:, :rows]
         used = taken.any(axis=1)
@@ -113,7 +113,7 @@ class TermNumbers:
             scalars=self.scalars[:, :0],
         )
 
-    def within(self, columns: NDArray[Any]) -> TermNumbers:
+    def within(self, columns: NDArray[Any]) -> FactoredContributions:
         """The same rows of the sums in these columns alone, ascending; no document has an entry in another."""
         place = np.zeros(self.rows.shape[1], self.rows.indices.dtype)
         place[columns] = np.arange(len(columns))
@@ -218,11 +218,11 @@ class Scales:
         return replace(self, columns=self.columns[columns])
 
     def written(self) -> Floats:
-        """The factor of every number, as `TermNumbers.written` has them; shape (entries,)."""
+        """The factor of every number, as `FactoredContributions.written` has them; shape (entries,)."""
         return np.concatenate([np.outer(self.rows, self.columns).ravel(), self.single])
 
 
-def scales_of(made: TermNumbers) -> Scales:
+def scales_of(made: FactoredContributions) -> Scales:
     """The scales of what documents add.
 
     Notes
@@ -274,7 +274,7 @@ def lost_of(numbers: Floats) -> float:
     return LOST if (numbers == numbers.astype(np.float32)).all() else LOST_ON_WIRE
 
 
-def products_of_terms(made: TermNumbers, scales: Scales) -> tuple[Floats, Floats]:
+def gram_of_contributions(made: FactoredContributions, scales: Scales) -> tuple[Floats, Floats]:
     """Products of documents' terms with one another, in these scales, shape (n, n); and how large numbers are
     that each one's own is the difference of, shape (n,)."""
     rows = sp.csr_array(made.rows.multiply(scales.columns[None, :]))
@@ -304,7 +304,7 @@ def _dense(turned: Any, few: bool) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class RatedTerms:
+class RatingContributions:
     """What each document adds to the sums of sweeps 1, 2, ..., those of W_t^T R_t, and then to those of W_t^2."""
 
     rows: sp.csr_array

@@ -29,9 +29,9 @@ from ksdp.audit.mechanisms.factorisation.pd_svd import numbers_of_basis
 from ksdp.audit.statistics.contract import Pool, Statistic
 from ksdp.audit.statistics.linear.expected import MOST_ENTRIES
 from ksdp.audit.statistics.linear.moments import NoisyMoments
-from ksdp.audit.statistics.linear.operator import TermNumbers, at_even_steps
-from ksdp.audit.statistics.linear.solve import LITTLE, hides_little, written_out
-from ksdp.audit.statistics.linear.system import MOST_ROWS, Equated, own_mechanism
+from ksdp.audit.statistics.linear.operator import FactoredContributions, at_even_steps
+from ksdp.audit.statistics.linear.solve import LITTLE, is_low_noise, written_out
+from ksdp.audit.statistics.linear.system import MOST_ROWS, LinearModel, own_mechanism
 from ksdp.audit.statistics.linear.tilting import few_to_write
 
 _MOST_DENSE = 2**14
@@ -44,12 +44,12 @@ class _Filter(Protocol):
 
     needs: tuple[str, ...]
 
-    def equations_of(self, observables: Observables, pool: Pool) -> Equated | None:
+    def linear_model(self, observables: Observables, pool: Pool) -> LinearModel | None:
         """What documents add to the sums of a run, and these sums; None where it looks at none."""
         ...
 
 
-def numbers_of_little_noise(statistics: Iterable[Statistic], announced: Iterable[Announced], pool: Pool) -> int:
+def low_noise_numbers(statistics: Iterable[Statistic], announced: Iterable[Announced], pool: Pool) -> int:
     """How many numbers of a run's sums have noise far below what documents add, and are not solved for.
 
     Those of the filter that has most; of runs `together`, all of these added up. Exact sums are not counted
@@ -114,7 +114,7 @@ def drawn_database(pool: Pool, seed: int = 0) -> tuple[Database, np.random.Gener
 def _of_filter(one: _Filter, seen: Observables, pool: Pool) -> int:
     """Numbers of its equations whose noise is little; 0 where all are solved for, or hold as they are."""
     with one_thread():
-        found = one.equations_of(seen, pool)
+        found = one.linear_model(seen, pool)
         if found is None or found[1].exact or not np.all(found[1].noise):
             return 0
         terms, known = found
@@ -125,8 +125,10 @@ def _of_filter(one: _Filter, seen: Observables, pool: Pool) -> int:
         made = terms(rows)
         noise = np.broadcast_to(np.asarray(known.noise, np.float64), made.entries)
         noise = noise / (every * max(pool.share * (1 - pool.share), 1e-3))
-        in_rows = isinstance(made, TermNumbers) and written_out(made) == made.entries - made.scalars.shape[1]
-        if in_rows and pool.group is None and hides_little(made, noise):
+        in_rows = (
+            isinstance(made, FactoredContributions) and written_out(made) == made.entries - made.scalars.shape[1]
+        )
+        if in_rows and pool.group is None and is_low_noise(made, noise):
             return 0
         return _equations(made.variances, noise, pool.drawn.shape[1], _of_one_matrix(pool))
 

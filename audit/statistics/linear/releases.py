@@ -22,27 +22,33 @@ from ksdp.audit.statistics.contract import Documents, Pool, Statistic, sentence_
 from ksdp.audit.statistics.linear.contributions import block_numbers, part_terms, sweep_numbers
 from ksdp.audit.statistics.linear.counts import marked
 from ksdp.audit.statistics.linear.expected import expected
-from ksdp.audit.statistics.linear.groups import OfAnother
-from ksdp.audit.statistics.linear.operator import LOST, Additive, RatedTerms, TermNumbers, lost_of
-from ksdp.audit.statistics.linear.solve import MORE, MOST_SOLVED, few_enough, hides_little, lost
+from ksdp.audit.statistics.linear.groups import WrappedStatistic
+from ksdp.audit.statistics.linear.operator import (
+    LOST,
+    ContributionOperator,
+    FactoredContributions,
+    RatingContributions,
+    lost_of,
+)
+from ksdp.audit.statistics.linear.solve import MORE, MOST_SOLVED, fits_dense_solver, is_low_noise, lost
 from ksdp.audit.statistics.linear.system import (
-    Equated,
-    Equations,
-    FitsRatings,
-    FitsSum,
-    Possible,
+    Feasibility,
+    FirstRatingsFeasible,
+    FirstSumFeasible,
+    LinearModel,
+    LinearSystem,
     WithinBasis,
     WithinColumns,
     added_variance,
+    membership_scores,
     own_mechanism,
-    what_they_say,
 )
 from ksdp.audit.statistics.products import announced
 
 
-def beside_counts(
-    pool: Pool, terms: Callable[..., Additive], known: Equations
-) -> tuple[Callable[..., Additive], Equations]:
+def with_count_equations(
+    pool: Pool, terms: Callable[..., ContributionOperator], known: LinearSystem
+) -> tuple[Callable[..., ContributionOperator], LinearSystem]:
     """The terms and equations, and those of the counts of the columns that were kept, where these were announced.
 
     Where documents are solved for, and all of them are the victim's: of others' documents a coalition's share was
@@ -55,16 +61,16 @@ def beside_counts(
     known : the sums that they add to
     """
     counts = pool.counts
-    if counts is None or not known.exact or pool.fixed is not None or not few_enough(pool.drawn.shape[0]):
+    if counts is None or not known.exact or pool.fixed is not None or not fits_dense_solver(pool.drawn.shape[0]):
         return terms, known
     columns = np.flatnonzero(counts)
     alone = terms(take_rows(pool.drawn, np.zeros(1, np.int64)))
-    if not isinstance(alone, TermNumbers):
+    if not isinstance(alone, FactoredContributions):
         return terms, known
 
-    def both(rows: sp.csr_array) -> TermNumbers:
+    def both(rows: sp.csr_array) -> FactoredContributions:
         made = terms(rows)
-        assert isinstance(made, TermNumbers)
+        assert isinstance(made, FactoredContributions)
         return replace(made, scalars=np.hstack([made.scalars, marked(rows).toarray()[:, columns]]))
 
     sums = np.broadcast_to(np.asarray(known.sums, dtype=np.float64), alone.entries)
@@ -77,15 +83,15 @@ class _Solved(ABC):
     name: str
 
     @abstractmethod
-    def equations_of(self, observables: Observables, pool: Pool) -> Equated | None:
+    def linear_model(self, observables: Observables, pool: Pool) -> LinearModel | None:
         """What documents add to the sums of a run, and these sums; None where it looks at none."""
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,); all 0 where there is no system."""
-        found = self.equations_of(observables, documents.source_pool)
+        found = self.linear_model(observables, documents.source_pool)
         if found is None:
             return np.zeros(len(documents))
-        return what_they_say(self.name, observables, documents, *found)
+        return membership_scores(self.name, observables, documents, *found)
 
 
 @dataclass(frozen=True)
@@ -106,7 +112,7 @@ class LinearSums(_Solved):
     needs: tuple[str, ...] = ("topics", "sums", "weights")
     reads: tuple[str, ...] = ("sweeps",)
 
-    def equations_of(self, observables: Observables, pool: Pool) -> Equated:
+    def linear_model(self, observables: Observables, pool: Pool) -> LinearModel:
         """What documents add to the sums of a run, and these sums."""
         topics, sums, weights = (announced(observables, name) for name in self.needs)
         done = len(sums)
@@ -117,9 +123,9 @@ class LinearSums(_Solved):
         gamma, delta = float(getattr(own, "gamma", 0.0)), float(getattr(own, "delta", 0.0))
         rated = weights.ndim == 3  # an entry has a weight of its own
 
-        def terms(rows: sp.csr_array) -> Additive:
+        def terms(rows: sp.csr_array) -> ContributionOperator:
             if rated:
-                return RatedTerms(rows, np.ascontiguousarray(topics[: done + 1]), gamma, delta)
+                return RatingContributions(rows, np.ascontiguousarray(topics[: done + 1]), gamma, delta)
             return sweep_numbers(rows, topics[: done + 1], gamma, delta)
 
         whole = np.concatenate([sums[:done].ravel(), weights[:done].ravel()])
@@ -129,15 +135,15 @@ class LinearSums(_Solved):
             noise = _added(pool, {"round_sums": sums[:done], "round_weights": weights[:done]})
         elif rated:
             noise = lost(whole)
-        possible: Possible | None = None
+        possible: Feasibility | None = None
         if exact:
             first, total = np.ascontiguousarray(topics[0, 0]), sums[0, 0]
             if rated:
-                possible = FitsRatings(first, total, weights[0, 0], gamma, delta)
+                possible = FirstRatingsFeasible(first, total, weights[0, 0], gamma, delta)
             else:
-                possible = FitsSum(first, total, gamma, delta, "start" not in observables)
-        known = Equations(whole, noise, of_all=False, exact=exact, lost=_lost(pool, sums), possible=possible)
-        return beside_counts(pool, terms, known)
+                possible = FirstSumFeasible(first, total, gamma, delta, "start" not in observables)
+        known = LinearSystem(whole, noise, of_all=False, exact=exact, lost=_lost(pool, sums), possible=possible)
+        return with_count_equations(pool, terms, known)
 
 
 _UNEVEN = 1e5
@@ -161,7 +167,7 @@ class LinearBlocks(_Solved):
     needs: tuple[str, ...] = ("first_blocks",)
     reads: tuple[str, ...] = ("block_sums", "mean", "part_squares")
 
-    def equations_of(self, observables: Observables, pool: Pool) -> Equated:
+    def linear_model(self, observables: Observables, pool: Pool) -> LinearModel:
         """What documents add to the sums of a run, and these sums."""
         blocks, known_sums = announced(observables, "first_blocks"), "block_sums" in observables
         done = int(blocks[1:].any(axis=(1, 2)).sum())
@@ -179,7 +185,7 @@ class LinearBlocks(_Solved):
             lengths = np.linalg.norm(sums, axis=2)
             units = np.einsum("std,sud->stu", sums, blocks[1:]) / np.maximum(lengths, _LEAST)[:, :, None]
 
-        def terms(rows: sp.csr_array) -> TermNumbers:
+        def terms(rows: sp.csr_array) -> FactoredContributions:
             # What lies outside of V_s adds up to 0, which no rounding of large sums hides.
             made = block_numbers(rows, blocks, mean, outside=exact or sums is None)
             scalars = [_along_sums(made.numbers, units)] if units is not None else []
@@ -201,8 +207,8 @@ class LinearBlocks(_Solved):
         if exact:  # nobody is in with entries only where all blocks, and the mean, are 0
             touched = np.asarray(blocks[1:].any(axis=(0, 1)) | (mean is not None and mean != 0.0))
             possible = None if touched.all() else WithinColumns(touched)
-        known = Equations(whole, noise, exact=exact, lost=_lost(pool, blocks), possible=possible)
-        return beside_counts(pool, terms, known)
+        known = LinearSystem(whole, noise, exact=exact, lost=_lost(pool, blocks), possible=possible)
+        return with_count_equations(pool, terms, known)
 
 
 def _even_enough(rows: sp.csr_array) -> bool:
@@ -221,7 +227,7 @@ def _along_sums(products: Floats, units: Floats) -> Floats:
 
 def _lost(pool: Pool, numbers: Floats) -> float:
     """What is lost of exact numbers by which who was in is solved for: of double precision as of the wire."""
-    return lost_of(numbers) if is_exact(pool) and few_enough(pool.drawn.shape[0]) else LOST
+    return lost_of(numbers) if is_exact(pool) and fits_dense_solver(pool.drawn.shape[0]) else LOST
 
 
 def _added(pool: Pool, arrays: dict[str, Floats]) -> Floats:
@@ -260,7 +266,7 @@ LINEAR: tuple[Statistic, ...] = (LinearBlocks(), LinearSums())
 Added = Callable[[str, Floats], float]
 """The variance of what `noisy` added to each entry of an announced array, given its name and the array."""
 
-Adds = Callable[[sp.csr_array], TermNumbers]
+Adds = Callable[[sp.csr_array], FactoredContributions]
 """What each document adds to the sums of a run."""
 
 
@@ -272,7 +278,7 @@ def nothing_added(name: str, array: Floats) -> float:
 class NoisySums(Protocol):
     """A mechanism that releases, with noise, sums of what each document adds, given what was released before."""
 
-    def as_equations(self, observables: Observables, pool: Pool, added: Added) -> tuple[Adds, Equations]:
+    def as_equations(self, observables: Observables, pool: Pool, added: Added) -> tuple[Adds, LinearSystem]:
         """What documents add to the sums of a run, and these sums, where databases are made of `pool`.
 
         The variance of an entry is that of the mechanism's own noise and what was `added` on top of it.
@@ -300,31 +306,31 @@ class LinearReleases(_Solved):
     version: int = 1
     family: str = "rounds"
 
-    def equations_of(self, observables: Observables, pool: Pool) -> Equated:
+    def linear_model(self, observables: Observables, pool: Pool) -> LinearModel:
         """What documents add to the sums of a run, and these sums."""
         own: NoisySums = own_mechanism(pool.mechanism)
 
         def added(name: str, array: Floats) -> float:
             return added_variance(pool.mechanism, name, array)
 
-        def made() -> tuple[Adds, Equations]:
+        def made() -> tuple[Adds, LinearSystem]:
             adds, known = own.as_equations(observables, pool, added)
             return adds, replace(known, noise=known.noise + LOST * float(np.square(known.sums).mean()))
 
-        adds, known = cast(tuple[Adds, Equations], observables.derive((self.name, "equations", pool), made))
+        adds, known = cast(tuple[Adds, LinearSystem], observables.derive((self.name, "equations", pool), made))
 
-        def terms(rows: sp.csr_array) -> TermNumbers:
+        def terms(rows: sp.csr_array) -> FactoredContributions:
             return adds(rows)
 
         return terms, known
 
 
-def moment_numbers(rows: sp.csr_array, blocks: Floats) -> TermNumbers:
+def moment_numbers(rows: sp.csr_array, blocks: Floats) -> FactoredContributions:
     """x <x, z> of each document, for the rows z of each block in turn."""
     flat = np.ascontiguousarray(blocks.reshape(-1, blocks.shape[-1]))
     weights = np.empty((rows.shape[0], len(flat)))
     csr_times_panel(rows.indptr, rows.indices, rows.data, panel_of(flat), weights)
-    return TermNumbers.plain(rows, weights)
+    return FactoredContributions.plain(rows, weights)
 
 
 FEWEST = 1 / 16
@@ -364,11 +370,11 @@ class LinearBasis(_Solved):
             return "a run that shows its V alone: sums of rounds say more"
         if len(arrays["V"]) != 2:
             return "a V of rows"
-        if few_enough(documents):
+        if fits_dense_solver(documents):
             return ""
         return f"{MOST_SOLVED:,} documents or fewer, or to be named: of more it only proves leaks, and is dear"
 
-    def equations_of(self, observables: Observables, pool: Pool) -> Equated | None:
+    def linear_model(self, observables: Observables, pool: Pool) -> LinearModel | None:
         """What documents add to the sums that V leaves, and these sums; None where all is 0."""
         V = np.ascontiguousarray(announced(observables, "V"))
         if pool.mechanism is None or not _enough_for_all(numbers_of_basis(*V.shape), _who_may(pool)):
@@ -383,16 +389,16 @@ class LinearBasis(_Solved):
             mean = mean_of_all(announced(observables, "mean").ravel(), pool)
         sigma = announced(observables, "sigma").ravel() if "sigma" in observables else None
 
-        def terms(rows: sp.csr_array) -> TermNumbers:
+        def terms(rows: sp.csr_array) -> FactoredContributions:
             return _terms(rows, V, mean, sigma is not None)
 
         sums, noise = _sums(V, mean, sigma), 0.0 if missed is None else missed
-        known = Equations(sums, noise, exact=exact, possible=_possible(V, mean, pool) if exact else None)
-        return beside_counts(pool, terms, known)
+        known = LinearSystem(sums, noise, exact=exact, possible=_possible(V, mean, pool) if exact else None)
+        return with_count_equations(pool, terms, known)
 
 
 def _enough_for_all(numbers: int, documents: int) -> bool:
-    return few_enough(documents) or numbers >= FEWEST * documents
+    return fits_dense_solver(documents) or numbers >= FEWEST * documents
 
 
 def _who_may(pool: Pool) -> int:
@@ -406,7 +412,7 @@ def _converged(pool: Pool) -> bool:
     return is_exact(pool) and getattr(own_mechanism(pool.mechanism), "solver", "") == "limit"
 
 
-def _terms(rows: sp.csr_array, V: Floats, mean: Floats | None, squares: bool) -> TermNumbers:
+def _terms(rows: sp.csr_array, V: Floats, mean: Floats | None, squares: bool) -> FactoredContributions:
     """What each document adds: to the part outside of V, row by row, and to the products within it."""
     made = block_numbers(rows, np.stack([V, V]), mean)
     pairs = _pairs(len(V), squares)
@@ -421,7 +427,7 @@ def _pairs(rank: int, squares: bool) -> np.ndarray:
 
 
 def _sums(V: Floats, mean: Floats | None, sigma: Floats | None) -> Floats:
-    """What documents add up to, in the order of `TermNumbers`."""
+    """What documents add up to, in the order of `FactoredContributions`."""
     outside = np.zeros(V.size + (0 if mean is None else len(mean)))
     pairs = _pairs(len(V), sigma is not None)
     within = np.zeros(len(pairs))
@@ -431,7 +437,7 @@ def _sums(V: Floats, mean: Floats | None, sigma: Floats | None) -> Floats:
     return np.concatenate([outside, within])
 
 
-def _possible(V: Floats, mean: Floats | None, pool: Pool) -> Possible | None:
+def _possible(V: Floats, mean: Floats | None, pool: Pool) -> Feasibility | None:
     """Who has entries only where V is not 0, of nonnegative documents, where no mean is subtracted."""
     if mean is not None or any(
         part is not None and part.data.min(initial=0.0) < 0.0 for part in (pool.drawn, pool.fixed)
@@ -469,7 +475,7 @@ def _missed(pool: Pool) -> Floats | None:
     )
     noise += max(LOST * float(np.square(whole.weights).sum()), _LEAST)
     varied = max(pool.share * (1 - pool.share), 1e-3)
-    return noise if hides_little(whole, noise / varied) else None
+    return noise if is_low_noise(whole, noise / varied) else None
 
 
 _FIRST_ROUND = {
@@ -487,7 +493,7 @@ def first_rounds(statistics: Iterable[Statistic]) -> tuple[OfFirstRound, ...]:
 
 
 @dataclass(frozen=True)
-class OfFirstRound(OfAnother):
+class OfFirstRound(WrappedStatistic):
     """A filter of rounds, given the first one alone."""
 
     statistic: Statistic

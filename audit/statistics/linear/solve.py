@@ -20,11 +20,11 @@ from ksdp.audit.statistics.linear.coordinate_descent import MOST_PAIRS, Fitted, 
 from ksdp.audit.statistics.linear.operator import (
     LEFT,
     LOST,
-    Additive,
-    RatedTerms,
+    ContributionOperator,
+    FactoredContributions,
+    RatingContributions,
     Scales,
-    TermNumbers,
-    products_of_terms,
+    gram_of_contributions,
     scales_of,
 )
 from ksdp.audit.statistics.linear.tilting import Direction, direction_of, few_to_write, raised_factor, span_of
@@ -66,7 +66,7 @@ def _turned(direction: Any, left: Any, part: Any) -> None:
         direction[i] = part * direction[i] + left[i]
 
 
-def approached(made: TermNumbers, apart: Floats, ridge: Floats, steps: int) -> Floats:
+def approached(made: FactoredContributions, apart: Floats, ridge: Floats, steps: int) -> Floats:
     """About C^-1 apart, C the sum of (a - mean) (a - mean)^T over the documents, and `ridge`; shape (entries,).
 
     Every entry is measured in its own deviation, which preconditions, and keeps numbers near 1.
@@ -89,7 +89,7 @@ def approached(made: TermNumbers, apart: Floats, ridge: Floats, steps: int) -> F
 class _Covariance:
     """C, as it acts on vectors of entries in units of their deviations, feature after feature."""
 
-    def __init__(self, made: TermNumbers, scale: Floats, ridge: Floats, precision: Any) -> None:
+    def __init__(self, made: FactoredContributions, scale: Floats, ridge: Floats, precision: Any) -> None:
         self._made, self._precision = made, precision
         self._csr = made.rows.indptr, made.rows.indices, np.asarray(made.rows.data, precision)
         self._numbers, self._scalars = made.numbers.astype(precision), made.scalars.astype(precision)
@@ -192,7 +192,7 @@ class Solved:
     """Where parts leave open who is in."""
 
 
-def solved_parts(made: TermNumbers, apart: Floats, shares: Floats, lost: float = LOST) -> Solved:
+def solved_parts(made: FactoredContributions, apart: Floats, shares: Floats, lost: float = LOST) -> Solved:
     """Who was in, by linear least squares; where that leaves it open, the direction of largest entropy.
 
     Parameters
@@ -215,7 +215,7 @@ def solved_parts(made: TermNumbers, apart: Floats, shares: Floats, lost: float =
     missing = _losses(made, factors, lost)
 
     with one_thread():
-        gram, squares = products_of_terms(made, scales)
+        gram, squares = gram_of_contributions(made, scales)
         right = made.along(apart * np.square(factors))
         sizes, rounding = gram.diagonal().copy(), len(gram) * _ROUNDING * squares
         adds = sizes > rounding
@@ -247,9 +247,9 @@ def solved_parts(made: TermNumbers, apart: Floats, shares: Floats, lost: float =
         return Solved(found, direction_of(made, apart, shares, noise))
 
 
-def _losses(made: TermNumbers, factors: Floats, lost: float) -> Callable[[Floats], float]:
+def _losses(made: FactoredContributions, factors: Floats, lost: float) -> Callable[[Floats], float]:
     """What is lost of a run's numbers in these units, by who is in."""
-    plain = TermNumbers.plain(made.rows, made.weights, made.scalars)
+    plain = FactoredContributions.plain(made.rows, made.weights, made.scalars)
     return lambda likely: lost * float(np.square(plain.summed(likely) * factors).mean())
 
 
@@ -284,7 +284,7 @@ def _copies(gram: Floats, lengths: Floats) -> Ints:
     return np.asarray(same.argmax(axis=1))
 
 
-def few_enough(documents: int) -> bool:
+def fits_dense_solver(documents: int) -> bool:
     """Whether equations of so many documents are solved for all of these at once."""
     return documents <= MOST_SOLVED
 
@@ -315,13 +315,13 @@ def lost(sums: Floats) -> Floats:
     return np.asarray(LOST * (squares + _BESIDE * squares.mean()))
 
 
-def hides_little(terms: Additive, noise: Floats) -> bool:
+def is_low_noise(terms: ContributionOperator, noise: Floats) -> bool:
     """Whether the noise is known for every number, and some of it is small beside what documents add."""
     least = float(noise.min(initial=np.inf))
     return 0.0 < least < np.inf and least < LITTLE * float(terms.variances.mean())
 
 
-def solved_filter(terms: Additive, apart: Floats, noise: Floats) -> Floats | None:
+def solved_filter(terms: ContributionOperator, apart: Floats, noise: Floats) -> Floats | None:
     """C^-1 apart, shape (entries,); None where it takes too much, rounding is in the way, or steps do.
 
     How many are in is known: C is of terms less their mean, up to what is the same for every document.
@@ -337,7 +337,7 @@ def solved_filter(terms: Additive, apart: Floats, noise: Floats) -> Floats | Non
     ----------
     Woodbury's identity: Golub and Van Loan, Matrix Computations, section 2.1.4.
     """
-    if not few_enough(terms.rows.shape[0]) or not hides_little(terms, noise):
+    if not fits_dense_solver(terms.rows.shape[0]) or not is_low_noise(terms, noise):
         return None
     noise = with_least(terms, noise)
     gram = _products(terms, noise)
@@ -348,14 +348,14 @@ def solved_filter(terms: Additive, apart: Floats, noise: Floats) -> Floats | Non
     return None if found is None else np.asarray((apart - terms.summed(found)) / noise)
 
 
-def with_least(terms: Additive, noise: Floats, *, fine: bool = False) -> Floats:
+def with_least(terms: ContributionOperator, noise: Floats, *, fine: bool = False) -> Floats:
     """The noise, and what is noise in any case, over p (1 - p); shape (entries,).
 
     Parameters
     ----------
     fine : whether topics are known in double precision, and no products of terms are taken
     """
-    if isinstance(terms, RatedTerms):
+    if isinstance(terms, RatingContributions):
         return noise + (LEAST_OF_FINE_RATINGS if fine else LEAST_OF_RATINGS) * terms.variances
     return noise + LEAST * float(terms.variances.mean())
 
@@ -371,15 +371,15 @@ def _solved(gram: Floats, right: Floats) -> Floats | None:
     return np.asarray(scipy.linalg.cho_solve(factor, right, check_finite=False))
 
 
-def _products(terms: Additive, noise: Floats) -> Floats | None:
+def _products(terms: ContributionOperator, noise: Floats) -> Floats | None:
     """Products of documents' terms over the noise, shape (n, n); None where they take too much."""
-    if isinstance(terms, RatedTerms):
+    if isinstance(terms, RatingContributions):
         return _of_ratings(terms, noise)
-    if isinstance(terms, TermNumbers):
+    if isinstance(terms, FactoredContributions):
         rows, single = terms.apart(noise)
         if (rows == rows[:, :1]).all():
             scales = Scales(np.ones(rows.shape[1]), 1.0 / np.sqrt(rows[:, 0]), 1.0 / np.sqrt(single))
-            return products_of_terms(terms, scales)[0]
+            return gram_of_contributions(terms, scales)[0]
     if terms.rows.shape[0] * len(noise) > MOST_TERMS:
         return None
     written = terms.written()
@@ -387,7 +387,7 @@ def _products(terms: Additive, noise: Floats) -> Floats | None:
     return np.asarray(written @ written.T)
 
 
-def _of_ratings(terms: RatedTerms, noise: Floats) -> Floats:
+def _of_ratings(terms: RatingContributions, noise: Floats) -> Floats:
     """The same of ratings, item by item: two users share numbers where both have rated."""
     each = terms.entered()
     factors = 1.0 / np.sqrt(noise.reshape(-1, terms.rows.shape[1]))
@@ -410,7 +410,9 @@ WORK = 2**28
 FEWEST_STEPS, MOST_STEPS = 12, 60
 
 
-def filtered(terms: Additive, apart: Floats, noise: Floats | float = 0.0, work: int | None = None) -> Floats:
+def filtered(
+    terms: ContributionOperator, apart: Floats, noise: Floats | float = 0.0, work: int | None = None
+) -> Floats:
     """C^-1 apart, C the sum of (a - mean) (a - mean)^T over the documents, shrunk, and of noise; shape (entries,).
 
     Zeros where all documents add the same.
@@ -430,7 +432,7 @@ def filtered(terms: Additive, apart: Floats, noise: Floats | float = 0.0, work: 
             return exactly
         if solved_for(terms.rows.shape[0], terms.entries):
             return _solved_of_terms(terms, apart, noise)
-        if isinstance(terms, TermNumbers):
+        if isinstance(terms, FactoredContributions):
             ridge = _ridge(float(terms.variances.sum()), noise, len(apart))
             return approached(terms, apart, ridge, _steps(terms.work if work is None else work))
         return _approached(terms, apart, noise)
@@ -450,7 +452,7 @@ def _ridge(total: float, noise: Floats | float, entries: int) -> Floats:
     return np.asarray(np.full(entries, least) + noise)
 
 
-def _solved_of_terms(terms: Additive, apart: Floats, noise: Floats | float) -> Floats:
+def _solved_of_terms(terms: ContributionOperator, apart: Floats, noise: Floats | float) -> Floats:
     written = terms.written()
     written -= written.mean(axis=0)
     total = float(np.square(written).sum())
@@ -469,7 +471,7 @@ def _solved_of_terms(terms: Additive, apart: Floats, noise: Floats | float) -> F
     return np.asarray((scaled - written.T @ inside) / root)
 
 
-def _approached(terms: Additive, apart: Floats, noise: Floats | float) -> Floats:
+def _approached(terms: ContributionOperator, apart: Floats, noise: Floats | float) -> Floats:
     """By conjugate gradients, preconditioned by the variances."""
     ridge = _ridge(float(terms.variances.sum()), noise, terms.entries)
     scale = 1.0 / np.sqrt(terms.variances + ridge)
@@ -490,8 +492,8 @@ more there (enron-mail6, a third, PD-SVD: D 0.62 against 0.48 with 1.2, 0.70 aga
 0.77 with 3.6)."""
 
 
-def outnumbered(
-    made: TermNumbers,
+def overdetermined(
+    made: FactoredContributions,
     shares: Floats,
     sums: Floats,
     entries: int,
@@ -509,7 +511,7 @@ def outnumbered(
     lost : of an announced number, squared, as a part of it
     """
     pairs = int(((made.weights != 0.0) @ made.taken.sum(axis=0)).sum())
-    used, solved = _columns(made), few_enough(made.rows.shape[0])
+    used, solved = _columns(made), fits_dense_solver(made.rows.shape[0])
     many = len(used) * made.weights.shape[1] >= MORE * made.rows.shape[0]
     if not (solved or many) or pairs > MOST_PAIRS:
         return None
@@ -534,7 +536,7 @@ def outnumbered(
 
 
 def narrow_filter(
-    made: TermNumbers, shares: Floats, sums: Floats, noise: Floats | float, entries: int
+    made: FactoredContributions, shares: Floats, sums: Floats, noise: Floats | float, entries: int
 ) -> tuple[Floats, float]:
     """The filter, and its mean over documents, in the columns that one of the documents has an entry in.
 
@@ -547,31 +549,31 @@ def narrow_filter(
     return _spread(made, used, found), usual
 
 
-def _filter_in(narrow: TermNumbers, apart: Floats, noise: Floats, work: int) -> tuple[Floats, float]:
+def _filter_in(narrow: FactoredContributions, apart: Floats, noise: Floats, work: int) -> tuple[Floats, float]:
     """The filter within some columns, and its mean over documents."""
     found = filtered(narrow, apart, noise, work)
     return found, float(narrow.mean @ found)
 
 
-def _work(made: TermNumbers, entries: int) -> int:
+def _work(made: FactoredContributions, entries: int) -> int:
     """That of as many entries as all documents have."""
     return int(made.work // max(made.rows.nnz, 1) * entries)
 
 
-def _columns(made: TermNumbers) -> NDArray[Any]:
+def _columns(made: FactoredContributions) -> NDArray[Any]:
     """Those that a document has an entry in."""
     touched = np.zeros(made.rows.shape[1], np.bool_)
     touched[made.rows.indices] = True
     return np.flatnonzero(touched)
 
 
-def _within(made: TermNumbers, columns: NDArray[Any], numbers: Floats) -> Floats:
+def _within(made: FactoredContributions, columns: NDArray[Any], numbers: Floats) -> Floats:
     """The numbers of the sums in some columns, and the single ones."""
     rows, single = made.apart(numbers)
     return np.concatenate([rows[:, columns].ravel(), single])
 
 
-def _spread(made: TermNumbers, columns: NDArray[Any], narrow: Floats) -> Floats:
+def _spread(made: FactoredContributions, columns: NDArray[Any], narrow: Floats) -> Floats:
     """Numbers of `_within` where they stand among all; 0 in other columns."""
     whole = np.zeros(made.entries)
     rows, single = made.apart(whole)
@@ -588,8 +590,8 @@ these than half of the numbers do (5,611 docstrings of 60 terms, PD-SVD of rank 
 numbers 0.10, by 618 of them 0.21, by all 0.25, which takes six seconds a run)."""
 
 
-def first_numbers_say(
-    made: Additive, apart: Floats, shares: Floats, noise: Floats | None, varied: float
+def leading_rows_direction(
+    made: ContributionOperator, apart: Floats, shares: Floats, noise: Floats | None, varied: float
 ) -> Direction | None:
     """The direction of largest entropy by the first rows of the sums; None where it is not asked for.
 
@@ -604,12 +606,12 @@ def first_numbers_say(
     noise : its variance over p (1 - p), shape (entries,); None of exact sums, of which single precision loses some
     varied : p (1 - p)
     """
-    if few_enough(made.rows.shape[0]) or not isinstance(made, TermNumbers):
+    if fits_dense_solver(made.rows.shape[0]) or not isinstance(made, FactoredContributions):
         return None
     exact = noise is None
     if noise is None:
         noise = lost(_plain(made).summed(shares)) / varied
-    if not hides_little(made, noise):
+    if not is_low_noise(made, noise):
         return None
     wide = made.rows.shape[1]
     numbers = written_out(made, exact=exact)
@@ -624,19 +626,19 @@ def first_numbers_say(
     return Direction(np.concatenate([found * units, np.zeros(made.entries - numbers)]), usual)
 
 
-def written_out(made: Additive, *, exact: bool = False) -> int:
+def written_out(made: ContributionOperator, *, exact: bool = False) -> int:
     """How many numbers of the first rows are solved for, of sums with little noise."""
-    if not isinstance(made, TermNumbers):
+    if not isinstance(made, FactoredContributions):
         return 0
     n, wide = made.rows.shape
     most = MOST_EXACT if exact else MOST_WRITTEN
     return int(min(math.isqrt(most // max(n, 1)) // max(wide, 1), _rows_of_sums(made)) * wide)
 
 
-def _rows_of_sums(made: TermNumbers) -> int:
+def _rows_of_sums(made: FactoredContributions) -> int:
     return int(made.entries - made.scalars.shape[1]) // max(int(made.rows.shape[1]), 1)
 
 
-def _plain(made: TermNumbers) -> TermNumbers:
+def _plain(made: FactoredContributions) -> FactoredContributions:
     """The sums of which terms are what is left: what single precision loses is a part of these."""
-    return TermNumbers.plain(made.rows, made.weights, made.scalars)
+    return FactoredContributions.plain(made.rows, made.weights, made.scalars)

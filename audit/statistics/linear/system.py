@@ -17,8 +17,20 @@ from ksdp.audit.mechanisms.contract import Mechanism, Observables, inner_of
 from ksdp.audit.sparse_rows import arrays_of, same_rows, take_rows
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear.coordinate_descent import Fitted
-from ksdp.audit.statistics.linear.operator import LOST, Additive, TermNumbers, at_even_steps, even_step
-from ksdp.audit.statistics.linear.solve import filtered, first_numbers_say, narrow_filter, outnumbered, with_least
+from ksdp.audit.statistics.linear.operator import (
+    LOST,
+    ContributionOperator,
+    FactoredContributions,
+    at_even_steps,
+    even_step,
+)
+from ksdp.audit.statistics.linear.solve import (
+    filtered,
+    leading_rows_direction,
+    narrow_filter,
+    overdetermined,
+    with_least,
+)
 from ksdp.audit.statistics.linear.tilting import Direction, direction_of, few_to_write
 
 TOLERANCE = 1e-4
@@ -35,14 +47,14 @@ _ENTRY = np.dtype([("column", np.uint32), ("entry", np.float64)], align=True)
 _MOST_SORTED = 2**24
 """Entries of all documents whose rarest columns are looked for, at most."""
 
-Once = Callable[[Hashable, Callable[[sp.csr_array], NDArray[Any]]], NDArray[Any]]
+Memo = Callable[[Hashable, Callable[[sp.csr_array], NDArray[Any]]], NDArray[Any]]
 """What a function says of each of the documents, worked out once for them and a key."""
-Possible = Callable[[sp.csr_array, Once], NDArray[np.bool_]]
+Feasibility = Callable[[sp.csr_array, Memo], NDArray[np.bool_]]
 """Which documents a run may have held, each by itself, shape (n,)."""
 
 
 @dataclass(frozen=True, eq=False)
-class FitsSum:
+class FirstSumFeasible:
     """Whether w x_j <= s_j in every column j, w the first coefficient that PD-NMF gives x.
 
     The first sum of the first sweep is s = sum w x of the documents themselves: all other coefficients are 0.
@@ -58,7 +70,7 @@ class FitsSum:
     public: bool
     """Whether the topic is the same in every run."""
 
-    def __call__(self, rows: sp.csr_array, once: Once) -> NDArray[np.bool_]:
+    def __call__(self, rows: sp.csr_array, once: Memo) -> NDArray[np.bool_]:
         """Of each of the documents, nonnegative, shape (n,)."""
         key = ("first coefficient", self.topic.tobytes(), self.gamma, self.delta)
         weights = once(key, self._weights) if self.public else self._weights(rows)
@@ -74,7 +86,7 @@ class FitsSum:
 
 
 @dataclass(frozen=True, eq=False)
-class FitsRatings:
+class FirstRatingsFeasible:
     """Whether w x_j <= s_j and w^2 <= q_j for every rating x_j, w what weighted PD-NMF gives x first.
 
     The first sums of the first sweep are s = sum w x, and q = sum w^2 over those who rated j.
@@ -90,7 +102,7 @@ class FitsRatings:
     """Regularisers of the coefficients."""
     delta: float
 
-    def __call__(self, rows: sp.csr_array, once: Once) -> NDArray[np.bool_]:
+    def __call__(self, rows: sp.csr_array, once: Memo) -> NDArray[np.bool_]:
         """Of each of the documents, nonnegative; stored zeros are ratings; shape (n,)."""
         indptr, indices, data = arrays_of(rows)
         ones, panel = np.ones_like(data), panel_of(np.stack([_at_least(self.topic), np.square(self.topic)]))
@@ -113,7 +125,7 @@ class WithinColumns:
     columns: NDArray[np.bool_]
     """Shape (d,)."""
 
-    def __call__(self, rows: sp.csr_array, once: Once) -> NDArray[np.bool_]:
+    def __call__(self, rows: sp.csr_array, once: Memo) -> NDArray[np.bool_]:
         """Of each of the documents, shape (n,)."""
         found = np.empty(rows.shape[0], np.bool_)
         _within(*arrays_of(rows), self.columns, found)
@@ -133,7 +145,7 @@ class WithinBasis:
     first: Floats
     """The leading vector, shape (d,)."""
 
-    def __call__(self, rows: sp.csr_array, once: Once) -> NDArray[np.bool_]:
+    def __call__(self, rows: sp.csr_array, once: Memo) -> NDArray[np.bool_]:
         """Of each of the documents, nonnegative, shape (n,)."""
         within = WithinColumns(self.columns)(rows, once)
         found, lengths = (
@@ -221,7 +233,7 @@ LIKELIEST = 0.999
 
 
 @dataclass(frozen=True, eq=False)
-class Equations:
+class LinearSystem:
     """Sums over the documents of a run, and how well they are known."""
 
     sums: Floats | float = 0.0
@@ -238,7 +250,7 @@ class Equations:
     """Whether it is known that nothing was added to them."""
     lost: float = LOST
     """Of a number of exact sums, squared, as a part of it; what is said to be `noise` there is that of `LOST`."""
-    possible: Possible | None = None
+    possible: Feasibility | None = None
     """Which documents the run may have held; None: nobody is ruled out."""
 
     def beside(self, pool: Pool) -> sp.csr_array | None:
@@ -246,7 +258,7 @@ class Equations:
         return None if self.alone else pool.fixed if self.of_all else pool.remaining
 
 
-Equated = tuple[Callable[[sp.csr_array], Additive], Equations]
+LinearModel = tuple[Callable[[sp.csr_array], ContributionOperator], LinearSystem]
 """What documents add to sums, given these, and the sums."""
 
 
@@ -283,12 +295,12 @@ def _alone(pool: Pool) -> Pool:
     return replace(pool, fixed=None, fixed_share=1.0, honest=None, coalition=None)
 
 
-def what_they_say(
+def membership_scores(
     name: str,
     observables: Observables,
     documents: Documents,
-    terms: Callable[[sp.csr_array], Additive],
-    known: Equations,
+    terms: Callable[[sp.csr_array], ContributionOperator],
+    known: LinearSystem,
 ) -> Floats:
     """<C^-1 (a_x - mean), Z - E Z> of each document, shape (n_documents,); `RULED_OUT` where it cannot be in.
 
@@ -315,7 +327,7 @@ def what_they_say(
         unknown = places < 0
         if unknown.any():
             others = _possibly(
-                known, documents, lambda some: found.fit.of(cast(TermNumbers, terms(some))), unknown
+                known, documents, lambda some: found.fit.of(cast(FactoredContributions, terms(some))), unknown
             )
             said[unknown] = others[unknown]
         return np.asarray(said)
@@ -335,7 +347,7 @@ class _Told:
 
 
 def _run_says(
-    pool: Pool, terms: Callable[[sp.csr_array], Additive], known: Equations
+    pool: Pool, terms: Callable[[sp.csr_array], ContributionOperator], known: LinearSystem
 ) -> _Told | Direction | _Filter:
     """What a run's numbers say of all that may be in, or by what they say it of a document."""
     rows, shares = pool.derive("who may be in", lambda: _who_may_be_in(pool))
@@ -358,8 +370,8 @@ def _run_says(
     if fixed is not None:
         sums = sums - terms(fixed).summed(np.ones(fixed.shape[0]))
     fit = None
-    if known.exact and isinstance(made, TermNumbers):
-        fit = outnumbered(made, shares, sums, rows.nnz, same, known.lost)
+    if known.exact and isinstance(made, FactoredContributions):
+        fit = overdetermined(made, shares, sums, rows.nnz, same, known.lost)
     if isinstance(fit, Direction):
         return fit
     if fit is not None:
@@ -373,7 +385,7 @@ def _run_says(
 
 
 def _run_filter(
-    made: Additive, shares: Floats, sums: Floats, known: Equations, varied: float, whole: int | None
+    made: ContributionOperator, shares: Floats, sums: Floats, known: LinearSystem, varied: float, whole: int | None
 ) -> Direction | _Filter:
     """By what a run's numbers say something of a document.
 
@@ -385,10 +397,10 @@ def _run_filter(
     noise = known.noise / varied
     if known.exact or np.all(known.noise):
         hidden = None if known.exact else np.broadcast_to(noise, made.entries)
-        first = first_numbers_say(made, sums - made.summed(shares), shares, hidden, varied)
+        first = leading_rows_direction(made, sums - made.summed(shares), shares, hidden, varied)
         if first is not None:
             return first
-    if whole is not None and isinstance(made, TermNumbers):
+    if whole is not None and isinstance(made, FactoredContributions):
         return narrow_filter(made, shares, sums, noise, whole)
     apart = sums - made.summed(shares)
     if known.shrink:
@@ -402,7 +414,7 @@ def _run_filter(
 
 
 def _possibly(
-    known: Equations,
+    known: LinearSystem,
     documents: Documents,
     say: Callable[[sp.csr_array], Floats],
     asked: NDArray[np.bool_] | None = None,
@@ -417,7 +429,7 @@ def _possibly(
     return said
 
 
-def _who_may(possible: Possible | None, documents: Documents) -> NDArray[np.bool_]:
+def _who_may(possible: Feasibility | None, documents: Documents) -> NDArray[np.bool_]:
     """Which documents the run may have held; which groups, all of whose documents it may have held."""
     if documents.rows is not None and documents.starts is not None:
         # What a group adds is what its documents add, not what their sum would.

@@ -16,7 +16,7 @@ from scipy.special import expit, logit
 from ksdp.audit.array_types import Floats
 from ksdp.audit.kernels import one_thread
 from ksdp.audit.statistics.linear.coordinate_descent import between
-from ksdp.audit.statistics.linear.operator import Additive
+from ksdp.audit.statistics.linear.operator import ContributionOperator
 
 _TRIES = 8
 _MORE = 64.0
@@ -67,12 +67,12 @@ class Direction:
     usual: float
     """c."""
 
-    def of(self, made: Additive) -> Floats:
+    def of(self, made: ContributionOperator) -> Floats:
         """The same order of documents with these terms, between -1 and 1."""
         return between(made.along(self.numbers) + self.usual)
 
 
-def direction_of(made: Additive, apart: Floats, shares: Floats, noise: Floats) -> Direction:
+def direction_of(made: ContributionOperator, apart: Floats, shares: Floats, noise: Floats) -> Direction:
     """The direction of largest entropy for documents with these terms.
 
     Parameters

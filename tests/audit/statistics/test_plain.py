@@ -12,7 +12,7 @@ from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
 from ksdp.audit.registry import statistics
 from ksdp.audit.statistics.contract import Documents, sentence_of
 from ksdp.audit.statistics.linear.counts import COUNTS
-from ksdp.audit.statistics.linear.groups import OverRows
+from ksdp.audit.statistics.linear.groups import GroupMean
 from ksdp.audit.statistics.plain import coefficients, statistics_of_arrays
 
 
@@ -41,7 +41,7 @@ def test_every_statistic_of_ours_has_one_plain_sentence() -> None:
     brought = [s for mechanism in (PEMKMeans(), HardtRoth()) for s in mechanism.statistics]
     arrays = statistics_of_arrays([Announced("mean", (5,)), Announced("offset", (3,))], 5)
     rows = {s.name: s for s in (*statistics().values(), *brought, *arrays, *COUNTS, coefficients(1, ["V"])[0])}
-    rows |= {row.name: row for row in (OverRows(rows["best-cosine"]), OverRows(rows["sigma"]))}
+    rows |= {row.name: row for row in (GroupMean(rows["best-cosine"]), GroupMean(rows["sigma"]))}
     said = {name: sentence_of(row) for name, row in rows.items()}
     assert [name for name, sentence in said.items() if not sentence.endswith(".")] == []
     assert len(set(said.values())) == len(said)

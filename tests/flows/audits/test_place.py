@@ -61,7 +61,7 @@ def test_whoever_has_a_prefect_server_sees_the_audit_there(
 
 
 def test_what_trying_worked_out_is_known_where_the_audit_is_opened(table: Path) -> None:
-    """Once, and to that audit alone: others have a pool of their own."""
+    """Memo, and to that audit alone: others have a pool of their own."""
     tables = {"corpus": {"path": "t.csv"}, "mechanism": {"name": "pd-svd", "rank": 1}}
     first, other = (
         prepare(

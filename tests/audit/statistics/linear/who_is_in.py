@@ -12,7 +12,7 @@ from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear.contributions import block_numbers, sweep_numbers
-from ksdp.audit.statistics.linear.operator import TermNumbers
+from ksdp.audit.statistics.linear.operator import FactoredContributions
 
 KINDS = ("pd-nmf", "pd-svd", "pd-pca")
 """Of mechanisms whose numbers `numbers_of` gives."""
@@ -26,7 +26,7 @@ def some_rows(n: int = 30, d: int = 40, seed: int = 1, share: float = 0.15) -> s
     return sp.csr_array(matrix, dtype=np.float64)
 
 
-def numbers_of(kind: str, matrix: sp.csr_array, rank: int = 3) -> TermNumbers:
+def numbers_of(kind: str, matrix: sp.csr_array, rank: int = 3) -> FactoredContributions:
     """What documents add to the sums of a run: of PD-NMF of this rank, of the others of rank 3."""
     coins = np.random.default_rng(0)
     if kind == "pd-nmf":
@@ -68,7 +68,7 @@ def check_it_tells_who_is_in(mechanism: Any, matrix: sp.csr_array, fixed: sp.csr
     np.testing.assert_array_equal(alone, found[some])
 
 
-def obvious(terms: TermNumbers) -> np.ndarray:
+def obvious(terms: FactoredContributions) -> np.ndarray:
     """Every document's terms, one number at a time."""
     found = []
     for i, x in enumerate(terms.rows.toarray()):

@@ -16,12 +16,12 @@ from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.linear import solve, system
-from ksdp.audit.statistics.linear.operator import TermNumbers
+from ksdp.audit.statistics.linear.operator import FactoredContributions
 from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
 from ksdp.audit.statistics.linear.solve import lost
 from ksdp.audit.verdicts.ks import ks_table
 
-SAY = solve.first_numbers_say
+SAY = solve.leading_rows_direction
 COUNT = 2400
 
 
@@ -41,7 +41,7 @@ def told(mechanism: Mechanism, statistic: Statistic, matrix: sp.csr_array, share
 def both(monkeypatch: pytest.MonkeyPatch, look: Callable[[], float]) -> tuple[float, float]:
     """Without, and with the first numbers."""
     with monkeypatch.context() as patched:
-        patched.setattr(system, "first_numbers_say", lambda *_: None)
+        patched.setattr(system, "leading_rows_direction", lambda *_: None)
         before = look()
     return before, look()
 
@@ -74,8 +74,8 @@ def test_exact_sums_of_few_numbers_are_solved_for(
     assert now > 1.1 * before
 
 
-def numbers_of(rows: np.ndarray) -> TermNumbers:
-    return TermNumbers.plain(sp.csr_array(rows), np.random.default_rng(3).normal(size=(len(rows), 4)))
+def numbers_of(rows: np.ndarray) -> FactoredContributions:
+    return FactoredContributions.plain(sp.csr_array(rows), np.random.default_rng(3).normal(size=(len(rows), 4)))
 
 
 def test_it_is_the_most_even_draw_that_agrees_with_the_first_rows(monkeypatch: pytest.MonkeyPatch) -> None:

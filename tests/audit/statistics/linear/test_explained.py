@@ -13,8 +13,8 @@ from ksdp.audit.sparse_rows import same_rows
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear import coordinate_descent, solve
 from ksdp.audit.statistics.linear.contributions import block_numbers, sweep_numbers
-from ksdp.audit.statistics.linear.coordinate_descent import Distinct, distinct, told
-from ksdp.audit.statistics.linear.operator import TermNumbers, scales_of
+from ksdp.audit.statistics.linear.coordinate_descent import Deduplicated, distinct, told
+from ksdp.audit.statistics.linear.operator import FactoredContributions, scales_of
 from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
 
 COINS = np.random.default_rng(0)
@@ -32,7 +32,9 @@ def corpus() -> sp.csr_array:
     return sp.csr_array(matrix, dtype=np.float64)
 
 
-def once_of(kind: str, matrix: sp.csr_array, shares: np.ndarray, held: np.ndarray) -> tuple[Distinct, np.ndarray]:
+def once_of(
+    kind: str, matrix: sp.csr_array, shares: np.ndarray, held: np.ndarray
+) -> tuple[Deduplicated, np.ndarray]:
     """Documents by their content, and the sums of those held less what is expected."""
     inside = Database((sp.csr_array(matrix[held]),))
     if kind == "pd-nmf":
@@ -43,7 +45,7 @@ def once_of(kind: str, matrix: sp.csr_array, shares: np.ndarray, held: np.ndarra
     return distinct(made, shares), made.summed(held - shares)
 
 
-def sizes_of(made: TermNumbers) -> np.ndarray:
+def sizes_of(made: FactoredContributions) -> np.ndarray:
     return np.square(made.written() * scales_of(made).written()).sum(axis=1)
 
 

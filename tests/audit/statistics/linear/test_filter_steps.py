@@ -14,7 +14,7 @@ from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear import solve
 from ksdp.audit.statistics.linear import solve as module
 from ksdp.audit.statistics.linear.contributions import block_numbers, sweep_numbers
-from ksdp.audit.statistics.linear.operator import TermNumbers
+from ksdp.audit.statistics.linear.operator import FactoredContributions
 from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
 from ksdp.audit.statistics.linear.solve import by_steps, filtered
 
@@ -29,7 +29,7 @@ def rows(n: int = 60, d: int = 30, seed: int = 1) -> sp.csr_array:
     return sp.csr_array(rng.integers(0, 5, (n, d)) * (rng.random((n, d)) < 0.3), dtype=np.float64)
 
 
-def numbers_of(kind: str, matrix: sp.csr_array) -> TermNumbers:
+def numbers_of(kind: str, matrix: sp.csr_array) -> FactoredContributions:
     """The terms of a run."""
     if kind.startswith("pd-nmf"):
         ruled = RULED if kind.endswith("ruled") else {}
@@ -63,7 +63,7 @@ def test_a_document_by_itself_has_the_same_bits(kind: str) -> None:
     direction = np.random.default_rng(3).normal(size=len(numbers.mean))
     whole = numbers.along(direction)
     for place in (0, 7, 59):
-        alone = TermNumbers(
+        alone = FactoredContributions(
             sp.csr_array(numbers.rows[[place]]),
             numbers.numbers[[place]],
             numbers.basis,

@@ -23,7 +23,7 @@ from ksdp.audit.statistics.linear import system as module_of_rules
 from ksdp.audit.statistics.linear.contributions import sweep_numbers
 from ksdp.audit.statistics.linear.counts import COUNTS
 from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
-from ksdp.audit.statistics.linear.system import RULED_OUT, FitsRatings, FitsSum, WithinColumns
+from ksdp.audit.statistics.linear.system import RULED_OUT, FirstRatingsFeasible, FirstSumFeasible, WithinColumns
 
 COINS = np.random.default_rng(0)
 RULED = {"gamma": 0.4, "delta": 1.5}
@@ -66,7 +66,7 @@ def test_who_is_in_is_never_ruled_out_and_others_by_what_they_would_have_added(
     seen = stored(mechanism.run(Database((sp.csr_array(matrix[mine]), sp.csr_array(matrix[:2]))), COINS))
     gamma, delta = ruled.get("gamma", 0.0), ruled.get("delta", 0.0)
     given = seen["topics"][0, 0], seen["sums"][0, 0], gamma, delta
-    may = FitsSum(*given, public=False)(matrix, lambda key, of: of(matrix))
+    may = FirstSumFeasible(*given, public=False)(matrix, lambda key, of: of(matrix))
     assert may[mine].all()
     assert may.tolist() == plainly(matrix, *given)
     assert not may.all()
@@ -103,7 +103,7 @@ def test_whose_ratings_are_in_is_never_ruled_out_and_others_by_sums_or_by_weight
     nothing = np.full(50, np.inf)
     found = []
     for given in ((total, squares), (total, nothing), (nothing, squares)):
-        may = FitsRatings(topic, *given, *rules)(matrix, lambda key, of: of(matrix))
+        may = FirstRatingsFeasible(topic, *given, *rules)(matrix, lambda key, of: of(matrix))
         assert may[mine].all()
         assert may.tolist() == plainly_rated(matrix, topic, *given, *rules)
         found.append(may.sum())
@@ -119,7 +119,7 @@ def test_first_coefficients_are_worked_out_once_where_the_start_is_public() -> N
         asked.append(key)
         return compute(matrix)
 
-    found = [FitsSum(*given, public=public)(matrix, once).tolist() for public in (True, False)]
+    found = [FirstSumFeasible(*given, public=public)(matrix, once).tolist() for public in (True, False)]
     assert found[0] == found[1]
     assert [key[0] for key in asked if key[0] == "first coefficient"] == ["first coefficient"]
 
@@ -137,7 +137,7 @@ def test_entries_in_the_rarest_columns_are_asked_first_and_change_no_answer(monk
         seen = np.sort(having[x > 0])
         assert most == 0 or len(seen) < 4 or sorted(having[mine]) == seen[:4].tolist()
         assert most == 0 or x.any() == there.any()
-    may = FitsSum(topic, total, 0.0, 0.0, public=True)(matrix, lambda key, of: of(matrix))
+    may = FirstSumFeasible(topic, total, 0.0, 0.0, public=True)(matrix, lambda key, of: of(matrix))
     assert may.tolist() == plainly(matrix, topic, total, 0.0, 0.0)
     assert 2 < may.sum() < len(may)
 
@@ -230,7 +230,7 @@ def test_who_is_in_is_above_who_may_be_in_above_who_cannot_be(
         monkeypatch.setattr(module, "DENSE", 0)
     if how != "all at once":
         monkeypatch.setattr(solve, "MOST_SOLVED", 0)
-    monkeypatch.setattr(system, "first_numbers_say", lambda *_: None)
+    monkeypatch.setattr(system, "leading_rows_direction", lambda *_: None)
     if how == "by steps":
         monkeypatch.setattr(solve, "MORE", np.inf)
     matrix, mine = rows(), held()
@@ -251,7 +251,7 @@ def test_the_filter_is_that_of_those_who_may_be_in(monkeypatch: pytest.MonkeyPat
     """Solved exactly, and by so many steps that nothing is left, in the columns that somebody has."""
     monkeypatch.setattr(solve, "MORE", np.inf)
     monkeypatch.setattr(solve, "MOST_SOLVED", 0)
-    monkeypatch.setattr(system, "first_numbers_say", lambda *_: None)
+    monkeypatch.setattr(system, "leading_rows_direction", lambda *_: None)
     monkeypatch.setattr(module, "WORK", 2**40)
     monkeypatch.setattr(module, "MOST_STEPS", 3000)
     monkeypatch.setattr(module, "SHRINK", 1e-3)
@@ -317,7 +317,7 @@ def test_what_is_left_takes_the_steps_that_all_documents_would(monkeypatch: pyte
 
     monkeypatch.setattr(solve, "MORE", np.inf)
     monkeypatch.setattr(solve, "MOST_SOLVED", 0)
-    monkeypatch.setattr(system, "first_numbers_say", lambda *_: None)
+    monkeypatch.setattr(system, "leading_rows_direction", lambda *_: None)
     monkeypatch.setattr(module, "approached", counted)
     for name, value in {
         "DENSE": 0,
@@ -411,4 +411,4 @@ def test_who_adds_what_single_precision_hardly_holds_is_not_ruled_out() -> None:
         topic = np.array([1.0, tiny])
         total = (x @ topic / (topic @ topic)) @ x
         kept, sums = (a.astype(np.float32).astype(np.float64) for a in (topic, total))
-        assert FitsSum(kept, sums, 0.0, 0.0, False)(x, lambda key, of, x=x: of(x)).all()
+        assert FirstSumFeasible(kept, sums, 0.0, 0.0, False)(x, lambda key, of, x=x: of(x)).all()

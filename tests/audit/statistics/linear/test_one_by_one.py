@@ -18,7 +18,7 @@ from ksdp.audit.statistics.linear import coordinate_descent as fits_module
 from ksdp.audit.statistics.linear import solve
 from ksdp.audit.statistics.linear import solve as module
 from ksdp.audit.statistics.linear.coordinate_descent import FREELY, MOST_ROUNDS, SETTLED, distinct, fitted
-from ksdp.audit.statistics.linear.operator import TermNumbers, scales_of
+from ksdp.audit.statistics.linear.operator import FactoredContributions, scales_of
 from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
 from ksdp.audit.statistics.linear.system import RULED_OUT
 
@@ -39,11 +39,11 @@ def all_rows_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fits_module, "PLENTY", 10**6)
 
 
-def others_of(made: TermNumbers, places: list[int]) -> TermNumbers:
+def others_of(made: FactoredContributions, places: list[int]) -> FactoredContributions:
     return made.of(np.array(places))
 
 
-def scales(made: TermNumbers) -> np.ndarray:
+def scales(made: FactoredContributions) -> np.ndarray:
     """One over about the deviation of each number: of a column times a row."""
     dense = np.square(made.rows.toarray())
     columns = dense.T @ np.square(made.weights).sum(axis=1)
@@ -56,7 +56,7 @@ def scales(made: TermNumbers) -> np.ndarray:
 
 
 def plainly(
-    made: TermNumbers,
+    made: FactoredContributions,
     apart: np.ndarray,
     marks: Sequence[float],
     shares: np.ndarray | None = None,
@@ -104,7 +104,7 @@ def said(terms: np.ndarray, left: np.ndarray, parts: np.ndarray) -> np.ndarray:
     return np.asarray(found / (1.0 + np.abs(found)))
 
 
-def used_by(made: TermNumbers) -> tuple[np.ndarray, np.ndarray]:
+def used_by(made: FactoredContributions) -> tuple[np.ndarray, np.ndarray]:
     """Columns that somebody has an entry in, and their places among all numbers."""
     columns = np.flatnonzero((made.rows.toarray() != 0).any(axis=0))
     wide = np.arange(made.weights.shape[1] * made.rows.shape[1]).reshape(-1, made.rows.shape[1])
@@ -148,13 +148,13 @@ def test_what_others_have_in_columns_of_nobody_is_not_looked_at() -> None:
     rng = np.random.default_rng(5)
     matrix = rng.normal(size=(12, 20)) * (np.arange(20) >= 4)
     held, shares = np.arange(12) % 3 == 0, np.full(12, 0.4)
-    made = TermNumbers.plain(sp.csr_array(matrix), rng.uniform(0.5, 1.5, (12, 3)))
+    made = FactoredContributions.plain(sp.csr_array(matrix), rng.uniform(0.5, 1.5, (12, 3)))
     columns, at = used_by(made)
     fit = fitted(distinct(made.within(columns), shares), columns, made.summed(held - shares)[at], nobody)
     others, weights = rng.normal(size=(6, 20)), rng.uniform(0.5, 1.5, (6, 3))
-    found = fit.of(TermNumbers.plain(sp.csr_array(others), weights))
+    found = fit.of(FactoredContributions.plain(sp.csr_array(others), weights))
     without = sp.csr_array(others * (np.arange(20) >= 4))
-    np.testing.assert_array_equal(found, fit.of(TermNumbers.plain(without, weights)))
+    np.testing.assert_array_equal(found, fit.of(FactoredContributions.plain(without, weights)))
     assert np.unique(found).size == 6
 
 
@@ -237,7 +237,9 @@ def test_who_rests_is_passed_over() -> None:
     np.testing.assert_allclose(parts, wanted, atol=2e-5)
 
 
-def freely(made: TermNumbers, apart: np.ndarray, start: np.ndarray, monkeypatch, rounds: int, mark: float):
+def freely(
+    made: FactoredContributions, apart: np.ndarray, start: np.ndarray, monkeypatch, rounds: int, mark: float
+):
     """A fit of documents that begin with something at once, without bounds."""
     for name, value in {"SLOW": 0, "PATIENCE": 0, "MOST_ROUNDS": rounds, "FREELY": mark}.items():
         monkeypatch.setattr(fits_module, name, value)

@@ -18,7 +18,7 @@ from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear import pilot, solve
-from ksdp.audit.statistics.linear.pilot import numbers_of_little_noise
+from ksdp.audit.statistics.linear.pilot import low_noise_numbers
 from ksdp.audit.verdicts.ks import ks_table
 
 COUNT, WIDE = 400, 120
@@ -51,7 +51,7 @@ def plan_of(mechanism: dict[str, Any], matrix: sp.csr_array, size: float = 0.1, 
 
 def counted(mechanism: dict[str, Any], matrix: sp.csr_array, size: float = 0.1) -> int:
     plan = plan_of(mechanism, matrix, size)
-    return numbers_of_little_noise(plan.statistics, plan.announced, plan.pool)
+    return low_noise_numbers(plan.statistics, plan.announced, plan.pool)
 
 
 def noise_of(size: float) -> dict[str, float]:

@@ -16,8 +16,8 @@ from ksdp.audit.mechanisms.pem.mechanisms import PEMApriori, PEMKMeans, PEMLogis
 from ksdp.audit.mechanisms.pem.noise import Budget, law
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear import tilting
-from ksdp.audit.statistics.linear.operator import TermNumbers
-from ksdp.audit.statistics.linear.system import Equations
+from ksdp.audit.statistics.linear.operator import FactoredContributions
+from ksdp.audit.statistics.linear.system import LinearSystem
 from ksdp.audit.statistics.linear.tilting import direction_of
 
 from .who_is_in import check_it_tells_who_is_in
@@ -130,7 +130,7 @@ def test_coins_of_sampling_are_noise_as_well() -> None:
     assert told.noise.mean() < 0.9 * expected.mean()
 
 
-def one_run(kind: type[PemMechanism], share: float) -> tuple[Floats, TermNumbers, Equations]:
+def one_run(kind: type[PemMechanism], share: float) -> tuple[Floats, FactoredContributions, LinearSystem]:
     """What is said of all records, what they add, and what a run of 19 of them says, half of whom take part."""
     mechanism, matrix = made(kind, 200.0, sampling=0.5), records()
     seen = Observables(mechanism.run(Database((matrix[:19],)), np.random.default_rng(0)))

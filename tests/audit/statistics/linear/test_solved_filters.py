@@ -13,7 +13,7 @@ from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear import solve
 from ksdp.audit.statistics.linear.contributions import sweep_numbers
-from ksdp.audit.statistics.linear.operator import Additive, RatedTerms
+from ksdp.audit.statistics.linear.operator import ContributionOperator, RatingContributions
 from ksdp.audit.statistics.linear.releases import LinearReleases, LinearSums, moment_numbers
 from ksdp.audit.statistics.linear.solve import filtered, lost, solved_filter
 from ksdp.audit.verdicts.ks import ks_table
@@ -26,17 +26,17 @@ def rows(n: int, d: int, spread: float = 0.0, seed: int = 0) -> sp.csr_array:
     return sp.csr_array(numbers * np.exp(spread * rng.normal(size=(n, 1))), dtype=np.float64)
 
 
-def some(kind: str, n: int = 30) -> Additive:
+def some(kind: str, n: int = 30) -> ContributionOperator:
     matrix, rng = rows(n, 6), np.random.default_rng(1)
     topics = rng.random((3, 2, 6))
     if kind == "ratings":
-        return RatedTerms(matrix, topics, 0.1, 0.2)
+        return RatingContributions(matrix, topics, 0.1, 0.2)
     if kind == "uneven":
         return sweep_numbers(matrix, topics, 0.1, 0.2)
     return moment_numbers(matrix, rng.normal(size=(2, 2, 6)))
 
 
-def noise_of(terms: Additive, kind: str) -> np.ndarray:
+def noise_of(terms: ContributionOperator, kind: str) -> np.ndarray:
     """Small beside what documents add; of moments the same within each row, as `solved_filter` asks for."""
     size = 1e-4 * float(terms.variances.mean()) * np.random.default_rng(2).uniform(0.5, 2.0, terms.entries)
     return np.repeat(size[::6], 6) if kind == "moments" else size
@@ -59,7 +59,7 @@ def test_it_is_the_filter_by_the_inverse_covariance(kind: str) -> None:
 
 def test_what_entries_of_ratings_add_makes_the_terms() -> None:
     terms = some("ratings")
-    assert isinstance(terms, RatedTerms)
+    assert isinstance(terms, RatingContributions)
     laid = np.zeros((30, terms.entries))
     owner = np.repeat(np.arange(30), np.diff(terms.rows.indptr))
     for entry, (i, j) in enumerate(zip(owner, terms.rows.indices, strict=True)):
@@ -75,12 +75,12 @@ def test_it_is_not_asked_where_noise_is_not_known_or_large_or_documents_are_many
     noise, apart = noise_of(terms, kind), np.ones(terms.entries)
     assert solved_filter(terms, apart, 0.0 * noise) is None
     assert solved_filter(terms, apart, 1e4 * noise) is None
-    monkeypatch.setattr(solve, "few_enough", lambda n: n < 30)
+    monkeypatch.setattr(solve, "fits_dense_solver", lambda n: n < 30)
     assert solved_filter(terms, apart, noise) is None
 
 
 def test_a_run_that_announced_no_number_says_nothing() -> None:
-    terms = RatedTerms(rows(5, 6), np.ones((1, 2, 6)))
+    terms = RatingContributions(rows(5, 6), np.ones((1, 2, 6)))
     assert solved_filter(terms, np.zeros(0), np.zeros(0)) is None
 
 
@@ -96,7 +96,7 @@ def test_copies_that_were_both_in_are_told_with_hardly_any_noise() -> None:
 
 def test_products_that_rounding_spoilt_are_left_to_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     terms = some("moments")
-    monkeypatch.setattr(solve, "products_of_terms", lambda *_: (np.diag(np.full(30, -2.0)), None))
+    monkeypatch.setattr(solve, "gram_of_contributions", lambda *_: (np.diag(np.full(30, -2.0)), None))
     assert solved_filter(terms, np.ones(terms.entries), noise_of(terms, "moments")) is None
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.sparse as sp
 from scipy.optimize import minimize
 from scipy.special import expit, logit, rel_entr
@@ -17,9 +20,10 @@ from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.linear import solve, tilting
-from ksdp.audit.statistics.linear.operator import TermNumbers
+from ksdp.audit.statistics.linear.operator import FactoredContributions
 from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
-from ksdp.audit.statistics.linear.tilting import Direction, span_of
+from ksdp.audit.statistics.linear.system import LinearSystem, membership_scores
+from ksdp.audit.statistics.linear.tilting import Direction, raised_factor, span_of
 from ksdp.audit.verdicts.ks import ks_table
 
 
@@ -98,12 +102,12 @@ def test_who_is_told_by_linear_equations_is_not_looked_for_again() -> None:
     """Of sums, and of blocks, whose equations are of nothing and know parts up to a factor alone."""
     rows, rng = np.random.default_rng(1).normal(size=(60, 90)), np.random.default_rng(2)
     held, shares = np.isin(np.arange(60), rng.choice(60, 12, replace=False)), np.full(60, 0.2)
-    plain = TermNumbers.plain(sp.csr_array(rows), np.ones((60, 1)))
+    plain = FactoredContributions.plain(sp.csr_array(rows), np.ones((60, 1)))
     found = solve.solved_parts(plain, (held - shares) @ rows, shares)
     assert found.direction is None
     np.testing.assert_allclose(found.parts + shares, held, atol=1e-6)
     rows -= np.outer(held, held @ rows / held.sum())  # so that the sum is 0 whoever else is in
-    nothing = TermNumbers.plain(sp.csr_array(rows), np.ones((60, 1)))
+    nothing = FactoredContributions.plain(sp.csr_array(rows), np.ones((60, 1)))
     found = solve.solved_parts(nothing, -shares @ rows, shares)
     assert found.direction is None
     parts = found.parts + shares
@@ -116,7 +120,7 @@ def test_copies_are_told_by_linear_equations_too() -> None:
     held, shares = np.isin(np.arange(60), rng.choice(60, 12, replace=False)), np.full(60, 0.2)
     rows[[40, 50]], held[[3, 40, 50]] = rows[3], [True, False, True]
     rows[[41, 51]], held[[4, 41, 51]] = 2.0 * rows[4], [True, False, True]
-    plain = TermNumbers.plain(sp.csr_array(rows), np.ones((60, 1)))
+    plain = FactoredContributions.plain(sp.csr_array(rows), np.ones((60, 1)))
     found = solve.solved_parts(plain, (held - shares) @ rows, shares)
     assert found.direction is None
     np.testing.assert_allclose((found.parts + shares)[[3, 40, 50]], 2.0 / 3.0, atol=0.01)
@@ -127,7 +131,7 @@ def test_that_nobody_is_in_explains_no_sums_of_nothing() -> None:
     rows = np.random.default_rng(1).normal(size=(60, 2))
     held, shares = np.arange(60) % 10 == 0, np.full(60, 0.1)
     rows[held] -= held @ rows / held.sum()
-    nothing = TermNumbers.plain(sp.csr_array(rows), np.ones((60, 1)))
+    nothing = FactoredContributions.plain(sp.csr_array(rows), np.ones((60, 1)))
     assert solve.solved_parts(nothing, -shares @ rows, shares).direction is not None
 
 
@@ -217,6 +221,50 @@ def test_numbers_that_are_hardly_known_hold_nobody_up(seed: int) -> None:
 
 def test_what_is_said_holds_what_a_document_gets_for_being_one() -> None:
     """The same of everybody in a run, and another from run to run."""
-    made = TermNumbers.plain(sp.csr_array(np.eye(3)), np.ones((3, 1)))
+    made = FactoredContributions.plain(sp.csr_array(np.eye(3)), np.ones((3, 1)))
     said = Direction(np.array([1.0, -4.0, 0.5]), 1.5).of(made)
     np.testing.assert_allclose(said, [2.5 / 3.5, -2.5 / 3.5, 2.0 / 3.0])
+
+
+def test_what_rounding_leaves_without_a_factor_is_raised_until_it_has_one() -> None:
+    bend = np.array([[1.0, 1.0 + 1e-6, 0.0], [1.0 + 1e-6, 1.0, 0.0], [0.0, 0.0, 1e-14]])
+    with pytest.raises(np.linalg.LinAlgError):
+        np.linalg.cholesky(bend * (1.0 + np.eye(3) * 1e-10))
+    found = scipy.linalg.cho_solve(
+        raised_factor(bend.copy(), lambda times: bend.diagonal() * (1.0 + 1e-10 * times)),
+        np.array([1.0, 1.0, 1e-14]),
+    )
+    np.testing.assert_allclose(found, [0.5, 0.5, 1.0], rtol=1e-4)
+
+
+def test_where_no_raising_helps_each_is_by_itself() -> None:
+    factor = raised_factor(np.ones((2, 2)), lambda times: np.full(2, -times))
+    np.testing.assert_array_equal(scipy.linalg.cho_solve(factor, np.array([3.0, 4.0])), [3.0, 4.0])
+
+
+def test_the_first_diagonal_is_the_one_that_is_given() -> None:
+    matrix = np.array([[4.0, 1.0], [1.0, 3.0]])
+    found = scipy.linalg.cho_solve(
+        raised_factor(matrix.copy(), lambda times: 2.0 * matrix.diagonal() * times), [1.0, 1.0]
+    )
+    np.testing.assert_allclose(found, np.linalg.solve([[8.0, 1.0], [1.0, 6.0]], [1.0, 1.0]))
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_noise_counts_by_its_variance_however_large_the_parties_are(share: float) -> None:
+    rng, documents, features, noise = np.random.default_rng(5), 14, 4, 1.5
+    rows = rng.normal(size=(documents, features))
+    held = rng.random(documents) < share
+    sums = held @ rows + rng.normal(0, np.sqrt(noise), features)
+
+    def terms(some: sp.csr_array, turned: Any = None) -> FactoredContributions:
+        return FactoredContributions.plain(some, np.ones((some.shape[0], 1)))
+
+    matrix = sp.csr_array(rows)
+    looked_at = Documents(matrix, pool=Pool(matrix, share))
+    found = membership_scores("sums", Observables({}), looked_at, terms, LinearSystem(sums, noise))
+
+    shares = np.full(documents, share)
+    wanted = Direction(*span_of(rows, noise).direction(sums - shares @ rows, shares)).of(terms(matrix))
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+    assert np.abs(found).max() > 0.1

@@ -17,7 +17,7 @@ from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear import releases, solve, system
 from ksdp.audit.statistics.linear.counts import COUNTS, as_in_run, evaluated
 from ksdp.audit.statistics.linear.expected import FirstOrderBasis, FirstOrderTopics
-from ksdp.audit.statistics.linear.groups import OverRows
+from ksdp.audit.statistics.linear.groups import GroupMean
 from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
 from ksdp.audit.statistics.linear.system import RULED_OUT, WithinColumns
 
@@ -43,7 +43,7 @@ def test_statistics_are_those_of_the_other_mechanism_on_narrow_rows(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every default column but for the counts, beside the other mechanism on a corpus of these columns alone."""
-    monkeypatch.setattr(releases, "beside_counts", lambda _, solve, known: (solve, known))
+    monkeypatch.setattr(releases, "with_count_equations", lambda _, solve, known: (solve, known))
     _, seen, documents, held = a_run(name)
     kept = seen["kept_columns"] > 0
     assert 5 < kept.sum() < 25
@@ -127,7 +127,7 @@ def test_of_other_mechanisms_and_of_the_counts_documents_are_as_they_are() -> No
     odd = Observables({**seen, "kept_columns": np.ones(7)})
     assert as_in_run(LinearBlocks(), odd, documents) is documents
     assert as_in_run(COUNTS_MATCH, seen, documents) is documents
-    assert as_in_run(OverRows(COUNTS_MATCH), seen, documents) is documents
+    assert as_in_run(GroupMean(COUNTS_MATCH), seen, documents) is documents
     shown = Observables({name: array for name, array in seen.items() if name != "kept_columns"})
     plain = Documents(documents.matrix, pool=Pool(documents.matrix, 0.5, mechanism=make_mechanism("pd-svd", {})))
     assert as_in_run(LinearBlocks(), shown, plain) is plain

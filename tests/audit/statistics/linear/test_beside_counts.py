@@ -11,9 +11,9 @@ from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.linear import releases
 from ksdp.audit.statistics.linear.counts import evaluated
-from ksdp.audit.statistics.linear.operator import TermNumbers
-from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums, beside_counts
-from ksdp.audit.statistics.linear.system import Equations
+from ksdp.audit.statistics.linear.operator import FactoredContributions
+from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums, with_count_equations
+from ksdp.audit.statistics.linear.system import LinearSystem
 from ksdp.audit.verdicts.ks import ks_table
 
 ROWS = sp.csr_array(np.random.default_rng(0).poisson(np.geomspace(1.5, 0.02, 40), (300, 40)).astype(np.float64))
@@ -36,7 +36,7 @@ def test_both_together_tell_more_than_the_sums(
         return float(ks_table(values[None].astype(np.float32), held[None]).distance[0])
 
     joined = told()
-    monkeypatch.setattr(releases, "beside_counts", lambda _, terms, known: (terms, known))
+    monkeypatch.setattr(releases, "with_count_equations", lambda _, terms, known: (terms, known))
     assert joined > told() + 0.03
 
 
@@ -44,16 +44,16 @@ def test_the_counts_of_kept_columns_are_numbers_of_their_own() -> None:
     counts = np.array([3.0, 0.0, 2.0])
     rows = sp.csr_array(np.array([[2.0, 0.0, 0.0], [1.0, 0.0, 5.0], [1.0, 0.0, 1.0]]))
 
-    def terms(some: sp.csr_array, _turned: object = None) -> TermNumbers:
-        return TermNumbers.plain(some, np.ones((some.shape[0], 1)))
+    def terms(some: sp.csr_array, _turned: object = None) -> FactoredContributions:
+        return FactoredContributions.plain(some, np.ones((some.shape[0], 1)))
 
-    known = Equations(np.arange(3.0), exact=True)
-    made, joined = beside_counts(Pool(rows, counts=counts), terms, known)
+    known = LinearSystem(np.arange(3.0), exact=True)
+    made, joined = with_count_equations(Pool(rows, counts=counts), terms, known)
     assert joined.sums.tolist() == [0.0, 1.0, 2.0, 3.0, 2.0]  # type: ignore[union-attr]
     np.testing.assert_array_equal(made(rows).written()[:, 3:], [[1, 0], [1, 1], [1, 1]])
     for pool, of in (
         (Pool(rows), known),
         (Pool(rows, counts=counts, fixed=rows), known),
-        (Pool(rows, counts=counts), Equations(np.arange(3.0))),
+        (Pool(rows, counts=counts), LinearSystem(np.arange(3.0))),
     ):
-        assert beside_counts(pool, terms, of) == (terms, of)
+        assert with_count_equations(pool, terms, of) == (terms, of)

@@ -15,8 +15,8 @@ from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear import expected, releases
 from ksdp.audit.statistics.linear import solve as module
 from ksdp.audit.statistics.linear.contributions import block_numbers, part_terms, sweep_numbers
-from ksdp.audit.statistics.linear.expected import FirstOrderTopics, StationaryTerms
-from ksdp.audit.statistics.linear.operator import RatedTerms, TermNumbers
+from ksdp.audit.statistics.linear.expected import FirstOrderTopics, StationaryContributions
+from ksdp.audit.statistics.linear.operator import FactoredContributions, RatingContributions
 from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
 from ksdp.audit.statistics.linear.solve import filtered
 
@@ -32,11 +32,11 @@ def rows(n: int = 30, d: int = 20, seed: int = 1) -> sp.csr_array:
     return sp.csr_array(rng.integers(0, 5, (n, d)) * (rng.random((n, d)) < 0.5), dtype=np.float64)
 
 
-def some_terms(n: int, seed: int = 0) -> TermNumbers:
+def some_terms(n: int, seed: int = 0) -> FactoredContributions:
     """Of five rows, in which some of four numbers count, and two single numbers."""
     rng = np.random.default_rng(seed)
     arrays = [rng.normal(size=shape) for shape in ((n, 4), (4, 6), (n, 5))]
-    return TermNumbers(rows(n, 6), *arrays, rng.random((4, 5)) < 0.6, rng.normal(size=(n, 2)))
+    return FactoredContributions(rows(n, 6), *arrays, rng.random((4, 5)) < 0.6, rng.normal(size=(n, 2)))
 
 
 def test_terms_add_up_and_have_products_as_if_they_were_written_out() -> None:
@@ -59,7 +59,7 @@ def ratings(n: int = 24, d: int = 14, seed: int = 1) -> sp.csr_array:
     return sp.csr_array((rng.integers(0, 5, len(i)).astype(float), (i, j)), shape=(n, d))
 
 
-def obvious_rated(terms: RatedTerms) -> np.ndarray:
+def obvious_rated(terms: RatingContributions) -> np.ndarray:
     """Every document's terms, by one least squares problem in one number after the other."""
     found, topics = [], terms.topics
     for i in range(terms.rows.shape[0]):
@@ -82,7 +82,7 @@ def obvious_rated(terms: RatedTerms) -> np.ndarray:
 def test_terms_of_ratings_add_up_to_what_is_announced(ruled: dict[str, float]) -> None:
     matrix = ratings()
     seen = PDNMF(rank=3, sweeps=3, tolerance=0.0, weighted=True, **ruled).run(Database((matrix,)), COINS)
-    made = RatedTerms(matrix, seen["topics"], ruled.get("gamma", 0.0), ruled.get("delta", 0.0))
+    made = RatingContributions(matrix, seen["topics"], ruled.get("gamma", 0.0), ruled.get("delta", 0.0))
     wanted = obvious_rated(made)
     announced = np.concatenate([seen["sums"].ravel(), seen["weights"].ravel()])
     np.testing.assert_allclose(wanted.sum(axis=0), announced, atol=1e-9 * np.abs(announced).max())
@@ -94,7 +94,7 @@ def test_terms_of_ratings_add_up_to_what_is_announced(ruled: dict[str, float]) -
     np.testing.assert_allclose(made.summed(shares), shares @ wanted, atol=1e-9)
     np.testing.assert_allclose(made.variances, np.square(wanted).sum(axis=0), rtol=1e-9)
     some = [3, 17, 4]
-    alone = RatedTerms(sp.csr_array(matrix[some]), made.topics, made.gamma, made.delta).along(direction)
+    alone = RatingContributions(sp.csr_array(matrix[some]), made.topics, made.gamma, made.delta).along(direction)
     np.testing.assert_array_equal(alone, made.along(direction)[some])
 
 
@@ -103,7 +103,7 @@ def test_a_filter_of_ratings_by_steps_knows_the_noise_in_the_sums(monkeypatch: p
         monkeypatch.setattr(module, name, value)
     matrix = ratings()
     seen = PDNMF(rank=2, sweeps=2, tolerance=0.0, weighted=True).run(Database((matrix,)), COINS)
-    terms = RatedTerms(matrix, seen["topics"])
+    terms = RatingContributions(matrix, seen["topics"])
     written = terms.written()
     noise = np.linspace(0.5, 2.0, terms.entries) * np.square(written).sum() / terms.entries
     apart = np.random.default_rng(4).normal(size=terms.entries)
@@ -120,7 +120,7 @@ def test_topics_of_ratings_are_stationary_for_the_run_s_documents(ruled: dict[st
     made = PDNMF(rank=2, sweeps=5000, tolerance=0.0, weighted=True, opens="final", **ruled)
     topics = made.run(Database((matrix,)), COINS)["T"]
     assert (topics > 0).any()
-    terms = StationaryTerms(matrix, topics, made.gamma, made.delta)
+    terms = StationaryContributions(matrix, topics, made.gamma, made.delta)
     wanted, x = [], matrix.toarray()
     for i, weights in enumerate(fit_observed_coefficients(matrix, topics, gamma=made.gamma, delta=made.delta)):
         left = (x[i] - weights @ topics) * np.isin(np.arange(x.shape[1]), matrix[[i]].indices)
@@ -135,7 +135,7 @@ def test_topics_of_ratings_are_stationary_for_the_run_s_documents(ruled: dict[st
     np.testing.assert_allclose(terms.summed(shares), shares @ wanted, atol=1e-9)
     np.testing.assert_allclose(terms.variances, np.square(wanted).sum(axis=0), rtol=1e-9)
     some = [3, 17, 4]
-    alone = StationaryTerms(sp.csr_array(matrix[some]), topics, made.gamma, made.delta).along(direction)
+    alone = StationaryContributions(sp.csr_array(matrix[some]), topics, made.gamma, made.delta).along(direction)
     np.testing.assert_array_equal(alone, terms.along(direction)[some])
 
 

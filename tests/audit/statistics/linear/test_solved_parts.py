@@ -13,7 +13,7 @@ from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear import solve as module
 from ksdp.audit.statistics.linear import tilting
 from ksdp.audit.statistics.linear.coordinate_descent import SETTLED
-from ksdp.audit.statistics.linear.operator import TermNumbers, products_of_terms, scales_of
+from ksdp.audit.statistics.linear.operator import FactoredContributions, gram_of_contributions, scales_of
 from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
 from ksdp.audit.statistics.linear.solve import solved_parts
 from ksdp.audit.verdicts.ks import ks_table
@@ -35,7 +35,7 @@ def test_products_of_terms_are_those_of_terms_written_out(kind: str, share: floa
     made = numbers_of(kind, some_rows(share=share))
     scales = scales_of(made)
     terms = made.written() * scales.written()
-    found, squares = products_of_terms(made, scales)
+    found, squares = gram_of_contributions(made, scales)
     np.testing.assert_allclose(found, terms @ terms.T, atol=1e-12 * np.abs(found).max())
     plain = np.square(made.weights * scales.rows).sum(axis=1) * np.square(
         made.rows.toarray() * scales.columns
@@ -130,6 +130,6 @@ def test_what_rounding_makes_singular_is_solved_all_the_same(monkeypatch: pytest
 def test_sums_of_nothing_do_not_tell_that_nobody_was_in() -> None:
     """Equations that any multiple of the parts solves are solved by parts of 0, too: that says nothing."""
     half = np.random.default_rng(3).normal(size=(20, 4))
-    made = TermNumbers.plain(sp.csr_array(np.vstack([half, -half])), np.ones((40, 1)))
+    made = FactoredContributions.plain(sp.csr_array(np.vstack([half, -half])), np.ones((40, 1)))
     shares = np.full(40, 0.3)
     assert solved_parts(made, -made.summed(shares), shares).direction is not None
