@@ -1436,7 +1436,7 @@ MUTANTS: list[Mutant] = [
         ("np.square(self.left), np.square(self.coefficients)", "self.left, self.coefficients"),
         ("np.where(self.topics > 0.0, numbers, 0.0)", "numbers"),
         ("gamma=self.gamma, delta=self.delta", "gamma=0.0, delta=0.0"),
-        ('bool(getattr(own_mechanism(documents.source_pool.mechanism), "weighted", False))', "False"),
+        ("traits_of(own_mechanism(documents.source_pool.mechanism)).weighted", "False"),
         tests=ROUNDS,
     ),
     *_of(

@@ -18,7 +18,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.kernels import add_rows_to_panel, csr_times_panel, lined, one_thread, panel_of
-from ksdp.audit.mechanisms.contract import Database, Observables
+from ksdp.audit.mechanisms.contract import Database, Observables, traits_of
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients
 from ksdp.audit.sparse_rows import arrays_of
 from ksdp.audit.statistics.boxed import box_least_squares
@@ -403,7 +403,7 @@ class StationaryContributions:
 
 def are_rated(documents: Documents) -> bool:
     """Whether missing entries are missing to the mechanism that runs on these, not zero."""
-    return bool(getattr(own_mechanism(documents.source_pool.mechanism), "weighted", False))
+    return traits_of(own_mechanism(documents.source_pool.mechanism)).weighted
 
 
 def topics_of_ratings(
