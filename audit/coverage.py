@@ -186,7 +186,7 @@ def followed(found: Mapping[str, int], who: MayBeIn) -> tuple[str, ...]:
 
     Parameters
     ----------
-    found : those of `statistics.final_numbers.final_numbers`
+    found : those of `statistics.linear.pilot.final_numbers`
     who : as of `unsolved`
     """
     if not who.told_by(sum(found.values())):
@@ -201,7 +201,7 @@ def unblurred(numbers: int, who: MayBeIn) -> tuple[str, ...]:
 
     Parameters
     ----------
-    numbers : those of `statistics.little_noise.low_noise_numbers`
+    numbers : those of `statistics.linear.pilot.low_noise_numbers`
     """
     if not who.told_by(numbers):
         return ()
@@ -283,7 +283,7 @@ def coverage(
 def observed_precision(plan: Plan) -> str:
     """The precision of observables: `store.precision`, or double where single would hide who was in.
 
-    That is where exact sums of rounds are solved for who was in (`solved_parts`). Each further round says a little
+    That is where exact sums of rounds are solved for who was in (`solve`). Each further round says a little
     that is new, in digits that single precision rounds away and the wire, of multiples of 2^-31, does not: D is up
     to 0.09 larger, of ratings 0.24. Of a final output, and of more documents, it is the same (decision 31).
     """

@@ -33,7 +33,7 @@ EARLY = 3
 """Rounds that are looked at one by one in any case."""
 NUMBERS = 4096
 """Exact numbers from which on further rounds are not needed: two for each document, of as many as are solved for
-(`statistics.solved_parts.MOST_SOLVED`). Of more documents nobody is clear where all rounds together are numbers
+(`statistics.linear.solve.MOST_SOLVED`). Of more documents nobody is clear where all rounds together are numbers
 enough (`audit.coverage.unsolved`)."""
 
 
@@ -253,7 +253,7 @@ class PDSVD:
     guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, algorithms 3 and 4")
     noise_free: ClassVar[bool] = True
     order_free: ClassVar[bool] = True
-    one_matrix: ClassVar[bool] = True  # all rounds are products with X^T X (`statistics.little_noise`)
+    one_matrix: ClassVar[bool] = True  # all rounds are products with X^T X (`statistics.linear.pilot`)
     version: ClassVar[int] = 6  # of the final output, too: what covers every round covers it
 
     rank: int = 7

@@ -153,7 +153,7 @@ class PemMechanism(ABC):
     def as_equations(
         self, observables: Observables, pool: Pool, added: Added = nothing_added
     ) -> tuple[Adds, LinearSystem]:
-        """What records add to all sums of a run, and these sums (`statistics.releases_match`)."""
+        """What records add to all sums of a run, and these sums (`statistics.linear.releases`)."""
 
     @property
     def statistics(self) -> tuple[LinearReleases, ...]:

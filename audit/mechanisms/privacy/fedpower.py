@@ -39,7 +39,7 @@ class PeriodicPower(GaussianReleases):
     """
 
     final: ClassVar[tuple[str, ...]] = ("V",)
-    one_matrix: ClassVar[bool] = True  # all rounds are products with one (`statistics.little_noise`)
+    one_matrix: ClassVar[bool] = True  # all rounds are products with one (`statistics.linear.pilot`)
 
     rank: int = 7
     iterations: int = 20

@@ -79,7 +79,7 @@ class HardtRoth(GaussianReleases):
     exact_ratio: ClassVar[bool] = True
     name: ClassVar[str] = "hardt-roth"
     final: ClassVar[tuple[str, ...]] = ("V",)
-    one_matrix: ClassVar[bool] = True  # all rounds are products with one (`statistics.little_noise`)
+    one_matrix: ClassVar[bool] = True  # all rounds are products with one (`statistics.linear.pilot`)
 
     rank: int = 7
     iterations: int = 5
@@ -170,7 +170,7 @@ class HardtRoth(GaussianReleases):
     def as_equations(
         self, observables: Observables, pool: Pool, added: Added = nothing_added
     ) -> tuple[Adds, LinearSystem]:
-        """x <x, z> for the rows z of each block, and the noisy sums of these (`statistics.releases_match`)."""
+        """x <x, z> for the rows z of each block, and the noisy sums of these (`statistics.linear.releases`)."""
         sums = announced(observables, "sums")
         blocks, deviations = self.asked(sums, pool.subtracted)
         noise = np.repeat(np.square(deviations) + added("sums", sums), sums[0].size)

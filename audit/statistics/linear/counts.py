@@ -100,7 +100,7 @@ def counts_match(observables: Observables, documents: Documents) -> Floats:
     """Whether the counts hold what the document adds to them, best weighed.
 
     <C^-1 (a_x - mean), c - E c>, a_x the document's row of zeros and ones, c the counts, E c and C their mean and
-    covariance over databases: the log likelihood ratio of the linear, normal model (`equations`). A document with
+    covariance over databases: the log likelihood ratio of the linear, normal model (`system`). A document with
     a column that no document has was not in, and is left out first.
     """
     counts, pool = announced(observables, DOCUMENT_COUNTS).ravel(), documents.source_pool

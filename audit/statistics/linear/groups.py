@@ -115,7 +115,7 @@ def groups_solved(groups: int, documents: int, numbers: int) -> bool:
 
 @dataclass(frozen=True)
 class OfGroups(WrappedStatistic):
-    """Who was in, by the equations of `statistic`, with one unknown a group: the most even draw (`max_entropy`).
+    """Who was in, by the equations of `statistic`, with one unknown a group: the most even draw (`tilting`).
 
     All is 0 where groups are too many, or others' documents are drawn anew in each run.
     """

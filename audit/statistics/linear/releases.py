@@ -100,8 +100,9 @@ class LinearSums(_Solved):
 
     <C^-1 (a_x - mean), Z - E Z>, with Z all sums of these sweeps, a_x what x adds to them given the topics that
     were announced before, E Z and C its mean and covariance over databases given these: the log likelihood ratio
-    of the linear, normal model up to what is the same for all, added up over sweeps. Where exact sums are more
-    numbers than the documents that may be in, of large corpora, it is each document's part in them (`one_by_one`).
+    of the linear, normal model up to what is the same for all, added up over sweeps. Where exact sums are
+    more numbers than the documents that may be in, of large corpora, it is each document's part in them
+    (`coordinate_descent`).
     """
 
     sentence = "Whether the sums of early rounds hold what this document adds to them, best weighed."

@@ -502,7 +502,7 @@ def overdetermined(
 ) -> Fitted | Direction | None:
     """Documents fitted to the sums one by one; None where numbers are fewer than documents, or these too many.
 
-    Where they are few the equations are solved for all of them (`solved_parts`), however few the numbers are.
+    Where they are few the equations are solved for all of them (`solve`), however few the numbers are.
 
     Parameters
     ----------

@@ -305,7 +305,7 @@ def membership_scores(
     """<C^-1 (a_x - mean), Z - E Z> of each document, shape (n_documents,); `RULED_OUT` where it cannot be in.
 
     Of large corpora, where exact sums are more numbers than the documents that may be in: how much of it fits into
-    the sums beside everybody else (`one_by_one`).
+    the sums beside everybody else (`coordinate_descent`).
 
     Whoever may be in is as likely to be in as anybody else of these, so that E Z and C are over them alone: a
     database is any set of so many documents, and that some cannot be in says no more than that.
