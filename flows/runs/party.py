@@ -37,11 +37,9 @@ from ksdp.protocols.channel.rounds import Rounds
 from ksdp.protocols.network.links import LinkTimes
 from ksdp.protocols.network.mesh import Address, Mesh, Note, Peer, run_over_mesh
 from ksdp.protocols.network.tls import make_credentials
-from ksdp.protocols.runs.about import About
-from ksdp.protocols.runs.handshake import RunOutcome
-from ksdp.protocols.runs.party_rounds import largest_message, party_rounds
+from ksdp.protocols.runs.party_rounds import RunOutcome, largest_message, party_rounds
 from ksdp.protocols.runs.programs import is_noisy, party_program, sum_entries
-from ksdp.protocols.runs.run_terms import Statement
+from ksdp.protocols.runs.run_terms import About, Statement
 from ksdp.protocols.runs.secret_draw import secret_draw
 from ksdp.protocols.runs.server_rounds import server_rounds
 from ksdp.protocols.runs.share_terms import covers_final, opens_final

@@ -33,7 +33,7 @@ from ksdp.audit.mechanisms.party_side import PartyResult
 from ksdp.audit.randomness import RandomBytes, os_random
 from ksdp.protocols.channel.rounds import RoundEngine, Rounds
 from ksdp.protocols.channel.wire import number_of, pack_number
-from ksdp.protocols.runs.handshake import RunOutcome, agree_on_result, check_node, open_run
+from ksdp.protocols.runs.party_rounds import RunOutcome, agree_on_result, check_node, open_run
 from ksdp.protocols.runs.run_terms import RunTerms, Statement
 from ksdp.protocols.runs.share_terms import trusted_words
 from ksdp.protocols.shares.field import BYTES, PRIME, Residues, integers, residues_of_bytes, symmetric_residues

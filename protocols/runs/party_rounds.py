@@ -3,9 +3,8 @@
 1. greeting: hashes of the terms, a nonce (`run_terms`)
 2. statement: cleared or not
 3. hello: signed keys of this session, bound to everything said in 1 and 2 (`secure_sum`)
-4. where noises are taken away: the server's key
-5. answers to what the party's program requests (`answers`); the server's side is in `server_rounds`
-6. result: a hash of what everybody has learnt. Where it differs nobody gets a result.
+4. answers to what the party's program requests, or steps on shares; the server's side is in `server_rounds`
+5. result: a hash of what everybody has learnt. Where it differs nobody gets a result.
 
 Who moves the messages must keep them secret, too (`ksdp.protocols.network`: TLS between pinned keys): an exact sum
 can be read by whoever sees all messages.
@@ -13,19 +12,361 @@ can be read by whoever sees all messages.
 
 from __future__ import annotations
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ksdp.audit.errors import InputError
-from ksdp.audit.mechanisms.party_side import PartyProgram
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
+
+from ksdp.audit.errors import InputError, ProtocolError
+from ksdp.audit.mechanisms.party_side import (
+    Broadcast,
+    LocalNoise,
+    NoisySum,
+    NormedSecSum,
+    OneNoiseSum,
+    PartyProgram,
+    PartyResult,
+    Request,
+    SecSum,
+    Sizes,
+    Upload,
+    answered,
+)
 from ksdp.audit.randomness import RandomBytes, os_random
 from ksdp.protocols.channel.rounds import RoundEngine, Rounds
-from ksdp.protocols.runs.handshake import RunOutcome, check_node, open_run
-from ksdp.protocols.runs.party_noise import NoiseSource, vetted_noise
-from ksdp.protocols.runs.program_rounds import ProgramRounds
-from ksdp.protocols.runs.programs import sum_entries
-from ksdp.protocols.runs.run_terms import RunTerms, Statement
-from ksdp.protocols.runs.share_terms import needs_norms
-from ksdp.protocols.sums.secure_sum import SumRounds
+from ksdp.protocols.channel.wire import number_of, pack, pack_array, pack_arrays, pack_number, unpack_array
+from ksdp.protocols.runs.party_noise import Noised, NoiseSource, noised, vetted_noise
+from ksdp.protocols.runs.programs import DeviceSums, extra_sums, sum_entries
+from ksdp.protocols.runs.run_terms import NONCE_BYTES, Greeting, RunTerms, Statement, session_seed
+from ksdp.protocols.runs.share_terms import needs_norms, trusted_words
+from ksdp.protocols.sums.secure_sum import SumRounds, SumTerms, what_follows
+
+if TYPE_CHECKING:
+    from ksdp.protocols.shares.rounds import ComputingSide
+
+_Read = TypeVar("_Read")
+
+
+@dataclass(frozen=True, eq=False)
+class OpenedRun:
+    """What is known once everybody is known to mean the same run."""
+
+    statements: Mapping[str, Statement]
+    sums: SumTerms
+    """Of the parties; its `session` is the run's."""
+
+
+@dataclass(frozen=True, eq=False)
+class RunOutcome:
+    """The end of a run that all nodes confirmed."""
+
+    result: PartyResult
+    session: str
+    """Of this run, 64 hex digits; the same at every node."""
+    digest: str
+    """SHA-256 of the public result; the same at every node."""
+    statements: Mapping[str, Statement]
+    """On what grounds each node took part."""
+    sums: int = 0
+    normed_sums: int = 0
+    reveals: str = ""
+    """What follows from what was announced, in plain words."""
+    asked: Mapping[str, int] = field(default_factory=dict)
+    """How often what was asked for, where parties add noise."""
+    sizes: tuple[int, ...] = ()
+    """Rows of every party, in the parties' order, where the mechanism makes them public."""
+
+
+def check_node(terms: RunTerms, name: str, identity: Ed25519PrivateKey) -> None:
+    """Refuse a name that is no node of the run, or a key that is not the one it is known by."""
+    mine = next((p for p in terms.nodes if p.name == name), None)
+    if mine is None:
+        raise InputError(f"{name!r} is not among the parties.")
+    if mine.identity != identity.public_key().public_bytes_raw():
+        raise InputError(f"the key given is not the one that the parties know {name} by.")
+
+
+def open_run(
+    engine: RoundEngine, terms: RunTerms, statement: Statement, random_bytes: RandomBytes
+) -> Rounds[OpenedRun]:
+    """Greeting and statements.
+
+    Raises
+    ------
+    ProtocolError
+        If anybody means another run, or states what is not its to state.
+    """
+    nonces = {engine.name: random_bytes(NONCE_BYTES)}
+    greeting = Greeting(terms.digest, terms.hashes, nonces[engine.name])
+    for peer, body in (yield from engine.everybody("greeting", greeting.to_bytes())).items():
+        theirs = _read(peer, Greeting.from_bytes, body)
+        theirs.check(terms, peer)
+        nonces[peer] = theirs.nonce
+    statements = {engine.name: statement}
+    for peer, body in (yield from engine.everybody("statement", statement.to_bytes())).items():
+        statements[peer] = _read(peer, Statement.from_bytes, body)
+    for peer, said in statements.items():
+        if said.collects != (terms.server is not None and peer == terms.server.name):
+            raise ProtocolError(f"{peer} takes part as what it is not: the server collects, parties do not.")
+    seed = session_seed(terms, nonces, statements)
+    return OpenedRun(dict(sorted(statements.items())), SumTerms(terms.participants, seed))
+
+
+def _read(peer: str, parse: Callable[[bytes], _Read], body: bytes) -> _Read:
+    """What a peer said; of what cannot be read, who said it."""
+    try:
+        return parse(body)
+    except ProtocolError as error:
+        raise ProtocolError(f"{peer}: {error}") from None
+
+
+def agree_on_result(
+    engine: RoundEngine, session: bytes, public: Mapping[str, NDArray[Any]], sizes: tuple[int, ...] = ()
+) -> Rounds[str]:
+    """The last round: nobody has a result unless all have the same, and were told the same sizes.
+
+    Returns
+    -------
+    str
+        SHA-256 of the public result.
+
+    Raises
+    ------
+    ProtocolError
+        If anybody has another.
+    """
+    digest = _digest(public, session, sizes)
+    for peer, body in (yield from engine.everybody("result", digest)).items():
+        if body != digest:
+            raise ProtocolError(f"{peer} has another result: the run is void.")
+    return _digest(public, b"", ()).hex()
+
+
+def _digest(public: Mapping[str, NDArray[Any]], session: bytes, sizes: tuple[int, ...]) -> bytes:
+    arrays = (
+        pack("array", name.encode(), repr(array.shape).encode(), np.ascontiguousarray(array, "<f8").tobytes())
+        for name, array in sorted(public.items())
+    )
+    agreed = [pack("sizes", *map(pack_number, sizes))] if sizes else []
+    return hashlib.sha256(pack("result", session, *agreed, *arrays)).digest()
+
+
+_WORDS = {
+    SecSum: "secsum",
+    NormedSecSum: "normedsecsum",
+    LocalNoise: "keep",
+    Sizes: "sizes",
+    Broadcast: "show",
+    NoisySum: "sum",
+    Upload: "upload",
+    OneNoiseSum: "one-noise",
+}
+_EXACT = ("secsum", "normedsecsum")
+_LENGTH = 1e-6
+"""By how much an opened row may be off length one."""
+
+
+def what_is_requested(request: Request) -> str:
+    """The word for it."""
+    return _WORDS[type(request)]
+
+
+def request_body(request: Request | None) -> bytes:
+    """What a server is told before the answer; the same at every party. None: nothing more is requested.
+
+    Nothing that only one party knows is in it: deviations of uploads depend on data.
+    """
+    if request is None:
+        return pack("ask", b"done", b"")
+    deviation = request.deviation.hex().encode() if isinstance(request, OneNoiseSum) else b""
+    shape = () if isinstance(request, LocalNoise | Broadcast | Sizes) else request.share.shape
+    return pack("ask", what_is_requested(request).encode(), deviation, *(pack_number(size) for size in shape))
+
+
+class ProgramRounds:
+    """One party's side of a run, once its terms are agreed and the secure sums have begun.
+
+    Parameters
+    ----------
+    terms : RunTerms
+        Agreed on.
+    opened : OpenedRun
+        What the handshake came to.
+    engine : RoundEngine
+        Of this party.
+    sums : SumRounds
+        Begun.
+    identity : Ed25519PrivateKey
+        The party's signing key.
+    noise : NoiseSource
+        The party's own.
+    random_bytes : callable
+        Source of secrets.
+    """
+
+    def __init__(
+        self,
+        terms: RunTerms,
+        opened: OpenedRun,
+        engine: RoundEngine,
+        sums: SumRounds,
+        identity: Ed25519PrivateKey,
+        noise: NoiseSource,
+        random_bytes: RandomBytes,
+    ) -> None:
+        self._terms, self._opened, self._engine, self._sums = terms, opened, engine, sums
+        self._identity, self._source, self._random_bytes = identity, noise, random_bytes
+        self._session = opened.sums.session
+        self._names = tuple(p.name for p in terms.participants)
+        self._peers = tuple(name for name in self._names if name != engine.name)
+        self._server = terms.server.name if terms.server else ""
+        self._one_noise: DeviceSums | None = None
+        self._shares: ComputingSide | None = None
+        self._normed = 0
+        self._asked: Counter[str] = Counter()
+        self._sizes: tuple[int, ...] = ()
+
+    def play(self, program: PartyProgram) -> Rounds[RunOutcome]:
+        """Answer all requests, then agree on the result.
+
+        Raises
+        ------
+        InputError
+            If a share, with or without its noise, is out of bounds.
+        ProtocolError
+            If anybody deviates.
+        """
+        yield from self._begin()
+        result = yield from answered(program, self._counted)
+        public = {name: np.asarray(array, dtype=np.float64) for name, array in result.public.items()}
+        if self._server:
+            yield from self._announce(None)
+            yield from self._engine.tell("public", {self._server: pack_arrays(public)})
+        digest = yield from agree_on_result(self._engine, self._session, public, self._sizes)
+        return RunOutcome(
+            PartyResult(public, result.own),
+            self._session.hex(),
+            digest,
+            self._opened.statements,
+            self._sums.taken,
+            self._normed,
+            self._reveals(),
+            {word: times for word, times in self._asked.items() if word not in _EXACT},
+            self._sizes,
+        )
+
+    def _counted(self, request: Request) -> Rounds[Any]:
+        self._asked[what_is_requested(request)] += 1
+        return (yield from self._answer(request))
+
+    def _begin(self) -> Rounds[None]:
+        extra = extra_sums(self._terms.mechanism)
+        if extra is not None:
+            self._one_noise = extra.device(self._terms, self._session, self._engine, self._random_bytes)
+            yield from self._one_noise.begin()
+        if self._terms.shares is not None:
+            # MPyC takes a second to import, which other runs need not pay.
+            from ksdp.protocols.shares.rounds import ComputingSide
+
+            self._shares = ComputingSide(self._terms.shares.computing, self._engine, self._random_bytes)
+
+    def _answer(self, request: Request) -> Rounds[Any]:
+        if isinstance(request, LocalNoise):
+            return self._noised(request.array, request.deviation).values
+        yield from self._announce(request)
+        match request:
+            case SecSum(share=share):
+                return (yield from self._sums.total(share))
+            case NormedSecSum(share=share):
+                return (yield from self._normed_rows(share))
+            case Sizes(rows=rows):
+                return (yield from self._tell_sizes(rows))
+            case Broadcast(array=array):
+                return (yield from self._broadcast(array))
+        mine = self._noised(request.share, request.deviation)
+        if isinstance(request, NoisySum):
+            total = yield from self._sums.total(mine.values)
+        elif isinstance(request, OneNoiseSum):
+            assert self._one_noise is not None
+            total = yield from self._one_noise.total(mine.values, mine.noise, request.deviation)
+        else:
+            sent = pack("upload", pack_array(request.send(mine.values)), pack_array(request.beside))
+            yield from self._engine.tell("upload", {self._server: sent})
+            total = unpack_array((yield from self._engine.hear("told", self._server)))
+        return request.after(total)
+
+    def _normed_rows(self, share: NDArray[np.float64]) -> Rounds[NDArray[np.float64]]:
+        assert self._shares is not None
+        self._normed += len(share)
+        rows = yield from self._shares.normed(share, self._terms.precision.bound, self._terms.parties)
+        if (np.abs(np.linalg.norm(rows, axis=1) - 1.0) > _LENGTH).any():
+            raise ProtocolError(
+                "A row of the parties' sum is zero, or too short to have a direction with this `precision.bound` "
+                f"({self._terms.precision.bound:g}): agree on a smaller bound, or a smaller `rank`."
+            )
+        return rows
+
+    def _announce(self, request: Request | None) -> Rounds[None]:
+        """Say what comes; without a server the rounds that come say it themselves."""
+        if not self._server:
+            return
+        body = request_body(request)
+        for peer, theirs in (yield from self._engine.exchange("ask", self._to_all(body), self._peers)).items():
+            if theirs != body:
+                raise ProtocolError(f"{peer} asks for something else: the parties are out of step.")
+
+    def _tell_sizes(self, rows: int) -> Rounds[tuple[int, ...]]:
+        arrived = yield from self._engine.exchange("sizes", self._to_all(pack_number(rows)), self._peers)
+        sizes = {peer: number_of(body) for peer, body in arrived.items()} | {self._engine.name: rows}
+        self._sizes = tuple(sizes[name] for name in self._names)
+        if not all(self._sizes):
+            raise ProtocolError("A party says that it has no rows.")
+        return self._sizes
+
+    def _broadcast(self, array: NDArray[np.float64]) -> Rounds[NDArray[np.float64]]:
+        first = self._names[0]
+        if self._engine.name != first:
+            return unpack_array((yield from self._engine.hear("show", first)))
+        yield from self._engine.tell("show", dict.fromkeys(self._peers, pack_array(array)))
+        return array
+
+    def _to_all(self, body: bytes) -> dict[str, bytes]:
+        return dict.fromkeys(self._engine.others, body)
+
+    def _noised(self, share: NDArray[np.float64], deviation: float) -> Noised:
+        return noised(share, deviation, self._terms.precision.bound, self._source)
+
+    def _reveals(self) -> str:
+        sentences = [what_follows(self._terms.parties)] if self._asked["secsum"] else []
+        if self._terms.shares is not None:
+            sentences.append(trusted_words(self._terms.shares.computing, self._terms.mechanism))
+        return " ".join(filter(None, (*sentences, what_noise_leaves(self._asked, self._terms.parties))))
+
+
+def what_noise_leaves(asked: Counter[str], parties: int) -> str:
+    """What follows from what was announced with noise, in plain words."""
+    sentences = []
+    if asked["sum"]:
+        who = "Each party learns the other's" if parties == 2 else f"Any {parties - 1} learn the last one's"
+        sentences.append(f"{who} share of every sum, with its noise.")
+    if asked["upload"]:
+        sentences.append(
+            "The server learns every party's uploads, with that party's noise, and what goes beside them."
+        )
+    if asked["show"]:
+        sentences.append("Everybody learns what the first party showed, without noise.")
+    if asked["one-noise"]:
+        sentences.append(
+            "Every sum has the noise of one device: that device can subtract it; the first device and the server "
+            "together know which one it is, and the neighbours of a device with the server its noise. A server "
+            "that deviates from the protocol can take all noise away, and nothing shows it."
+        )
+    return " ".join(sentences)
 
 
 def party_rounds(

@@ -18,9 +18,8 @@ from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 from ksdp.audit.randomness import RandomBytes, os_random
 from ksdp.protocols.channel.rounds import RoundEngine, Rounds
 from ksdp.protocols.channel.wire import name_of, number_of, pack_array, unpack, unpack_array, unpack_arrays
-from ksdp.protocols.runs.handshake import RunOutcome, agree_on_result, check_node, open_run
 from ksdp.protocols.runs.party_noise import NoiseSource, noised, vetted_noise
-from ksdp.protocols.runs.program_rounds import what_noise_leaves
+from ksdp.protocols.runs.party_rounds import RunOutcome, agree_on_result, check_node, open_run, what_noise_leaves
 from ksdp.protocols.runs.programs import ServerSums, extra_sums
 from ksdp.protocols.runs.run_terms import COLLECTS, RunTerms
 

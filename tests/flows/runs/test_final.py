@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from ksdp.audit.errors import ClearanceError, InputError
+from ksdp.audit.mechanisms.contract import opened
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.screening.clearance import Covered, MechanismIdentity
 from ksdp.flows.runs.protocol_files import read_run
-from ksdp.protocols.runs.trust import who_must_be_trusted
+from ksdp.protocols.runs.run_terms import who_must_be_trusted
 
 from ...typed import typed
 from .test_protocol import Organisations, organisations, results
@@ -120,7 +121,8 @@ def test_topics_of_a_run_that_may_stop_early_are_others(
     final = read_run(three.protocol(f'{table}\nopens = "final"'))
     assert final.terms.shares is not None
     assert "rows, its documents entry by entry" in who_must_be_trusted(final.terms)
-    seen = Covered("every round", tuple(sorted(make_mechanism("pd-nmf", {}).opened)))
+    whole = opened(make_mechanism("pd-nmf", {"rank": 2, "beta": 0.1, "delta": 0.1}), final.terms.features)
+    seen = Covered("every round", whole)
     every = three.clear(final, "cyd", ["2", "3", "5", "6"], coverage=seen, mechanism=_identity(table))
     if covers:
         assert three.enter(final, "cyd", clearance=every).statement.cleared

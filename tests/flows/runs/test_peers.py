@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from ksdp.audit.errors import ClearanceError, InputError, SpecError
-from ksdp.audit.mechanisms.contract import guarantee_of
+from ksdp.audit.mechanisms.contract import guarantee_of, opened
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
 from ksdp.audit.mechanisms.parameters import parameters_of
-from ksdp.audit.screening.clearance import MechanismIdentity
+from ksdp.audit.screening.clearance import Covered, MechanismIdentity
 from ksdp.flows.runs.local import run_local
 from ksdp.flows.runs.party import Node, claimed, guarantee_words, run_server
 from ksdp.flows.runs.protocol_files import read_run
@@ -233,17 +233,13 @@ def test_an_audit_may_have_simulated_with_another_sampler_and_with_nothing_else(
 
 
 def test_no_clearance_is_taken_whose_audit_has_not_looked_at_what_a_server_sees(four: Organisations) -> None:
-    read = read_run(four.protocol(FEDPOWER + '\nannounce = ["V"]', SERVER))
-    mechanism: Any = read.terms.mechanism
-    identity = MechanismIdentity(mechanism.name, mechanism.version, parameters_of(mechanism))
-    path = four.clear(read, "ada", ["1", "2"], mechanism=identity)
-    with pytest.raises(SpecError, match="must name uploads, scales"):
-        four.enter(read, "ada", clearance=path)
-    looked = read_run(four.protocol(FEDPOWER + '\nannounce = ["V", "uploads", "scales"]', SERVER))
-    mechanism = looked.terms.mechanism
-    identity = MechanismIdentity(mechanism.name, mechanism.version, parameters_of(mechanism))
-    entered = four.enter(looked, "ada", clearance=four.clear(looked, "ada", ["1", "2"], mechanism=identity))
-    assert len(entered.corpus) == 2
+    read = read_run(four.protocol(FEDPOWER, SERVER))
+    shown = opened(read.terms.mechanism, read.terms.features)
+    assert {"uploads", "scales"} <= set(shown)
+    less = Covered("every round", tuple(name for name in shown if name not in ("uploads", "scales")))
+    with pytest.raises(ClearanceError, match="a run shows (uploads, scales|scales, uploads), which"):
+        four.enter(read, "ada", clearance=four.clear(read, "ada", ["1", "2"], coverage=less))
+    assert len(four.enter(read, "ada", clearance=four.clear(read, "ada", ["1", "2"])).corpus) == 2
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,7 @@ from ksdp.audit.registry import make_mechanism
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.network.links import LinkTimes
 from ksdp.protocols.network.mesh import run_over_mesh
-from ksdp.protocols.runs.handshake import RunOutcome
-from ksdp.protocols.runs.party_rounds import party_rounds
+from ksdp.protocols.runs.party_rounds import RunOutcome, party_rounds
 from ksdp.protocols.runs.programs import Precision, party_program, program_of
 from ksdp.protocols.runs.run_terms import RunTerms, Statement
 from ksdp.protocols.runs.server_rounds import server_rounds

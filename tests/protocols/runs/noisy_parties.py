@@ -21,9 +21,8 @@ from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, Moments
 from ksdp.audit.mechanisms.privacy.noise import on_grid
 from ksdp.audit.mechanisms.privacy.transcript import Announcer, GaussianReleases
 from ksdp.protocols.channel.rounds import Rounds
-from ksdp.protocols.runs.handshake import RunOutcome
 from ksdp.protocols.runs.party_noise import NoiseSource
-from ksdp.protocols.runs.party_rounds import party_rounds
+from ksdp.protocols.runs.party_rounds import RunOutcome, party_rounds
 from ksdp.protocols.runs.programs import Precision, party_program
 from ksdp.protocols.runs.run_terms import RunTerms, Statement
 from ksdp.protocols.runs.server_rounds import server_rounds

@@ -13,7 +13,7 @@ from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD, SigmaSVD
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
 from ksdp.protocols.channel.rounds import Round, Rounds, run_together
 from ksdp.protocols.runs.final_rounds import final_rounds, largest_final_message
-from ksdp.protocols.runs.handshake import RunOutcome
+from ksdp.protocols.runs.party_rounds import RunOutcome
 from ksdp.protocols.runs.programs import Precision
 from ksdp.protocols.runs.run_terms import RunTerms, Statement
 from ksdp.protocols.runs.share_terms import ShareTerms

@@ -17,7 +17,7 @@ from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coeffi
 from ksdp.protocols.channel.rounds import Round, run_together
 from ksdp.protocols.runs import final_rounds as module
 from ksdp.protocols.runs.final_rounds import final_rounds, largest_final_message
-from ksdp.protocols.runs.handshake import RunOutcome
+from ksdp.protocols.runs.party_rounds import RunOutcome
 from ksdp.protocols.runs.programs import Precision
 from ksdp.protocols.runs.run_terms import RunTerms, Statement
 from ksdp.protocols.runs.share_terms import ShareTerms, covers_final

@@ -14,8 +14,7 @@ from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 from ksdp.protocols.channel.rounds import run_together
 from ksdp.protocols.runs.party_noise import vetted_noise
-from ksdp.protocols.runs.party_rounds import largest_message
-from ksdp.protocols.runs.program_rounds import request_body
+from ksdp.protocols.runs.party_rounds import largest_message, request_body
 from ksdp.protocols.runs.programs import Precision, sum_entries
 
 from ..conftest import participant
