@@ -4,6 +4,13 @@ Pair r begins with a base: a database drawn as the design draws one. For a docum
 with the document, and the other run has somebody else in its place; for a document that is not, the base is the
 run without, and the other has the document in the place of somebody. Both are couplings of the document's two
 arms, and so is a toss between them. All documents share the bases, so that each costs one run a pair.
+
+Documents that have copies: who is clear against every attack because no run shows which of the copies was in.
+
+The bound (`verdicts.copies`) needs no run. It holds where a mechanism announces the same whichever order documents
+stand in (`order_free`), and where all copies are as likely to be in as each other: the shared design and the
+literal one. Documents are copies where they are the same, bit for bit, in what the mechanism is handed: after
+levers and weighting. Copies that other parties hold do not count.
 """
 
 from __future__ import annotations
@@ -16,16 +23,16 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Floats
+from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Database, Mechanism, final_output, traits_of
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.plan import Plan
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.spec.design import Literal, Shared
-from ksdp.audit.verdicts.arms import ArmTests
-from ksdp.audit.verdicts.bands import distance_band
-from ksdp.audit.verdicts.certificate import certified_bound
+from ksdp.audit.verdicts.certificates import CountLaws, certified_bound, count_laws, count_laws_independent
+from ksdp.audit.verdicts.laws import ArmTests
+from ksdp.audit.verdicts.margins import distance_band
 
 # A sound audit contradicts its certificate once in a hundred thousand, as its controls fail it.
 _CONTRADICTION = 1e-5
@@ -183,3 +190,39 @@ def above_bound(
     measured = np.nan_to_num(tested.distance.ravel())
     low, _ = distance_band(measured, tested.n_with.ravel(), tested.n_without.ravel(), each)
     return np.asarray(low.reshape(tested.distance.shape).max(axis=1) > bound)
+
+
+@dataclass(frozen=True, eq=False)
+class Copies:
+    """Of each audited document, in the order of the plan."""
+
+    count: Ints
+    """Documents of its content that may be in a run, itself included."""
+    bound: Floats
+    """Of the advantage of every attack; 1 where there is no copy."""
+
+
+def copies_of(plan: Plan) -> Copies | None:
+    """Copies and what they prove; None where they prove nothing of anybody.
+
+    Groups have no copies here: a group's documents would all have to be another's.
+    """
+    design = plan.design
+    if not isinstance(design, Shared | Literal) or plan.units.order is not None:
+        return None
+    if not traits_of(plan.mechanism).order_free:
+        return None
+    alike = plan.corpus.first_alike[design.pool]
+    _, content, several = np.unique(alike, return_inverse=True, return_counts=True)
+    if several.max() == 1:
+        return None
+    count = several[content][np.searchsorted(design.pool, plan.audited)]
+    different, places = np.unique(count, return_inverse=True)
+    bounds = np.array([_laws(int(copies), design).told for copies in different])
+    return Copies(count.astype(np.int64), bounds[places])
+
+
+def _laws(copies: int, design: Shared | Literal) -> CountLaws:
+    if isinstance(design, Shared) and design.poisson:
+        return count_laws_independent(copies, design.share)
+    return count_laws(copies, len(design.pool), design.size)

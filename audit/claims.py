@@ -33,8 +33,7 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Database, Guarantee, Mechanism, guarantee_of, with_sampler
 from ksdp.audit.mechanisms.privacy.noise import PrivacyCost
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
-from ksdp.audit.verdicts.effect import epsilon_lower_bound
-from ksdp.audit.verdicts.gaussian_bound import gaussian_epsilon_low, refutable_factor, spread_differs
+from ksdp.audit.verdicts.effects import epsilon_lower_bound, gaussian_epsilon_low, refutable_factor, spread_differs
 
 LEAST_RUNS = 20
 """Of each arm."""

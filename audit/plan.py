@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 from ksdp.audit.corpus.groups import Units
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.coverage import Coverage, observed_precision, planned_coverage, reads
-from ksdp.audit.interim_looks import FRESH, Look, Stage, planned_looks
-from ksdp.audit.kept_runs import kept_without
 from ksdp.audit.measured_documents import measured_documents, pool_of
 from ksdp.audit.mechanisms.callables import FunctionMechanism
 from ksdp.audit.mechanisms.contract import Announced, AnnouncedSchema, Database, Mechanism, kept_of, traits_of
@@ -29,9 +27,9 @@ from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.own_code import own_code
 from ksdp.audit.party_view import Holdings, parties_key
 from ksdp.audit.randomness import Purpose, generator
-from ksdp.audit.reading import EVERY_RUN, Reading, best_every, more_runs
 from ksdp.audit.recorded import RecordedRuns
 from ksdp.audit.registry import default_statistics, select_statistics
+from ksdp.audit.run_subsampling import EVERY_RUN, Reading, best_every, kept_without, more_runs
 from ksdp.audit.sparse_rows import take_rows
 from ksdp.audit.spec.design import Block, Design, Literal, Shared
 from ksdp.audit.spec.models import Spec
@@ -39,6 +37,7 @@ from ksdp.audit.statistics.contract import Documents, Pool, Statistic, own_stati
 from ksdp.audit.statistics.learned import LEARNED, LEARNED_PREFIX, LEARNED_SENTENCE, RAW
 from ksdp.audit.statistics.linear.groups import GroupMean, OfGroups, solves_groups
 from ksdp.audit.statistics.plain import COEFFICIENTS, coefficients
+from ksdp.audit.verdicts.looks import FRESH, Look, Stage, planned_looks
 
 # A block's values and observables stay below this, so that a worker's memory does not depend on the corpus.
 _BLOCK_BYTES = 64 * 2**20
@@ -60,7 +59,7 @@ class PlannedRuns:
     looks: tuple[Look, ...]
     """When it decides, and at what level."""
     reading: Reading
-    """Which part of the runs a document's tests read (`ksdp.audit.kept_runs`)."""
+    """Which part of the runs a document's tests read (`ksdp.audit.run_subsampling`)."""
 
 
 def planned_runs(
@@ -220,7 +219,7 @@ class Plan:
     population: NDArray[np.int64]
     """Units that stand for all audited ones, at every look (`Documents.population`)."""
     reading: Reading = EVERY_RUN
-    """Which part of the runs a document's tests read (`ksdp.audit.kept_runs`)."""
+    """Which part of the runs a document's tests read (`ksdp.audit.run_subsampling`)."""
     default_columns: tuple[str, ...] = ()
     """Names of the statistics that an audit of this mechanism tests where its spec names none."""
     strongest: NDArray[np.int64] | None = None

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.canaries import HANDED, canary_values, handed_bits, handed_units
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
@@ -18,6 +17,7 @@ from ksdp.audit.recorded import RecordedRuns
 from ksdp.audit.spec.design import Block, drawn_controls, mechanism_rng
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.linear.counts import as_in_run, evaluated
+from ksdp.audit.verdicts.controls import HANDED, canary_values, handed_bits, handed_units
 
 STRONGEST = "strongest"
 """Name of the one column of a stage that measures one statistic of each document."""

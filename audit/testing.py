@@ -1,24 +1,30 @@
-"""Test all documents of a slice, and judge the controls."""
+"""Test all documents of a slice, judge the controls, and measure one document again.
+
+Test all documents of a slice, and judge the controls.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.canaries import CANARY, Canaries
-from ksdp.audit.plan import CONTROLS, NULL_CONTROLS
-from ksdp.audit.verdicts.arms import ArmTests
-from ksdp.audit.verdicts.controls import Controls
-from ksdp.audit.verdicts.ks import ks_table, ks_tables
+from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
+from ksdp.audit.run_subsampling import levelled
+from ksdp.audit.sampling import Stored, measure, sample
+from ksdp.audit.spec.design import Block
+from ksdp.audit.verdicts.controls import CANARY, Canaries, Controls
+from ksdp.audit.verdicts.laws import ArmTests, ks_table, ks_tables
 from ksdp.audit.verdicts.learned import LearnedTests, learned_tests, raw_tests
+from ksdp.audit.verdicts.looks import Stage
 from ksdp.audit.verdicts.multiplicity import weighted_minimum
 from ksdp.audit.verdicts.tails import tail_table
-from ksdp.audit.verdicts.tied import tied_table
+from ksdp.audit.verdicts.ties import tied_table
 
 # Controls are judged so strictly that a sound audit is called void once in a hundred thousand.
 _CONTROL_LEVEL = 1e-5
@@ -176,3 +182,63 @@ def _planted_bar(controls: Sequence[ArmTests], plain: Sequence[int]) -> float | 
     if min(m, n) < 20:
         return None
     return (math.log(2) - 2 * m * n / (m + n) * 0.45**2) / math.log(10)
+
+
+def narrowed_to(plan: Plan, look: Stage, row: int, statistics: Sequence[str]) -> Plan:
+    """The plan of a look for one document and some statistics. Designs that need the other targets keep them."""
+    return plan.narrowed(dataclasses.replace(look, rows=np.array([row]), statistics=tuple(statistics)))
+
+
+def values_again(
+    plan: Plan, row: int, runs: Callable[[Block], Iterator[Stored]], done: Callable[[int], object]
+) -> tuple[NDArray[np.bool_], dict[str, NDArray[Any]]]:
+    """Which of the runs that its tests read held a document, shape (1, n_runs), and its values, statistic by
+    statistic, of the same shape.
+
+    Parameters
+    ----------
+    plan : Plan
+        Narrowed to the document, as far as its design can do without the others.
+    row : int
+        Of the corpus.
+    runs : callable
+        The observables of each run of a block, in order.
+    done : callable
+        Told how many runs each block was.
+    """
+    lane = next(n for n in range(plan.design.lanes) if row in plan.design.targets(n))
+    place = plan.design.targets(lane).tolist().index(row)
+    parts = []
+    for block in plan.blocks:
+        if block.lane != lane:
+            continue
+        parts.append(measure(plan, block, runs(block), plan.statistics))
+        done(len(block))
+    one = slice(place, place + 1)
+    inclusion = np.concatenate([part.inclusion[one] for part in parts], axis=1)
+    names = [statistic.name for statistic in plan.statistics]
+    values = [np.concatenate([part.values[name][one] for part in parts], axis=1) for name in names]
+    some = [part.kept[one] for part in parts if part.kept is not None]
+    kept = np.concatenate(some, axis=1) if some else None
+    bits, read = levelled(inclusion, kept, values, plan.read_runs)
+    return bits, dict(zip(names, read, strict=True))
+
+
+def measured_again(plan: Plan, row: int, done: Callable[[int], object]) -> dict[str, float]:
+    """Run the mechanism for a document of a plan that `narrowed_to` gave, and test it.
+
+    Parameters
+    ----------
+    row : int
+        Of the corpus.
+    done : callable
+        Told how many runs each block was.
+    """
+    bits, values = values_again(plan, row, lambda block: sample(plan, block), done)
+    tests = compare_arms(values, bits)
+    return {
+        "n_with": int(tests.n_with[0, 0]),
+        "n_without": int(tests.n_without[0, 0]),
+        "distance": float(tests.distance[0, 0]),
+        "log10_p": float(tests.log10_p[0, 0]),
+    }

@@ -27,7 +27,7 @@ from ksdp.audit.sampling import BlockValues, measure, sample
 from ksdp.audit.spec.design import Block
 from ksdp.audit.spec.models import Spec
 from ksdp.audit.testing import compare_arms, learn_arms
-from ksdp.audit.verdicts.arms import ArmTests
+from ksdp.audit.verdicts.laws import ArmTests
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 
 CORPORA = ("kos", "20newsgroups", "enron-mail6", "movielens-1m")

@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.interim_looks import FIRST, FRESH, Stage
-from ksdp.audit.kept_runs import levelled
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
+from ksdp.audit.run_subsampling import levelled
 from ksdp.audit.sampling import STRONGEST, BlockValues, measure, sample
 from ksdp.audit.spec.design import Block
 from ksdp.audit.testing import compare_arms
-from ksdp.audit.verdicts.fresh_effects import best_threshold, measure_effect
-from ksdp.audit.verdicts.ks import ks_table
+from ksdp.audit.verdicts.effects import best_threshold, measure_effect
+from ksdp.audit.verdicts.laws import ks_table
+from ksdp.audit.verdicts.looks import FIRST, FRESH, Stage
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 from ksdp.storage.audits.stages import read_stage, stage_names
 

@@ -32,7 +32,7 @@ from ksdp.audit.sampling import run_observables
 from ksdp.audit.spec.design import Block
 from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.statistics.linear.counts import DOCUMENT_COUNTS, KEPT_COLUMNS, evaluated
-from ksdp.audit.verdicts.ks import ks_table
+from ksdp.audit.verdicts.laws import ks_table
 
 Floats = NDArray[np.float64]
 Bits = NDArray[np.bool_]

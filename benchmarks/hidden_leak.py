@@ -18,7 +18,7 @@ from benchmarks import ROOT
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.spec.models import Spec
-from ksdp.audit.verdicts.ks import ks_table
+from ksdp.audit.verdicts.laws import ks_table
 from ksdp.extras.reproduce.privacy import distances, largest, strongest
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 

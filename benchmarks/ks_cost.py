@@ -7,7 +7,7 @@ import time
 import numpy as np
 from scipy.stats import ks_2samp
 
-from ksdp.audit.verdicts.ks import ks_table
+from ksdp.audit.verdicts.laws import ks_table
 
 
 def run(documents: int = 4000, runs: int = 6700, share: float = 0.03, scipy_documents: int = 200) -> None:

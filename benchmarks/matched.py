@@ -30,7 +30,7 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.statistics.linear import solve, tilting
-from ksdp.audit.verdicts.ks import ks_table
+from ksdp.audit.verdicts.laws import ks_table
 from ksdp.extras.reproduce.privacy import distances, largest, strongest
 
 FILTERS = {

@@ -25,7 +25,7 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import Stored
 from ksdp.audit.spec.models import Spec, parse_spec
 from ksdp.audit.statistics.learned import gram_of_runs
-from ksdp.audit.verdicts.ks import ks_table
+from ksdp.audit.verdicts.laws import ks_table
 from ksdp.audit.verdicts.learned import raw_tests
 from ksdp.extras.reproduce.privacy import distances, largest
 from ksdp.flows.prepare import read_spec_file, spec_corpus

@@ -35,7 +35,7 @@ from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.linear import solve, system, tilting
 from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
-from ksdp.audit.verdicts.ks import ks_table
+from ksdp.audit.verdicts.laws import ks_table
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 
 RATED = "movielens-1m"

@@ -17,8 +17,8 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from ksdp.audit.continuing import topped_up, wanted_factor
 from ksdp.audit.errors import InputError, InvalidAudit, KsdpError, StoreError
-from ksdp.audit.more_runs import topped_up, wanted_factor
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.reviewing import Decision, Entry, Proposal, Status

@@ -6,7 +6,8 @@ carry checksums, and a reader who meets anything else raises `DamagedBlock` with
 Values are little-endian floats, the runs of a block side by side in one fixed-size binary cell a document and
 statistic (`numpy.frombuffer(cell, "<f4")`): on two cores, typed list columns cost three times the time.
 Inclusion bits lie beside them (`numpy.unpackbits(cell, bitorder="little")`). Where a part of the values is
-measured (`ksdp.audit.kept_runs`), bits `_kept` say which, and a cell holds these alone: cells differ in length.
+measured (`ksdp.audit.run_subsampling`), bits `_kept` say which, and a cell holds these alone: cells differ in
+length.
 
 Observables are typed lists. Of an array with many zeros a binary cell a run holds the other entries alone, in
 order, as values do (`ksdp.type.<name>` in the footer), and bits `_nonzero.<name>` say where they stand.
@@ -26,11 +27,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Bits
-from ksdp.audit.canaries import CANARY
 from ksdp.audit.errors import DamagedBlock
-from ksdp.audit.kept_runs import read_runs
+from ksdp.audit.run_subsampling import read_runs
 from ksdp.audit.sampling import BlockValues, Stored
 from ksdp.audit.spec.design import Block
+from ksdp.audit.verdicts.controls import CANARY
 from ksdp.storage.remote import Place, source_of
 from ksdp.storage.store import write_whole
 
@@ -333,7 +334,7 @@ def stack_blocks(cells: Sequence[StoredCells], rows: Rows, width: int) -> tuple[
     cells : the same documents in every block of a lane, in order
     rows : which of the documents
     width : int
-        Runs that the tests of a document read (`ksdp.audit.kept_runs`).
+        Runs that the tests of a document read (`ksdp.audit.run_subsampling`).
     """
     inclusion = np.concatenate([block.inclusion for block in cells], axis=1)
     if cells[0].kept is None:

@@ -17,12 +17,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import StoreError
-from ksdp.audit.results.gap import Gap as Gap
-from ksdp.audit.results.gap import widest_gap
 from ksdp.audit.results.parts import StatisticSummary as StatisticSummary
 from ksdp.audit.results.summary import Summary as Summary
 from ksdp.audit.spec.models import Spec, parse_spec
-from ksdp.audit.verdicts.effect_measures import EffectMeasures
+from ksdp.audit.verdicts.effects import EffectMeasures
+from ksdp.audit.verdicts.laws import Gap as Gap
+from ksdp.audit.verdicts.laws import widest_gap
 from ksdp.storage.codec import (
     check_checksum,
     checksums_hold,
@@ -36,9 +36,9 @@ from ksdp.storage.codec import (
 from ksdp.storage.store import json_text
 
 if TYPE_CHECKING:
-    from ksdp.audit.verdicts.arms import ArmTests
     from ksdp.audit.verdicts.decide import Decisions
-    from ksdp.audit.verdicts.effect_measures import Effect
+    from ksdp.audit.verdicts.effects import Effect
+    from ksdp.audit.verdicts.laws import ArmTests
 
 _PLAIN: dict[Any, Any] = {
     str: pa.string(),

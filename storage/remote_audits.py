@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError, StoreError
-from ksdp.audit.interim_looks import FIRST
+from ksdp.audit.verdicts.looks import FIRST
 from ksdp.storage.audits.stages import read_stage
 from ksdp.storage.codec import check_checksum, write_checksum, write_with_checksum
 from ksdp.storage.mapped_corpus import CORPUS_FILES, open_corpus

@@ -11,11 +11,11 @@ import numpy as np
 
 from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import InputError
-from ksdp.audit.interim_looks import FIRST, Stage
 from ksdp.audit.own_code import own_code
 from ksdp.audit.plan import Part, Plan, document_parts, keeps_values
 from ksdp.audit.planning import make_plan
 from ksdp.audit.statistics.contract import Pool
+from ksdp.audit.verdicts.looks import FIRST, Stage
 from ksdp.storage.audits.stages import read_stage
 from ksdp.storage.blocks import ROW_GROUP
 from ksdp.storage.findings import read_spec

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ksdp.audit.canaries import CANARY
 from ksdp.audit.errors import DamagedBlock, StoreError
-from ksdp.audit.interim_looks import FIRST
 from ksdp.audit.plan import CONTROLS
 from ksdp.audit.sampling import BlockValues, measure, sample
 from ksdp.audit.spec.design import Block
+from ksdp.audit.verdicts.controls import CANARY
+from ksdp.audit.verdicts.looks import FIRST
 from ksdp.storage.audits.stages import stage_names
 from ksdp.storage.blocks import (
     ObservablesWriter,

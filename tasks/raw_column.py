@@ -11,7 +11,7 @@ from ksdp.audit.array_types import Bits
 from ksdp.audit.errors import DamagedBlock, StoreError
 from ksdp.audit.statistics.learned import folds_of, gram_of_runs, raw_scores
 from ksdp.audit.testing import raw_arms
-from ksdp.audit.verdicts.arms import ArmTests
+from ksdp.audit.verdicts.laws import ArmTests
 from ksdp.storage.blocks import has_block, read_observables
 from ksdp.tasks.audit_ref import AuditRef, folders_of, open_plan
 from ksdp.tasks.blocks import discard

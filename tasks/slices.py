@@ -2,30 +2,81 @@
 
 from __future__ import annotations
 
+import hashlib
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Bits
-from ksdp.audit.canaries import CANARY
+from ksdp.audit.certifying import paired_advantages
+from ksdp.audit.content_keys import content_key
+from ksdp.audit.errors import DamagedBlock, StoreError
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.sampling import STRONGEST
 from ksdp.audit.spec.design import shuffled_runs
 from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.statistics.learned import LEARNED_PREFIX, RAW
 from ksdp.audit.testing import canary_arms, compare_arms, learn_arms, shuffled_log10_p
-from ksdp.audit.verdicts.arms import ArmTests
-from ksdp.audit.verdicts.effect_measures import Effect, Flagged
-from ksdp.audit.verdicts.fresh_effects import Attack, best_threshold, learned_scores, measure_effect
-from ksdp.audit.verdicts.ks import KSTable, ks_table
+from ksdp.audit.verdicts.controls import CANARY
+from ksdp.audit.verdicts.effects import Attack, Effect, Flagged, best_threshold, learned_scores, measure_effect
+from ksdp.audit.verdicts.laws import ArmTests, KSTable, ks_table
+from ksdp.storage.audits.stages import PairsPart, read_pairs, write_pairs
 from ksdp.storage.blocks import ROW_GROUP, stack_blocks
 from ksdp.storage.findings import Curve
-from ksdp.tasks.audit_ref import AuditRef, open_plan
+from ksdp.storage.remote import Place
+from ksdp.storage.store import Store
+from ksdp.tasks.audit_ref import AuditRef, open_audit, open_plan
 from ksdp.tasks.blocks import read_cells
 from ksdp.tasks.raw_column import fresh_raw_scores, raw_column
+
+_log = logging.getLogger("ksdp.tasks")
+
+# Runs of the mechanism that a part is worth; from sizes alone, so that audits of the same documents share parts.
+_RUNS = 1500
+_MOST = 32
+
+
+def pairs_parts(plan: Plan, pairs: int) -> list[PairsPart]:
+    """All pairs, in order."""
+    each = int(np.clip(_RUNS // max(len(plan.audited), 1), 1, _MOST))
+    return [PairsPart(first, min(first + each, pairs)) for first in range(0, pairs, each)]
+
+
+def compute_pairs(ref: AuditRef, part: PairsPart) -> NDArray[np.float64]:
+    """Advantages on some pairs, shape (n_documents, n_pairs), from the store or computed and stored.
+
+    Idempotent: what is there is read, what is damaged is named, dropped and computed again.
+    """
+    plan = open_audit(ref)
+    folder, key = _place(ref, plan)
+    try:
+        stored = read_pairs(folder, part, key)
+    except DamagedBlock:
+        _log.warning("pairs %s are damaged and will be computed again", part.name)
+        (folder / part.name).unlink(missing_ok=True)
+        stored = None
+    if stored is None:
+        if not ref.may_sample:
+            raise StoreError(
+                "the paired runs of this certificate are not in the store, and this command samples nothing."
+            )
+        stored = paired_advantages(plan, part.first, part.stop)
+        write_pairs(folder, part, key, stored)
+    return stored
+
+
+def _place(ref: AuditRef, plan: Plan) -> tuple[Place, str]:
+    """Folder and key of the pairs of these documents in these runs."""
+    rows = hashlib.sha256(np.ascontiguousarray(plan.audited).tobytes()).hexdigest()
+    chosen = content_key({"rows": rows, "sees": plan.spec.statistics.sees})
+    folder = Store(Path(ref.store)).runs(plan.runs_identity) / "pairs" / chosen
+    return folder, f"{content_key(plan.runs_identity)}/{chosen}"
+
 
 # A slice's values of all runs stay below this in a worker.
 _SLICE_BYTES = 256 * 2**20

@@ -16,14 +16,13 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from ksdp.audit.spec.design import Block
-from ksdp.audit.verdicts.effect_measures import Flagged
+from ksdp.audit.verdicts.effects import Flagged
 from ksdp.storage.audits.stages import PairsPart
 from ksdp.storage.findings import Curve
 from ksdp.tasks.audit_ref import AuditRef
 from ksdp.tasks.blocks import BlockDone, compute_block
 from ksdp.tasks.cluster import spread
-from ksdp.tasks.pairs import compute_pairs
-from ksdp.tasks.slices import Slice, SliceEffects, SliceTests, curve, effects, test_slice
+from ksdp.tasks.slices import Slice, SliceEffects, SliceTests, compute_pairs, curve, effects, test_slice
 
 _Part = TypeVar("_Part")
 _options: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False}

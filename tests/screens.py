@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ksdp.audit.results.stored_summary import VERSION
+from ksdp.audit.results.summary import VERSION
 from ksdp.audit.screening.screen_summary import ScreenSummary
 
 __all__ = ["round_of", "screened"]

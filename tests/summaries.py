@@ -18,8 +18,7 @@ from ksdp.audit.results.parts import (
     StoredValues,
     VerdictCounts,
 )
-from ksdp.audit.results.stored_summary import VERSION
-from ksdp.audit.results.summary import Summary
+from ksdp.audit.results.summary import VERSION, Summary
 from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.verdicts.controls import Controls
 

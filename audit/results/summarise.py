@@ -9,27 +9,108 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.canaries import judge_canaries
-from ksdp.audit.certifying import Certificate, knows_all
-from ksdp.audit.copies import Copies
-from ksdp.audit.interim_verdicts import InterimVerdicts
+from ksdp.audit.certifying import Certificate, Copies, above_bound, knows_all
 from ksdp.audit.mechanisms.contract import guarantee_of, traits_of
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.plan import Plan
 from ksdp.audit.results import parts
-from ksdp.audit.results.certificate_summary import certificate_summary, void_where_contradicted
-from ksdp.audit.results.copies_summary import copies_summary, void_where_copies_tell
-from ksdp.audit.results.counting import count_verdicts
-from ksdp.audit.results.share_summary import share_summary
-from ksdp.audit.results.stored_summary import VERSION
-from ksdp.audit.results.summary import Summary
+from ksdp.audit.results.parts import CertificateSummary, CopiesSummary, ShareSummary, VerdictCounts
+from ksdp.audit.results.summary import VERSION, Summary
 from ksdp.audit.statistics.learned import LEARNED_PREFIX
 from ksdp.audit.testing import judge_controls
-from ksdp.audit.verdicts.arms import ArmTests
+from ksdp.audit.verdicts.controls import Controls, judge_canaries
 from ksdp.audit.verdicts.decide import Proof, Verdict
-from ksdp.audit.verdicts.effect_measures import Effect
-from ksdp.audit.verdicts.needed_distances import detectable_distance
-from ksdp.audit.verdicts.power import minimal_detectable, smallest_margin
+from ksdp.audit.verdicts.effects import Effect
+from ksdp.audit.verdicts.laws import ArmTests
+from ksdp.audit.verdicts.looks import InterimVerdicts
+from ksdp.audit.verdicts.multiplicity import share_bounds
+from ksdp.audit.verdicts.power import detectable_distance, minimal_detectable, smallest_margin
+
+
+def count_verdicts(verdict: NDArray[np.str_], every_attack: NDArray[np.bool_]) -> VerdictCounts:
+    """Documents by verdict, and the clear ones that are so against every attack."""
+    sensitive, clear, undecided = (int((verdict == word).sum()) for word in ("sensitive", "clear", "undecided"))
+    return VerdictCounts(sensitive, clear, undecided, int(((verdict == "clear") & every_attack).sum()))
+
+
+def clear_words(counts: VerdictCounts) -> str:
+    """The clear ones, and how many of them against every attack, where there are any.
+
+    Examples
+    --------
+    >>> clear_words(VerdictCounts(1, 2, 3)), clear_words(VerdictCounts(0, 6, 0, 4))
+    ('2 clear', '6 clear (4 against every attack)')
+    """
+    proved = f" ({counts.every_attack} against every attack)" if counts.every_attack else ""
+    return f"{counts.clear} clear{proved}"
+
+
+def certificate_summary(
+    certificate: Certificate | None, interim: InterimVerdicts, margin: float
+) -> CertificateSummary | None:
+    """In numbers; None where there is none."""
+    if certificate is None:
+        return None
+    below = (certificate.bound <= margin) & (margin > 0)
+    return CertificateSummary(
+        pairs=certificate.pairs,
+        level=certificate.level,
+        runs=certificate.pairs * (1 + len(certificate.bound)),
+        certified=int(below.sum()),
+        sensitive=int((below & (interim.decisions.verdict == Verdict.SENSITIVE)).sum()),
+        contradicted=int(certificate.contradicted.sum()),
+        median_bound=float(np.median(certificate.bound)),
+        largest_bound=float(certificate.bound.max()),
+        median_knows_all=float(np.median(certificate.mean)),
+        largest_knows_all=float(certificate.mean.max()),
+    )
+
+
+def void_where_contradicted(judged: Controls, certificate: Certificate | None) -> Controls:
+    """The controls, failed where a document was measured to be above its bound: the noise is not what it says."""
+    above = 0 if certificate is None else int(certificate.contradicted.sum())
+    return judged.contradicted(above, "the noise were what the mechanism says")
+
+
+def copies_summary(plan: Plan, interim: InterimVerdicts, copies: Copies | None) -> CopiesSummary | None:
+    """In numbers; None where copies decided nothing of anybody, and nothing measured is above its bound."""
+    if copies is None:
+        return None
+    margin = plan.spec.rule.margin
+    below = copies.bound <= margin
+    above = int(above_bound(interim.tests, copies.bound, plan.counted, len(plan.looks)).sum())
+    if not below.any() and not above:
+        return None
+    return CopiesSummary(
+        certified=int(below.sum()),
+        sensitive=int((below & (interim.decisions.verdict == Verdict.SENSITIVE)).sum()),
+        contradicted=above,
+        fewest=int(copies.count[below].min(initial=len(plan.corpus))),
+        largest_bound=float(copies.bound[below].max(initial=0.0)),
+    )
+
+
+def void_where_copies_tell(judged: Controls, copies: CopiesSummary | None) -> Controls:
+    """The controls, failed where a document was told from its copies: order matters to the mechanism."""
+    same = "the mechanism announced the same whichever of their copies is in, as it says (`order_free`)"
+    return judged.contradicted(0 if copies is None else copies.contradicted, same)
+
+
+def share_summary(plan: Plan, interim: InterimVerdicts) -> ShareSummary | None:
+    """Bounds of the share that leaks more than the margin (at all, where that is 0); None where none were drawn.
+
+    p of "at most the margin" is that of the look which decided, scaled to the whole level as the others are.
+    """
+    if not isinstance(plan.spec.design.documents, int):
+        return None
+    rule, decisions = plan.spec.rule, interim.decisions
+    scale = np.array([math.log10(rule.level / look.level) for look in plan.looks])
+    above = np.minimum(decisions.log10_p_above + scale[interim.look], 0.0)
+    population = len(plan.holdings.victim)
+    below = decisions.log10_p_below if rule.margin else np.zeros_like(above)
+    low, high = share_bounds(above, below, population, rule.level)
+    return ShareSummary(len(above), population, rule.level, low, high)
+
 
 # Quantiles of Kolmogorov's law: a document that leaks nothing measures D * sqrt(n m / (n + m)) below these.
 _KOLMOGOROV_50, _KOLMOGOROV_95 = 0.8276, 1.3581

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from pydantic.dataclasses import dataclass
 
-from ksdp.audit.results.counting import count_verdicts
 from ksdp.audit.results.parts import FORMAT, DesignSummary, VerdictCounts
-from ksdp.audit.results.stored_summary import VERSION, StoredSummary
-from ksdp.audit.results.summary import Summary
+from ksdp.audit.results.summarise import count_verdicts
+from ksdp.audit.results.summary import VERSION, StoredSummary, Summary
 from ksdp.audit.spec.models import Spec
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.spec.models import Spec
-from ksdp.audit.verdicts.drawn_share import share_lower_limit, share_upper_limit
-from ksdp.audit.verdicts.ks import ks_table
+from ksdp.audit.verdicts.laws import ks_table
+from ksdp.audit.verdicts.multiplicity import share_lower_limit, share_upper_limit
 
 Value = str | int | float
 Setting = Mapping[str, Value]

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.content_keys import content_key, whole_numbers
+from ksdp.audit.continuing import level_of_clear
 from ksdp.audit.corpus.groups import unit_count
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError
-from ksdp.audit.level_part import level_of_clear
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.reviewing import Decision, State

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ksdp.audit.continuing import tables_at_part
 from ksdp.audit.errors import SpecError
-from ksdp.audit.level_part import tables_at_part
 from ksdp.audit.plan import Plan
 from ksdp.audit.randomness import Purpose, derived_seed, generator
-from ksdp.audit.reading import more_runs
+from ksdp.audit.run_subsampling import more_runs
 from ksdp.audit.spec.design import as_rows
 from ksdp.audit.spec.models import Spec
-from ksdp.audit.verdicts.bands import band_width
-from ksdp.audit.verdicts.drawn_share import share_upper_limit
+from ksdp.audit.verdicts.margins import band_width
+from ksdp.audit.verdicts.multiplicity import share_upper_limit
 from ksdp.audit.verdicts.power import minimal_detectable
 
 _SEARCH = 2**31

@@ -9,7 +9,7 @@ from pydantic.dataclasses import dataclass
 
 from ksdp.audit.learning.measures import LearningCost, NotLearnt
 from ksdp.audit.results.parts import FORMAT, VerdictCounts
-from ksdp.audit.results.stored_summary import StoredSummary
+from ksdp.audit.results.summary import StoredSummary
 
 
 @dataclass(frozen=True, config=FORMAT)

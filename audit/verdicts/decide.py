@@ -29,11 +29,10 @@ from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.spec.models import DecisionSpec
-from ksdp.audit.verdicts.arms import ArmTests
-from ksdp.audit.verdicts.bands import band_width
-from ksdp.audit.verdicts.margin import log10_above, log10_below
+from ksdp.audit.verdicts.laws import ArmTests
+from ksdp.audit.verdicts.margins import band_width, log10_above, log10_below
 from ksdp.audit.verdicts.multiplicity import adjust, bonferroni
-from ksdp.audit.verdicts.needed_distances import largest_distance, runs_to_decide
+from ksdp.audit.verdicts.power import largest_distance, runs_to_decide
 
 
 class Verdict(StrEnum):

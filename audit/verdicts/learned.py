@@ -26,9 +26,9 @@ no maximum over thresholds inflates. `distance` is the positive part of sum_j v_
 proportional to m_j n_j / (m_j + n_j) for arms of m_j and n_j runs. Given the bits, TPR and FPR are weighted sums
 of martingale differences about the true ones of the attacks used. Hoeffding's inequality applies to them with the
 effective arms `n_with` = 1 / (sum_j v_j^2 / m_j) and `n_without` = 1 / (sum_j v_j^2 / n_j), at most the tested
-runs of each. Its constant is that of `ksdp.audit.verdicts.bands`: those bands hold for `distance` with these arms.
-Their lower end bounds the total variation distance of the two distributions of features from below. Their upper
-end bounds the advantage of these learnt attacks, not of better ones.
+runs of each. Its constant is that of `ksdp.audit.verdicts.margins`: those bands hold for `distance` with these
+arms. Their lower end bounds the total variation distance of the two distributions of features from below. Their
+upper end bounds the advantage of these learnt attacks, not of better ones.
 
 **D without the bias of choosing** (`held_out_advantage`). D is the largest of many gaps, over thresholds and
 statistics, so it is too large on average: where nothing leaks it still measures some 0.1 with 400 runs. Here each
@@ -62,7 +62,7 @@ from ksdp.audit.statistics.learned import (
     learner_scores,
     trained_scores,
 )
-from ksdp.audit.verdicts.ks import ks_table
+from ksdp.audit.verdicts.laws import ks_table
 
 
 @dataclass(frozen=True, eq=False)

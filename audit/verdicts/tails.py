@@ -26,7 +26,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Floats, Ints
-from ksdp.audit.verdicts.ks import checked_order
+from ksdp.audit.verdicts.laws import checked_order
 
 _FRACTIONS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05)
 _FEWEST = 3

@@ -23,7 +23,7 @@ from ksdp.audit.registry import make_mechanism
 from ksdp.audit.sampling import Stored, run_observables
 from ksdp.audit.spec.design import Block, as_rows
 from ksdp.audit.spec.models import GainSpec, parse_spec
-from ksdp.audit.verdicts.ks import KSTable, ks_table
+from ksdp.audit.verdicts.laws import KSTable, ks_table
 from ksdp.extras.reproduce.outcomes import Line, Outcome
 
 FAMILIES = ("paper", "geometry", "rounds")

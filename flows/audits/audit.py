@@ -18,27 +18,28 @@ from pathlib import Path
 
 import numpy as np
 
-from ksdp.audit.copies import copies_of
-from ksdp.audit.interim_looks import AGAIN, FRESH, Stage, fresh_seed
-from ksdp.audit.interim_verdicts import (
+from ksdp.audit.certifying import copies_of
+from ksdp.audit.plan import Plan, strongest_alone
+from ksdp.audit.results.summarise import Tested
+from ksdp.audit.results.summary import Summary
+from ksdp.audit.verdicts.effects import Effect, Flagged
+from ksdp.audit.verdicts.laws import ArmTests
+from ksdp.audit.verdicts.looks import (
+    AGAIN,
+    FRESH,
     InterimVerdicts,
     LookScope,
+    Stage,
     after_certificate,
     after_fresh,
     after_look,
     detected_documents,
     for_fresh_runs,
+    fresh_seed,
     open_documents,
 )
-from ksdp.audit.plan import Plan, strongest_alone
-from ksdp.audit.results.summarise import Tested
-from ksdp.audit.results.summary import Summary
-from ksdp.audit.verdicts.arms import ArmTests
-from ksdp.audit.verdicts.effect_measures import Effect, Flagged
-from ksdp.flows.audits.certify import certified
-from ksdp.flows.audits.conclude import conclude
+from ksdp.flows.audits.stages import certified, conclude, measured_stage, tested_look
 from ksdp.flows.audits.steps import Steps, Tally
-from ksdp.flows.audits.tested_look import measured_stage, tested_look
 from ksdp.flows.interruption import advance, current
 from ksdp.storage.audits.stages import drop_stages, write_stage
 from ksdp.storage.store import Store

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ksdp.audit.interim_looks import Stage
 from ksdp.audit.plan import CONTROLS, Plan
-from ksdp.audit.reading import Reading
+from ksdp.audit.run_subsampling import Reading
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.spec.design import Block, Shared
 from ksdp.audit.statistics.learned import RAW
 from ksdp.audit.testing import canary_arms, compare_arms, learn_arms
-from ksdp.audit.verdicts.fresh_effects import best_threshold, measure_effect
+from ksdp.audit.verdicts.effects import best_threshold, measure_effect
+from ksdp.audit.verdicts.looks import Stage
 
 _TESTED = 256
 """Documents whose tests stand for all: enough of them share the arms whose law is worked out together."""

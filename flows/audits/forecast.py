@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ksdp.audit.copies import copies_of
+from ksdp.audit.certifying import copies_of
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.learning.enough import documents_enough
 from ksdp.audit.mechanisms.contract import traits_of
 from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.plan import CONTROLS, Plan, document_parts, keeps_values
 from ksdp.audit.planning import corpus_notes, make_plan
-from ksdp.audit.reading import more_runs
+from ksdp.audit.run_subsampling import more_runs
 from ksdp.audit.smoke_run import try_own_code
 from ksdp.audit.spec.models import DecisionSpec, Spec
 from ksdp.audit.verdicts.power import minimal_detectable, runs_for_margin, smallest_margin

@@ -21,11 +21,11 @@ from prefect.artifacts import (
 )
 from prefect.logging import get_run_logger
 
-from ksdp.audit.interim_looks import FIRST
 from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.results.parts import StatisticSummary
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec.design import Block
+from ksdp.audit.verdicts.looks import FIRST
 from ksdp.flows.audits.audit import run_stages
 from ksdp.flows.audits.steps import FlaggedParts, Tally
 from ksdp.storage.audits.continuation import Origin, read_origin

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from ksdp.audit.continuing import tables_at_part
 from ksdp.audit.errors import KsdpError, StoreError
-from ksdp.audit.interim_looks import AGAIN, DRAWN
-from ksdp.audit.level_part import tables_at_part
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec.design import Block
 from ksdp.audit.spec.models import Spec
+from ksdp.audit.verdicts.looks import AGAIN, DRAWN
 from ksdp.dashboards.audits.report import render_report
 from ksdp.flows.audits.audit import run_stages
 from ksdp.flows.audits.place import ANYWHERE, Place, chosen_place
@@ -37,9 +37,8 @@ from ksdp.storage.store import Store, sweep_parts
 from ksdp.tasks.audit_ref import AuditRef
 from ksdp.tasks.blocks import all_whole, compute_block, drop_passing
 from ksdp.tasks.cluster import open_workers, started_ahead
-from ksdp.tasks.pairs import compute_pairs
 from ksdp.tasks.provenance import versions
-from ksdp.tasks.slices import Slice, SliceEffects, SliceTests, curve, effects, test_slice
+from ksdp.tasks.slices import Slice, SliceEffects, SliceTests, compute_pairs, curve, effects, test_slice
 
 Result = TypeVar("Result")
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec.design import Block
-from ksdp.audit.verdicts.effect_measures import Flagged
+from ksdp.audit.verdicts.effects import Flagged
 from ksdp.flows.interruption import advance
 from ksdp.storage.audits.stages import PairsPart
 from ksdp.storage.findings import Curve

@@ -32,7 +32,7 @@ from ksdp.audit.own_code import own_code
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec.models import Spec
-from ksdp.audit.verdicts.schedule_level import LevelBudget, next_spec, open_budget, read_budget
+from ksdp.audit.verdicts.online import LevelBudget, next_spec, open_budget, read_budget
 from ksdp.flows.audits.prefect_audit import audit
 from ksdp.flows.audits.run import one_at_a_time
 from ksdp.flows.interruption import die_with_parent, utc_now

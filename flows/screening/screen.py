@@ -17,8 +17,7 @@ from ksdp.audit.learning.measures import cost_of_leaving_out
 from ksdp.audit.party_view import size_base
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.results.stored_summary import VERSION
-from ksdp.audit.results.summary import Summary
+from ksdp.audit.results.summary import VERSION, Summary
 from ksdp.audit.screening.clearance import asked_of, screen_statement
 from ksdp.audit.screening.rounds import (
     Ended,

@@ -35,7 +35,7 @@ from ksdp.audit.content_keys import content_key
 from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.errors import StoreError
 from ksdp.audit.results.parts import FORMAT
-from ksdp.audit.results.stored_summary import VERSION, StoredSummary
+from ksdp.audit.results.summary import VERSION, StoredSummary
 from ksdp.audit.spec.models import CorpusSpec
 from ksdp.storage.audits.queries import VERDICTS
 from ksdp.storage.codec import check_checksum, write_table_with_checksum

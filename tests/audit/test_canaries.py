@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.canaries import CANARY, HANDED, canary_values, handed_bits, handed_units, judge_canaries
 from ksdp.audit.corpus.groups import make_units
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.interim_looks import Stage
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.plan import NULL_CONTROLS, Plan
 from ksdp.audit.planning import make_plan
@@ -18,7 +16,9 @@ from ksdp.audit.sampling import measure, run_observables, sample
 from ksdp.audit.spec.design import Block
 from ksdp.audit.spec.models import DecisionSpec, parse_spec
 from ksdp.audit.testing import compare_arms
-from ksdp.audit.verdicts.arms import ArmTests
+from ksdp.audit.verdicts.controls import CANARY, HANDED, canary_values, handed_bits, handed_units, judge_canaries
+from ksdp.audit.verdicts.laws import ArmTests
+from ksdp.audit.verdicts.looks import Stage
 
 
 def plan_of(corpus: Corpus, **design) -> Plan:

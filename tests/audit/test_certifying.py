@@ -21,8 +21,8 @@ from ksdp.audit.sampling import measure, sample
 from ksdp.audit.spec.design import Block
 from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.testing import compare_arms
-from ksdp.audit.verdicts.bands import distance_band
-from ksdp.audit.verdicts.certificate import certified_bound
+from ksdp.audit.verdicts.certificates import certified_bound
+from ksdp.audit.verdicts.margins import distance_band
 
 
 def plan_of(corpus: Corpus, scale: float | None, opens: str = "every round", **changes) -> Plan:

@@ -9,20 +9,19 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.copies import copies_of
+from ksdp.audit.certifying import copies_of
 from ksdp.audit.corpus.matrix import Corpus, canonical
-from ksdp.audit.interim_looks import Look
-from ksdp.audit.interim_verdicts import after_certificate, after_look
 from ksdp.audit.mechanisms.contract import Announced, Database, Observables
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent, make_mechanism, mechanism_names
-from ksdp.audit.results.copies_summary import copies_summary, void_where_copies_tell
+from ksdp.audit.results.summarise import copies_summary, void_where_copies_tell
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.testing import compare_arms
+from ksdp.audit.verdicts.certificates import count_laws, count_laws_independent
 from ksdp.audit.verdicts.controls import Controls
-from ksdp.audit.verdicts.copies import count_laws, count_laws_independent
+from ksdp.audit.verdicts.looks import Look, after_certificate, after_look
 
 SOUND = Controls(9, 0.5, 9, 1e-9, 9, 0.5, 0, 1.0, 0, None)
 

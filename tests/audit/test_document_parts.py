@@ -10,7 +10,6 @@ import scipy.sparse as sp
 
 from ksdp.api.given import lent_statistic
 from ksdp.audit.corpus.matrix import Corpus, canonical
-from ksdp.audit.interim_looks import Stage
 from ksdp.audit.measured_documents import measured_documents
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.mechanisms.joint import OfRun, SumOverRuns
@@ -28,6 +27,7 @@ from ksdp.audit.sparse_rows import take_rows
 from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.statistics.contract import Documents
 from ksdp.audit.statistics.linear.groups import GroupMean
+from ksdp.audit.verdicts.looks import Stage
 
 MANY = 1100
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ksdp.audit.interim_looks import LOOKS, fresh_seed, planned_looks
 from ksdp.audit.spec.design import Design, make_design
 from ksdp.audit.spec.models import Spec, parse_spec
+from ksdp.audit.verdicts.looks import LOOKS, fresh_seed, planned_looks
 
 
 def design_of(spec: Spec, documents: int) -> Design:

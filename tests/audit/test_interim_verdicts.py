@@ -7,8 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from ksdp.audit.interim_looks import Look
-from ksdp.audit.interim_verdicts import (
+from ksdp.audit.spec.models import DecisionSpec
+from ksdp.audit.testing import compare_arms
+from ksdp.audit.verdicts.decide import decide
+from ksdp.audit.verdicts.laws import ArmTests
+from ksdp.audit.verdicts.looks import (
+    Look,
     LookScope,
     after_certificate,
     after_fresh,
@@ -16,12 +20,8 @@ from ksdp.audit.interim_verdicts import (
     for_fresh_runs,
     open_documents,
 )
-from ksdp.audit.spec.models import DecisionSpec
-from ksdp.audit.testing import compare_arms
-from ksdp.audit.verdicts.arms import ArmTests
-from ksdp.audit.verdicts.decide import decide
 from ksdp.audit.verdicts.multiplicity import adjust, bonferroni
-from ksdp.audit.verdicts.needed_distances import likely_distance
+from ksdp.audit.verdicts.power import likely_distance
 
 RULE = DecisionSpec(margin=0.3, error="fwer")
 

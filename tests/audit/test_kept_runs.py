@@ -11,18 +11,17 @@ from hypothesis import strategies as st
 
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.interim_looks import FRESH, Stage
-from ksdp.audit.kept_runs import kept_without, levelled, read_runs
 from ksdp.audit.mechanisms.contract import Announced, Observables
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.reading import EVERY_RUN, Reading, best_every, more_runs
+from ksdp.audit.run_subsampling import EVERY_RUN, Reading, best_every, kept_without, levelled, more_runs, read_runs
 from ksdp.audit.sampling import STRONGEST, measure, run_observables, sample
 from ksdp.audit.spec.design import Block
 from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.statistics.plain import statistics_of_arrays
 from ksdp.audit.statistics.rounds import ROUNDS
 from ksdp.audit.testing import compare_arms
+from ksdp.audit.verdicts.looks import FRESH, Stage
 
 
 def plan_of(corpus: Corpus, **sections) -> Plan:

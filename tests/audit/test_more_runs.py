@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ksdp.audit.continuing import topped_up, wanted_factor
 from ksdp.audit.errors import InputError
-from ksdp.audit.more_runs import topped_up, wanted_factor
 from ksdp.audit.reviewing import question
 from ksdp.audit.spec.models import Spec, parse_spec
 

@@ -21,7 +21,7 @@ from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear import solve
 from ksdp.audit.statistics.linear.operator import LOST, LOST_ON_WIRE, lost_of
 from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
-from ksdp.audit.verdicts.ks import ks_table
+from ksdp.audit.verdicts.laws import ks_table
 
 ROUNDS = {"name": "pd-svd", "rank": 2}
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ksdp.audit.reading import EVERY_RUN, Reading
+from ksdp.audit.run_subsampling import EVERY_RUN, Reading
 
 
 def counted(reading: Reading, done: int, block: int) -> int:

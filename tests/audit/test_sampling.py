@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from ksdp.audit.canaries import HANDED
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.contract import Announced, Observables
@@ -18,6 +17,7 @@ from ksdp.audit.sampling import measure, run_observables, sample
 from ksdp.audit.spec.design import Block
 from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.testing import compare_arms, judge_controls
+from ksdp.audit.verdicts.controls import HANDED
 
 
 def plan_of(corpus: Corpus, **sections) -> Plan:

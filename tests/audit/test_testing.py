@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ksdp.audit.testing import compare_arms, judge_controls, learn_arms, shuffled_log10_p
-from ksdp.audit.verdicts.arms import ArmTests
-from ksdp.audit.verdicts.ks import ks_table
+from ksdp.audit.verdicts.laws import ArmTests, ks_table
 from ksdp.audit.verdicts.tails import tail_table
 
 

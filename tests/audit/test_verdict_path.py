@@ -14,11 +14,26 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import binom, binomtest, hypergeom, norm
 
-from ksdp.audit.canaries import judge_canaries
 from ksdp.audit.certifying import _exchanged, certify
-from ksdp.audit.interim_looks import Look
-from ksdp.audit.interim_verdicts import (
+from ksdp.audit.plan import CONTROLS, NULL_CONTROLS
+from ksdp.audit.results.summarise import certificate_summary, void_where_contradicted
+from ksdp.audit.spec.models import DecisionSpec
+from ksdp.audit.testing import canary_arms, compare_arms, judge_controls, learn_arms, shuffled_log10_p
+from ksdp.audit.verdicts.certificates import STAKES, certified_bound, pair_advantage
+from ksdp.audit.verdicts.controls import Controls, judge_canaries
+from ksdp.audit.verdicts.decide import decide, flagged_by
+from ksdp.audit.verdicts.effects import (
+    Attack,
+    best_threshold,
+    epsilon_lower_bound,
+    learned_scores,
+    measure_effect,
+    tpr_at_fpr,
+)
+from ksdp.audit.verdicts.laws import ArmTests, ks_table
+from ksdp.audit.verdicts.looks import (
     InterimVerdicts,
+    Look,
     LookScope,
     after_certificate,
     after_fresh,
@@ -26,21 +41,12 @@ from ksdp.audit.interim_verdicts import (
     for_fresh_runs,
     open_documents,
 )
-from ksdp.audit.plan import CONTROLS, NULL_CONTROLS
-from ksdp.audit.results.certificate_summary import certificate_summary, void_where_contradicted
-from ksdp.audit.spec.models import DecisionSpec
-from ksdp.audit.testing import canary_arms, compare_arms, judge_controls, learn_arms, shuffled_log10_p
-from ksdp.audit.verdicts.arms import ArmTests
-from ksdp.audit.verdicts.bands import band_width, distance_band
-from ksdp.audit.verdicts.binomial_gap import hoeffding_log10_p, largest_log10_tail
-from ksdp.audit.verdicts.certificate import STAKES, certified_bound, pair_advantage
-from ksdp.audit.verdicts.controls import Controls
-from ksdp.audit.verdicts.decide import decide, flagged_by
-from ksdp.audit.verdicts.effect import epsilon_lower_bound, tpr_at_fpr
-from ksdp.audit.verdicts.fresh_effects import Attack, best_threshold, learned_scores, measure_effect
-from ksdp.audit.verdicts.ks import ks_table
-from ksdp.audit.verdicts.margin import (
+from ksdp.audit.verdicts.margins import (
     attack_above_log10_p,
+    band_width,
+    distance_band,
+    hoeffding_log10_p,
+    largest_log10_tail,
     log10_above,
     log10_below,
     over_log10_p,
@@ -51,9 +57,9 @@ from ksdp.audit.verdicts.multiplicity import (
     strictest_log10_p,
     weighted_minimum,
 )
-from ksdp.audit.verdicts.needed_distances import detectable_distance, sensitive_distance
+from ksdp.audit.verdicts.power import detectable_distance, sensitive_distance
 from ksdp.audit.verdicts.tails import tail_sizes, tail_table
-from ksdp.audit.verdicts.tied import tied_table
+from ksdp.audit.verdicts.ties import tied_table
 from ksdp.audit.views import ViewVerdicts, combine
 
 FWER = DecisionSpec(margin=0.3, error="fwer")

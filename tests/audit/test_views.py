@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ksdp.audit.canaries import HANDED
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import final_output
@@ -17,6 +16,7 @@ from ksdp.audit.registry import make_mechanism
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.spec.design import Block
 from ksdp.audit.spec.models import DecisionSpec, Spec, parse_spec
+from ksdp.audit.verdicts.controls import HANDED
 from ksdp.audit.views import ViewVerdicts, combine, make_views
 
 

@@ -16,18 +16,16 @@ import scipy.sparse as sp
 from ksdp.audit.content_keys import content_key
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.mechanisms.contract import measured
-from ksdp.audit.results.counting import count_verdicts
-from ksdp.audit.results.stored_summary import VERSION
-from ksdp.audit.results.summarise import chance
-from ksdp.audit.results.summary import Summary
+from ksdp.audit.results.summarise import chance, count_verdicts
+from ksdp.audit.results.summary import VERSION, Summary
 from ksdp.audit.sampling import BlockValues
 from ksdp.audit.spec.design import Block
 from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.testing import compare_arms
-from ksdp.audit.verdicts.arms import ArmTests
-from ksdp.audit.verdicts.bands import band_width
 from ksdp.audit.verdicts.decide import Verdict, decide
-from ksdp.audit.verdicts.needed_distances import detectable_distance
+from ksdp.audit.verdicts.laws import ArmTests
+from ksdp.audit.verdicts.margins import band_width
+from ksdp.audit.verdicts.power import detectable_distance
 from ksdp.storage.audits.screens import RoundVerdicts, write_excluded, write_screen
 from ksdp.storage.blocks import write_values
 from ksdp.storage.findings import Curve, read_verdicts, write_curves, write_findings, write_spec, write_summary

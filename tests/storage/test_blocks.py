@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ksdp.audit.canaries import CANARY
 from ksdp.audit.errors import DamagedBlock
-from ksdp.audit.kept_runs import levelled
+from ksdp.audit.run_subsampling import levelled
 from ksdp.audit.sampling import BlockValues
 from ksdp.audit.spec.design import Block
+from ksdp.audit.verdicts.controls import CANARY
 from ksdp.storage.blocks import (
     ROW_GROUP,
     ObservablesWriter,

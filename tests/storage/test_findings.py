@@ -12,13 +12,12 @@ import pyarrow as pa
 import pytest
 
 from ksdp.audit.errors import StoreError
-from ksdp.audit.results.gap import Gap
-from ksdp.audit.results.stored_summary import VERSION
+from ksdp.audit.results.summary import VERSION
 from ksdp.audit.spec.models import DecisionSpec, parse_spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.decide import decide
-from ksdp.audit.verdicts.effect_measures import Effect
-from ksdp.audit.verdicts.fresh_effects import Attack, measure_effect
+from ksdp.audit.verdicts.effects import Attack, Effect, measure_effect
+from ksdp.audit.verdicts.laws import Gap
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.findings import (
     EFFECTS,

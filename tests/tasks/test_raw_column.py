@@ -11,15 +11,15 @@ import scipy.sparse as sp
 
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.errors import SpecError, StoreError
-from ksdp.audit.interim_looks import FRESH, Stage, fresh_seed
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import run_observables
 from ksdp.audit.spec.design import Block
 from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.statistics.learned import gram_of_runs
-from ksdp.audit.verdicts.effect_measures import Flagged
+from ksdp.audit.verdicts.effects import Flagged
 from ksdp.audit.verdicts.learned import raw_tests
+from ksdp.audit.verdicts.looks import FRESH, Stage, fresh_seed
 from ksdp.flows.prepare import Prepared, prepare_stored
 from ksdp.storage.audits.stages import write_stage
 from ksdp.storage.store import Store

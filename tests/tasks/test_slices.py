@@ -8,18 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ksdp.audit.canaries import judge_canaries
 from ksdp.audit.corpus.groups import Units
 from ksdp.audit.corpus.matrix import Corpus
-from ksdp.audit.interim_looks import FRESH, Stage, fresh_seed
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.spec.design import Balanced, Literal, Shared
 from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.testing import judge_controls
-from ksdp.audit.verdicts.arms import ArmTests
-from ksdp.audit.verdicts.controls import Controls
+from ksdp.audit.verdicts.controls import Controls, judge_canaries
 from ksdp.audit.verdicts.decide import Verdict, decide
+from ksdp.audit.verdicts.laws import ArmTests
+from ksdp.audit.verdicts.looks import FRESH, Stage, fresh_seed
 from ksdp.flows.prepare import prepare_stored
 from ksdp.storage.audits.stages import write_stage
 from ksdp.storage.store import Store

@@ -159,20 +159,20 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/screening/test_attempts.py",),
     ),
     *_of(
-        "audit/reading.py",
+        "audit/run_subsampling.py",
         ("early = min(self.early, done)", "early = 0"),
         ("return early + (done - early) // self.every", "return done // self.every"),
         ("(read - self.early) * (self.every - 1)", "read * (self.every - 1)"),
         tests=("tests/audit/test_reading.py", "tests/audit/test_kept_runs.py"),
     ),
     *_of(
-        "audit/interim_looks.py",
+        "audit/verdicts/looks.py",
         ("Look(end, level * part)", "Look(end, level)"),
         ("parts.get(end, 0.0) + part", "part"),
         tests=("tests/audit/test_interim_looks.py",),
     ),
     *_of(
-        "audit/kept_runs.py",
+        "audit/run_subsampling.py",
         ("if block.start < reading.early:", "if block.start < 2 * reading.early:"),
         ("if block.start < reading.early:", "if False:"),
         tests=("tests/audit/test_kept_runs.py",),
@@ -201,7 +201,7 @@ MUTANTS: list[Mutant] = [
         tests=("tests/flows/runs/test_levers_run.py",),
     ),
     *_of(
-        "audit/verdicts/ks.py",
+        "audit/verdicts/laws.py",
         ("best = max(best, end * n - upto * m, under * m - start * n)", "best = max(best, end * n - upto * m)"),
         ("best = max(best, end * n - upto * m, under * m - start * n)", "best = max(best, under * m - start * n)"),
         ("if inclusion[row, run] == pick:", "if inclusion[row, run]:"),
@@ -211,7 +211,7 @@ MUTANTS: list[Mutant] = [
         ("for arm in (n_with, n_without))", "for arm in (n_with, n_with))"),
     ),
     *_of(
-        "audit/verdicts/tied.py",
+        "audit/verdicts/ties.py",
         (
             "while high >= low and (high - 1) * total - mean >= h:",
             "while high >= low and (high - 1) * total - mean > h:",
@@ -251,7 +251,7 @@ MUTANTS: list[Mutant] = [
         ("table.log10_p[:] /= math.log(10)", "table.log10_p[:] /= 1.0"),
     ),
     *_of(
-        "audit/verdicts/bands.py",
+        "audit/verdicts/margins.py",
         ("max(math.log((SIDES + 1) / level), math.log(SIDES / LIKELY))", "math.log((SIDES + 1) / level)"),
         ("math.log((SIDES + 1) / level)", "math.log(SIDES / level)"),
         ("math.log((SIDES + 1) / level)", "math.log(1 / level)"),
@@ -317,7 +317,7 @@ MUTANTS: list[Mutant] = [
         ("(~higher & ~np.isnan(tests.distance[:, 0]))", "(~higher)"),
     ),
     *_of(
-        "audit/verdicts/fresh_effects.py",
+        "audit/verdicts/effects.py",
         ("values > self.threshold if", "values >= self.threshold if"),
         ("else values <= self.threshold", "else values < self.threshold"),
         ("values > self.threshold if self.above else values <= self.threshold", "values > self.threshold"),
@@ -360,7 +360,7 @@ MUTANTS: list[Mutant] = [
         ("= alarms / len(free)", "= alarms / len(held)"),
     ),
     *_of(
-        "audit/canaries.py",
+        "audit/verdicts/controls.py",
         ("if distance:", "if distance == count:"),
         ("elif missed:", "elif False:"),
         ("(tested.distance[:, 0] < _WHOLE)", "(tested.distance[:, 0] < 0.5)"),
@@ -375,7 +375,7 @@ MUTANTS: list[Mutant] = [
         ("missed += int(wrong.sum())", "missed += int(wrong.all()) - 1"),
     ),
     *_of(
-        "audit/verdicts/binomial_gap.py",
+        "audit/verdicts/margins.py",
         ("effective = m * n / np.maximum(m + n, 1)", "effective = np.maximum(m, n)"),
         ("-2 * effective * np.maximum(short, 0) ** 2", "-2 * effective * short ** 2"),
         ("-2 * effective * np.maximum(short, 0) ** 2", "-4 * effective * np.maximum(short, 0) ** 2"),
@@ -404,7 +404,7 @@ MUTANTS: list[Mutant] = [
         ("            best[k] = 1.0\n", "            pass\n"),
     ),
     *_of(
-        "audit/verdicts/margin.py",
+        "audit/verdicts/margins.py",
         ("over = np.nan_to_num(tested.distance) - rule.margin", "over = np.nan_to_num(tested.distance)"),
         (
             "over = np.nan_to_num(tested.distance) - rule.margin",
@@ -520,7 +520,7 @@ MUTANTS: list[Mutant] = [
         ("np.concatenate([log10_p, np.zeros(among - len(log10_p))])", "log10_p"),
     ),
     *_of(
-        "audit/verdicts/needed_distances.py",
+        "audit/verdicts/power.py",
         ("(math.log(2) - log_p) / (2 * ", "(-log_p) / (2 * "),
         ("distance**2 - math.pi**2 / 12 / effective", "distance**2"),
         ("top = measured.argmax(axis=1)", "top = measured.argmin(axis=1)"),
@@ -547,7 +547,7 @@ MUTANTS: list[Mutant] = [
         ("np.sqrt(2 * depth) * spread", "np.sqrt(depth) * spread"),
     ),
     *_of(
-        "audit/interim_verdicts.py",
+        "audit/verdicts/looks.py",
         (
             "(interim.decisions.verdict == Verdict.UNDECIDED) & ~",
             "(interim.decisions.verdict != Verdict.SENSITIVE) & ~",
@@ -614,7 +614,7 @@ MUTANTS: list[Mutant] = [
         ("    out[at] = part\n", "    out[: len(at)] = part\n"),
     ),
     *_of(
-        "audit/interim_verdicts.py",
+        "audit/verdicts/looks.py",
         ("(bound <= rule.margin) & (rule.margin > 0) & ", "(bound < rule.margin) & (rule.margin > 0) & "),
         ("(bound <= rule.margin) & (rule.margin > 0) & ", "(bound <= rule.margin) & "),
         ("(bound <= rule.margin) & (rule.margin > 0) & ", "(bound >= rule.margin) & (rule.margin > 0) & "),
@@ -649,7 +649,7 @@ MUTANTS: list[Mutant] = [
         ("return np.sort(changed)", "return changed"),
     ),
     *_of(
-        "audit/verdicts/copies.py",
+        "audit/verdicts/certificates.py",
         ("hypergeom(documents - 1, copies - 1, size - 1)", "hypergeom(documents - 1, copies - 1, size)"),
         ("hypergeom(documents - 1, copies - 1, size - 1)", "hypergeom(documents, copies, size - 1)"),
         ("hypergeom(documents - 1, copies - 1, size).pmf", "hypergeom(documents - 1, copies, size).pmf"),
@@ -665,7 +665,7 @@ MUTANTS: list[Mutant] = [
         tests=COPIES,
     ),
     *_of(
-        "audit/copies.py",
+        "audit/certifying.py",
         ("not isinstance(design, Shared | Literal) or ", ""),
         (" or plan.units.order is not None", ""),
         ("if not traits_of(plan.mechanism).order_free:", "if False:"),
@@ -683,14 +683,14 @@ MUTANTS: list[Mutant] = [
         tests=COPIES,
     ),
     *_of(
-        "audit/results/copies_summary.py",
+        "audit/results/summarise.py",
         ("below = copies.bound <= margin", "below = copies.bound < 1"),
         ("above_bound(interim.tests, copies.bound, plan.counted, len(plan.looks))", "np.zeros(1)"),
         ("0 if copies is None else copies.contradicted, same", "0, same"),
         tests=COPIES,
     ),
     *_of(
-        "audit/verdicts/certificate.py",
+        "audit/verdicts/certificates.py",
         ("ndtr(np.asarray(distance, dtype=np.float64) / 2)", "ndtr(np.asarray(distance, dtype=np.float64))"),
         ("math.log(documents / level)", "math.log(1 / level)"),
         ("math.log(documents / level)", "math.log(documents)"),
@@ -733,7 +733,7 @@ MUTANTS: list[Mutant] = [
         ("clear_in=clear", "clear_in=sensitive"),
     ),
     *_of(
-        "audit/results/certificate_summary.py",
+        "audit/results/summarise.py",
         ("(certificate.bound <= margin) & (margin > 0)", "(certificate.bound <= margin)"),
         ("(certificate.bound <= margin) & (margin > 0)", "(certificate.bound < margin) & (margin > 0)"),
         ("(below & (interim", "(~below & (interim"),
@@ -742,11 +742,11 @@ MUTANTS: list[Mutant] = [
     ),
     *_of("audit/verdicts/controls.py", ("return self.reason is None", "return True")),
     *_of(
-        "audit/verdicts/arms.py",
+        "audit/verdicts/laws.py",
         ("picked = np.asarray(chosen, dtype=np.int64)", "picked = np.arange(len(chosen))"),
     ),
     *_of(
-        "audit/canaries.py",
+        "audit/verdicts/controls.py",
         ("len(held) != database.parties[0].shape[0] or", ""),
         (" or len(np.unique(held)) != len(held)", ""),
         ("bits[held] = True", "bits[: len(held)] = True"),

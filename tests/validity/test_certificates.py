@@ -8,10 +8,9 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from ksdp.audit.certifying import certify
-from ksdp.audit.verdicts.arms import ArmTests
-from ksdp.audit.verdicts.bands import distance_band
-from ksdp.audit.verdicts.certificate import certified_bound, pair_advantage
-from ksdp.audit.verdicts.ks import ks_table
+from ksdp.audit.verdicts.certificates import certified_bound, pair_advantage
+from ksdp.audit.verdicts.laws import ArmTests, ks_table
+from ksdp.audit.verdicts.margins import distance_band
 
 pytestmark = pytest.mark.validity
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from ksdp.audit.verdicts.effect import epsilon_lower_bound, tpr_at_fpr
-from ksdp.audit.verdicts.ks import ks_table
+from ksdp.audit.verdicts.effects import epsilon_lower_bound, tpr_at_fpr
+from ksdp.audit.verdicts.laws import ks_table
 from ksdp.audit.verdicts.tails import tail_table
 
 pytestmark = pytest.mark.validity

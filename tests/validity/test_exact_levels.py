@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ksdp.audit.verdicts.ks import ks_table
+from ksdp.audit.verdicts.laws import ks_table
 from ksdp.audit.verdicts.multiplicity import adjust
-from ksdp.audit.verdicts.tied import tied_table
+from ksdp.audit.verdicts.ties import tied_table
 
 from .null_audits import shared_inclusion
 

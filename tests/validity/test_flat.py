@@ -15,7 +15,7 @@ import pytest
 from numba import njit
 from scipy.stats import binom
 
-from ksdp.audit.verdicts.margin import over_log10_p
+from ksdp.audit.verdicts.margins import over_log10_p
 
 pytestmark = pytest.mark.validity
 

@@ -9,8 +9,8 @@ import pytest
 from scipy.special import ndtri
 
 from ksdp.audit.spec.models import DecisionSpec
-from ksdp.audit.verdicts.binomial_gap import largest_log10_tail
-from ksdp.audit.verdicts.ks import ks_distances, ks_table
+from ksdp.audit.verdicts.laws import ks_distances, ks_table
+from ksdp.audit.verdicts.margins import largest_log10_tail
 from ksdp.audit.verdicts.multiplicity import strictest_distance_log10_p
 from ksdp.audit.verdicts.power import Leak, _clearing_level, minimal_detectable, runs_for_margin
 

@@ -20,9 +20,9 @@ from ksdp.audit.statistics.learned import (
     gram_of_runs,
     score,
 )
-from ksdp.audit.verdicts.bands import distance_band
-from ksdp.audit.verdicts.ks import ks_table
+from ksdp.audit.verdicts.laws import ks_table
 from ksdp.audit.verdicts.learned import learned_tests, raw_tests
+from ksdp.audit.verdicts.margins import distance_band
 
 from .null_audits import shared_inclusion
 

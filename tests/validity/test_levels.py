@@ -10,8 +10,8 @@ import pytest
 
 from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.testing import compare_arms
-from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import decide
+from ksdp.audit.verdicts.laws import ArmTests
 
 from .null_audits import dependent_values, shared_inclusion
 

@@ -13,14 +13,12 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from ksdp.audit.interim_looks import Look
-from ksdp.audit.interim_verdicts import LookScope, after_fresh, after_look, for_fresh_runs, open_documents
 from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.testing import compare_arms, learn_arms
-from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import decide
-from ksdp.audit.verdicts.fresh_effects import best_threshold, measure_effect
-from ksdp.audit.verdicts.ks import ks_distances
+from ksdp.audit.verdicts.effects import best_threshold, measure_effect
+from ksdp.audit.verdicts.laws import ArmTests, ks_distances
+from ksdp.audit.verdicts.looks import Look, LookScope, after_fresh, after_look, for_fresh_runs, open_documents
 
 pytestmark = pytest.mark.validity
 

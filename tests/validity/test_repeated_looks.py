@@ -14,9 +14,8 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.spec.design import Block, mechanism_rng
 from ksdp.audit.spec.models import DecisionSpec, Spec
-from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import decide
-from ksdp.audit.verdicts.ks import KSTable, ks_table
+from ksdp.audit.verdicts.laws import ArmTests, KSTable, ks_table
 from ksdp.audit.verdicts.multiplicity import adjust
 from ksdp.audit.verdicts.online import advance, level_now, spent_level, start
 

@@ -19,8 +19,8 @@ from ksdp.audit.screening.rounds import round_spec
 from ksdp.audit.spec.design import Block
 from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.testing import compare_arms
-from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import decide
+from ksdp.audit.verdicts.laws import ArmTests
 
 pytestmark = pytest.mark.validity
 

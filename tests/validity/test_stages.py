@@ -8,13 +8,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ksdp.audit.interim_looks import Look
-from ksdp.audit.interim_verdicts import InterimVerdicts, after_look, open_documents
 from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.testing import compare_arms
-from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import decide
-from ksdp.audit.verdicts.fresh_effects import best_threshold, measure_effect
+from ksdp.audit.verdicts.effects import best_threshold, measure_effect
+from ksdp.audit.verdicts.laws import ArmTests
+from ksdp.audit.verdicts.looks import InterimVerdicts, Look, after_look, open_documents
 
 from .null_audits import dependent_values, shared_inclusion
 

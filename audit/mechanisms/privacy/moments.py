@@ -31,7 +31,7 @@ from ksdp.audit.mechanisms.privacy.noise import (
 )
 from ksdp.audit.mechanisms.privacy.noise import worst_pair as worst
 from ksdp.audit.mechanisms.privacy.transcript import Driven, GaussianReleases
-from ksdp.audit.verdicts.certificate import knows_all_others, pair_advantage
+from ksdp.audit.verdicts.certificates import knows_all_others, pair_advantage
 
 _FULL = 0.25
 """Share of entries from which a dense product is faster."""

@@ -28,7 +28,7 @@ from ksdp.audit.mechanisms.delegation import Delegated, DelegatingMechanism
 from ksdp.audit.mechanisms.joint import JointMechanism
 from ksdp.audit.statistics.contract import Statistic, own_statistics
 from ksdp.audit.statistics.linear.releases import LINEAR, first_rounds
-from ksdp.audit.verdicts.certificate import pair_advantage
+from ksdp.audit.verdicts.certificates import pair_advantage
 
 _MANY = 2**20
 """Features of which names are asked: more than any rank."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.results.counting import clear_words
+from ksdp.audit.results.summarise import clear_words
 from ksdp.audit.results.summary import Summary
 from ksdp.storage.audits.ledger import find_attempt, read_attempts, record_attempt
 from ksdp.storage.findings import Curve, DocumentFindings, read_document, read_statistics, read_verdicts
@@ -105,7 +105,7 @@ class Audit:
         StoreError
             If the document was not audited, or values that the store keeps are not there.
         """
-        from ksdp.flows.audits.values import curve_of
+        from ksdp.flows.audits.replay import curve_of
         from ksdp.storage.audits.documents import stored_statistics
 
         names, found = stored_statistics(self.summary), self.document(document)
@@ -131,7 +131,7 @@ class Audit:
 
         self.document(document)
         if not keeps_values(self.summary):
-            from ksdp.flows.audits.values import held_out_of
+            from ksdp.flows.audits.replay import held_out_of
 
             return held_out_of(Store(self.store), self.summary, str(document))
         place = place_of(self._folder, str(document))

@@ -127,7 +127,7 @@ def _held_out(store: Store, summary: Summary, document: str, *, again: bool, qui
 
     if keeps_values(summary) or not again:
         return held_out_distance(store, summary, document, place_of(store.audit(summary.audit), document))
-    from ksdp.flows.audits.values import held_out_of
+    from ksdp.flows.audits.replay import held_out_of
     from ksdp.terminal import following
 
     with following(False if quiet else None):

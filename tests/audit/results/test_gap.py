@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 
-from ksdp.audit.results.gap import widest_gap
+from ksdp.audit.verdicts.laws import widest_gap
 
 ARM = st.lists(st.integers(-5, 5).map(float), min_size=1, max_size=30)
 

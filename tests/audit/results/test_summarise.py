@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import kstwobign
 
-from ksdp.audit.canaries import CANARY, SHIFT
 from ksdp.audit.certifying import certify
 from ksdp.audit.corpus.matrix import Corpus
-from ksdp.audit.interim_verdicts import after_certificate, after_look
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summarise import Cost, Filed, Tested, chance, detectable, summarise
@@ -20,8 +18,10 @@ from ksdp.audit.results.summary import Summary
 from ksdp.audit.results.views_summary import ViewsProvenance, ViewsSummary, summarise_views
 from ksdp.audit.spec.models import DecisionSpec, parse_spec
 from ksdp.audit.testing import compare_arms
-from ksdp.audit.verdicts.arms import ArmTests
+from ksdp.audit.verdicts.controls import CANARY, SHIFT
 from ksdp.audit.verdicts.decide import Verdict
+from ksdp.audit.verdicts.laws import ArmTests
+from ksdp.audit.verdicts.looks import after_certificate, after_look
 from ksdp.audit.views import View, ViewVerdicts, combine
 
 from ...summaries import example

@@ -8,17 +8,17 @@ from dataclasses import FrozenInstanceError, replace
 import pytest
 
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
-from ksdp.audit.results.bound_parts import CertificateSummary, CopiesSummary
 from ksdp.audit.results.parts import (
     AnnouncedArray,
+    CertificateSummary,
+    CopiesSummary,
     FreshSummary,
     GuaranteeSummary,
     PaperAlone,
     ShareSummary,
     VerdictCounts,
 )
-from ksdp.audit.results.stored_summary import VERSION
-from ksdp.audit.results.summary import Summary
+from ksdp.audit.results.summary import VERSION, Summary
 
 from ...summaries import example
 

@@ -26,7 +26,7 @@ from ksdp.audit.screening.rounds import (
     search_seed,
 )
 from ksdp.audit.spec.models import Spec, parse_spec
-from ksdp.audit.verdicts.bands import band_width
+from ksdp.audit.verdicts.margins import band_width
 
 
 def spec(**tables: Any) -> Spec:

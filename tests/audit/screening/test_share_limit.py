@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from ksdp.audit.screening.rounds import fewest_drawn, most_allowed
-from ksdp.audit.verdicts.drawn_share import share_upper_limit
+from ksdp.audit.verdicts.multiplicity import share_upper_limit
 
 
 @pytest.mark.parametrize(("found", "drawn"), [(0, 30), (3, 200), (17, 20)])

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from ksdp.audit.continuing import tables_at_part
 from ksdp.audit.errors import SpecError
-from ksdp.audit.level_part import tables_at_part
 from ksdp.audit.spec.models import Spec, parse_spec
 
 MINIMAL = {"corpus": {"path": "x.npz"}, "mechanism": {"name": "pd-svd"}}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ksdp.audit.verdicts.bands import band_width, distance_band
-from ksdp.audit.verdicts.ks import ks_table
+from ksdp.audit.verdicts.laws import ks_table
+from ksdp.audit.verdicts.margins import band_width, distance_band
 
 
 @pytest.mark.parametrize("level", [0.2, 0.01, 1e-6, 1e-12])

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from ksdp.audit.verdicts.binomial_gap import hoeffding_log10_p, largest_log10_tail, spread
+from ksdp.audit.verdicts.margins import hoeffding_log10_p, largest_log10_tail, spread
 
 
 def exact(d: float, m: int, n: int, gap: float, rates: np.ndarray) -> float:

@@ -8,7 +8,7 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from ksdp.audit.verdicts.certificate import certified_bound, knows_all_others, pair_advantage
+from ksdp.audit.verdicts.certificates import certified_bound, knows_all_others, pair_advantage
 
 
 @pytest.mark.parametrize("distance", [0.1, 0.507, 2.0, 5.0])

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ksdp.audit.verdicts.copies import count_laws, count_laws_independent
+from ksdp.audit.verdicts.certificates import count_laws, count_laws_independent
 
 
 def variation(held: Counter[int], left_out: Counter[int]) -> Fraction:

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from ksdp.audit.spec.models import DecisionSpec
-from ksdp.audit.verdicts.arms import ArmTests
 from ksdp.audit.verdicts.decide import decide
-from ksdp.audit.verdicts.ks import ks_table
-from ksdp.audit.verdicts.margin import over_log10_p
-from ksdp.audit.verdicts.needed_distances import detectable_distance, least_over
+from ksdp.audit.verdicts.laws import ArmTests, ks_table
+from ksdp.audit.verdicts.margins import over_log10_p
+from ksdp.audit.verdicts.power import detectable_distance, least_over
 
 
 def runs_of(shifts, runs: int, share: float = 0.5, statistics: int = 2, seed: int = 0):
@@ -62,7 +61,7 @@ def test_detectable_distance_is_detected() -> None:
     rule = DecisionSpec()
     n_with, n_without = np.array([200]), np.array([3000])
     bar = float(detectable_distance(n_with, n_without, 5000, 8, rule)[0])
-    from ksdp.audit.verdicts.law import log10_p
+    from ksdp.audit.verdicts.laws import log10_p
     from ksdp.audit.verdicts.multiplicity import strictest_log10_p
 
     h = np.array([int(bar * 200 * 3000) + 1])

@@ -9,15 +9,14 @@ import pytest
 from scipy.special import ndtri
 from scipy.stats import binom
 
-from ksdp.audit.verdicts.detection import (
+from ksdp.audit.verdicts.laws import ks_distances, log10_p
+from ksdp.audit.verdicts.power import (
     continuous_critical,
     critical_distance,
     event_power,
     first_true,
     shift_power,
 )
-from ksdp.audit.verdicts.ks import ks_distances
-from ksdp.audit.verdicts.law import log10_p
 
 
 @pytest.mark.parametrize(("m", "n"), [(12, 12), (9, 15), (7, 40), (30, 31)])

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
-from ksdp.audit.results.share_summary import share_summary
+from ksdp.audit.results.summarise import share_summary
 from ksdp.audit.spec.models import DecisionSpec
-from ksdp.audit.verdicts.drawn_share import share_bounds, share_lower_limit, share_upper_limit, surely
+from ksdp.audit.verdicts.multiplicity import share_bounds, share_lower_limit, share_upper_limit, surely
 
 
 @given(data=st.data(), population=st.integers(1, 60) | st.integers(61, 400), level=st.floats(1e-4, 0.5))

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, norm
 
-from ksdp.audit.verdicts.effect import epsilon_lower_bound, tpr_at_fpr
+from ksdp.audit.verdicts.effects import epsilon_lower_bound, tpr_at_fpr
 
 
 @cache

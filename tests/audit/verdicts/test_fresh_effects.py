@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from ksdp.audit.verdicts.fresh_effects import Attack, best_threshold, learned_scores, measure_effect
+from ksdp.audit.verdicts.effects import Attack, best_threshold, learned_scores, measure_effect
 
 
 def test_the_threshold_is_the_best_of_all_by_trying_each() -> None:

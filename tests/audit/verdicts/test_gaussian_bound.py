@@ -6,7 +6,7 @@ import dp_accounting
 import numpy as np
 import pytest
 
-from ksdp.audit.verdicts.gaussian_bound import gaussian_epsilon_low, refutable_factor, spread_differs
+from ksdp.audit.verdicts.effects import gaussian_epsilon_low, refutable_factor, spread_differs
 
 
 def samples(rng: np.random.Generator, mu: float, runs: int, factor: float = 1.0) -> np.ndarray:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 
-from ksdp.audit.verdicts.ks import ks_distances, ks_table
+from ksdp.audit.verdicts.laws import ks_distances, ks_table
 
 
 def table_of(seed: int, documents: int, runs: int, share: float, decimals: int | None, dtype: str = "float32"):

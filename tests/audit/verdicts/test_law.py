@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 
-from ksdp.audit.verdicts.law import log10_p, smallest_log10_p
+from ksdp.audit.verdicts.laws import log10_p, smallest_log10_p
 
 
 def one(h: int, m: int, n: int) -> float:

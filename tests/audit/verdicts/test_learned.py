@@ -17,8 +17,8 @@ from ksdp.audit.statistics.learned import (
     gram_of_runs,
     learner_scores,
 )
-from ksdp.audit.verdicts.bands import distance_band
 from ksdp.audit.verdicts.learned import fisher, held_out_advantage, learned_tests, raw_tests
+from ksdp.audit.verdicts.margins import distance_band
 
 
 def draw(

@@ -11,9 +11,8 @@ import pytest
 from scipy.stats import binom, multinomial
 
 from ksdp.audit.spec.models import DecisionSpec
-from ksdp.audit.verdicts.arms import ArmTests
-from ksdp.audit.verdicts.ks import ks_table
-from ksdp.audit.verdicts.margin import (
+from ksdp.audit.verdicts.laws import ArmTests, ks_table
+from ksdp.audit.verdicts.margins import (
     attack_above_log10_p,
     log10_above,
     log10_below,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ksdp.audit.reviewing import question
 from ksdp.audit.spec.models import CertificateSpec, parse_spec
-from ksdp.audit.verdicts.schedule_level import LevelBudget, audit_seed, next_spec, open_budget, read_budget
+from ksdp.audit.verdicts.online import LevelBudget, audit_seed, next_spec, open_budget, read_budget
 
 SPEC = parse_spec({"seed": 7, "corpus": {"path": "demo"}, "mechanism": {"name": "pd-svd", "rank": 3}})
 FOUND = st.lists(st.booleans(), max_size=12)

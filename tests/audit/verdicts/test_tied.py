@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ksdp.audit.verdicts.ks import ks_distances, ks_table
-from ksdp.audit.verdicts.law import log10_p
+from ksdp.audit.verdicts.laws import ks_distances, ks_table, log10_p
 from ksdp.audit.verdicts.tails import tail_table
-from ksdp.audit.verdicts.tied import tied_log10_p, tied_table
+from ksdp.audit.verdicts.ties import tied_log10_p, tied_table
 
 
 def conservative(h: int, m: int, n: int) -> float:

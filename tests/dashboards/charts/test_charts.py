@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 
-from ksdp.audit.results.gap import Gap, widest_gap
+from ksdp.audit.verdicts.laws import Gap, widest_gap
 from ksdp.dashboards.charts import counts_svg, ecdf_svg, scale_svg, shares_svg, strip_svg
 
 FINITE = st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=40)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 
-from ksdp.audit.verdicts.copies import count_laws
+from ksdp.audit.verdicts.certificates import count_laws
 from ksdp.flows.audits.forecast import forecast, forecast_words
 from ksdp.flows.prepare import read_spec_file
 from ksdp.storage.keys import make_identity

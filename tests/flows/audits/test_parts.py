@@ -12,17 +12,18 @@ import pytest
 import scipy.sparse as sp
 
 import ksdp
-from ksdp.audit import interim_looks, plan
+from ksdp.audit import plan
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.errors import InputError, StoreError
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.verdicts import looks
 from ksdp.dashboards.audits.pages import read_document_page
 from ksdp.flows.audits import audit
 from ksdp.flows.audits.place import Place
+from ksdp.flows.audits.replay import held_out_of, values_of
 from ksdp.flows.audits.run import run_prepared
-from ksdp.flows.audits.values import held_out_of, values_of
 from ksdp.flows.prepare import prepare_stored
 from ksdp.storage.audits.documents import read_values_by_run, stored_statistics
 from ksdp.storage.audits.sql import ask
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.e2e
 
 BLOCK_BYTES = plan._BLOCK_BYTES
 THREE_LOOKS = {"LOOKS": {0.1: 0.1, 0.5: 0.2, 1.0: 0.7}, "_LEAST_VALUES": 0, "_LEAST_WITH": 0}
-PLANNED = {name: getattr(interim_looks, name) for name in THREE_LOOKS}
+PLANNED = {name: getattr(looks, name) for name in THREE_LOOKS}
 DOCUMENTS = 1100
 TABLES: dict[str, Any] = {
     "seed": 5,
@@ -52,7 +53,7 @@ def many_blocks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "_BLOCK_BYTES", 2**16)
         for name, value in THREE_LOOKS.items():
-            patch.setattr(interim_looks, name, value)
+            patch.setattr(looks, name, value)
         yield
 
 
@@ -141,7 +142,7 @@ def test_effects_are_those_of_fresh_runs_in_which_every_statistic_is_measured(
 def test_two_workers_give_the_same_tables(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "_BLOCK_BYTES", BLOCK_BYTES)  # workers know nothing of what is patched here
     for name, value in PLANNED.items():
-        monkeypatch.setattr(interim_looks, name, value)
+        monkeypatch.setattr(looks, name, value)
     one = audited(corpus, tmp_path / "one", values="none")
     two = audited(corpus, tmp_path / "two", 2, values="none", values_at_once=1e-4)
     assert two.valid

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ksdp.audit.errors import DamagedBlock, StoreError
-from ksdp.audit.interim_looks import Stage
+from ksdp.audit.verdicts.looks import Stage
 from ksdp.storage.audits.stages import PairsPart, read_pairs, read_stage, stage_names, write_pairs, write_stage
 
 

@@ -14,7 +14,7 @@ from ksdp.audit.statistics.linear import releases as module
 from ksdp.audit.statistics.linear.expected import FirstOrderBasis
 from ksdp.audit.statistics.linear.releases import LinearBasis
 from ksdp.audit.statistics.linear.system import RULED_OUT
-from ksdp.audit.verdicts.ks import ks_table
+from ksdp.audit.verdicts.laws import ks_table
 
 FINAL = {"rank": 7, "opens": "final"}
 KINDS = {

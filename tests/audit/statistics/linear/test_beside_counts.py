@@ -14,7 +14,7 @@ from ksdp.audit.statistics.linear.counts import evaluated
 from ksdp.audit.statistics.linear.operator import FactoredContributions
 from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums, with_count_equations
 from ksdp.audit.statistics.linear.system import LinearSystem
-from ksdp.audit.verdicts.ks import ks_table
+from ksdp.audit.verdicts.laws import ks_table
 
 ROWS = sp.csr_array(np.random.default_rng(0).poisson(np.geomspace(1.5, 0.02, 40), (300, 40)).astype(np.float64))
 

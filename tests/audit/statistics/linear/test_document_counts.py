@@ -28,7 +28,7 @@ from ksdp.audit.statistics.linear.counts import (
     fewest_count,
 )
 from ksdp.audit.statistics.linear.solve import SHRINK
-from ksdp.audit.verdicts.ks import ks_table
+from ksdp.audit.verdicts.laws import ks_table
 
 COUNTED = Counted("pd-svd", at_least=4, parameters={"rank": 1})
 

@@ -19,7 +19,7 @@ from ksdp.audit.statistics.linear import solve, system
 from ksdp.audit.statistics.linear.operator import FactoredContributions
 from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
 from ksdp.audit.statistics.linear.solve import lost
-from ksdp.audit.verdicts.ks import ks_table
+from ksdp.audit.verdicts.laws import ks_table
 
 SAY = solve.leading_rows_direction
 COUNT = 2400

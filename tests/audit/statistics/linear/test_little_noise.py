@@ -19,7 +19,7 @@ from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear import pilot, solve
 from ksdp.audit.statistics.linear.pilot import low_noise_numbers
-from ksdp.audit.verdicts.ks import ks_table
+from ksdp.audit.verdicts.laws import ks_table
 
 COUNT, WIDE = 400, 120
 FED = {"name": "fedpower", "rank": 3, "period": 1, "iterations": 3}

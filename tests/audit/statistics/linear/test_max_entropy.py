@@ -24,7 +24,7 @@ from ksdp.audit.statistics.linear.operator import FactoredContributions
 from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
 from ksdp.audit.statistics.linear.system import LinearSystem, membership_scores
 from ksdp.audit.statistics.linear.tilting import Direction, raised_factor, span_of
-from ksdp.audit.verdicts.ks import ks_table
+from ksdp.audit.verdicts.laws import ks_table
 
 
 def problem(n: int = 12, m: int = 5) -> tuple[Floats, Floats, Floats]:

@@ -16,7 +16,7 @@ from ksdp.audit.statistics.linear.contributions import sweep_numbers
 from ksdp.audit.statistics.linear.operator import ContributionOperator, RatingContributions
 from ksdp.audit.statistics.linear.releases import LinearReleases, LinearSums, moment_numbers
 from ksdp.audit.statistics.linear.solve import filtered, lost, solved_filter
-from ksdp.audit.verdicts.ks import ks_table
+from ksdp.audit.verdicts.laws import ks_table
 
 
 def rows(n: int, d: int, spread: float = 0.0, seed: int = 0) -> sp.csr_array:

@@ -16,7 +16,7 @@ from ksdp.audit.statistics.linear.coordinate_descent import SETTLED
 from ksdp.audit.statistics.linear.operator import FactoredContributions, gram_of_contributions, scales_of
 from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
 from ksdp.audit.statistics.linear.solve import solved_parts
-from ksdp.audit.verdicts.ks import ks_table
+from ksdp.audit.verdicts.laws import ks_table
 
 from .who_is_in import KINDS, numbers_of, some_rows
 

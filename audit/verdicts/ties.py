@@ -28,8 +28,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ksdp.audit.array_types import Floats, Ints
-from ksdp.audit.verdicts.ks import KSTable
-from ksdp.audit.verdicts.law import log10_p
+from ksdp.audit.verdicts.laws import KSTable, log10_p
 
 _LN10 = math.log(10)
 # Where a side is counted alone; the sums of both sides still hold 150 decades above the smallest float here.
@@ -211,7 +210,7 @@ def tied_table(
 
     Examples
     --------
-    >>> from ksdp.audit.verdicts.ks import ks_table
+    >>> from ksdp.audit.verdicts.laws import ks_table
     >>> rng = np.random.default_rng(7)
     >>> inclusion = rng.random((1, 400)) < 0.5
     >>> values = (rng.random((1, 400)) < 0.05 + 0.1 * inclusion).astype(float)

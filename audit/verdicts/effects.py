@@ -1,4 +1,13 @@
-"""How much a document gives away, in the words of differential privacy, from runs that selected nothing.
+"""How much a flagged document gives away, measured on fresh runs.
+
+A document is flagged for the largest of many measured distances, so that distance is too large on average (the
+winner's curse). What was chosen by looking (the statistic, the threshold, the direction, a learner's weights) is
+therefore fixed by the audit's own runs, and everything that is reported is measured on runs that nobody has
+looked at. Intervals hold for each document by itself with probability 1 - level, whatever was flagged and why:
+given the audit's runs, the fresh ones are a new sample. (That all documents' intervals hold together is not
+said.)
+
+How much a document gives away, in the words of differential privacy, from runs that selected nothing.
 
 Values must come from *fresh* runs, not those that flagged the document: what was flagged was flagged for being
 large. Runs are independent; the arms may have any distributions, with or without ties.
@@ -23,19 +32,29 @@ References: Massart (1990), https://doi.org/10.1214/aop/1176990746; Clopper & Pe
 https://doi.org/10.1093/biomet/26.4.404; Jagielski, Ullman & Oprea (2020), https://arxiv.org/abs/2006.07709
 (epsilon from events); Carlini et al. (2022), https://arxiv.org/abs/2112.03570 (TPR at low FPR); Kairouz, Oh &
 Viswanath (2015), https://arxiv.org/abs/1311.0776 (advantage and epsilon).
+
+What two normal samples of one variance prove about Gaussian differential privacy.
+
+Reference: Dong, Roth & Su (2019), https://arxiv.org/abs/1905.02383: normals mu deviations apart are mu-GDP,
+exactly (epsilon, delta(epsilon)) for every epsilon.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-from ksdp.audit.array_types import Floats
+from ksdp.audit.array_types import Bits, Floats
+from ksdp.audit.verdicts.laws import KSTable, ks_table
+from ksdp.audit.verdicts.learned import attack_scores
+from ksdp.audit.verdicts.margins import attack_above_log10_p, distance_band
 
 
 @dataclass(frozen=True)
@@ -262,3 +281,216 @@ def _by_ranks(top: Floats, bottom: Floats, level: float, delta: float) -> float:
     beyond, each, share = _ranks(len(bottom), level)
     hits = np.searchsorted(top, bottom[beyond], side="left")
     return _log_ratio(_lower(hits, len(top), each), share, delta)
+
+
+@dataclass(frozen=True)
+class Flagged:
+    """A document whose effect is wanted, under the column that was strongest for it."""
+
+    row: int
+    """Of the corpus."""
+    column: str
+
+
+@dataclass(frozen=True)
+class EffectMeasures:
+    """What fresh runs say of a leak."""
+
+    n_with: int
+    """Fresh runs that held it."""
+    n_without: int
+    """Fresh runs without it."""
+    advantage: float
+    """TPR - FPR of the attack that the audit's own runs chose: unbiased."""
+    advantage_low: float
+    """Clopper-Pearson bounds of both rates together."""
+    advantage_high: float
+    distance: float
+    """D of the fresh runs: at the threshold that is best there, so a little too large."""
+    band_low: float
+    """Of the true D."""
+    band_high: float
+    log10_p: float
+    """Of the fresh runs alone, uncorrected."""
+    log10_p_above: float
+    """Of "this attack's advantage is at most the margin", exact, uncorrected."""
+    epsilon_low: float
+    """The document's arms are not (epsilon, 0)-indistinguishable for any smaller epsilon."""
+    tpr_at_fpr_01: float | None
+    """True positive rate of an attack whose true false positive rate is surely at most 1 %; None where so few runs
+    cannot tell."""
+    tpr_at_fpr_01_low: float | None
+    """At least this, and that the rate is at most 1 %: both together with probability 1 - level."""
+    tpr_at_fpr_001: float | None
+    """At 0.1 %."""
+    tpr_at_fpr_001_low: float | None
+    """At least this."""
+
+
+@dataclass(frozen=True)
+class Effect(EffectMeasures, Flagged):
+    """One flagged document under the statistic that was strongest for it, on fresh runs."""
+
+
+# Of the test whether both arms spread alike, and of the power that `refutable_factor` promises.
+_SPREAD_LEVEL, _POWER = 1e-4, 0.9
+
+
+def spread_differs(arms: NDArray[np.float64]) -> bool:
+    """F test of equal variances, two-sided: exact for normal arms."""
+    first, second = arms.var(axis=1, ddof=1)
+    if not np.isfinite([first, second]).all() or not min(first, second) > 0:
+        return bool(first != second)
+    from scipy.stats import f as f_law  # half a second of imports, which who reads findings need not wait for
+
+    law = f_law(arms.shape[1] - 1, arms.shape[1] - 1)
+    return bool(2 * min(law.sf(first / second), law.cdf(first / second)) < _SPREAD_LEVEL)
+
+
+def refutable_factor(epsilon: float, delta: float, runs: int, confidence: float) -> float | None:
+    """The largest share of the noise that is refuted nine times in ten; None where there is none.
+
+    For a claim that is exact: the epsilon at this delta of the Gaussian noise that is claimed.
+    """
+    import dp_accounting
+    from scipy.optimize import brentq
+    from scipy.stats import norm
+
+    claimed = 1 / float(dp_accounting.get_sigma_gaussian(epsilon, delta))
+
+    def spare(factor: float) -> float:
+        mu = claimed / factor
+        deviation = np.sqrt(2 / runs + mu**2 / (4 * (runs - 1)))
+        return float(mu - (norm.ppf(confidence) + norm.ppf(_POWER)) * deviation - claimed)
+
+    return float(brentq(spare, 1e-6, 1.0)) if spare(1e-6) > 0 else None
+
+
+def gaussian_epsilon_low(arms: NDArray[np.float64], confidence: float, delta: float) -> float:
+    """Epsilon at delta of two normals of one variance, apart by the smallest mu that the runs allow."""
+    import dp_accounting
+    from scipy.optimize import brentq
+    from scipy.stats import nct
+
+    runs = arms.shape[1]
+    apart, spread = float(arms[0].mean() - arms[1].mean()), float(np.sqrt(arms.var(axis=1, ddof=1).mean()))
+    if not (np.isfinite(apart) and spread > 0 and apart > 0):
+        return 0.0
+    root = np.sqrt(runs / 2)
+    seen, free = apart / spread * root, 2 * runs - 2
+
+    def beyond(noncentrality: float) -> float:
+        return float(nct.sf(seen, free, noncentrality)) - (1 - confidence)
+
+    if beyond(0.0) >= 0:
+        return 0.0
+    # The upper end: there about half of all samples lie beyond what was seen.
+    mu = float(brentq(beyond, 0.0, seen + 1.0)) / root
+    return float(dp_accounting.get_epsilon_gaussian(1 / mu, delta)) if mu > 1e-6 else 0.0
+
+
+@dataclass(frozen=True)
+class Attack:
+    """Say that the document was there where the statistic lies beyond the threshold."""
+
+    threshold: float
+    above: bool
+
+    def hits(self, values: NDArray[np.floating]) -> NDArray[np.bool_]:
+        """Where it says so."""
+        return np.asarray(values > self.threshold if self.above else values <= self.threshold)
+
+
+def best_threshold(held: NDArray[np.floating], free: NDArray[np.floating]) -> Attack:
+    """The threshold and direction with the largest TPR - FPR in these runs.
+
+    Parameters
+    ----------
+    held, free : shape (n_with,), (n_without,)
+        A statistic's values with and without the document; neither empty.
+
+    Examples
+    --------
+    >>> best_threshold(np.array([3.0, 4.0]), np.array([1.0, 2.0, 3.5]))
+    Attack(threshold=2.0, above=True)
+    """
+    at = np.unique(np.concatenate([held, free]))
+    upto_held = np.searchsorted(np.sort(held), at, side="right") / len(held)
+    upto_free = np.searchsorted(np.sort(free), at, side="right") / len(free)
+    best = int(np.argmax(np.abs(upto_held - upto_free)))
+    return Attack(float(at[best]), bool(upto_free[best] > upto_held[best]))
+
+
+def learned_scores(
+    learner: str,
+    before: tuple[Bits, Sequence[NDArray[Any]]],
+    after: tuple[Bits, Sequence[NDArray[Any]]],
+) -> Floats:
+    """Scores of the fresh runs of one document under a learner trained on all of the audit's runs.
+
+    Parameters
+    ----------
+    before, after : inclusion of shape (1, n_runs) and one array of that shape a column
+        Of the audit's runs and the fresh ones.
+    """
+    features = np.concatenate([np.stack(values, axis=2) for _, values in (before, after)], axis=1)
+    inclusion = np.concatenate([before[0], after[0]], axis=1)
+    runs = np.arange(inclusion.shape[1])
+    first = before[0].shape[1]
+    return np.asarray(attack_scores(features, inclusion, learner, runs[:first], runs[first:])[0], dtype=np.float64)
+
+
+def measure_effect(
+    row: int,
+    column: str,
+    attack: Attack,
+    held: NDArray[np.floating],
+    free: NDArray[np.floating],
+    level: float,
+    margin: float = 0.0,
+    table: KSTable | None = None,
+) -> Effect:
+    """Measure an attack on fresh runs.
+
+    Parameters
+    ----------
+    row, column : of the document and the statistic
+    attack : Attack
+        Chosen without these runs.
+    held, free : shape (n_with,), (n_without,)
+        The statistic's values in fresh runs, neither empty.
+    level : float in (0, 1)
+        Each interval fails with at most this probability.
+    margin : float in [0, 1]
+        Is the advantage above it?
+    table : KSTable, optional
+        What `ks_table` says of these two arms, for who has it already: of many documents it is quicker together.
+    """
+    if table is None:
+        values = np.concatenate([held, free])
+        bits = np.arange(len(values)) < len(held)
+        table = ks_table(values[None, :], bits[None, :])
+    low, high = distance_band(table.distance, table.n_with, table.n_without, level)
+    hits, alarms = (int(np.count_nonzero(attack.hits(arm))) for arm in (held, free))
+    tpr, tpr_low, tpr_high = hits / len(held), *share_interval(hits, len(held), level / 2)
+    fpr, fpr_low, fpr_high = alarms / len(free), *share_interval(alarms, len(free), level / 2)
+    rare, rarer = (tpr_at_fpr(held, free, rate, 1 - level) for rate in (0.01, 0.001))
+    return Effect(
+        row=row,
+        column=column,
+        n_with=len(held),
+        n_without=len(free),
+        advantage=tpr - fpr,
+        advantage_low=tpr_low - fpr_high,
+        advantage_high=tpr_high - fpr_low,
+        distance=float(table.distance[0]),
+        band_low=float(low[0]),
+        band_high=float(high[0]),
+        log10_p=float(table.log10_p[0]),
+        log10_p_above=attack_above_log10_p(hits, len(held), alarms, len(free), margin),
+        epsilon_low=epsilon_lower_bound(held, free, 1 - level),
+        tpr_at_fpr_01=rare.tpr if rare else None,
+        tpr_at_fpr_01_low=rare.tpr_low if rare else None,
+        tpr_at_fpr_001=rarer.tpr if rarer else None,
+        tpr_at_fpr_001_low=rarer.tpr_low if rarer else None,
+    )
