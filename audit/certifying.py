@@ -50,7 +50,8 @@ class Certifiable(Protocol):
         self, base: Database, coins: Callable[[], np.random.Generator], final: tuple[str, ...] | None = None
     ) -> Callable[[Database], float]:
         """Of another database: a number in [0, 1] whose mean, over `coins`, is at least the total variation of the
-        laws of what is announced on the two."""
+        laws of what is announced on the two.
+        """
         ...
 
 

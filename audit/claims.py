@@ -264,10 +264,7 @@ def _arms(
 
 
 def _with_half_the_noise(mechanism: Claims) -> Claims | None:
-    """The same mechanism, broken on purpose; None where it has no such factor.
-
-    Its noise is simulated: the law is the same, and power is all that is asked of it.
-    """
+    """The same mechanism, broken on purpose; None where it has no such factor."""
     kind = type(mechanism)
     if not is_dataclass(mechanism) or not hasattr(kind, "noise_factor"):
         return None

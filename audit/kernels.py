@@ -107,10 +107,7 @@ class _Walk:
         return self.builder.bitcast(self.builder.gep(array.data, [place]), self.vector.as_pointer())
 
     def add_up(self, n: int, lane: Any, *, squared: bool = False, tops: bool = False) -> None:
-        """`n` vectors of the dense row, from `lane`: the sums of entries (squared) times the panel's rows.
-
-        With `tops` also the largest products of the last vector, 0 at least: they go behind the panel's width.
-        """
+        """`n` vectors of the dense row, from `lane`: the sums of entries (squared) times the panel's rows."""
         builder, zero = self.builder, ir.Constant(self.vector, [0.0] * self.width)
         *totals, largest = (cgutils.alloca_once(builder, self.vector) for _ in range(n + 1))
         for total in (*totals, largest):

@@ -63,11 +63,7 @@ class PlannedRuns:
 
 
 def planned_runs(
-    spec: Spec,
-    design: Design,
-    kept: Sequence[Announced],
-    statistics: Sequence[Statistic],
-    learners: Sequence[str],
+    spec: Spec, design: Design, kept: Sequence[Announced], statistics: Sequence[Statistic], learners: Sequence[str]
 ) -> PlannedRuns:
     """Decide blocks, looks and reading, and add the runs that reading a part of them costs.
 

@@ -147,10 +147,7 @@ def _background(held: Holdings, corpus: Corpus, rank: int | None, seed: int) -> 
     if held.units.word == "group":
         of_others = int(held.units.sizes[held.honest[: held.entering]].sum())
         victim = round(held.size * float(held.units.sizes.mean())) + of_others
-    known: dict[str, NDArray[Any]] = {
-        "adversary_rows": np.array(len(own)),
-        "victim_rows": np.array(victim),
-    }
+    known: dict[str, NDArray[Any]] = {"adversary_rows": np.array(len(own)), "victim_rows": np.array(victim)}
     if rank is not None and rank < min(len(own), corpus.features):
         matrix = take_rows(corpus.matrix, own)
         with one_thread():

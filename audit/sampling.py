@@ -175,10 +175,7 @@ class _Part:
         self._held = mine & ~np.asarray(everywhere)[:, None]
 
     def of(self, run: int) -> Iterator[tuple[Any, Documents, Sequence[Statistic]]]:
-        """Who is measured in a run, with their places: those whose block this is, and those that it held.
-
-        Few documents are looked at together: to look at all is quicker than to begin twice.
-        """
+        """Who is measured in a run, with their places: those whose block this is, and those that it held."""
         held = np.zeros(0, np.int64) if self._held is None else np.flatnonzero(self._held[:, run])
         if len(held) and 0 < len(self._whole) <= _FEW:
             together = np.concatenate([self._everywhere, held])

@@ -143,11 +143,7 @@ def sizes() -> None:
     print(f"{'rows of different sizes':40} {'party':>5}{heads}")
     for said, corpus, mechanism, size, with_runs in SIZES:
         plan, found = _plan(corpus(), mechanism, size, with_runs, 60), []
-        for most, even in (
-            (0, 0),
-            (solve.MOST_SOLVED, 0),
-            (solve.MOST_SOLVED, tilting.MOST_NOISY),
-        ):
+        for most, even in ((0, 0), (solve.MOST_SOLVED, 0), (solve.MOST_SOLVED, tilting.MOST_NOISY)):
             with (
                 mock.patch.object(solve, "fits_dense_solver", most.__ge__),
                 mock.patch.object(tilting, "MOST_NOISY", even),

@@ -48,13 +48,7 @@ from ksdp.flows.prepare import Prepared, prepare, spec_corpus
 from ksdp.protocols.runs.programs import check_program
 from ksdp.storage.corpora import corpus_columns, corpus_features
 from ksdp.storage.gain_rows import load_rows
-from ksdp.storage.learning import (
-    advice_page,
-    write_advice,
-    write_advice_page,
-    write_advised_spec,
-    write_gain,
-)
+from ksdp.storage.learning import advice_page, write_advice, write_advice_page, write_advised_spec, write_gain
 from ksdp.storage.readers.spec_files import at_urls, copies_kept
 from ksdp.storage.store import Store
 

@@ -37,8 +37,7 @@ def folder_as_bucket(folder: Path, patched: pytest.MonkeyPatch) -> RemotePlace:
 
     files = fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem())
     patched.setattr(
-        "ksdp.storage.remote._files",
-        lambda url: (files, url.partition("?")[0].removeprefix("s3://").rstrip("/")),
+        "ksdp.storage.remote._files", lambda url: (files, url.partition("?")[0].removeprefix("s3://").rstrip("/"))
     )
     place = place_at("s3://bucket")
     assert isinstance(place, RemotePlace)

@@ -72,8 +72,7 @@ class Counted(DelegatingMechanism):
     version: ClassVar[int] = 1
     noise_free: ClassVar[bool] = True
     guarantee: ClassVar[Guarantee] = measured(
-        "this package",
-        "A measurement. Counts of documents are announced as they are, without noise.",
+        "this package", "A measurement. Counts of documents are announced as they are, without noise."
     )
 
     mechanism: str = "pd-nmf"

@@ -30,7 +30,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 _ELSEWHERE: dict[tuple[str, ...], str] = {
     ("corpus", "levers", "at_least"): '`name = "counted"` with `at_least` in `[mechanism]` counts documents, as '
-    "what the counts tell is audited (docs/protocol-run.md, A vocabulary by counts). ",
+    "what the counts tell is audited (docs/protocol-run.md, A vocabulary by counts). "
 }
 """Keys that somebody looks for in another place than where they are."""
 
@@ -287,7 +287,8 @@ MOST_RUNS = 1_000_000
 
 class CorpusSpec(Section, frozen=True):
     """Where the documents are and how they become rows. Files are paths, or URLs (`s3://`, `gs://`, `file://`) for
-    all commands but a party's: see [clusters](clusters.md)."""
+    all commands but a party's: see [clusters](clusters.md).
+    """
 
     path: FileName
     """A file, relative to the spec's folder, `$NAME` filled in from the environment; or the word `demo`."""

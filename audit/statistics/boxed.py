@@ -19,10 +19,7 @@ _EXACT_EVERY = 2
 
 @njit(cache=True, nogil=True)
 def _direction(gradient: Floats, gram: Floats, free: Ints, count: int, factor: Floats) -> int:
-    """Newton step over the first `count` coordinates of `free`, into the last row of `factor` (scratch).
-
-    By Cholesky: -1 where it succeeds, else the first coordinate that numerically depends on those before it.
-    """
+    """Newton step over the first `count` coordinates of `free`, into the last row of `factor` (scratch)."""
     last = factor.shape[0] - 1
     for a in range(count):
         s = free[a]
@@ -51,12 +48,7 @@ def _direction(gradient: Floats, gram: Floats, free: Ints, count: int, factor: F
 
 @njit(cache=True, nogil=True)
 def _exact_step(u: Floats, gradient: Floats, gram: Floats, upper: float, free: Ints, factor: Floats) -> None:
-    """Go from `u` to the minimum over the coordinates strictly inside their bounds.
-
-    Where a bound is met on the way, that coordinate stays there and the others go on, as in Lawson and Hanson's
-    inner loop, and so does one that makes the Gram matrix singular. The objective never grows: it is convex, and
-    every leg ends between its start and a minimum.
-    """
+    """Go from `u` to the minimum over the coordinates strictly inside their bounds."""
     last = factor.shape[0] - 1
     count = 0
     for t in range(u.shape[0]):
@@ -138,12 +130,7 @@ def _solve(products: Floats, padded: Floats, upper: float, tolerance: float, cap
 
 
 def box_least_squares(
-    products: Floats,
-    gram: Floats,
-    *,
-    upper: float = 1.0,
-    tolerance: float = TOLERANCE,
-    cap: int = CAP,
+    products: Floats, gram: Floats, *, upper: float = 1.0, tolerance: float = TOLERANCE, cap: int = CAP
 ) -> Floats:
     """Minimise |x - u T|^2 over 0 <= u <= `upper` for every document x.
 

@@ -120,8 +120,7 @@ def coefficient_mahalanobis(observables: Observables, documents: Documents) -> F
     """
     population = documents.population or documents
     mean, whiten = observables.derive(
-        ("population of coefficients", population),
-        lambda: _spread_of(_coefficients(observables, population)),
+        ("population of coefficients", population), lambda: _spread_of(_coefficients(observables, population))
     )
     centred = _coefficients(observables, documents) - mean
     return np.sqrt(row_quadratic(rows_times(centred, whiten)))
@@ -208,11 +207,7 @@ def nonnegative_residual(observables: Observables, documents: Documents) -> Floa
 
 @njit(cache=True, nogil=True)
 def _probabilities(indptr: Ints, indices: Ints, mixtures: Floats, padded: Floats, floor: float) -> Floats:
-    """Probability of each stored entry's feature under its document's mixture, at least `floor`.
-
-    From the first entry of the first of some documents that follow one another to the last of the last. `mixtures`
-    is n x k with rows of mass 1 (or 0), `padded` the topics as `panel_of` lays them out.
-    """
+    """Probability of each stored entry's feature under its document's mixture, at least `floor`."""
     rank = mixtures.shape[1]
     width, begin = padded.shape[1], indptr[0]
     out = np.empty(indptr[-1] - begin)

@@ -327,12 +327,7 @@ def score(features: NDArray[np.floating], runs: Ints, standards: Standards, rule
     )
 
 
-def boosted_scores(
-    features: NDArray[np.floating],
-    inclusion: Bits,
-    training: Ints,
-    testing: Ints,
-) -> Floats:
+def boosted_scores(features: NDArray[np.floating], inclusion: Bits, training: Ints, testing: Ints) -> Floats:
     """Log odds of the test runs under small boosted trees, arms weighted alike, shape (n_documents, len(testing)).
 
     scikit-learn's HistGradientBoostingClassifier with 40 trees of at most 8 leaves, learning rate 0.1, no early

@@ -215,10 +215,7 @@ def _pairs(observables: Observables) -> EntryColumns:
 
 
 def _pair_moments(observables: Observables, documents: Documents) -> tuple[Singles, Floats]:
-    """sum_a x_a^2 V_sa V_ta for all pairs s >= t, shape (n, pairs): two parts to be added, the second of a mean.
-
-    In single precision, as stored values are: half the time, and 1e-6 of the value at most.
-    """
+    """sum_a x_a^2 V_sa V_ta for all pairs s >= t, shape (n, pairs)."""
     columns = _pairs(observables)
     if not has_mean(observables):
         return over_entries(observables, documents, "pairs", columns), np.zeros(columns.count)
@@ -279,11 +276,7 @@ def _ask_w_square_sum(observables: Observables, documents: Documents, _: bool) -
 def _within(
     data: Floats, own: Floats, block: Floats, inverse: float, scale: float, scratch: Floats
 ) -> tuple[float, float, float]:
-    """Sum of W, sum of D less its part of the total, and maximum of D, over the features of one document.
-
-    `own` is the diagonal of S_hat and `block` the rows of `features` there, turned. Per-column partial sums
-    instead of one running sum let the compiler vectorise without reordering.
-    """
+    """Sum of W, sum of D less its part of the total, and maximum of D, over the features of one document."""
     m, rank = len(data), block.shape[0]
     entries, sizes, w_part, d_part, d_most = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
     for b in range(m):
@@ -329,11 +322,7 @@ def _beyond(
     order: Ints,
     scale: float,
 ) -> float:
-    """The maximum of D over entries with a feature outside of document `row`, or `largest` where that is larger.
-
-    An entry of S_hat is at most the geometric mean of its two diagonal ones, which fall in `order`; `seen` says
-    which features are the document's.
-    """
+    """The largest D over entries with a feature outside of document `row`, or `largest` where that is larger."""
     for f in order:
         if seen[f] != row:
             largest = max(largest, diagonal[f] * scale)
@@ -361,11 +350,7 @@ def _passes(
     order: Ints,
     norm: float,
 ) -> Floats:
-    """Sum of W, sum of D less the total, and maximum of D, shape (n, 3).
-
-    `features` is sqrt(lambda) V transposed (d x k), `diagonal` that of S_hat, `order` its features by falling
-    diagonal.
-    """
+    """Sum of W, sum of D less the total, and maximum of D, shape (n, 3)."""
     rows, rank = indptr.shape[0] - 1, features.shape[1]
     scale = 1.0 / norm if norm > 0.0 else 0.0
     longest = 0

@@ -23,14 +23,7 @@ from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics.contract import Documents, TableStatistic
 from ksdp.audit.statistics.geometry import SIGMA_FLOOR, nonnegative_coefficients, whitening
-from ksdp.audit.statistics.products import (
-    announced,
-    csr_arrays,
-    has_mean,
-    row_squares,
-    rows_times,
-    wide_products,
-)
+from ksdp.audit.statistics.products import announced, csr_arrays, has_mean, row_squares, rows_times, wide_products
 from ksdp.audit.statistics.support import NEAR_ZERO
 
 _ROUNDS_OF_RUN, _ROUNDS_OF_START = ("sweeps", "iterations"), ("init_sweeps",)
@@ -165,10 +158,7 @@ class _Energy:
 
 @dataclass(frozen=True)
 class _WeightsSum:
-    """a . v, with a the document's nonnegative least squares on T and v the announced weights, summed over rounds.
-
-    Weights an entry (of ratings) count with their mean over the features.
-    """
+    """a ."""
 
     names: tuple[str, ...]
 

@@ -124,10 +124,7 @@ def epsilon_lower_bound(
 
 
 def tpr_at_fpr(
-    with_values: NDArray[np.floating],
-    without_values: NDArray[np.floating],
-    fpr: float,
-    confidence: float = 0.95,
+    with_values: NDArray[np.floating], without_values: NDArray[np.floating], fpr: float, confidence: float = 0.95
 ) -> TprAtFpr | None:
     """How often an attack with at most this share of false alarms is right, with bounds.
 
@@ -199,10 +196,7 @@ def share_interval(hits: int, trials: int, level: float) -> tuple[float, float]:
     >>> [round(end, 3) for end in share_interval(0, 50, 0.05)]
     [0.0, 0.071]
     """
-    return (
-        float(_lower(np.array(hits), trials, level / 2)),
-        float(_upper(np.array(hits), trials, level / 2)),
-    )
+    return (float(_lower(np.array(hits), trials, level / 2)), float(_upper(np.array(hits), trials, level / 2)))
 
 
 def _arm(name: str, values: NDArray[np.floating]) -> Floats:
@@ -240,10 +234,7 @@ def _share_bound(a: int, b: int, level: float) -> float:
 
 @lru_cache(maxsize=2**12)
 def _allowed(free: int, fpr: float, level: float) -> tuple[int, float]:
-    """Without runs beyond a threshold whose true share is surely at most `fpr`, and the bound of that share.
-
-    Beyond the (hits + 1)-th largest value lies at most `bounds[hits]`, by the size of the arm alone.
-    """
+    """Without runs beyond a threshold whose true share is surely at most `fpr`, and the bound of that share."""
     bounds = _upper(np.arange(math.floor(fpr * free) + 1), free, level)
     rank = int((bounds <= fpr).sum())
     return rank, float(bounds[rank - 1]) if rank else 1.0
@@ -422,9 +413,7 @@ def best_threshold(held: NDArray[np.floating], free: NDArray[np.floating]) -> At
 
 
 def learned_scores(
-    learner: str,
-    before: tuple[Bits, Sequence[NDArray[Any]]],
-    after: tuple[Bits, Sequence[NDArray[Any]]],
+    learner: str, before: tuple[Bits, Sequence[NDArray[Any]]], after: tuple[Bits, Sequence[NDArray[Any]]]
 ) -> Floats:
     """Scores of the fresh runs of one document under a learner trained on all of the audit's runs.
 

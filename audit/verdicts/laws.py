@@ -58,13 +58,7 @@ def _log_factorials(limit: int) -> Floats:
 
 @njit(cache=True, nogil=True)
 def _log_one_sided(h: int, m: int, n: int, lf: Floats, b: Floats, base: Floats, y: Ints) -> float:
-    """ln P(D+ >= h / (m n)); `b`, `base` and `y` are scratch of length m + 1.
-
-    As a walk whose steps are drawn one by one, with chance m / (m + n) into the smaller arm: then all terms are
-    probabilities, and those of the way from one point of the boundary to another depend on the steps between them
-    alone (two numbers of steps into the larger arm for each into the smaller). Where one of them is too small for
-    floats, in logarithms.
-    """
+    """ln P(D+ >= h / (m n)); `b`, `base` and `y` are scratch of length m + 1."""
     last = (m * n - h) // n
     up, right = math.log(m / (m + n)), math.log(n / (m + n))
     for i in range(last + 1):
@@ -293,10 +287,7 @@ class KSTable:
 
 @njit(cache=True, nogil=True)
 def _distances(
-    values: NDArray[np.float32],
-    ordered: NDArray[np.float32],
-    inclusion: NDArray[np.bool_],
-    h: NDArray[np.int64],
+    values: NDArray[np.float32], ordered: NDArray[np.float32], inclusion: NDArray[np.bool_], h: NDArray[np.int64]
 ) -> None:
     documents, runs = values.shape
     for row in range(documents):

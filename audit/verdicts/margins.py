@@ -203,10 +203,7 @@ def _chances(
     a: tuple[int, int, Floats],
     b: tuple[int, int, Floats],
 ) -> None:
-    """P(A / m - B / n <= (last - k) step / n) for k = 0, 1, ...: the sum over A of P(B >= n A / m - ...).
-
-    `b` holds P(B >= low + t) by t mod `step` and then t // `step`, so that neighbours in k are neighbours there.
-    """
+    """P(A / m - B / n <= (last - k) step / n) for k = 0, 1, ...: the sum over A of P(B >= n A / m - ...)."""
     m, n = ratio
     low_a, count_a, of_a = a
     low_b, count_b, upper_b = b
@@ -257,10 +254,7 @@ def _likeliest(lowest: float, width: float, cells: int, m: int, n: int, gap: flo
 
 @njit(cache=True, nogil=True)
 def _raises(chance: Floats, best: Floats) -> bool:
-    """Whether any chance is above the best one so far, where that is below `LIKELY`.
-
-    In loops, as all that follows is: Numba takes seconds for an expression of whole arrays.
-    """
+    """Whether any chance is above the best one so far, where that is below `LIKELY`."""
     for k in range(len(best)):  # noqa: SIM110 - a generator is a function more to compile
         if chance[k] > best[k] and best[k] < LIKELY:
             return True

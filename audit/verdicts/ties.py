@@ -42,10 +42,7 @@ _Scratch = tuple[Floats, Floats, Floats]
 
 @njit(cache=True, nogil=True)
 def _touched(h: int, m: int, n: int, ends: Ints, tilt: float, side: int, scratch: _Scratch) -> float:
-    """P(some |deviation| >= h at a block's end) exp(tilt): both sides (0), or first on the upper or lower (1, -1).
-
-    A deviation is a (m + n) - N m, a of the first N in the arm of m. Cell a stands at a + 1.
-    """
+    """P(some |deviation| >= h at a block's end) exp(tilt)."""
     f, g, number = scratch
     total = m + n
     up, down = math.exp(side * tilt * n / h), math.exp(-side * tilt * m / h)

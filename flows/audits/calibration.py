@@ -119,11 +119,7 @@ def _fixed(plan: Plan, names: Sequence[str], clock: Callable[[], float]) -> tupl
     return (drawn - began) / len(some), (clock() - drawn) / len(some)
 
 
-def calibrate(
-    plan: Plan,
-    budget: float = 10.0,
-    clock: Callable[[], float] = time.process_time,
-) -> Calibration:
+def calibrate(plan: Plan, budget: float = 10.0, clock: Callable[[], float] = time.process_time) -> Calibration:
     """Try each stage for some seconds in this process.
 
     Parameters

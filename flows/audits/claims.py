@@ -31,13 +31,7 @@ class AuditedClaim:
 
 
 def run_claim(
-    spec: Spec,
-    store: Path,
-    *,
-    runs: int,
-    confidence: float,
-    clock: Clock,
-    simulated: bool = False,
+    spec: Spec, store: Path, *, runs: int, confidence: float, clock: Clock, simulated: bool = False
 ) -> AuditedClaim:
     """Run the mechanism of a spec on its worst case and store what that proves.
 

@@ -287,12 +287,7 @@ def budget_files(
 
 
 def open_guard(
-    run: Run | Priced,
-    corpus: str,
-    own: int,
-    ledger: Path,
-    budget: Path | None,
-    clock: Clock,
+    run: Run | Priced, corpus: str, own: int, ledger: Path, budget: Path | None, clock: Clock
 ) -> BudgetGuard:
     """The guard of one run, within the budget as the ledger stands.
 

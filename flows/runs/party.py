@@ -51,12 +51,7 @@ from ksdp.storage.runs.results import Transcript, read_result, require_no_result
 from ksdp.tasks.provenance import code_hash
 
 _STATES = ("waiting", "running", "done", "ended")
-_EVENTS = {
-    "waiting": "waiting",
-    "all present": "running",
-    "done": "done",
-    "ended without a result": "ended",
-}
+_EVENTS = {"waiting": "waiting", "all present": "running", "done": "done", "ended without a result": "ended"}
 _EVERY = 5.0
 
 
@@ -588,11 +583,7 @@ def run_party(node: Node, entered: Entered, guard: BudgetGuard | None = None) ->
     else:
         program = party_program(terms.mechanism, matrix, terms.parties)
         rounds = party_rounds(terms, node.name, node.identity, program, entered.statement)
-    entering = {
-        "documents": len(entered.corpus),
-        "of": entered.of,
-        "uncleared": not entered.statement.cleared,
-    }
+    entering = {"documents": len(entered.corpus), "of": entered.of, "uncleared": not entered.statement.cleared}
     checked = entered.clearance["checked"] if entered.clearance else None
     result = run_node(
         node,

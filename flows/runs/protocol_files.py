@@ -401,14 +401,7 @@ def read_run(path: Path) -> Run:
         parties, asked = tuple(p.name for p in participants), spec.shares
         shares = share_terms(mechanism, count, parties, asked.computing, asked.block, asked.rounds)
     terms = RunTerms(
-        mechanism,
-        count,
-        vocabulary,
-        precision,
-        participants,
-        server,
-        rows=spec.features.rows or "",
-        shares=shares,
+        mechanism, count, vocabulary, precision, participants, server, rows=spec.features.rows or "", shares=shares
     )
     return Run(spec, file, terms, names)
 

@@ -105,10 +105,7 @@ class Mesh:
         self._limit, self.times, self._observe = limit, times, observe
         self.links: dict[str, Link] = {}
         self._door = Door(
-            credentials.server,
-            self._accept,
-            same=_SAME * (len(peers) + 1),
-            note=lambda words: observe(words, ""),
+            credentials.server, self._accept, same=_SAME * (len(peers) + 1), note=lambda words: observe(words, "")
         )
         self._dialling: list[asyncio.Task[None]] = []
         self._trouble: dict[str, str] = {}

@@ -23,16 +23,7 @@ from cryptography.x509.oid import NameOID
 from ksdp.audit.errors import ProtocolError
 from ksdp.protocols.network.links import FrameStream
 from ksdp.protocols.network.mesh import CHECK_PROTOCOL, Address, Peer
-from ksdp.protocols.network.tls import (
-    BUFFER,
-    EXPIRED,
-    NOT_YET,
-    SKEW,
-    Credentials,
-    Door,
-    holder_of,
-    peer_of,
-)
+from ksdp.protocols.network.tls import BUFFER, EXPIRED, NOT_YET, SKEW, Credentials, Door, holder_of, peer_of
 
 
 class ProbeError(ProtocolError):

@@ -60,13 +60,7 @@ def _name(label: str) -> x509.Name:
 
 
 def _certificate(
-    subject: str,
-    key: Ed25519PublicKey,
-    issuer: str,
-    signer: Ed25519PrivateKey,
-    now: datetime,
-    *,
-    authority: bool,
+    subject: str, key: Ed25519PublicKey, issuer: str, signer: Ed25519PrivateKey, now: datetime, *, authority: bool
 ) -> x509.Certificate:
     builder = (
         x509.CertificateBuilder()

@@ -160,30 +160,12 @@ class _FullFit(_TopicSteps):
         return topic, gram
 
     async def best(self, left: Integers, square: Integers, before: Integers) -> Integers:
-        """T'_t from its sums.
-
-        Parameters
-        ----------
-        left : shape (d,)
-            W'_t^T R_t at `ROW_BITS` + `KEPT`, of degree 2.
-        square : shape (1,)
-            |W'_t|^2.
-        before : shape (d,)
-            The topic as it was.
-        """
+        """T'_t from its sums."""
         return await self.kept(left, ROW_BITS + KEPT, await self.inverse(square))
 
 
 class _ObservedFit(_TopicSteps):
-    """Sweeps over the observed entries of some rows.
-
-    Parameters
-    ----------
-    rows
-        X', zero where nothing is observed.
-    pattern
-        1 where an entry is observed, whole numbers.
-    """
+    """Sweeps over the observed entries of some rows."""
 
     def __init__(self, shares: SharedArithmetic, rows: SharedRows, pattern: SharedRows, sizes: AnySizes) -> None:
         super().__init__(shares, sizes)
@@ -224,13 +206,7 @@ _PUBLIC = 40
 
 
 class _SimplexFit(_FullFit):
-    """Sweeps over some rows, with topics on the simplex.
-
-    Attributes
-    ----------
-    faults
-        Share of how often a threshold was not reached; whole number.
-    """
+    """Sweeps over some rows, with topics on the simplex."""
 
     sizes: SimplexSizes
 

@@ -180,12 +180,7 @@ class SumParty(Machine):
     """
 
     def __init__(
-        self,
-        terms: SumTerms,
-        name: str,
-        identity: Ed25519PrivateKey,
-        *,
-        random_bytes: RandomBytes = os_random,
+        self, terms: SumTerms, name: str, identity: Ed25519PrivateKey, *, random_bytes: RandomBytes = os_random
     ) -> None:
         super().__init__("hello")
         check_member(terms.participants, name, identity)

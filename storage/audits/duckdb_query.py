@@ -17,10 +17,7 @@ from ksdp.storage.codec import check_checksum
 @lru_cache(maxsize=1)
 def _database() -> duckdb.DuckDBPyConnection:
     """One database in memory for the process; each question has a cursor of its own. It never loads anything."""
-    settings: dict[str, Any] = {
-        "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False,
-    }
+    settings: dict[str, Any] = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
     return duckdb.connect(config=settings)
 
 

@@ -82,8 +82,7 @@ def write_pairs(folder: Place, part: PairsPart, key: str, advantages: Floats) ->
     cells = pa.FixedSizeListArray.from_arrays(flat, advantages.shape[1])
     table = pa.table({"advantages": cells}).replace_schema_metadata({"ksdp.key": key})
     write_whole(
-        folder / part.name,
-        lambda path: pq.write_table(table, path, compression="zstd", write_page_checksum=True),
+        folder / part.name, lambda path: pq.write_table(table, path, compression="zstd", write_page_checksum=True)
     )
 
 

@@ -51,10 +51,7 @@ def require_no_result(folder: Path) -> None:
 
 
 def write_run(
-    folder: Path,
-    public: Mapping[str, NDArray[Any]],
-    own: Mapping[str, NDArray[Any]],
-    about: Mapping[str, Any],
+    folder: Path, public: Mapping[str, NDArray[Any]], own: Mapping[str, NDArray[Any]], about: Mapping[str, Any]
 ) -> None:
     """Write the result of a run that all parties have confirmed."""
     for name, arrays in ((_OWN, own), (_RESULT, public)):

@@ -41,10 +41,7 @@ def corpus() -> Corpus:
 
 
 def plan_of(
-    corpus: Corpus,
-    design: dict[str, Any] | None = None,
-    statistics: dict[str, Any] | None = None,
-    **store: Any,
+    corpus: Corpus, design: dict[str, Any] | None = None, statistics: dict[str, Any] | None = None, **store: Any
 ) -> Plan:
     tables: dict[str, Any] = {"seed": 5, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}}
     design = design or {"party_size": 0.03, "with_runs": 12}

@@ -132,8 +132,7 @@ def plan_of(**mechanism):
 
 
 @pytest.mark.parametrize(
-    "mechanism",
-    [{"name": "my_own_sum:Sum"}, {"name": "noisy", "mechanism": "my_own_sum:Sum", "noise": 0.1}],
+    "mechanism", [{"name": "my_own_sum:Sum"}, {"name": "noisy", "mechanism": "my_own_sum:Sum", "noise": 0.1}]
 )
 def test_runs_of_edited_code_are_other_runs(folder: Path, mechanism: dict[str, object]) -> None:
     again()

@@ -32,16 +32,8 @@ def test_every_installed_mechanism_and_statistic_keeps_its_contract() -> None:
         ("pd-sdv", {}, "must be one of .*pd-nmf.*got 'pd-sdv'; did you mean `pd-svd`"),
         ("pd-svd", {"ranks": 3}, "`mechanism.ranks` is not a parameter .* did you mean `rank`. it has .*rank"),
         ("pd-svd", {"rank": 0}, "`rank` must be"),
-        (
-            "counted",
-            {"rank": 3},
-            "`mechanism.rank` is not .* go into `.mechanism.parameters.`",
-        ),
-        (
-            "noisy",
-            {"rank": 3},
-            "`mechanism.rank` is not .* go into `.mechanism.parameters.`",
-        ),
+        ("counted", {"rank": 3}, "`mechanism.rank` is not .* go into `.mechanism.parameters.`"),
+        ("noisy", {"rank": 3}, "`mechanism.rank` is not .* go into `.mechanism.parameters.`"),
         ("nowhere:thing", {}, "cannot be imported"),
     ],
 )

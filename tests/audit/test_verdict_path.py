@@ -51,12 +51,7 @@ from ksdp.audit.verdicts.margins import (
     log10_below,
     over_log10_p,
 )
-from ksdp.audit.verdicts.multiplicity import (
-    adjust,
-    bonferroni,
-    strictest_log10_p,
-    weighted_minimum,
-)
+from ksdp.audit.verdicts.multiplicity import adjust, bonferroni, strictest_log10_p, weighted_minimum
 from ksdp.audit.verdicts.power import detectable_distance, sensitive_distance
 from ksdp.audit.verdicts.tails import tail_sizes, tail_table
 from ksdp.audit.verdicts.ties import tied_table
@@ -178,8 +173,7 @@ def test_above_is_the_bound_of_the_flat_pair(m: int, n: int) -> None:
 
 def test_the_margin_is_what_is_asked_for() -> None:
     tested = replace(
-        arms([[0.1, 0.75, 0.3, np.nan]], [[0.5, 0.25, 1, 0.1]], each=30),
-        learned=np.array([[False] * 4]),
+        arms([[0.1, 0.75, 0.3, np.nan]], [[0.5, 0.25, 1, 0.1]], each=30), learned=np.array([[False] * 4])
     )
     above, below = 10 ** log10_above(tested, FWER)[0], 10 ** log10_below(tested, FWER)[0]
     assert above == pytest.approx([1, 2.4 * math.exp(-2 * 15 * 0.45**2), 1, 1])

@@ -118,11 +118,7 @@ def test_typed_lists_without_zeros_of_an_earlier_version_are_read(tmp_path: Path
             "_nonzero.V": pa.array([row.tobytes() for row in bits], pa.binary(bits.shape[1])),
         }
     )
-    footer = {
-        "ksdp.key": "key",
-        "ksdp.block": f"{BLOCK.lane}/{BLOCK.start}/{BLOCK.stop}",
-        "ksdp.shape.V": "2,30",
-    }
+    footer = {"ksdp.key": "key", "ksdp.block": f"{BLOCK.lane}/{BLOCK.start}/{BLOCK.stop}", "ksdp.shape.V": "2,30"}
     pq.write_table(table.replace_schema_metadata(footer), tmp_path / block_name(BLOCK), compression="zstd")
     back = list(read_observables(tmp_path, BLOCK, "key"))
     assert all((found["V"] == array).all() for found, array in zip(back, arrays, strict=True))

@@ -155,10 +155,7 @@ def test_an_address_with_tls_is_taken_as_it_is() -> None:
 
 @pytest.mark.e2e
 def test_a_scheduler_that_asks_for_a_key_refuses_whoever_has_none() -> None:
-    with (
-        pytest.raises(InputError, match="no Dask scheduler answers"),
-        open_workers(address="tls://127.0.0.1:9"),
-    ):
+    with pytest.raises(InputError, match="no Dask scheduler answers"), open_workers(address="tls://127.0.0.1:9"):
         pass
 
 

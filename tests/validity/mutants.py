@@ -30,10 +30,7 @@ __all__ = ["MUTANTS", "Mutant", "changed"]
 ROOT = Path(__file__).resolve().parents[2]
 VERDICTS = ("tests/audit/test_verdict_path.py",)
 MATCH = ("tests/audit/statistics/linear/test_match.py",)
-COPIES = (
-    "tests/audit/verdicts/test_copies.py",
-    "tests/audit/test_copies.py",
-)
+COPIES = ("tests/audit/verdicts/test_copies.py", "tests/audit/test_copies.py")
 STEPS = ("tests/audit/statistics/linear/test_filter_steps.py",)
 RULED_OUT = "tests/audit/statistics/linear/test_ruled_out.py"
 ONE_BY_ONE = "tests/audit/statistics/linear/test_one_by_one.py"
@@ -131,9 +128,7 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/test_kept_runs.py",),
     ),
     *_of(
-        "audit/plan.py",
-        ("return by_place or not reads_one_document(statistics)", "return by_place"),
-        tests=PARTS,
+        "audit/plan.py", ("return by_place or not reads_one_document(statistics)", "return by_place"), tests=PARTS
     ),
     *_of(
         "audit/planning.py",
@@ -291,10 +286,7 @@ MUTANTS: list[Mutant] = [
         "audit/testing.py",
         ("weighted_minimum(distances, tails),", "distances,"),
         ("weighted_minimum(distances, tails),", "weighted_minimum(tails, distances),"),
-        (
-            "tied_table(v, inclusion, table, o)",
-            "tied_table(v, inclusion, tables[0], o)",
-        ),
+        ("tied_table(v, inclusion, table, o)", "tied_table(v, inclusion, tables[0], o)"),
         ("learned = np.ones(m.shape, np.bool_)", "learned = np.zeros(m.shape, np.bool_)"),
         ("dealt = np.ascontiguousarray(inclusion[:, order])", "dealt = np.ascontiguousarray(inclusion)"),
         ("part.log10_p[:NULL_CONTROLS].min(axis=1)", "part.log10_p[:NULL_CONTROLS].max(axis=1)"),
@@ -867,16 +859,8 @@ MUTANTS: list[Mutant] = [
         ("left[p] = apart - own * after[columns[p]]", "pass"),
         tests=(SOLVED_FILTERS,),
     ),
-    *_of(
-        "audit/statistics/linear/solve.py",
-        ("if exactly is not None:", "if False:"),
-        tests=(SOLVED_FILTERS,),
-    ),
-    *_of(
-        "audit/statistics/linear/releases.py",
-        ("noise = lost(whole)", "pass"),
-        tests=(SOLVED_FILTERS,),
-    ),
+    *_of("audit/statistics/linear/solve.py", ("if exactly is not None:", "if False:"), tests=(SOLVED_FILTERS,)),
+    *_of("audit/statistics/linear/releases.py", ("noise = lost(whole)", "pass"), tests=(SOLVED_FILTERS,)),
     *_of(
         "audit/statistics/linear/releases.py",
         ("replace(known, noise=known.noise + LOST", "replace(known, noise=known.noise + 1.0"),
@@ -1239,11 +1223,7 @@ MUTANTS: list[Mutant] = [
         ("elif isinstance(tables, dict):", "elif False:"),
         tests=("tests/audit/test_own_code.py",),
     ),
-    *_of(
-        "audit/plan.py",
-        ('({"code": code} if code else {})', "{}"),
-        tests=("tests/audit/test_own_code.py",),
-    ),
+    *_of("audit/plan.py", ('({"code": code} if code else {})', "{}"), tests=("tests/audit/test_own_code.py",)),
     *_of(
         "tasks/audit_ref.py",
         ("ref.code is not None and ref.code != code_of(plan)", "False"),
@@ -1293,11 +1273,7 @@ MUTANTS: list[Mutant] = [
         ("return numbers >= needed * self.count", "return True"),
         tests=(LITTLE_NOISE,),
     ),
-    *_of(
-        "audit/coverage.py",
-        (" + unblurred(_little_noise(plan), who)", ""),
-        tests=(LITTLE_NOISE,),
-    ),
+    *_of("audit/coverage.py", (" + unblurred(_little_noise(plan), who)", ""), tests=(LITTLE_NOISE,)),
     *_of(
         "audit/statistics/linear/releases.py",
         ("if squares or t != u", "if t != u"),

@@ -31,10 +31,7 @@ def null_audit(rng: np.random.Generator, rounding: int | None) -> ArmTests:
 @pytest.mark.parametrize("rounding", [None, 0], ids=["continuous", "tied"])
 def test_a_corpus_that_leaks_nothing_is_flagged_in_at_most_one_audit_in_twenty(rounding: int | None) -> None:
     rng = np.random.default_rng(2026)
-    rules = {
-        "by": DecisionSpec(),
-        "holm": DecisionSpec(error="fwer"),
-    }
+    rules = {"by": DecisionSpec(), "holm": DecisionSpec(error="fwer")}
     flagged = dict.fromkeys(rules, 0)
     for _ in range(AUDITS):
         t = null_audit(rng, rounding)

@@ -47,10 +47,7 @@ def looked(
     return interim, measured
 
 
-RULES = {
-    "by": DecisionSpec(),
-    "holm": DecisionSpec(error="fwer"),
-}
+RULES = {"by": DecisionSpec(), "holm": DecisionSpec(error="fwer")}
 
 
 def test_four_looks_flag_an_audit_without_a_leak_at_most_one_time_in_twenty() -> None:

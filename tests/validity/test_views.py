@@ -45,10 +45,7 @@ def views_of(
 @pytest.mark.parametrize("shared", [0.0, 0.9], ids=["independent views", "nearly the same views"])
 def test_where_no_view_leaks_one_audit_in_twenty_flags_anything(shared: float) -> None:
     rng = np.random.default_rng(11)
-    rules = {
-        "by": DecisionSpec(margin=0),
-        "holm": DecisionSpec(error="fwer", margin=0),
-    }
+    rules = {"by": DecisionSpec(margin=0), "holm": DecisionSpec(error="fwer", margin=0)}
     nothing, flagged = np.zeros((VIEWS, DOCUMENTS)), dict.fromkeys(rules, 0)
     for _ in range(AUDITS // len(rules)):
         inclusion = inclusion_of(rng)

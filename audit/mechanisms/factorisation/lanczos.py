@@ -254,13 +254,7 @@ def _next_check(count: int, excess: float, last: int, last_excess: float) -> int
 
 @njit(cache=True, nogil=True)
 def lanczos(
-    rows: CentredRows,
-    columns: int,
-    start: Vector,
-    locked: Matrix,
-    locked_squares: Vector,
-    rank: int,
-    steps: int,
+    rows: CentredRows, columns: int, start: Vector, locked: Matrix, locked_squares: Vector, rank: int, steps: int
 ) -> tuple[Matrix, Vector]:
     """Leading eigenpairs of X X^T or X^T X, the smaller, in the complement of `locked`; X the centred rows.
 
@@ -390,7 +384,8 @@ class Singular:
 
 def numerical_rank(values: Vector, shape: tuple[int, ...]) -> int:
     """Count the singular values above rounding: max(shape) eps times the largest, as NumPy's
-    `matrix_rank`."""
+    `matrix_rank`.
+    """
     return int(np.count_nonzero(values > max(shape) * EPSILON * values[0])) if values[0] > 0 else 0
 
 

@@ -354,13 +354,7 @@ LARGE = 1e6
 
 @njit(cache=True, nogil=True)
 def share_of(
-    rows: Rows,
-    party: int,
-    t: int,
-    factors: Factors,
-    fits: Matrix,
-    penalties: Penalties,
-    own: TopicShare,
+    rows: Rows, party: int, t: int, factors: Factors, fits: Matrix, penalties: Penalties, own: TopicShare
 ) -> None:
     """Update column t of W on one party's rows, and fill its `own` share of the sums (Algorithm 1, lines 5 to 8).
 
@@ -407,13 +401,7 @@ def _add(sums: Sums, t: int, share: TopicShare, silent: Silent) -> None:
 
 @njit(cache=True, nogil=True)
 def next_topic(
-    t: int,
-    topic: Vector,
-    denominator: float,
-    width: int,
-    penalties: Penalties,
-    simplex: bool,
-    thresholds: Vector,
+    t: int, topic: Vector, denominator: float, width: int, penalties: Penalties, simplex: bool, thresholds: Vector
 ) -> float:
     """Turn the announced sums (numerators in `topic`) into T_t, line 10; return its height on silent columns."""
     for j in range(topic.size):

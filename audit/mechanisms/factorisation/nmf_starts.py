@@ -47,22 +47,12 @@ class LocalFit:
     """On the observed entries only."""
 
     def factorise(
-        self,
-        parties: Sequence[sp.csr_array],
-        start: Matrix,
-        *,
-        weighted: bool = False,
-        kept: KeptSums = LAST_SUMS,
+        self, parties: Sequence[sp.csr_array], start: Matrix, *, weighted: bool = False, kept: KeptSums = LAST_SUMS
     ) -> Factorisation:
         """NMF of the parties' rows."""
         iterate = weighted_nmf_iter if weighted else pd_nmf_iter
         return iterate(
-            parties,
-            start,
-            sweeps=self.sweeps,
-            tolerance=self.tolerance,
-            penalties=self.penalties,
-            kept=kept,
+            parties, start, sweeps=self.sweeps, tolerance=self.tolerance, penalties=self.penalties, kept=kept
         )
 
 
@@ -153,11 +143,7 @@ def _norm(x: Matrix) -> float:
     return float(np.sqrt((x * x).sum()))
 
 
-def local_models(
-    parties: Sequence[sp.csr_array],
-    rank: int,
-    how: LocalFit = LocalFit(),
-) -> list[Factorisation]:
+def local_models(parties: Sequence[sp.csr_array], rank: int, how: LocalFit = LocalFit()) -> list[Factorisation]:
     """Return every party's own NMF, from its own nnsvd start (Algorithm 2, lines 3 and 4).
 
     Raises
@@ -173,11 +159,7 @@ def local_models(
     return [how.factorise([party], nnsvd(party, rank), weighted=how.weighted) for party in parties]
 
 
-def best_of_parties(
-    parties: Sequence[sp.csr_array],
-    rank: int,
-    how: LocalFit = LocalFit(),
-) -> Matrix:
+def best_of_parties(parties: Sequence[sp.csr_array], rank: int, how: LocalFit = LocalFit()) -> Matrix:
     """Return the local topics with the smallest reconstruction error, summed over all parties ("best of M").
 
     Every party fits its own rows to each candidate (non-negative least squares with the mechanism's gamma and
@@ -227,23 +209,14 @@ def merged_models(
 
 
 def merged_topics(
-    parties: Sequence[sp.csr_array],
-    rank: int,
-    how: LocalFit = LocalFit(),
-    *,
-    seed: int = 0,
+    parties: Sequence[sp.csr_array], rank: int, how: LocalFit = LocalFit(), *, seed: int = 0
 ) -> Matrix:
     """Return T_init of PD-NMF-Init, the topics that `merged_models` ends with."""
     return merged_models(parties, rank, how, seed=seed).T
 
 
 def initial_topics(
-    name: str,
-    parties: Sequence[sp.csr_array],
-    rank: int,
-    how: LocalFit = LocalFit(),
-    *,
-    seed: int = 0,
+    name: str, parties: Sequence[sp.csr_array], rank: int, how: LocalFit = LocalFit(), *, seed: int = 0
 ) -> Matrix:
     """Return the start of that name, shape (rank, d).
 

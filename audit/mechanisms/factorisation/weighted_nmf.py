@@ -60,14 +60,7 @@ def observed_residual(rows: Rows, T: Matrix, W: Matrix) -> Vector:
 
 @njit(cache=True, nogil=True)
 def observed_share(
-    rows: Rows,
-    party: int,
-    t: int,
-    topic: Vector,
-    W: Matrix,
-    residual: Vector,
-    penalties: Penalties,
-    share: Matrix,
+    rows: Rows, party: int, t: int, topic: Vector, W: Matrix, residual: Vector, penalties: Penalties, share: Matrix
 ) -> None:
     """Update column t of W on one party's rows and fill its share of the sums; `residual` becomes R_t there.
 

@@ -363,7 +363,8 @@ class DPdisPCA(GaussianReleases):
 
     def neighbours(self) -> tuple[Database, Database]:
         """Few features and records along two directions; the noisy matrix itself is looked at, which is more
-        than what the aggregator gets (its positive part)."""
+        than what the aggregator gets (its positive part).
+        """
         return worst(self.intermediate + 2, 20, self.row_bound, self.adjacency)
 
 

@@ -139,17 +139,7 @@ def clipped_sweeps(rows: sp.csr_array, topics: Floats, bound: float) -> Factored
 
 @njit(cache=True, nogil=True)
 def _clip(indptr: Any, data: Any, products: Any, gram: Any, bound: float, rank: int, weights: Any) -> None:
-    """Scale down in place the weight of each update whose w (x - others, w) is longer than `bound`.
-
-    Parameters
-    ----------
-    indptr, data : of the documents, shape (n, d)
-    products : shape (n, (sweeps + 1) k)
-        Of documents with the topics before the first sweep, after it, ...
-    gram : of the topics with one another
-    weights : shape (n, sweeps k)
-        The coefficient that each update gives.
-    """
+    """Scale down in place the weight of each update whose w (x - others, w) is longer than `bound`."""
     place, w = np.empty(rank, np.int64), np.empty(rank)
     for i in range(weights.shape[0]):
         square = 0.0

@@ -268,10 +268,7 @@ def fitted(
     left = _left_of(apart, once.made, scales)
     if not _settles(scaled, left, parts, once.bounds, _marks(), BETWEEN):
         start, apart = begin()
-        left, parts = (
-            _left_of(apart, once.made, scales),
-            np.bincount(once.which, start).astype(np.float64),
-        )
+        left, parts = (_left_of(apart, once.made, scales), np.bincount(once.which, start).astype(np.float64))
         bounds = np.array([[-np.inf], [np.inf]]).repeat(len(parts), axis=1)
         _settles(scaled, left, parts, bounds, [FREELY] * MOST_ROUNDS)
     found = once.of_each(_gone_through(scaled, left, parts, _NO_BOUNDS))
@@ -331,10 +328,7 @@ def _marks() -> list[float]:
 def _settles(
     scaled: _Scaled, left: _Left, parts: Floats, bounds: Floats, settled: Sequence[float], between: int = 0
 ) -> bool:
-    """Go around as often as there are marks, until a round changes no more than its mark; whether one did.
-
-    Only a round through everybody tells that; `between` two of these who stayed at a bound is passed over.
-    """
+    """Go around as often as there are marks, until a round changes no more than its mark; whether one did."""
     for mark in settled:
         before = parts.copy()
         _gone_through(scaled, left, parts, bounds)

@@ -67,10 +67,7 @@ class CovarianceFilter:
 
     @cached_property
     def _inverse(self) -> NDArray[np.float32]:
-        """Of the covariance of w^T e, a coefficient after the other: its upper triangle.
-
-        A product with it reads half of what two triangular solutions would, and no number waits for another.
-        """
+        """Of the covariance of w^T e, a coefficient after the other: its upper triangle."""
         with one_thread():
             return self._inverted()
 
@@ -94,11 +91,7 @@ class CovarianceFilter:
 
     @cached_property
     def _variances(self) -> Floats:
-        """Second moments of the entries of w^T e, which are little more than variances; shape (k, d).
-
-        Sums over the documents of w_r^2 (x - a^T A)^2, A the mean above the basis and a = (1, w), are multiplied
-        out: x is read where it has entries, and what does not depend on x is a quadratic form in A.
-        """
+        """Second moments of the entries of w^T e, which are little more than variances; shape (k, d)."""
         with one_thread():
             known = np.vstack([self.mean, self.basis])
             parts = np.column_stack([np.ones(len(self.weights)), self.weights])
@@ -180,10 +173,7 @@ class Expected:
 
     @cached_property
     def _beyond(self) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
-        """Directions beyond V_0, their transpose, and how far their eigenvalues are from the rest.
-
-        In single precision, as V is stored: they are read twice a run, and memory is what that waits for.
-        """
+        """Directions beyond V_0, their transpose, and how far their eigenvalues are from the rest."""
         rank = len(self.basis)
         rows = self.rows[rank:].astype(np.float32)
         return rows, np.ascontiguousarray(rows.T), (self.values[rank:] - self.rest).astype(np.float32)
@@ -286,10 +276,7 @@ def coefficients_under(topics: Floats, products: Floats) -> Floats:
 
 
 def _total(rows: sp.csr_array, topics: Floats) -> Floats:
-    """The sum over rows of w^T (x - w T), w >= 0 their coefficients; shape (k, d).
-
-    From 0: from the coefficients under the expected topics it takes twice as long, as others are 0 under a run's.
-    """
+    """The sum over rows of w^T (x - w T), w >= 0 their coefficients; shape (k, d)."""
     csr = arrays_of(rows)
     panel, products = panel_of(topics), np.empty((rows.shape[0], len(topics)))
     csr_times_panel(*csr, panel, products)

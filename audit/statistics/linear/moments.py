@@ -37,7 +37,8 @@ class NoisyMoments(Protocol):
 
     def moment_noise(self, size: int, features: int, parties: int) -> float:
         """The deviation of the noise in each number of the sum's triangle, for a victim of so many rows, where so
-        many parties' noise is not known."""
+        many parties' noise is not known.
+        """
         ...
 
 
@@ -90,10 +91,7 @@ def moment_filter(rows: Floats, share: float, noise: float | None, shrink: float
 
 
 def _linear(rows: Floats, solve: Callable[[Floats], Floats], moments: Floats) -> _Form:
-    """C^-1 of a sum as a form; what it says of these rows in the mean is taken from what is said of each.
-
-    Who is in takes somebody's place. With a C that is about right alone, that would only add noise.
-    """
+    """C^-1 of a sum as a form; what it says of these rows in the mean is taken from what is said of each."""
     form = solve(moments)
     return form, float(np.vdot(rows @ form, rows)) / max(len(rows), 1)
 

@@ -276,7 +276,8 @@ def lost_of(numbers: Floats) -> float:
 
 def gram_of_contributions(made: FactoredContributions, scales: Scales) -> tuple[Floats, Floats]:
     """Products of documents' terms with one another, in these scales, shape (n, n); and how large numbers are
-    that each one's own is the difference of, shape (n,)."""
+    that each one's own is the difference of, shape (n,).
+    """
     rows = sp.csr_array(made.rows.multiply(scales.columns[None, :]))
     n, wide = rows.shape
     few = rows.nnz < _SPARSE * n * wide
@@ -421,14 +422,7 @@ def _along(indptr: Any, indices: Any, data: Any, topics: Any, paths: Any, direct
 
 @njit(cache=True, nogil=True)
 def _add(
-    indptr: Any,
-    indices: Any,
-    data: Any,
-    topics: Any,
-    paths: Any,
-    shares: Any,
-    squared: bool,
-    sums: Any,
+    indptr: Any, indices: Any, data: Any, topics: Any, paths: Any, shares: Any, squared: bool, sums: Any
 ) -> None:
     """sums += every document's terms, or their squares, times its share."""
     rank = topics.shape[1]

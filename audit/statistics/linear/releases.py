@@ -243,10 +243,7 @@ def is_exact(pool: Pool) -> bool:
 
 
 def _enough(pool: Pool, numbers: int, done: int) -> int:
-    """How many of the rounds are looked at, given the numbers of each: as many as have `MORE` a document.
-
-    Each further round says less that is new, and what single precision loses of it is lost all the same.
-    """
+    """How many of the rounds are looked at, given the numbers of each: as many as have `MORE` a document."""
     documents = pool.drawn.shape[0] + (0 if pool.fixed is None or pool.fixed_share == 1.0 else pool.fixed.shape[0])
     return min(done, max(EARLY, math.ceil(MORE * int(documents) / numbers)))
 
@@ -449,10 +446,7 @@ def _possible(V: Floats, mean: Floats | None, pool: Pool) -> Feasibility | None:
 
 
 def _missed(pool: Pool) -> Floats | None:
-    """The variance of what the equations miss of each number, by one run; None where it hides what documents add.
-
-    Rows are alike within themselves: each has the mean over its entries.
-    """
+    """The variance of what the equations miss of each number, by one run."""
     rng = np.random.default_rng(0)
     taken = pool.one_draw(rng)
     try:

@@ -265,10 +265,7 @@ def _shared(parts: Floats, first: Ints) -> Floats:
 
 
 def _everybody(parts: Floats, shares: Floats, first: Ints) -> Floats:
-    """1 or 0, in or out, of each document; of copies, of which `first` is one, their part that is in.
-
-    Sums of 0 tell parts up to a factor: about as many as are expected are in.
-    """
+    """1 or 0, in or out, of each document; of copies, of which `first` is one, their part that is in."""
     if not parts.sum() > 0.0:
         return np.zeros(len(parts))
     several = np.bincount(first, minlength=len(parts))

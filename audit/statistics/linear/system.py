@@ -178,10 +178,7 @@ def _none_first(documents: int) -> NDArray[np.void]:
 
 
 def _rarest_entries(rows: sp.csr_array) -> NDArray[np.void]:
-    """Entries of each document in the columns that fewest have, shape (n, some).
-
-    Of short rows some are there twice, of empty ones zeros; none where sorting would take too much memory.
-    """
+    """Entries of each document in the columns that fewest have, shape (n, some)."""
     lengths = np.diff(rows.indptr)
     if not 0 < rows.nnz <= _MOST_SORTED:
         return _none_first(len(lengths))
@@ -387,13 +384,7 @@ def _run_says(
 def _run_filter(
     made: ContributionOperator, shares: Floats, sums: Floats, known: LinearSystem, varied: float, whole: int | None
 ) -> Direction | _Filter:
-    """By what a run's numbers say something of a document.
-
-    Parameters
-    ----------
-    varied : the variance of who is in
-    whole : entries of all rows, where some of them are left out
-    """
+    """By what a run's numbers say something of a document."""
     noise = known.noise / varied
     if known.exact or np.all(known.noise):
         hidden = None if known.exact else np.broadcast_to(noise, made.entries)

@@ -106,10 +106,7 @@ def _heard_once(heard: set[tuple[Any, ...]]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _FunctionStatistic:
-    """A function of (observables, documents) as a statistic.
-
-    What it reads cannot be told, so it counts as reading nothing: it can prove a leak, and never clears anybody.
-    """
+    """A function of (observables, documents) as a statistic."""
 
     name: str
     function: Callable[[Observables, Documents], Any]

@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ksdp.commands.findings_of_checks import end_of_check, tell_findings
-from ksdp.commands.options import (
-    JsonOption,
-    MetricsOptions,
-    StoreOption,
-    signing_key,
-    with_options,
-)
+from ksdp.commands.options import JsonOption, MetricsOptions, StoreOption, signing_key, with_options
 
 if TYPE_CHECKING:
     from ksdp.flows.runs.budget import LedgerEntry

@@ -7,13 +7,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.stats import ks_2samp
 
-from ksdp.audit.learning.enough import (
-    RATIO,
-    documents_enough,
-    documents_hiding,
-    noise_norm,
-    typical_distance,
-)
+from ksdp.audit.learning.enough import RATIO, documents_enough, documents_hiding, noise_norm, typical_distance
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD

@@ -78,8 +78,7 @@ def test_later_rounds_keep_the_numbers_of_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    "tables",
-    [{"design": {"documents": 5}}, {"design": {"documents": ["a"]}, "parties": {"coalition": 3}}],
+    "tables", [{"design": {"documents": 5}}, {"design": {"documents": ["a"]}, "parties": {"coalition": 3}}]
 )
 def test_what_cannot_be_screened(tables: dict[str, Any]) -> None:
     with pytest.raises(SpecError, match=r"`design.documents`"):

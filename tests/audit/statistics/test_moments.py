@@ -105,10 +105,7 @@ def test_much_noise_leaves_the_linear_filter_of_draws_by_themselves(parties: int
     np.testing.assert_allclose(moment_match(seen(held), documents), counted @ weights, rtol=0.02, atol=1e-6)
 
 
-CASES = [
-    (moment_match, Moments(rank=2, noise=1e-3)),
-    (site_match, DPdisPCA(rank=2, intermediate=12, epsilon=1e6)),
-]
+CASES = [(moment_match, Moments(rank=2, noise=1e-3)), (site_match, DPdisPCA(rank=2, intermediate=12, epsilon=1e6))]
 
 
 @pytest.mark.parametrize(("statistic", "mechanism"), CASES)

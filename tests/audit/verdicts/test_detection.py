@@ -10,13 +10,7 @@ from scipy.special import ndtri
 from scipy.stats import binom
 
 from ksdp.audit.verdicts.laws import ks_distances, log10_p
-from ksdp.audit.verdicts.power import (
-    continuous_critical,
-    critical_distance,
-    event_power,
-    first_true,
-    shift_power,
-)
+from ksdp.audit.verdicts.power import continuous_critical, critical_distance, event_power, first_true, shift_power
 
 
 @pytest.mark.parametrize(("m", "n"), [(12, 12), (9, 15), (7, 40), (30, 31)])

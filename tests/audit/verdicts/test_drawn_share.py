@@ -75,9 +75,7 @@ def _audit(documents: int | None, rule: DecisionSpec) -> tuple[Any, Any]:
     looks = [SimpleNamespace(level=rule.level / 5), SimpleNamespace(level=rule.level)]
     design = SimpleNamespace(documents=documents)
     plan = SimpleNamespace(
-        spec=SimpleNamespace(design=design, rule=rule),
-        looks=looks,
-        holdings=SimpleNamespace(victim=range(1000)),
+        spec=SimpleNamespace(design=design, rule=rule), looks=looks, holdings=SimpleNamespace(victim=range(1000))
     )
     # Half at the first look, where p is worth a fifth: 0.0001 is 0.0005 there, which is above 0.0125 / 40.
     above, below = np.full(40, -4.0), np.zeros(40)

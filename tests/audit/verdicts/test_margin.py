@@ -12,12 +12,7 @@ from scipy.stats import binom, multinomial
 
 from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.verdicts.laws import ArmTests, ks_table
-from ksdp.audit.verdicts.margins import (
-    attack_above_log10_p,
-    log10_above,
-    log10_below,
-    over_log10_p,
-)
+from ksdp.audit.verdicts.margins import attack_above_log10_p, log10_above, log10_below, over_log10_p
 
 RULE = DecisionSpec(margin=0.25)
 

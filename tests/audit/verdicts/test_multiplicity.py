@@ -8,12 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import false_discovery_control
 
-from ksdp.audit.verdicts.multiplicity import (
-    adjust,
-    bonferroni,
-    strictest_log10_p,
-    weighted_minimum,
-)
+from ksdp.audit.verdicts.multiplicity import adjust, bonferroni, strictest_log10_p, weighted_minimum
 
 p_values = st.lists(st.floats(1e-12, 1.0), min_size=1, max_size=40)
 

@@ -150,10 +150,7 @@ def test_a_live_stream_is_dealt_out_as_it_comes(tmp_path: Path) -> None:
             file.write(lines[0] + "\n")
         assert held.live.wait(1, 30)
         assert held.live.take().shape == (1, 6)
-    ends = hosts.play(
-        ada=hold_records(hosts.read("ada"), None, str(stream), None, 2),
-        bob=hosts.held("bob"),
-    )
+    ends = hosts.play(ada=hold_records(hosts.read("ada"), None, str(stream), None, 2), bob=hosts.held("bob"))
     assert ends["hub"]["iterations"] == 3
     assert ends["ada"]["refused_records"] == 1
     assert ends["ada"]["claimed"]["epsilon"] == 1e5

@@ -50,12 +50,7 @@ def test_the_words_name_units() -> None:
     said = {
         **{"views": [], "documents": 3, "unit": "document", "runs": 5, "blocks": 1, "statistics": ["a"]},
         **{"certificate_runs": 0, "cpu_hours": 0.5, "seconds_a_run": 0.002, "unread": [], "margin": 0.0},
-        **{
-            "bytes": 2.34e9,
-            "moved_bytes": 4.5e12,
-            "corpus_bytes": 1200,
-            "cpu_seconds": {"sample": 1.0},
-        },
+        **{"bytes": 2.34e9, "moved_bytes": 4.5e12, "corpus_bytes": 1200, "cpu_seconds": {"sample": 1.0}},
         **{"detectable_D": 0.2, "certifiable_margin": 0.1, "runs_for_margin": None},
     }
     words = forecast_words(said)

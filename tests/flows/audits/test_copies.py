@@ -52,13 +52,7 @@ def test_many_copies_are_clear_against_every_attack_whatever_the_run_shows(
     alone = table.drop(index=[6, 7, *range(30, 90)])
     assert alone.certified_bound.isna().all()
     assert (alone.verdict == "sensitive").all(), "every round says who was in"
-    copies = {
-        "certified": 60,
-        "sensitive": 0,
-        "contradicted": 0,
-        "fewest": 60,
-        "largest_bound": bound,
-    }
+    copies = {"certified": 60, "sensitive": 0, "contradicted": 0, "fewest": 60, "largest_bound": bound}
     assert json.loads((folder / "audit.json").read_text())["copies"] == copies
     assert "60 documents have so many copies" in ksdp("show", ran.out["audit"], "--store", store).err
     assert "60 documents have so many copies" in (folder / "report.html").read_text()

@@ -76,11 +76,7 @@ def agreed(base: Path, mechanism: dict[str, Any], levers: dict[str, Any]) -> Run
         (base / f"{name}.toml").write_text(toml(corpus, "corpus") + toml({"name": "null"}, "mechanism"))
     spec = parse_spec({"corpus": {"path": "ada.npz", "vocabulary": "words.txt"} | corpus, "mechanism": mechanism})
     columns = corpus_features(spec.corpus, base)
-    features = {
-        "hash": features_hash(columns),
-        "count": len(columns),
-        "rows": rows_hash(spec.corpus, base),
-    }
+    features = {"hash": features_hash(columns), "count": len(columns), "rows": rows_hash(spec.corpus, base)}
     parties = "".join(
         f'[[parties]]\nname = "{name}"\naddress = "127.0.0.1:{4000 + place}"\nkey = "{name}.pub"\n'
         for place, name in enumerate(NAMES)

@@ -138,11 +138,7 @@ def spec(mechanism: str, **design: Any) -> dict[str, Any]:
     }
 
 
-SIGNED: dict[str, Any] = {
-    "who": "Ana Lytic",
-    "now": NOW,
-    "expires": NOW + timedelta(days=30),
-}
+SIGNED: dict[str, Any] = {"who": "Ana Lytic", "now": NOW, "expires": NOW + timedelta(days=30)}
 
 
 def test_the_second_layer_is_found_and_the_clearance_holds_neither(

@@ -8,14 +8,7 @@ from typing import Any
 import pytest
 
 from ksdp.audit.errors import InputError, ProtocolError
-from ksdp.protocols.channel.rounds import (
-    Machine,
-    Round,
-    RoundEngine,
-    Rounds,
-    one_each,
-    run_together,
-)
+from ksdp.protocols.channel.rounds import Machine, Round, RoundEngine, Rounds, one_each, run_together
 from ksdp.protocols.channel.wire import pack, pack_number, unpack
 from ksdp.protocols.sums.secure_sum import SumParty, SumTerms
 

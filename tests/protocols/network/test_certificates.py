@@ -26,10 +26,7 @@ def credentials(name: str, *peers: str, now: datetime = NOW, **keys: Ed25519Publ
 
 def handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> tuple[ssl.SSLObject, ssl.SSLObject]:
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
-    ends = [
-        server.wrap_bio(up, down, server_side=True),
-        client.wrap_bio(down, up, server_side=False),
-    ]
+    ends = [server.wrap_bio(up, down, server_side=True), client.wrap_bio(down, up, server_side=False)]
     for _ in range(6):
         for end in reversed(ends):
             try:

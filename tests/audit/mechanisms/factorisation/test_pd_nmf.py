@@ -88,11 +88,7 @@ def test_the_view_is_that_of_algorithm_1_less_the_coalitions_share(penalties, co
         np.testing.assert_allclose(seen[name], theirs, rtol=1e-9, atol=1e-9 * np.abs(theirs).max())
 
 
-@given(
-    start=st.sampled_from(STARTS),
-    weighted=st.booleans(),
-    several=st.booleans(),
-)
+@given(start=st.sampled_from(STARTS), weighted=st.booleans(), several=st.booleans())
 @settings(max_examples=40, deadline=None)
 def test_announces_what_it_says(start, weighted, several):
     X = corpus(30, 25, seed=3)

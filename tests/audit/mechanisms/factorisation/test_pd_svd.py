@@ -72,13 +72,7 @@ def test_announces_what_it_says(mechanism: PDSVD, shape: tuple[int, int]) -> Non
 def test_sigma_is_hidden_unless_revealed() -> None:
     assert [a.name for a in PDSVD(opens="final").observables(50)] == ["V"]
     assert [a.name for a in SigmaSVD(opens="final").observables(50)] == ["V", "sigma"]
-    assert [a.name for a in PDSVD().observables(90)] == [
-        "V",
-        "span",
-        "span_sigma",
-        "first_blocks",
-        "block_sums",
-    ]
+    assert [a.name for a in PDSVD().observables(90)] == ["V", "span", "span_sigma", "first_blocks", "block_sums"]
     assert (PDSVD.name, SigmaSVD.name) == ("pd-svd", "sigma-svd")
 
 

@@ -180,10 +180,7 @@ class TestBlockPower:
     def test_refuses(self, iterations: int, tolerance: float, named: str) -> None:
         with pytest.raises(SpecError, match=f"`{named}` must"):
             block_power(
-                [with_spectrum(9, 5, [1.0], 0)],
-                start_block(0, 5, 1),
-                iterations=iterations,
-                tolerance=tolerance,
+                [with_spectrum(9, 5, [1.0], 0)], start_block(0, 5, 1), iterations=iterations, tolerance=tolerance
             )
 
 

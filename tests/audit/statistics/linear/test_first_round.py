@@ -13,12 +13,7 @@ from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
-from ksdp.audit.statistics.linear.releases import (
-    LinearBlocks,
-    LinearReleases,
-    LinearSums,
-    OfFirstRound,
-)
+from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearReleases, LinearSums, OfFirstRound
 
 N, D = 60, 50
 
