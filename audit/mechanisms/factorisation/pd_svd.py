@@ -42,7 +42,7 @@ def early_rounds(rank: int, features: int, most: int) -> int:
 
     Each round is so many more equations in who is in, which a party of the run has as well: of 500 texts of 40
     terms, half of them, rank 2, the sums of three sweeps of PD-NMF tell a document with D 0.82 and those of six
-    everybody (decision 31).
+    everybody (decision 26).
 
     Parameters
     ----------
