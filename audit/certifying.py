@@ -1,4 +1,4 @@
-"""Pairs of runs that differ in one document only: what a certificate is made of (`verdicts.certificate`).
+"""Pairs of runs that differ in one document only: what a certificate is made of (`verdicts.certificates`).
 
 Pair r begins with a base: a database drawn as the design draws one. For a document in it, the base is the run
 with the document, and the other run has somebody else in its place; for a document that is not, the base is the
@@ -7,9 +7,9 @@ arms, and so is a toss between them. All documents share the bases, so that each
 
 Documents that have copies: who is clear against every attack because no run shows which of the copies was in.
 
-The bound (`verdicts.copies`) needs no run. It holds where a mechanism announces the same whichever order documents
-stand in (`order_free`), and where all copies are as likely to be in as each other: the shared design and the
-literal one. Documents are copies where they are the same, bit for bit, in what the mechanism is handed: after
+The bound (`verdicts.certificates`) needs no run. It holds where a mechanism announces the same whichever order
+documents stand in (`order_free`), and where all copies are as likely to be in as each other: the shared design and
+the literal one. Documents are copies where they are the same, bit for bit, in what the mechanism is handed: after
 levers and weighting. Copies that other parties hold do not count.
 """
 

@@ -5,8 +5,8 @@ With D = sup_t |F(t) - G(t)| the true advantage, d the measured one, m and n run
 - **below** (equivalence): were D at least c, some event "at most t" or "less than t" would have shares that differ
   by at least c, and d is at least as large as the difference measured there. So P(measured D <= d) is at most
   P(A / m - B / n <= d) with A ~ Bin(m, r + c) and B ~ Bin(n, r), at the rate r that makes it largest; a larger
-  difference of the shares makes it smaller, and the other sign is the same with successes and failures exchanged
-  (`ksdp.audit.verdicts.binomial_gap`). No distribution is assumed; ties may be any.
+  difference of the shares makes it smaller, and the other sign is the same with successes and failures exchanged.
+  No distribution is assumed; ties may be any.
 - **above**: were D at most c, both F - G and G - F would be at most c everywhere. Take the first. With U and V
   uniform, Y = G^-1(U) has law G, and X' = G^-1(V - c), below everything where V <= c, has law min(G + c, 1) >= F:
   it is X or smaller. So sup (F_m - G_n) is by chance the largest, whatever F and G are, for the **flat** pair: a
@@ -51,7 +51,7 @@ Confidence bands for D that hold whatever the two distributions are.
 With F, G the true distribution functions and F_m, G_n the measured ones, D = sup |F - G| is above the measured one
 by t only if F - G at the point where it is largest is above F_m - G_n there by t: two means of bounded variables,
 so by Hoeffding's inequality with probability at most exp(-2 N t^2), N = m n / (m + n). The measured one is above D
-by t with probability at most 2.4 exp(-2 N t^2), whatever D is (`ksdp.audit.verdicts.margin`, with c = D). The
+by t with probability at most 2.4 exp(-2 N t^2), whatever D is (as above, with c = D). The
 half-width is the t at which both together are the level. (The law of equal distributions would be valid only where
 they are equal, which is not what a band is for.)
 
