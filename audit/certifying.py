@@ -23,10 +23,10 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Floats, Ints
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Database, Mechanism, final_output, traits_of
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
+from ksdp.audit.numeric.array_types import Floats, Ints
 from ksdp.audit.plan import Plan
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.spec.design import Literal, Shared

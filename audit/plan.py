@@ -20,17 +20,15 @@ from numpy.typing import NDArray
 from ksdp.audit.corpus.groups import Units
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.coverage import Coverage, observed_precision, planned_coverage, reads
-from ksdp.audit.measured_documents import measured_documents, pool_of
 from ksdp.audit.mechanisms.callables import FunctionMechanism
 from ksdp.audit.mechanisms.contract import Announced, AnnouncedSchema, Database, Mechanism, kept_of, traits_of
 from ksdp.audit.mechanisms.parameters import parameters_of
-from ksdp.audit.own_code import own_code
+from ksdp.audit.mechanisms.recorded import RecordedRuns
+from ksdp.audit.numeric.sparse_rows import rows_of, take_rows
 from ksdp.audit.party_view import Holdings, parties_key
 from ksdp.audit.randomness import Purpose, generator
-from ksdp.audit.recorded import RecordedRuns
-from ksdp.audit.registry import default_statistics, select_statistics
+from ksdp.audit.registry import default_statistics, own_code, select_statistics
 from ksdp.audit.run_subsampling import EVERY_RUN, Reading, best_every, kept_without, more_runs
-from ksdp.audit.sparse_rows import take_rows
 from ksdp.audit.spec.design import Block, Design, Literal, Shared
 from ksdp.audit.spec.models import Spec
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic, own_statistics, sentence_of
@@ -38,6 +36,64 @@ from ksdp.audit.statistics.learned import LEARNED, LEARNED_PREFIX, LEARNED_SENTE
 from ksdp.audit.statistics.linear.groups import GroupMean, OfGroups, solves_groups
 from ksdp.audit.statistics.plain import COEFFICIENTS, coefficients
 from ksdp.audit.verdicts.looks import FRESH, Look, Stage, planned_looks
+
+Rows = NDArray[np.int64]
+
+
+def pool_of(plan: Plan) -> Pool:
+    """What databases are made of: some of the victim's units, and all or half of those of others."""
+    corpus, units, held = plan.corpus, plan.units, plan.holdings
+    mine, others = held.victim, np.sort(np.concatenate([held.honest, held.coalition]))
+    share = held.size / max(len(mine), 1)
+    own = corpus.matrix if len(mine) == len(units) else rows_of(corpus.matrix, units.rows(mine))
+    group = _groups_of(units, mine)
+    if not len(others):
+        return Pool(own, share, None, plan.mechanism, group=group)
+    fixed = rows_of(corpus.matrix, units.rows(others))
+    shared = 0.5 if held.drawn else 1.0
+    pool = Pool(own, share, fixed, plan.mechanism, shared, bool(len(held.coalition)), group=group)
+    if not (len(held.honest) and len(held.coalition)):
+        return pool
+    honest, coalition = (rows_of(corpus.matrix, units.rows(rows)) for rows in (held.honest, held.coalition))
+    return replace(pool, honest=honest, coalition=coalition)
+
+
+def _groups_of(units: Units, mine: Rows) -> Rows | None:
+    """The group of each row of these units, in the corpus's order, from 0; None where units are documents."""
+    if units.order is None:
+        return None
+    rows, starts = units.members(mine)
+    number = np.repeat(np.arange(len(mine)), np.diff(starts))
+    return np.asarray(number[np.argsort(rows, kind="stable")])
+
+
+def measured_documents(
+    corpus: Corpus,
+    units: Units,
+    targets: Rows,
+    population: Rows,
+    background: Mapping[str, NDArray[Any]],
+    pool: Pool | None = None,
+) -> Documents:
+    """The target units, with the adversary's background knowledge.
+
+    Parameters
+    ----------
+    targets, population : units
+        Those that are measured, and those that stand for everybody.
+    pool : Pool, optional
+        What databases are drawn from.
+    """
+    rows, starts = None, None
+    if units.order is not None:
+        members, starts = units.members(targets)
+        standing, _ = units.members(population)
+        all_rows = Documents(take_rows(corpus.matrix, standing), background)
+        rows = Documents(take_rows(corpus.matrix, members), background, population=all_rows, pool=pool)
+    matrix = units.matrix if len(targets) == len(units) else rows_of(units.matrix, targets)
+    everybody = Documents(take_rows(units.matrix, population), background)
+    return Documents(matrix, background, rows, starts, everybody, pool)
+
 
 # A block's values and observables stay below this, so that a worker's memory does not depend on the corpus.
 _BLOCK_BYTES = 64 * 2**20

@@ -12,14 +12,14 @@ from scipy.sparse.linalg import svds
 from ksdp.audit.certifying import check_certifiable
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
-from ksdp.audit.kernels import one_thread
 from ksdp.audit.mechanisms.contract import AnnouncedSchema, Mechanism, announced_schema, traits_of
+from ksdp.audit.mechanisms.recorded import RecordedRuns
+from ksdp.audit.numeric.kernels import one_thread
+from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.party_view import Holdings, holdings_of
 from ksdp.audit.plan import Plan, planned_runs, planned_statistics
 from ksdp.audit.randomness import Purpose, derived_seed, generator
-from ksdp.audit.recorded import RecordedRuns
 from ksdp.audit.registry import mechanism_of
-from ksdp.audit.sparse_rows import take_rows
 from ksdp.audit.spec.design import Balanced, Design, make_design
 from ksdp.audit.spec.models import Spec
 from ksdp.audit.statistics.learned import LEARNED_PREFIX, RAW, requested_learners

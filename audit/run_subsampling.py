@@ -25,13 +25,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Bits, Ints
 from ksdp.audit.errors import KsdpError
+from ksdp.audit.numeric.array_types import Bits, Ints
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.spec.design import Block
 
 if TYPE_CHECKING:
-    from ksdp.audit.array_types import Floats
+    from ksdp.audit.numeric.array_types import Floats
 
 _RUN_COST = 0.75
 """What one more run costs, its observables kept, in units of looking at every document in it (measured)."""

@@ -1,20 +1,23 @@
-"""One block of runs: databases, observables, values. Pure numerics: it does not know who calls it."""
+"""One block of runs: databases, observables, values; and one smoke run before anything is written."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.errors import KsdpError
+from ksdp.audit.errors import KsdpError, SpecError
 from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.mechanisms.recorded import RecordedRuns
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
-from ksdp.audit.recorded import RecordedRuns
+from ksdp.audit.registry import own_modules
 from ksdp.audit.spec.design import Block, drawn_controls, mechanism_rng
+from ksdp.audit.spec.models import Spec
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.linear.counts import as_in_run, evaluated
 from ksdp.audit.verdicts.controls import HANDED, canary_values, handed_bits, handed_units
@@ -204,3 +207,57 @@ def _parts(
         for number, statistic in enumerate(statistics)
         if len(places := np.flatnonzero(strongest == number))
     ]
+
+
+def names_own_code(spec: Spec) -> bool:
+    """Whether a spec names an object of a module (`module:object`) in place of something installed."""
+    return bool(own_modules([spec.mechanism.model_dump(mode="json"), spec.statistics.names]))
+
+
+def try_own_code(plan: Plan) -> None:
+    """If the spec names a user's own code, run the mechanism once and evaluate every statistic on that run.
+
+    Raises
+    ------
+    SpecError
+        Naming what is wrong, if anything fails or gives other arrays than it should.
+    """
+    if not names_own_code(plan.spec):
+        return
+    with _trial(f"mechanism {plan.mechanism.name!r}", "run"):
+        stored = run_observables(plan, 0, 0)
+    seen = Observables({array: stored[array].astype(np.float64) for array in plan.seen})
+    documents = plan.documents(0)
+    for one in plan.statistics:
+        whose = f"statistic {one.name!r}"
+        with _trial(whose, "evaluate"):
+            values = np.asarray(one.evaluate(seen, documents))
+        if values.shape != (len(documents),):
+            raise SpecError(
+                f"`evaluate` of {whose} must give one number a document, shape ({len(documents)},); "
+                f"got shape {values.shape}."
+            )
+        if values.dtype.kind not in "biuf" or not np.isfinite(values).all():
+            raise SpecError(f"`evaluate` of {whose} must give finite numbers.")
+
+
+@contextmanager
+def _trial(whose: str, what: str) -> Iterator[None]:
+    """What fails inside, as a refusal of the spec that says whose fault it is."""
+    try:
+        yield
+    except KsdpError as error:
+        raise SpecError(f"`{what}` of {whose} fails in a trial run: {error}") from error
+    except Exception as error:  # somebody else's code; what it says may hold a document
+        failure = f"{type(error).__name__} {_where(error)}"
+        raise SpecError(f"`{what}` of {whose} fails in a trial run: {failure}.") from error
+
+
+def _where(error: BaseException) -> str:
+    """The line that failed, as the last frame has it."""
+    trace = error.__traceback__
+    if trace is None:
+        return "somewhere"
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    return f"in {trace.tb_frame.f_code.co_name}, line {trace.tb_lineno}"

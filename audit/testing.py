@@ -18,7 +18,8 @@ from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
 from ksdp.audit.run_subsampling import levelled
 from ksdp.audit.sampling import Stored, measure, sample
 from ksdp.audit.spec.design import Block
-from ksdp.audit.verdicts.controls import CANARY, Canaries, Controls
+from ksdp.audit.verdicts.control_outcome import Controls
+from ksdp.audit.verdicts.controls import CANARY, Canaries
 from ksdp.audit.verdicts.laws import ArmTests, ks_table, ks_tables
 from ksdp.audit.verdicts.learned import LearnedTests, learned_tests, raw_tests
 from ksdp.audit.verdicts.looks import Stage

@@ -27,12 +27,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Floats
 from ksdp.audit.continuing import tables_at_part
 from ksdp.audit.corpus.groups import Unit, unit_count
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import final_output
+from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec.design import as_rows
 from ksdp.audit.spec.models import DecisionSpec, Spec

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from ksdp.audit.array_types import Matrix
 from ksdp.audit.mechanisms.factorisation.nmf_starts import initial_topics
 from ksdp.audit.mechanisms.factorisation.rri_nmf import pd_nmf_iter
+from ksdp.audit.numeric.array_types import Matrix
 from ksdp.extras.reproduce.curves import DEVICES
 
 NETFLIX_USERS = 3245

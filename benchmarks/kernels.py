@@ -5,7 +5,7 @@
     python -m benchmarks kernels                # seconds once compiled
 
 CPU milliseconds of a call, the median of many. A kernel that gains less than 1.3 times has no place in
-`ksdp.audit.kernels`.
+`ksdp.audit.numeric.kernels`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from numba import njit
 
 from benchmarks import ROOT
-from ksdp.audit.kernels import (
+from ksdp.audit.numeric.kernels import (
     LINE,
     add_rows_to_panel,
     csr_times_panel,
@@ -29,7 +29,7 @@ from ksdp.audit.kernels import (
     panel_of,
     squared_csr_times_panel,
 )
-from ksdp.audit.sparse_rows import arrays_of
+from ksdp.audit.numeric.sparse_rows import arrays_of
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 
 _SECONDS, _CALLS = 0.3, 9

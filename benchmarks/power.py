@@ -27,8 +27,8 @@ from sklearn.datasets import load_breast_cancer
 from benchmarks import data_folder
 from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables
+from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.registry import make_mechanism, statistics
-from ksdp.audit.sparse_rows import take_rows
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.linear.counts import evaluated
 from ksdp.audit.statistics.linear.groups import GroupMean, OfGroups

@@ -13,8 +13,8 @@ from ksdp.audit.mechanisms.contract import traits_of
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import corpus_notes, make_plan
 from ksdp.audit.registry import mechanism_of
+from ksdp.audit.sampling import names_own_code, try_own_code
 from ksdp.audit.screening.clearance import attempt_of, question_of
-from ksdp.audit.smoke_run import names_own_code, try_own_code
 from ksdp.audit.spec.models import Spec, parse_spec
 from ksdp.flows.interruption import current
 from ksdp.storage.audits.ledger import find_attempt, record_attempt

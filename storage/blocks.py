@@ -26,8 +26,8 @@ import pyarrow.parquet as pq
 from numba import njit
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Bits
 from ksdp.audit.errors import DamagedBlock
+from ksdp.audit.numeric.array_types import Bits
 from ksdp.audit.run_subsampling import read_runs
 from ksdp.audit.sampling import BlockValues, Stored
 from ksdp.audit.spec.design import Block

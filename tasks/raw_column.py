@@ -7,8 +7,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Bits
 from ksdp.audit.errors import DamagedBlock, StoreError
+from ksdp.audit.numeric.array_types import Bits
 from ksdp.audit.statistics.learned import folds_of, gram_of_runs, raw_scores
 from ksdp.audit.testing import raw_arms
 from ksdp.audit.verdicts.laws import ArmTests

@@ -20,7 +20,7 @@ from ksdp.audit.results.parts import (
 )
 from ksdp.audit.results.summary import VERSION, Summary
 from ksdp.audit.spec.models import parse_spec
-from ksdp.audit.verdicts.controls import Controls
+from ksdp.audit.verdicts.control_outcome import Controls
 
 SPEC = parse_spec({"corpus": {"path": "mail.parquet"}, "mechanism": {"name": "pd-svd", "rank": 3}})
 

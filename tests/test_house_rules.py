@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import tomllib
+from collections import Counter
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -29,6 +30,7 @@ MAY_IMPORT = {
 Flows write reports."""
 MOST_LINES = dict.fromkeys(ROOMS, 800)
 MOST_PARAMETERS = 10
+MOST_MODULES, MOST_TEST_MODULES = 16, 20
 FOR_TESTS = {"law", "tied_log10_p"}
 """What only tests call: exact laws that others are compared with, and all parties in one process."""
 
@@ -241,6 +243,29 @@ def test_a_module_has_one_job_and_three_folder_levels_at_most(room: str) -> None
         assert len(path.relative_to(folder(room).parent).parts) <= 4, path
         assert path.stem != "utils", path
         assert len(path.read_text(encoding="utf-8").splitlines()) <= MOST_LINES[room], path
+
+
+def test_a_folder_holds_at_most_sixteen_modules() -> None:
+    """And a folder of tests at most twenty: helpers that several tests share do not count."""
+    for room in ROOMS:
+        counts = Counter(path.parent for path in modules(room) if path.name != "__init__.py")
+        assert {str(where.relative_to(ROOT)): n for where, n in counts.items() if n > MOST_MODULES} == {}
+    tests = Counter(path.parent for path in (ROOT / "tests").rglob("test_*.py"))
+    assert {str(where.relative_to(ROOT)): n for where, n in tests.items() if n > MOST_TEST_MODULES} == {}
+
+
+def test_a_private_function_has_one_line_of_docstring() -> None:
+    offenders = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+        for room in ROOMS
+        for path in modules(room)
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.startswith("_")
+        and not node.name.startswith("__")
+        and "\n" in (ast.get_docstring(node) or "")
+    ]
+    assert offenders == []
 
 
 def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:

@@ -8,9 +8,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Floats
 from ksdp.audit.corpus.matrix import canonical, clip_rows
 from ksdp.audit.errors import SpecError
+from ksdp.audit.numeric.array_types import Floats
 
 _ORTHONORMAL = 1e-6
 

@@ -79,7 +79,7 @@ class Corpus:
     @cached_property
     def first_alike(self) -> NDArray[np.int64]:
         """The first document with the content of each, itself where there is none before it."""
-        from ksdp.audit.sparse_rows import same_rows  # compiled code, which few who read a corpus ask for
+        from ksdp.audit.numeric.sparse_rows import same_rows  # compiled code, which few who read a corpus ask for
 
         return same_rows(self.matrix, self.matrix)
 

@@ -11,7 +11,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Database, Mechanism, traits_of
 from ksdp.audit.mechanisms.counted import Counted
@@ -20,6 +19,7 @@ from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
+from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.statistics.products import BASES
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Mechanism
-from ksdp.audit.whole_numbers import not_whole
+from ksdp.audit.numeric.whole_numbers import not_whole
 
 
 def check_least(mechanism: object, **least: int) -> None:

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import ProtocolError
-from ksdp.audit.lockstep import lockstep
 from ksdp.audit.mechanisms.factorisation.power_iteration import normed_sec_sum, sec_sum
+from ksdp.audit.numeric.lockstep import lockstep
 
 Array = NDArray[np.float64]
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass
 
-from ksdp.audit.run_subsampling import Reading
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ksdp.audit.run_subsampling import Reading
 
 FORMAT = ConfigDict(extra="forbid", ser_json_inf_nan="constants", defer_build=True)
 """Of all values of a summary: a key that is not known is refused. Validators are built when first used."""
@@ -27,6 +31,24 @@ class VerdictCounts:
     def as_dict(self) -> dict[str, int]:
         """By the verdict's word."""
         return {"sensitive": self.sensitive, "clear": self.clear, "undecided": self.undecided}
+
+
+def count_verdicts(verdict: NDArray[np.str_], every_attack: NDArray[np.bool_]) -> VerdictCounts:
+    """Documents by verdict, and the clear ones that are so against every attack."""
+    sensitive, clear, undecided = (int((verdict == word).sum()) for word in ("sensitive", "clear", "undecided"))
+    return VerdictCounts(sensitive, clear, undecided, int(((verdict == "clear") & every_attack).sum()))
+
+
+def clear_words(counts: VerdictCounts) -> str:
+    """The clear ones, and how many of them against every attack, where there are any.
+
+    Examples
+    --------
+    >>> clear_words(VerdictCounts(1, 2, 3)), clear_words(VerdictCounts(0, 6, 0, 4))
+    ('2 clear', '6 clear (4 against every attack)')
+    """
+    proved = f" ({counts.every_attack} against every attack)" if counts.every_attack else ""
+    return f"{counts.clear} clear{proved}"
 
 
 @dataclass(frozen=True, config=FORMAT)
@@ -183,6 +205,8 @@ class DesignSummary:
     @property
     def reading(self) -> Reading:
         """Which part of the runs a document's tests read."""
+        from ksdp.audit.run_subsampling import Reading  # numerics, which a list of audits does without
+
         return Reading(self.every, self.early)
 
 

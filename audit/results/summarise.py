@@ -14,35 +14,18 @@ from ksdp.audit.mechanisms.contract import guarantee_of, traits_of
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.plan import Plan
 from ksdp.audit.results import parts
-from ksdp.audit.results.parts import CertificateSummary, CopiesSummary, ShareSummary, VerdictCounts
+from ksdp.audit.results.parts import CertificateSummary, CopiesSummary, ShareSummary, count_verdicts
 from ksdp.audit.results.summary import VERSION, Summary
 from ksdp.audit.statistics.learned import LEARNED_PREFIX
 from ksdp.audit.testing import judge_controls
-from ksdp.audit.verdicts.controls import Controls, judge_canaries
+from ksdp.audit.verdicts.control_outcome import Controls
+from ksdp.audit.verdicts.controls import judge_canaries
 from ksdp.audit.verdicts.decide import Proof, Verdict
 from ksdp.audit.verdicts.effects import Effect
 from ksdp.audit.verdicts.laws import ArmTests
 from ksdp.audit.verdicts.looks import InterimVerdicts
 from ksdp.audit.verdicts.multiplicity import share_bounds
 from ksdp.audit.verdicts.power import detectable_distance, minimal_detectable, smallest_margin
-
-
-def count_verdicts(verdict: NDArray[np.str_], every_attack: NDArray[np.bool_]) -> VerdictCounts:
-    """Documents by verdict, and the clear ones that are so against every attack."""
-    sensitive, clear, undecided = (int((verdict == word).sum()) for word in ("sensitive", "clear", "undecided"))
-    return VerdictCounts(sensitive, clear, undecided, int(((verdict == "clear") & every_attack).sum()))
-
-
-def clear_words(counts: VerdictCounts) -> str:
-    """The clear ones, and how many of them against every attack, where there are any.
-
-    Examples
-    --------
-    >>> clear_words(VerdictCounts(1, 2, 3)), clear_words(VerdictCounts(0, 6, 0, 4))
-    ('2 clear', '6 clear (4 against every attack)')
-    """
-    proved = f" ({counts.every_attack} against every attack)" if counts.every_attack else ""
-    return f"{counts.clear} clear{proved}"
 
 
 def certificate_summary(

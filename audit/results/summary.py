@@ -30,7 +30,7 @@ from ksdp.audit.results.parts import (
     VerdictCounts,
 )
 from ksdp.audit.spec.models import Spec
-from ksdp.audit.verdicts.controls import Controls
+from ksdp.audit.verdicts.control_outcome import Controls
 
 VERSION = 2
 """Of the format; one more wherever a key comes, goes or changes its meaning."""

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic.dataclasses import dataclass
 
-from ksdp.audit.results.parts import FORMAT, DesignSummary, VerdictCounts
-from ksdp.audit.results.summarise import count_verdicts
+from ksdp.audit.results.parts import FORMAT, DesignSummary, VerdictCounts, count_verdicts
 from ksdp.audit.results.summary import VERSION, StoredSummary, Summary
 from ksdp.audit.spec.models import Spec
 

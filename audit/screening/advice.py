@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.learning.gain import Interval
 from ksdp.audit.mechanisms.contract import OPENS, traits_of
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.privacy.moments import Moments
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
+from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.plan import Plan
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import mechanism_of

@@ -24,8 +24,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Bits
 from ksdp.audit.errors import SpecError
+from ksdp.audit.numeric.array_types import Bits
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.spec.models import DesignSpec
 

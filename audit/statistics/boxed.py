@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from ksdp.audit.array_types import Floats, Ints
-from ksdp.audit.kernels import panel_of
+from ksdp.audit.numeric.array_types import Floats, Ints
+from ksdp.audit.numeric.kernels import panel_of
 
 TOLERANCE = 1e-12
 """A document is done when no coordinate step of a sweep moves u T by more than this part of |x|."""

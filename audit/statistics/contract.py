@@ -19,9 +19,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Vector
 from ksdp.audit.mechanisms.contract import Mechanism, Observables
-from ksdp.audit.sparse_rows import take_rows
+from ksdp.audit.numeric.array_types import Vector
+from ksdp.audit.numeric.sparse_rows import take_rows
 
 
 class _Remembers:

@@ -14,10 +14,10 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import InputError
-from ksdp.audit.kernels import eight_products
 from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.numeric.array_types import Floats
+from ksdp.audit.numeric.kernels import eight_products
 from ksdp.audit.statistics.boxed import box_least_squares
 from ksdp.audit.statistics.contract import Documents, Statistic, TableStatistic
 from ksdp.audit.statistics.linear.expected import FirstOrderBasis, FirstOrderTopics

@@ -38,8 +38,8 @@ from numba import njit
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from ksdp.audit.array_types import Bits, Floats, Ints, Singles
 from ksdp.audit.errors import SpecError
+from ksdp.audit.numeric.array_types import Bits, Floats, Ints, Singles
 from ksdp.audit.spec.models import StatisticsSpec
 
 LEARNED = "learned"

@@ -12,8 +12,8 @@ from typing import cast
 import numpy as np
 import scipy.sparse as sp
 
-from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.statistics.contract import Documents, TableStatistic
 from ksdp.audit.statistics.linear.moments import MomentFilter, NoisyMoments, moment_filter
 from ksdp.audit.statistics.linear.operator import at_even_steps

@@ -18,8 +18,8 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Announced, Observables
+from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.statistics.contract import Documents, TableStatistic
 from ksdp.audit.statistics.products import BASES, basis_name, basis_products, gram, row_squares
 

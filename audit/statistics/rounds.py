@@ -19,8 +19,8 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.statistics.contract import Documents, TableStatistic
 from ksdp.audit.statistics.geometry import SIGMA_FLOOR, nonnegative_coefficients, whitening
 from ksdp.audit.statistics.products import announced, csr_arrays, has_mean, row_squares, rows_times, wide_products

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtr
 from scipy.stats import binom, hypergeom
 
-from ksdp.audit.array_types import Floats
+from ksdp.audit.numeric.array_types import Floats
 
 _STEPS = 32
 _CHUNK = 2**15

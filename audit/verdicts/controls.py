@@ -15,60 +15,22 @@ probability 6e-16) and below 1 as soon as a single run of a document differs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Bits
 from ksdp.audit.corpus.groups import Units
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.numeric.array_types import Bits
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.verdicts.decide import Verdict, decide
 from ksdp.audit.verdicts.laws import ArmTests
 from ksdp.audit.verdicts.power import detectable_distance, sensitive_distance
-
-
-@dataclass(frozen=True)
-class Controls:
-    """What became of the controls."""
-
-    null: int
-    """Null controls."""
-    null_smallest_p: float
-    """Smallest p among them; uniform minimum if the audit is sound."""
-    planted: int
-    """Planted leaks of advantage 0.9."""
-    planted_largest_p: float
-    """Largest p among them."""
-    shuffled: int
-    """Tests of real documents in runs dealt anew: what a mechanism that knows nothing of them would give."""
-    shuffled_smallest_p: float
-    canaries: int
-    """Tests of real documents' canaries, one a document and look; 0 where there are none."""
-    canaries_smallest_distance: float
-    """Below 1 only where bits and runs do not belong together."""
-    canaries_sensitive: int
-    """How many the rule calls sensitive, of those that it must."""
-    reason: str | None
-    """Why the audit is void."""
-
-    @property
-    def valid(self) -> bool:
-        """Whether nothing makes the audit void."""
-        return self.reason is None
-
-    def contradicted(self, documents: int, unless: str) -> Controls:
-        """The same, failed where documents were measured above what bounds every attack if `unless` holds."""
-        if not documents or not self.valid:
-            return self
-        reason = f"{documents} documents give more away than any attack could take if {unless}"
-        return replace(self, reason=reason)
-
 
 CANARY = "_canary"
 """Column of stored values."""

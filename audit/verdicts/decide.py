@@ -27,7 +27,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Floats, Ints
+from ksdp.audit.numeric.array_types import Floats, Ints
 from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.verdicts.laws import ArmTests
 from ksdp.audit.verdicts.margins import band_width, log10_above, log10_below

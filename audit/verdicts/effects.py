@@ -51,7 +51,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-from ksdp.audit.array_types import Bits, Floats
+from ksdp.audit.numeric.array_types import Bits, Floats
 from ksdp.audit.verdicts.laws import KSTable, ks_table
 from ksdp.audit.verdicts.learned import attack_scores
 from ksdp.audit.verdicts.margins import attack_above_log10_p, distance_band

@@ -38,7 +38,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Floats, Ints
+from ksdp.audit.numeric.array_types import Floats, Ints
 
 _LANES = 8
 _BODY = math.log(1e-4)

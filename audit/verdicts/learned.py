@@ -49,7 +49,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Bits, Floats, Ints, Singles
+from ksdp.audit.numeric.array_types import Bits, Floats, Ints, Singles
 from ksdp.audit.statistics.learned import (
     BOOSTED,
     CHOSEN,

@@ -66,7 +66,7 @@ from functools import lru_cache
 import numpy as np
 from numba import njit
 
-from ksdp.audit.array_types import Floats, Ints
+from ksdp.audit.numeric.array_types import Floats, Ints
 from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.verdicts.laws import ArmTests
 

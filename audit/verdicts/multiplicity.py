@@ -27,7 +27,7 @@ from typing import Literal
 
 import numpy as np
 
-from ksdp.audit.array_types import Floats
+from ksdp.audit.numeric.array_types import Floats
 
 TAIL_SHARE = 0.2
 """Part of each test's level that goes to the tails; the distance has the rest."""

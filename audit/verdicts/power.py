@@ -48,7 +48,7 @@ import numpy as np
 from numba import njit
 from scipy.special import ndtr, ndtri
 
-from ksdp.audit.array_types import Floats, Ints
+from ksdp.audit.numeric.array_types import Floats, Ints
 from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.verdicts.laws import ArmTests, log10_p, smallest_log10_p
 from ksdp.audit.verdicts.margins import LIKELY, SIDES, spread

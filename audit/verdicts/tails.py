@@ -25,7 +25,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Floats, Ints
+from ksdp.audit.numeric.array_types import Floats, Ints
 from ksdp.audit.verdicts.laws import checked_order
 
 _FRACTIONS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05)

@@ -27,7 +27,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Floats, Ints
+from ksdp.audit.numeric.array_types import Floats, Ints
 from ksdp.audit.verdicts.laws import KSTable, log10_p
 
 _LN10 = math.log(10)

@@ -44,9 +44,9 @@ import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.privacy.noise import FRACTION_BITS
+from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.randomness import RandomBytes
 from ksdp.extras.fedpower import paillier
 from ksdp.extras.fedpower.paillier import FixedBase, PrivateKey, PublicKey, Slots

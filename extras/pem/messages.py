@@ -15,10 +15,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Words
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.pem.algorithm import PemState, VectorBlock
 from ksdp.audit.mechanisms.pem.noise import Budget, reach
+from ksdp.audit.numeric.array_types import Words
 from ksdp.audit.randomness import RandomBytes, os_random
 from ksdp.protocols.channel.keys import (
     VERSION,

@@ -11,10 +11,10 @@ import scipy.sparse as sp
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Words
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState, PemTotal, client_vector, sampled
 from ksdp.audit.mechanisms.pem.noise import Sampler, Vetted
+from ksdp.audit.numeric.array_types import Words
 from ksdp.audit.randomness import RandomBytes, os_random
 from ksdp.extras.pem.messages import (
     PemTerms,

@@ -22,8 +22,8 @@ from ksdp.audit.mechanisms.pem.mechanisms import (
     Positive,
 )
 from ksdp.audit.mechanisms.pem.noise import Budget, Sparse
+from ksdp.audit.numeric.whole_numbers import Whole
 from ksdp.audit.spec.models import Section, validated
-from ksdp.audit.whole_numbers import Whole
 from ksdp.extras.pem.messages import PemNodes, PrimeField, check_room
 from ksdp.protocols.channel.keys import VERSION, Participant
 from ksdp.protocols.runs.protocol_file import PartySpec, TimeoutsSpec

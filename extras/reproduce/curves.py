@@ -14,7 +14,6 @@ import scipy.linalg
 import scipy.sparse as sp
 import scipy.sparse.linalg
 
-from ksdp.audit.array_types import Matrix
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState, run_ideal
 from ksdp.audit.mechanisms.pem.functions import PemApriori, PemKMeans, PemLogistic, itemset_loss
@@ -22,6 +21,7 @@ from ksdp.audit.mechanisms.pem.noise import Budget, Simulated
 from ksdp.audit.mechanisms.privacy.fedpower import FedPower, UtilityFedPower, aligned, moments_times
 from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, captured_energy
+from ksdp.audit.numeric.array_types import Matrix
 from ksdp.extras.reproduce.outcomes import Cell, Line, Outcome
 
 SITES = 10

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 
-from ksdp.audit.array_types import Floats
 from ksdp.audit.corpus.matrix import Corpus, standardised
 from ksdp.audit.errors import InputError
+from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.spec.models import CorpusSpec
 from ksdp.storage.corpora import load_corpus
 

@@ -10,7 +10,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Floats, Matrix
 from ksdp.audit.corpus.matrix import tf_idf, unit_rows
 from ksdp.audit.errors import SpecError
 from ksdp.audit.learning.learners import Learnt
@@ -23,6 +22,7 @@ from ksdp.audit.mechanisms.factorisation.rri_nmf import fit_coefficients, object
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients, weighted_nmf_iter
 from ksdp.audit.mechanisms.privacy.dp_nmf import DPNMF
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
+from ksdp.audit.numeric.array_types import Floats, Matrix
 from ksdp.extras.reproduce.outcomes import Line, Outcome
 
 

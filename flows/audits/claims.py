@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ksdp.audit.claims import ClaimFinding, audit_claim, check_runs, claim_generator, claiming
 from ksdp.audit.content_keys import content_key
+from ksdp.audit.mechanisms.claims import ClaimFinding, audit_claim, check_runs, claim_generator, claiming
 from ksdp.audit.mechanisms.contract import as_it_runs
 from ksdp.audit.mechanisms.parameters import parameters_of
-from ksdp.audit.own_code import own_code
-from ksdp.audit.registry import mechanism_of
+from ksdp.audit.registry import mechanism_of, own_code
 from ksdp.audit.spec.models import Spec
 from ksdp.flows.interruption import Clock, advance, current
 from ksdp.storage.audits.claims import ClaimInputs, StoredClaim, read_claim, write_claim

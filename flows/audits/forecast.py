@@ -17,7 +17,7 @@ from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.plan import CONTROLS, Plan, document_parts, keeps_values
 from ksdp.audit.planning import corpus_notes, make_plan
 from ksdp.audit.run_subsampling import more_runs
-from ksdp.audit.smoke_run import try_own_code
+from ksdp.audit.sampling import try_own_code
 from ksdp.audit.spec.models import DecisionSpec, Spec
 from ksdp.audit.verdicts.power import minimal_detectable, runs_for_margin, smallest_margin
 from ksdp.audit.views import View, make_views

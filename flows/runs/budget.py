@@ -27,11 +27,11 @@ from ksdp.audit.mechanisms.joint import JointMechanism
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.privacy.spent import UNIT, Price, Spent, price_of, spent_together, worst_price
 from ksdp.audit.mechanisms.words import mechanism_words
+from ksdp.audit.numeric.whole_numbers import Whole
 from ksdp.audit.randomness import os_random
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec.models import Section, validated
-from ksdp.audit.whole_numbers import Whole
 from ksdp.flows.interruption import Clock
 from ksdp.flows.runs.protocol_files import Run
 from ksdp.storage.readers.files import read_toml, toml_value

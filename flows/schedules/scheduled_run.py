@@ -28,8 +28,8 @@ from prefect.states import Completed
 from ksdp.audit.content_keys import content_key
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InvalidAudit, KsdpError, SpecError, StoreError
-from ksdp.audit.own_code import own_code
 from ksdp.audit.planning import make_plan
+from ksdp.audit.registry import own_code
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec.models import Spec
 from ksdp.audit.verdicts.online import LevelBudget, next_spec, open_budget, read_budget

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from ksdp.audit.errors import InputError, ProtocolError
-from ksdp.audit.lockstep import lockstep
+from ksdp.audit.numeric.lockstep import lockstep
 from ksdp.protocols.channel.wire import number_of, pack, pack_number, unpack
 
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import ProtocolError
+from ksdp.audit.numeric.array_types import Floats
 
 _MAGIC = b"ksdp1"
 """Names the protocol and the version of its bytes; anything else is refused."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.privacy.noise import FRACTION_BITS, draw, on_grid
+from ksdp.audit.numeric.array_types import Floats
 
 NoiseSource = Callable[[tuple[int, ...], float], Floats]
 """Asked for a shape and a deviation, it gives noise in multiples of 2^-31."""

@@ -19,7 +19,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Matrix
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import (
     Factors,
@@ -45,6 +44,7 @@ from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.rri_nmf import Factorisation, check_start, stack
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import observed_residual, observed_share
 from ksdp.audit.mechanisms.party_side import PartyProgram, PartyResult, SecSum
+from ksdp.audit.numeric.array_types import Matrix
 from ksdp.protocols.runs.pd_svd_program import svd_program
 
 _STARTS = ("random", "random-2x", "nnsvd", "pd-nmf-init")

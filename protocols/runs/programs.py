@@ -12,7 +12,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.mechanisms.contract import OPENS, Mechanism, traits_of
 from ksdp.audit.mechanisms.counted import Counted
@@ -22,6 +21,7 @@ from ksdp.audit.mechanisms.party_side import PartyProgram
 from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, Moments
 from ksdp.audit.mechanisms.privacy.noise import FRACTION_BITS
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
+from ksdp.audit.numeric.array_types import Floats
 from ksdp.protocols.channel.rounds import Rounds
 from ksdp.protocols.runs.counted_program import counted_program
 from ksdp.protocols.runs.pd_nmf_program import check_nmf, nmf_program

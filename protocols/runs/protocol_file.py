@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from ksdp.audit.numeric.whole_numbers import Whole
 from ksdp.audit.spec.models import MechanismSpec, Section, validated
-from ksdp.audit.whole_numbers import Whole
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 

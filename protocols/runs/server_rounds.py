@@ -11,10 +11,10 @@ from collections import Counter
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.party_side import PartyResult
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
+from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.randomness import RandomBytes, os_random
 from ksdp.protocols.channel.rounds import RoundEngine, Rounds
 from ksdp.protocols.channel.wire import name_of, number_of, pack_array, unpack, unpack_array, unpack_arrays

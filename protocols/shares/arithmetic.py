@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Words as WordVector
 from ksdp.audit.errors import ProtocolError
+from ksdp.audit.numeric.array_types import Words as WordVector
 from ksdp.protocols.shares.engine import COMPUTING, FIELD
 from ksdp.protocols.shares.field import (
     BYTES,

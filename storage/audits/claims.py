@@ -15,7 +15,7 @@ from ksdp.storage.codec import check_checksum, write_json_with_checksum
 from ksdp.storage.store import Store
 
 if TYPE_CHECKING:
-    from ksdp.audit.claims import ClaimFinding
+    from ksdp.audit.mechanisms.claims import ClaimFinding
 
 VERSION = 2
 """Of the format of a file."""
@@ -68,7 +68,7 @@ class StoredClaim:
         ValueError
             If it is of another version, or a key is missing.
         """
-        from ksdp.audit.claims import ClaimFinding  # numerics, and most stores hold no claim
+        from ksdp.audit.mechanisms.claims import ClaimFinding  # numerics, and most stores hold no claim
 
         if told.get("version") != VERSION:
             raise ValueError(f"it is not of version {VERSION}")

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import DamagedBlock, StoreError
+from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.verdicts.looks import Stage
 from ksdp.storage.codec import check_checksum, drop_checksum, whole_table, write_table_with_checksum
 from ksdp.storage.remote import Place, source_of

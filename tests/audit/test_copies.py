@@ -20,7 +20,7 @@ from ksdp.audit.sampling import measure, sample
 from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.certificates import count_laws, count_laws_independent
-from ksdp.audit.verdicts.controls import Controls
+from ksdp.audit.verdicts.control_outcome import Controls
 from ksdp.audit.verdicts.looks import Look, after_certificate, after_look
 
 SOUND = Controls(9, 0.5, 9, 1e-9, 9, 0.5, 0, 1.0, 0, None)

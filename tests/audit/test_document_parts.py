@@ -10,20 +10,20 @@ import scipy.sparse as sp
 
 from ksdp.api.given import lent_statistic
 from ksdp.audit.corpus.matrix import Corpus, canonical
-from ksdp.audit.measured_documents import measured_documents
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.mechanisms.joint import OfRun, SumOverRuns
+from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.plan import (
     Plan,
     bytes_a_document,
     document_parts,
     keeps_values,
+    measured_documents,
     reads_one_document,
     strongest_alone,
 )
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent, make_mechanism, mechanism_names, statistics
-from ksdp.audit.sparse_rows import take_rows
 from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.statistics.contract import Documents
 from ksdp.audit.statistics.linear.groups import GroupMean

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit import sparse_rows as module
 from ksdp.audit.corpus.matrix import Corpus
-from ksdp.audit.sparse_rows import contents, contents_of, same_rows, take_rows
+from ksdp.audit.numeric import sparse_rows as module
+from ksdp.audit.numeric.sparse_rows import contents, contents_of, same_rows, take_rows
 
 from .statistics.linear.who_is_in import some_rows
 

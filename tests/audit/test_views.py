@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import final_output
+from ksdp.audit.mechanisms.recorded import RecordedRuns
 from ksdp.audit.planning import make_plan
-from ksdp.audit.recorded import RecordedRuns
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.spec.design import Block

@@ -16,7 +16,8 @@ import scipy.sparse as sp
 from ksdp.audit.content_keys import content_key
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.mechanisms.contract import measured
-from ksdp.audit.results.summarise import chance, count_verdicts
+from ksdp.audit.results.parts import count_verdicts
+from ksdp.audit.results.summarise import chance
 from ksdp.audit.results.summary import VERSION, Summary
 from ksdp.audit.sampling import BlockValues
 from ksdp.audit.spec.design import Block

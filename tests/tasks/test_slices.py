@@ -15,7 +15,8 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.spec.design import Balanced, Literal, Shared
 from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.testing import judge_controls
-from ksdp.audit.verdicts.controls import Controls, judge_canaries
+from ksdp.audit.verdicts.control_outcome import Controls
+from ksdp.audit.verdicts.controls import judge_canaries
 from ksdp.audit.verdicts.decide import Verdict, decide
 from ksdp.audit.verdicts.laws import ArmTests
 from ksdp.audit.verdicts.looks import FRESH, Stage, fresh_seed

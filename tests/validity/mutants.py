@@ -28,9 +28,9 @@ import pytest
 __all__ = ["MUTANTS", "Mutant", "changed"]
 
 ROOT = Path(__file__).resolve().parents[2]
-VERDICTS = ("tests/audit/test_verdict_path.py",)
+VERDICTS = ("tests/audit/verdicts/test_verdict_path.py",)
 MATCH = ("tests/audit/statistics/linear/test_match.py",)
-COPIES = ("tests/audit/verdicts/test_copies.py", "tests/audit/test_copies.py")
+COPIES = ("tests/audit/verdicts/test_certificates.py", "tests/audit/test_copies.py")
 STEPS = ("tests/audit/statistics/linear/test_filter_steps.py",)
 RULED_OUT = "tests/audit/statistics/linear/test_ruled_out.py"
 ONE_BY_ONE = "tests/audit/statistics/linear/test_one_by_one.py"
@@ -47,8 +47,8 @@ SOLVED_FILTERS = "tests/audit/statistics/linear/test_solved_filters.py"
 NOISY = "tests/audit/mechanisms/privacy/test_noisy.py"
 ROUNDS = ("tests/audit/statistics/linear/test_rounds_match.py", RULED_OUT, *STEPS)
 FIRST_ROUND = "tests/audit/statistics/linear/test_first_round.py"
-RELEASES = ("tests/audit/statistics/linear/test_releases_match.py", FIRST_ROUND)
-PEM = ("tests/audit/statistics/linear/test_releases_match_pem.py",)
+RELEASES = ("tests/audit/statistics/linear/test_releases.py", FIRST_ROUND)
+PEM = ("tests/audit/statistics/linear/test_releases.py",)
 CANARIES = ("tests/audit/test_canaries.py",)
 PARTS = ("tests/audit/test_document_parts.py",)
 KEPT = ("tests/audit/statistics/linear/test_kept_columns.py",)
@@ -125,7 +125,7 @@ MUTANTS: list[Mutant] = [
             "self._among_all(together), self._documents.at(together)",
             "self._among_all(together), self._documents.at(np.sort(together))",
         ),
-        tests=("tests/audit/test_kept_runs.py",),
+        tests=("tests/audit/test_run_subsampling.py",),
     ),
     *_of(
         "audit/plan.py", ("return by_place or not reads_one_document(statistics)", "return by_place"), tests=PARTS
@@ -158,19 +158,19 @@ MUTANTS: list[Mutant] = [
         ("early = min(self.early, done)", "early = 0"),
         ("return early + (done - early) // self.every", "return done // self.every"),
         ("(read - self.early) * (self.every - 1)", "read * (self.every - 1)"),
-        tests=("tests/audit/test_reading.py", "tests/audit/test_kept_runs.py"),
+        tests=("tests/audit/test_run_subsampling.py", "tests/audit/test_run_subsampling.py"),
     ),
     *_of(
         "audit/verdicts/looks.py",
         ("Look(end, level * part)", "Look(end, level)"),
         ("parts.get(end, 0.0) + part", "part"),
-        tests=("tests/audit/test_interim_looks.py",),
+        tests=("tests/audit/verdicts/test_looks.py",),
     ),
     *_of(
         "audit/run_subsampling.py",
         ("if block.start < reading.early:", "if block.start < 2 * reading.early:"),
         ("if block.start < reading.early:", "if False:"),
-        tests=("tests/audit/test_kept_runs.py",),
+        tests=("tests/audit/test_run_subsampling.py",),
     ),
     *_of(
         "audit/party_view.py",
@@ -669,7 +669,7 @@ MUTANTS: list[Mutant] = [
         tests=COPIES,
     ),
     *_of(
-        "audit/verdicts/controls.py",
+        "audit/verdicts/control_outcome.py",
         ("not documents or not self.valid", "not documents"),
         ("not documents or not self.valid", "not self.valid"),
         tests=COPIES,
@@ -735,7 +735,7 @@ MUTANTS: list[Mutant] = [
         ("else int(certificate.contradicted.sum())", "else int(certificate.contradicted.all())"),
         ("judged.contradicted(above,", "judged.contradicted(0,"),
     ),
-    *_of("audit/verdicts/controls.py", ("return self.reason is None", "return True")),
+    *_of("audit/verdicts/control_outcome.py", ("return self.reason is None", "return True")),
     *_of(
         "audit/verdicts/laws.py",
         ("picked = np.asarray(chosen, dtype=np.int64)", "picked = np.arange(len(chosen))"),
@@ -1214,16 +1214,16 @@ MUTANTS: list[Mutant] = [
         tests=(MOMENTS,),
     ),
     *_of(
-        "audit/own_code.py",
+        "audit/registry.py",
         ("left += _imported(data, package)", "pass"),
         ("if found is None or found.origin is None or read is None:", "if name != module:"),
         ("for name, data in _files(module)", "for name, data in list(_files(module))[1:]"),
         ("{*own_modules(names), *(type(one)", "{*(type(one)"),
         ("not any(folder in above and home in folder.parents for folder in _installed())", "True"),
         ("elif isinstance(tables, dict):", "elif False:"),
-        tests=("tests/audit/test_own_code.py",),
+        tests=("tests/audit/test_registry.py",),
     ),
-    *_of("audit/plan.py", ('({"code": code} if code else {})', "{}"), tests=("tests/audit/test_own_code.py",)),
+    *_of("audit/plan.py", ('({"code": code} if code else {})', "{}"), tests=("tests/audit/test_registry.py",)),
     *_of(
         "tasks/audit_ref.py",
         ("ref.code is not None and ref.code != code_of(plan)", "False"),
@@ -1243,7 +1243,7 @@ MUTANTS: list[Mutant] = [
         tests=("tests/flows/schedules/test_changes.py",),
     ),
     *_of(
-        "audit/sparse_rows.py",
+        "audit/numeric/sparse_rows.py",
         ("equal = columns[p] == other_columns[q] and values[p] == other_values[q]", "equal = True"),
         ("equal = starts[i + 1] - starts[i] == places[j + 1] - places[j]", "equal = True"),
         ("at += 1\n", "break\n"),
@@ -1612,7 +1612,7 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/statistics/linear/test_of_groups.py",),
     ),
     *_of(
-        "audit/measured_documents.py",
+        "audit/plan.py",
         ('number[np.argsort(rows, kind="stable")]', "number"),
         tests=("tests/audit/statistics/linear/test_of_groups.py",),
     ),
@@ -1640,22 +1640,22 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/test_coverage.py",),
     ),
     *_of(
-        "audit/measured_documents.py",
+        "audit/plan.py",
         ("if not (len(held.honest) and len(held.coalition)):", "if True:"),
         ("honest=honest, coalition=coalition)", "honest=coalition, coalition=honest)"),
-        tests=("tests/audit/test_measured_documents.py",),
+        tests=("tests/audit/test_plan.py",),
     ),
     *_of(
         "audit/statistics/contract.py",
         ("return self.honest if self.colluding else self.fixed", "return self.fixed"),
         ("(self.fixed if self.coalition is None else self.coalition)", "self.fixed"),
         ("(self.drawn, *self.others)", "(self.drawn,)"),
-        tests=("tests/audit/test_measured_documents.py",),
+        tests=("tests/audit/test_plan.py",),
     ),
     *_of(
         "audit/statistics/linear/releases.py",
         ("(0 if pool.remaining is None else pool.remaining.shape[0])", "0"),
-        tests=("tests/audit/test_measured_documents.py",),
+        tests=("tests/audit/test_plan.py",),
     ),
     *_of(
         "audit/statistics/linear/counts.py",

@@ -12,10 +12,10 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, svds
 
-from ksdp.audit.array_types import Matrix, Vector
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.kernels import add_row_to_panel
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import column_map
+from ksdp.audit.numeric.array_types import Matrix, Vector
+from ksdp.audit.numeric.kernels import add_row_to_panel
 
 EPSILON = float(np.finfo(np.float64).eps)
 ANGLE = 1e-10

@@ -8,9 +8,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
-from ksdp.audit.array_types import Matrix, Vector
 from ksdp.audit.errors import InputError
-from ksdp.audit.kernels import row_times_panel
+from ksdp.audit.numeric.array_types import Matrix, Vector
+from ksdp.audit.numeric.kernels import row_times_panel
 
 
 @njit(cache=True, nogil=True)

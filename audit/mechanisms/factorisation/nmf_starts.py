@@ -12,9 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 
-from ksdp.audit.array_types import Matrix, Vector
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.kernels import one_thread
 from ksdp.audit.mechanisms.contract import Announced, Database, Observables
 from ksdp.audit.mechanisms.factorisation.lanczos import dot
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import PLAIN, Penalties
@@ -32,6 +30,8 @@ from ksdp.audit.mechanisms.factorisation.weighted_nmf import (
     observed_objective,
     weighted_nmf_iter,
 )
+from ksdp.audit.numeric.array_types import Matrix, Vector
+from ksdp.audit.numeric.kernels import one_thread
 
 STARTS = ("random", "random-2x", "nnsvd", "best-of-m", "pd-nmf-init")
 

@@ -11,7 +11,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Matrix, Vector
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Guarantee, Observables, measured
 from ksdp.audit.mechanisms.factorisation.power_iteration import (
@@ -28,6 +27,7 @@ from ksdp.audit.mechanisms.factorisation.power_iteration import (
     transposed_times,
 )
 from ksdp.audit.mechanisms.parameters import check_least, check_one_of, check_rank
+from ksdp.audit.numeric.array_types import Matrix, Vector
 
 EARLY = 3
 """Rounds that are looked at one by one in any case."""

@@ -10,11 +10,11 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 
-from ksdp.audit.array_types import Matrix, Vector
 from ksdp.audit.errors import SpecError
-from ksdp.audit.kernels import add_rows_to_panel, csr_times_panel, lined, panel_of
 from ksdp.audit.mechanisms.factorisation.lanczos import dot, numerical_rank, singular_rows
-from ksdp.audit.sparse_rows import arrays_of
+from ksdp.audit.numeric.array_types import Matrix, Vector
+from ksdp.audit.numeric.kernels import add_rows_to_panel, csr_times_panel, lined, panel_of
+from ksdp.audit.numeric.sparse_rows import arrays_of
 
 
 def times(matrix: sp.csr_array, rows: Matrix) -> Matrix:

@@ -10,9 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from ksdp.audit.array_types import Matrix
 from ksdp.audit.errors import CorpusError, InputError, SpecError
-from ksdp.audit.kernels import lined
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import (
     PLAIN,
     Factors,
@@ -29,6 +27,8 @@ from ksdp.audit.mechanisms.factorisation.nmf_kernels import (
     product,
     sweep,
 )
+from ksdp.audit.numeric.array_types import Matrix
+from ksdp.audit.numeric.kernels import lined
 
 FIT_SWEEPS = 10_000
 """Most sweeps of a fit to given topics: far more than any needs."""

@@ -29,7 +29,6 @@ import scipy.sparse as sp
 from numba import njit
 from numpy.typing import ArrayLike
 
-from ksdp.audit.array_types import Matrix, Vector
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import PLAIN, Penalties, Rows, descend
 from ksdp.audit.mechanisms.factorisation.rri_nmf import (
     FIT_SWEEPS,
@@ -45,6 +44,7 @@ from ksdp.audit.mechanisms.factorisation.rri_nmf import (
     penalised,
     stack,
 )
+from ksdp.audit.numeric.array_types import Matrix, Vector
 
 
 @njit(cache=True, nogil=True)

@@ -10,11 +10,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from ksdp.audit.array_types import Floats, Vector
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.pem.algorithm import VectorBlock, clipped
 from ksdp.audit.mechanisms.pem.functions import PemApriori, PemKMeans, PemLogistic
 from ksdp.audit.mechanisms.pem.noise import Budget
+from ksdp.audit.numeric.array_types import Floats, Vector
 from ksdp.audit.statistics.linear.operator import FactoredContributions
 
 

@@ -13,7 +13,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.mechanisms.contract import Announced, Array, Database, Guarantee, Observables
 from ksdp.audit.mechanisms.parameters import check_least
@@ -38,11 +37,12 @@ from ksdp.audit.mechanisms.pem.algorithm import (
 from ksdp.audit.mechanisms.pem.functions import PemApriori, PemKMeans, PemLogistic, candidates
 from ksdp.audit.mechanisms.pem.noise import Budget, Sampler, Simulated, Vetted, log_law, tight_epsilon
 from ksdp.audit.mechanisms.privacy.noise import PrivacyCost, adjacency_words, check_sampler
+from ksdp.audit.numeric.array_types import Floats
+from ksdp.audit.numeric.whole_numbers import Whole
 from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.linear.releases import Added, Adds, LinearReleases, nothing_added
 from ksdp.audit.statistics.linear.system import LinearSystem
 from ksdp.audit.statistics.products import announced
-from ksdp.audit.whole_numbers import Whole
 
 _DELTA = 1e-5
 """At which the tighter count is given beside the claim, whose delta is 0."""

@@ -11,7 +11,6 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from ksdp.audit.array_types import Matrix
 from ksdp.audit.corpus.matrix import clip_rows
 from ksdp.audit.errors import CorpusError
 from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Guarantee, Observables
@@ -26,6 +25,7 @@ from ksdp.audit.mechanisms.privacy.noise import (
     rounded_sensitivity,
 )
 from ksdp.audit.mechanisms.privacy.transcript import Driven, GaussianReleases
+from ksdp.audit.numeric.array_types import Matrix
 from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.linear.contributions import clipped_sweeps
 from ksdp.audit.statistics.linear.operator import FactoredContributions

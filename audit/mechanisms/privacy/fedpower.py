@@ -12,7 +12,6 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
-from ksdp.audit.array_types import Matrix, Vector
 from ksdp.audit.corpus.matrix import clip_rows
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Announced, Database, Guarantee, Observables
@@ -21,6 +20,7 @@ from ksdp.audit.mechanisms.parameters import check_least, check_one_of, check_po
 from ksdp.audit.mechanisms.party_side import Broadcast, OneNoiseSum, PartyProgram, PartyResult, Sizes, Upload
 from ksdp.audit.mechanisms.privacy.noise import check_budget, second_moment_change, worst_pair
 from ksdp.audit.mechanisms.privacy.transcript import Driven, GaussianReleases
+from ksdp.audit.numeric.array_types import Matrix, Vector
 from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.linear.releases import Added, Adds, LinearReleases, moment_numbers, nothing_added
 from ksdp.audit.statistics.linear.system import LinearSystem

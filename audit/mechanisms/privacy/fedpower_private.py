@@ -10,7 +10,6 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from ksdp.audit.array_types import Matrix
 from ksdp.audit.corpus.matrix import clip_rows
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.contract import Database, Guarantee
@@ -33,6 +32,7 @@ from ksdp.audit.mechanisms.privacy.noise import (
     second_moment_change,
     worst_pair,
 )
+from ksdp.audit.numeric.array_types import Matrix
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ import scipy.linalg
 import scipy.sparse as sp
 from scipy.special import ndtri
 
-from ksdp.audit.array_types import Floats, Matrix
 from ksdp.audit.corpus.matrix import clip_rows
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Announced, Database, Guarantee
@@ -31,6 +30,7 @@ from ksdp.audit.mechanisms.privacy.noise import (
 )
 from ksdp.audit.mechanisms.privacy.noise import worst_pair as worst
 from ksdp.audit.mechanisms.privacy.transcript import Driven, GaussianReleases
+from ksdp.audit.numeric.array_types import Floats, Matrix
 from ksdp.audit.verdicts.certificates import knows_all_others, pair_advantage
 
 _FULL = 0.25

@@ -12,9 +12,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.mechanisms.contract import SAMPLERS, Database
+from ksdp.audit.numeric.array_types import Floats
 
 
 def check_adjacency(adjacency: str) -> None:

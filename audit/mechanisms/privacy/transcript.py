@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Guarantee, Observables
 from ksdp.audit.mechanisms.parameters import check_one_of
@@ -36,6 +35,7 @@ from ksdp.audit.mechanisms.privacy.noise import (
     epsilon_together,
     on_grid,
 )
+from ksdp.audit.numeric.array_types import Floats
 
 Collect = Callable[[Sequence[Floats], Sequence[Floats], Sequence[int]], tuple[Floats, float]]
 

@@ -9,8 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 
-from ksdp.audit.array_types import Floats
-from ksdp.audit.kernels import csr_times_panel, panel_of
+from ksdp.audit.numeric.array_types import Floats
+from ksdp.audit.numeric.kernels import csr_times_panel, panel_of
 from ksdp.audit.statistics.linear.operator import FactoredContributions
 
 

@@ -12,9 +12,9 @@ import scipy.linalg
 from numba import njit
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Floats, Ints
-from ksdp.audit.kernels import add_row_to_panel, csr_times_panel, panel_of, row_times_panel
-from ksdp.audit.sparse_rows import arrays_of, contents, contents_of
+from ksdp.audit.numeric.array_types import Floats, Ints
+from ksdp.audit.numeric.kernels import add_row_to_panel, csr_times_panel, panel_of, row_times_panel
+from ksdp.audit.numeric.sparse_rows import arrays_of, contents, contents_of
 from ksdp.audit.statistics.linear.operator import (
     LEFT,
     LOST,

@@ -11,10 +11,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import betainc
 
-from ksdp.audit.array_types import Floats
-from ksdp.audit.kernels import csr_times_panel, panel_of
 from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, Observables, prefixed_runs
-from ksdp.audit.sparse_rows import emptied
+from ksdp.audit.numeric.array_types import Floats
+from ksdp.audit.numeric.kernels import csr_times_panel, panel_of
+from ksdp.audit.numeric.sparse_rows import emptied
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic, TableStatistic
 from ksdp.audit.statistics.linear.operator import ContributionOperator, FactoredContributions
 from ksdp.audit.statistics.linear.system import LinearSystem, WithinColumns, membership_scores

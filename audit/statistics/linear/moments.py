@@ -11,8 +11,8 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
-from ksdp.audit.array_types import Floats
-from ksdp.audit.kernels import one_thread
+from ksdp.audit.numeric.array_types import Floats
+from ksdp.audit.numeric.kernels import one_thread
 from ksdp.audit.statistics.linear.expected import MOST_ENTRIES, ROWS_PER_ENTRY
 from ksdp.audit.statistics.linear.solve import fits_dense_solver
 from ksdp.audit.statistics.linear.tilting import few_to_write, span_of

@@ -12,9 +12,9 @@ import scipy.sparse as sp
 from numba import njit
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Floats, Ints
-from ksdp.audit.kernels import add_rows_to_panel, csr_times_panel, lined, panel_of
-from ksdp.audit.sparse_rows import arrays_of, take_rows
+from ksdp.audit.numeric.array_types import Floats, Ints
+from ksdp.audit.numeric.kernels import add_rows_to_panel, csr_times_panel, lined, panel_of
+from ksdp.audit.numeric.sparse_rows import arrays_of, take_rows
 from ksdp.audit.statistics.products import row_dots, rows_times
 
 

@@ -11,9 +11,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 import numpy as np
 import scipy.sparse as sp
 
-from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.kernels import one_thread
 from ksdp.audit.mechanisms.contract import (
     Announced,
     Database,
@@ -26,6 +24,8 @@ from ksdp.audit.mechanisms.contract import (
     traits_of,
 )
 from ksdp.audit.mechanisms.factorisation.pd_svd import numbers_of_basis
+from ksdp.audit.numeric.array_types import Floats
+from ksdp.audit.numeric.kernels import one_thread
 from ksdp.audit.statistics.contract import Pool, Statistic
 from ksdp.audit.statistics.linear.expected import MOST_ENTRIES
 from ksdp.audit.statistics.linear.moments import NoisyMoments

@@ -12,12 +12,12 @@ from typing import Protocol, cast
 import numpy as np
 import scipy.sparse as sp
 
-from ksdp.audit.array_types import Floats
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.kernels import csr_times_panel, panel_of
 from ksdp.audit.mechanisms.contract import Database, Observables, traits_of
 from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY, numbers_of_basis
-from ksdp.audit.sparse_rows import take_rows
+from ksdp.audit.numeric.array_types import Floats
+from ksdp.audit.numeric.kernels import csr_times_panel, panel_of
+from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic, sentence_of
 from ksdp.audit.statistics.linear.contributions import block_numbers, part_terms, sweep_numbers
 from ksdp.audit.statistics.linear.counts import marked

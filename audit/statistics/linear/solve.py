@@ -14,8 +14,8 @@ import scipy.linalg
 from numba import njit
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Floats, Ints
-from ksdp.audit.kernels import add_row_to_panel, lined, one_thread, panel_of, row_times_panel
+from ksdp.audit.numeric.array_types import Floats, Ints
+from ksdp.audit.numeric.kernels import add_row_to_panel, lined, one_thread, panel_of, row_times_panel
 from ksdp.audit.statistics.linear.coordinate_descent import MOST_PAIRS, Fitted, distinct, fitted, told, with_parts
 from ksdp.audit.statistics.linear.operator import (
     LEFT,

@@ -13,8 +13,8 @@ from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dormqr
 from scipy.special import expit, logit
 
-from ksdp.audit.array_types import Floats
-from ksdp.audit.kernels import one_thread
+from ksdp.audit.numeric.array_types import Floats
+from ksdp.audit.numeric.kernels import one_thread
 from ksdp.audit.statistics.linear.coordinate_descent import between
 from ksdp.audit.statistics.linear.operator import ContributionOperator
 

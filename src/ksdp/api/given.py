@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.contract import Mechanism, Observables
-from ksdp.audit.recorded import RecordedRuns
+from ksdp.audit.mechanisms.recorded import RecordedRuns
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.storage.in_memory import read_inclusion, read_observables
 from ksdp.storage.readers.spec_files import spec_path

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.results.summarise import clear_words
+from ksdp.audit.results.parts import clear_words
 from ksdp.audit.results.summary import Summary
 from ksdp.storage.audits.ledger import find_attempt, read_attempts, record_attempt
 from ksdp.storage.findings import Curve, DocumentFindings, read_document, read_statistics, read_verdicts

@@ -168,7 +168,7 @@ def tell(summary: Summary | ViewsSummary, as_json: bool, *, made: bool = True) -
     made : bool
         Whether this command has just made it: then it says how long a person waited for it.
     """
-    from ksdp.audit.results.summarise import clear_words
+    from ksdp.audit.results.parts import clear_words
     from ksdp.audit.results.views_summary import ViewsSummary
 
     if as_json:

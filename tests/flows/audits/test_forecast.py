@@ -1,15 +1,106 @@
-"""`ksdp plan`: what is said before the audit is what the audit then does, and nothing is written."""
+"""What an audit keeps is what was said before, and what it moves follows from that."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+import scipy.sparse as sp
 
-from ksdp.audit.spec.models import Spec
-from ksdp.flows.audits.forecast import forecast, forecast_words
-from ksdp.flows.prepare import read_spec_file
+from ksdp.audit.corpus.matrix import Corpus, canonical
+from ksdp.audit.plan import Plan
+from ksdp.audit.planning import make_plan
+from ksdp.audit.spec.models import Spec, parse_spec
+from ksdp.flows.audits.calibration import Calibration, calibrate
+from ksdp.flows.audits.forecast import Bill, bill, forecast, forecast_words
+from ksdp.flows.audits.place import import_seconds, start_seconds
+from ksdp.flows.prepare import prepare_stored, read_spec_file
+from ksdp.tasks.blocks import compute_block
+
+
+@pytest.mark.parametrize("party_size", [100, 12])
+def test_bytes_kept_are_those_that_were_said(party_size: int, tmp_path: Path) -> None:
+    """All runs of every document, and a part of those without it."""
+    rng = np.random.default_rng(3)
+    counts = rng.poisson(0.2, size=(400, 60)).astype(float)
+    counts[:, 0] += 1
+    corpus = Corpus(canonical(sp.csr_array(counts)), np.array([f"document {n}" for n in range(400)]))
+    tables = {"corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}, "seed": 4}
+    tables |= {"design": {"party_size": party_size, "with_runs": 20}}
+    tables |= {"statistics": {"families": [], "names": ["row-space-energy", "span-energy"]}}
+    ready = prepare_stored(make_plan(parse_spec(tables), corpus), tmp_path, may_sample=True)
+    for block in ready.plan.blocks:
+        compute_block(ready.ref, block)
+    said = bill(ready.plan)
+    kept = {name: sum(f.stat().st_size for f in tmp_path.glob(f"runs/*/{name}/**/*.parquet")) for name in NAMES}
+    assert said.values == pytest.approx(kept["values"], rel=0.1)
+    assert said.observables == pytest.approx(kept["observables"], rel=0.4)  # so small that headers count
+    stored = sum(file.stat().st_size for file in tmp_path.glob("corpora/*/*.*"))
+    assert said.corpus == pytest.approx(stored, rel=0.5)  # names of documents compress
+    assert said.kept == said.values + said.observables + said.corpus
+
+
+NAMES = ("values", "observables")
+
+
+def test_values_travel_twice_and_the_corpus_to_every_machine() -> None:
+    assert Bill(100, 10, 1).moved(0) == 100 + 100 + 10 + 1
+    assert Bill(100, 10, 1).moved(20) == 100 + 100 + 10 + 21
+
+
+def test_the_words_name_units() -> None:
+    said = {
+        **{"views": [], "documents": 3, "unit": "document", "runs": 5, "blocks": 1, "statistics": ["a"]},
+        **{"certificate_runs": 0, "cpu_hours": 0.5, "seconds_a_run": 0.002, "unread": [], "margin": 0.0},
+        **{"bytes": 2.34e9, "moved_bytes": 4.5e12, "corpus_bytes": 1200, "cpu_seconds": {"sample": 1.0}},
+        **{"detectable_D": 0.2, "certifiable_margin": 0.1, "runs_for_margin": None},
+    }
+    words = forecast_words(said)
+    assert "2.3 GB kept\n" in words
+    assert "with blocks at a URL 4.5 TB moved, and 1.2 kB more for each machine\n" in words
+
+
+def plan_of(**sections) -> Plan:
+    rng = np.random.default_rng(1)
+    matrix = canonical(sp.csr_array(rng.integers(0, 5, (40, 12))))
+    tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2, "opens": "final"}}
+    tables["design"] = {"party_size": 4, "with_runs": 30}
+    return make_plan(parse_spec(tables | sections), Corpus(matrix, np.arange(40).astype(str)))
+
+
+@pytest.mark.parametrize(("observables", "again"), [("all", 0.25), ("none", 0.5)])
+def test_what_hangs_on_no_document_is_paid_for_each_part_and_not_for_each_document(observables, again) -> None:
+    plan = plan_of(store={"observables": observables})
+    costs = calibrate(plan, 0.0, itertools.count().__next__)
+    # Four runs between two looks at the clock; the mechanism and the statistics of few documents the same.
+    assert costs.again == again
+    assert costs.fresh == plan.fresh_runs * 0.5 + 40  # and what is said of each document
+    assert costs.sample == pytest.approx(0.25, abs=1e-3)
+
+
+def test_parts_of_the_documents_share_no_filter() -> None:
+    costs, plan = Calibration(sample=2.0, test=0.0, fresh=0.0, start=0.0, again=0.5), plan_of()
+    assert costs.stages(plan, 10)["sample"] == 20.0
+    assert costs.stages(plan, 10, parts=3)["sample"] == 30.0
+
+
+def test_where_documents_decide_who_is_drawn_all_of_them_are_looked_at() -> None:
+    plan = plan_of(design={"party_size": 4, "with_runs": 30, "kind": "literal", "documents": 3})
+    costs = calibrate(plan, 0.0, itertools.count().__next__)
+    assert costs.fresh == plan.fresh_runs * plan.design.lanes * 0.25 + 3
+
+
+def test_a_server_and_workers_take_more_than_a_process_alone() -> None:
+    little = Calibration(sample=0.01, test=0.01, fresh=0.5, once=0.5, trial=1.0)
+    much = replace(little, fresh=90.0)
+    alone = start_seconds(plan_of(), little, 2.0, 1.0)
+    assert alone == pytest.approx(2.0 * 2.0 + 1.0 + 1.0)
+    assert start_seconds(plan_of(), much, 2.0, 1.0) > alone + 2.0 * 3.5
+    assert import_seconds() > 0.1
 
 
 def test_forecast_agrees_with_the_plan_and_writes_nothing(spec: Callable[..., Path]) -> None:

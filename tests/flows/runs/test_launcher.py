@@ -6,11 +6,19 @@ import os
 import signal
 import time
 from multiprocessing.connection import Connection
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from ksdp.audit.errors import ProtocolError
+from ksdp.audit.errors import InputError, ProtocolError
+from ksdp.flows.metrics_port import serve_metrics
+from ksdp.flows.runs import party
 from ksdp.flows.runs.local import Launcher, run_in_process
+from ksdp.flows.runs.party import RunLog
+
+from ..scraped import scrape
 
 
 def count(pipe: Connection, upto: int) -> None:
@@ -68,3 +76,53 @@ def test_a_killed_party_is_gone_and_the_others_are_heard_still() -> None:
             launcher.end(killed)
         launcher.hear(other)
         assert launcher.end(other) == {"sum": 6}
+
+
+def test_a_run_is_seen_while_it_goes_on() -> None:
+    now = [0.0]
+    lines: list[str] = []
+    log = RunLog(lines.append, lambda: now[0])
+    with serve_metrics(log, 0) as port:
+        log.note(what="run", me="ada", agreement="x")
+        log.note(what="waiting", peers=["bob", "cyd"])
+        log.note(what="connected", peer="bob")
+        assert lines == ["bob connected; not connected: cyd"]
+        seen = scrape(port)
+        assert seen["ksdp_party_state", "waiting"] == 1
+        assert (seen["ksdp_party_connected", "bob"], seen["ksdp_party_connected", "cyd"]) == (1, 0)
+        log.note(what="connected", peer="cyd")
+        log.note(what="all present")
+        for number in range(3):
+            now[0] += 4.0
+            for peer, size in (("bob", 100), ("cyd", 50)):
+                log.note(what="sent", kind="sum", round=number, peer=peer, bytes=size)
+                log.note(what="received", kind="sum", round=number, peer=peer, bytes=2 * size)
+        log.note(what="lost", peer="cyd")
+        log.note(what="reconnected", peer="cyd")
+        seen = scrape(port)
+        assert seen["ksdp_party_state", "running"] == 1
+        assert seen["ksdp_party_rounds_total",] == 3
+        assert seen["ksdp_party_bytes_total", "bob", "sent"] == 300
+        assert seen["ksdp_party_bytes_total", "cyd", "received"] == 300
+        assert seen["ksdp_party_lost_connections_total", "cyd"] == 1
+        assert seen["ksdp_party_connected", "cyd"] == 1
+        assert seen["ksdp_party_seconds",] == 12
+        log.note(what="done", session="x", result="y")
+        assert scrape(port)["ksdp_party_state", "done"] == 1
+    assert lines[-2:] == ["8 s: round 2 (sum), 0.0 MB", "cyd lost; not connected: cyd"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "named"),
+    [
+        ('path = "s3://bucket/a.npz"', "path"),
+        ('path = "a.npz"\nvocabulary = "gs://bucket/terms"', "vocabulary"),
+        ('path = "a.npz"\n[corpus.levers]\nterms = "s3://bucket/terms"', "levers.terms"),
+    ],
+)
+def test_a_url_is_refused_before_anything_is_read(keys: str, named: str, tmp_path: Path) -> None:
+    spec, run = tmp_path / "spec.toml", SimpleNamespace(spec=None)
+    spec.write_text(f'[corpus]\n{keys}\n[mechanism]\nname = "pd-svd"\n')
+    asked: dict[str, Any] = {"signer": None, "now": None, "clearance": None, "uncleared": True}
+    with pytest.raises(InputError, match=f"`corpus.{named}` is at a URL"):
+        party.enter_documents(cast(Any, run), spec, **asked)

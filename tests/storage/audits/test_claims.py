@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ksdp.audit.claims import ClaimFinding, audit_claim
 from ksdp.audit.errors import StoreError
+from ksdp.audit.mechanisms.claims import ClaimFinding, audit_claim
 from ksdp.audit.mechanisms.contract import as_it_runs
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower

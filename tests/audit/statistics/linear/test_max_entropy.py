@@ -12,11 +12,11 @@ from scipy.optimize import minimize
 from scipy.special import expit, logit, rel_entr
 from sklearn.datasets import load_breast_cancer
 
-from ksdp.audit.array_types import Floats
 from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables
 from ksdp.audit.mechanisms.factorisation import pd_svd
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
+from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.linear import solve, tilting

@@ -15,7 +15,7 @@ from ksdp.audit.mechanisms.factorisation.nmf_starts import STARTS, random_topics
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
-from ksdp.audit.sparse_rows import take_rows
+from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear import solve, system
 from ksdp.audit.statistics.linear import solve as module

@@ -8,8 +8,8 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from ksdp.audit.claims import ClaimFinding, audit_claim, claiming
 from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.claims import ClaimFinding, audit_claim, claiming
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.pem.mechanisms import PEMApriori, PEMKMeans, PEMLogistic, PemMechanism
 from ksdp.audit.mechanisms.privacy.fedpower import UtilityFedPower

@@ -167,7 +167,7 @@ def claiming(mechanism: Mechanism | Claims) -> Claims:
     if not isinstance(mechanism, Claims):
         raise SpecError(
             f"mechanism {mechanism.name!r} has no worst case to run; "
-            "it needs what `ksdp.audit.claims.Claims` lists."
+            "it needs what `ksdp.audit.mechanisms.claims.Claims` lists."
         )
     return mechanism
 

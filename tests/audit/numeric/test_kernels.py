@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from ksdp.audit.kernels import LINE, csr_times_panel, lined, one_thread, panel_of, squared_csr_times_panel
+from ksdp.audit.numeric.kernels import LINE, csr_times_panel, lined, one_thread, panel_of, squared_csr_times_panel
 
 
 def _slow(matrix: sp.csr_array, rows: NDArray[np.float64], precision: Any) -> NDArray[Any]:

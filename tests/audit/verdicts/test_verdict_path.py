@@ -20,7 +20,8 @@ from ksdp.audit.results.summarise import certificate_summary, void_where_contrad
 from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.testing import canary_arms, compare_arms, judge_controls, learn_arms, shuffled_log10_p
 from ksdp.audit.verdicts.certificates import STAKES, certified_bound, pair_advantage
-from ksdp.audit.verdicts.controls import Controls, judge_canaries
+from ksdp.audit.verdicts.control_outcome import Controls
+from ksdp.audit.verdicts.controls import judge_canaries
 from ksdp.audit.verdicts.decide import decide, flagged_by
 from ksdp.audit.verdicts.effects import (
     Attack,

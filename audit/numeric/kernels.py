@@ -24,7 +24,6 @@ from functools import cache
 from typing import Any, cast
 
 import numpy as np
-import scipy.linalg  # noqa: F401  # its library of products is one of those that `one_thread` holds
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.array_types import Bits
 from ksdp.audit.errors import InputError, KsdpError
 from ksdp.audit.mechanisms.contract import Announced, Database, Observables
+from ksdp.audit.numeric.array_types import Bits
 from ksdp.audit.spec.design import Block, Rows
 from ksdp.audit.statistics.plain import statistics_of_arrays
 

@@ -1,0 +1,1 @@
+"""Arrays: types, compiled products, rows of sparse matrices."""

@@ -1,0 +1,42 @@
+"""What became of the controls of an audit. Who reads it imports no numerics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Controls:
+    """What became of the controls."""
+
+    null: int
+    """Null controls."""
+    null_smallest_p: float
+    """Smallest p among them; uniform minimum if the audit is sound."""
+    planted: int
+    """Planted leaks of advantage 0.9."""
+    planted_largest_p: float
+    """Largest p among them."""
+    shuffled: int
+    """Tests of real documents in runs dealt anew: what a mechanism that knows nothing of them would give."""
+    shuffled_smallest_p: float
+    canaries: int
+    """Tests of real documents' canaries, one a document and look; 0 where there are none."""
+    canaries_smallest_distance: float
+    """Below 1 only where bits and runs do not belong together."""
+    canaries_sensitive: int
+    """How many the rule calls sensitive, of those that it must."""
+    reason: str | None
+    """Why the audit is void."""
+
+    @property
+    def valid(self) -> bool:
+        """Whether nothing makes the audit void."""
+        return self.reason is None
+
+    def contradicted(self, documents: int, unless: str) -> Controls:
+        """The same, failed where documents were measured above what bounds every attack if `unless` holds."""
+        if not documents or not self.valid:
+            return self
+        reason = f"{documents} documents give more away than any attack could take if {unless}"
+        return replace(self, reason=reason)
