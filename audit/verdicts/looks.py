@@ -233,7 +233,7 @@ def after_certificate(interim: InterimVerdicts, bound: NDArray[np.float64], rule
     Parameters
     ----------
     bound : shape (n_documents,)
-        `verdicts.certificate.certified_bound`, of all documents together.
+        `verdicts.certificates.certified_bound`, of all documents together.
     """
     decisions = interim.decisions
     proved = (bound <= rule.margin) & (rule.margin > 0) & (decisions.verdict != Verdict.SENSITIVE)
