@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = {
     "Start": ("python.md", "tutorial.md", "gallery.md", "comparison.md"),
     "Decide": ("what-a-verdict-means.md", "reviewing.md", "gain-and-levers.md"),
-    "Operate": ("prefect.md", "clusters.md", "protocol-run.md", "party-check.md", "pem.md", "peers.md"),
+    "Operate": ("prefect.md", "clusters.md", "protocol-run.md", "pem.md", "peers.md"),
     "Look up": (
         *(
             "commands.md",
