@@ -113,4 +113,4 @@ def test_without_noise_whoever_knows_all_others_knows_everything(
     table = verdicts(store, out["audit"])
     assert (table.knows_all == 1).all()
     assert table.certified_bound.isna().all()
-    assert "has an advantage of 1" in (store / "audits" / out["audit"] / "report.html").read_text()
+    assert "can always tell (advantage 1)" in (store / "audits" / out["audit"] / "report.html").read_text()
