@@ -38,8 +38,6 @@ _PREFIX = b"ksdp-protocol-file-1\n"
 _DIGITS = 40
 """Hex digits of the fingerprint: 160 bits, as whoever writes the file could look for two with one fingerprint."""
 _SIGNATURES = re.compile(r"^[ \t]*\[\[[ \t]*signatures[ \t]*\]\]", re.MULTILINE)
-_FIELDS = {"name", "content", "lines", "signature"}
-_PARTY = ("name", "address", "key")
 _SHOWN = 100
 
 
