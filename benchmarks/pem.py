@@ -28,7 +28,7 @@ from ksdp.audit.mechanisms.pem.algorithm import PemState, run_ideal
 from ksdp.audit.mechanisms.pem.functions import PemApriori, PemKMeans, PemLogistic
 from ksdp.audit.mechanisms.pem.noise import Budget, Simulated, Sparse, Vetted, tight_epsilon
 from ksdp.extras.pem.messages import PrimeField
-from ksdp.extras.pem.processes import ClientJob, run_pem
+from ksdp.extras.pem.processes import run_pem
 from ksdp.extras.pem.spec import PemRunSpec
 from ksdp.extras.reproduce.curves import (
     CLIENTS,
@@ -149,9 +149,9 @@ def run_cost() -> None:
     rows = one_hot(data("nursery").iloc[:, :8])
     algorithm = PemKMeans(5, rows.shape[1], bound=8.0, fraction_bits=0)
     for clients in (100, 1000):
-        jobs = [ClientJob(f"client {i:04}", rows[i::clients]) for i in range(clients)]
+        parts = {f"{i:04}": rows[i::clients] for i in range(clients)}
         start = time.perf_counter()
-        result = run_pem(algorithm, jobs, Budget(10.0, 5), PemRunSpec(patience=60.0))
+        result = run_pem(algorithm, parts, Budget(10.0, 5), PemRunSpec(patience=60.0))
         whole = time.perf_counter() - start
         print(
             f"  Nursery, {clients} clients in 2 processes, {SERVERS} servers, aggregator, 5 iterations: "

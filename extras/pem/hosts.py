@@ -78,6 +78,8 @@ class PemMessages:
         self.mesh, self.note = mesh, note
         self.round = 0
         """Number of what is said now, for the transcript."""
+        self.sent = 0
+        """Bytes of all that this host said."""
 
     def here(self, names: Iterable[str]) -> list[str]:
         """Those of them who have not failed."""
@@ -87,6 +89,7 @@ class PemMessages:
         """Say one thing."""
         message = pack("pem-said", kind.encode(), body)
         self.note(what="sent", kind=kind, round=self.round, peer=peer, bytes=len(message))
+        self.sent += len(message)
         await self.mesh.links[peer].send(message)
 
     async def tell_those_here(self, peers: Iterable[str], kind: str, body: bytes) -> None:

@@ -1,273 +1,117 @@
-"""PEM on one machine: every party a process, over loopback TCP."""
+"""PEM on one machine: every host a process, over loopback; what hosts do on machines of their own (`hosts`)."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
-import multiprocessing
 import os
 import shutil
+import socket
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, ProtocolError, SpecError
 from ksdp.audit.mechanisms.contract import SAMPLERS
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState
 from ksdp.audit.mechanisms.pem.noise import Budget, Sampler, Simulated, Vetted, tight_epsilon
-from ksdp.extras.pem.messages import PemTerms, PemUpload, PrimeField, check_room, pack_state, unpack_state
-from ksdp.extras.pem.parties import PemAggregator, PemClient, PemServer
+from ksdp.extras.pem.hosts import LARGEST, joined_messages, play_aggregator, play_holder, play_server
+from ksdp.extras.pem.messages import PemNodes, PrimeField, check_room, pack_state, unpack_state
 from ksdp.extras.pem.records import Records, read_records
 from ksdp.extras.pem.spec import AprioriSpec, LogisticSpec, PemRunSpec, PemSpec, parse_pem_spec
 from ksdp.flows.interruption import Clock, current
 from ksdp.flows.runs.local import Launcher, run_in_process
-from ksdp.protocols.channel.keys import Envelope, Participant
-from ksdp.protocols.network.links import FrameStream
+from ksdp.protocols.channel.keys import Participant
+from ksdp.protocols.network.links import LinkTimes
+from ksdp.protocols.network.mesh import Address, Mesh, Peer
+from ksdp.protocols.network.tls import make_credentials
 from ksdp.storage.readers.files import Refused, read_toml
 from ksdp.storage.store import write_arrays, write_json
 from ksdp.tasks.provenance import versions
 
-_HOST = "127.0.0.1"
-_LIMIT = 1 << 30
-"""Bytes of the longest message that is taken."""
-_BUFFER = 1 << 20
-_PASS_BYTES, _PASS_SECONDS = 64, 10.0
-
-
-@dataclass(frozen=True)
-class Fate:
-    """When a client fails: from this iteration on it sends nothing, or only to the first server."""
-
-    iteration: int
-    halfway: bool = False
+_HUB = "aggregator"
+_PRESENT = 120.0
+"""Seconds for the slowest process to start."""
 
 
 @dataclass(frozen=True, eq=False)
-class ClientJob:
-    """One client of a process."""
+class _Host:
+    """What one process is given when it starts."""
 
     name: str
-    records: sp.csr_array
-    fate: Fate | None = None
-    stream: tuple[sp.csr_array, ...] = ()
-    """Batches that arrive one before each iteration after the first."""
+    algorithm: PemAlgorithm
+    run: PemRunSpec
+    records: Mapping[str, sp.csr_array]
+    """Of its clients; empty at a server and at the aggregator."""
+
+    @property
+    def sampler(self) -> Sampler:
+        """What draws a server's noise."""
+        seed = self.run.simulated_seed
+        return Vetted() if seed is None else Simulated(np.random.default_rng([seed, *self.name.encode()]))
 
 
-async def _connect(port: int, kind: str) -> FrameStream:
-    link = FrameStream(*await asyncio.open_connection(_HOST, port, limit=_BUFFER), _LIMIT)
-    await link.send(_pass(kind))
-    return link
+def _host_process(pipe: Connection, host: _Host) -> None:
+    """A host: gives its public key, gets who the others are and where, takes part, gives what it came to."""
+    run_in_process(pipe, lambda: asyncio.run(_take_part(pipe, host)))
 
 
-def _pass(kind: str) -> bytes:
-    """What opens a door."""
-    return hmac.digest(
-        bytes(multiprocessing.current_process().authkey), b"ksdp-pem-door-1 " + kind.encode(), "sha256"
+async def _take_part(pipe: Connection, host: _Host) -> dict[str, Any]:
+    key, name = Ed25519PrivateKey.generate(), host.name
+    pipe.send(("ready", key.public_key().public_bytes_raw()))
+    nodes, ports = await asyncio.to_thread(pipe.recv)
+    keys = {p.name: Ed25519PublicKey.from_public_bytes(p.identity) for p in nodes.everybody.values()}
+    role = _role(nodes, name)
+    peers = {peer: keys[peer] for peer in keys if peer != name and (role == "hub" or _role(nodes, peer) != role)}
+
+    def note(**event: Any) -> None:
+        if role == "hub" and event["what"] == "sent" and event["kind"] == "roster" and event["peer"] == servers[0]:
+            pipe.send(("step", event["round"]))
+
+    servers = [p.name for p in nodes.servers]
+    mesh = Mesh(
+        name,
+        Address("127.0.0.1", ports[name]),
+        {peer: Peer(peer, Address("127.0.0.1", ports[peer]), public) for peer, public in peers.items()},
+        make_credentials(key, peers, now=datetime.now(UTC)),
+        limit=LARGEST,
+        times=LinkTimes(message=host.run.timeout, reconnect=2.0),
+        observe=lambda what, peer: None,
     )
-
-
-class _Door:
-    """A listening socket; whoever connects shows first that it belongs to the run, and as what."""
-
-    def __init__(self) -> None:
-        self.links: dict[str, list[FrameStream]] = {"clients": [], "server": []}
-        self._came = asyncio.Condition()
-
-    async def open(self) -> int:
-        self._server = await asyncio.start_server(self._welcome, _HOST, 0, limit=_BUFFER)
-        return int(self._server.sockets[0].getsockname()[1])
-
-    async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        link = FrameStream(reader, writer, _PASS_BYTES)
-        try:
-            shown = await asyncio.wait_for(link.receive(), _PASS_SECONDS)
-        except (TimeoutError, ProtocolError, OSError, asyncio.IncompleteReadError):
-            shown = b""
-        kind = next((kind for kind in self.links if hmac.compare_digest(shown, _pass(kind))), None)
-        if kind is None:
-            await link.close()
-            return
-        link.allow(_LIMIT)
-        async with self._came:
-            self.links[kind].append(link)
-            self._came.notify_all()
-
-    async def wait_for(self, kind: str, count: int) -> list[FrameStream]:
-        async with self._came:
-            await self._came.wait_for(lambda: len(self.links[kind]) >= count)
-        return self.links[kind]
-
-    async def close(self) -> None:
-        self._server.close()
-        for link in (link for links in self.links.values() for link in links):
-            await link.close()
-
-
-async def _received(pipe: Connection) -> Any:
-    return await asyncio.to_thread(pipe.recv)
-
-
-def _public(key: Ed25519PrivateKey) -> bytes:
-    return key.public_key().public_bytes_raw()
-
-
-def aggregator_process(pipe: Connection, algorithm: PemAlgorithm, client_processes: int) -> None:
-    """The aggregator: gives its port and public key, gets the terms, runs, tells of every iteration, gives the
-    final state.
-    """
-
-    async def work() -> dict[str, Any]:
-        key, door = Ed25519PrivateKey.generate(), _Door()
-        pipe.send(("ready", (await door.open(), _public(key))))
-        terms: PemTerms = await _received(pipe)
-        aggregator = PemAggregator(terms, key, algorithm)
-        servers = await door.wait_for("server", len(terms.servers))
-        clients = await door.wait_for("clients", client_processes)
+    async with mesh, joined_messages(mesh, note, present=_PRESENT, optional=frozenset()) as messages:
         started = time.perf_counter()
-        while aggregator.due != "done":
-            state = aggregator.begin().to_bytes()
-            await asyncio.gather(*(link.send(state) for link in (*servers, *clients)))
-            if aggregator.due == "done":
-                break
-            lists = await asyncio.gather(*(link.receive() for link in servers))
-            roster = aggregator.roster(map(Envelope.from_bytes, lists)).to_bytes()
-            await asyncio.gather(*(link.send(roster) for link in servers))
-            sums = await asyncio.gather(*(link.receive() for link in servers))
-            aggregator.reduce(map(Envelope.from_bytes, sums))
-            pipe.send(("step", len(aggregator.totals)))
-        seconds = time.perf_counter() - started
-        await door.close()
-        return {
-            "state": pack_state(aggregator.state),
-            "rows": [total.rows for total in aggregator.totals],
-            "present": list(aggregator.present),
-            "epsilon": aggregator.epsilon,
-            "seconds": seconds,
-            "bytes": sum(link.sent for link in (*servers, *clients)),
-        }
-
-    run_in_process(pipe, lambda: asyncio.run(work()))
-
-
-def server_process(
-    pipe: Connection, name: str, client_processes: int, patience: float, simulated_seed: int | None
-) -> None:
-    """A server: gives its port and public key, gets the terms and the aggregator's port, runs."""
-
-    async def work() -> dict[str, Any]:
-        key, door = Ed25519PrivateKey.generate(), _Door()
-        pipe.send(("ready", (await door.open(), _public(key))))
-        terms, port = await _received(pipe)
-        seed = simulated_seed
-        sampler: Sampler = Vetted() if seed is None else Simulated(np.random.default_rng([seed, *name.encode()]))
-        sampler.draw(1.0, 1)  # loads what it needs now, not in the first iteration
-        server = PemServer(terms, name, key, sampler=sampler)
-        clients = await door.wait_for("clients", client_processes)
-        aggregator = await _connect(port, "server")
-        hello = server.hello().to_bytes()
-        await asyncio.gather(*(link.send(hello) for link in clients))
-        hellos: list[Envelope] = []
-        for link in clients:
-            count = int.from_bytes(await link.receive(), "big")
-            hellos += [Envelope.from_bytes(await link.receive()) for _ in range(count)]
-        server.hear(hellos)
-        arrived: asyncio.Queue[bytes] = asyncio.Queue()
-        listeners = [asyncio.create_task(_listen(link, arrived)) for link in clients]
-        early: list[PemUpload] = []
-        refused = iteration = 0
-        while server.open(Envelope.from_bytes(await aggregator.receive())):
-            refused += await _gather(server, arrived, early, iteration, patience)
-            await aggregator.send(server.present().to_bytes())
-            await aggregator.send(server.total(Envelope.from_bytes(await aggregator.receive())).to_bytes())
-            iteration += 1
-        for task in listeners:
-            task.cancel()
-        await aggregator.close()
-        await door.close()
-        return {"sampler": sampler.label, "refused": refused, "bytes": aggregator.sent}
-
-    run_in_process(pipe, lambda: asyncio.run(work()))
-
-
-async def _listen(link: FrameStream, arrived: asyncio.Queue[bytes]) -> None:
-    with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-        while True:
-            await arrived.put(await link.receive())
-
-
-async def _gather(
-    server: PemServer, arrived: asyncio.Queue[bytes], early: list[PemUpload], iteration: int, patience: float
-) -> int:
-    """Take uploads until nobody is missing or it is late; how many were refused."""
-    refused = 0
-    deadline = asyncio.get_running_loop().time() + patience
-    waiting, early[:] = list(early), []
-    while server.waits_for:
-        if waiting:
-            upload = waiting.pop()
+        if role == "server":
+            outcome = await play_server(messages, nodes, name, key, host.sampler, host.run.patience)
+        elif role == "hub":
+            outcome = await play_aggregator(messages, nodes, name, key, host.algorithm, 0.0)
         else:
-            left = deadline - asyncio.get_running_loop().time()
-            try:
-                upload = PemUpload.from_bytes(await asyncio.wait_for(arrived.get(), max(left, 0.001)))
-            except TimeoutError:
-                break
-        if upload.iteration > iteration:  # a quick client's next one, before our aggregator's next state
-            early.append(upload)
-            continue
-        try:
-            server.take(upload)
-        except ProtocolError:
-            refused += 1
-    return refused
+            outcome = await play_holder(messages, nodes, name, key, host.algorithm, host.records)
+        seconds = time.perf_counter() - started
+    return {
+        "state": pack_state(outcome.state),
+        "rows": outcome.rows,
+        "present": outcome.present,
+        "refused": outcome.refused,
+        "sampler": outcome.sampler,
+        "seconds": seconds,
+        "bytes": messages.sent,
+    }
 
 
-def clients_process(pipe: Connection, jobs: Sequence[ClientJob], algorithm: PemAlgorithm) -> None:
-    """Some clients: gives their public keys, gets the terms and the ports, runs."""
-
-    async def work() -> dict[str, Any]:
-        keys = {job.name: Ed25519PrivateKey.generate() for job in jobs}
-        pipe.send(("ready", {name: _public(key) for name, key in keys.items()}))
-        terms, aggregator_port, ports = await _received(pipe)
-        clients = {j.name: PemClient(terms, j.name, keys[j.name], algorithm, j.records) for j in jobs}
-        servers = {name: await _connect(port, "clients") for name, port in ports.items()}
-        aggregator = await _connect(aggregator_port, "clients")
-        hellos = [client.hello().to_bytes() for client in clients.values()]
-        for link in servers.values():
-            await link.send(len(hellos).to_bytes(8, "big"))
-            for hello in hellos:
-                await link.send(hello)
-        greetings = [Envelope.from_bytes(await link.receive()) for link in servers.values()]
-        for client in clients.values():
-            client.hear(greetings)
-        iteration, going = 0, True
-        while going:
-            message = Envelope.from_bytes(await aggregator.receive())
-            for job in jobs:
-                if 0 < iteration <= len(job.stream):
-                    clients[job.name].offer(job.stream[iteration - 1])
-                uploads = clients[job.name].answer(message)
-                going = bool(uploads)
-                for server, upload in uploads.items():
-                    fails = job.fate is not None and iteration >= job.fate.iteration
-                    if not fails or (job.fate is not None and job.fate.halfway and server == min(uploads)):
-                        await servers[server].send(upload.to_bytes())
-            iteration += 1
-        sent = sum(link.sent for link in servers.values())
-        for link in (*servers.values(), aggregator):
-            await link.close()
-        return {"bytes": sent}
-
-    run_in_process(pipe, lambda: asyncio.run(work()))
+def _role(nodes: PemNodes, name: str) -> str:
+    if name == nodes.aggregator.name:
+        return "hub"
+    return "server" if name in {p.name for p in nodes.servers} else "holder"
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,80 +138,74 @@ class PemResult:
 
 def run_pem(
     algorithm: PemAlgorithm,
-    jobs: Sequence[ClientJob],
+    clients: Mapping[str, sp.csr_array],
     budget: Budget,
     run: PemRunSpec | None = None,
     *,
     rows: int | None = None,
 ) -> PemResult:
-    """Start every party as a process of its own and wait for the result.
+    """Start every host as a process of its own and wait for the result.
 
-    Whoever listens (`ksdp.flows.interruption`) hears of parties that are ready and of iterations that are done. No
+    Whoever listens (`ksdp.flows.interruption`) hears of hosts that are ready and of iterations that are done. No
     process outlives the call, however it ends.
 
     Parameters
     ----------
-    jobs : sequence of ClientJob
-        The clients.
+    clients : mapping
+        Records by client, dealt out to `run.processes` hosts.
     run : PemRunSpec, optional
         Servers, processes, noise and patience, as `[run]` of a spec says them.
     rows : int, optional
         Most records of a client in an iteration; the largest client's by default.
     """
-    if not jobs:
+    if not clients:
         raise InputError("There must be at least one client.")
     run = run or PemRunSpec()
-    rows = rows or max(job.records.shape[0] for job in jobs)
-    parts = [list(jobs[i :: run.processes]) for i in range(min(run.processes, len(jobs)))]
-    names = [f"server {j + 1}" for j in range(run.servers)]
-    current().stage("start", 1 + len(names) + len(parts))
+    if run.least_clients > len(clients):
+        raise InputError(f"{len(clients)} clients are there; `least_clients` asks for {run.least_clients}.")
+    rows = rows or max(part.shape[0] for part in clients.values())
+    names = sorted(clients)
+    held = {
+        f"clients {i + 1}": {client: clients[client] for client in names[i :: run.processes]}
+        for i in range(min(run.processes, len(names)))
+    }
+    servers = [f"server {j + 1}" for j in range(run.servers)]
+    hosts = [_Host(name, algorithm, run, held.get(name, {})) for name in (_HUB, *servers, *held)]
+    current().stage("start", len(hosts))
     with Launcher(run.timeout) as launcher:
-        aggregator = launcher.start(aggregator_process, algorithm, len(parts))
-        servers = [
-            launcher.start(server_process, name, len(parts), run.patience, run.simulated_seed) for name in names
-        ]
-        clients = [launcher.start(clients_process, part, algorithm) for part in parts]
-        aggregator_port, aggregator_key = launcher.hear(aggregator)
-        opened = {name: launcher.hear(pipe) for name, pipe in zip(names, servers, strict=True)}
-        terms = PemTerms(
-            _participants({name: key for pipe in clients for name, key in launcher.hear(pipe).items()}),
-            _participants({name: key for name, (_, key) in opened.items()}),
-            Participant("aggregator", aggregator_key),
-            budget,
-            rows,
-            repr(algorithm),
-            os.urandom(16),  # makes this run a new one
-            PrimeField(run.field_bits),
-            run.least_clients,
-        )
-        ports = {name: opened[name][0] for name in sorted(opened)}
+        pipes = {host.name: launcher.start(_host_process, host) for host in hosts}
+        who = {name: Participant(name, launcher.hear(pipe)) for name, pipe in pipes.items()}
+        nodes = PemNodes(
+            tuple(sorted(who[name] for name in held)), tuple(sorted(who[name] for name in servers)), who[_HUB],
+            budget, rows, repr(algorithm), PrimeField(run.field_bits), run.least_clients,
+            os.urandom(32),  # makes this run a new one
+        )  # fmt: skip
         current().stage("iterate", budget.iterations)
-        aggregator.send(terms)
-        for pipe in servers:
-            pipe.send((terms, aggregator_port))
-        for pipe in clients:
-            pipe.send((terms, aggregator_port, ports))
-        told = launcher.end(aggregator)
-        return _result(told, [launcher.end(pipe) for pipe in servers], [launcher.end(pipe) for pipe in clients])
-
-
-def _participants(keys: Mapping[str, bytes]) -> tuple[Participant, ...]:
-    return tuple(Participant(name, key) for name, key in sorted(keys.items()))
-
-
-def _result(told: dict[str, Any], by_servers: list[dict[str, Any]], by_clients: list[dict[str, Any]]) -> PemResult:
-    """What the aggregator, the servers and the clients told at the end."""
-    sent = {"clients": by_clients, "servers": by_servers, "aggregator": [told]}
+        ports = dict(zip(pipes, _free_ports(len(pipes)), strict=True))
+        for pipe in pipes.values():
+            pipe.send((nodes, ports))
+        ends = {name: launcher.end(pipe) for name, pipe in pipes.items()}
+    hub = ends[_HUB]
+    sent = {"clients": held, "servers": servers, "aggregator": [_HUB]}
     return PemResult(
-        unpack_state(told["state"]),
-        tuple(told["rows"]),
-        tuple(told["present"]),
-        told["epsilon"],
-        by_servers[0]["sampler"],
-        told["seconds"],
-        {role: sum(one["bytes"] for one in many) for role, many in sent.items()},
-        sum(one["refused"] for one in by_servers),
+        unpack_state(hub["state"]),
+        tuple(hub["rows"]),
+        tuple(sorted(name.partition("/")[2] for name in hub["present"])),
+        budget.spent(len(hub["rows"])),
+        ends[servers[0]]["sampler"],
+        hub["seconds"],
+        {role: sum(ends[name]["bytes"] for name in members) for role, members in sent.items()},
+        sum(ends[name]["refused"] for name in servers),
     )
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now. Whoever takes one before its host has no key of the run."""
+    with contextlib.ExitStack() as stack:
+        held = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in held:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in held]
 
 
 def require_new_folder(folder: Path) -> None:
@@ -452,11 +290,8 @@ def run_prepared(prepared: PreparedPem, out: Path, clock: Clock) -> dict[str, An
     require_new_folder(out)
     spec, records = prepared.spec, prepared.records
     began = clock()
-    jobs = [
-        ClientJob(f"client {name}", part)
-        for name, part in zip(records.clients, records.parts(), strict=True)
-    ]  # fmt: skip
-    result = run_pem(prepared.algorithm, jobs, spec.planned(), spec.run, rows=prepared.rows)
+    clients = dict(zip(records.clients, records.parts(), strict=True))
+    result = run_pem(prepared.algorithm, clients, spec.planned(), spec.run, rows=prepared.rows)
     content = _about(prepared, result) | {
         "started": began.isoformat(timespec="seconds"),
         "finished": clock().isoformat(timespec="seconds"),
@@ -485,7 +320,7 @@ def _about(prepared: PreparedPem, result: PemResult) -> dict[str, Any]:
         "planned_iterations": spec.algorithm.iterations,
         "records": result.rows,
         "clients": len(records.clients),
-        "lost_clients": [name for name in records.clients if f"client {name}" not in there],
+        "lost_clients": [name for name in records.clients if name not in there],
         "servers": spec.run.servers,
         "cost": {
             "epsilon": result.epsilon,
