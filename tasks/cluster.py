@@ -161,7 +161,7 @@ def _of_this_machine(count: int) -> Iterator[Workers]:
             dashboard_address="127.0.0.1:0",
             scheduler_kwargs={"dashboard": False},
             memory_limit="4GiB",
-            silence_logs=40,
+            silence_logs=logging.CRITICAL,  # failures are raised here; a worker without its scheduler says nothing
         ) as cluster,
     ):
         started = cluster.scheduler_address
