@@ -121,7 +121,7 @@ def paired_advantages(plan: Plan, first: int, stop: int) -> Floats:
     check_certifiable(mechanism, design, plan.corpus.features)
     assert isinstance(mechanism, Certifiable)
     assert isinstance(design, Shared | Literal)
-    final = final_output(plan.mechanism) if plan.spec.statistics.sees == "final" else None
+    final = final_output(plan.mechanism, plan.corpus.features) if plan.spec.statistics.sees == "final" else None
     advantages = np.empty((len(plan.audited), stop - first))
     for at, pair in enumerate(range(first, stop)):
         rng = generator(design.seed, Purpose.CERTIFICATE, pair)

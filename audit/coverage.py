@@ -8,14 +8,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-from ksdp.audit.mechanisms.contract import (
-    Announced,
-    Mechanism,
-    exact_throughout,
-    inner_of,
-    prefixed_runs,
-    traits_of,
-)
+from ksdp.audit.mechanisms.contract import Mechanism, Release, exact_throughout, prefixed_runs, traits_of
 from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY
 from ksdp.audit.registry import statistics
 from ksdp.audit.statistics.contract import Statistic, own_statistics
@@ -108,7 +101,7 @@ def reads(statistic: Statistic, seen: Iterable[str]) -> frozenset[str]:
     return frozenset(wanted & set(names))
 
 
-def learnable(mechanism: Mechanism, announced: Iterable[Announced], runs: int) -> tuple[str, ...]:
+def learnable(mechanism: Mechanism, announced: Iterable[Release], runs: int) -> tuple[str, ...]:
     """Arrays in which a filter learnt from the runs sees more than any statistic.
 
     Those that the mechanism names in `learn_from`, where their first three rounds (first axis) have fewer numbers
@@ -140,19 +133,13 @@ def untested(default: Iterable[str], tested: Iterable[Statistic]) -> tuple[str, 
     return (_UNTESTED.format(", ".join(f"`{name}`" for name in out[:_NAMED]) + more),)
 
 
-def unfollowed(mechanism: Mechanism, seen: Iterable[str]) -> tuple[str, ...]:
-    """What several iterations of a party made of its documents, and no statistic follows (`hides_iterations`)."""
-    seen = tuple(seen)
-    names = (
-        prefix + traits_of(part).hides_iterations
-        for prefix, one in prefixed_runs(mechanism)
-        for part in (one, *inner_of(one))
-    )
-    return tuple(_HIDDEN.format(name) for name in names if name in seen)
+def unfollowed(read: Iterable[Release]) -> tuple[str, ...]:
+    """What several rounds of a party made of its documents, and no statistic follows."""
+    return tuple(_HIDDEN.format(array.name) for array in read if array.hidden_rounds)
 
 
 def unsolved(
-    mechanism: Mechanism, announced: Iterable[Announced], seen: Iterable[str], who: MayBeIn
+    mechanism: Mechanism, announced: Iterable[Release], seen: Iterable[str], who: MayBeIn
 ) -> tuple[str, ...]:
     """Exact sums that are numbers enough to tell documents by more than the margin, where nobody solves them.
 
@@ -303,7 +290,7 @@ def planned_coverage(plan: Plan) -> Coverage:
         sums = unsolved(mechanism, plan.announced, seen, who) + unblurred(_little_noise(plan), who)
     sums += followed(_final(plan), who)
     more = untested(plan.default_columns, plan.tested) + uncombined(mechanism, plan.learners)
-    return coverage(plan.opened, seen, plan.tested, learnt, more + unfollowed(mechanism, seen) + sums)
+    return coverage(plan.opened, seen, plan.tested, learnt, more + unfollowed(plan.read) + sums)
 
 
 def _solved(plan: Plan) -> bool:

@@ -21,7 +21,7 @@ from ksdp.audit.corpus.groups import Units
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.coverage import Coverage, observed_precision, planned_coverage, reads
 from ksdp.audit.mechanisms.callables import FunctionMechanism
-from ksdp.audit.mechanisms.contract import Announced, AnnouncedSchema, Database, Mechanism, kept_of, traits_of
+from ksdp.audit.mechanisms.contract import Database, Mechanism, Release, ReleaseSchema, kept_of, traits_of
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.recorded import RecordedRuns
 from ksdp.audit.numeric.sparse_rows import rows_of, take_rows
@@ -119,7 +119,7 @@ class PlannedRuns:
 
 
 def planned_runs(
-    spec: Spec, design: Design, kept: Sequence[Announced], statistics: Sequence[Statistic], learners: Sequence[str]
+    spec: Spec, design: Design, kept: Sequence[Release], statistics: Sequence[Statistic], learners: Sequence[str]
 ) -> PlannedRuns:
     """Decide blocks, looks and reading, and add the runs that reading a part of them costs.
 
@@ -127,7 +127,7 @@ def planned_runs(
     ----------
     design : Design
         With as many runs as tests that read all of them need.
-    kept : sequence of Announced
+    kept : sequence of Release
         The observables that go to the store.
     """
     block_runs = _block_runs(design, kept)
@@ -140,7 +140,7 @@ def planned_runs(
     return PlannedRuns(drawn, block_runs, looks, Reading(every, looks[0].runs if lumpy and every > 1 else 0))
 
 
-def _block_runs(design: Design, kept: Sequence[Announced]) -> int:
+def _block_runs(design: Design, kept: Sequence[Release]) -> int:
     """Runs in a block: a power of two from the sizes alone, so that audits of the same runs share blocks."""
     audited = len(design.pool if isinstance(design, Shared) else design.targets(0)) + CONTROLS
     observables = sum(int(np.prod(a.shape)) for a in kept)
@@ -184,7 +184,7 @@ def planned_statistics(
     names: Sequence[str],
     learners: Sequence[str],
     mechanism: Mechanism,
-    shown: AnnouncedSchema,
+    shown: ReleaseSchema,
     held: Holdings,
     background: Mapping[str, Any],
 ) -> PlannedStatistics:
@@ -214,7 +214,7 @@ def planned_statistics(
     return PlannedStatistics(chosen, skipped, default)
 
 
-def _left_out(statistics: Sequence[Statistic], shown: AnnouncedSchema, documents: int) -> dict[str, str]:
+def _left_out(statistics: Sequence[Statistic], shown: ReleaseSchema, documents: int) -> dict[str, str]:
     """Those that are not worth their time with so many documents (`Statistic`), and what they need."""
     shapes = {array.name: array.shape for array in shown.read}
     asked = {s.name: cast(Any, s).asks_for(shapes, documents) for s in statistics if hasattr(s, "asks_for")}
@@ -251,7 +251,7 @@ class Plan:
     holdings: Holdings
     """Who holds which units."""
     mechanism: Mechanism
-    announced: tuple[Announced, ...]
+    announced: tuple[Release, ...]
     seen: tuple[str, ...]
     """Names of the observables that statistics may read: all, or the final output."""
     opened: tuple[str, ...]
@@ -290,7 +290,7 @@ class Plan:
         return tuple(s for s in self.statistics if s.family != COEFFICIENTS)
 
     @property
-    def read(self) -> tuple[Announced, ...]:
+    def read(self) -> tuple[Release, ...]:
         """Announced arrays that statistics may read."""
         return tuple(array for array in self.announced if array.name in self.seen)
 

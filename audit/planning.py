@@ -12,7 +12,7 @@ from scipy.sparse.linalg import svds
 from ksdp.audit.certifying import check_certifiable
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import AnnouncedSchema, Mechanism, announced_schema, traits_of
+from ksdp.audit.mechanisms.contract import Mechanism, ReleaseSchema, release_schema, traits_of
 from ksdp.audit.mechanisms.recorded import RecordedRuns
 from ksdp.audit.numeric.kernels import one_thread
 from ksdp.audit.numeric.sparse_rows import take_rows
@@ -42,7 +42,7 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         _check_rank(rank, holdings, corpus.features)
     design = _design(spec, holdings, mechanism)
     sees, keeps = spec.statistics.sees, spec.store.observables
-    shown = announced_schema(mechanism, corpus.features, sees=sees, keeps=keeps)
+    shown = release_schema(mechanism, corpus.features, sees=sees, keeps=keeps)
     families, learners = requested_learners(spec.statistics)
     if RAW in learners:
         _check_raw(shown, keeps, design.runs)
@@ -61,7 +61,7 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         corpus=corpus,
         holdings=holdings,
         mechanism=mechanism,
-        announced=shown.announced,
+        announced=shown.recorded,
         seen=shown.seen,
         opened=shown.opened,
         statistics=tested.chosen,
@@ -113,7 +113,7 @@ def _targets(documents: object, held: Holdings) -> NDArray[np.int64] | None:
     return targets
 
 
-def _check_raw(shown: AnnouncedSchema, keeps: str, runs: int) -> None:
+def _check_raw(shown: ReleaseSchema, keeps: str, runs: int) -> None:
     """Refuse a learner on raw announcements that are not kept, or that no worker can hold."""
     if keeps == "none" or any(array not in shown.kept for array in shown.read):
         raise SpecError(

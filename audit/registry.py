@@ -265,7 +265,7 @@ def make_mechanism(name: str, parameters: Mapping[str, Any], *, installed: bool 
         raise SpecError(f"`mechanism` {name!r} is refused: {error}") from error
 
 
-_MECHANISM = ("name", "version", "observables", "run")
+_MECHANISM = ("name", "version", "releases", "run")
 _STATISTIC = ("name", "version", "family", "needs", "evaluate")
 
 

@@ -31,7 +31,7 @@ from ksdp.audit.continuing import tables_at_part
 from ksdp.audit.corpus.groups import Unit, unit_count
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import final_output
+from ksdp.audit.mechanisms.contract import final_output, recorded
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec.design import as_rows
@@ -104,8 +104,8 @@ def _part(spec: Spec, count: int, others: tuple[int, int] | None = None) -> Spec
 
 def _check_final(spec: Spec, corpus: Corpus) -> None:
     mechanism = mechanism_of(spec.mechanism)
-    final = set(final_output(mechanism))
-    if final >= {announced.name for announced in mechanism.observables(corpus.features)}:
+    final = set(final_output(mechanism, corpus.features))
+    if final >= {array.name for array in recorded(mechanism, corpus.features)}:
         raise SpecError(
             f"`views.final` must be left out: {mechanism.name} announces nothing besides its final output "
             f"({', '.join(sorted(final))}), so that every other view is this one."

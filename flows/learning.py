@@ -13,7 +13,7 @@ from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError
 from ksdp.audit.learning.gain import GainSummary, Score, gain_scores, summarise_gain
 from ksdp.audit.learning.learners import exact_of
-from ksdp.audit.mechanisms.contract import Mechanism, traits_of
+from ksdp.audit.mechanisms.contract import Mechanism, recorded, traits_of
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.party_view import size_base
 from ksdp.audit.planning import make_plan
@@ -243,7 +243,7 @@ class _Search:
             main.run.mean,
             leak,
             promised,
-            sum(math.prod(array.shape) for array in mechanism.observables(corpus.features)),
+            sum(math.prod(array.shape) for array in recorded(mechanism, corpus.features)),
             _cannot_run(spec, mechanism, self.base),
         )
 

@@ -27,7 +27,7 @@ import scipy.sparse as sp
 from scipy.stats import norm
 
 from ksdp.audit.corpus.matrix import clip_rows
-from ksdp.audit.mechanisms.contract import Mechanism
+from ksdp.audit.mechanisms.contract import Mechanism, recorded
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.privacy.moments import Moments
 
@@ -120,7 +120,7 @@ def documents_enough(
     if margin <= 0 or not isinstance(mechanism, PDSVD | Moments):
         return None
     count, features = matrix.shape
-    announced = sum(math.prod(array.shape) for array in mechanism.observables(features))
+    announced = sum(math.prod(array.shape) for array in recorded(mechanism, features))
     numbers = min(announced, features * (features + 1) // 2)  # of second moments nothing else is to be seen
     distance, aim = typical_distance(numbers, in_a_run), _AIM * margin
     proved = isinstance(mechanism, Moments) and mechanism.bound(features) <= margin

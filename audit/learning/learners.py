@@ -131,7 +131,7 @@ def exact_of(mechanism: Mechanism) -> Mechanism:
     if isinstance(mechanism, GaussianReleases):
         name = "pd-nmf" if traits_of(mechanism).nonnegative else "pd-svd"
         return make_mechanism(name, {"rank": traits_of(mechanism).rank or 1})
-    if not {a.name for a in mechanism.observables(2**20)} & set(BASES):
+    if not {a.name for a in mechanism.releases(2**20)} & set(BASES):
         raise SpecError(f"{mechanism.name} learns no basis: what is gained by it is not measured.")
     return mechanism
 

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ksdp.audit.errors import InputError, KsdpError
-from ksdp.audit.mechanisms.contract import Announced, Database, Observables
+from ksdp.audit.mechanisms.contract import Database, Observables, Release
 from ksdp.audit.statistics.plain import statistics_of_arrays
 
 _SEED = 1234567
@@ -42,14 +42,14 @@ class FunctionMechanism:
         self,
         name: str,
         call: Callable[[sp.csr_array, np.random.Generator], Any],
-        shapes: tuple[Announced, ...],
+        shapes: tuple[Release, ...],
         features: int,
     ) -> None:
         self.name = name
         self.statistics = statistics_of_arrays(shapes, features)
         self._call, self._shapes = call, shapes
 
-    def observables(self, features: int) -> tuple[Announced, ...]:
+    def releases(self, features: int) -> tuple[Release, ...]:
         """What the trial announced."""
         return self._shapes
 
@@ -104,5 +104,5 @@ def function_mechanism(
     wrong = [key for key, array in announced.items() if not np.isfinite(array.astype(np.float64)).all()]
     if wrong:
         raise InputError(f"the mechanism {name!r} announced NaN or infinity in {wrong[0]!r} in a trial run.")
-    shapes = tuple(Announced(key, array.shape) for key, array in sorted(announced.items()))
+    shapes = tuple(Release(key, array.shape) for key, array in sorted(announced.items()))
     return FunctionMechanism(name, call, shapes, trial.shape[1] if features is None else features)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, Literal, Protocol, TypeVar, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,20 +13,85 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import SpecError
 
+if TYPE_CHECKING:
+    from ksdp.audit.statistics.contract import Pool
+    from ksdp.audit.statistics.linear.releases import Added, Adds
+    from ksdp.audit.statistics.linear.system import LinearSystem
+
 Array = NDArray[Any]
+Equations = Callable[["Observables", "Pool", "Added"], "tuple[Adds, LinearSystem]"]
+"""What documents add to the noisy sums of a run, and these sums, where databases are made of a pool."""
 
 OPENS = ("every round", "final")
 """What a run may show its parties: what every round announces, or its final output alone."""
 
 
 @dataclass(frozen=True, slots=True)
-class Announced:
-    """One named array of a view, known before any run."""
+class Noise:
+    """What is added to every number of a release."""
+
+    law: Literal["none", "normal", "laplace", "unknown"]
+    by: Literal["", "each party", "one party", "server"] = ""
+    """Who adds it; of a secure sum, `each party` adds its own part."""
+    deviation: float | None = None
+    """Of all that is added to one number; None where it depends on the run or on the parties' sizes."""
+
+
+EXACT = Noise("none", deviation=0.0)
+UNKNOWN = Noise("unknown")
+"""Of a mechanism that does not say: nothing that it releases is taken for exact."""
+
+Form = Literal["moments", "topics", "ratings", "counts", "sums"]
+Alignment = Literal["none", "signs", "permutation", "rotation"]
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How one document x enters a sum over documents."""
+
+    form: Form
+    """`moments`: x <x, v> for each row v of `basis`. `topics`: w (x - the other topics' part) and w^2, for the
+    coefficients w of x in the topics of `basis`; `ratings`: the same over the entries that x has. `counts`: 1 in
+    each column where x has an entry. `sums`: as `equations` says."""
+    basis: str = ""
+    """The release that holds the rows v, or the topics."""
+    centre: str = ""
+    """The release that is subtracted from every document first."""
+    gamma: float = 0.0
+    """Of topics: the regularisers of w, of its size and of its square."""
+    delta: float = 0.0
+    equations: Equations | None = None
+    """What documents add to the noisy sums of a run, and these sums; None where `form` and `basis` say it all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One named array that a mechanism releases, known before any run."""
 
     name: str
     shape: tuple[int, ...]
+    terms: Terms | None = field(default=None, compare=False)
+    """How one document enters; None: it is no sum over documents, or the mechanism does not say."""
+    noise: Noise = field(default=UNKNOWN, compare=False)
+    depends_on: tuple[str, ...] = field(default=(), compare=False)
+    """Other releases that its terms depend on."""
+    derived_from: tuple[str, ...] = field(default=(), compare=False)
+    """Releases that everybody works it out from: it says nothing that they do not say, and noise goes on them."""
+    recorded: bool = field(default=True, compare=False)
+    """Whether `run` returns it. Of what it does not return an audit sees what is derived from it, or nothing."""
+    final: bool = field(default=False, compare=False)
+    """Part of the final output: what somebody gets who is given the result and took no part."""
+    per_round: bool = field(default=False, compare=False)
+    """Whether the first axis is the round."""
     early: bool = field(default=False, compare=False)
     """Raw sums, or of rounds before the last: large, and kept only where `store.observables` is `all`."""
+    hidden_rounds: bool = field(default=False, compare=False)
+    """Whether it holds several rounds of a party on its own documents, without noise between them."""
+    exact_only: bool = field(default=False, compare=False)
+    """Whether it cannot be worked out once there is noise on what it is derived from."""
+    alignment: Alignment = field(default="none", compare=False)
+    """What may differ between two runs that release the same: the signs of its rows (along the last axis), their
+    order, or any rotation of them."""
     in_all: int = field(default=0, compare=False)
     """Where these are of the first rounds: different exact numbers of their kind that all rounds open."""
 
@@ -99,9 +164,9 @@ class Observables(Mapping[str, Array]):
 class Mechanism(Protocol):
     """A mechanism: a frozen dataclass of parameters with a `run`.
 
-    It may also have, as attributes, any field of `Traits`; a `guarantee` (`Guarantee`); `statistics` of its own, a
-    tuple, tried besides those that the spec names; and `opened`, names of what a run shows its parties besides the
-    observables. An audit that has not looked at all of it clears nothing.
+    It may also have, as attributes, any field of `Traits`; a `guarantee` (`Guarantee`); and `statistics` of its
+    own, a tuple, tried besides those that the spec names. An audit that has not looked at all that a run opens
+    clears nothing.
 
     `name` and `version` never change meaning: a change of what a run computes is a new version, and cached
     runs of another version are never reused.
@@ -117,12 +182,12 @@ class Mechanism(Protocol):
         """Version of what a run computes."""
         ...
 
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of what `run` announces for a corpus of `features` columns."""
+    def releases(self, features: int) -> tuple[Release, ...]:
+        """All that a run shows its parties, for a corpus of `features` columns."""
         ...
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
-        """Run once; `rng` is the mechanism's own randomness (noise), not that of the database."""
+        """Run once, and return what is recorded; `rng` is the mechanism's own randomness, not the database's."""
         ...
 
 
@@ -130,8 +195,6 @@ class Mechanism(Protocol):
 class Traits:
     """What a mechanism says of itself: any of these may be an attribute of it, the others have their defaults."""
 
-    final: tuple[str, ...] = ()
-    """Observables that are its final output: all that somebody gets who is given the result and took no part."""
     opens: str = OPENS[0]
     """What a run shows its parties, one of `OPENS`."""
     noise_free: bool = False
@@ -152,10 +215,6 @@ class Traits:
     """Observables that only a learner reads well, whatever their size."""
     needs_learner: bool = False
     """Its observables say more together than any statistic sees."""
-    hides_iterations: str = ""
-    """The observable that holds several iterations without noise between them."""
-    exact_only: tuple[str, ...] = ()
-    """Observables that cannot be worked out once there is noise."""
 
 
 _TRAITS = tuple(f.name for f in fields(Traits))
@@ -178,23 +237,15 @@ def exact_throughout(mechanism: object) -> bool:
 
 
 @runtime_checkable
-class Releases(Protocol):
-    """A mechanism some of whose observables stand for what it releases: spans of blocks, sums over rounds.
-
-    Whoever adds noise must add it to what is released; observables are then worked out from that, as everybody can
-    who sees it.
-    """
-
-    def released(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of what a run releases."""
-        ...
+class Derives(Protocol):
+    """A mechanism some of whose recorded arrays are derived from other releases (`Release.derived_from`)."""
 
     def release(self, database: Database, rng: np.random.Generator) -> Observables:
-        """Run once."""
+        """Run once, and return all that is not derived."""
         ...
 
-    def worked_out(self, released: Observables) -> Observables:
-        """The observables, from what was released, with or without noise."""
+    def derive(self, released: Observables) -> Observables:
+        """What is recorded, from what was released, with or without noise."""
         ...
 
 
@@ -295,21 +346,21 @@ _Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
-class AnnouncedSchema:
-    """The observables of a run."""
+class ReleaseSchema:
+    """What a run shows a party, what statistics read of it, and what is stored."""
 
-    announced: tuple[Announced, ...]
+    recorded: tuple[Release, ...]
     opened: tuple[str, ...]
     """Names of everything that a run shows the party whose view this is."""
     seen: tuple[str, ...]
-    """Names of those that statistics may read: all, or the final output."""
-    kept: tuple[Announced, ...]
+    """Names of those that statistics may read: all that are recorded, or the final output."""
+    kept: tuple[Release, ...]
     """Those that go to the store, where any do."""
 
     @property
-    def read(self) -> tuple[Announced, ...]:
+    def read(self) -> tuple[Release, ...]:
         """Those that statistics may read."""
-        return tuple(array for array in self.announced if array.name in self.seen)
+        return tuple(array for array in self.recorded if array.name in self.seen)
 
     @property
     def numbers(self) -> int:
@@ -317,10 +368,10 @@ class AnnouncedSchema:
         return sum(math.prod(array.shape) for array in self.read)
 
 
-def announced_schema(
+def release_schema(
     mechanism: Mechanism, features: int, *, sees: Literal["all", "final"], keeps: str
-) -> AnnouncedSchema:
-    """Ask a mechanism what it announces, and check that it says so in the contract's form.
+) -> ReleaseSchema:
+    """What a mechanism releases, as one party sees it and as a store keeps it.
 
     Parameters
     ----------
@@ -332,47 +383,60 @@ def announced_schema(
     Raises
     ------
     SpecError
-        If the mechanism announces nothing, or something else than `Announced`.
+        If the mechanism does not give a tuple of `Release`, or records none.
     """
-    announced = _announced(mechanism, features)
-    shown = final_output(mechanism) if sees == "final" else opened(mechanism, features)
-    names = {array.name for array in announced}
-    return AnnouncedSchema(
-        announced, shown, tuple(name for name in shown if name in names), kept_of(announced, keeps)
-    )
-
-
-def _announced(mechanism: Mechanism, features: int) -> tuple[Announced, ...]:
-    """What the mechanism says that it announces, in the contract's form."""
     try:
-        announced = tuple(mechanism.observables(features))
+        found = tuple(mechanism.releases(features))
     except TypeError as error:
-        raise SpecError(f"`observables` of {mechanism.name!r} must give a tuple of `Announced`.") from error
-    wrong = [type(array).__name__ for array in announced if not isinstance(array, Announced)]
-    if wrong or not announced:
-        got = f"one holds a {wrong[0]}" if wrong else "it is empty"
-        raise SpecError(f"`observables` of {mechanism.name!r} must give a tuple of `Announced`; {got}.")
-    return announced
+        raise SpecError(f"`releases` of {mechanism.name!r} must give a tuple of `Release`.") from error
+    wrong = [type(array).__name__ for array in found if not isinstance(array, Release)]
+    if wrong or not any(array.recorded for array in found):
+        got = f"one holds a {wrong[0]}" if wrong else "none is recorded"
+        raise SpecError(f"`releases` of {mechanism.name!r} must give a tuple of `Release`; {got}.")
+    arrays = tuple(array for array in found if array.recorded)
+    shown = final_output(mechanism, features) if sees == "final" else opened(mechanism, features)
+    names = {array.name for array in arrays}
+    return ReleaseSchema(arrays, shown, tuple(name for name in shown if name in names), kept_of(arrays, keeps))
 
 
-def final_output(mechanism: Mechanism) -> tuple[str, ...]:
-    """Names of the observables that are a mechanism's final output.
+def recorded(mechanism: Mechanism, features: int) -> tuple[Release, ...]:
+    """What `run` of a mechanism returns."""
+    return tuple(array for array in mechanism.releases(features) if array.recorded)
+
+
+def released(mechanism: Mechanism, features: int) -> tuple[Release, ...]:
+    """What everything else is derived from: noise goes on these."""
+    if not isinstance(mechanism, Derives):
+        return recorded(mechanism, features)
+    every = mechanism.releases(features)
+    bases = _bases(every)
+    return tuple(a for a in every if not a.derived_from and (a.recorded or a.name in bases))
+
+
+def _bases(every: Iterable[Release]) -> set[str]:
+    """Names of what recorded arrays are derived from."""
+    return {name for array in every if array.recorded for name in array.derived_from}
+
+
+def final_output(mechanism: Mechanism, features: int) -> tuple[str, ...]:
+    """Names of the releases that are a mechanism's final output.
 
     Raises
     ------
     SpecError
-        If it does not declare them, or announces none of them with these parameters.
+        If it declares none.
     """
-    final = traits_of(mechanism).final
+    final = tuple(array.name for array in recorded(mechanism, features) if array.final)
     if not final:
         raise SpecError(f"{mechanism.name} announces no final output (`final`), which is to be audited by itself.")
     return final
 
 
 def opened(mechanism: Mechanism, features: int) -> tuple[str, ...]:
-    """Names of everything that a run of the mechanism shows its parties."""
-    declared = tuple(a.name for a in mechanism.observables(features))
-    return tuple(dict.fromkeys((*declared, *getattr(mechanism, "opened", ()))))
+    """Names of everything that a run shows its parties; recorded releases stand for what they derive from."""
+    every = mechanism.releases(features)
+    bases = _bases(every)
+    return tuple(array.name for array in every if array.recorded or array.name not in bases)
 
 
 def run_prefix(place: int) -> str:
@@ -394,6 +458,6 @@ def prefixed_runs(mechanism: Any) -> list[tuple[str, Mechanism]]:
     return [(run_prefix(place), one) for place, one in enumerate(runs, start=1)]
 
 
-def kept_of(announced: tuple[Announced, ...], observables: str) -> tuple[Announced, ...]:
+def kept_of(announced: tuple[Release, ...], observables: str) -> tuple[Release, ...]:
     """What a store keeps of a run: all of it, or what the last round announced."""
     return announced if observables == "all" else tuple(a for a in announced if not a.early)

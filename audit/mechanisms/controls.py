@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Announced, Database, Guarantee, Observables
+from ksdp.audit.mechanisms.contract import Database, Guarantee, Observables, Release
 from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise
 from ksdp.audit.mechanisms.parameters import check_least, check_rank
 
@@ -37,7 +37,6 @@ class NullMechanism:
 
     name: ClassVar[str] = "null"
     version: ClassVar[int] = 1
-    final: ClassVar[tuple[str, ...]] = ("V",)
     guarantee: ClassVar[Guarantee] = Guarantee("none", notes="A control: depends on no data.")
 
     rank: int = 7
@@ -45,10 +44,10 @@ class NullMechanism:
     def __post_init__(self) -> None:
         check_least(self, rank=1)
 
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of what `run` announces."""
+    def releases(self, features: int) -> tuple[Release, ...]:
+        """The basis."""
         check_rank(self.rank, features)
-        return (Announced("V", (self.rank, features)),)
+        return (Release("V", (self.rank, features), final=True),)
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
         """Draw a basis; of `database` only the number of features is used."""
@@ -56,7 +55,7 @@ class NullMechanism:
 
     def _basis(self, database: Database, rng: np.random.Generator) -> NDArray[np.float64]:
         features = database.parties[0].shape[1]
-        self.observables(features)
+        self.releases(features)
         noise = rng.standard_normal((self.rank, features))
         return orthonormalise(noise, noise)
 

@@ -12,13 +12,16 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.contract import (
+    EXACT,
     OPENS,
-    Announced,
     Database,
     Guarantee,
     Mechanism,
     Observables,
+    Release,
+    Terms,
     measured,
+    recorded,
     traits_of,
 )
 from ksdp.audit.mechanisms.delegation import DelegatingMechanism
@@ -106,19 +109,18 @@ class Counted(DelegatingMechanism):
         return traits_of(self.inner).rank or 1
 
     @property
-    def final(self) -> tuple[str, ...]:
-        """The columns that are left, and the other mechanism's final output in them."""
-        return (KEPT_COLUMNS, *traits_of(self.inner).final)
-
-    @property
     def statistics(self) -> tuple[Statistic, ...]:
         """Those of the counts and of the columns that are left."""
         return COUNTS
 
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of what `run` announces for so many candidates."""
-        own = (Announced(DOCUMENT_COUNTS, (features,)), Announced(KEPT_COLUMNS, (features,)))
-        return (*own, *self.inner.observables(features))
+    def releases(self, features: int) -> tuple[Release, ...]:
+        """The counts, the columns that are left, and what the other mechanism releases, for so many candidates."""
+        counts = Release(DOCUMENT_COUNTS, (features,), Terms("counts"), EXACT)
+        return (
+            counts,
+            Release(KEPT_COLUMNS, (features,), noise=EXACT, final=True),
+            *self.inner.releases(features),
+        )
 
     def kept(self, counts: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Which columns stay, by the counts of all parties.
@@ -133,7 +135,7 @@ class Counted(DelegatingMechanism):
         if not left:
             raise CorpusError(f"`at_least` = {self.at_least} leaves none of {len(counts)} columns.")
         try:
-            self.inner.observables(left)
+            self.inner.releases(left)
         except SpecError as error:
             raise CorpusError(
                 f"`at_least` = {self.at_least} leaves {left} of {len(counts)} columns, too few for "
@@ -180,9 +182,9 @@ def widened(mechanism: Mechanism, seen: Mapping[str, Any], kept: NDArray[np.bool
 
     Columns are along the last axis; an array whose last axis is no shorter with fewer of them stays as it is.
     """
-    left = {a.name: a.shape for a in mechanism.observables(int(kept.sum()))}
+    left = {a.name: a.shape for a in recorded(mechanism, int(kept.sum()))}
     arrays = dict(seen)
-    for announced in mechanism.observables(len(kept)):
+    for announced in recorded(mechanism, len(kept)):
         if announced.name not in seen or announced.shape[-1:] == left[announced.name][-1:]:
             continue
         wide = np.zeros((*np.shape(seen[announced.name])[:-1], announced.shape[-1]))

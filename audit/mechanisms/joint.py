@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import (
     OPENS,
-    Announced,
     Database,
     Guarantee,
     Mechanism,
     Observables,
+    Release,
     measured,
     named_alone,
     opened,
@@ -147,7 +147,7 @@ class JointMechanism:
     Examples
     --------
     >>> together = JointMechanism(({"name": "pd-nmf", "rank": 2}, {"name": "pd-svd", "rank": 3}))
-    >>> [array.name for array in together.observables(9)][:2]
+    >>> [array.name for array in together.releases(9)][:2]
     ['run1_T', 'run1_numerators']
     """
 
@@ -191,14 +191,10 @@ class JointMechanism:
         """`final` if all open their final output alone."""
         return OPENS[1] if all(traits_of(one).opens == OPENS[1] for one in self.inner) else OPENS[0]
 
-    final = Delegated()
-    """The final outputs of all."""
     learn_from = Delegated()
     """What must be learnt from, of all."""
     learn_always = Delegated()
     """What must be learnt from whatever its size, of all."""
-    opened = Delegated()
-    """Everything that one of them shows, where it is told to leave some out."""
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
@@ -219,12 +215,17 @@ class JointMechanism:
         """Whether the order of documents matters to no run."""
         return all(traits_of(one).order_free for one in self.inner)
 
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes: those of every run, each with the run's number before it."""
+    def releases(self, features: int) -> tuple[Release, ...]:
+        """Those of every run, each with the run's number before it."""
         return tuple(
-            replace(array, name=run_prefix(place) + array.name)
+            replace(
+                array,
+                name=run_prefix(place) + array.name,
+                depends_on=_named(place, array.depends_on),
+                derived_from=_named(place, array.derived_from),
+            )
             for place, one in self._numbered
-            for array in one.observables(features)
+            for array in one.releases(features)
         )
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:

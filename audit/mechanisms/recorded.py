@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, KsdpError
-from ksdp.audit.mechanisms.contract import Announced, Database, Observables
+from ksdp.audit.mechanisms.contract import Database, Observables, Release
 from ksdp.audit.numeric.array_types import Bits
 from ksdp.audit.spec.design import Block, Rows
 from ksdp.audit.statistics.plain import statistics_of_arrays
@@ -94,7 +94,7 @@ class RecordedRuns:
             )
         self.name = f"recorded#{digest.hexdigest()[:12]}"
         """Other tables are another mechanism, so that a store never takes their runs for these."""
-        shapes = tuple(Announced(name, array.shape[1:]) for name, array in self._arrays.items())
+        shapes = tuple(Release(name, array.shape[1:]) for name, array in self._arrays.items())
         self.statistics = statistics_of_arrays(shapes, features)
         self._shapes = shapes
 
@@ -118,7 +118,7 @@ class RecordedRuns:
         """Who was in which run."""
         return RecordedDesign(self._bits, audited, len(self._bits), seed)
 
-    def observables(self, features: int) -> tuple[Announced, ...]:
+    def releases(self, features: int) -> tuple[Release, ...]:
         """What was recorded."""
         return self._shapes
 

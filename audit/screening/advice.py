@@ -98,7 +98,7 @@ def lever_space(spec: Spec, features: int, wanted: tuple[str, ...] = LEVERS) -> 
             found.append(Lever("clip", _CLIPS))
     elif isinstance(mechanism, Counted):
         found.append(Lever("at-least", tuple(mechanism.at_least * times for times in (1, 2, 4))))
-    elif "V" in {a.name for a in mechanism.observables(max(features, 64))} and "opens" in has:
+    elif "V" in {a.name for a in mechanism.releases(max(features, 64))} and "opens" in has:
         noise = mechanism.noise if isinstance(mechanism, Noisy) else 0.0
         found.append(Lever("noise", (noise, *(value for value in _NOISE if value != noise))))
     enters = spec.corpus.levers.enters

@@ -18,7 +18,7 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.mechanisms.contract import Announced, Observables
+from ksdp.audit.mechanisms.contract import Observables, Release
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.statistics.contract import Documents, TableStatistic
 from ksdp.audit.statistics.products import BASES, basis_name, basis_products, gram, row_squares
@@ -80,12 +80,12 @@ class _OfNumbers:
         return np.full(len(documents), value)
 
 
-def statistics_of_arrays(shapes: Iterable[Announced], features: int) -> tuple[TableStatistic, ...]:
+def statistics_of_arrays(shapes: Iterable[Release], features: int) -> tuple[TableStatistic, ...]:
     """The statistics that look at these arrays; every array is read by one at least.
 
     Examples
     --------
-    >>> rows = statistics_of_arrays([Announced("centres", (3, 5)), Announced("offset", (3,))], 5)
+    >>> rows = statistics_of_arrays([Release("centres", (3, 5)), Release("offset", (3,))], 5)
     >>> [statistic.name for statistic in rows]
     ['projection:centres', 'match:centres', 'distance:centres', 'sum:offset', 'size:offset']
     """

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ksdp.audit.mechanisms.contract import Announced, Database, Observables
+from ksdp.audit.mechanisms.contract import Database, Observables, Release
 from ksdp.audit.statistics.contract import Documents
 
 
@@ -23,11 +23,10 @@ class NoisySum:
 
     name = "noisy-sum"
     version = 1  # one more whenever what a run computes changes; runs of edited code are other runs in any case
-    final = ("total",)
 
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of what `run` announces, known before any run."""
-        return (Announced("total", (features,)),)
+    def releases(self, features: int) -> tuple[Release, ...]:
+        """Names and shapes of what `run` returns, known before any run."""
+        return (Release("total", (features,), final=True),)
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
         """All randomness comes from `rng`; the parties' matrices are CSR, the victim's first."""

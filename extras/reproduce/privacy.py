@@ -16,7 +16,7 @@ from scipy.sparse.linalg import svds
 
 from ksdp.audit.corpus.matrix import Corpus, restrict
 from ksdp.audit.learning.gain import GainRows, MeasureGain, gain_scores, summarise_gain
-from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables, opened
+from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables, recorded
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
@@ -40,7 +40,7 @@ def arm_tables(
     Parameters
     ----------
     look : callable, optional
-        AnnouncedSchema what each run announces.
+        Sees what each run announces.
     """
     looked = plan.documents(0)
     values: dict[str, list[NDArray[np.float64]]] = {s.name: [] for s in plan.tested}
@@ -395,8 +395,7 @@ def compare(
         seconds = time.process_time() - begin
         tests = documents_arms(held, {"name": keys["name"], **parameters}, _SHARE, documents=documents, runs=runs)
         sizes = [part.shape[0] for part in parts]
-        shapes = {array.name: array.shape for array in mechanism.observables(features)}
-        numbers = sum(math.prod(shapes[one]) for one in opened(mechanism, features))
+        numbers = sum(math.prod(array.shape) for array in recorded(mechanism, features))
         certified = certified_advantage(mechanism, sizes, features)
         found.append(Compared(name, gain, tests, certified, numbers, seconds))
     return _outcome(title, found)

@@ -72,7 +72,7 @@ def svd_program(mechanism: PDSVD, matrix: sp.csr_array) -> PartyProgram:
     """
     check_svd(mechanism)
     features = matrix.shape[1]
-    mechanism.observables(features)  # refuses a rank that is too large
+    mechanism.releases(features)  # refuses a rank that is too large
     public = {}
     mean = None
     if isinstance(mechanism, PDPCA):

@@ -83,7 +83,7 @@ class RunTerms:
         self._check_server()
         if self.features < 1:
             raise InputError(f"`features` must be at least 1; got {self.features}.")
-        self.mechanism.observables(self.features)
+        self.mechanism.releases(self.features)
         self._settle_shares()
         check_sizes(self.mechanism, self.features, self.parties * self.precision.bound)
         self.precision.coding(self.parties)

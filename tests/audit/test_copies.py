@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.certifying import copies_of
 from ksdp.audit.corpus.matrix import Corpus, canonical
-from ksdp.audit.mechanisms.contract import Announced, Database, Observables
+from ksdp.audit.mechanisms.contract import Database, Observables, Release
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent, make_mechanism, mechanism_names
@@ -85,8 +85,8 @@ class Ordered:
     version: ClassVar[int] = 1
     order_free: bool = False
 
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        return (Announced("rows", (2,)),)
+    def releases(self, features: int) -> tuple[Release, ...]:
+        return (Release("rows", (2,)),)
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
         """Where documents 20 and 21 are, by number: as if names were announced."""

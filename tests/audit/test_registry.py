@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from ksdp.audit import registry as module
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Database, Mechanism
+from ksdp.audit.mechanisms.contract import Database, Mechanism, recorded
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import (
     make_mechanism,
@@ -34,7 +34,7 @@ def test_every_installed_mechanism_and_statistic_keeps_its_contract() -> None:
         mechanism = make_mechanism(name, {})
         assert isinstance(mechanism, Mechanism)
         assert mechanism.name == name
-        assert all(a.name and all(side > 0 for side in a.shape) for a in mechanism.observables(30))
+        assert all(a.name and all(side > 0 for side in a.shape) for a in recorded(mechanism, 30))
     for name, statistic in statistics().items():
         assert isinstance(statistic, Statistic)
         assert (statistic.name, statistic.version) == (name, statistic.version)
@@ -90,11 +90,11 @@ def test_lists_in_a_spec_become_tuples() -> None:
 def test_a_mechanism_written_in_ten_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine_for_registry.py").write_text(
         "import numpy as np\n"
-        "from ksdp.audit.mechanisms.contract import Announced, Observables\n"
+        "from ksdp.audit.mechanisms.contract import Observables, Release\n"
         "class Sums:\n"
         "    name, version = 'sums', 1\n"
-        "    def observables(self, features):\n"
-        "        return (Announced('mean', (features,)),)\n"
+        "    def releases(self, features):\n"
+        "        return (Release('mean', (features,)),)\n"
         "    def run(self, database, rng):\n"
         "        return Observables({'mean': database.parties[0].sum(axis=0)})\n"
         "mechanism = Sums()\n"
@@ -170,7 +170,7 @@ import numpy as np
 
 import beside_it
 from package_beside.inner import scale
-from ksdp.audit.mechanisms.contract import Announced, Observables
+from ksdp.audit.mechanisms.contract import Observables, Release
 
 
 @dataclass(frozen=True)
@@ -179,8 +179,8 @@ class Sum:
     version = 1
     factor: float = 1.0
 
-    def observables(self, features):
-        return (Announced("T", (1, features)),)
+    def releases(self, features):
+        return (Release("T", (1, features)),)
 
     def run(self, database, rng):
         whole = sum(np.asarray(part.sum(axis=0)).ravel() for part in database.parties)

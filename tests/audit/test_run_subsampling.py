@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.mechanisms.contract import Announced, Observables
+from ksdp.audit.mechanisms.contract import Observables, Release
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.run_subsampling import EVERY_RUN, Reading, best_every, kept_without, levelled, more_runs, read_runs
@@ -239,7 +239,7 @@ def test_values_of_client_statistics_do_not_hang_on_it_either(corpus: Corpus) ->
         | {"pairs": rng.random((features, features))}
     )
     documents = plan_of(corpus).documents(0)
-    shapes = [Announced("weights", (3, features)), Announced("counts", (3, 4))]
+    shapes = [Release("weights", (3, features)), Release("counts", (3, 4))]
     for statistic in (*(row for row in ROUNDS if row.family == "pem"), *statistics_of_arrays(shapes, features)):
         whole = statistic.evaluate(seen, documents)
         for size in (1, 3, 50):

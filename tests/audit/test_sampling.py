@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.mechanisms.contract import Announced, Observables
+from ksdp.audit.mechanisms.contract import Observables, Release
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import measure, run_observables, sample
@@ -122,8 +122,8 @@ class Broken:
     name: str = "broken"
     version: int = 1
 
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        return (Announced("mean", (2,)),)
+    def releases(self, features: int) -> tuple[Release, ...]:
+        return (Release("mean", (2,)),)
 
     def run(self, database, rng) -> Observables:
         return Observables({"mean": np.array(self.array)})
@@ -136,7 +136,7 @@ def test_a_mechanism_that_breaks_its_promise_is_named(corpus: Corpus, array: tup
     import dataclasses
 
     plan = plan_of(corpus)
-    broken = dataclasses.replace(plan, mechanism=Broken(array), announced=(Announced("mean", (2,)),))
+    broken = dataclasses.replace(plan, mechanism=Broken(array), announced=(Release("mean", (2,)),))
     with pytest.raises(KsdpError, match=message):
         run_observables(broken, 0, 4)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import final_output
+from ksdp.audit.mechanisms.contract import final_output, recorded
 from ksdp.audit.mechanisms.recorded import RecordedRuns
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
@@ -88,13 +88,13 @@ def test_the_final_output_is_all_that_its_statistics_see(corpus: Corpus) -> None
 )
 def test_final_outputs_are_announced(name: str, parameters: dict, final: set[str]) -> None:
     mechanism = make_mechanism(name, {"rank": 2} | parameters)
-    assert set(final_output(mechanism)) == final
-    assert final <= {announced.name for announced in mechanism.observables(9)}
+    assert set(final_output(mechanism, 9)) == final
+    assert final <= {announced.name for announced in recorded(mechanism, 9)}
 
 
 def test_a_mechanism_without_a_final_output_has_none_to_audit() -> None:
     with pytest.raises(SpecError, match="announces no final output"):
-        final_output(RecordedRuns({"total": np.zeros((4, 2))}, np.eye(4, 2, dtype=bool)[[0, 1, 0, 1]], 2))
+        final_output(RecordedRuns({"total": np.zeros((4, 2))}, np.eye(4, 2, dtype=bool)[[0, 1, 0, 1]], 2), 2)
 
 
 @pytest.mark.parametrize(

@@ -65,8 +65,8 @@ def test_a_statistic_may_be_given_as_its_class(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        ('(Announced("total", (features,)),)', '(("total", (features,)),)', "one holds a tuple"),
-        ('(Announced("total", (features,)),)', "None", "tuple of `Announced`"),
+        ('(Release("total", (features,), final=True),)', '(("total", (features,)),)', "one holds a tuple"),
+        ('(Release("total", (features,), final=True),)', "None", "tuple of `Release`"),
         (
             "total + rng.normal(0.0, self.noise, total.shape)})",
             "total[:1]})",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.mechanisms.contract import Announced, Database, Observables
+from ksdp.audit.mechanisms.contract import EXACT, Database, Observables, Release, released
 from ksdp.audit.mechanisms.factorisation.lanczos import dot
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import PLAIN, Penalties
 from ksdp.audit.mechanisms.factorisation.pd_svd import SigmaSVD
@@ -320,22 +320,11 @@ class SvdStart:
     def __init__(self, rank: int, seed: int) -> None:
         self.svd = SigmaSVD(rank=rank, solver="power", iterations=ITERATIONS, tolerance=0.0, start_seed=seed)
 
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        """What statistics see: as `SigmaSVD`, and ``part_squares``."""
-        return self._with_parts(self.svd.observables(features))
-
-    def released(self, features: int) -> tuple[Announced, ...]:
-        """With ``blocks`` in place of what is worked out from them."""
-        return self._with_parts(self.svd.released(features))
-
-    def _with_parts(self, announced: Iterable[Announced]) -> tuple[Announced, ...]:
-        kept = (array for array in announced if array.name != _COUNT)
-        return (*kept, Announced("part_squares", (2, self.svd.rank)))
-
-    def with_released(self, announced: Iterable[Announced], features: int) -> tuple[Announced, ...]:
-        """Other arrays and these, where `announced` are the others and what follows from these."""
-        mine = {array.name for array in self.observables(features)}
-        return (*(array for array in announced if array.name not in mine), *self.released(features))
+    def releases(self, features: int) -> tuple[Release, ...]:
+        """As `SigmaSVD`, and ``part_squares``; none is part of a final output."""
+        kept = [replace(a, final=False) for a in self.svd.releases(features) if a.name != _COUNT]
+        parts = Release("part_squares", (2, self.svd.rank), noise=EXACT, depends_on=("V",))
+        return (*(a for a in kept if a.recorded), parts, *(a for a in kept if not a.recorded))
 
     def run(self, database: Database, *, release: bool = False) -> tuple[Matrix, dict[str, Array]]:
         """The start, and what parties announce on the way to it; what they `release`, where that is asked for."""
@@ -347,8 +336,8 @@ class SvdStart:
             squares += part_squares(party, seen["V"])
         return topics_from_parts(seen["V"], seen["sigma"], squares), seen | {"part_squares": squares}
 
-    def worked_out(self, released: Mapping[str, Array]) -> dict[str, Array]:
-        """What statistics see, from what was released."""
-        names = {array.name for array in self.released(self.svd.rank + 1)}
-        mine = {name: array for name, array in released.items() if name in names}
-        return dict(self.svd.worked_out(Observables(mine)))
+    def derive(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """What is recorded, from what was released."""
+        names = {"part_squares"} | {array.name for array in released(self.svd, self.svd.rank + 1)}
+        mine = {name: array for name, array in arrays.items() if name in names}
+        return dict(self.svd.derive(Observables(mine)))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Real
 from typing import ClassVar
 
@@ -12,7 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Guarantee, Observables, measured
+from ksdp.audit.mechanisms.contract import (
+    EXACT,
+    OPENS,
+    Database,
+    Guarantee,
+    Observables,
+    Release,
+    Terms,
+    measured,
+    released,
+)
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties, project_simplex
 from ksdp.audit.mechanisms.factorisation.nmf_starts import (
     STARTS,
@@ -31,24 +42,30 @@ DATA_STARTS = ("nnsvd", "best-of-m", "pd-nmf-init")
 
 Array = NDArray[np.float64]
 
-_DERIVED = ("sums", "weights", "total", "total_weights")
+_exact = partial(Release, noise=EXACT)
 
 
-def _announced_sums(
-    prefix: str, early: int, wide: tuple[int, ...], narrow: tuple[int, ...], stops: bool, cap: int = 0
-) -> list[Announced]:
-    """What stands for all sweeps."""
-    sums = [
-        Announced(f"{prefix}sums", (early, *wide), early=True, in_all=cap * (math.prod(wide) + math.prod(narrow))),
-        Announced(f"{prefix}weights", (early, *narrow), early=len(narrow) > 1),
-        Announced(f"{prefix}total", wide, early=True),
-        Announced(f"{prefix}total_weights", narrow, early=len(narrow) > 1),
+def _summed_releases(
+    prefix: str, early: int, wide: tuple[int, ...], narrow: tuple[int, ...], cap: int, terms: Terms | None = None
+) -> list[Release]:
+    """What stands for the sums of all sweeps, at most `cap` of them, and these sums."""
+    numbers = cap * (math.prod(wide) + math.prod(narrow)) if terms else 0
+    above = partial(_exact, derived_from=(f"{prefix}round_sums",), early=True)
+    below = partial(_exact, derived_from=(f"{prefix}round_weights",), early=len(narrow) > 1)
+    rounds = partial(_exact, per_round=True, early=True, recorded=False)
+    given = (terms.basis,) if terms else ()
+    return [
+        above(f"{prefix}sums", (early, *wide), terms, per_round=True, depends_on=given, in_all=numbers),
+        below(f"{prefix}weights", (early, *narrow), terms, per_round=True, depends_on=given),
+        above(f"{prefix}total", wide),
+        below(f"{prefix}total_weights", narrow),
+        rounds(f"{prefix}round_sums", (cap, *wide)),
+        rounds(f"{prefix}round_weights", (cap, *narrow)),
     ]
-    return [*sums, Announced(f"{prefix}sweeps", (1,))] if stops else sums
 
 
 def _first_sweeps(prefix: str, fit: Factorisation, early: Sequence[int]) -> dict[str, Array]:
-    """The arrays of `_announced_sums`, of a factorisation with snapshots of the early sweeps."""
+    """The recorded arrays of `_summed_releases`, of a factorisation with snapshots of the early sweeps."""
     assert fit.total is not None
     assert fit.total_denominators is not None
     moments = [fit.snapshots[number] for number in early]
@@ -61,11 +78,11 @@ def _first_sweeps(prefix: str, fit: Factorisation, early: Sequence[int]) -> dict
     }
 
 
-def _topics_from(released: Mapping[str, Array], penalties: Penalties, seed: int) -> Array:
+def _topics_from(arrays: Mapping[str, Array], penalties: Penalties, seed: int) -> Array:
     """Topics before the first sweep and after each early one, from what is announced and the seed of a start."""
-    _, rank, features = released["sums"].shape
-    found = [released["start"] if "start" in released else random_topics(features, rank, seed)]
-    for numerators, denominators in zip(released["sums"], released["weights"], strict=True):
+    _, rank, features = arrays["sums"].shape
+    found = [arrays["start"] if "start" in arrays else random_topics(features, rank, seed)]
+    for numerators, denominators in zip(arrays["sums"], arrays["weights"], strict=True):
         rated = denominators.ndim == 2  # an entry has a weight of its own
         below = denominators + penalties.beta if rated else (denominators + penalties.beta)[:, None]
         topics = np.maximum(numerators - penalties.alpha, 0.0) / np.where(below > 0.0, below, 1.0)
@@ -73,16 +90,6 @@ def _topics_from(released: Mapping[str, Array], penalties: Penalties, seed: int)
             topics = project_simplex(topics)
         found.append(np.where(below > 0.0, topics, found[-1]))
     return np.stack(found)
-
-
-def _released_sums(observables: Iterable[Announced], caps: Mapping[str, int]) -> Iterator[Announced]:
-    """Observables with the sums of every sweep in place of what is worked out from them."""
-    known = {a.name: a for a in observables}
-    derived = {"numerators", "denominators", "topics", *(prefix + name for prefix in caps for name in _DERIVED)}
-    yield from (a for name, a in known.items() if name not in derived)
-    for prefix, cap in caps.items():
-        yield Announced(f"{prefix}round_sums", (cap, *known[f"{prefix}total"].shape), early=True)
-        yield Announced(f"{prefix}round_weights", (cap, *known[f"{prefix}total_weights"].shape), early=True)
 
 
 def _every_sweep(prefix: str, fit: Factorisation, cap: int) -> dict[str, Array]:
@@ -102,10 +109,10 @@ def _padded(parts: Sequence[Array], cap: int) -> Array:
     return out
 
 
-def _summed_up(prefix: str, released: Mapping[str, Array], early: Sequence[int]) -> dict[str, Array]:
+def _summed_up(prefix: str, arrays: Mapping[str, Array], early: Sequence[int]) -> dict[str, Array]:
     """The first sweeps, the last one, and all of them added up; a run that ended before repeats its last one."""
-    sums, weights = released[f"{prefix}round_sums"], released[f"{prefix}round_weights"]
-    done = int(released[f"{prefix}sweeps"][0]) if f"{prefix}sweeps" in released else len(sums)
+    sums, weights = arrays[f"{prefix}round_sums"], arrays[f"{prefix}round_weights"]
+    done = int(arrays[f"{prefix}sweeps"][0]) if f"{prefix}sweeps" in arrays else len(sums)
     first = [min(number, done) - 1 for number in early]
     found = {
         f"{prefix}sums": sums[first],
@@ -159,7 +166,7 @@ class PDNMF:
 
     Examples
     --------
-    >>> [(array.name, array.shape) for array in PDNMF(rank=2, opens="final").observables(features=5)]
+    >>> [(array.name, array.shape) for array in PDNMF(rank=2, opens="final").releases(features=5)]
     [('T', (2, 5))]
     """
 
@@ -167,7 +174,6 @@ class PDNMF:
     version: ClassVar[int] = 6  # of the final output, too: what covers every round covers it
     learn_from: ClassVar[tuple[str, ...]] = ("sums",)  # `audit.coverage.learnable`; `benchmarks raw-leak`
     guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, algorithms 1 and 2")
-    final: ClassVar[tuple[str, ...]] = ("T",)
     noise_free: ClassVar[bool] = True
     order_free: ClassVar[bool] = True
     nonnegative: ClassVar[bool] = True  # a corpus with negative entries is refused while it is read
@@ -222,43 +228,46 @@ class PDNMF:
         """Sweeps whose sums are looked at one by one: the first three, of few columns more."""
         return tuple(range(1, early_rounds(self.rank, features, self.sweeps) + 1))
 
-    @property
-    def opened(self) -> tuple[str, ...]:
-        """What a run shows besides its observables: of ``best-of-m`` local topics, which no audit looks at."""
-        return ("local_topics",) if self.start == "best-of-m" and self.opens != "final" else ()
+    def releases(self, features: int) -> tuple[Release, ...]:
+        """The topics and, where every round is opened, the sums of every sweep and what is derived from them.
 
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of what `run` announces for a corpus of `features` columns."""
-        wide: tuple[int, ...] = (self.rank, features)
-        narrow, stops, early = wide if self.weighted else (self.rank,), self.tolerance > 0, self.early(features)
-        if self.opens == "final":
-            return (Announced("T", wide),)
-        arrays = [
-            Announced("T", wide),
-            Announced("numerators", wide, early=True),
-            Announced("denominators", narrow),
-            *_announced_sums("", len(early), wide, narrow, stops, self.cap),
-        ]
-        arrays.append(Announced("topics", (1 + len(early), *wide), early=True))
-        if self.start in DATA_STARTS:
-            arrays.append(Announced("start", wide, early=True))
-        if self.start == "pd-nmf-init":
-            arrays += _announced_sums("init_", len(early[:EARLY]), wide, (self.rank,), stops)
-        if self._by_svd:
-            arrays += self._by_svd.observables(features)
-        return tuple(arrays)
-
-    def released(self, features: int) -> tuple[Announced, ...]:
-        """Where every round is opened, the sums of every sweep in place of what is worked out from them.
-
-        ``round_sums``, shape (cap, rank, features), and ``round_weights``, zeros after the last sweep; with
-        PD-NMF-Init also ``init_round_sums`` and ``init_round_weights``.
+        Not recorded are ``round_sums``, shape (cap, rank, features), and ``round_weights``, zeros after the last
+        sweep; with PD-NMF-Init ``init_round_sums`` and ``init_round_weights`` as well. Of ``best-of-m`` no audit
+        looks at the ``local_topics``.
         """
-        observables = self.observables(features)
-        if not self._caps:
-            return observables
-        sums = _released_sums(observables, self._caps)
-        return self._by_svd.with_released(sums, features) if self._by_svd else tuple(sums)
+        wide: tuple[int, ...] = (self.rank, features)
+        narrow, early = wide if self.weighted else (self.rank,), self.early(features)
+        # A start that holds data brings topics in an order of its own.
+        topics = _exact("T", wide, final=True, alignment="permutation" if self.start in DATA_STARTS else "none")
+        if self.opens == "final":
+            return (topics,)
+        terms = Terms("ratings" if self.weighted else "topics", "topics", gamma=self.gamma, delta=self.delta)
+        sums = _summed_releases("", len(early), wide, narrow, self.cap, terms)
+        known = ("start",) if self.start in DATA_STARTS else ()
+        stops = [_exact("sweeps", (1,))] if self.tolerance > 0 else []
+        found = [
+            topics,
+            _exact("numerators", wide, derived_from=("round_sums",), early=True),
+            _exact("denominators", narrow, derived_from=("round_weights",)),
+            *(array for array in sums if array.recorded),
+            *stops,
+            _exact(
+                "topics", (1 + len(early), *wide), derived_from=("round_sums", "round_weights", *known),
+                per_round=True, early=True, alignment=topics.alignment,
+            ),
+        ]  # fmt: skip
+        if known:
+            found.append(_exact("start", wide, early=True, alignment="permutation"))
+        if self.start == "pd-nmf-init":
+            init = _summed_releases("init_", len(early[:EARLY]), wide, (self.rank,), self.sweeps)
+            found += [array for array in init if array.recorded]
+            found += [replace(array, name="init_sweeps") for array in stops]
+            sums += init
+        if self._by_svd:
+            found += self._by_svd.releases(features)
+        if self.start == "best-of-m":
+            found.append(Release("local_topics", wide, recorded=False))
+        return (*found, *(array for array in sums if not array.recorded))
 
     @property
     def _caps(self) -> dict[str, int]:
@@ -277,18 +286,19 @@ class PDNMF:
         arrays = {"T": last.T, "start": start} | beside | _every_sweep("", last, self.cap)
         if made is not None:
             arrays |= _every_sweep("init_", made, self.sweeps)
-        return Observables({a.name: arrays[a.name] for a in self.released(start.shape[1])})
+        return Observables({a.name: arrays[a.name] for a in released(self, start.shape[1])})
 
-    def worked_out(self, released: Observables) -> Observables:
+    def derive(self, released: Observables) -> Observables:
         """Last, first and summed sweeps, from those of all."""
         if not self._caps:
             return released
-        arrays, early = dict(released), self.early(released["T"].shape[1])
+        arrays, features = dict(released), released["T"].shape[1]
+        early = self.early(features)
         for prefix in self._caps:
             arrays |= _summed_up(prefix, released, early[:EARLY] if prefix else early)
         arrays["topics"] = _topics_from(arrays, self.penalties, self.start_seed)
-        arrays |= self._by_svd.worked_out(released) if self._by_svd else {}
-        return Observables({a.name: arrays[a.name] for a in self.observables(released["T"].shape[1])})
+        arrays |= self._by_svd.derive(released) if self._by_svd else {}
+        return Observables({a.name: arrays[a.name] for a in self.releases(features) if a.recorded})
 
     def factorise(self, database: Database) -> tuple[NDArray[np.float64], Factorisation]:
         """Return the start, shape (k, d), and the factorisation reached from it, W and snapshots included."""
@@ -351,4 +361,4 @@ class PDNMF:
             arrays |= _first_sweeps("", last, early)
             arrays["topics"] = np.stack([start, *(last.snapshots[number].T for number in early)])
             arrays |= {} if made is None else _first_sweeps("init_", made, early[:EARLY])
-        return Observables({a.name: arrays[a.name] for a in self.observables(start.shape[1])})
+        return Observables({a.name: arrays[a.name] for a in self.releases(start.shape[1]) if a.recorded})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -12,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Guarantee, Observables, measured
+from ksdp.audit.mechanisms.contract import EXACT, OPENS, Database, Guarantee, Observables, Release, Terms, measured
 from ksdp.audit.mechanisms.factorisation.power_iteration import (
     block_power,
     first_basis,
@@ -190,8 +191,9 @@ def _span_of_blocks(blocks: Matrix) -> tuple[Matrix, Vector]:
     return rows, values
 
 
-WORKED_OUT = ("span", "span_sigma", "first_blocks", "block_sums")
+_DERIVED = ("span", "span_sigma", "first_blocks", "block_sums")
 """What follows from the announced blocks."""
+_exact = partial(Release, noise=EXACT)
 
 
 @dataclass(frozen=True)
@@ -255,6 +257,7 @@ class PDSVD:
     order_free: ClassVar[bool] = True
     one_matrix: ClassVar[bool] = True  # all rounds are products with X^T X (`statistics.linear.pilot`)
     version: ClassVar[int] = 6  # of the final output, too: what covers every round covers it
+    _centre_name: ClassVar[str] = ""
 
     rank: int = 7
     reveal_sigma: bool = False
@@ -272,11 +275,6 @@ class PDSVD:
             raise SpecError(f"`tolerance` must be in [0, 1); got {self.tolerance}.")
 
     @property
-    def exact_only(self) -> tuple[str, ...]:
-        """What follows from exact blocks alone: with noise on normed sums their norms stay unknown."""
-        return () if self.reveal_sigma else ("block_sums",)
-
-    @property
     def rounds(self) -> int:
         """Iterations whose blocks stand for all that are opened."""
         if self.opens == "final":
@@ -287,13 +285,10 @@ class PDSVD:
         """Iterations whose blocks are looked at one by one: three, of few columns more, ten at most."""
         return early_rounds(self.rank, features, self.rounds)
 
-    @property
-    def final(self) -> tuple[str, ...]:
-        """The basis, and the singular values where they are revealed."""
-        return ("V", "sigma") if self.reveal_sigma else ("V",)
+    def releases(self, features: int) -> tuple[Release, ...]:
+        """The basis, the singular values where they are revealed, and the blocks where every round is opened.
 
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of what `run` announces.
+        Not recorded are ``blocks``, shape (rounds, rank, features), but what is derived from them.
 
         Raises
         ------
@@ -301,26 +296,33 @@ class PDSVD:
             If `rank` is not below `features`.
         """
         check_rank(self.rank, features)
+        wide, centre = (self.rank, features), self._centre_name
         equations = numbers_of_basis(self.rank, features, self.reveal_sigma)
-        announced = [Announced("V", (self.rank, features), in_all=equations)]
+        of_basis = Terms("moments", "V", centre)
+        found = [_exact("V", wide, of_basis, final=True, alignment="signs", in_all=equations)]
         if self.reveal_sigma:
-            announced.append(Announced("sigma", (self.rank,)))
+            found.append(_exact("sigma", (self.rank,), final=True))
         if self.rounds:
-            size = self.rounds * self.rank
-            announced += [Announced("span", (size, features), early=True), Announced("span_sigma", (size,))]
-            blocks = (1 + self.early(features), self.rank, features)
+            size, early = self.rounds * self.rank, self.early(features)
             numbers = _different_numbers(self.rank, features, self.rounds)
-            announced.append(Announced("first_blocks", blocks, early=True, in_all=numbers))
-            announced.append(Announced("block_sums", (blocks[0] - 1, *blocks[1:]), early=True, in_all=numbers))
+            derived = partial(_exact, derived_from=("blocks",))
+            rounds = partial(derived, per_round=True, early=True, in_all=numbers)
+            terms = Terms("moments", "first_blocks", centre)
+            found += [
+                derived("span", (size, features), early=True, alignment="rotation"),
+                derived("span_sigma", (size,)),
+                rounds("first_blocks", (1 + early, *wide), terms),
+                # with noise on normed sums their norms stay unknown
+                rounds(
+                    "block_sums", (early, *wide), terms,
+                    depends_on=("first_blocks",), exact_only=not self.reveal_sigma,
+                ),
+            ]  # fmt: skip
         if self.rounds and self.solver == "power":
-            announced.append(Announced("iterations", (1,)))
-        return tuple(announced)
-
-    def released(self, features: int) -> tuple[Announced, ...]:
-        """The same with ``blocks``, shape (rounds, rank, features), in place of what is worked out from them."""
-        plain = [a for a in self.observables(features) if a.name not in WORKED_OUT]
-        blocks = [Announced("blocks", (self.rounds, self.rank, features), early=True)] if self.rounds else []
-        return (*plain, *blocks)
+            found.append(_exact("iterations", (1,)))
+        if self.rounds:
+            found.append(_exact("blocks", (self.rounds, *wide), per_round=True, early=True, recorded=False))
+        return tuple(found)
 
     def release(self, database: Database, rng: np.random.Generator) -> Observables:
         """Run once; ``blocks`` are what the iterations announce, sums of norm 1 unless the values are revealed."""
@@ -333,10 +335,10 @@ class PDSVD:
         first = first_basis(self.start_seed, rows.shape[1], self.rank)
         sums, _ = _power_blocks(rows, start, first, done, mean)
         blocks = sums if self.reveal_sigma else np.array([normalised(block)[0] for block in sums])
-        seen = {name: array for name, array in seen.items() if name not in WORKED_OUT}
+        seen = {name: array for name, array in seen.items() if name not in _DERIVED}
         return Observables(seen | {"blocks": np.pad(blocks, ((0, self.rounds - done), (0, 0), (0, 0)))})
 
-    def worked_out(self, released: Observables) -> Observables:
+    def derive(self, released: Observables) -> Observables:
         """The space that the blocks span; ``span_sigma`` is how much they agree on each of its directions."""
         if "blocks" not in released:
             return released
@@ -463,20 +465,17 @@ class PDPCA(PDSVD):
     name: ClassVar[str] = "pd-pca"
     guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, algorithm 6")
 
-    @property
-    def final(self) -> tuple[str, ...]:
-        """The mean and the axes: what new rows are projected with."""
-        return ("mean", *super().final)
+    _centre_name: ClassVar[str] = "mean"
 
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of what `run` announces.
+    def releases(self, features: int) -> tuple[Release, ...]:
+        """The mean, and those of `PDSVD`.
 
         Raises
         ------
         SpecError
             If `rank` is not below `features`.
         """
-        return (Announced("mean", (features,)), *super().observables(features))
+        return (_exact("mean", (features,), final=True), *super().releases(features))
 
     def _sums(self, database: Database) -> list[NDArray[np.float64]]:
         return [np.asarray(part.sum(axis=0), dtype=np.float64) for part in database.parties]

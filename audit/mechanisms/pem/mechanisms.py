@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ksdp.audit.errors import InputError, SpecError
-from ksdp.audit.mechanisms.contract import Announced, Array, Database, Guarantee, Observables
+from ksdp.audit.mechanisms.contract import EXACT, Array, Database, Guarantee, Noise, Observables, Release, Terms
 from ksdp.audit.mechanisms.parameters import check_least
 from ksdp.audit.mechanisms.pem.added import (
     added_to_clusters,
@@ -44,6 +44,8 @@ from ksdp.audit.statistics.linear.releases import Added, Adds, LinearReleases, n
 from ksdp.audit.statistics.linear.system import LinearSystem
 from ksdp.audit.statistics.products import announced
 
+NOISE = Noise("laplace", "server")
+"""Discrete Laplace noise, all of it by each server."""
 _DELTA = 1e-5
 """At which the tighter count is given beside the claim, whose delta is 0."""
 
@@ -138,8 +140,8 @@ class PemMechanism(ABC):
         """The three functions."""
 
     @abstractmethod
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of what `run` announces."""
+    def releases(self, features: int) -> tuple[Release, ...]:
+        """All that a run shows the aggregator."""
 
     @abstractmethod
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
@@ -154,6 +156,12 @@ class PemMechanism(ABC):
         self, observables: Observables, pool: Pool, added: Added = nothing_added
     ) -> tuple[Adds, LinearSystem]:
         """What records add to all sums of a run, and these sums (`statistics.linear.releases`)."""
+
+    def summed_release(self, name: str, shape: tuple[int, ...], given: str) -> Release:
+        """A noisy sum of what records add, given another array of the same round."""
+        per_round, before = len(shape) > 1 and shape[0] == self.rounds, (given,) if given else ()
+        terms = Terms("sums", given, equations=self.as_equations)
+        return Release(name, shape, terms, NOISE, depends_on=before, per_round=per_round)
 
     @property
     def statistics(self) -> tuple[LinearReleases, ...]:
@@ -376,11 +384,15 @@ class PEMKMeans(KMeansParameters, PemMechanism):
         """Two records in different clusters, which share no column."""
         return kmeans_pair(self.algorithm(1), self.budget(), self.servers)
 
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of what `run` announces."""
+    def releases(self, features: int) -> tuple[Release, ...]:
+        """Sums and counts of every round, the centres before it, and the last ones."""
         each = (self.iterations, self.clusters, features)
-        last = Announced("T", (self.clusters, features))
-        return Announced("sums", each), Announced("counts", each[:2]), Announced("centres", each), last
+        return (
+            self.summed_release("sums", each, "centres"),
+            self.summed_release("counts", each[:2], "centres"),
+            Release("centres", each, noise=NOISE, derived_from=("sums", "counts"), per_round=True),
+            Release("T", each[1:], noise=NOISE, derived_from=("sums", "counts")),
+        )
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
         """Run once; noise and coins come from `rng` unless the sampler is vetted."""
@@ -451,15 +463,19 @@ class PEMLogistic(LogisticParameters, PemMechanism):
         """One record with either label, whose gradient is as large as it may be on either side."""
         return logistic_pair(self.algorithm(self._least_features), self.budget(), self.servers)
 
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of what `run` announces."""
+    def releases(self, features: int) -> tuple[Release, ...]:
+        """Gradients of every round, the weights before it, the label's column and the last weights."""
         try:
             self.algorithm(features)
         except InputError as error:
             raise SpecError(str(error)) from error
         each = (self.iterations, features)
-        last = Announced("V", (1, features))
-        return Announced("gradients", each), Announced("weights", each), Announced("label", (1,)), last
+        return (
+            self.summed_release("gradients", each, "weights"),
+            Release("weights", each, noise=NOISE, derived_from=("gradients",), per_round=True),
+            Release("label", (1,), noise=EXACT),
+            Release("V", (1, features), noise=NOISE, derived_from=("gradients",)),
+        )
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
         """Run once; noise and coins come from `rng` unless the sampler is vetted."""
@@ -526,12 +542,12 @@ class PEMApriori(AprioriParameters, PemMechanism):
         """All items or none, of two: every count changes, and the pair's as well."""
         return apriori_pair(self.algorithm(2), self.budget(), self.servers)
 
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of what `run` announces."""
+    def releases(self, features: int) -> tuple[Release, ...]:
+        """Counts of items and of pairs, and the items' shares."""
         return (
-            Announced("items", (features,)),
-            Announced("pairs", (features, features)),
-            Announced("T", (1, features)),
+            self.summed_release("items", (features,), ""),
+            self.summed_release("pairs", (features, features), "items"),
+            Release("T", (1, features), noise=NOISE, derived_from=("items",)),
         )
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:

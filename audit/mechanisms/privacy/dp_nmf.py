@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.corpus.matrix import clip_rows
 from ksdp.audit.errors import CorpusError
-from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Guarantee, Observables
+from ksdp.audit.mechanisms.contract import OPENS, Database, Guarantee, Noise, Observables, Release, Terms
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import project_simplex
 from ksdp.audit.mechanisms.parameters import check_least, check_positive
 from ksdp.audit.mechanisms.party_side import NoisySum, PartyProgram, PartyResult
@@ -79,7 +79,6 @@ class DPNMF(GaussianReleases):
 
     exact_ratio: ClassVar[bool] = True
     name: ClassVar[str] = "dp-nmf"
-    final: ClassVar[tuple[str, ...]] = ("T",)
     nonnegative: ClassVar[bool] = True
 
     delta: float = 0.01
@@ -100,11 +99,6 @@ class DPNMF(GaussianReleases):
         check_positive(self, "row_bound", "contribution")
 
     @property
-    def releases(self) -> int:
-        """Sums that are announced: one a topic and sweep."""
-        return self.rank * self.sweeps
-
-    @property
     def guarantee(self) -> Guarantee:
         """What is promised, to whom."""
         return Guarantee(
@@ -117,13 +111,19 @@ class DPNMF(GaussianReleases):
             sampler=self.sampler,
         )
 
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of everything that a run shows its parties."""
-        last = Announced("T", (self.rank, features))
+    def releases(self, features: int) -> tuple[Release, ...]:
+        """The last topics, and every sum where every round is opened."""
+        noise = Noise("normal", "each party", self.deviation(features))
+        last = Release("T", (self.rank, features), noise=noise, final=True)
         if self.opens == "final":
             return (last,)
-        sums = Announced("sums", (self.sweeps, self.rank, features), early=True)
-        return last, Announced("denominators", (self.rank,)), sums, Announced("weights", (self.sweeps, self.rank))
+        given = partial(Release, noise=noise, per_round=True, terms=Terms("topics", equations=self.as_equations))
+        return (
+            last,
+            Release("denominators", (self.rank,), noise=noise, derived_from=("weights",)),
+            given("sums", (self.sweeps, self.rank, features), early=True),
+            given("weights", (self.sweeps, self.rank)),
+        )
 
     def sensitivity(self, features: int) -> float:
         """Of one release, by one record."""
@@ -132,11 +132,13 @@ class DPNMF(GaussianReleases):
 
     def deviation(self, features: int) -> float:
         """Of the noise in one announced number."""
-        return analytic_multiplier(self.epsilon, self.delta, self.releases) * self.sensitivity(features)
+        return analytic_multiplier(self.epsilon, self.delta, self.rank * self.sweeps) * self.sensitivity(features)
 
     def multipliers(self, sizes: Sequence[int], features: int) -> tuple[float, ...]:
         """Of each release: all the same."""
-        return (analytic_multiplier(self.epsilon, self.delta, self.releases),) * self.releases
+        return (analytic_multiplier(self.epsilon, self.delta, self.rank * self.sweeps),) * (
+            self.rank * self.sweeps
+        )
 
     def claim(self, sizes: Sequence[int], features: int) -> tuple[float, float]:
         """The parameters: the noise is made to fit them."""

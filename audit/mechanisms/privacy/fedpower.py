@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar, Literal
 
 import numpy as np
 import scipy.linalg
@@ -14,12 +15,12 @@ import scipy.sparse as sp
 
 from ksdp.audit.corpus.matrix import clip_rows
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Announced, Database, Guarantee, Observables
+from ksdp.audit.mechanisms.contract import EXACT, Database, Guarantee, Noise, Observables, Release, Terms
 from ksdp.audit.mechanisms.factorisation.power_iteration import first_basis, orthonormalise, start_block
 from ksdp.audit.mechanisms.parameters import check_least, check_one_of, check_positive, check_rank
 from ksdp.audit.mechanisms.party_side import Broadcast, OneNoiseSum, PartyProgram, PartyResult, Sizes, Upload
 from ksdp.audit.mechanisms.privacy.noise import check_budget, second_moment_change, worst_pair
-from ksdp.audit.mechanisms.privacy.transcript import Driven, GaussianReleases
+from ksdp.audit.mechanisms.privacy.transcript import Driven, GaussianReleases, power_releases
 from ksdp.audit.numeric.array_types import Matrix, Vector
 from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.linear.releases import Added, Adds, LinearReleases, moment_numbers, nothing_added
@@ -38,7 +39,6 @@ class PeriodicPower(GaussianReleases):
     without noise, whatever was added before. So `iterations` must be a multiple of `period`.
     """
 
-    final: ClassVar[tuple[str, ...]] = ("V",)
     one_matrix: ClassVar[bool] = True  # all rounds are products with one (`statistics.linear.pilot`)
 
     rank: int = 7
@@ -67,12 +67,21 @@ class PeriodicPower(GaussianReleases):
 class SummedPower(PeriodicPower):
     """A form of FedPower with a secure sum: its runs show the last basis, and the sums."""
 
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of everything that a run shows its devices."""
+    noise_by: ClassVar[Literal["each party", "one party"]] = "each party"
+
+    def releases(self, features: int) -> tuple[Release, ...]:
+        """The last basis, and every sum where every round is opened."""
         check_rank(self.rank, features)
-        last, sums = (self.rank, features), (self.rounds, self.rank, features)
-        each = (Announced("sums", sums, early=True),) if self.opens != "final" else ()
-        return (Announced("V", last), *each)
+        equations = self.as_equations if self.summed else None
+        found = power_releases(
+            (self.rounds, self.rank, features), self.opens, Noise("normal", self.noise_by), equations
+        )
+        return tuple(replace(a, hidden_rounds=a.name == "sums" and self.hides_rounds) for a in found)
+
+    @property
+    def hides_rounds(self) -> bool:
+        """Whether devices go several rounds on their own documents without noise."""
+        return False
 
     @property
     def summed(self) -> bool:
@@ -260,12 +269,21 @@ class FedPower(PeriodicPower):
             "outside the sensitivity.",
         )
 
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of everything that a run shows its devices and the server."""
+    def releases(self, features: int) -> tuple[Release, ...]:
+        """The last basis; where every round is opened also what devices and the server send."""
         check_rank(self.rank, features)
-        last, each = Announced("V", (self.rank, features)), (self.rounds, self.rank, features)
-        blocks = (Announced(name, each, early=True) for name in SENT)
-        return (last,) if self.opens == "final" else (last, *blocks, Announced("scales", (self.rounds,)))
+        each, noise = (self.rounds, self.rank, features), Noise("normal", "each party")
+        last = Release("V", each[1:], noise=noise, final=True, alignment="signs")
+        if self.opens == "final":
+            return (last,)
+        terms = Terms("moments", equations=self.as_equations) if self.period == 1 else None
+        rounds = partial(Release, shape=each, per_round=True, early=True)
+        return (
+            last,
+            rounds("means", noise=Noise("normal", "server")),
+            rounds("uploads", terms=terms, noise=noise, depends_on=("means",), hidden_rounds=self.period > 1),
+            Release("scales", (self.rounds,), noise=EXACT, depends_on=("means",), per_round=True),
+        )
 
     def deviations(self, sizes: Sequence[int]) -> tuple[float, float]:
         """sigma and sigma', before the factors ||Z||_max."""
@@ -325,11 +343,6 @@ class FedPower(PeriodicPower):
         """What the server can look at as well: with `period` 1 uploads are sums over the victim's documents."""
         shown = set(SENT) <= set(self._names)
         return (LinearReleases(SENT),) if shown and self.period == 1 else ()
-
-    @property
-    def hides_iterations(self) -> str:
-        """What holds several iterations without noise between them, which no statistic follows."""
-        return "uploads" if self.period > 1 else ""
 
     def as_equations(
         self, observables: Observables, pool: Pool, added: Added = nothing_added
@@ -420,10 +433,12 @@ class UtilityFedPower(SummedPower):
         """One device's noise, whoever's it is."""
         return self.noise / len(sizes)
 
+    noise_by: ClassVar[Literal["each party", "one party"]] = "one party"
+
     @property
-    def hides_iterations(self) -> str:
-        """What holds several iterations without noise between them, which no statistic follows."""
-        return "sums" if self.period > 1 else ""
+    def hides_rounds(self) -> bool:
+        """Whether devices go several rounds on their own documents without noise."""
+        return self.period > 1
 
     def party(self, matrix: sp.csr_array, parties: int) -> PartyProgram:
         """Iterate; see the class."""

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.corpus.matrix import clip_rows
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Guarantee, Observables
+from ksdp.audit.mechanisms.contract import OPENS, Database, Guarantee, Noise, Observables, Release
 from ksdp.audit.mechanisms.factorisation.power_iteration import first_basis, orthonormalise, start_block
 from ksdp.audit.mechanisms.parameters import check_least, check_one_of, check_positive, check_rank
 from ksdp.audit.mechanisms.party_side import NoisySum, PartyProgram, PartyResult
@@ -25,7 +25,7 @@ from ksdp.audit.mechanisms.privacy.noise import (
     second_moment_change,
     worst_pair,
 )
-from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
+from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases, power_releases
 from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.linear.releases import Added, Adds, LinearReleases, moment_numbers, nothing_added
 from ksdp.audit.statistics.linear.system import LinearSystem
@@ -78,7 +78,6 @@ class HardtRoth(GaussianReleases):
 
     exact_ratio: ClassVar[bool] = True
     name: ClassVar[str] = "hardt-roth"
-    final: ClassVar[tuple[str, ...]] = ("V",)
     one_matrix: ClassVar[bool] = True  # all rounds are products with one (`statistics.linear.pilot`)
 
     rank: int = 7
@@ -116,12 +115,11 @@ class HardtRoth(GaussianReleases):
             notes="" if record else "Printed calibration: as a claim about records it is refuted.",
         )
 
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of everything that a run shows its parties."""
+    def releases(self, features: int) -> tuple[Release, ...]:
+        """The last basis, and every sum where every round is opened."""
         check_rank(self.rank, features)
-        last = Announced("V", (self.rank, features))
-        sums = Announced("sums", (self.iterations, self.rank, features), early=True)
-        return (last,) if self.opens == "final" else (last, sums)
+        noise = Noise("normal", "each party", self._calibrated(features) if self.unit == "record" else None)
+        return power_releases((self.iterations, self.rank, features), self.opens, noise, self.as_equations)
 
     def sensitivity(self, features: int) -> float:
         """Of one release, in Frobenius norm, by one record."""
@@ -134,6 +132,9 @@ class HardtRoth(GaussianReleases):
         if self.unit == "entry-printed":
             printed = math.sqrt(4 * rank * self.iterations * math.log(1 / self.delta)) / self.epsilon
             return printed * float(np.abs(block).max())
+        return self._calibrated(features)
+
+    def _calibrated(self, features: int) -> float:
         return analytic_multiplier(self.epsilon, self.delta, self.iterations) * self.sensitivity(features)
 
     def multipliers(self, sizes: Sequence[int], features: int) -> tuple[float, ...]:

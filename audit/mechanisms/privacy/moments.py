@@ -15,7 +15,7 @@ from scipy.special import ndtri
 
 from ksdp.audit.corpus.matrix import clip_rows
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Announced, Database, Guarantee
+from ksdp.audit.mechanisms.contract import Database, Guarantee, Noise, Release, Terms
 from ksdp.audit.mechanisms.parameters import check_least, check_one_of, check_positive, check_rank
 from ksdp.audit.mechanisms.party_side import NoisySum, PartyProgram, PartyResult, Sizes, Upload
 from ksdp.audit.mechanisms.privacy.noise import (
@@ -73,7 +73,6 @@ class Moments(GaussianReleases):
 
     name: ClassVar[str] = "moments"
     version: ClassVar[int] = 1
-    final: ClassVar[tuple[str, ...]] = ("V",)
 
     rank: int = 7
     advantage: float = 0.25
@@ -129,13 +128,15 @@ class Moments(GaussianReleases):
         """Of so many parties, in each number of the triangle."""
         return self.scale(features) * math.sqrt(parties)
 
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of everything that a run shows its parties."""
+    def releases(self, features: int) -> tuple[Release, ...]:
+        """The basis and, where all is opened, the noisy moments."""
         check_rank(self.rank, features)
-        last = Announced("V", (self.rank, features))
-        return (
-            (last,) if self.opens == "final" else (last, Announced("moments", (features * (features + 1) // 2,)))
-        )
+        noise, final = Noise("normal", "each party"), self.opens == "final"
+        basis = partial(Release, "V", (self.rank, features), noise=noise, final=True, alignment="signs")
+        if final:
+            return (basis(),)
+        moments = Release("moments", (features * (features + 1) // 2,), Terms("moments"), noise)
+        return basis(derived_from=("moments",)), moments
 
     def multipliers(self, sizes: Sequence[int], features: int) -> tuple[float, ...]:
         """Of the one release, where a single party's noise is left."""
@@ -252,7 +253,6 @@ class DPdisPCA(GaussianReleases):
     """
 
     name: ClassVar[str] = "dpdispca"
-    final: ClassVar[tuple[str, ...]] = ("V",)
 
     rank: int = 7
     intermediate: int = 20
@@ -291,14 +291,15 @@ class DPdisPCA(GaussianReleases):
             notes="Printed calibration: proved for epsilon < 1 and add-remove only." if printed else "",
         )
 
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of everything that a run shows its parties and the aggregator."""
+    def releases(self, features: int) -> tuple[Release, ...]:
+        """The basis and, where all is opened, what the aggregator gets from the victim."""
         if self.intermediate > features:
             raise SpecError(f"`intermediate` must be at most the features ({features}); got {self.intermediate}.")
-        last = Announced("V", (self.rank, features))
-        return (
-            (last,) if self.opens == "final" else (last, Announced("P", (self.intermediate, features), early=True))
-        )
+        noise = Noise("normal", "each party")
+        last = Release("V", (self.rank, features), noise=noise, final=True, alignment="signs")
+        root = (self.intermediate, features)
+        sent = Release("P", root, Terms("moments"), noise, early=True, alignment="rotation")
+        return (last,) if self.opens == "final" else (last, sent)
 
     def sensitivity(self, size: int, features: int) -> float:
         """Of one site's A_s (its upper triangle), by one record of N_s = `size`."""

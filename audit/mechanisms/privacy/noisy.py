@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -13,18 +13,21 @@ import numpy as np
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import (
+    EXACT,
     OPENS,
-    Announced,
     Database,
+    Derives,
     Guarantee,
+    Noise,
     Observables,
-    Releases,
+    Release,
     measured,
     opened,
+    released,
     traits_of,
 )
 from ksdp.audit.mechanisms.counted import Counted
-from ksdp.audit.mechanisms.delegation import Delegated, DelegatingMechanism
+from ksdp.audit.mechanisms.delegation import DelegatingMechanism
 from ksdp.audit.mechanisms.joint import JointMechanism
 from ksdp.audit.statistics.contract import Statistic, own_statistics
 from ksdp.audit.statistics.linear.releases import LINEAR, first_rounds
@@ -39,7 +42,7 @@ class Noisy(DelegatingMechanism):
     """Releases what another mechanism releases, each array A as A + noise * scale * Z.
 
     Z is standard normal, independent for every entry and run; `scale` is public and fixed before the run. What the
-    other mechanism only works out from what it releases (`contract.Releases`: the span of blocks, sums over
+    other mechanism only works out from what it releases (`Release.derived_from`: the span of blocks, sums over
     sweeps) is worked out from the noisy arrays. Of PD-SVD, a run with noise releases the blocks of the first ten
     iterations, each with noise of its own, and the last one; of PD-NMF the sums of every sweep and the topics.
     The final output of a mechanism that takes and gives nonnegative numbers is clipped at 0, as whoever uses it
@@ -59,7 +62,7 @@ class Noisy(DelegatingMechanism):
     noise : float
         At least 0; in units of `scale`.
     scale : float, mapping of array to float, or None
-        Typical size of an entry, from public data or by decree; by the names of `released` where it is a mapping.
+        Typical size of an entry, from public data or by decree; by the names of releases where it is a mapping.
         None: of this run's arrays, which leaks.
     parameters : mapping
         Of the other mechanism; its defaults are filled in.
@@ -135,11 +138,6 @@ class Noisy(DelegatingMechanism):
         """What a run of the other mechanism shows its parties."""
         return traits_of(self.inner).opens
 
-    final = Delegated()
-    """The other mechanism's final output, with noise."""
-    opened = Delegated()
-    """Everything that it shows them, where it is told to leave some out."""
-
     @property
     def statistics(self) -> tuple[Statistic, ...]:
         """Those that the other mechanism brings; filters of rounds besides by the first round alone."""
@@ -147,14 +145,22 @@ class Noisy(DelegatingMechanism):
         shown = set(opened(self, _MANY)) if self.noise else set[str]()
         return (*brought, *(one for one in first_rounds((*LINEAR, *brought)) if set(one.needs) <= shown))
 
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes: those of the other mechanism, less what follows from exact arrays alone."""
-        exact_only = traits_of(self.inner).exact_only if self.noise else ()
-        return tuple(array for array in self.inner.observables(features) if array.name not in exact_only)
+    def releases(self, features: int) -> tuple[Release, ...]:
+        """Those of the other mechanism, less what follows from exact arrays alone."""
+        if not self.noise:
+            return self.inner.releases(features)
+        noisy = {array.name for array in released(self.inner, features)}
+        return tuple(
+            replace(array, noise=self._noise_of(array)) if array.name in noisy else array
+            for array in self.inner.releases(features)
+            if not array.exact_only
+        )
 
-    def released(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of what gets noise."""
-        return self.inner.released(features) if isinstance(self.inner, Releases) else self.observables(features)
+    def _noise_of(self, array: Release) -> Noise:
+        if array.name in self.plain:
+            return array.noise
+        known = array.noise == EXACT and (not isinstance(self.scale, Mapping) or array.name in self.scale)
+        return Noise("normal", deviation=self.deviation(array.name) if known else None)
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
         """Run the other mechanism, add the noise, work out the rest; all draw from `rng`."""
@@ -162,18 +168,17 @@ class Noisy(DelegatingMechanism):
             return self.inner.run(database, rng)
         seen = self.without_noise(database, rng)
         noisy = Observables({name: self._disturbed(name, np.asarray(seen[name]), rng) for name in sorted(seen)})
-        if isinstance(self.inner, Releases):
-            noisy = self.inner.worked_out(noisy)
+        if isinstance(self.inner, Derives):
+            noisy = self.inner.derive(noisy)
         if not self.nonnegative:
             return noisy
-        return Observables({n: np.maximum(a, 0.0) if n in self.final else a for n, a in noisy.items()})
+        final = {array.name for array in self.releases(database.parties[0].shape[1]) if array.final}
+        return Observables({n: np.maximum(a, 0.0) if n in final else a for n, a in noisy.items()})
 
     def without_noise(self, database: Database, rng: np.random.Generator) -> Observables:
         """What the other mechanism releases."""
         return (
-            self.inner.release(database, rng)
-            if isinstance(self.inner, Releases)
-            else self.inner.run(database, rng)
+            self.inner.release(database, rng) if isinstance(self.inner, Derives) else self.inner.run(database, rng)
         )
 
     def deviation(self, name: str) -> float | None:
@@ -194,9 +199,9 @@ class Noisy(DelegatingMechanism):
 
     def uncertified(self, features: int) -> str | None:
         """Why no bound on every attack is known; None where one is."""
-        if not self.noise or any(self.deviation(array.name) is None for array in self.released(features)):
+        if not self.noise or any(self.deviation(array.name) is None for array in released(self.inner, features)):
             return "adds no noise whose size is public and fixed before the run"
-        missing = set(self.opened) - {array.name for array in self.observables(features)}
+        missing = set(opened(self, features)) - {a.name for a in self.releases(features) if a.recorded}
         return f"leaves out what a run shows its parties ({', '.join(sorted(missing))})" if missing else None
 
     def paired(
@@ -215,7 +220,7 @@ class Noisy(DelegatingMechanism):
             Of what somebody sees who gets the final output alone.
         """
         features = base.parties[0].shape[1]
-        names = [a.name for a in self.released(features) if final is None or a.name in final]
+        names = [a.name for a in released(self.inner, features) if final is None or a.name in final]
         sizes = {name: self.deviation(name) or 0.0 for name in names}
         here = self.without_noise(base, coins())
 

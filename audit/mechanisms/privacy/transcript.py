@@ -12,7 +12,16 @@ import numpy as np
 import scipy.sparse as sp
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import OPENS, Announced, Database, Guarantee, Observables
+from ksdp.audit.mechanisms.contract import (
+    OPENS,
+    Database,
+    Equations,
+    Guarantee,
+    Noise,
+    Observables,
+    Release,
+    Terms,
+)
 from ksdp.audit.mechanisms.parameters import check_one_of
 from ksdp.audit.mechanisms.party_side import (
     Broadcast,
@@ -215,6 +224,16 @@ def _added(arrays: Sequence[Floats]) -> Floats:
     return np.asarray(np.sum(arrays, axis=0), dtype=np.float64)
 
 
+def power_releases(
+    shape: tuple[int, int, int], opens: str, noise: Noise, equations: Equations | None
+) -> tuple[Release, ...]:
+    """Of a power iteration by noisy sums, of so many rounds, rows and columns: the last basis, and the sums."""
+    last = Release("V", shape[1:], noise=noise, final=True, alignment="signs")
+    terms = Terms("moments", equations=equations) if equations else None
+    sums = Release("sums", shape, terms, noise, per_round=True, early=True)
+    return (last,) if opens == OPENS[1] else (last, sums)
+
+
 _WIDE = 2**31
 """More features than any rank: names do not depend on their number."""
 
@@ -273,11 +292,11 @@ class GaussianReleases(ABC):
 
     @property
     def _names(self) -> tuple[str, ...]:
-        return tuple(a.name for a in self.observables(_WIDE))
+        return tuple(a.name for a in self.releases(_WIDE))
 
     @abstractmethod
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        """Names and shapes of everything that a run shows its parties, and its server."""
+    def releases(self, features: int) -> tuple[Release, ...]:
+        """Everything that a run shows its parties, and its server."""
 
     def observed(self, driven: Driven) -> dict[str, Floats]:
         """The observables, from all that happened; ``sums`` are every sum as the coalition sees it."""
@@ -291,7 +310,7 @@ class GaussianReleases(ABC):
 
     def transcribe(self, database: Database, announcer: Announcer) -> Mapping[str, Any]:
         """Run once, with noise by `announcer`; return the observables by name."""
-        self.observables(database.parties[0].shape[1])
+        self.releases(database.parties[0].shape[1])
         parties = [self.party(matrix, len(database.parties)) for matrix in database.parties]
         return self.observed(simulate(parties, self.collected, announcer))
 

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import betainc
 
-from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism, Observables, prefixed_runs
+from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables, Release, prefixed_runs
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.numeric.kernels import csr_times_panel, panel_of
 from ksdp.audit.numeric.sparse_rows import emptied
@@ -222,9 +222,9 @@ class _Within:
         """Of the mechanism inside."""
         return self.inner.version
 
-    def observables(self, features: int) -> Any:
+    def releases(self, features: int) -> tuple[Release, ...]:
         """Of the mechanism inside."""
-        return self.inner.observables(features)
+        return self.inner.releases(features)
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
         """Run the mechanism inside."""
@@ -268,7 +268,7 @@ class _Planned(Protocol):
     """A plan, as far as it is looked at here."""
 
     @property
-    def announced(self) -> Sequence[Announced]:
+    def announced(self) -> Sequence[Release]:
         """What its mechanism announces."""
         ...
 
@@ -283,7 +283,7 @@ class _Planned(Protocol):
         ...
 
 
-def expected_shapes(plan: _Planned) -> tuple[Announced, ...]:
+def expected_shapes(plan: _Planned) -> tuple[Release, ...]:
     """What is announced, in the columns that are expected to stay: how many numbers there are to learn from.
 
     Of a mechanism that keeps all columns, as it is.
@@ -296,7 +296,7 @@ def expected_shapes(plan: _Planned) -> tuple[Announced, ...]:
     return found
 
 
-def _narrower(announced: Announced, kept: Kept) -> Announced:
+def _narrower(announced: Release, kept: Kept) -> Release:
     """In the columns that are kept, where it has one number or more for each."""
     wide = announced.shape[-1:] == (len(kept),)
     return replace(announced, shape=(*announced.shape[:-1], int(kept.sum()))) if wide else announced

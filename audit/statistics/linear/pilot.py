@@ -13,10 +13,10 @@ import scipy.sparse as sp
 
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.contract import (
-    Announced,
     Database,
     Mechanism,
     Observables,
+    Release,
     exact_throughout,
     inner_of,
     named_alone,
@@ -49,7 +49,7 @@ class _Filter(Protocol):
         ...
 
 
-def low_noise_numbers(statistics: Iterable[Statistic], announced: Iterable[Announced], pool: Pool) -> int:
+def low_noise_numbers(statistics: Iterable[Statistic], announced: Iterable[Release], pool: Pool) -> int:
     """How many numbers of a run's sums have noise far below what documents add, and are not solved for.
 
     Those of the filter that has most; of runs `together`, all of these added up. Exact sums are not counted
@@ -171,7 +171,7 @@ _ROUNDS = ("first_blocks", "block_sums", "uploads", "P")
 """What rounds announce beside V, which filters of their own solve."""
 
 
-def final_numbers(mechanism: Mechanism, announced: Iterable[Announced], pool: Pool) -> dict[str, int]:
+def final_numbers(mechanism: Mechanism, announced: Iterable[Release], pool: Pool) -> dict[str, int]:
     """Announced arrays that are seen without the sums they are made of, and how many of their numbers tell.
 
     Parameters

@@ -11,7 +11,7 @@ from sklearn.decomposition import PCA
 
 from ksdp.audit.corpus.matrix import Corpus, canonical, restrict
 from ksdp.audit.learning.measures import LearningCost, NotLearnt, learning_cost, residual_share
-from ksdp.audit.mechanisms.contract import Announced, Database, Observables
+from ksdp.audit.mechanisms.contract import Database, Observables, Release
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD
 
@@ -85,8 +85,8 @@ def test_nmf_is_no_better_than_the_svd() -> None:
 class NoBasis:
     name, version = "none", 1
 
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        return (Announced("total", (features,)),)
+    def releases(self, features: int) -> tuple[Release, ...]:
+        return (Release("total", (features,)),)
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
         return Observables({"total": np.zeros(database.parties[0].shape[1])})

@@ -10,7 +10,7 @@ from scipy.stats import ks_2samp
 
 from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Database, Mechanism
+from ksdp.audit.mechanisms.contract import Database, Mechanism, recorded
 from ksdp.audit.mechanisms.controls import NullMechanism, PlantedLeak
 
 Matrix = NDArray[np.float64]
@@ -43,7 +43,7 @@ def test_keep_the_contract(mechanism: NullMechanism) -> None:
     assert pickle.loads(pickle.dumps(mechanism)) == mechanism
     for seed in range(5):
         seen = mechanism.run(Database((rows(9, 20, 0), rows(5, 20, 1))), np.random.default_rng(seed))
-        assert {a.name: a.shape for a in mechanism.observables(20)} == {"V": seen["V"].shape} == {"V": (3, 20)}
+        assert {a.name: a.shape for a in recorded(mechanism, 20)} == {"V": seen["V"].shape} == {"V": (3, 20)}
         np.testing.assert_allclose(seen["V"] @ seen["V"].T, np.eye(3), atol=1e-13)
 
 
@@ -105,6 +105,6 @@ def test_refuse_a_rank_out_of_range(mechanism: type[NullMechanism]) -> None:
     with pytest.raises(SpecError, match=r"`rank` must be a whole number of at least 1; got 0\."):
         mechanism(rank=0)
     with pytest.raises(SpecError, match=r"number of features \(7\); got 7"):
-        mechanism(rank=7).observables(7)
+        recorded(mechanism(rank=7), 7)
     with pytest.raises(SpecError, match=r"number of features \(7\); got 7"):
         mechanism(rank=7).run(Database((rows(9, 7, 0),)), np.random.default_rng(0))

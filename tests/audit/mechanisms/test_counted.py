@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.learning.learners import exact_of, learn, quickly
-from ksdp.audit.mechanisms.contract import Database, opened
+from ksdp.audit.mechanisms.contract import Database, final_output, opened, recorded
 from ksdp.audit.mechanisms.counted import CAN_FOLLOW, Counted, document_counts
 from ksdp.audit.mechanisms.factorisation.nmf_starts import random_topics
 from ksdp.audit.mechanisms.parameters import parameters_of
@@ -64,7 +64,7 @@ def test_it_is_the_other_mechanism_on_the_columns_that_are_left(
     other = make_mechanism(name, parameters)
     chosen = (np.flatnonzero(kept), 20)
     there = other.run(Database(narrow, coalition, None, chosen), np.random.default_rng(0))
-    for announced in counted.observables(20)[2:]:
+    for announced in recorded(counted, 20)[2:]:
         found = np.asarray(seen[announced.name])
         assert found.shape == announced.shape
         if found.shape == np.shape(there[announced.name]):
@@ -99,8 +99,8 @@ def test_stored_zeros_count_for_nothing() -> None:
 
 
 def test_its_final_output_is_the_vocabulary_and_what_was_learnt() -> None:
-    assert Counted("pd-svd", parameters={"rank": 2}).final == ("kept_columns", "V")
-    assert Counted("pd-pca", parameters={"rank": 2}).final == ("kept_columns", "mean", "V")
+    assert final_output(Counted("pd-svd", parameters={"rank": 2}), 9) == ("kept_columns", "V")
+    assert final_output(Counted("pd-pca", parameters={"rank": 2}), 9) == ("kept_columns", "mean", "V")
 
 
 def test_defaults_are_written_out_so_that_other_runs_are_not_taken_for_these() -> None:

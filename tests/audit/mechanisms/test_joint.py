@@ -12,7 +12,7 @@ from scipy.stats import ks_2samp
 
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Announced, Database, Observables
+from ksdp.audit.mechanisms.contract import Database, Observables, Release, final_output, opened, recorded
 from ksdp.audit.mechanisms.joint import JointMechanism
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent, make_mechanism, statistics
@@ -67,14 +67,14 @@ def test_what_holds_of_the_parts_is_said_of_the_whole() -> None:
     both = JointMechanism(({"name": "pd-nmf", "rank": 2} | final, svd | final))
     mixed = JointMechanism(({"name": "pd-nmf"} | rounds, svd | final))
     assert (both.opens, mixed.opens) == ("final", "every round")
-    assert both.final == ("run1_T", "run2_V")
+    assert final_output(both, 9) == ("run1_T", "run2_V")
     assert mixed.learn_from == ("run1_sums",)
     assert mixed.nonnegative
     assert not JointMechanism((svd, svd)).nonnegative
     inner = mixed.inner[0]
-    assert {name for name in mixed.opened if name.startswith("run1_")} == {f"run1_{n}" for n in inner.opened}
-    declared = {array.name: array for array in mixed.observables(9)}
-    for array in inner.observables(9):
+    assert {n for n in opened(mixed, 9) if n.startswith("run1_")} == {f"run1_{n}" for n in opened(inner, 9)}
+    declared = {array.name: array for array in recorded(mixed, 9)}
+    for array in recorded(inner, 9):
         again = declared[f"run1_{array.name}"]
         assert (again.shape, again.early) == (array.shape, array.early)
     assert any(array.early for array in declared.values())
@@ -101,7 +101,7 @@ def test_a_statistic_needs_and_reads_its_own_run_and_a_sum_every_one() -> None:
             assert summed.needs_background == tuple(getattr(statistic, "needs_background", ()))
             assert not getattr(statistic, "needs_any", ())
             # Whoever has all that it needs can work it out.
-            assert set(summed.needs) <= set(together.opened) | {a.name for a in together.observables(9)}
+            assert set(summed.needs) <= set(opened(together, 9))
     assert sums > 2
     assert any(part.needs_any for part in by_name.values() if part.name.startswith("run1-"))
     assert any(part.reads for part in by_name.values() if part.name.startswith("run1-"))
@@ -157,8 +157,8 @@ class Masked:
     version: int = 1
     name: str = "masked"
 
-    def observables(self, features: int) -> tuple[Announced, ...]:
-        return (Announced("output", (1,)),)
+    def releases(self, features: int) -> tuple[Release, ...]:
+        return (Release("output", (1,)),)
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
         matrix = sp.csr_array(sp.vstack(database.parties, format="csr"))

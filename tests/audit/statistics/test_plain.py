@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.mechanisms.contract import Announced, Observables
+from ksdp.audit.mechanisms.contract import Observables, Release
 from ksdp.audit.mechanisms.pem.mechanisms import PEMKMeans
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
 from ksdp.audit.registry import statistics
@@ -39,7 +39,7 @@ def test_no_basis_no_coefficients() -> None:
 
 def test_every_statistic_of_ours_has_one_plain_sentence() -> None:
     brought = [s for mechanism in (PEMKMeans(), HardtRoth()) for s in mechanism.statistics]
-    arrays = statistics_of_arrays([Announced("mean", (5,)), Announced("offset", (3,))], 5)
+    arrays = statistics_of_arrays([Release("mean", (5,)), Release("offset", (3,))], 5)
     rows = {s.name: s for s in (*statistics().values(), *brought, *arrays, *COUNTS, coefficients(1, ["V"])[0])}
     rows |= {row.name: row for row in (GroupMean(rows["best-cosine"]), GroupMean(rows["sigma"]))}
     said = {name: sentence_of(row) for name, row in rows.items()}

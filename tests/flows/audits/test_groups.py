@@ -21,15 +21,15 @@ MODULE = (
 """Column sums under fixed noise."""
 from dataclasses import dataclass
 import numpy as np
-from ksdp.audit.mechanisms.contract import Announced, Observables
+from ksdp.audit.mechanisms.contract import Observables, Release
 
 @dataclass(frozen=True)
 class NoisyTotal:
     name: str = "sums"
     version: int = 1
 
-    def observables(self, features):
-        return (Announced("total", (features,)),)
+    def releases(self, features):
+        return (Release("total", (features,)),)
 
     def run(self, database, rng):
         total = sum(np.asarray(part.sum(axis=0)).ravel() for part in database.parties)

@@ -31,7 +31,7 @@ MODULE = '''
 """Sums of everybody outside the coalition, under noise that only honest parties add; a final output of noise."""
 from dataclasses import dataclass
 import numpy as np
-from ksdp.audit.mechanisms.contract import Announced, Observables
+from ksdp.audit.mechanisms.contract import Observables, Release
 
 @dataclass(frozen=True)
 class Hidden:
@@ -39,8 +39,8 @@ class Hidden:
     version: int = 1
     final: tuple = ("basis",)
 
-    def observables(self, features):
-        return (Announced("total", (features,)), Announced("basis", (features,)))
+    def releases(self, features):
+        return (Release("total", (features,)), Release("basis", (features,)))
 
     def run(self, database, rng):
         total = sum(np.asarray(database.parties[i].sum(axis=0)).ravel() for i in database.outside)

@@ -20,7 +20,7 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.errors import ClearanceError, InputError, SpecError
-from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.mechanisms.contract import Database, final_output
 from ksdp.audit.screening.clearance import Covered, MechanismIdentity
 from ksdp.flows.runs.party import Node, enter_documents, run_party
 from ksdp.flows.runs.protocol_files import Run, read_run
@@ -145,7 +145,7 @@ def check_ideal(org: Organisations, protocol: Path, atol: float) -> None:
     assert {code for code, _ in ends.values()} == {0}, ends
     found = results(protocol, org.names)
     ideal = read.terms.mechanism.run(org.database(protocol), np.random.default_rng(0))
-    assert set(read.terms.mechanism.final) <= set(found[org.names[0]])  # type: ignore[attr-defined]
+    assert set(final_output(read.terms.mechanism, read.terms.features)) <= set(found[org.names[0]])
     for name in set(found[org.names[0]]) & set(ideal):
         for party in org.names:
             assert found[party][name].tobytes() == found[org.names[0]][name].tobytes()

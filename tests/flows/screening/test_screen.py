@@ -33,7 +33,7 @@ MODULE = (
 from dataclasses import dataclass
 from typing import ClassVar
 import numpy as np
-from ksdp.audit.mechanisms.contract import Announced, Observables
+from ksdp.audit.mechanisms.contract import Observables, Release
 
 def total(database):
     return np.asarray(sum(part.sum(axis=0) for part in database.parties)).ravel()
@@ -44,8 +44,8 @@ class Masking:
     version: ClassVar[int] = 1
     noise: float = 0.02
 
-    def observables(self, features):
-        return (Announced("total", (features,)),)
+    def releases(self, features):
+        return (Release("total", (features,)),)
 
     def run(self, database, rng):
         sums = total(database)

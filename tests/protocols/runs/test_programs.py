@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.contract import recorded
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 from ksdp.audit.registry import make_mechanism, mechanism_names
 from ksdp.protocols.runs.programs import PROGRAMS, check_program, is_noisy, program_of, sum_entries
@@ -52,6 +53,6 @@ def test_whoever_collects_is_asked_for_where_the_mechanism_has_a_server() -> Non
 def test_no_array_that_is_announced_is_larger_than_is_said() -> None:
     for name, mechanism in installed().items():
         if name in PROGRAMS and PROGRAMS[name].noisy:
-            each = [(a.name in EVERY_ROUND, a.shape) for a in mechanism.observables(30)]
+            each = [(a.name in EVERY_ROUND, a.shape) for a in recorded(mechanism, 30)]
             rounds = (shape[1:] if of_rounds else shape for of_rounds, shape in each)
             assert sum_entries(mechanism, 30) >= max(math.prod(shape) for shape in rounds)

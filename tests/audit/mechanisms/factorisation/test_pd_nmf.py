@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.mechanisms.contract import Database, Mechanism
+from ksdp.audit.mechanisms.contract import Database, Mechanism, opened, recorded
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties, project_simplex
 from ksdp.audit.mechanisms.factorisation.nmf_starts import STARTS, random_topics
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
@@ -94,7 +94,7 @@ def test_announces_what_it_says(start, weighted, several):
     X = corpus(30, 25, seed=3)
     database = Database(split(X, (15,)) if several else (X,))
     mechanism = PDNMF(rank=3, start=start, sweeps=6, weighted=weighted)
-    schema = {a.name: a.shape for a in mechanism.observables(25)}
+    schema = {a.name: a.shape for a in recorded(mechanism, 25)}
     seen = mechanism.run(database, RNG)
     assert {name: array.shape for name, array in seen.items()} == schema
     assert all(np.isfinite(array).all() for array in seen.values())
@@ -192,8 +192,8 @@ def test_a_run_that_opens_its_topics_alone_does_all_sweeps():
 
 def test_a_start_by_local_topics_opens_what_no_audit_looks_at():
     mechanism = PDNMF(rank=2, start="best-of-m")
-    assert set(mechanism.opened) - {a.name for a in mechanism.observables(9)} == {"local_topics"}
-    assert "local_topics" not in PDNMF(rank=2, start="best-of-m", opens="final").opened
+    assert set(opened(mechanism, 9)) - {a.name for a in recorded(mechanism, 9)} == {"local_topics"}
+    assert "local_topics" not in opened(PDNMF(rank=2, start="best-of-m", opens="final"), 9)
 
 
 def test_pd_nmf_init_announces_its_own_sums():

@@ -25,7 +25,7 @@ from sklearn.decomposition import PCA
 
 from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables
+from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables, recorded
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD, SigmaSVD, announced_span
 from ksdp.audit.mechanisms.factorisation.power_iteration import (
     normed_sec_sum,
@@ -63,16 +63,16 @@ def tf_idf(counts: sp.csr_array) -> sp.csr_array:
 def test_announces_what_it_says(mechanism: PDSVD, shape: tuple[int, int]) -> None:
     assert isinstance(mechanism, Mechanism)
     seen = mechanism.run(Database((random_rows(*shape, 0),)), RNG)
-    schema = mechanism.observables(shape[1])
+    schema = recorded(mechanism, shape[1])
     assert {a.name: a.shape for a in schema} == {name: array.shape for name, array in seen.items()}
     assert all(array.dtype == np.float64 and np.isfinite(array).all() for array in seen.values())
     np.testing.assert_allclose(seen["V"] @ seen["V"].T, np.eye(mechanism.rank), atol=1e-12)
 
 
 def test_sigma_is_hidden_unless_revealed() -> None:
-    assert [a.name for a in PDSVD(opens="final").observables(50)] == ["V"]
-    assert [a.name for a in SigmaSVD(opens="final").observables(50)] == ["V", "sigma"]
-    assert [a.name for a in PDSVD().observables(90)] == ["V", "span", "span_sigma", "first_blocks", "block_sums"]
+    assert [a.name for a in recorded(PDSVD(opens="final"), 50)] == ["V"]
+    assert [a.name for a in recorded(SigmaSVD(opens="final"), 50)] == ["V", "sigma"]
+    assert [a.name for a in recorded(PDSVD(), 90)] == ["V", "span", "span_sigma", "first_blocks", "block_sums"]
     assert (PDSVD.name, SigmaSVD.name) == ("pd-svd", "sigma-svd")
 
 
@@ -247,7 +247,7 @@ class TestDegenerate:
         with pytest.raises(CorpusError, match=r"\(7\); got 7"):
             PDSVD().run(Database((random_rows(30, 7, 0),)), RNG)
         with pytest.raises(SpecError, match=r"number of features \(7\); got 7"):
-            PDSVD().observables(7)
+            recorded(PDSVD(), 7)
 
     @pytest.mark.parametrize(
         ("parameters", "message"),
@@ -316,7 +316,7 @@ def test_is_the_centralised_pca(shape: tuple[int, int], solver: Literal["limit",
     mechanism = PDPCA(rank=2, reveal_sigma=True, solver=solver, iterations=3000, tolerance=1e-11)
     assert isinstance(mechanism, Mechanism)
     seen = mechanism.run(database, RNG_PD_PCA)
-    schema = {a.name: a.shape for a in mechanism.observables(shape[1])}
+    schema = {a.name: a.shape for a in recorded(mechanism, shape[1])}
     assert schema == {name: array.shape for name, array in seen.items()}
     check_pca(seen, dense, 2)
 
@@ -381,7 +381,7 @@ def test_equal_rows_have_no_direction(solver: Literal["limit", "power"]) -> None
 
 def test_refuses_as_pd_svd_does() -> None:
     with pytest.raises(SpecError, match="number of features"):
-        PDPCA(rank=5).observables(5)
+        recorded(PDPCA(rank=5), 5)
     with pytest.raises(CorpusError, match="`rank` must be below"):
         PDPCA(rank=5).run(Database(parties_of(random_rows_of_pd_pca(5, 30, 0))), RNG_PD_PCA)
     with pytest.raises(SpecError, match="`rank` must be a whole number of at least 1"):
@@ -506,7 +506,7 @@ def test_hiding_sigma_takes_nothing_from_the_statistic_of_sums(hidden: PDSVD, re
     for mechanism in (hidden, revealed or PDPCA(rank=2, reveal_sigma=True)):
         seen = mechanism.run(database, np.random.default_rng(0))
         documents = Documents(matrix, pool=Pool(matrix, 0.5, mechanism=mechanism))
-        assert set(LinearBlocks.needs) <= {a.name for a in mechanism.observables(15)}
+        assert set(LinearBlocks.needs) <= {a.name for a in recorded(mechanism, 15)}
         scores.append(LinearBlocks().evaluate(seen, documents))
     np.testing.assert_array_equal(*scores)
     assert ks_2samp(scores[0][held], scores[0][~held]).statistic > 0.5

@@ -13,7 +13,7 @@ from scipy.stats import ks_2samp
 
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Database, Mechanism
+from ksdp.audit.mechanisms.contract import Database, Mechanism, recorded
 from ksdp.audit.mechanisms.pem.mechanisms import PEMApriori, PEMKMeans, PEMLogistic, PemMechanism
 from ksdp.audit.mechanisms.pem.noise import law
 from ksdp.audit.planning import make_plan
@@ -37,7 +37,7 @@ NAMES = [m.name for m in ALL]
 @pytest.mark.parametrize("mechanism", ALL, ids=NAMES)
 def test_announces_its_schema_and_repeats_itself(mechanism: Mechanism) -> None:
     seen = mechanism.run(DATABASE, np.random.default_rng(1))
-    assert {a.name: a.shape for a in mechanism.observables(8)} == {n: seen[n].shape for n in seen}
+    assert {a.name: a.shape for a in recorded(mechanism, 8)} == {n: seen[n].shape for n in seen}
     assert all(np.isfinite(seen[n]).all() for n in seen)
     again = mechanism.run(DATABASE, np.random.default_rng(1))
     other = mechanism.run(DATABASE, np.random.default_rng(2))
@@ -48,7 +48,7 @@ def test_announces_its_schema_and_repeats_itself(mechanism: Mechanism) -> None:
 
 @pytest.mark.parametrize("mechanism", ALL, ids=NAMES)
 def test_the_audits_statistics_can_be_computed(mechanism: Mechanism) -> None:
-    chosen, _ = select_statistics(["geometry"], [], [a.name for a in mechanism.observables(8)])
+    chosen, _ = select_statistics(["geometry"], [], [a.name for a in recorded(mechanism, 8)])
     seen = mechanism.run(DATABASE, np.random.default_rng(1))
     for statistic in chosen:
         assert np.isfinite(statistic.evaluate(seen, Documents(ROWS))).all()
@@ -207,7 +207,7 @@ def test_two_hidden_records_have_no_exact_ratio() -> None:
         (lambda: PEMKMeans(sampler="numpy"), "sampler"),
         (lambda: PEMKMeans(clusters=0), "clusters"),
         (lambda: PEMLogistic(bound=-1.0), "bound"),
-        (lambda: PEMLogistic(label=9).observables(5), "label"),
+        (lambda: recorded(PEMLogistic(label=9), 5), "label"),
         (lambda: PEMApriori(support=2.0), "support"),
     ],
 )

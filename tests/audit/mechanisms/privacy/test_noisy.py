@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Database, Mechanism
+from ksdp.audit.mechanisms.contract import Database, Mechanism, final_output, recorded, released
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.planning import make_plan
@@ -41,7 +41,7 @@ def test_the_noise_has_the_stated_size_and_is_fresh(name: str, parameters: dict[
     noisy = Noisy(name, noise=0.5, parameters=parameters)
     exact_only = ("block_sums",) if name == "pd-pca" else ()
     shapes = {k: v.shape for k, v in exact.items() if k not in exact_only}
-    assert {a.name: a.shape for a in noisy.observables(60)} == shapes
+    assert {a.name: a.shape for a in recorded(noisy, 60)} == shapes
     runs = [run(noisy, seed) for seed in range(60)]
     for key in shapes:
         array = exact[key]
@@ -52,7 +52,7 @@ def test_the_noise_has_the_stated_size_and_is_fresh(name: str, parameters: dict[
             assert (stacked == array).all()
             continue
         deviation = 0.5 * np.sqrt((array**2).mean())
-        if key in noisy.final and noisy.nonnegative:
+        if key in final_output(noisy, 60) and noisy.nonnegative:
             assert stacked.min() >= 0
             off = (stacked - array)[:, array > 4 * deviation]  # where clipping has no say
             if not off.size:
@@ -129,9 +129,9 @@ def test_what_is_released_without_noise_gives_the_observables() -> None:
     """For sums exactly; where a run ends early the last sweep is repeated."""
     made = make_mechanism("pd-nmf", {"rank": 2, "tolerance": 0.2, "sweeps": 9})
     database, rng = Database((matrix(),)), np.random.default_rng(0)
-    exact, released = made.run(database, rng), made.release(database, rng)
-    assert {a.name: a.shape for a in made.released(60)} == {name: array.shape for name, array in released.items()}
-    found = made.worked_out(released)
+    exact, sent = made.run(database, rng), made.release(database, rng)
+    assert {a.name: a.shape for a in released(made, 60)} == {name: array.shape for name, array in sent.items()}
+    found = made.derive(sent)
     assert set(found) == set(exact)
     for name, array in exact.items():
         np.testing.assert_allclose(found[name], array, atol=1e-12)

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.errors import ProtocolError, SpecError
-from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.mechanisms.contract import Database, recorded
 from ksdp.audit.mechanisms.party_side import (
     Array,
     Broadcast,
@@ -142,7 +142,7 @@ def parties(seed: int = 0, n: int = 3) -> tuple[sp.csr_array, ...]:
 def test_announces_what_it_says_and_the_same_from_the_same_seed(mechanism: GaussianReleases) -> None:
     database = Database(parties(), frozenset({2}))
     seen = mechanism.run(database, np.random.default_rng(5))
-    assert {a.name: a.shape for a in mechanism.observables(6)} == {name: seen[name].shape for name in seen}
+    assert {a.name: a.shape for a in recorded(mechanism, 6)} == {name: seen[name].shape for name in seen}
     again = mechanism.run(database, np.random.default_rng(5))
     other = mechanism.run(database, np.random.default_rng(6))
     assert all(np.array_equal(seen[name], again[name]) for name in seen)

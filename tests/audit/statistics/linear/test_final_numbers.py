@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from scipy.optimize import lsq_linear
 
 from ksdp.audit.corpus.matrix import canonical
-from ksdp.audit.mechanisms.contract import Announced, Database, Mechanism
+from ksdp.audit.mechanisms.contract import Database, Mechanism, Release, recorded
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.linear.pilot import final_numbers
@@ -32,8 +32,8 @@ def told(rows: np.ndarray, name: str, parameters: dict[str, Any], **more: tuple[
     """As an audit of half of the rows asks, of a mechanism's own arrays or those named."""
     mechanism = make_mechanism(name, parameters)
     pool = Pool(canonical(sp.csr_array(rows)), mechanism=mechanism)
-    announced = [Announced(array, shape) for array, shape in more.items()]
-    return final_numbers(mechanism, announced or mechanism.observables(WIDE), pool)
+    announced = [Release(array, shape) for array, shape in more.items()]
+    return final_numbers(mechanism, announced or recorded(mechanism, WIDE), pool)
 
 
 def seen(mechanism: Mechanism, rows: np.ndarray, weights: np.ndarray, name: str) -> np.ndarray:
