@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-from ksdp.audit.mechanisms.contract import Mechanism, Release, exact_throughout, prefixed_runs, traits_of
+from ksdp.audit.mechanisms.contract import Mechanism, Release, exact_throughout, inner_of, prefixed_runs, traits_of
 from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY
 from ksdp.audit.registry import statistics
 from ksdp.audit.statistics.contract import Statistic, own_statistics
@@ -101,23 +101,20 @@ def reads(statistic: Statistic, seen: Iterable[str]) -> frozenset[str]:
     return frozenset(wanted & set(names))
 
 
-def learnable(mechanism: Mechanism, announced: Iterable[Release], runs: int) -> tuple[str, ...]:
+def learnable(announced: Sequence[Release], runs: int) -> tuple[str, ...]:
     """Arrays in which a filter learnt from the runs sees more than any statistic.
 
-    Those that the mechanism names in `learn_from`, where their first three rounds (first axis) have fewer numbers
-    than there are runs, and those in `learn_always`.
+    Those whose `learner` is `small`, where their first three rounds (first axis) have fewer numbers than there are
+    runs, and those where it is `always`.
     """
     sizes = {a.name: math.prod((*(min(n, EARLY) for n in a.shape[:1]), *a.shape[1:])) for a in announced}
-    traits = traits_of(mechanism)
-    small = (name for name in traits.learn_from if sizes.get(name, runs) < runs)
-    always = (name for name in traits.learn_always if name in sizes)
-    return tuple(dict.fromkeys((*small, *always)))
+    return tuple(a.name for a in announced if a.learner == "always" or (a.learner and sizes[a.name] < runs))
 
 
 def uncombined(mechanism: Mechanism, learners: Iterable[str]) -> tuple[str, ...]:
-    """What no statistic sees of a mechanism whose announcements say more together (`needs_learner`)."""
+    """What no statistic sees of several runs, which say more together."""
     combine = any(name != _RAW for name in learners)
-    return () if combine or not traits_of(mechanism).needs_learner else (_TOGETHER,)
+    return () if combine or len(inner_of(mechanism)) < 2 else (_TOGETHER,)
 
 
 def untested(default: Iterable[str], tested: Iterable[Statistic]) -> tuple[str, ...]:
@@ -282,7 +279,7 @@ def observed_precision(plan: Plan) -> str:
 def planned_coverage(plan: Plan) -> Coverage:
     """Which announced arrays are read by which tested statistics of a plan, and what else is left."""
     mechanism, seen = plan.mechanism, plan.seen
-    learnt = () if RAW in plan.learners else learnable(mechanism, expected_shapes(plan), plan.design.runs)
+    learnt = () if RAW in plan.learners else learnable(expected_shapes(plan), plan.design.runs)
     held, groups = plan.holdings, plan.units.word == "group"
     who = MayBeIn(held.unknown, held.share, plan.spec.rule.margin, groups)
     sums: tuple[str, ...] = ()

@@ -31,6 +31,7 @@ import numpy as np
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Database, Guarantee, Mechanism, guarantee_of, with_sampler
+from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.mechanisms.privacy.noise import PrivacyCost
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 from ksdp.audit.verdicts.effects import epsilon_lower_bound, gaussian_epsilon_low, refutable_factor, spread_differs
@@ -269,6 +270,5 @@ def _with_half_the_noise(mechanism: Claims) -> Claims | None:
     if not is_dataclass(mechanism) or not hasattr(kind, "noise_factor"):
         return None
     broken: Any = type(kind.__name__, (kind,), {"noise_factor": _HALF * kind.noise_factor})
-    given: dict[str, Any] = {f.name: getattr(mechanism, f.name) for f in fields(mechanism) if f.init}
-    weak: Claims = broken(**given)
+    weak: Claims = broken(**given_fields(mechanism))
     return with_sampler(weak, "fast")

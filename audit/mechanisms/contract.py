@@ -92,6 +92,8 @@ class Release:
     alignment: Alignment = field(default="none", compare=False)
     """What may differ between two runs that release the same: the signs of its rows (along the last axis), their
     order, or any rotation of them."""
+    learner: Literal["", "small", "always"] = field(default="", compare=False)
+    """Whether only a learner reads it well: where it is few numbers, or whatever its size."""
     in_all: int = field(default=0, compare=False)
     """Where these are of the first rounds: different exact numbers of their kind that all rounds open."""
 
@@ -164,9 +166,9 @@ class Observables(Mapping[str, Array]):
 class Mechanism(Protocol):
     """A mechanism: a frozen dataclass of parameters with a `run`.
 
-    It may also have, as attributes, any field of `Traits`; a `guarantee` (`Guarantee`); and `statistics` of its
-    own, a tuple, tried besides those that the spec names. An audit that has not looked at all that a run opens
-    clears nothing.
+    It may also have, as attributes, `traits` (`Traits`); a `guarantee` (`Guarantee`); and `statistics` of its own,
+    a tuple, tried besides those that the spec names. An audit that has not looked at all that a run opens clears
+    nothing.
 
     `name` and `version` never change meaning: a change of what a run computes is a new version, and cached
     runs of another version are never reused.
@@ -193,7 +195,7 @@ class Mechanism(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What a mechanism says of itself: any of these may be an attribute of it, the others have their defaults."""
+    """What a mechanism says of itself, as its attribute `traits`."""
 
     opens: str = OPENS[0]
     """What a run shows its parties, one of `OPENS`."""
@@ -205,35 +207,49 @@ class Traits:
     """It refuses negative entries."""
     weighted: bool = False
     """Entries that are not stored are unknown, not zero."""
-    one_matrix: bool = False
-    """All that its rounds announce are products with one symmetric matrix."""
     rank: int | None = None
     """Topics or directions that it learns, where it learns any."""
-    learn_from: tuple[str, ...] = ()
-    """Observables that only a learner reads well where they are few numbers (`audit.coverage.learnable`)."""
-    learn_always: tuple[str, ...] = ()
-    """Observables that only a learner reads well, whatever their size."""
-    needs_learner: bool = False
-    """Its observables say more together than any statistic sees."""
 
 
-_TRAITS = tuple(f.name for f in fields(Traits))
+@runtime_checkable
+class HasTraits(Protocol):
+    """A mechanism that says something of itself."""
+
+    @property
+    def traits(self) -> Traits:
+        """What holds of it."""
+        ...
 
 
 def traits_of(mechanism: object) -> Traits:
     """What the mechanism says of itself."""
-    return Traits(**{name: getattr(mechanism, name) for name in _TRAITS if hasattr(mechanism, name)})
+    return mechanism.traits if isinstance(mechanism, HasTraits) else Traits()
+
+
+@runtime_checkable
+class Wrapper(Protocol):
+    """A mechanism that runs another one, or several."""
+
+    @property
+    def inner(self) -> Mechanism | tuple[Mechanism, ...]:
+        """What it runs."""
+        ...
 
 
 def inner_of(mechanism: object) -> tuple[Mechanism, ...]:
     """The mechanisms that this one runs; none where it runs by itself."""
-    inner = getattr(mechanism, "inner", ())
+    inner = mechanism.inner if isinstance(mechanism, Wrapper) else ()
     return inner if isinstance(inner, tuple) else (inner,)
 
 
 def exact_throughout(mechanism: object) -> bool:
     """Whether neither the mechanism nor one that it runs adds noise."""
     return all(traits_of(one).noise_free for one in (mechanism, *inner_of(mechanism)))
+
+
+def moments_alone(mechanism: Mechanism, features: int) -> bool:
+    """Whether all sums that it releases are products with one symmetric matrix, X^T X."""
+    return {a.terms.form for a in mechanism.releases(features) if a.terms} == {"moments"}
 
 
 @runtime_checkable
@@ -321,9 +337,19 @@ def measured(source: str, notes: str = "") -> Guarantee:
     )
 
 
+@runtime_checkable
+class Promising(Protocol):
+    """A mechanism that promises something."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is promised."""
+        ...
+
+
 def guarantee_of(mechanism: object) -> Guarantee:
     """The mechanism's `guarantee`, or `NOTHING`."""
-    promise = getattr(mechanism, "guarantee", NOTHING)
+    promise = mechanism.guarantee if isinstance(mechanism, Promising) else NOTHING
     return promise if isinstance(promise, Guarantee) else NOTHING
 
 

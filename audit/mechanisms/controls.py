@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Database, Guarantee, Observables, Release
+from ksdp.audit.mechanisms.contract import Database, Guarantee, Observables, Release, Traits
 from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise
 from ksdp.audit.mechanisms.parameters import check_least, check_rank
 
@@ -43,6 +43,11 @@ class NullMechanism:
 
     def __post_init__(self) -> None:
         check_least(self, rank=1)
+
+    @property
+    def traits(self) -> Traits:
+        """Its rank."""
+        return Traits(rank=self.rank)
 
     def releases(self, features: int) -> tuple[Release, ...]:
         """The basis."""

@@ -25,6 +25,7 @@ from ksdp.audit.mechanisms.contract import (
     traits_of,
 )
 from ksdp.audit.mechanisms.delegation import DelegatingMechanism
+from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.parameters import check_least
 from ksdp.audit.statistics.contract import Statistic
 from ksdp.audit.statistics.linear.counts import COUNTS, DOCUMENT_COUNTS, KEPT_COLUMNS
@@ -73,7 +74,6 @@ class Counted(DelegatingMechanism):
 
     name: ClassVar[str] = "counted"
     version: ClassVar[int] = 1
-    noise_free: ClassVar[bool] = True
     guarantee: ClassVar[Guarantee] = measured(
         "this package", "A measurement. Counts of documents are announced as they are, without noise."
     )
@@ -91,22 +91,17 @@ class Counted(DelegatingMechanism):
             )
         if not isinstance(self.parameters, Mapping):
             raise SpecError("`parameters` must be a table: those of the other mechanism.")
-        inner: Any = self.inner
+        inner = self.inner
         traits = traits_of(inner)
         if traits.opens != OPENS[0]:
             raise SpecError(f"`opens` must be {OPENS[0]!r} after counts of documents: a run on shares takes none.")
         if traits.weighted:
             raise SpecError("`weighted` must be false after counts of documents: who rated what is no vocabulary.")
-        if getattr(inner, "start", _STARTS[0]) not in _STARTS:
+        if isinstance(inner, PDNMF) and inner.start not in _STARTS:
             raise SpecError(
                 f"`start` must be one of {', '.join(_STARTS)} after counts of documents; got {inner.start!r}."
             )
         self.fill_in()
-
-    @property
-    def rank(self) -> int:
-        """Of the other mechanism."""
-        return traits_of(self.inner).rank or 1
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:

@@ -24,13 +24,14 @@ from ksdp.audit.mechanisms.contract import (
     Mechanism,
     Observables,
     Release,
+    Traits,
     measured,
     named_alone,
     opened,
     run_prefix,
     traits_of,
 )
-from ksdp.audit.mechanisms.delegation import Delegated
+from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.registry import make_mechanism, statistics
 from ksdp.audit.statistics.contract import Documents, Statistic, own_statistics, sentence_of
 from ksdp.audit.statistics.linear.counts import evaluated
@@ -153,7 +154,6 @@ class JointMechanism:
 
     name: ClassVar[str] = "together"
     version: ClassVar[int] = 1
-    needs_learner: ClassVar[bool] = True
     guarantee: ClassVar[Guarantee] = measured(
         "this package", "A measurement of all runs as one view. Nothing is promised of any of them."
     )
@@ -182,19 +182,14 @@ class JointMechanism:
         )
 
     @property
-    def nonnegative(self) -> bool:
-        """Whether one of them refuses negative entries."""
-        return any(traits_of(one).nonnegative for one in self.inner)
-
-    @property
-    def opens(self) -> str:
-        """`final` if all open their final output alone."""
-        return OPENS[1] if all(traits_of(one).opens == OPENS[1] for one in self.inner) else OPENS[0]
-
-    learn_from = Delegated()
-    """What must be learnt from, of all."""
-    learn_always = Delegated()
-    """What must be learnt from whatever its size, of all."""
+    def traits(self) -> Traits:
+        """What holds of all; it is `final` only where all are, and refuses what one of them refuses."""
+        every = [traits_of(one) for one in self.inner]
+        return Traits(
+            opens=OPENS[1] if all(one.opens == OPENS[1] for one in every) else OPENS[0],
+            order_free=all(one.order_free for one in every),
+            nonnegative=any(one.nonnegative for one in every),
+        )
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
@@ -209,11 +204,6 @@ class JointMechanism:
                 by_name.setdefault(statistic.name, []).append(part)
         sums = (SumOverRuns(tuple(parts)) for parts in by_name.values() if self._have_all(parts))
         return (*found, *sums)
-
-    @property
-    def order_free(self) -> bool:
-        """Whether the order of documents matters to no run."""
-        return all(traits_of(one).order_free for one in self.inner)
 
     def releases(self, features: int) -> tuple[Release, ...]:
         """Those of every run, each with the run's number before it."""
@@ -238,10 +228,6 @@ class JointMechanism:
             }
         )
 
-    def inner_names(self, attribute: str) -> tuple[str, ...]:
-        """What all of them name there, each with the run's number before it."""
-        return tuple(n for at, one in self._numbered for n in _named(at, getattr(one, attribute, ())))
-
     @property
     def _numbered(self) -> list[tuple[int, Mechanism]]:
         return list(enumerate(self.inner, start=1))
@@ -256,10 +242,7 @@ class JointMechanism:
 def _filled(run: Mapping[str, Any], mechanism: Mechanism) -> dict[str, Any]:
     if run.get("version", mechanism.version) != mechanism.version:
         raise SpecError(f"`version` of {mechanism.name} must be {mechanism.version}; got {run['version']!r}.")
-    filled: dict[str, Any] = {}
-    if dataclasses.is_dataclass(mechanism):
-        filled = {f.name: getattr(mechanism, f.name) for f in dataclasses.fields(mechanism) if f.init}
-    return {"name": run["name"], "version": mechanism.version} | filled
+    return {"name": run["name"], "version": mechanism.version} | given_fields(mechanism)
 
 
 def _named(place: int, names: tuple[str, ...]) -> tuple[str, ...]:

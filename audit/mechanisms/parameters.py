@@ -24,23 +24,23 @@ def check_least(mechanism: object, **least: int) -> None:
     ksdp.audit.errors.SpecError: `rank` must be a whole number of at least 1; got 2.5.
     """
     for name, smallest in least.items():
-        if wrong := not_whole(getattr(mechanism, name), smallest):
+        if wrong := not_whole(vars(mechanism)[name], smallest):
             raise SpecError(f"`{name}` {wrong}")
 
 
 def check_positive(mechanism: object, *names: str) -> None:
     """Refuse a parameter that is given and not positive and finite."""
     for name in names:
-        value = getattr(mechanism, name)
+        value = vars(mechanism)[name]
         if value is not None and not (math.isfinite(value) and value > 0):
             raise SpecError(f"`{name}` must be positive and finite; got {value}.")
 
 
 def check_one_of(mechanism: object, name: str, choices: tuple[str, ...]) -> None:
     """Refuse a word that is none of the choices."""
-    if getattr(mechanism, name) not in choices:
-        known = " or ".join(map(repr, choices))
-        raise SpecError(f"`{name}` must be {known}; got {getattr(mechanism, name)!r}.")
+    value = vars(mechanism)[name]
+    if value not in choices:
+        raise SpecError(f"`{name}` must be {' or '.join(map(repr, choices))}; got {value!r}.")
 
 
 def check_rank(rank: int, features: int) -> None:
@@ -51,10 +51,15 @@ def check_rank(rank: int, features: int) -> None:
 
 def parameters_of(mechanism: Mechanism) -> dict[str, Any]:
     """Every parameter of a mechanism, defaults included, as JSON values."""
-    if not is_dataclass(mechanism):
+    return dict(json.loads(json.dumps(given_fields(mechanism), default=_written)))
+
+
+def given_fields(mechanism: object) -> dict[str, Any]:
+    """What a mechanism is made with, defaults included; nothing where it is no dataclass."""
+    if not is_dataclass(mechanism) or isinstance(mechanism, type):
         return {}
-    given = {f.name: getattr(mechanism, f.name) for f in fields(mechanism) if f.init}
-    return dict(json.loads(json.dumps(given, default=_written)))
+    values = vars(mechanism)
+    return {f.name: values[f.name] for f in fields(mechanism) if f.init}
 
 
 def _written(value: Any) -> str:

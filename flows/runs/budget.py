@@ -22,7 +22,6 @@ from typing import Annotated, Any, Protocol, cast
 from pydantic import Field
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.mechanisms.contract import traits_of
 from ksdp.audit.mechanisms.joint import JointMechanism
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.privacy.spent import UNIT, Price, Spent, price_of, spent_together, worst_price
@@ -110,8 +109,7 @@ def joint_table(runs: Sequence[Mapping[str, Any]]) -> str:
         lines += ["", "[[mechanism.runs]]", *(f"{key} = {toml_value(value)}" for key, value in run.items())]
     lines += ["", "[statistics]", 'families = ["paper", "geometry", "rounds", "pem", "learned"]']
     together = make_mechanism(JointMechanism.name, {"runs": twice})
-    traits = traits_of(together)
-    if traits.learn_from or traits.learn_always:
+    if any(array.learner for array in together.releases(2**20)):
         lines += ['names = ["learned-raw"]', "", "[store]", 'observables = "all"']  # without it nobody is clear
     return "\n".join(lines)
 

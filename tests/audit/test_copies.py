@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.certifying import copies_of
 from ksdp.audit.corpus.matrix import Corpus, canonical
-from ksdp.audit.mechanisms.contract import Database, Observables, Release
+from ksdp.audit.mechanisms.contract import Database, Observables, Release, Traits
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent, make_mechanism, mechanism_names
@@ -84,6 +84,10 @@ class Ordered:
     name: ClassVar[str] = "ordered"
     version: ClassVar[int] = 1
     order_free: bool = False
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(order_free=self.order_free)
 
     def releases(self, features: int) -> tuple[Release, ...]:
         return (Release("rows", (2,)),)
@@ -173,7 +177,7 @@ ORDER_FREE = [name for name in mechanism_names() if name not in ("null", "plante
 )
 def test_mechanisms_announce_the_same_whichever_order_documents_stand_in(name: str, parameters: dict) -> None:
     mechanism = make_mechanism(name, parameters)
-    assert mechanism.order_free
+    assert mechanism.traits.order_free
     rng = np.random.default_rng(3)
     dense = [rng.random((n, 24)) * (rng.random((n, 24)) < 0.5) for n in (60, 30)]
     if name.startswith("pem"):
@@ -188,5 +192,5 @@ def test_mechanisms_announce_the_same_whichever_order_documents_stand_in(name: s
 def test_order_matters_to_several_runs_where_it_matters_to_one() -> None:
     with lent({"ordered": Ordered}):
         runs = [{"name": "pd-svd"}, {"name": "ordered"}]
-        assert not make_mechanism("together", {"runs": runs}).order_free
-        assert make_mechanism("together", {"runs": runs[:1] * 2}).order_free
+        assert not make_mechanism("together", {"runs": runs}).traits.order_free
+        assert make_mechanism("together", {"runs": runs[:1] * 2}).traits.order_free

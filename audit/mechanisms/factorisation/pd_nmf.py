@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from ksdp.audit.mechanisms.contract import (
     Observables,
     Release,
     Terms,
+    Traits,
     measured,
     released,
 )
@@ -95,10 +96,9 @@ def _topics_from(arrays: Mapping[str, Array], penalties: Penalties, seed: int) -
 def _every_sweep(prefix: str, fit: Factorisation, cap: int) -> dict[str, Array]:
     """What a factorisation with a snapshot of every sweep releases; zeros after its last sweep."""
     moments = [fit.snapshots[number] for number in range(1, fit.sweeps + 1)]
-    sums, weights = ([getattr(m, name) for m in moments] for name in ("numerators", "denominators"))
     return {
-        f"{prefix}round_sums": _padded(sums, cap),
-        f"{prefix}round_weights": _padded(weights, cap),
+        f"{prefix}round_sums": _padded([m.numerators for m in moments], cap),
+        f"{prefix}round_weights": _padded([m.denominators for m in moments], cap),
         f"{prefix}sweeps": np.array([float(fit.sweeps)]),
     }
 
@@ -172,11 +172,7 @@ class PDNMF:
 
     name: ClassVar[str] = "pd-nmf"
     version: ClassVar[int] = 6  # of the final output, too: what covers every round covers it
-    learn_from: ClassVar[tuple[str, ...]] = ("sums",)  # `audit.coverage.learnable`; `benchmarks raw-leak`
     guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, algorithms 1 and 2")
-    noise_free: ClassVar[bool] = True
-    order_free: ClassVar[bool] = True
-    nonnegative: ClassVar[bool] = True  # a corpus with negative entries is refused while it is read
 
     rank: int = 7
     start: str = "random"
@@ -193,7 +189,7 @@ class PDNMF:
     def __post_init__(self) -> None:
         check_least(self, rank=1, sweeps=1, start_seed=0)
         for name in ("tolerance", *Penalties._fields):
-            value = getattr(self, name)
+            value = vars(self)[name]
             if not isinstance(value, Real) or isinstance(value, bool):
                 raise SpecError(f"`{name}` must be a number; got {value!r}.")
             object.__setattr__(self, name, float(value))
@@ -209,10 +205,11 @@ class PDNMF:
         return SvdStart(self.rank, self.start_seed) if self.start == "nnsvd" and self.opens != "final" else None
 
     @property
-    def learn_always(self) -> tuple[str, ...]:
-        """Weights of ratings (`benchmarks raw-leak`); sums that no column solves beside those of a start."""
-        needed = {"sums": self._by_svd, "weights": self.weighted and self.opens != "final"}
-        return tuple(name for name, must in needed.items() if must)
+    def traits(self) -> Traits:
+        """Nothing but the database is random; a corpus with negative entries is refused while it is read."""
+        return Traits(
+            self.opens, noise_free=True, order_free=True, nonnegative=True, weighted=self.weighted, rank=self.rank
+        )
 
     @property
     def cap(self) -> int:
@@ -244,12 +241,15 @@ class PDNMF:
         terms = Terms("ratings" if self.weighted else "topics", "topics", gamma=self.gamma, delta=self.delta)
         sums = _summed_releases("", len(early), wide, narrow, self.cap, terms)
         known = ("start",) if self.start in DATA_STARTS else ()
+        # `benchmarks raw-leak`; beside those of a start no column solves the sums.
+        learners: dict[str, Literal["small", "always"]] = {"sums": "always" if self._by_svd else "small"}
+        learners |= {"weights": "always"} if self.weighted else {}
         stops = [_exact("sweeps", (1,))] if self.tolerance > 0 else []
         found = [
             topics,
             _exact("numerators", wide, derived_from=("round_sums",), early=True),
             _exact("denominators", narrow, derived_from=("round_weights",)),
-            *(array for array in sums if array.recorded),
+            *(replace(a, learner=learners.get(a.name, "")) for a in sums if a.recorded),
             *stops,
             _exact(
                 "topics", (1 + len(early), *wide), derived_from=("round_sums", "round_weights", *known),

@@ -13,7 +13,17 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.mechanisms.contract import EXACT, OPENS, Database, Guarantee, Observables, Release, Terms, measured
+from ksdp.audit.mechanisms.contract import (
+    EXACT,
+    OPENS,
+    Database,
+    Guarantee,
+    Observables,
+    Release,
+    Terms,
+    Traits,
+    measured,
+)
 from ksdp.audit.mechanisms.factorisation.power_iteration import (
     block_power,
     first_basis,
@@ -253,9 +263,6 @@ class PDSVD:
 
     name: ClassVar[str] = "pd-svd"
     guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, algorithms 3 and 4")
-    noise_free: ClassVar[bool] = True
-    order_free: ClassVar[bool] = True
-    one_matrix: ClassVar[bool] = True  # all rounds are products with X^T X (`statistics.linear.pilot`)
     version: ClassVar[int] = 6  # of the final output, too: what covers every round covers it
     _centre_name: ClassVar[str] = ""
 
@@ -273,6 +280,11 @@ class PDSVD:
         check_one_of(self, "opens", OPENS)
         if not 0 <= self.tolerance < 1:
             raise SpecError(f"`tolerance` must be in [0, 1); got {self.tolerance}.")
+
+    @property
+    def traits(self) -> Traits:
+        """Nothing but the database is random."""
+        return Traits(self.opens, noise_free=True, order_free=True, rank=self.rank)
 
     @property
     def rounds(self) -> int:

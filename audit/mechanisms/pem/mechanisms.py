@@ -14,7 +14,17 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ksdp.audit.errors import InputError, SpecError
-from ksdp.audit.mechanisms.contract import EXACT, Array, Database, Guarantee, Noise, Observables, Release, Terms
+from ksdp.audit.mechanisms.contract import (
+    EXACT,
+    Array,
+    Database,
+    Guarantee,
+    Noise,
+    Observables,
+    Release,
+    Terms,
+    Traits,
+)
 from ksdp.audit.mechanisms.parameters import check_least
 from ksdp.audit.mechanisms.pem.added import (
     added_to_clusters,
@@ -101,7 +111,6 @@ class PemMechanism(ABC):
     name: ClassVar[str]
     version: ClassVar[int] = 1
     gaussian: ClassVar[bool] = False
-    order_free: ClassVar[bool] = True
     summed: ClassVar[tuple[str, ...]]
     """The observables that `as_equations` reads."""
     noise_factor: ClassVar[float] = 1.0
@@ -125,6 +134,11 @@ class PemMechanism(ABC):
             self.check()
         except InputError as error:
             raise SpecError(str(error)) from error
+
+    @property
+    def traits(self) -> Traits:
+        """The order of records does not matter."""
+        return Traits(order_free=True)
 
     @property
     @abstractmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import ClassVar
 
@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.corpus.matrix import clip_rows
 from ksdp.audit.errors import CorpusError
-from ksdp.audit.mechanisms.contract import OPENS, Database, Guarantee, Noise, Observables, Release, Terms
+from ksdp.audit.mechanisms.contract import OPENS, Database, Guarantee, Noise, Observables, Release, Terms, Traits
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import project_simplex
 from ksdp.audit.mechanisms.parameters import check_least, check_positive
 from ksdp.audit.mechanisms.party_side import NoisySum, PartyProgram, PartyResult
@@ -79,10 +79,8 @@ class DPNMF(GaussianReleases):
 
     exact_ratio: ClassVar[bool] = True
     name: ClassVar[str] = "dp-nmf"
-    nonnegative: ClassVar[bool] = True
 
     delta: float = 0.01
-    rank: int = 7
     sweeps: int = 10
     epsilon: float = 0.25
     row_bound: float = 1.0
@@ -97,6 +95,11 @@ class DPNMF(GaussianReleases):
         check_adjacency(self.adjacency)
         check_least(self, rank=1, sweeps=1, colluders=0, start_seed=0)
         check_positive(self, "row_bound", "contribution")
+
+    @property
+    def traits(self) -> Traits:
+        """A corpus with negative entries is refused."""
+        return replace(super().traits, nonnegative=True)
 
     @property
     def guarantee(self) -> Guarantee:

@@ -39,9 +39,6 @@ class PeriodicPower(GaussianReleases):
     without noise, whatever was added before. So `iterations` must be a multiple of `period`.
     """
 
-    one_matrix: ClassVar[bool] = True  # all rounds are products with one (`statistics.linear.pilot`)
-
-    rank: int = 7
     iterations: int = 20
     period: int = 4
     start_seed: int = 0

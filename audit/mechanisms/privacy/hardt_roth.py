@@ -78,9 +78,7 @@ class HardtRoth(GaussianReleases):
 
     exact_ratio: ClassVar[bool] = True
     name: ClassVar[str] = "hardt-roth"
-    one_matrix: ClassVar[bool] = True  # all rounds are products with one (`statistics.linear.pilot`)
 
-    rank: int = 7
     iterations: int = 5
     epsilon: float = 0.1
     row_bound: float = 1.0

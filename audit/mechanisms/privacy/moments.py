@@ -74,7 +74,6 @@ class Moments(GaussianReleases):
     name: ClassVar[str] = "moments"
     version: ClassVar[int] = 1
 
-    rank: int = 7
     advantage: float = 0.25
     noise: float | None = None
     row_bound: float = 1.0
@@ -254,7 +253,6 @@ class DPdisPCA(GaussianReleases):
 
     name: ClassVar[str] = "dpdispca"
 
-    rank: int = 7
     intermediate: int = 20
     epsilon: float = 1.0
     row_bound: float = 1.0

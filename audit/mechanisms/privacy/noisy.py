@@ -21,13 +21,14 @@ from ksdp.audit.mechanisms.contract import (
     Noise,
     Observables,
     Release,
+    Traits,
     measured,
     opened,
     released,
-    traits_of,
 )
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.delegation import DelegatingMechanism
+from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.joint import JointMechanism
 from ksdp.audit.statistics.contract import Statistic, own_statistics
 from ksdp.audit.statistics.linear.releases import LINEAR, first_rounds
@@ -118,7 +119,7 @@ class Noisy(DelegatingMechanism):
             )
         if isinstance(inner, JointMechanism):
             raise SpecError("`mechanism` must not be several runs: add the noise to each of them.")
-        if getattr(inner, "start", "") == "nnsvd" and self.opens != OPENS[1]:
+        if isinstance(inner, PDNMF) and inner.start == "nnsvd" and inner.opens != OPENS[1]:
             raise SpecError(
                 '`start` must not be "nnsvd" with noise: what makes that start has entries of both signs.'
             )
@@ -129,14 +130,9 @@ class Noisy(DelegatingMechanism):
             object.__setattr__(self, "guarantee", dataclasses.replace(self.guarantee, sound=False, notes=notes))
 
     @property
-    def rank(self) -> int | None:
-        """Of the other mechanism, where it has one."""
-        return traits_of(self.inner).rank
-
-    @property
-    def opens(self) -> str:
-        """What a run of the other mechanism shows its parties."""
-        return traits_of(self.inner).opens
+    def traits(self) -> Traits:
+        """Those of the other mechanism, with noise."""
+        return replace(super().traits, noise_free=False)
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
@@ -170,7 +166,7 @@ class Noisy(DelegatingMechanism):
         noisy = Observables({name: self._disturbed(name, np.asarray(seen[name]), rng) for name in sorted(seen)})
         if isinstance(self.inner, Derives):
             noisy = self.inner.derive(noisy)
-        if not self.nonnegative:
+        if not self.traits.nonnegative:
             return noisy
         final = {array.name for array in self.releases(database.parties[0].shape[1]) if array.final}
         return Observables({n: np.maximum(a, 0.0) if n in final else a for n, a in noisy.items()})

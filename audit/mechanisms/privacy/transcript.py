@@ -21,6 +21,7 @@ from ksdp.audit.mechanisms.contract import (
     Observables,
     Release,
     Terms,
+    Traits,
 )
 from ksdp.audit.mechanisms.parameters import check_one_of
 from ksdp.audit.mechanisms.party_side import (
@@ -255,7 +256,6 @@ class GaussianReleases(ABC):
     name: ClassVar[str]
     version: ClassVar[int] = 2
     gaussian: ClassVar[bool] = True
-    order_free: ClassVar[bool] = True
     exact_ratio: ClassVar[bool] = False
     """Whether nothing is random but the announced noise, so that `log_likelihood_ratio` is that of the laws."""
     noise_factor: ClassVar[float] = 1.0
@@ -264,12 +264,18 @@ class GaussianReleases(ABC):
     sampler: str = "fast"
     delta: float = 1e-5
     opens: str = OPENS[0]
+    rank: int = 7
 
     def __post_init__(self) -> None:
         check_sampler(self.sampler)
         check_one_of(self, "opens", OPENS)
         if isinstance(self.delta, bool) or not 0 < self.delta < 1:
             raise SpecError(f"`delta` must be in (0, 1); got {self.delta!r}.")
+
+    @property
+    def traits(self) -> Traits:
+        """The order of documents does not matter."""
+        return Traits(self.opens, order_free=True, rank=self.rank)
 
     @property
     @abstractmethod

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import betainc
 
-from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables, Release, prefixed_runs
+from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables, Release, Traits, prefixed_runs
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.numeric.kernels import csr_times_panel, panel_of
 from ksdp.audit.numeric.sparse_rows import emptied
@@ -205,7 +205,11 @@ class _Within:
 
     whole: _Cuts
     kept: Kept
-    noise_free: bool = True
+
+    @property
+    def traits(self) -> Traits:
+        """Exact."""
+        return Traits(noise_free=True)
 
     @property
     def inner(self) -> Mechanism:

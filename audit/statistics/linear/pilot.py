@@ -19,6 +19,7 @@ from ksdp.audit.mechanisms.contract import (
     Release,
     exact_throughout,
     inner_of,
+    moments_alone,
     named_alone,
     prefixed_runs,
     traits_of,
@@ -130,18 +131,14 @@ def _of_filter(one: _Filter, seen: Observables, pool: Pool) -> int:
         )
         if in_rows and pool.group is None and is_low_noise(made, noise):
             return 0
-        return _equations(made.variances, noise, pool.drawn.shape[1], _of_one_matrix(pool))
+        features = pool.drawn.shape[1]
+        return _equations(made.variances, noise, features, moments_alone(own_mechanism(pool.mechanism), features))
 
 
 def _equations(variances: Floats, noise: Floats, features: int, products: bool) -> int:
     """Numbers with little noise; of products of one symmetric matrix, no more than it has."""
     few = int((noise < LITTLE * variances).sum())
     return min(few, features * (features + 1) // 2) if products else few
-
-
-def _of_one_matrix(pool: Pool) -> bool:
-    """Whether all that rounds announce are products with one symmetric matrix."""
-    return traits_of(own_mechanism(pool.mechanism)).one_matrix
 
 
 def _of_moments(pool: Pool) -> int:

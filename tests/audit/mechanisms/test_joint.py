@@ -12,7 +12,15 @@ from scipy.stats import ks_2samp
 
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Database, Observables, Release, final_output, opened, recorded
+from ksdp.audit.mechanisms.contract import (
+    Database,
+    Mechanism,
+    Observables,
+    Release,
+    final_output,
+    opened,
+    recorded,
+)
 from ksdp.audit.mechanisms.joint import JointMechanism
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent, make_mechanism, statistics
@@ -66,11 +74,11 @@ def test_what_holds_of_the_parts_is_said_of_the_whole() -> None:
     final, rounds, svd = {"opens": "final"}, {"sweeps": 3, "rank": 2}, {"name": "pd-svd", "rank": 3}
     both = JointMechanism(({"name": "pd-nmf", "rank": 2} | final, svd | final))
     mixed = JointMechanism(({"name": "pd-nmf"} | rounds, svd | final))
-    assert (both.opens, mixed.opens) == ("final", "every round")
+    assert (both.traits.opens, mixed.traits.opens) == ("final", "every round")
     assert final_output(both, 9) == ("run1_T", "run2_V")
-    assert mixed.learn_from == ("run1_sums",)
-    assert mixed.nonnegative
-    assert not JointMechanism((svd, svd)).nonnegative
+    assert _learnt(mixed, "small") == ["run1_sums"]
+    assert mixed.traits.nonnegative
+    assert not JointMechanism((svd, svd)).traits.nonnegative
     inner = mixed.inner[0]
     assert {n for n in opened(mixed, 9) if n.startswith("run1_")} == {f"run1_{n}" for n in opened(inner, 9)}
     declared = {array.name: array for array in recorded(mixed, 9)}
@@ -132,12 +140,15 @@ def test_topics_of_a_run_are_expected_of_its_own_mechanism(corpus: Corpus) -> No
     )
 
 
+def _learnt(mechanism: Mechanism, how: str) -> list[str]:
+    return [array.name for array in mechanism.releases(9) if array.learner == how]
+
+
 def test_weights_of_ratings_must_be_learnt_from_in_every_wrapping(corpus: Corpus) -> None:
     rated = {"rank": 2, "weighted": True}
-    assert JointMechanism(({"name": "pd-nmf"} | rated, {"name": "pd-svd", "rank": 2})).learn_always == (
-        "run1_weights",
-    )
-    assert make_mechanism("noisy", {"mechanism": "pd-nmf", "parameters": rated}).learn_always == ("weights",)
+    both = JointMechanism(({"name": "pd-nmf"} | rated, {"name": "pd-svd", "rank": 2}))
+    assert _learnt(both, "always") == ["run1_weights"]
+    assert _learnt(make_mechanism("noisy", {"mechanism": "pd-nmf", "parameters": rated}), "always") == ["weights"]
 
 
 def test_nothing_is_clear_unless_somebody_looks_at_the_runs_together(corpus: Corpus) -> None:

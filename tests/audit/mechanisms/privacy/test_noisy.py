@@ -52,7 +52,7 @@ def test_the_noise_has_the_stated_size_and_is_fresh(name: str, parameters: dict[
             assert (stacked == array).all()
             continue
         deviation = 0.5 * np.sqrt((array**2).mean())
-        if key in final_output(noisy, 60) and noisy.nonnegative:
+        if key in final_output(noisy, 60) and noisy.traits.nonnegative:
             assert stacked.min() >= 0
             off = (stacked - array)[:, array > 4 * deviation]  # where clipping has no say
             if not off.size:
@@ -150,7 +150,7 @@ def test_the_key_of_its_runs_names_every_parameter_and_the_version() -> None:
     written = plan.runs_identity["parameters"]
     assert written["parameters"]["sweeps"] == 20
     assert (written["mechanism"], written["mechanism_version"], written["noise"]) == ("pd-nmf", 6, 1.0)
-    assert plan.mechanism.rank == 3  # type: ignore[attr-defined]
+    assert plan.mechanism.traits.rank == 3  # type: ignore[attr-defined]
     assert "adversary_sigma" in plan.background
     assert plan.mechanism == make_mechanism("noisy", written)
 
