@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 _RAW = "raw"
 _TOGETHER = 'what the runs say together (`statistics.families` with "learned" looks at it)'
-_EXACT_SUMS = (("sums",), ("first_blocks", "block_sums", "V"), (DOCUMENT_COUNTS,))
-"""What rounds of PD-NMF and PD-SVD announce, singular vectors, and counts: sums over documents, whose terms are
-known. One counts of several that say the same."""
 _UNSOLVED = (
     "who was in, by equations: {} are {:,} exact numbers in all for {:,} documents, and more than "
     f"{MOST_SOLVED:,} documents are not solved for (fewer columns or a lower rank show fewer numbers, and so does "
@@ -149,20 +146,21 @@ def unsolved(
     ----------
     seen : names of what statistics may read
     """
-    sizes = {a.name: a.in_all or math.prod(a.shape) for a in announced if a.name in set(seen)}
+    sums = [a for a in announced if a.terms and a.name in set(seen)]
     counted: dict[str, int] = {}
     for prefix, one in prefixed_runs(mechanism):
-        if not exact_throughout(one):
-            continue
-        for names in _EXACT_SUMS:
-            name = max((prefix + n for n in names), key=lambda n: sizes.get(n, 0))
-            counted |= {name: sizes[name]} if name in sizes else {}
-    numbers = sum(counted.values())
-    if not who.told_by(numbers):
+        mine = [a for a in sums if a.name.startswith(prefix) and exact_throughout(one)]
+        for form in dict.fromkeys(a.terms.form for a in mine if a.terms):
+            # Those of one form say the same.
+            numbers = {a.name: a.in_all or math.prod(a.shape) for a in mine if a.terms and a.terms.form == form}
+            most = max(numbers, key=lambda name: numbers[name])
+            counted[most] = numbers[most]
+    total = sum(counted.values())
+    if not who.told_by(total):
         return ()
     if who.groups:
-        return (_GROUPS.format(numbers, who.count),)
-    return (_UNSOLVED.format(", ".join(f"`{name}`" for name in counted), numbers, who.count),)
+        return (_GROUPS.format(total, who.count),)
+    return (_UNSOLVED.format(", ".join(f"`{name}`" for name in counted), total, who.count),)
 
 
 def followed(found: Mapping[str, int], who: MayBeIn) -> tuple[str, ...]:

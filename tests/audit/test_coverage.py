@@ -19,7 +19,7 @@ from ksdp.audit.coverage import (
     unfollowed,
     unsolved,
 )
-from ksdp.audit.mechanisms.contract import Observables, Release, final_output, opened, recorded, traits_of
+from ksdp.audit.mechanisms.contract import Observables, Release, Terms, final_output, opened, recorded, traits_of
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism, mechanism_names, statistics
 from ksdp.audit.spec.models import parse_spec
@@ -321,7 +321,8 @@ def test_what_can_be_followed_clears_nobody_where_it_is_numbers_enough(corpus: C
 
 def test_too_few_exact_numbers_hide_who_was_in() -> None:
     plain, seen = make_mechanism("pd-svd", {"rank": 2}), [Release("span", (9, 9000))]
-    seen += [Release("V", (2, 400)), Release("block_sums", (3, 2, 400)), Release("first_blocks", (4, 2, 400))]
+    shapes = {"V": (2, 400), "block_sums": (3, 2, 400), "first_blocks": (4, 2, 400)}
+    seen += [Release(name, shape, Terms("moments")) for name, shape in shapes.items()]
     names = tuple(array.name for array in seen)
     assert unsolved(plain, seen, names, MayBeIn(6401, 0.5)) == ()
     (said,) = unsolved(plain, seen, names, MayBeIn(6400, 0.5))
@@ -336,7 +337,7 @@ def test_too_few_exact_numbers_hide_who_was_in() -> None:
 
 
 def test_numbers_that_tell_more_than_the_margin_hide_nobody() -> None:
-    plain, seen = make_mechanism("pd-svd", {"rank": 2}), [Release("first_blocks", (4, 2, 400))]
+    plain, seen = make_mechanism("pd-svd", {"rank": 2}), [Release("first_blocks", (4, 2, 400), Terms("moments"))]
     most = int(3200 / telling_numbers(0.5, 0.2))
     assert len(unsolved(plain, seen, ["first_blocks"], MayBeIn(most, 0.5, 0.2))) == 1
     assert unsolved(plain, seen, ["first_blocks"], MayBeIn(most + 1, 0.5, 0.2)) == ()
