@@ -13,7 +13,7 @@ from ksdp.audit.certifying import check_certifiable
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Mechanism, ReleaseSchema, release_schema, traits_of
-from ksdp.audit.mechanisms.recorded import RecordedRuns
+from ksdp.audit.mechanisms.recorded import RecordedRuns, is_own
 from ksdp.audit.numeric.kernels import one_thread
 from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.party_view import Holdings, holdings_of
@@ -36,6 +36,8 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     if spec.views is not None:
         raise SpecError("`views` must be left out: this is for one view. `ksdp audit` audits several.")
     mechanism = mechanism_of(spec.mechanism)
+    if is_own(mechanism):
+        spec = spec.model_copy(update={"store": spec.store.model_copy(update={"precision": "float64"})})
     holdings = holdings_of(spec, corpus)
     rank = traits_of(mechanism).rank
     if rank is not None:

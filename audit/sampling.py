@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.errors import KsdpError, SpecError
+from ksdp.audit.errors import InvalidAudit, KsdpError, SpecError
+from ksdp.audit.mechanisms.callables import failure_of, has_minus_zeros
 from ksdp.audit.mechanisms.contract import Observables
-from ksdp.audit.mechanisms.recorded import RecordedRuns
+from ksdp.audit.mechanisms.recorded import RecordedRuns, is_own
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
 from ksdp.audit.registry import own_modules
 from ksdp.audit.spec.design import Block, drawn_controls, mechanism_rng
@@ -60,21 +61,46 @@ def run_observables(plan: Plan, lane: int, run: int) -> Stored:
         seen = plan.mechanism.of_run(run)
     else:
         seen = plan.mechanism.run(database, mechanism_rng(plan.design, lane, run))
-    stored = {HANDED: handed_bits(database, len(plan.corpus))}
-    for announced in plan.announced:
-        array = np.array(seen[announced.name], dtype=plan.precision)
-        array += array.dtype.type(0)  # -0.0 is 0.0 like any other, so that a store may leave zeros out
-        if array.shape != announced.shape:
-            raise KsdpError(
-                f"mechanism {plan.mechanism.name!r} announced {announced.name!r} of shape {array.shape}; "
-                f"its schema says {announced.shape}."
+    return {HANDED: handed_bits(database, len(plan.corpus))} | _as_declared(plan, seen, f"lane {lane}, run {run}")
+
+
+def _as_declared(plan: Plan, seen: Observables, where: str) -> Stored:
+    """What a run announced, rounded; void unless names, shapes and types are the declared ones."""
+    whose, own = f"mechanism {plan.mechanism.name!r}", is_own(plan.mechanism)
+    declared = {array.name: array for array in plan.announced}
+    if differ := sorted(declared.keys() ^ set(seen)):
+        what = "is declared, not announced" if differ[0] in declared else "is announced, not declared"
+        raise InvalidAudit(
+            f"{whose}: {differ[0]!r} {what} ({where}). Every run must announce the same arrays: which there are "
+            "tells who is in, and no statistic looks at it."
+        )
+    stored: Stored = {}
+    for name, one in declared.items():
+        given = np.asarray(seen[name])
+        array = np.array(given, dtype=plan.precision)
+        if array.shape != one.shape:
+            raise InvalidAudit(
+                f"{whose} announced {name!r} of shape {array.shape} ({where}); declared are {one.shape}. Pad it "
+                "to one shape, or announce a summary of one length."
+            )
+        wanted = one.dtype or ("float64" if own else "")
+        if wanted and given.dtype.name != wanted:
+            raise InvalidAudit(
+                f"{whose} announced {name!r} as {given.dtype} ({where}); declared is {wanted}. Convert it "
+                "to that type in every run, or declare another (`Release.dtype`)."
             )
         if not _all_finite(array):
-            raise KsdpError(
-                f"mechanism {plan.mechanism.name!r} announced NaN or infinity in {announced.name!r} "
-                f"(lane {lane}, run {run})."
+            raise InvalidAudit(
+                f"{whose} announced NaN or infinity in {name!r} ({where}). Announce a finite number in its place."
             )
-        stored[announced.name] = array
+        if not own:
+            array += array.dtype.type(0)  # on the wire -0.0 is 0.0, and a store may leave zeros out
+        elif not one.minus_zeros and has_minus_zeros(array):
+            raise InvalidAudit(
+                f"{whose} announced -0.0 in {name!r} ({where}), which its trial run did not, and whose sign no "
+                "statistic looks at. Announce `array + 0.0`, whose zeros have no sign."
+            )
+        stored[name] = array
     return stored
 
 
@@ -248,16 +274,5 @@ def _trial(whose: str, what: str) -> Iterator[None]:
         yield
     except KsdpError as error:
         raise SpecError(f"`{what}` of {whose} fails in a trial run: {error}") from error
-    except Exception as error:  # somebody else's code; what it says may hold a document
-        failure = f"{type(error).__name__} {_where(error)}"
-        raise SpecError(f"`{what}` of {whose} fails in a trial run: {failure}.") from error
-
-
-def _where(error: BaseException) -> str:
-    """The line that failed, as the last frame has it."""
-    trace = error.__traceback__
-    if trace is None:
-        return "somewhere"
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-    return f"in {trace.tb_frame.f_code.co_name}, line {trace.tb_lineno}"
+    except Exception as error:  # somebody else's code
+        raise SpecError(f"`{what}` of {whose} fails in a trial run: {failure_of(error)}.") from error

@@ -1,8 +1,11 @@
-"""Any function of a matrix as a mechanism: what it returns in a trial says what it announces."""
+"""Any function of a matrix as a mechanism: what it returns in a trial is what every run must announce."""
 
 from __future__ import annotations
 
+import sysconfig
+import traceback
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,6 +36,24 @@ def _named_arrays(returned: Any) -> dict[str, np.ndarray]:
     return arrays
 
 
+def has_minus_zeros(array: np.ndarray) -> bool:
+    """Whether an array holds -0.0."""
+    return array.dtype.kind == "f" and bool(((array == 0) & np.signbit(array)).any())
+
+
+_MESSAGE = 300
+
+
+def failure_of(error: BaseException) -> str:
+    """What a function of numbers failed with: type, message, and the last line that is its own."""
+    message = " ".join(str(error).split())[:_MESSAGE].rstrip(".")
+    frames = traceback.extract_tb(error.__traceback__)
+    installed = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
+    own = [frame for frame in frames if not frame.filename.startswith(installed)] or frames
+    said = f"{type(error).__name__}: {message}" if message else type(error).__name__
+    return f"{said} ({Path(own[-1].filename).name}, line {own[-1].lineno}, in {own[-1].name})" if own else said
+
+
 class FunctionMechanism:
     """A function `(X, rng) -> arrays`, run on all parties' rows together; `function_mechanism` makes it."""
 
@@ -59,12 +80,12 @@ class FunctionMechanism:
         Raises
         ------
         KsdpError
-            If it fails; what it says itself may hold a document, and stands in the traceback alone.
+            If it fails.
         """
         try:
             return Observables(_named_arrays(self._call(_stacked(database), rng)))
         except Exception as error:
-            raise KsdpError(f"the mechanism {self.name!r} failed in a run: {type(error).__name__}.") from error
+            raise KsdpError(f"the mechanism {self.name!r} failed in a run: {failure_of(error)}.") from error
 
 
 def _stacked(database: Database) -> sp.csr_array:
@@ -99,10 +120,12 @@ def function_mechanism(
     except InputError:
         raise
     except Exception as error:  # somebody else's code: whatever it raises, nothing was spent yet
-        # Its own message may hold a document.
-        raise InputError(f"the mechanism {name!r} failed in a trial run: {type(error).__name__}.") from error
+        raise InputError(f"the mechanism {name!r} failed in a trial run: {failure_of(error)}.") from error
     wrong = [key for key, array in announced.items() if not np.isfinite(array.astype(np.float64)).all()]
     if wrong:
         raise InputError(f"the mechanism {name!r} announced NaN or infinity in {wrong[0]!r} in a trial run.")
-    shapes = tuple(Release(key, array.shape) for key, array in sorted(announced.items()))
+    shapes = tuple(
+        Release(key, array.shape, dtype=array.dtype.name, minus_zeros=has_minus_zeros(array))
+        for key, array in sorted(announced.items())
+    )
     return FunctionMechanism(name, call, shapes, trial.shape[1] if features is None else features)

@@ -96,6 +96,10 @@ class Release:
     """Whether only a learner reads it well: where it is few numbers, or whatever its size."""
     in_all: int = field(default=0, compare=False)
     """Where these are of the first rounds: different exact numbers of their kind that all rounds open."""
+    dtype: str = ""
+    """NumPy's name of its type, of which every run's array must be; empty: float64."""
+    minus_zeros: bool = field(default=False, compare=False)
+    """Whether it may hold -0.0, whose sign is then looked at."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, KsdpError
-from ksdp.audit.mechanisms.contract import Database, Observables, Release
+from ksdp.audit.mechanisms.callables import FunctionMechanism, has_minus_zeros
+from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables, Release, inner_of
 from ksdp.audit.numeric.array_types import Bits
 from ksdp.audit.spec.design import Block, Rows
 from ksdp.audit.statistics.plain import statistics_of_arrays
@@ -94,7 +95,10 @@ class RecordedRuns:
             )
         self.name = f"recorded#{digest.hexdigest()[:12]}"
         """Other tables are another mechanism, so that a store never takes their runs for these."""
-        shapes = tuple(Release(name, array.shape[1:]) for name, array in self._arrays.items())
+        shapes = tuple(
+            Release(name, array.shape[1:], dtype="float64", minus_zeros=has_minus_zeros(array))
+            for name, array in self._arrays.items()
+        )
         self.statistics = statistics_of_arrays(shapes, features)
         self._shapes = shapes
 
@@ -129,3 +133,11 @@ class RecordedRuns:
     def of_run(self, run: int) -> Observables:
         """What one recorded run announced."""
         return Observables({name: array[run] for name, array in self._arrays.items()})
+
+
+def is_own(mechanism: Mechanism) -> bool:
+    """Whether it, or one that it runs, is somebody's own code or record: its numbers mean what their bits say."""
+    return any(
+        isinstance(one, FunctionMechanism | RecordedRuns) or not type(one).__module__.startswith("ksdp.")
+        for one in (mechanism, *inner_of(mechanism))
+    )

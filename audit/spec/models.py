@@ -180,7 +180,8 @@ class StoreSpec(Section, frozen=True):
     of the documents; no number depends on it."""
     precision: Literal["float32", "float64"] = "float32"
     """Of stored observables and values. Observables are in double precision in any case where exact sums of rounds
-    are solved for who was in (2,048 documents or fewer): single hides some of what a run's wire shows."""
+    are solved for who was in (2,048 documents or fewer): single hides some of what a run's wire shows. What
+    somebody's own mechanism announces, and its values, are in double precision always."""
 
 
 _CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+\Z")

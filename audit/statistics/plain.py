@@ -32,6 +32,8 @@ _SENTENCES = {
     "distance": "How near the announced array {} comes to the document.",
     "sum": "The sum of the announced array {}, the same for every document.",
     "size": "How large the numbers of the announced array {} are, the same for every document.",
+    "digits": "What single precision would round away of the announced array {}, the same for every document.",
+    "zeros": "Where zeros of the announced array {} have a minus sign, the same for every document.",
 }
 
 
@@ -69,14 +71,22 @@ class _OfVectors:
 
 @dataclass(frozen=True)
 class _OfNumbers:
-    """A number of the array itself, the same for every document of a run: its sum, or its Euclidean length."""
+    """A number of the array itself, the same for every document of a run."""
 
-    kind: Literal["sum", "size"]
+    kind: Literal["sum", "size", "digits", "zeros"]
     array: str
 
     def __call__(self, observables: Observables, documents: Documents) -> Floats:
         numbers: NDArray[Any] = np.asarray(observables[self.array], np.float64)
-        value = float(np.sum(numbers)) if self.kind == "sum" else float(np.linalg.norm(numbers))
+        if self.kind == "zeros":  # their number and their places
+            minus = np.flatnonzero((numbers == 0) & np.signbit(numbers))
+            value = float((minus + numbers.size).sum())
+        else:
+            if self.kind == "digits":
+                with np.errstate(over="ignore", invalid="ignore"):
+                    numbers = numbers - numbers.astype(np.float32)
+                numbers = np.where(np.isfinite(numbers), np.abs(numbers), 0.0)
+            value = float(np.linalg.norm(numbers) if self.kind == "size" else np.sum(numbers))
         return np.full(len(documents), value)
 
 
@@ -102,6 +112,10 @@ def statistics_of_arrays(shapes: Iterable[Release], features: int) -> tuple[Tabl
             scores.append(_OfNumbers("sum", array.name))
             if int(np.prod(array.shape)) > 1:
                 scores.append(_OfNumbers("size", array.name))
+        if array.dtype == "float64":
+            scores.append(_OfNumbers("digits", array.name))
+        if array.minus_zeros:
+            scores.append(_OfNumbers("zeros", array.name))
         for score in scores:
             sentence = _SENTENCES[score.kind].format(array.name)
             rows.append(TableStatistic(f"{score.kind}:{array.name}", "arrays", score, sentence, (array.name,)))

@@ -70,7 +70,7 @@ def test_a_statistic_may_be_given_as_its_class(tmp_path: Path) -> None:
         (
             "total + rng.normal(0.0, self.noise, total.shape)})",
             "total[:1]})",
-            r"of shape \(1,\); its schema says \(2,\)",
+            r"of shape \(1,\) \(lane 0, run 0\); declared are \(2,\)",
         ),
         ("    version = 1  #", "    #", "it has no `version`"),
         ("documents.matrix @", "documents.matrix.T @", "fails in a trial run: ValueError"),
