@@ -59,11 +59,6 @@ def holdings_of(spec: Spec, corpus: Corpus) -> Holdings:
 
     With `parties.me` the victim is that party, and the others hold the rest of the corpus; without it they are
     drawn from the seed.
-
-    Raises
-    ------
-    SpecError
-        If the corpus names no parties or groups that the spec asks for, or a group belongs to two parties.
     """
     units = make_units(corpus, spec.design.unit)
     rng = generator(spec.seed, Purpose.PARTIES)

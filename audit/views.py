@@ -60,12 +60,6 @@ def make_views(spec: Spec, corpus: Corpus) -> tuple[View, ...]:
         With `views`.
     corpus : Corpus
         Sizes given as fractions refer to its documents (or groups).
-
-    Raises
-    ------
-    SpecError
-        If there are no views, two coalitions are equally large, or the mechanism's final output is not declared,
-        or is everything that it announces.
     """
     if spec.views is None:
         raise SpecError("`views` must be given; this spec has one view.")

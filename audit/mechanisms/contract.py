@@ -409,11 +409,6 @@ def release_schema(
         What the party whose view is audited sees.
     keeps : str
         `store.observables` of the spec.
-
-    Raises
-    ------
-    SpecError
-        If the mechanism does not give a tuple of `Release`, or records none.
     """
     try:
         found = tuple(mechanism.releases(features))
@@ -449,13 +444,7 @@ def _bases(every: Iterable[Release]) -> set[str]:
 
 
 def final_output(mechanism: Mechanism, features: int) -> tuple[str, ...]:
-    """Names of the releases that are a mechanism's final output.
-
-    Raises
-    ------
-    SpecError
-        If it declares none.
-    """
+    """Names of the releases that are a mechanism's final output."""
     final = tuple(array.name for array in recorded(mechanism, features) if array.final)
     if not final:
         raise SpecError(f"{mechanism.name} announces no final output (`final`), which is to be audited by itself.")

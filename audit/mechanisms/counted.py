@@ -118,13 +118,7 @@ class Counted(DelegatingMechanism):
         )
 
     def kept(self, counts: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Which columns stay, by the counts of all parties.
-
-        Raises
-        ------
-        CorpusError
-            If they are too few for the other mechanism.
-        """
+        """Which columns stay, by the counts of all parties."""
         kept = np.asarray(counts >= self.at_least)
         left = int(kept.sum())
         if not left:
@@ -139,13 +133,7 @@ class Counted(DelegatingMechanism):
         return kept
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
-        """Count, then run the other mechanism on the columns that are left.
-
-        Raises
-        ------
-        CorpusError
-            If too few columns are left, or as by the other mechanism.
-        """
+        """Count, then run the other mechanism on the columns that are left."""
         counts = [document_counts(part) for part in database.parties]
         kept = self.kept(np.sum(counts, axis=0))
         outside = np.sum([counts[party] for party in database.outside], axis=0)

@@ -136,13 +136,7 @@ def _kind(request: Request) -> tuple[type, tuple[int, ...]]:
 
 
 def trusted_party(requests: Sequence[Request]) -> list[Any]:
-    """What a trusted third party would announce where nothing has noise: the ideal functionality of exact sums.
-
-    Raises
-    ------
-    ProtocolError
-        If something else than an exact sum is requested.
-    """
+    """What a trusted third party would announce where nothing has noise: the ideal functionality of exact sums."""
     exact = [request.share for request in requests if isinstance(request, SecSum)]
     normed = [request.share for request in requests if isinstance(request, NormedSecSum)]
     if not exact and not normed:
@@ -165,13 +159,7 @@ def answered(
 
 
 def drive(parties: Sequence[PartyProgram], answers: Answers = trusted_party) -> tuple[PartyResult, ...]:
-    """Run all parties in this process, in step.
-
-    Raises
-    ------
-    ProtocolError
-        If the parties end at different steps, or request different things.
-    """
+    """Run all parties in this process, in step."""
     results: list[PartyResult] = []
     replies: Sequence[Any] = [None] * len(parties)
     while not results:

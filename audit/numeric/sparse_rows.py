@@ -13,13 +13,7 @@ Ints = NDArray[Any]
 
 
 def take_rows(matrix: sp.csr_array, rows: NDArray[np.int64]) -> sp.csr_array:
-    """These rows of a canonical matrix, in this order.
-
-    Raises
-    ------
-    IndexError
-        If there is no such row.
-    """
+    """These rows of a canonical matrix, in this order."""
     if len(rows) and not 0 <= rows.min() <= rows.max() < matrix.shape[0]:
         raise IndexError(f"rows must be from 0 to {matrix.shape[0] - 1}.")
     return matrix[rows]

@@ -404,11 +404,6 @@ def singular_rows(matrix: sp.csr_array, rank: int, start: Vector, mean: Vector |
     mean : shape (features,), optional
         Subtracted from every row.
 
-    Raises
-    ------
-    KsdpError
-        If a very large matrix (no side below 4,096) did not converge.
-
     Notes
     -----
     The subspace is accurate to about 1e-10, or to machine epsilon times (largest value)^2 over the gap of the

@@ -109,11 +109,6 @@ def project_simplex(vectors: ArrayLike) -> NDArray[np.float64]:
     array, same shape, float64
         A new array.
 
-    Raises
-    ------
-    InputError
-        Where `vectors` is empty, not finite, or neither one- nor two-dimensional.
-
     Notes
     -----
     PD-ML-Lite, equation 5, last line, and Algorithm 1, line 10. The theta is found by Newton's method, which

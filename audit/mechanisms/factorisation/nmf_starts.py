@@ -105,13 +105,6 @@ def nnsvd(matrix: sp.csr_array, rank: int) -> Matrix:
     array, shape (rank, d)
         A topic of singular value 0 (X has a smaller rank) is uniform.
 
-    Raises
-    ------
-    SpecError
-        Where `rank` is above min(n, d).
-    CorpusError
-        Where the matrix is zero.
-
     Notes
     -----
     Boutsidis & Gallopoulos 2008 (NNDSVD, the variant that keeps zeros); in PD-ML-Lite "nnsvd". The scale of a row
@@ -144,13 +137,7 @@ def _norm(x: Matrix) -> float:
 
 
 def local_models(parties: Sequence[sp.csr_array], rank: int, how: LocalFit = LocalFit()) -> list[Factorisation]:
-    """Return every party's own NMF, from its own nnsvd start (Algorithm 2, lines 3 and 4).
-
-    Raises
-    ------
-    SpecError
-        Where a party has fewer rows than `rank`.
-    """
+    """Return every party's own NMF, from its own nnsvd start (Algorithm 2, lines 3 and 4)."""
     smallest = min(party.shape[0] for party in parties)
     if smallest < rank:
         raise SpecError(
@@ -218,13 +205,7 @@ def merged_topics(
 def initial_topics(
     name: str, parties: Sequence[sp.csr_array], rank: int, how: LocalFit = LocalFit(), *, seed: int = 0
 ) -> Matrix:
-    """Return the start of that name, shape (rank, d).
-
-    Raises
-    ------
-    SpecError
-        Where there is no such start, or the parties' data are too small for it.
-    """
+    """Return the start of that name, shape (rank, d)."""
     if name in ("random", "random-2x"):
         return random_topics(parties[0].shape[1], rank, seed)
     if name == "nnsvd":
@@ -284,11 +265,6 @@ def topics_from_parts(V: Matrix, sigma: Vector, squares: Matrix) -> Matrix:
     sigma : shape (k,)
     squares : shape (2, k)
         Of everybody's rows (`part_squares`).
-
-    Raises
-    ------
-    CorpusError
-        Where everybody's rows are zero.
     """
     if not sigma[0] > 0.0:
         raise CorpusError("the start nnsvd needs at least one entry that is not 0.")

@@ -343,15 +343,7 @@ class PDNMF:
         return rule.factorise(database.parties, start, weighted=self.weighted, kept=kept)
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
-        """Run once; `rng` is not used, as the mechanism adds no noise.
-
-        Raises
-        ------
-        CorpusError
-            Where the database holds negative entries.
-        SpecError
-            Where a party is too small for the start.
-        """
+        """Run once; `rng` is not used, as the mechanism adds no noise."""
         start, made, beside = self._start(database)
         last = self._factorise(database, start)
         arrays = {"T": last.T, "numerators": last.numerators, "denominators": last.denominators}

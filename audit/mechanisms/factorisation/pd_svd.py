@@ -301,11 +301,6 @@ class PDSVD:
         """The basis, the singular values where they are revealed, and the blocks where every round is opened.
 
         Not recorded are ``blocks``, shape (rounds, rank, features), but what is derived from them.
-
-        Raises
-        ------
-        SpecError
-            If `rank` is not below `features`.
         """
         check_rank(self.rank, features)
         wide, centre = (self.rank, features), self._centre_name
@@ -371,13 +366,7 @@ class PDSVD:
         return None
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
-        """Decompose the rows of all parties; `rng` is not used, as the protocol draws nothing.
-
-        Raises
-        ------
-        CorpusError
-            If `rank` is not below the number of rows and of features of the database.
-        """
+        """Decompose the rows of all parties; `rng` is not used, as the protocol draws nothing."""
         return Observables(self._decompose(database, None))
 
     def _decompose(self, database: Database, mean: NDArray[np.float64] | None) -> dict[str, NDArray[np.float64]]:
@@ -480,13 +469,7 @@ class PDPCA(PDSVD):
     _centre_name: ClassVar[str] = "mean"
 
     def releases(self, features: int) -> tuple[Release, ...]:
-        """The mean, and those of `PDSVD`.
-
-        Raises
-        ------
-        SpecError
-            If `rank` is not below `features`.
-        """
+        """The mean, and those of `PDSVD`."""
         return (_exact("mean", (features,), final=True), *super().releases(features))
 
     def _sums(self, database: Database) -> list[NDArray[np.float64]]:
@@ -496,13 +479,7 @@ class PDPCA(PDSVD):
         return sec_sum(self._sums(database)) / max(database.rows, 1)
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
-        """Centre and decompose the rows of all parties; `rng` is not used, as the protocol draws nothing.
-
-        Raises
-        ------
-        CorpusError
-            If `rank` is not below the number of rows and of features of the database.
-        """
+        """Centre and decompose the rows of all parties; `rng` is not used, as the protocol draws nothing."""
         sums, mean = self._sums(database), self._centre(database)
         seen = mean
         if database.coalition:

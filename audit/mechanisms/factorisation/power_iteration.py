@@ -211,11 +211,6 @@ def block_power(
     mean : shape (features,), optional
         Subtracted from every row, implicitly; known to every party.
 
-    Raises
-    ------
-    SpecError
-        If `iterations` is below 1 or `tolerance` is negative.
-
     Examples
     --------
     >>> X = sp.csr_array(np.diag([3.0, 2.0, 1.0]))

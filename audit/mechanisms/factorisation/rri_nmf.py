@@ -64,13 +64,7 @@ def check_start(start: ArrayLike, features: int) -> Matrix:
 
 
 def stack(parties: Sequence[sp.csr_array], coalition: Collection[int] = ()) -> tuple[Rows, int]:
-    """Put the parties' rows one after the other; return them and the number of features.
-
-    Raises
-    ------
-    CorpusError
-        Where there is no party, the parties have different features, or an entry is negative or not finite.
-    """
+    """Put the parties' rows one after the other; return them and the number of features."""
     if len({party.shape[1] for party in parties}) != 1:
         raise CorpusError(f"the parties must have the same features; got {[party.shape[1] for party in parties]}.")
     matrices = [party if party.format == "csr" else sp.csr_array(party) for party in parties]
@@ -228,13 +222,6 @@ def pd_nmf_iter(
         W to start from; zero by default.
     kept : KeptSums
         Which of the announced numerators and denominators are returned.
-
-    Raises
-    ------
-    SpecError
-        Where a number is out of range, or `simplex` is set together with a regulariser.
-    InputError
-        Where a matrix, `start` or `coefficients` does not fit or is negative or not finite.
 
     Notes
     -----

@@ -164,13 +164,7 @@ class PemAlgorithm(Protocol):
 
 
 def contribution(algorithm: PemAlgorithm, records: sp.csr_array, state: PemState) -> NDArray[np.int64]:
-    """One client's vector in steps, shape (entries,): its records' vectors, clipped and rounded, added up.
-
-    Raises
-    ------
-    InputError
-        If the function returns something of another shape, or not finite.
-    """
+    """One client's vector in steps, shape (entries,): its records' vectors, clipped and rounded, added up."""
     mapped = algorithm.map_in_client(records, state)
     if mapped.ndim == 1:
         steps = np.asarray(mapped)
@@ -194,11 +188,6 @@ def clipped(rows: sp.csr_array, blocks: tuple[VectorBlock, ...]) -> sp.csr_array
     Parameters
     ----------
     rows : canonical, one a record, shape (records, entries of all blocks)
-
-    Raises
-    ------
-    InputError
-        If something is not finite, or so many records' sum may leave 64 bits.
     """
     if not np.isfinite(rows.data).all():
         raise InputError("`map_in_client` returned NaN or infinity.")
@@ -248,13 +237,7 @@ def sampled(records: sp.csr_array, rate: float, random: RandomBytes) -> sp.csr_a
 def client_vector(
     algorithm: PemAlgorithm, records: sp.csr_array, state: PemState, budget: Budget, sampler: Sampler
 ) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
-    """One client's vector in steps, and which of its entries are sent; None: all of them.
-
-    Raises
-    ------
-    InputError
-        If sparse vectors are asked for where there is more than one block.
-    """
+    """One client's vector in steps, and which of its entries are sent; None: all of them."""
     steps = contribution(algorithm, records, state)
     sparse = budget.sparse
     if sparse is None:
@@ -321,11 +304,6 @@ def run_ideal(
         The records of the coalition's own clients.
     random : callable
         Bytes for the sampling coins.
-
-    Raises
-    ------
-    InputError
-        If a coalition knows all noise, or the budget is of a stream.
     """
     if not 0 <= known_noises <= max(noises - 1, 0):
         raise InputError(f"`known_noises` must be below `noises` ({noises}); got {known_noises}.")

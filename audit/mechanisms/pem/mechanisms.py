@@ -243,13 +243,7 @@ class PemMechanism(ABC):
         return self.ideal(database, rng)
 
     def log_likelihood_ratio(self, transcript: PemRun, pair: tuple[Database, Database]) -> float:
-        """ln of P(transcript | first database) / P(transcript | second), exactly.
-
-        Raises
-        ------
-        SpecError
-            If more than one record is outside the coalition.
-        """
+        """ln of P(transcript | first database) / P(transcript | second), exactly."""
         first, second = (_hidden_record(database) for database in pair)
         algorithm = self.algorithm(first.shape[1])
         states = transcript.states[: len(transcript.seen)]

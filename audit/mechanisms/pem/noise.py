@@ -314,13 +314,7 @@ class Budget:
         return not state.blocks or state.iteration >= self.iterations
 
     def spent(self, iterations: int) -> float:
-        """What so many iterations have cost a record.
-
-        Raises
-        ------
-        InputError
-            If they are more than were planned.
-        """
+        """What so many iterations have cost a record."""
         if not 0 <= iterations <= self.iterations:
             raise InputError(f"`iterations` must be 0 to {self.iterations}; got {iterations}.")
         if self.stream:

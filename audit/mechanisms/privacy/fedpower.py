@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
 
@@ -20,7 +19,8 @@ from ksdp.audit.mechanisms.factorisation.power_iteration import first_basis, ort
 from ksdp.audit.mechanisms.parameters import check_least, check_one_of, check_positive, check_rank
 from ksdp.audit.mechanisms.party_side import Broadcast, OneNoiseSum, PartyProgram, PartyResult, Sizes, Upload
 from ksdp.audit.mechanisms.privacy.noise import check_budget, second_moment_change, worst_pair
-from ksdp.audit.mechanisms.privacy.transcript import Driven, GaussianReleases, power_releases
+from ksdp.audit.mechanisms.privacy.power_sums import NoisyPower
+from ksdp.audit.mechanisms.privacy.transcript import Driven
 from ksdp.audit.numeric.array_types import Matrix, Vector
 from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.linear.releases import Added, Adds, LinearReleases, moment_numbers, nothing_added
@@ -32,7 +32,7 @@ SENT = ("means", "uploads")
 
 
 @dataclass(frozen=True)
-class PeriodicPower(GaussianReleases):
+class PeriodicPower(NoisyPower):
     """What the forms of FedPower have in common: iterations of which every `period`-th announces something.
 
     As printed, FedPower averages the devices' bases at the end where the last iteration announced nothing: a sum
@@ -41,11 +41,10 @@ class PeriodicPower(GaussianReleases):
 
     iterations: int = 20
     period: int = 4
-    start_seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_least(self, rank=1, iterations=1, period=1, start_seed=0)
+        check_least(self, period=1)
         if self.iterations % self.period:
             raise SpecError(f"`iterations` must be a multiple of `period` ({self.period}); got {self.iterations}.")
 
@@ -54,65 +53,10 @@ class PeriodicPower(GaussianReleases):
         """Announcements."""
         return self.iterations // self.period
 
-    def two_of_start(self, features: int) -> tuple[Vector, Vector]:
-        """The first two directions that the public start spans."""
-        first, second, *_ = first_basis(self.start_seed, features, self.rank)
-        return first, second
-
-
-@dataclass(frozen=True)
-class SummedPower(PeriodicPower):
-    """A form of FedPower with a secure sum: its runs show the last basis, and the sums."""
-
-    noise_by: ClassVar[Literal["each party", "one party"]] = "each party"
-
-    def releases(self, features: int) -> tuple[Release, ...]:
-        """The last basis, and every sum where every round is opened."""
-        check_rank(self.rank, features)
-        equations = self.as_equations if self.summed else None
-        found = power_releases(
-            (self.rounds, self.rank, features), self.opens, Noise("normal", self.noise_by), equations
-        )
-        return tuple(replace(a, hidden_rounds=a.name == "sums" and self.hides_rounds) for a in found)
-
-    @property
-    def hides_rounds(self) -> bool:
-        """Whether devices go several rounds on their own documents without noise."""
-        return False
-
     @property
     def summed(self) -> bool:
         """Whether what is announced are sums of what each document adds, given what was announced before."""
         return self.period == 1
-
-    @property
-    def statistics(self) -> tuple[LinearReleases, ...]:
-        """What a party of a run can look at as well: what each sum holds of a document."""
-        return (LinearReleases(),) if self.summed and self.opens != "final" else ()
-
-    @abstractmethod
-    def bounded(self, rows: sp.csr_array) -> sp.csr_array:
-        """Documents as they enter the sums."""
-
-    @abstractmethod
-    def left(self, sizes: tuple[int, ...], unknown: int, features: int) -> float:
-        """The deviation of the noise in each number of a sum, where the first so many parties' is not known."""
-
-    def as_equations(
-        self, observables: Observables, pool: Pool, added: Added = nothing_added
-    ) -> tuple[Adds, LinearSystem]:
-        """x <x, z> for the rows z of each block, and the noisy sums of these, over all rows' number."""
-        sums, start = announced(observables, "sums"), start_block(self.start_seed, pool.drawn.shape[1], self.rank)
-        sizes = pool.sizes
-        own = None if pool.subtracted is None else self.bounded(pool.subtracted)
-        blocks = [first_basis(self.start_seed, pool.drawn.shape[1], self.rank)]
-        for seen in sums[:-1]:
-            share = 0.0 if own is None else (own.T @ (own @ blocks[-1].T)).T / sum(sizes)
-            blocks.append(orthonormalise(np.ascontiguousarray(seen + share), start))
-        deviation = self.noise_factor * self.left(sizes, len(sizes) - pool.colluding, pool.drawn.shape[1])
-        noise = np.full(sums.size, (deviation**2 + added("sums", sums)) * sum(sizes) ** 2)
-        known = LinearSystem(sums.ravel() * sum(sizes), noise, of_all=False)
-        return lambda rows: moment_numbers(self.bounded(rows), np.stack(blocks)), known
 
 
 def _check_given_noise(noise: float | None, central_noise: float | None) -> None:
@@ -122,20 +66,6 @@ def _check_given_noise(noise: float | None, central_noise: float | None) -> None
             raise SpecError(f"`{name}` must be a finite number of at least 0; got {value}.")
     if (noise is None) != (central_noise is None):
         raise SpecError("`noise` and `central_noise` must be given together, or neither.")
-
-
-def _released_uploads(
-    uploaded: Callable[[Matrix, tuple[int, ...]], tuple[Matrix, Matrix]],
-    observables: Observables,
-    pool: Pool,
-    added: Added,
-) -> tuple[Adds, LinearSystem]:
-    """A victim's uploads X^T X z / s, s its rows, as equations in who is among these."""
-    means, uploads = (announced(observables, name) for name in SENT)
-    size = pool.sizes[0]
-    blocks, deviations = uploaded(means, pool.sizes)
-    noise = size**2 * np.repeat(np.square(deviations) + added("uploads", uploads), uploads[0].size)
-    return lambda rows: moment_numbers(rows, blocks), LinearSystem(size * uploads.ravel(), noise, alone=True)
 
 
 def moments_times(matrix: sp.csr_array, block: Matrix) -> Matrix:
@@ -341,18 +271,29 @@ class FedPower(PeriodicPower):
         shown = set(SENT) <= set(self._names)
         return (LinearReleases(SENT),) if shown and self.period == 1 else ()
 
+    def bounded(self, rows: sp.csr_array) -> sp.csr_array:
+        """As they are."""
+        return rows
+
+    def left(self, block: Matrix, sizes: tuple[int, ...], unknown: int) -> float:
+        """In the victim's upload."""
+        return self.deviations(sizes)[0] * float(np.abs(block).max())
+
     def as_equations(
         self, observables: Observables, pool: Pool, added: Added = nothing_added
     ) -> tuple[Adds, LinearSystem]:
         """x <x, z> for the rows z of each block, and the victim's noisy uploads of these."""
-        return _released_uploads(self.uploaded, observables, pool, added)
+        means, uploads = (announced(observables, name) for name in SENT)
+        blocks, deviations = self.uploaded(means, pool.sizes)
+        size = pool.sizes[0]
+        noise = size**2 * np.repeat(np.square(deviations) + added("uploads", uploads), uploads[0].size)
+        return lambda rows: moment_numbers(rows, blocks), LinearSystem(size * uploads.ravel(), noise, alone=True)
 
-    def uploaded(self, means: Matrix, sizes: tuple[int, ...]) -> tuple[Matrix, Matrix]:
+    def uploaded(self, means: Matrix, sizes: tuple[int, ...]) -> tuple[Matrix, Vector]:
         """Z^T of every upload, and the deviation of its noise, with `period` 1; `sizes` are the victim's first."""
         start = start_block(self.start_seed, means.shape[-1], self.rank)
         blocks = [start, *(orthonormalise(mean, start) for mean in means[:-1])]
-        local = self.noise_factor * self.deviations(sizes)[0]
-        return np.stack(blocks), np.array([local * float(np.abs(block).max()) for block in blocks])
+        return np.stack(blocks), np.array([self.noise_factor * self.left(block, sizes, 1) for block in blocks])
 
     def neighbours(self) -> tuple[Database, Database]:
         """Records of norm 1 along spread-out directions in the span of the start, where ||Z||_max is small."""
@@ -363,7 +304,7 @@ class FedPower(PeriodicPower):
 
 
 @dataclass(frozen=True)
-class UtilityFedPower(SummedPower):
+class UtilityFedPower(PeriodicPower):
     r"""Utility-enhanced FedPower (Algorithm 2 of Liu, Pejo & Tang 2023), on the ideal functionality.
 
     As FedPower, but the devices' blocks are added up under masks in pairs, all with noise of deviation sigma,
@@ -426,7 +367,7 @@ class UtilityFedPower(SummedPower):
         """None longer than `row_bound`, where there is one."""
         return rows if self.row_bound is None else clip_rows(rows, self.row_bound)
 
-    def left(self, sizes: tuple[int, ...], unknown: int, features: int) -> float:
+    def left(self, block: Matrix, sizes: tuple[int, ...], unknown: int) -> float:
         """One device's noise, whoever's it is."""
         return self.noise / len(sizes)
 

@@ -17,7 +17,7 @@ from ksdp.audit.mechanisms.factorisation.power_iteration import first_basis, ort
 from ksdp.audit.mechanisms.parameters import check_least, check_one_of, check_positive
 from ksdp.audit.mechanisms.party_side import LocalNoise, NoisySum, PartyProgram, PartyResult, Sizes
 from ksdp.audit.mechanisms.privacy.fedpower import (
-    SummedPower,
+    PeriodicPower,
     bounded_moments,
     moments_times,
     theorem_1,
@@ -36,7 +36,7 @@ from ksdp.audit.numeric.array_types import Matrix
 
 
 @dataclass(frozen=True)
-class PrivateFedPower(SummedPower):
+class PrivateFedPower(PeriodicPower):
     r"""Privacy-enhanced FedPower (Algorithm 3): bounded inputs, noise before the orthogonalisation, secure sums.
 
     In every iteration device i computes :math:`Y^{(i)} = M_i Z^{(i)} + N^{(i)}`; every `period`-th time the
@@ -171,9 +171,9 @@ class PrivateFedPower(SummedPower):
         """None longer than `row_bound`."""
         return clip_rows(rows, self.row_bound)
 
-    def left(self, sizes: tuple[int, ...], unknown: int, features: int) -> float:
+    def left(self, block: Matrix, sizes: tuple[int, ...], unknown: int) -> float:
         """Each device's noise weighs as its rows do."""
-        each = self._each(self.sigma(sizes, features), len(sizes))
+        each = self._each(self.sigma(sizes, block.shape[1]), len(sizes))
         return each * math.sqrt(math.fsum(s**2 for s in sizes[:unknown])) / sum(sizes)
 
     def party(self, matrix: sp.csr_array, parties: int) -> PartyProgram:

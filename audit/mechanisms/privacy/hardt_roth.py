@@ -12,9 +12,9 @@ import scipy.sparse as sp
 
 from ksdp.audit.corpus.matrix import clip_rows
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.mechanisms.contract import OPENS, Database, Guarantee, Noise, Observables, Release
+from ksdp.audit.mechanisms.contract import Database, Guarantee
 from ksdp.audit.mechanisms.factorisation.power_iteration import first_basis, orthonormalise, start_block
-from ksdp.audit.mechanisms.parameters import check_least, check_one_of, check_positive, check_rank
+from ksdp.audit.mechanisms.parameters import check_least, check_one_of, check_positive
 from ksdp.audit.mechanisms.party_side import NoisySum, PartyProgram, PartyResult
 from ksdp.audit.mechanisms.privacy.noise import (
     adjacency_words,
@@ -25,15 +25,12 @@ from ksdp.audit.mechanisms.privacy.noise import (
     second_moment_change,
     worst_pair,
 )
-from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases, power_releases
-from ksdp.audit.statistics.contract import Pool
-from ksdp.audit.statistics.linear.releases import Added, Adds, LinearReleases, moment_numbers, nothing_added
-from ksdp.audit.statistics.linear.system import LinearSystem
-from ksdp.audit.statistics.products import announced
+from ksdp.audit.mechanisms.privacy.power_sums import NoisyPower
+from ksdp.audit.numeric.array_types import Matrix
 
 
 @dataclass(frozen=True)
-class HardtRoth(GaussianReleases):
+class HardtRoth(NoisyPower):
     r"""Noisy power method (Hardt & Roth 2013; Hardt & Price 2014, algorithm 2), among parties.
 
     With :math:`A = \sum_m X_m^T X_m`, for t = 1, ..., iterations, the secure sum announces
@@ -79,19 +76,17 @@ class HardtRoth(GaussianReleases):
     exact_ratio: ClassVar[bool] = True
     name: ClassVar[str] = "hardt-roth"
 
-    iterations: int = 5
     epsilon: float = 0.1
     row_bound: float = 1.0
     unit: str = "record"
     adjacency: str = "replace-one"
     colluders: int = 0
-    start_seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_budget(self.epsilon, self.delta)
         check_adjacency(self.adjacency)
-        check_least(self, rank=1, iterations=1, colluders=0, start_seed=0)
+        check_least(self, colluders=0)
         check_positive(self, "row_bound")
         check_one_of(self, "unit", ("record", "entry-printed"))
 
@@ -113,12 +108,6 @@ class HardtRoth(GaussianReleases):
             notes="" if record else "Printed calibration: as a claim about records it is refuted.",
         )
 
-    def releases(self, features: int) -> tuple[Release, ...]:
-        """The last basis, and every sum where every round is opened."""
-        check_rank(self.rank, features)
-        noise = Noise("normal", "each party", self._calibrated(features) if self.unit == "record" else None)
-        return power_releases((self.iterations, self.rank, features), self.opens, noise, self.as_equations)
-
     def sensitivity(self, features: int) -> float:
         """Of one release, in Frobenius norm, by one record."""
         exact = second_moment_change(self.row_bound, self.adjacency)
@@ -130,9 +119,6 @@ class HardtRoth(GaussianReleases):
         if self.unit == "entry-printed":
             printed = math.sqrt(4 * rank * self.iterations * math.log(1 / self.delta)) / self.epsilon
             return printed * float(np.abs(block).max())
-        return self._calibrated(features)
-
-    def _calibrated(self, features: int) -> float:
         return analytic_multiplier(self.epsilon, self.delta, self.iterations) * self.sensitivity(features)
 
     def multipliers(self, sizes: Sequence[int], features: int) -> tuple[float, ...]:
@@ -161,47 +147,25 @@ class HardtRoth(GaussianReleases):
             block = yield NoisySum(share, deviation, after=lambda total: orthonormalise(total, start))
         return PartyResult({"V": block})
 
-    @property
-    def statistics(self) -> tuple[LinearReleases, ...]:
-        """What a party of a run can look at as well: what each sum holds of a document."""
-        return (LinearReleases(),) if self.opens != OPENS[1] else ()
-
-    def as_equations(
-        self, observables: Observables, pool: Pool, added: Added = nothing_added
-    ) -> tuple[Adds, LinearSystem]:
-        """x <x, z> for the rows z of each block, and the noisy sums of these (`statistics.linear.releases`)."""
-        sums = announced(observables, "sums")
-        blocks, deviations = self.asked(sums, pool.subtracted)
-        noise = np.repeat(np.square(deviations) + added("sums", sums), sums[0].size)
-        known = LinearSystem(sums.ravel(), noise, of_all=False)
-        return lambda rows: moment_numbers(self.bounded(rows), blocks), known
-
     def bounded(self, rows: sp.csr_array) -> sp.csr_array:
         """Documents as they enter the sums: none longer than `row_bound`."""
         return clip_rows(rows, self.row_bound)
 
-    def asked(self, sums: np.ndarray, known: sp.csr_array | None) -> tuple[np.ndarray, np.ndarray]:
-        """Z^T of every iteration, and the deviation of the noise in its sum.
+    def left(self, block: Matrix, sizes: tuple[int, ...], unknown: int) -> float:
+        """All of the noise: what a coalition knows of it is not subtracted."""
+        return self.deviation(block)
 
-        What a coalition adds is worked out without its own noise.
-        """
-        start = start_block(self.start_seed, sums.shape[-1], self.rank)
-        first = first_basis(self.start_seed, sums.shape[-1], self.rank)
-        own, blocks = None if known is None else self.bounded(known), [first]
-        for seen in sums[:-1]:
-            share = 0.0 if own is None else (own.T @ (own @ blocks[-1].T)).T
-            blocks.append(orthonormalise(np.ascontiguousarray(seen + share), start))
-        deviations = [self.noise_factor * self.deviation(block) for block in blocks]
-        return np.stack(blocks), np.array(deviations)
+    def divisor(self, sizes: tuple[int, ...]) -> int:
+        """Sums are announced as they are."""
+        return 1
 
     def neighbours(self) -> tuple[Database, Database]:
         """Records in the span of the start, which is public: what one changes is announced in full each time."""
         if self.rank < 2:
             raise SpecError("`rank` must be at least 2 for a worst case: two directions must be announced.")
         features = self.rank + 2
-        block = first_basis(self.start_seed, features, self.rank)
-        rows = 3 + int(20 * self.deviation(block) / self.row_bound**2)
-        return worst_pair(features, rows, self.row_bound, self.adjacency, directions=tuple(block[:2]))
+        rows = 3 + int(20 * self.deviation(first_basis(self.start_seed, features, self.rank)) / self.row_bound**2)
+        return worst_pair(features, rows, self.row_bound, self.adjacency, directions=self.two_of_start(features))
 
 
 @dataclass(frozen=True)

@@ -223,13 +223,7 @@ def rounded_sensitivity(sensitivity: float, entries: int, fraction_bits: int = F
 
 
 def on_grid(values: Floats, fraction_bits: int = FRACTION_BITS) -> NDArray[np.int64]:
-    """The nearest multiples of 2^-fraction_bits, as whole numbers of steps.
-
-    Raises
-    ------
-    InputError
-        If a value is not finite, or too large for 64 bits.
-    """
+    """The nearest multiples of 2^-fraction_bits, as whole numbers of steps."""
     steps = np.asarray(values, dtype=np.float64) * 2.0**fraction_bits
     if not np.all(np.abs(steps) < _LARGEST):
         raise InputError(f"every value must be finite and below {_LARGEST / 2.0**fraction_bits:g} in size.")
@@ -245,11 +239,6 @@ def draw(sampler: str, shape: tuple[int, ...], deviation: float, rng: np.random.
         See `SAMPLERS`. The first does not use `rng`: noise that a seed gives back protects nobody.
     deviation : float
         Standard deviation; 0 gives zeros.
-
-    Raises
-    ------
-    SpecError
-        If there is no such sampler, or the deviation is negative, or too small for the grid.
     """
     check_sampler(sampler)
     if not (math.isfinite(deviation) and deviation >= 0):

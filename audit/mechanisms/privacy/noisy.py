@@ -178,13 +178,7 @@ class Noisy(DelegatingMechanism):
         )
 
     def deviation(self, name: str) -> float | None:
-        """Of the noise of an array; 0 where it has none, None where its size depends on the data.
-
-        Raises
-        ------
-        SpecError
-            If `scale` names arrays and not this one.
-        """
+        """Of the noise of an array; 0 where it has none, None where its size depends on the data."""
         if name in self.plain or not self.noise:
             return 0.0
         if isinstance(self.scale, Mapping):

@@ -12,17 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import (
-    OPENS,
-    Database,
-    Equations,
-    Guarantee,
-    Noise,
-    Observables,
-    Release,
-    Terms,
-    Traits,
-)
+from ksdp.audit.mechanisms.contract import OPENS, Database, Guarantee, Observables, Release, Traits
 from ksdp.audit.mechanisms.parameters import check_one_of
 from ksdp.audit.mechanisms.party_side import (
     Broadcast,
@@ -175,15 +165,7 @@ class Driven:
 
 
 def simulate(parties: Sequence[PartyProgram], collected: Collect, announcer: Announcer) -> Driven:
-    """Run all parties in this process: the ideal functionality, with noise by the announcer.
-
-    Raises
-    ------
-    ProtocolError
-        If the parties request different things: they would drift apart among hosts.
-    SpecError
-        If they request an exact sum: no transcript of noise could hold it.
-    """
+    """Run all parties in this process: the ideal functionality, with noise by the announcer."""
     driven = Driven(announcer.transcript)
     sizes: list[int] = []
 
@@ -223,16 +205,6 @@ def simulate(parties: Sequence[PartyProgram], collected: Collect, announcer: Ann
 
 def _added(arrays: Sequence[Floats]) -> Floats:
     return np.asarray(np.sum(arrays, axis=0), dtype=np.float64)
-
-
-def power_releases(
-    shape: tuple[int, int, int], opens: str, noise: Noise, equations: Equations | None
-) -> tuple[Release, ...]:
-    """Of a power iteration by noisy sums, of so many rounds, rows and columns: the last basis, and the sums."""
-    last = Release("V", shape[1:], noise=noise, final=True, alignment="signs")
-    terms = Terms("moments", equations=equations) if equations else None
-    sums = Release("sums", shape, terms, noise, per_round=True, early=True)
-    return (last,) if opens == OPENS[1] else (last, sums)
 
 
 _WIDE = 2**31

@@ -41,7 +41,7 @@ def rows(n: int = 24, d: int = 16, seed: int = 1) -> sp.csr_array:
 def test_what_documents_add_makes_the_sums(kind: type[HardtRoth], unit: str) -> None:
     made, matrix = kind(rank=2, iterations=4, epsilon=1e9, unit=unit), rows()
     seen = made.run(Database((matrix,)), np.random.default_rng(0))
-    blocks, deviations = made.asked(seen["sums"], None)
+    blocks, deviations = made.asked(seen["sums"], (24,), 1, None)
     terms = moment_numbers(made.bounded(matrix), blocks)
     assert deviations.max() < 1e-3
     noise = 6 * np.repeat(deviations, seen["sums"][0].size)
@@ -62,7 +62,7 @@ def test_the_size_of_the_noise_is_reckoned_with() -> None:
     found = LinearReleases().evaluate(
         Observables(seen), Documents(matrix, pool=Pool(matrix, 0.5, mechanism=mechanism))
     )
-    blocks, _ = mechanism.asked(seen["sums"], None)
+    blocks, _ = mechanism.asked(seen["sums"], (12,), 1, None)
     terms = moment_numbers(mechanism.bounded(matrix), blocks).written()
     plain = (terms - terms.mean(axis=0)) @ (seen["sums"].ravel() - 0.5 * terms.sum(axis=0))
     assert np.corrcoef(found, plain)[0, 1] > 0.9999
