@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -18,7 +19,6 @@ from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.party_side import PartyProgram
-from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, Moments
 from ksdp.audit.mechanisms.privacy.noise import FRACTION_BITS
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 from ksdp.audit.numeric.array_types import Floats
@@ -208,21 +208,9 @@ def party_program(mechanism: Mechanism, matrix: sp.csr_array, parties: int = 0) 
 
 
 def sum_entries(mechanism: Mechanism, features: int) -> int:
-    """Entries of the largest array that is summed, announced or sent in a run."""
-    rows = 0
-    if isinstance(mechanism, Counted):
-        return sum_entries(mechanism.inner, features)
-    if isinstance(mechanism, Moments):
-        return max(features * (features + 1) // 2, int(mechanism.rank) * features)
-    if isinstance(mechanism, DPdisPCA):
-        rows = mechanism.intermediate
-    elif isinstance(mechanism, GaussianReleases):
-        rows = traits_of(mechanism).rank or 1
-    elif isinstance(mechanism, PDSVD):
-        rows = mechanism.rank
-    elif isinstance(mechanism, PDNMF):
-        rows = mechanism.rank if mechanism.start == "nnsvd" else int(mechanism.weighted)
-    return int(rows) * features + features + 1
+    """Entries of the largest array that is summed, announced or sent in a run, and of a row beside it."""
+    sent = (array for array in mechanism.releases(features) if not array.derived_from)
+    return max(math.prod(a.shape[1:] if a.per_round else a.shape) for a in sent) + features + 1
 
 
 def check_noisy(mechanism: GaussianReleases, fraction_bits: int, bound: float, parties: int) -> None:
