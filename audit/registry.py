@@ -13,6 +13,7 @@ import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from functools import partial
 from importlib.machinery import ModuleSpec
 from importlib.metadata import entry_points
 from importlib.util import find_spec, resolve_name
@@ -21,7 +22,9 @@ from typing import Any, cast
 
 from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.callables import pickled
 from ksdp.audit.mechanisms.contract import Mechanism, guarantee_of
+from ksdp.audit.mechanisms.recorded import RecordedRuns
 from ksdp.audit.spec.models import MechanismSpec, StatisticsSpec, meant
 from ksdp.audit.statistics.contract import Statistic
 
@@ -162,6 +165,7 @@ def _imported(source: bytes, package: str) -> Iterator[str]:
 
 
 _lent: ContextVar[Mapping[str, Any]] = ContextVar("ksdp-lent")
+_unused: ContextVar[Mapping[str, bytes | None]] = ContextVar("ksdp-unused")
 
 
 @contextmanager
@@ -171,10 +175,20 @@ def lent(objects: Mapping[str, Any]) -> Iterator[None]:
     A name that is used again must mean the same: what is stored under it is not computed again.
     """
     token = _lent.set({**_lent.get({}), **objects})
+    own = {name: pickled(one) for name, one in objects.items() if not isinstance(one, RecordedRuns)}
+    unused = _unused.set({**_unused.get({}), **own})
     try:
         yield
     finally:
         _lent.reset(token)
+        _unused.reset(unused)
+
+
+def unused_mechanism(asked: MechanismSpec) -> bytes | None:
+    """The mechanism as it was before any run, or a call that makes it anew, pickled; None where it cannot be."""
+    if asked.name in _lent.get({}):
+        return _unused.get({})[asked.name]
+    return pickled(partial(make_mechanism, asked.name, asked.parameters))
 
 
 def _by_path(path: str, what: str) -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -48,6 +49,8 @@ class BlockValues:
     """Every document's canary, of the same shape; below the documents stand the controls, as in every column."""
     kept: NDArray[np.bool_] | None = None
     """Which values were measured, of the same shape; the others are NaN. None: all were."""
+    digests: tuple[str, ...] = ()
+    """Of what each run announced, where the mechanism is somebody's own: `run_digest`."""
 
 
 def run_observables(plan: Plan, lane: int, run: int) -> Stored:
@@ -61,11 +64,25 @@ def run_observables(plan: Plan, lane: int, run: int) -> Stored:
         seen = plan.mechanism.of_run(run)
     else:
         seen = plan.mechanism.run(database, mechanism_rng(plan.design, lane, run))
-    return {HANDED: handed_bits(database, len(plan.corpus))} | _as_declared(plan, seen, f"lane {lane}, run {run}")
+    return {HANDED: handed_bits(database, len(plan.corpus))} | as_declared(plan, seen, f"lane {lane}, run {run}")
 
 
-def _as_declared(plan: Plan, seen: Observables, where: str) -> Stored:
-    """What a run announced, rounded; void unless names, shapes and types are the declared ones."""
+def run_digest(plan: Plan, stored: Stored) -> str:
+    """Of what a run announced, to the last bit."""
+    digest = hashlib.blake2b(digest_size=8)
+    for name in sorted(plan.kept):
+        digest.update(np.ascontiguousarray(stored[name]).tobytes())
+    return digest.hexdigest()
+
+
+def as_declared(plan: Plan, seen: Mapping[str, NDArray[Any]], where: str) -> Stored:
+    """What a run announced, rounded.
+
+    Raises
+    ------
+    InvalidAudit
+        Unless names, shapes, types and kinds of numbers are the declared ones.
+    """
     whose, own = f"mechanism {plan.mechanism.name!r}", is_own(plan.mechanism)
     declared = {array.name: array for array in plan.announced}
     if differ := sorted(declared.keys() ^ set(seen)):
@@ -142,8 +159,10 @@ def measure(
     values = {name: np.full(shape, np.nan, dtype=precision) for name in names}
     canary = np.empty(shape, dtype=precision)
     parts = _parts(documents, kept, statistics, plan.strongest)
-    done = 0
+    done, own, digests = 0, is_own(plan.mechanism), []
     for at, stored in enumerate(runs):
+        if own:
+            digests.append(run_digest(plan, stored))
         if keep is not None:
             keep({name: stored[name] for name in (HANDED, *plan.kept)})
         held = handed_units(stored, plan.corpus, plan.units)
@@ -177,7 +196,7 @@ def measure(
         dropped = ~kept[len(documents) :]
         for column in columns.values():
             column[len(documents) :][dropped] = np.nan
-    return BlockValues(block, inclusion, columns, found_canary, kept)
+    return BlockValues(block, inclusion, columns, found_canary, kept, tuple(digests))
 
 
 class _Part:

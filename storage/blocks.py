@@ -42,6 +42,7 @@ _SPARSE = 0.2
 _MOST_OF_A_GROUP = 2**30
 """Bytes of an array's observables in a row group."""
 _KEPT = "_kept"
+_DIGESTS = "ksdp.digests"
 _OPTIONS: dict[str, Any] = {"use_dictionary": False, "write_statistics": False, "write_page_checksum": True}
 
 
@@ -167,12 +168,18 @@ def write_values(folder: Place, measured: BlockValues, key: str, precision: str)
     for name, values in arrays.items():
         values = values.astype(little, copy=False)
         columns[name] = cells(values) if kept is None else _some_cells(values, kept)
-    metadata = _footer(measured.block, key) | {"ksdp.precision": precision}
+    metadata = _footer(measured.block, key) | {"ksdp.precision": precision, _DIGESTS: " ".join(measured.digests)}
     table = pa.table(columns).replace_schema_metadata(metadata)
     write_whole(
         folder / block_name(measured.block),
         lambda part: pq.write_table(table, part, compression="none", row_group_size=ROW_GROUP, **_OPTIONS),
     )
+
+
+def read_digests(folder: Place, block: Block, key: str) -> list[str]:
+    """Of what each run of the block announced."""
+    with _opened(folder / block_name(block), block, key) as file:
+        return str(file.schema_arrow.metadata[_DIGESTS.encode()].decode()).split()
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 import sysconfig
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import scipy.sparse as sp
 
@@ -54,6 +56,14 @@ def failure_of(error: BaseException) -> str:
     return f"{said} ({Path(own[-1].filename).name}, line {own[-1].lineno}, in {own[-1].name})" if own else said
 
 
+def pickled(one: object) -> bytes | None:
+    """An object for another process, with the code of what is not in a module; None where it cannot be pickled."""
+    try:
+        return bytes(cloudpickle.dumps(one))
+    except Exception:  # whatever somebody's object holds
+        return None
+
+
 class FunctionMechanism:
     """A function `(X, rng) -> arrays`, run on all parties' rows together; `function_mechanism` makes it."""
 
@@ -65,10 +75,18 @@ class FunctionMechanism:
         call: Callable[[sp.csr_array, np.random.Generator], Any],
         shapes: tuple[Release, ...],
         features: int,
+        unused: bytes | None = None,
     ) -> None:
+        """`unused`: the function, pickled before its first call."""
         self.name = name
         self.statistics = statistics_of_arrays(shapes, features)
-        self._call, self._shapes = call, shapes
+        self._call, self._shapes, self._features, self._unused = call, shapes, features, unused
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled, it is as before its first call: what the function keeps between calls stays behind."""
+        if self._unused is None:
+            raise pickle.PicklingError(f"the function of {self.name!r} cannot be pickled.")
+        return _unpickled, (self.name, self._unused, self._shapes, self._features)
 
     def releases(self, features: int) -> tuple[Release, ...]:
         """What the trial announced."""
@@ -86,6 +104,10 @@ class FunctionMechanism:
             return Observables(_named_arrays(self._call(_stacked(database), rng)))
         except Exception as error:
             raise KsdpError(f"the mechanism {self.name!r} failed in a run: {failure_of(error)}.") from error
+
+
+def _unpickled(name: str, unused: bytes, shapes: tuple[Release, ...], features: int) -> FunctionMechanism:
+    return FunctionMechanism(name, pickle.loads(unused), shapes, features, unused)
 
 
 def _stacked(database: Database) -> sp.csr_array:
@@ -115,6 +137,7 @@ def function_mechanism(
     InputError
         If it fails, or does not return finite numbers.
     """
+    unused = pickled(call)
     try:
         announced = _named_arrays(call(trial, np.random.default_rng(_SEED)))
     except InputError:
@@ -128,4 +151,4 @@ def function_mechanism(
         Release(key, array.shape, dtype=array.dtype.name, minus_zeros=has_minus_zeros(array))
         for key, array in sorted(announced.items())
     )
-    return FunctionMechanism(name, call, shapes, trial.shape[1] if features is None else features)
+    return FunctionMechanism(name, call, shapes, trial.shape[1] if features is None else features, unused)
