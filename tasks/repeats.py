@@ -19,11 +19,13 @@ from ksdp.audit.sampling import as_declared, run_digest
 from ksdp.audit.spec.design import Block, mechanism_rng
 from ksdp.storage.blocks import read_digests
 from ksdp.tasks.audit_ref import AuditRef, folders_of, open_plan
-from ksdp.tasks.rerun import Answer, rerun
+from ksdp.tasks.rerun import Answer, answer_file, rerun
 
 REPEATED = 12
 """Runs of an audit that are made again."""
-_PROGRAM = "import sys; from ksdp.tasks.rerun import answer_file; answer_file(*sys.argv[1:])"
+_PROGRAM = (
+    f"import sys; from {answer_file.__module__} import {answer_file.__name__} as answer; answer(*sys.argv[1:])"
+)
 _CURE = "Take all randomness from `rng`, and keep nothing between runs."
 
 
