@@ -39,29 +39,21 @@ _STARTS = ("random", "random-2x", "nnsvd")
 class Counted(DelegatingMechanism):
     """Counts in how many documents each candidate column is, keeps those in `at_least` so many, runs on these.
 
-    The columns of the corpus are the candidates: they are public, as of every run. One secure sum adds up in how
-    many documents each has an entry other than 0 (of rows as they are weighed), over all parties and exactly.
-    Everybody derives the same columns from it. Another mechanism then runs on the rows as they are in these
-    columns; they are not made as long as before.
+    The columns of the corpus are the candidates: they are public. One secure sum counts in how many documents each
+    has an entry other than 0, over all parties and exactly; everybody derives the same columns from it, and
+    another mechanism runs on these columns of the rows as they are. Releases ``document_counts``, those of
+    documents outside the coalition; ``kept_columns``, 1 where a column stays; and what the other mechanism
+    releases, with zeros in the columns that went.
 
-    Announces ``document_counts``, shape (features,): the counts of documents outside the coalition, which
-    subtracts its own; ``kept_columns``, shape (features,), 1 where a column stays; and what the other mechanism
-    announces, in the candidates' columns, with zeros in those that went.
-
-    The counts are exact. A column whose count is small tells who is in by itself, and they are as many linear
-    equations in who is in as there are candidates (`linear-counts`). `at_least` bounds what the other mechanism
-    announces, not what the counts do: those below it are announced too.
+    A column whose count is small tells who is in by itself, and counts are as many linear equations in who is in
+    as there are candidates (`linear-counts`). `at_least` bounds what the other mechanism releases, not what the
+    counts do.
 
     Parameters
     ----------
-    mechanism : {"pd-nmf", "pd-pca", "pd-svd", "sigma-svd"}
-        What runs on the columns that are left. It opens every round, and is of no ratings.
-    at_least : int
-        m, at least 1: columns in fewer documents of all parties go.
-    parameters : mapping
-        Of the other mechanism; its defaults are filled in.
-    mechanism_version : int
-        Of the other mechanism; filled in. So runs of another version are never taken for these.
+    mechanism : {"pd-nmf", "pd-pca", "pd-svd", "sigma-svd"}; it opens every round, and is of no ratings
+    at_least : m, at least 1: columns in fewer documents of all parties go
+    parameters, mechanism_version : of the other mechanism; filled in
 
     Examples
     --------

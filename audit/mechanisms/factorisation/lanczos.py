@@ -390,28 +390,14 @@ def numerical_rank(values: Vector, shape: tuple[int, ...]) -> int:
 
 
 def singular_rows(matrix: sp.csr_array, rank: int, start: Vector, mean: Vector | None = None) -> Singular:
-    """Return the leading singular values and right singular vectors of X, or of X - 1 mean^T.
+    """The leading singular values and right singular vectors of X, or of X - 1 mean^T, centred implicitly.
 
-    Parameters
-    ----------
-    matrix : canonical CSR, shape (n, features)
-        X. It is centred implicitly.
-    rank : int
-        How many; below min(n, features).
-    start : shape (features,)
-        Direction that the Krylov space is grown from. It decides nothing but the rounding, and the basis
-        where the singular value at `rank` is repeated beyond `rank`.
-    mean : shape (features,), optional
-        Subtracted from every row.
-
-    Notes
-    -----
     The subspace is accurate to about 1e-10, or to machine epsilon times (largest value)^2 over the gap of the
-    squares at `rank` where that is more; the values to about 1e-14 relative. Exact repetitions, which one
-    Krylov space cannot see, are looked for by a second one that is grown in the complement of what was found.
+    squares at `rank` where that is more; the values to about 1e-14 relative. Exact repetitions, which one Krylov
+    space cannot see, are looked for by a second one in the complement of what was found. `start`, shape
+    (features,), decides nothing but the rounding, and the basis where the singular value at `rank` is repeated
+    beyond `rank`.
 
-    Examples
-    --------
     >>> X = sp.csr_array(np.array([[3.0, 4.0, 0.0], [0.0, 0.0, 2.0], [0.0, 0.0, 1.0]]))
     >>> spectrum = singular_rows(X, 2, np.ones(3))
     >>> spectrum.values.round(6), np.abs(spectrum.rows).round(6)

@@ -50,20 +50,11 @@ def _excess(v: NDArray[np.float64], zeros: int, theta: float) -> tuple[float, in
 
 @njit(cache=True, nogil=True)
 def simplex_threshold(v: NDArray[np.float64], zeros: int, guess: float) -> float:
-    """Return theta with sum_j max(v_j - theta, 0) = 1, for `v` followed by `zeros` entries equal to 0.
+    """theta with sum_j max(v_j - theta, 0) = 1, for `v` followed by so many `zeros`, which are not stored.
 
-    Newton's method on a convex, decreasing, piecewise linear function: after its first step it climbs to the
-    root from the left, through nested active sets, and it is there when the number of active entries repeats.
-    Each step is one pass, and about four steps do; the result is exact up to rounding, from any guess.
-
-    Parameters
-    ----------
-    v : array, shape (n,)
-        Finite; `n` + `zeros` must be at least 1.
-    zeros : int
-        Entries equal to 0 that are not stored: the features that no document of a run has.
-    guess : float
-        Where to start, for instance the threshold of a neighbouring vector.
+    Newton's method on a convex, decreasing, piecewise linear function: after its first step it climbs to the root
+    from the left, through nested active sets, and it is there when the number of active entries repeats. About
+    four passes do, from any `guess`; the result is exact up to rounding.
     """
     theta = guess
     excess, count = _excess(v, zeros, theta)
@@ -94,29 +85,12 @@ def _project_rows(rows: NDArray[np.float64]) -> None:
 
 
 def project_simplex(vectors: ArrayLike) -> NDArray[np.float64]:
-    r"""Project vectors on the unit simplex: :math:`\arg\min_{x \ge 0, \|x\|_1 = 1} \|x - v\|_2`.
+    r"""Project a vector, or each row, on the unit simplex: :math:`\arg\min_{x \ge 0, \|x\|_1 = 1} \|x - v\|_2`.
 
-    The solution is max(v - theta, 0) with the one theta for which it sums to 1. Exact up to rounding; the
-    expected time is linear in d (worst case d passes), where sorting takes d log d.
+    The solution is max(v - theta, 0) with the one theta for which it sums to 1 (PD-ML-Lite, equation 5). Newton's
+    method visits the sets of Michelot's algorithm (Condat 2016, "Fast projection onto the simplex and the l1
+    ball").
 
-    Parameters
-    ----------
-    vectors : array, shape (d,) or (k, d)
-        One vector, or one a row.
-
-    Returns
-    -------
-    array, same shape, float64
-        A new array.
-
-    Notes
-    -----
-    PD-ML-Lite, equation 5, last line, and Algorithm 1, line 10. The theta is found by Newton's method, which
-    for this function visits the sets of Michelot's algorithm (Condat 2016, "Fast projection onto the simplex
-    and the l1 ball", section 2).
-
-    Examples
-    --------
     >>> project_simplex([0.9, 0.5, -1.0])
     array([0.7, 0.3, 0. ])
     """
@@ -448,20 +422,9 @@ def sweep(
     simplex: bool,
     space: SweepSpace,
 ) -> tuple[float, float]:
-    """Run one sweep: for each topic t, every party's W_t, the sums, then T_t (Algorithm 1, lines 4 to 10).
+    """One sweep: for each topic t, every party's W_t, the sums, then T_t (Algorithm 1, lines 4 to 10).
 
-    Parameters
-    ----------
-    rows, penalties
-        Input.
-    factors, silent
-        Changed in place.
-    sums
-        Filled.
-    simplex
-        Project the rows of T on the unit simplex.
-    space
-        Its thresholds are taken as guesses; all of it is overwritten.
+    `factors` and `silent` change in place, `sums` are filled, `space` is overwritten; its thresholds are guesses.
 
     Returns
     -------

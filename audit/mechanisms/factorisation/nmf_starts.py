@@ -87,28 +87,12 @@ def _truncated_svd(matrix: sp.csr_array, rank: int) -> tuple[Matrix, Matrix, Mat
 
 
 def nnsvd(matrix: sp.csr_array, rank: int) -> Matrix:
-    r"""Return the topics of the non-negative double SVD, rows normalised to sum 1.
+    r"""The topics of the non-negative double SVD, shape (rank, d), rows of sum 1.
 
-    The first topic is :math:`|v_1|`. For each further singular triplet, :math:`u v^T` is split into its dominant
-    non-negative part: of :math:`(u_+, v_+)` and :math:`(u_-, v_-)` the pair with the larger
-    :math:`\|u_\pm\| \|v_\pm\|`, which does not depend on the signs that the SVD gives.
-
-    Parameters
-    ----------
-    matrix : CSR, shape (n, d)
-        Non-negative.
-    rank : int
-        At most min(n, d).
-
-    Returns
-    -------
-    array, shape (rank, d)
-        A topic of singular value 0 (X has a smaller rank) is uniform.
-
-    Notes
-    -----
-    Boutsidis & Gallopoulos 2008 (NNDSVD, the variant that keeps zeros); in PD-ML-Lite "nnsvd". The scale of a row
-    is no matter to the factorisation without regularisers, except that the simplex projection wants it to be 1.
+    The first topic is :math:`|v_1|`. Of each further singular triplet the dominant non-negative part counts: of
+    :math:`(u_+, v_+)` and :math:`(u_-, v_-)` the pair with the larger :math:`\|u_\pm\| \|v_\pm\|`, which does not
+    depend on the signs of the SVD. A topic of singular value 0 is uniform. Boutsidis & Gallopoulos 2008 (the
+    variant that keeps zeros); the scale of a row matters to the simplex projection alone.
     """
     if rank > min(matrix.shape):
         raise SpecError(

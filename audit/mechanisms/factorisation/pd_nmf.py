@@ -125,44 +125,27 @@ def _summed_up(prefix: str, arrays: Mapping[str, Array], early: Sequence[int]) -
 
 @dataclass(frozen=True)
 class PDNMF:
-    """Private distributed NMF on the ideal functionality: secure sums are plain sums.
+    """Private distributed NMF (PD-ML-Lite, Algorithms 1 and 2) on the ideal functionality.
 
-    With one party it is the centralised RRI-NMF, and with several it announces the same topics (Theorem 1; to
-    rounding). T is public. Of the sums, the coalition sees those over the parties outside it, because it can
-    subtract its own share exactly. Nothing in a run is random but the database: the start is the agreed one.
+    With one party it is the centralised RRI-NMF, and with several it releases the same topics (Theorem 1; to
+    rounding). Of the sums, W_t^T R_t and ||W_t||^2 of each topic, a coalition sees those over the parties outside
+    it. A run that opens every round is recorded by ``T``; ``numerators`` and ``denominators``, the sums of the
+    last sweep; ``sums`` and ``weights``, those of the `early` sweeps; ``topics``, before the first sweep and after
+    each of these; ``total`` and ``total_weights``, over all sweeps; and ``sweeps`` where their number depends on
+    data. A start that holds data is released as ``start``; PD-NMF-Init has sums of its own, of k pseudo-documents
+    a party (``init_...``), and ``nnsvd`` all that `nmf_starts.SvdStart` releases.
 
-    Attributes
+    Parameters
     ----------
-    rank : int
-        Topics k.
-    start : str
-        A name in `factorisation.nmf_starts`: ``random``, ``random-2x``, ``nnsvd``, ``best-of-m`` or
-        ``pd-nmf-init``.
-    sweeps : int
-        Cap on the sweeps, twice that for ``random-2x``.
-    tolerance : float
-        Stop after the first sweep with ||T_new - T_old||_F <= tolerance ||T_old||_F.
-    alpha, beta, gamma, delta : float
-        Regularisers: of ||T||_1, ||T||_F^2 / 2, ||W||_1, ||W||_F^2 / 2. With any of them T is not on the simplex.
-    weighted : bool
-        Stored entries are the observed ones (ratings), the others are missing, not zero.
-    opens : {"every round", "final"}
-        `final`: iterates stay hidden inside a secure computation that opens T alone. Nobody sees when to stop, so
-        that all sweeps are done.
-    start_seed : int
-        The agreed, public seed of the random start.
-
-    Notes
-    -----
-    PD-ML-Lite, Algorithms 1 and 2. The sums of a topic are W_t^T R_t, shape (k, d), and ||W_t||^2, shape (k,), or
-    (k, d) where weighted. A run that opens every round shows ``T``, ``numerators`` and ``denominators`` of the
-    last sweep; ``sums`` and ``weights``, those of sweeps 1 to 3 (of few columns of more: `early`), first axis
-    sweeps; ``topics``, those before the first sweep and after each of these, which follow from the sums and from
-    what the coalition knows; ``total`` and ``total_weights``, the sums of all sweeps added up; ``sweeps``, shape
-    (1,), where it depends on data: everybody sees when a protocol ends.
-    Where the start holds data it is announced as ``start``, and with PD-NMF-Init so are its own sums:
-    ``init_sums``, ``init_weights``, ``init_total``, ``init_total_weights`` and ``init_sweeps``, of k
-    pseudo-documents a party. With ``nnsvd`` there is all that making it announces (`nmf_svd_start`).
+    rank : topics k
+    start : of `factorisation.nmf_starts`: ``random``, ``random-2x``, ``nnsvd``, ``best-of-m`` or ``pd-nmf-init``
+    sweeps : the cap, twice that for ``random-2x``
+    tolerance : stop after the first sweep with ||T_new - T_old||_F <= tolerance ||T_old||_F
+    alpha, beta, gamma, delta : regularisers of ||T||_1, ||T||_F^2 / 2, ||W||_1, ||W||_F^2 / 2; with any T is not
+        on the simplex
+    weighted : stored entries are the observed ones (ratings), the others are missing, not zero
+    opens : `final` opens T alone, out of a secure computation that does all sweeps
+    start_seed : the agreed, public seed of the random start
 
     Examples
     --------

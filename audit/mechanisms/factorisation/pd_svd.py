@@ -49,19 +49,11 @@ enough (`audit.coverage.unsolved`)."""
 
 
 def early_rounds(rank: int, features: int, most: int) -> int:
-    """Three rounds; where these are few numbers, as many as have `NUMBERS` together, `most` at most.
+    """Three rounds, or as many as have `NUMBERS` together; `most` at most.
 
-    Each round is so many more equations in who is in, which a party of the run has as well: of 500 texts of 40
-    terms, half of them, rank 2, the sums of three sweeps of PD-NMF tell a document with D 0.82 and those of six
-    everybody (decision 26).
+    Each round is so many more equations in who is in: of 500 texts of 40 terms, half of them, rank 2, the sums of
+    three sweeps of PD-NMF tell a document with D 0.82 and those of six everybody (decision 26).
 
-    Parameters
-    ----------
-    rank, features : of what a round announces
-    most : rounds that there are, or that are looked at
-
-    Examples
-    --------
     >>> early_rounds(7, 12_164, 20), early_rounds(7, 40, 20), early_rounds(2, 40, 20)
     (3, 15, 20)
     """
@@ -103,31 +95,14 @@ class BlockSpan:
 
 
 def announced_span(matrix: sp.csr_array, start: Matrix, rounds: int, mean: Vector | None = None) -> BlockSpan:
-    """The space spanned by the blocks of iterations 1 to `rounds`, in exact arithmetic.
+    """The space spanned by the blocks of iterations 1 to `rounds` from V_0 = `start`, in exact arithmetic.
 
-    Parameters
-    ----------
-    matrix : CSR, shape (n, features)
-        All parties' rows.
-    start : shape (rank, features)
-        V_0, which everybody knows; it is no part of the space.
-    mean : shape (features,), optional
-        Subtracted from every row, implicitly.
+    Block Lanczos with full orthogonalisation, on X X^T where X has fewer rows than columns: if U spans X V_0, ...,
+    (X X^T)^(t-1) X V_0, then X^T U spans the blocks. A `mean` is subtracted from every row, implicitly.
 
-    Notes
-    -----
-    Block Lanczos with full orthogonalisation, on X X^T where X has fewer rows than columns: if U spans X V_0,
-    ..., (X X^T)^(t-1) X V_0, then X^T U spans the blocks. Products with X cost 2 rank rounds + 2 rank rounds
-    columns.
-
-    Examples
-    --------
     >>> X = sp.csr_array(np.diag([3.0, 2.0, 1.0, 0.0]))
-    >>> span = announced_span(X, np.array([[1.0, 1.0, 0.0, 1.0]]), rounds=3)
-    >>> np.abs(span.rows).round(6), span.values.round(6)
-    (array([[1., 0., 0., 0.],
-           [0., 1., 0., 0.],
-           [0., 0., 0., 0.]]), array([3., 2., 0.]))
+    >>> announced_span(X, np.array([[1.0, 1.0, 0.0, 1.0]]), rounds=3).values.round(6)
+    array([3., 2., 0.])
     """
     wide = matrix.shape[0] < matrix.shape[1]
     shift = np.zeros(0) if mean is None else mean
@@ -210,55 +185,29 @@ _exact = partial(Release, noise=EXACT)
 class PDSVD:
     """PD-SVD (PD-ML-Lite, Algorithm 4) on the ideal functionality.
 
-    Announces ``V``, shape (rank, features): V_k^T, the leading right singular vectors of all parties' rows,
-    one a row, with the signs of the block power iteration. With `reveal_sigma` also ``sigma``, shape (rank,):
-    the singular values. A run that opens every round shows the blocks of all its iterations besides: ``span``,
-    shape (rounds x rank, features), is a basis of the space that those of the first ten span, and
-    ``span_sigma``, shape (rounds x rank,), what a party can work out of X^T X on it (`factorisation.span`): its
-    singular values there. ``first_blocks``, shape (1 + early, rank, features), are the start and the blocks of the
-    first three iterations (of few columns of more: `early`), orthonormal, zeros where there were fewer;
-    ``block_sums``, shape (early, rank, features), are the sums of these iterations as they are. With
-    ``solver="power"`` such a run announces ``iterations`` as well, shape (1,).
+    Releases ``V``, shape (rank, features), the leading right singular vectors of all parties' rows with the signs
+    of the block power iteration, and with `reveal_sigma` the singular values ``sigma``. A run that opens every
+    round shows the ``blocks`` of all iterations besides. Recorded are a basis of the space that the first ten span
+    (``span``), the singular values there (``span_sigma``), the start and the blocks of the `early` rounds,
+    orthonormal, zeros where there were fewer (``first_blocks``), and the sums of these (``block_sums``); with
+    ``solver="power"`` also ``iterations``.
 
-    Without `reveal_sigma` parties open the sums divided by norms that stay hidden. These follow from what is
-    opened but for one factor of the whole run: X^T X is symmetric, so that n_s (v_t . w_s) = n_t (v_s . w_t) for
-    any two rows v that were multiplied and w that were opened. An audit grants the one factor as well: who holds a
-    column that nobody else uses reads it off their own share, and it is one number among thousands.
+    Without `reveal_sigma` parties open sums divided by hidden norms. These follow from what is opened but for one
+    factor of the whole run: X^T X is symmetric, so that n_s (v_t . w_s) = n_t (v_s . w_t) for any two rows v that
+    were multiplied and w that were opened. An audit grants the factor: who holds a column that nobody else uses
+    reads it off.
 
-    What a coalition sees: V is public, and every other sum is announced normalised, so that a coalition
-    cannot subtract its own share. With `reveal_sigma` it sees the values of everybody's rows; from V and
-    sigma it can form V Sigma^2 V^T, the rank-k part of X^T X, and subtract its own share of *that*. This is a
-    function of V, sigma and what it knew before, so nothing more is announced.
-
-    The paper's section 5.2 looks at the last block alone: that is ``opens="final"``.
+    A coalition cannot subtract its share of a normalised sum. From V and sigma it can form V Sigma^2 V^T and
+    subtract from that; this is a function of V, sigma and what it knew before.
 
     Parameters
     ----------
-    rank : int
-        k, below the number of rows and of features of the database.
-    reveal_sigma : bool
-        SecSum in place of NormedSecSum.
-    solver : {"limit", "power"}
-        `limit` computes what the iteration converges to, directly, as does a run of a fixed number of rounds, many
-        enough; `power` iterates, party by party, and shows when it stops.
-    iterations : int
-        Cap of the power iteration.
-    tolerance : float
-        It stops when the subspace moves by less (sine of the largest principal angle).
-    opens : {"every round", "final"}
-        `final`: iterates stay hidden inside a secure computation that opens V (and sigma) alone. Nobody sees when
-        to stop, so that `power` then goes to its cap.
-    start_seed : int
-        What the parties agreed to draw the start from; it fixes signs, hence is part of the mechanism and not
-        of a run's randomness.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> matrix = sp.csr_array(rng.random((20, 5)) * (rng.random((20, 5)) < 0.5))
-    >>> seen = PDSVD(rank=2).run(Database((matrix[:8], matrix[8:])), rng)
-    >>> seen["V"].shape, bool(np.allclose(seen["V"] @ seen["V"].T, np.eye(2)))
-    ((2, 5), True)
+    rank : k, below the rows and the features of the database
+    reveal_sigma : SecSum in place of NormedSecSum
+    solver : `limit` computes what the iteration converges to; `power` iterates, and shows when it stops
+    iterations, tolerance : of `power`: the cap, and the sine of the largest principal angle below which it stops
+    opens : `final` opens V (and sigma) alone, out of a secure computation; `power` then goes to its cap
+    start_seed : what the parties agreed to draw the start from; it fixes signs
     """
 
     name: ClassVar[str] = "pd-svd"
@@ -432,35 +381,13 @@ class SigmaSVD(PDSVD):
 
 @dataclass(frozen=True)
 class PDPCA(PDSVD):
-    """PD-PCA: PD-SVD (PD-ML-Lite, Algorithm 4) of X - 1 mean^T with the *global* mean.
+    """PD-PCA: PD-SVD (PD-ML-Lite, Algorithm 4) of X - 1 mean^T with the *global* mean, centred implicitly.
 
-    Not Algorithm 6 as printed. That has each party subtract its own mean, and its formula multiplies the
-    *sum* of a party's rows by n_m / n where the mean is meant: with parties that differ it is not the PCA of
-    their rows together. Here a SecSum of the column sums and one of the row counts give the global mean, all
-    parties centre with it, and the result is the centralised PCA. The price is that the mean is announced.
-
-    Announces ``mean``, shape (features,): the mean of the rows *outside* the coalition, because a coalition
-    subtracts its own sums and counts from those announced (without a coalition, the global mean). ``V``,
-    shape (rank, features): the principal axes, one a row, in the signs of the block power iteration. With
-    `reveal_sigma` also ``sigma``, shape (rank,): singular values of the centred rows; the explained variances
-    (n - 1 in the denominator) are sigma^2 / (n - 1). A run that opens every round shows ``span``,
-    ``span_sigma``, ``first_blocks``, ``block_sums`` and ``iterations`` as `PDSVD`'s, of the centred rows.
-
-    The centring is implicit: sparse rows stay sparse.
-
-    Parameters
-    ----------
-    rank, reveal_sigma, solver, iterations, tolerance, start_seed, opens
-        As in `PDSVD`.
-
-    Examples
-    --------
-    >>> import scipy.sparse as sp
-    >>> rng = np.random.default_rng(0)
-    >>> rows = sp.csr_array(rng.random((20, 5)))
-    >>> seen = PDPCA(rank=2).run(Database((rows[:8], rows[8:]), coalition=frozenset({1})), rng)
-    >>> bool(np.allclose(seen["mean"], rows[:8].mean(axis=0)))
-    True
+    Not Algorithm 6 as printed: there each party subtracts its own mean, and the formula multiplies the *sum* of a
+    party's rows by n_m / n where the mean is meant. Here secure sums of columns and of row counts give the global
+    mean, and the result is the centralised PCA; the price is that ``mean`` is released. A coalition sees the mean
+    of the rows outside it. Explained variances are sigma^2 / (n - 1). All else is as in `PDSVD`, of the centred
+    rows.
     """
 
     name: ClassVar[str] = "pd-pca"

@@ -65,17 +65,10 @@ class PowerRun:
 
 @lru_cache(maxsize=16)
 def start_block(start_seed: int, features: int, rank: int) -> Matrix:
-    """Draw the start that all parties share, once, from the seed they agreed on.
+    """The agreed start, from a seed: standard normal, shape (rank, features), read-only.
 
-    Standard normal entries, shape (rank, features), read-only. Algorithm 4 adds up the parties' draws and
-    scales them by 1/(sqrt(M) d); the scale is meaningless, as the first orthonormalisation destroys it, and a
+    Algorithm 4 adds up the parties' draws and scales them; the first orthonormalisation destroys the scale, and a
     start that depends on no data needs no secure sum. The first rows do not depend on `rank`.
-
-    Examples
-    --------
-    >>> start_block(0, 4, 2).round(2)
-    array([[ 0.13, -0.13,  0.64,  0.1 ],
-           [-0.54,  0.36,  1.3 ,  0.95]])
     """
     block = np.random.default_rng(start_seed).standard_normal((rank, features))
     block.flags.writeable = False
@@ -112,15 +105,9 @@ def normalised(total: Matrix) -> tuple[Matrix, Vector]:
 def orthonormalise(block: Matrix, start: Matrix) -> Matrix:
     """Orthonormalise rows from the first to the last, the same for every party to the last bit.
 
-    This is the Q of the QR factorisation (of the transpose) whose R has a positive diagonal, by modified
-    Gram-Schmidt, twice, in an order of operations that no library decides: so all parties get the same signs
-    and the same bits. A row that depends on those above it (to 1e-13, a rank-deficient database) has no
-    direction of its own; its row of `start` takes its place, which tells nothing about the data that the rows
-    above do not tell.
-
-    Parameters
-    ----------
-    block, start : shape (rank, features), rank <= features
+    The Q of the QR factorisation (of the transpose) whose R has a positive diagonal, by modified Gram-Schmidt,
+    twice, in an order of operations that no library decides. A row that depends on those above it (to 1e-13) is
+    replaced by its row of `start`, which tells nothing about the data that the rows above do not tell.
     """
     out = np.array(block, dtype=np.float64, order="C")
     _gram_schmidt(out, np.require(start, requirements=["C", "W"]))
@@ -188,28 +175,19 @@ def block_power(
     tolerance: float,
     mean: Vector | None = None,
 ) -> PowerRun:
-    """Find the leading right singular vectors by block power iteration over the parties' sums.
+    """The leading right singular vectors, by block power iteration (PD-ML-Lite, Algorithm 4).
 
-    Every iteration announces, for each of the `rank` rows, NormedSecSum over the parties of S_m v with S_m =
-    X_m^T X_m, and each party orthonormalises what was announced by itself (PD-ML-Lite, Algorithm 4). With one
-    party this is Algorithm 3, and the result for several is the same up to rounding (Theorem 3).
-
-    It stops when the subspace has moved by less than `tolerance` (the sine of the largest principal angle
-    between successive blocks, which every party computes from what is announced), or at the cap. When the
-    movement shrinks by a factor r an iteration, the error left is about movement r / (1 - r); the single
-    vectors inside the subspace can be farther from their limit than the subspace is from its own.
+    Every iteration announces NormedSecSum over the parties of S_m v, S_m = X_m^T X_m, for each of the rows v, and
+    each party orthonormalises by itself. It stops when the subspace has moved by less than `tolerance` (sine of
+    the largest principal angle), or at the cap. When the movement shrinks by a factor r an iteration, the error
+    left is about movement r / (1 - r); single vectors can be farther from their limit than the subspace is.
 
     Parameters
     ----------
     parties : canonical CSR matrices of shape (n_m, features)
-    start : shape (rank, features)
-        From `start_block`.
-    iterations : int
-        The cap, at least 1.
-    tolerance : float
-        0 runs to the cap.
-    mean : shape (features,), optional
-        Subtracted from every row, implicitly; known to every party.
+    start : of `start_block`, shape (rank, features)
+    iterations, tolerance : the cap, at least 1; 0 runs to the cap
+    mean : subtracted from every row, implicitly; known to every party
 
     Examples
     --------
@@ -256,23 +234,11 @@ class Limit:
 
 
 def limit_of_power(matrix: sp.csr_array, start: Matrix, mean: Vector | None = None) -> Limit:
-    """Return what `block_power` converges to from the same start, signs included, without iterating.
+    """What `block_power` converges to from the same start, signs included, without iterating.
 
-    Text has small spectral gaps, so that the iteration needs hundreds of rounds where `singular_rows` needs
-    some forty products; the limit is the same.
-
-    Parameters
-    ----------
-    matrix : canonical CSR, shape (n, features)
-        All parties' rows.
-    start : shape (rank, features), rank < min(n, features)
-    mean : shape (features,), optional
-        Subtracted from every row, implicitly.
-
-    Notes
-    -----
-    See `settle_signs`. Where the rank of X is r < k, the rows beyond r hold the start, orthonormalised
-    against the rows above, and their values are 0.
+    Text has small spectral gaps: the iteration needs hundreds of rounds where `singular_rows` needs some forty
+    products. Where the rank of X is below that of `start`, the rows beyond hold the start, orthonormalised against
+    those above, and their values are 0. A `mean` is subtracted from every row, implicitly.
     """
     exact = singular_rows(matrix, len(start), start[0], mean)
     values = exact.values.copy()
@@ -284,26 +250,14 @@ def limit_of_power(matrix: sp.csr_array, start: Matrix, mean: Vector | None = No
 def settle_signs(rows: Matrix, values: Vector, start: Matrix) -> Matrix:
     """Turn singular vectors, known up to sign, into the limit of the block power iteration from `start`.
 
-    Parameters
-    ----------
-    rows : shape (rank, features)
-        Orthonormal where `values` is positive.
-    values : shape (rank,)
-        Descending. Values that agree to 1e-10 of the first are one repeated value.
-    start : shape (rank, features)
+    After t iterations the block is the Q factor (positive diagonal) of (X^T X)^t V_0. Write A = V_k^T V_0 (k x k)
+    and A = L U without pivoting: then S^2t A = (S^2t L S^-2t) S^2t U, whose first factor goes to the identity as L
+    is lower unit triangular and S descends, and the Q factor of the upper triangular rest is the signs of its
+    diagonal. So column i of the limit is sign(U_ii) v_i, and U_ii is the ratio of the leading principal minors i
+    and i-1 of A. A repeated value (to 1e-10 of the first) is one block of a block LU: its vectors are turned by
+    the Q factor of the Schur complement. One that is repeated beyond `rank` leaves its subspace, and so the limit,
+    to the start.
 
-    Notes
-    -----
-    After t iterations the block is the Q factor (positive diagonal) of (X^T X)^t V_0. Write A = V_k^T V_0
-    (k x k) and A = L U without pivoting: then S^2t A = (S^2t L S^-2t) S^2t U, whose first factor goes to the
-    identity as L is lower unit triangular and S descends, and the Q factor of the upper triangular rest is
-    the signs of its diagonal. So column i of the limit is sign(U_ii) v_i, and U_ii is the ratio of the
-    leading principal minors i and i-1 of A. A repeated value is one block of a block LU: its vectors are
-    turned by the Q factor of the Schur complement. One that is repeated beyond `rank` leaves its subspace,
-    and so the limit, to the start.
-
-    Examples
-    --------
     >>> settle_signs(np.eye(2), np.array([2.0, 1.0]), np.array([[-1.0, 5.0], [1.0, 1.0]]))
     array([[-1., -0.],
            [ 0.,  1.]])

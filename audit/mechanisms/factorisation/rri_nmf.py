@@ -150,16 +150,8 @@ def iterate(
 ) -> Factorisation:
     """Sweep until T moves by at most `tolerance` times its norm, or `sweeps` times.
 
-    Parameters
-    ----------
-    sweep
-        Does one sweep in place; returns the squared norms of the change of T and of T before.
-    snapshot
-        Copies what is announced.
-    W
-        The coefficients, which `sweep` updates in place.
-    at
-        Sweeps to take a snapshot after.
+    `sweep` works in place and returns the squared norms of the change of T and of T before; after the sweeps `at`
+    a `snapshot` is taken of what is announced.
     """
     snapshots: dict[int, SweepSnapshot] = {}
     done, converged = 0, False
@@ -197,54 +189,35 @@ def pd_nmf_iter(
     coefficients: ArrayLike | None = None,
     kept: KeptSums = LAST_SUMS,
 ) -> Factorisation:
-    r"""PD-NMF-Iter: RRI-NMF among parties that share nothing but sums.
+    r"""PD-NMF-Iter: RRI-NMF among parties that share nothing but sums (PD-ML-Lite, Algorithm 1).
 
-    In each sweep, for each topic t = 1, ..., k: every party updates its :math:`W_t`, the sums of
-    :math:`W_t^T R_t` and :math:`\|W_t\|^2` over the parties are announced, and everybody computes
+    In each sweep, for each topic t = 1, ..., k: every party updates its :math:`W_t`, the sums of :math:`W_t^T R_t`
+    and :math:`\|W_t\|^2` over the parties are announced, and everybody computes
 
     .. math:: W_t = \frac{[R_t T_t^T - \gamma]_+}{\|T_t\|^2 + \delta}, \qquad
               T_t = \frac{[\sum_m W_t^{(m)T} R_t^{(m)} - \alpha]_+}{\sum_m \|W_t^{(m)}\|^2 + \beta},
               \qquad R_t = X - \sum_{u \ne t} W_u T_u,
 
-    the row :math:`T_t` projected on the unit simplex where that is right, i.e. without regularisers. It stops
-    after the first sweep with :math:`\|T_{new} - T_{old}\|_F \le` tolerance :math:`\|T_{old}\|_F`, which everybody
-    can compute from what is announced, or after `sweeps`.
+    the row :math:`T_t` projected on the unit simplex where there is no regulariser. It stops after the first sweep
+    with :math:`\|T_{new} - T_{old}\|_F \le` tolerance :math:`\|T_{old}\|_F`, or after `sweeps`. Where ||W_t||^2 +
+    beta = 0 the topic stays as it was; where ||T_t||^2 + delta = 0 its coefficients are 0. With the projection the
+    objective may go up from one sweep to the next; without it, it never does.
 
     Parameters
     ----------
-    parties : sequence of CSR arrays, shape (n_m, d)
-        Non-negative.
-    start : array, shape (k, d)
-        The topics to start from, its rows of sum 1 where they are projected: the projection is not a scaling.
-    simplex : bool, optional
-        Project the rows of T; by default where there is no regulariser.
-    coefficients : array, shape (n, k), optional
-        W to start from; zero by default.
-    kept : KeptSums
-        Which of the announced numerators and denominators are returned.
-
-    Notes
-    -----
-    PD-ML-Lite, Algorithm 1 (and equation 5, with one party), with topics 1 to k: as printed it has one too many.
-    A sum of nobody's weight leaves nothing to divide by: where ||W_t||^2 + beta = 0 the topic stays as it was;
-    where ||T_t||^2 + delta = 0 its coefficients are 0. With the simplex projection the objective may go up from
-    one sweep to the next: the projection is no step of descent. Without it, it never does.
+    parties : CSR arrays, shape (n_m, d), non-negative
+    start : shape (k, d), rows of sum 1 where they are projected
+    simplex : whether rows of T are projected; by default where there is no regulariser
+    coefficients : W to start from, shape (n, k); zero by default
+    kept : which of the announced numerators and denominators are returned
 
     Examples
     --------
-    With one party it is the centralised RRI-NMF (equation 5):
-
     >>> X = sp.csr_array([[1.0, 1.0, 0.0], [2.0, 2.0, 0.0], [0.0, 0.0, 3.0]])
     >>> fit = pd_nmf_iter([X], [[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]], sweeps=100, tolerance=1e-9)
-    >>> fit.T.round(3)
-    array([[0.5, 0.5, 0. ],
-           [0. , 0. , 1. ]])
-    >>> fit.W.round(3)
-    array([[2., 0.],
-           [4., 0.],
-           [0., 3.]])
-    >>> fit.converged
-    True
+    >>> fit.T.round(3), fit.converged
+    (array([[0.5, 0.5, 0. ],
+           [0. , 0. , 1. ]]), True)
     """
     penalties = Penalties(*map(float, penalties))
     check_rule(sweeps, tolerance, penalties)

@@ -161,23 +161,13 @@ def weighted_nmf_iter(
     coefficients: ArrayLike | None = None,
     kept: KeptSums = LAST_SUMS,
 ) -> Factorisation:
-    """PD-NMF-Iter on the observed entries, among parties that share nothing but sums.
+    """PD-NMF-Iter on the observed entries, among parties that share nothing but sums, of shape (k, d) both.
 
-    Order of the updates, stopping rule, parameters and errors as in `rri_nmf.pd_nmf_iter`, but without the
-    simplex: a row of T cannot be rescaled against a column of W where regularisers or the range of the ratings
-    matter, and the paper projects topics of text only.
-
-    Returns
-    -------
-    Factorisation
-        Numerators and denominators have shape (k, d).
-
-    Notes
-    -----
-    A column that nobody has rated touches no sum. With beta it is 0 in T from its first update on, as the formula
-    says: nobody need be told which columns these are, so that parties do the same. Without beta it is 0 from the
-    start on, which takes somebody who sees all rows, and any other entry of T stays as it was where its
-    denominator is 0. The objective never goes up from one sweep to the next.
+    As `rri_nmf.pd_nmf_iter` but without the simplex: a row of T cannot be rescaled against a column of W where
+    regularisers or the range of the ratings matter. A column that nobody has rated touches no sum. With beta it is
+    0 in T from its first update on, as the formula says. Without beta it is 0 from the start on, which takes
+    somebody who sees all rows, and any other entry of T stays as it was where its denominator is 0. The objective
+    never goes up.
 
     Examples
     --------

@@ -24,21 +24,13 @@ class VectorBlock:
 
     Parameters
     ----------
-    size : int
-        Dimensions.
-    bound : float
-        Largest L1 norm of one record's part; longer ones are scaled down.
-    share : float
-        Of the iteration's epsilon, in (0, 1]; those of all blocks add up to 1.
-    cap : float, optional
-        Largest size of one entry; `bound` unless given. Larger ones are cut.
-    nonnegative : bool
-        Entries below 0 are cut.
-    fraction_bits : int
-        f: entries are whole multiples (steps) of 2^-f, rounded towards zero.
+    size : dimensions
+    bound : largest L1 norm of one record's part; longer ones are scaled down
+    share : of the iteration's epsilon, in (0, 1]; those of all blocks add up to 1
+    cap : largest size of one entry, larger ones are cut; `bound` unless given
+    nonnegative : entries below 0 are cut
+    fraction_bits : f: entries are whole multiples (steps) of 2^-f, rounded towards zero
 
-    Examples
-    --------
     >>> VectorBlock(4, bound=3.0, cap=1.0, nonnegative=True).sensitivity  # at most all four entries change by one
     4
     """
@@ -292,18 +284,11 @@ def run_ideal(
 
     Parameters
     ----------
-    parts : sequence of CSR
-        The records of the clients that the coalition does not hold; one client each.
-    sampler : Sampler
-        Of the noise.
-    noises : int
-        How many add noise: the m servers; n for noise at every client (the baseline); 0 for none.
-    known_noises : int
-        Of these, those whose noise the coalition knows.
-    known_parts : sequence of CSR
-        The records of the coalition's own clients.
-    random : callable
-        Bytes for the sampling coins.
+    parts : records of the clients that the coalition does not hold; one client each
+    noises : how many add noise: the m servers; n for noise at every client (the baseline); 0 for none
+    known_noises : of these, those whose noise the coalition knows
+    known_parts : records of the coalition's own clients
+    random : bytes for the sampling coins
     """
     if not 0 <= known_noises <= max(noises - 1, 0):
         raise InputError(f"`known_noises` must be below `noises` ({noises}); got {known_noises}.")

@@ -22,20 +22,8 @@ _CHUNK = 1 << 22
 def candidates(frequent: Items, items: int) -> Items:
     """apriori-gen: itemsets one longer, all of whose subsets one shorter are among `frequent`.
 
-    Parameters
-    ----------
-    frequent : array of int, shape (n, k - 1)
-        Ascending within a row, rows in lexicographic order, each once.
-    items : int
-        Number of items there are.
+    Rows ascend, in lexicographic order, each once; `items` is how many items there are.
 
-    Returns
-    -------
-    array, shape (m, k)
-        In the same order.
-
-    Examples
-    --------
     >>> candidates(np.array([[0, 1], [0, 2], [1, 2], [1, 3]], dtype=np.int16), 4)
     array([[0, 1, 2]], dtype=int16)
     """
@@ -82,21 +70,8 @@ class PemApriori:
 
     A record of at most `longest` items holds at most C(longest, k) itemsets of length k, so replacing it changes
     at most L_k = min(2 C(longest, k), candidates) counts by one. Longer records are cut to their first `longest`
-    items.
-
-    Parameters
-    ----------
-    items : int
-        Number of items: columns of the records.
-    longest : int
-        Most items that one record may count with.
-    support : float
-        Smallest part of the records, in (0, 1].
-    length : int
-        Longest itemsets looked for; as many iterations are needed.
-    keep : int
-        Of more itemsets of one length than this, those with the largest noisy counts are kept: noise must not
-        fill the memory. It looks at noisy numbers only.
+    items. `support` is a part of the records, in (0, 1]; `length` that of the longest itemsets. Of more than
+    `keep` itemsets of one length those with the largest noisy counts are kept: noise must not fill the memory.
     """
 
     name: ClassVar[str] = "Apriori"
@@ -190,21 +165,9 @@ class PemKMeans:
     """Lloyd's algorithm on noisy sums and counts.
 
     The start is drawn from a public seed, uniformly from the box of allowed values: records picked from the data
-    would be a release of their own. A noisy count may be small, zero or negative; below `least` the centre stays
-    where it was. A centre is put back into the box. Both look at noisy numbers only and cost nothing.
-
-    Parameters
-    ----------
-    bound : float
-        L_x: largest L1 norm of a record; for one-hot rows the number of attributes.
-    high : float
-        Records' entries are from 0 to `high`; others are cut.
-    share : float
-        Of epsilon for the sums; the rest is for the counts.
-    least : float
-        A noisy count below this is not divided by.
-    fraction_bits : int
-        Sums are whole multiples of 2^-fraction_bits; 0 for records of whole numbers.
+    would be a release of their own. Where a noisy count is below `least` the centre stays where it was. A centre
+    is put back into the box. Both look at noisy numbers only and cost nothing. `bound` is the largest L1 norm of a
+    record, `high` its largest entry, `share` the part of epsilon for the sums; the rest is for the counts.
     """
 
     name: ClassVar[str] = "k-means"
@@ -273,26 +236,9 @@ class PemKMeans:
 class PemLogistic:
     """w <- w - rate / sqrt(t) (g / n + penalty w), g being the noisy sum of the records' gradients.
 
-    A record's gradient is (sigma(w^T x) - y) x. Its L1 norm is at most that of x, and it is clipped: without a
-    bound per record there is no sensitivity to speak of. One column of the records is the label y, 0 or 1; its
-    weight is always 0.
-
-    Parameters
-    ----------
-    features : int
-        Columns of the records, the label's included.
-    bound : float
-        Largest L1 norm of one record's gradient; for one-hot rows the number of attributes.
-    label : int
-        Column of y; the last by default.
-    cap : float, optional
-        Largest size of one entry of a gradient; 1 for one-hot rows.
-    rate : float
-        eta_1; eta_t = eta_1 / sqrt(t), as in the paper.
-    penalty : float
-        Of the squared weights; in the aggregator, so it costs no privacy.
-    fraction_bits : int
-        Gradients are whole multiples of 2^-fraction_bits.
+    A record's gradient is (sigma(w^T x) - y) x. It is clipped to the L1 norm `bound`, and its entries to `cap`.
+    The column `label` of the records is y, 0 or 1; its weight is always 0. The penalty is the aggregator's, so it
+    costs no privacy.
     """
 
     name: ClassVar[str] = "logistic regression"

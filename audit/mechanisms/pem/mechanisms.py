@@ -95,17 +95,11 @@ class PemMechanism(ABC):
 
     Parameters
     ----------
-    epsilon : float
-        Of the whole run; finite.
-    servers : int
-        m, at least 2; each adds all of the noise.
-    colluding : int
-        Servers whose noise the coalition knows, below m.
-    sampling : float
-        Chance of a record to enter an iteration.
-    sampler : {"fast", "discrete"}
-        Who draws the noise: a simulation, so that an audit can be replayed, or the vetted sampler, which no seed
-        gives back and which a run among real parties uses.
+    epsilon : of the whole run; finite
+    servers : m, at least 2; each adds all of the noise
+    colluding : servers whose noise the coalition knows, below m
+    sampling : chance of a record to enter an iteration
+    sampler : a simulation (`fast`), or the vetted sampler (`discrete`), which no seed gives back
     """
 
     name: ClassVar[str]
@@ -347,23 +341,9 @@ def _unit(vector: Array) -> Array:
 class PEMKMeans(KMeansParameters, PemMechanism):
     """PEM's k-means.
 
-    Announces ``sums`` (iterations, clusters, features), ``counts`` (iterations, clusters),
-    ``centres`` (iterations, clusters, features), those that the sums were taken with, and ``T`` (clusters,
-    features), the last ones.
+    Releases ``sums`` (iterations, clusters, features) and ``counts`` (iterations, clusters) with noise;
+    ``centres``, those that each sum was taken with; and ``T`` (clusters, features), the last ones.
 
-    Parameters
-    ----------
-    bound : float
-        Largest L1 norm of a record; longer ones are scaled down.
-    high : float
-        Largest entry of a record; larger ones are cut.
-    share : float
-        Part of epsilon for the sums.
-    start_seed : int
-        What the parties agreed to draw the start from.
-
-    Examples
-    --------
     >>> records = sp.csr_array(np.eye(4)[np.arange(40) % 4])
     >>> mechanism = PEMKMeans(clusters=2, iterations=3, bound=1.0, epsilon=100.0)
     >>> seen = mechanism.run(Database((records,)), np.random.default_rng(0))
@@ -431,15 +411,8 @@ class PEMKMeans(KMeansParameters, PemMechanism):
 class PEMLogistic(LogisticParameters, PemMechanism):
     """PEM's logistic regression.
 
-    Announces ``gradients`` and ``weights``, both (iterations, features): the noisy sums and the weights that they
-    were taken at; ``label`` (1,): the label's column; and ``V`` (1, features): the last weights, of unit length.
-
-    Parameters
-    ----------
-    bound : float
-        Largest L1 norm of one record's gradient.
-    label : int
-        Column of the label, 0 or 1; the last by default.
+    Releases ``gradients`` (iterations, features), noisy sums; ``weights``, those that each was taken at; ``label``
+    (1,), the label's column; and ``V`` (1, features), the last weights, of unit length.
     """
 
     name: ClassVar[str] = "pem-logistic"
@@ -511,19 +484,9 @@ class PEMLogistic(LogisticParameters, PemMechanism):
 class PEMApriori(AprioriParameters, PemMechanism):
     """PEM's Apriori for single items and pairs.
 
-    Announces ``items`` (features,): their noisy counts; ``pairs``
-    (features, features): those of the candidate pairs, above the diagonal, 0 elsewhere; and ``T`` (1, features):
-    the counts of items that are not below 0, as parts of the records.
-
-    How many longer candidates there are depends on the data; a schema is fixed before any run, so they are left
-    out.
-
-    Parameters
-    ----------
-    longest : int
-        Most items that one record counts with.
-    support : float
-        Smallest part of the records for an item to enter pairs.
+    Releases ``items`` (features,), their noisy counts; ``pairs`` (features, features), those of the candidate
+    pairs, above the diagonal, 0 elsewhere; and ``T`` (1, features), the items' counts as parts of the records. How
+    many longer candidates there are depends on the data; a schema is fixed before any run, so they are left out.
     """
 
     name: ClassVar[str] = "pem-apriori"

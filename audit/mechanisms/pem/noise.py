@@ -172,25 +172,11 @@ def choose_large(
     epsilon: float,
     draw: Callable[[float, int], NDArray[np.int64]],
 ) -> NDArray[np.int64]:
-    """Places of the answers that are above a threshold, noisily, ascending.
+    """Places of the answers that are above a threshold, noisily, ascending; asked in their order.
 
-    Parameters
-    ----------
-    answers : array of int, shape (queries,)
-        They are asked in this order.
-    threshold : int
-        tau.
-    most : int
-        c, at least 1: places that are named at most.
-    sensitivity : int
-        D: by how much one answer can change when one record is replaced.
-    epsilon : float
-        Price; infinity means no noise.
-    draw : callable
-        Given a scale and a number of entries, discrete Laplace noise.
+    `most` places are named at most; one answer changes by at most `sensitivity` where one record is replaced;
+    `epsilon` is the price, and infinity means no noise; `draw` gives discrete Laplace noise of a scale.
 
-    Examples
-    --------
     >>> choose_large(np.array([9, -9, 7, 8]), 7, 2, 1, np.inf, lambda scale, n: np.zeros(n, dtype=np.int64))
     array([0, 2])
     """
@@ -224,14 +210,8 @@ def before_sampling(epsilon: float, rate: float) -> float:
 class Sparse:
     """The sparse vector technique at the clients: send only entries that are large, and say which.
 
-    Parameters
-    ----------
-    threshold : float
-        tau, in the units of the vector.
-    most : int
-        c: a client sends at most so many entries.
-    part : float
-        Of an iteration's epsilon, in (0, 1): what choosing the entries may cost. The rest is for their sums.
+    A client sends at most `most` entries above `threshold`; choosing them may cost `part` of an iteration's
+    epsilon, in (0, 1), and the rest is for their sums.
     """
 
     threshold: float
@@ -253,19 +233,12 @@ class Budget:
 
     Parameters
     ----------
-    epsilon : float
-        Of the whole run; infinity means no noise and no privacy.
-    iterations : int
-        T, the most that may be run. Fewer cost less: nothing is redistributed.
-    sampling : float
-        q in (0, 1], the chance of a record to enter an iteration.
-    stream : bool
-        Every record enters one iteration at most, which may then spend all of `epsilon`.
-    sparse : Sparse, optional
-        Clients send large entries only.
+    epsilon : of the whole run; infinity means no noise and no privacy
+    iterations : T, the most that may be run; fewer cost less, nothing is redistributed
+    sampling : q in (0, 1], the chance of a record to enter an iteration
+    stream : every record enters one iteration at most, which may then spend all of `epsilon`
+    sparse : clients send large entries only
 
-    Examples
-    --------
     >>> from ksdp.audit.mechanisms.pem.algorithm import VectorBlock
     >>> Budget(epsilon=1.0, iterations=50).scale(VectorBlock(27, bound=8.0, share=0.5))  # T L / (epsilon / 2)
     1600.0
@@ -325,16 +298,10 @@ class Budget:
 def tight_epsilon(budget: Budget, delta: float, iterations: int | None = None) -> float:
     """epsilon at `delta` of the iterations together, by the best composition that holds for any pure mechanism.
 
-    The paper adds the iterations' epsilons up. At a small delta far less is spent: each iteration is dominated
-    by randomised response with its epsilon, whose privacy losses are convolved (Kairouz, Oh, Viswanath 2015),
-    here with dp-accounting, pessimistically. It is never above the sum.
-
-    Parameters
-    ----------
-    delta : float
-        In (0, 1).
-    iterations : int, optional
-        Done so far; all by default.
+    The paper adds the iterations' epsilons up. At a small delta far less is spent: each iteration is dominated by
+    randomised response with its epsilon, whose privacy losses are convolved (Kairouz, Oh, Viswanath 2015), here
+    with dp-accounting, pessimistically. It is never above the sum. `iterations` are those done so far; all by
+    default.
     """
     from dp_accounting.pld import common
     from dp_accounting.pld import privacy_loss_distribution as pld

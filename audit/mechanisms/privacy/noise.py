@@ -48,21 +48,10 @@ def worst_pair(
 ) -> tuple[Database, Database]:
     """Two databases of one party, of the same size, that differ in their first row as much as they may.
 
-    All rows have norm `bound` and lie along the first two unit vectors in turns, so that the leading subspace
-    holds both and everything that the first row changes is announced. With `add-remove` the second database has
-    zeros in the place of the row: sizes are public, and a row of zeros adds nothing to any sum.
-
-    Parameters
-    ----------
-    features : int
-        At least 2.
-    rows : int
-        At least 3: the first, and others.
-    bound : float
-        Norm of every row.
-    adjacency : {"replace-one", "add-remove"}
-    directions : two vectors, shape (features,), orthonormal
-        In the place of the first two unit vectors.
+    All rows, at least 3, have norm `bound` and lie along two orthonormal `directions` (by default the first two
+    unit vectors) in turns, so that the leading subspace holds both and everything that the first row changes is
+    announced. With `add-remove` the second database has zeros in the place of the row, which add nothing to any
+    sum.
     """
     first, second = directions if len(directions) else np.eye(features)[:2]
     base = bound * np.array([first, *(second if i % 2 else first for i in range(rows - 1))])
@@ -116,15 +105,8 @@ def check_budget(epsilon: float, delta: float) -> None:
 def analytic_multiplier(epsilon: float, delta: float, releases: int = 1) -> float:
     """Smallest deviation, in units of the L2 sensitivity, with which so many Gaussian releases are private.
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        Of all releases together.
-    releases : int
-        Each with the returned multiplier; each may depend on what the earlier ones announced.
+    Each may depend on what the earlier ones announced.
 
-    Examples
-    --------
     >>> round(analytic_multiplier(1.0, 1e-5), 3), round(analytic_multiplier(1.0, 1e-5, releases=20), 2)
     (3.731, 16.68)
     """
@@ -149,17 +131,8 @@ def classical_multiplier(epsilon: float, delta: float) -> float:
 
 
 def account(multipliers: Sequence[float], delta: float) -> Accounting:
-    """Epsilon of Gaussian releases with these noise multipliers, taken one after the other.
+    """Epsilon at `delta` of Gaussian releases; a multiplier is deviation over L2 sensitivity.
 
-    Parameters
-    ----------
-    multipliers : sequence of float
-        Deviation over L2 sensitivity of each release; positive. A release that no record enters is left out.
-    delta : float
-        Of all together.
-
-    Examples
-    --------
     >>> cost = account([16.7] * 20, 1e-5)
     >>> round(cost.exact, 3), round(cost.pld, 3), round(cost.rdp, 2), round(cost.added, 2)
     (0.999, 0.999, 1.09, 4.78)

@@ -42,36 +42,23 @@ _MANY = 2**20
 class Noisy(DelegatingMechanism):
     """Releases what another mechanism releases, each array A as A + noise * scale * Z.
 
-    Z is standard normal, independent for every entry and run; `scale` is public and fixed before the run. What the
-    other mechanism only works out from what it releases (`Release.derived_from`: the span of blocks, sums over
-    sweeps) is worked out from the noisy arrays. Of PD-SVD, a run with noise releases the blocks of the first ten
-    iterations, each with noise of its own, and the last one; of PD-NMF the sums of every sweep and the topics.
-    The final output of a mechanism that takes and gives nonnegative numbers is clipped at 0, as whoever uses it
-    would. Nothing else is: sums are opened as they are, of either sign.
+    Z is standard normal, independent for every entry and run; `scale` is public and fixed before the run. What is
+    derived from releases (`Release.derived_from`) is derived from the noisy ones. The final output of a mechanism
+    that takes and gives nonnegative numbers is clipped at 0, as whoever uses it would. Sums are opened as they
+    are, of either sign.
 
     This is measured privacy, not differential privacy: the noise is not calibrated to what one document can
     change. Its density is known, so paired runs bound every attack (`ksdp.audit.certifying`).
 
-    Without a scale, that of an array is the root mean square of this run's A, as in version 1. The size of the
-    noise is then a function of the data that nobody protects: the guarantee is marked unsound, and nothing is
-    certified.
-
     Parameters
     ----------
-    mechanism : str
-        Name of the other mechanism.
-    noise : float
-        At least 0; in units of `scale`.
-    scale : float, mapping of array to float, or None
-        Typical size of an entry, from public data or by decree; by the names of releases where it is a mapping.
-        None: of this run's arrays, which leaks.
-    parameters : mapping
-        Of the other mechanism; its defaults are filled in.
-    plain : names of arrays
-        Announced without noise: everybody sees when a protocol ends, so its number of rounds cannot be hidden.
-        Where it depends on the data it tells of documents: a run of a fixed number of rounds is better.
-    mechanism_version : int
-        Of the other mechanism; filled in. So runs of another version are never taken for these.
+    mechanism, parameters, mechanism_version : the other mechanism; defaults and version are filled in
+    noise : at least 0; in units of `scale`
+    scale : typical size of an entry, from public data or by decree; may be a table by the names of releases. None:
+        the root mean square of this run's A, a function of the data that nobody protects: the guarantee is then
+        marked unsound, and nothing is certified
+    plain : arrays that are announced without noise. Everybody sees when a protocol ends; where its number of
+        rounds depends on the data it tells of documents, and a fixed number is better
 
     Examples
     --------
