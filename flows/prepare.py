@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ksdp.audit.content_keys import content_key
 from ksdp.audit.corpus.matrix import Corpus
+from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import traits_of
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import corpus_notes, make_plan
@@ -23,7 +24,7 @@ from ksdp.storage.findings import write_spec
 from ksdp.storage.mapped_corpus import store_corpus
 from ksdp.storage.readers.files import read_toml
 from ksdp.storage.remote_audits import keep_blocks_at
-from ksdp.storage.store import Store
+from ksdp.storage.store import Store, write_text
 from ksdp.tasks.audit_ref import AuditRef, code_of
 
 
@@ -93,6 +94,21 @@ def _percent_meant(spec: Spec, documents: int) -> str:
     )
 
 
+def _note_exploration(store: Store, plan: Plan, audit: str) -> None:
+    """Remember which statistics were explored on which runs; refuse a verdict by them on the same runs."""
+    place = store.root / "explored" / f"{content_key(plan.runs_identity)}.txt"
+    before = set(place.read_text(encoding="utf-8").splitlines()) if place.is_file() else set()
+    names = {statistic.name.partition("#")[0] for statistic in plan.statistics}
+    if plan.spec.statistics.explored:
+        place.parent.mkdir(exist_ok=True)
+        write_text(place, "".join(f"{name}\n" for name in sorted(before | names)))
+    elif (seen := sorted(before & names)) and find_attempt(store, audit) is None:
+        raise SpecError(
+            f"`seed = {plan.spec.seed}`: its runs were explored with {', '.join(seen)} (`ksdp test`), and what is "
+            "chosen after looking gives no verdict. Set another `seed`, which gives fresh runs."
+        )
+
+
 def prepare_stored(
     plan: Plan, store: Path, *, may_sample: bool, asked: GivenSpec | None = None, after: str | None = None
 ) -> Prepared:
@@ -110,6 +126,7 @@ def prepare_stored(
     opened = Store.open(store)
     code = code_of(plan)
     audit = audit_id(plan, code)
+    _note_exploration(opened, plan, audit)
     asked = asked or GivenSpec(spec, question_of(spec, corpus.hash, len(plan.units)))
     now = datetime.now(UTC).isoformat(timespec="seconds")
     before = None if after is None else find_attempt(opened, after)

@@ -146,11 +146,6 @@ def _carried(ref: AuditRef, block: Block, damaged: list[str]) -> BlockValues | N
     return BlockValues(block, groups.inclusion[rows], dict(zip(names, plain, strict=True)), canary, kept)
 
 
-def observables_present(ref: AuditRef) -> bool:
-    """Whether the observables of every run that a stage's statistics read are in the store."""
-    return open_plan(ref).from_store and _all_there(ref, [(folders_of(ref).observables, folders_of(ref).key)])
-
-
 def all_whole(ref: AuditRef) -> bool:
     """Whether every block that a stage's findings rest on is in the store and, read to its end, what was written.
 
@@ -176,10 +171,3 @@ def all_whole(ref: AuditRef) -> bool:
     every = [(folder, key, block) for folder, key in wanted for block in open_plan(ref).blocks]
     with ThreadPoolExecutor(os.cpu_count()) as readers:
         return all(list(readers.map(whole, every)))
-
-
-def _all_there(ref: AuditRef, wanted: Sequence[tuple[Place, str]]) -> bool:
-    try:
-        return all(has_block(folder, block, key) for folder, key in wanted for block in open_plan(ref).blocks)
-    except DamagedBlock:
-        return False

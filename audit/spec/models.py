@@ -384,6 +384,8 @@ class StatisticsSpec(Section, frozen=True):
     """
     sees: Literal["all", "final"] = "all"
     """What of the announcement they may read: everything, or the mechanism's final output alone."""
+    explored: bool = False
+    """Whether they were named after the runs had been seen (`ksdp test`): then the audit has no verdict."""
 
 
 class ViewsSpec(Section, frozen=True):

@@ -144,6 +144,17 @@ class InterimVerdicts:
     """Undecided for good: below the margin in all that was looked at, where something was looked at by nobody."""
 
 
+def without_verdicts(interim: InterimVerdicts) -> InterimVerdicts:
+    """The same measurements; nothing is detected or decided, by all columns together or by one alone."""
+    nothing = np.zeros_like(interim.decisions.detected)
+    verdict = np.full_like(interim.decisions.verdict, Verdict.UNDECIDED)
+    decisions = replace(
+        interim.decisions, verdict=verdict, proof=np.full_like(interim.decisions.proof, ""), detected=nothing
+    )
+    alone, paper = np.zeros_like(interim.alone), np.zeros_like(interim.paper)
+    return replace(interim, decisions=decisions, alone=alone, paper=paper)
+
+
 def open_documents(interim: InterimVerdicts) -> NDArray[np.int64]:
     """Places of the documents that are undecided and that another look may decide, ascending."""
     return np.flatnonzero((interim.decisions.verdict == Verdict.UNDECIDED) & ~interim.settled)

@@ -316,6 +316,16 @@ def called(summary: AnySummary) -> str:
     return title(mechanism_of(summary.mechanism, summary.spec))
 
 
+def explored(summary: AnySummary) -> str:
+    """What stands wherever an audit of explored statistics is shown; empty of any other."""
+    if not summary.spec.statistics.explored:
+        return ""
+    return (
+        "Explored: these statistics were named after the runs had been seen, so that nothing is decided. A "
+        "verdict takes fresh runs: audit with these statistics.names and another seed."
+    )
+
+
 def margin_words(summary: AnySummary) -> str:
     """The margin that numbers are compared with, and whose advantage that is where it is not everybody's."""
     margin = decimal(summary.spec.rule.margin)

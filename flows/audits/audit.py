@@ -37,6 +37,7 @@ from ksdp.audit.verdicts.looks import (
     for_fresh_runs,
     fresh_seed,
     open_documents,
+    without_verdicts,
 )
 from ksdp.flows.audits.stages import certified, conclude, measured_stage, tested_look
 from ksdp.flows.audits.steps import Steps, Tally
@@ -44,7 +45,7 @@ from ksdp.flows.interruption import advance, current
 from ksdp.storage.audits.stages import drop_stages, write_stage
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, open_audit, parts_of
-from ksdp.tasks.blocks import drop_passing, drop_values, observables_present
+from ksdp.tasks.blocks import drop_passing, drop_values
 from ksdp.tasks.slices import Slice, SliceEffects, slices
 
 
@@ -99,9 +100,6 @@ async def _confirm(first: AuditRef, tested: Tested, steps: Steps, tally: Tally) 
     stage = Stage(FRESH, seed, plan.fresh_runs, rows, names, strongest=strongest)
     write_stage(Store(Path(first.store)).audit(first.audit), stage)
     fresh = first.at(FRESH)
-    if not first.may_sample and not await steps.aside(observables_present, fresh):
-        current().say("the fresh runs' observables are not in the store: nothing is confirmed without sampling")
-        return []
     gone = len(await steps.aside(parts_of, first)) > 1
     if gone:
         again = Stage(AGAIN, plan.design.seed, plan.looks[0].runs, rows, names, strongest=strongest)
@@ -155,10 +153,15 @@ async def run_stages(first: AuditRef, steps: Steps) -> Summary:
     seconds = {"sample": 0.0, "test": 0.0, "confirm": 0.0, "certify": 0.0}
     tested, stages = await _looks(first, steps, tally, seconds)
     began = time.monotonic()
-    tested, effects = _with_fresh(tested, await _confirm(first, tested, steps, fresh))
+    effects: list[Effect] = []
+    if explored := tested.plan.spec.statistics.explored:
+        tested = replace(tested, interim=without_verdicts(tested.interim))
+    else:
+        tested, effects = _with_fresh(tested, await _confirm(first, tested, steps, fresh))
     certifies = time.monotonic()
     seconds["confirm"] = certifies - began
-    tested = await certified(first, steps, tested)
+    if not explored:
+        tested = await certified(first, steps, tested)
     seconds["certify"] = time.monotonic() - certifies
     summary = await conclude(stages, steps, tested, effects, (tally, fresh), seconds, started)
     drop_passing(first)

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from ksdp.audit.continuing import tables_at_part
 from ksdp.audit.errors import KsdpError, StoreError
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
@@ -237,11 +236,10 @@ def _run_flows(audits: Sequence[Prepared], place: Place, held: bool) -> list[Sum
 
 
 def run_test(store: Path, audit: str, statistics: tuple[str, ...], place: Place = ANYWHERE) -> Summary:
-    """Evaluate other statistics on the cached observables of an audit; no mechanism is run.
+    """Measure other statistics on the cached observables of an audit; no mechanism is run.
 
-    The result is an audit of its own, with the same runs and these statistics. They may be named because of what
-    was seen in these runs, so that they are corrected for together with the audit's own: they have their part of
-    its level.
+    The result has no verdict: the statistics may be named because of what was seen in these runs. A verdict takes
+    fresh runs: an audit that names them, with another seed (`prepare_stored` refuses the same).
 
     Raises
     ------
@@ -251,10 +249,8 @@ def run_test(store: Path, audit: str, statistics: tuple[str, ...], place: Place 
     opened = Store.open(store, create=False)
     folder = opened.audit(audit)
     spec, summary = read_spec(folder), read_summary(folder)
-    part = len(set(statistics)) / len({*statistics, *summary.statistics})
-    changed = tables_at_part(spec, lambda level: level * part) | {
-        "statistics": {"families": [], "names": list(statistics), "sees": spec.statistics.sees}
-    }
+    explored = {"families": [], "names": list(statistics), "sees": spec.statistics.sees, "explored": True}
+    changed = {**spec.tables(), "statistics": explored, "certificate": None}
     corpus = open_corpus(opened.corpus(summary.corpus))
     plan = make_plan(Spec.model_validate(changed), corpus)
     prepared = prepare_stored(plan, opened.root, may_sample=False, after=audit)

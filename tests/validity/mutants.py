@@ -140,11 +140,26 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "flows/audits/run.py",
-        ("lambda level: level * part", "lambda level: level"),
-        ("{*statistics, *summary.statistics}", "set(summary.statistics)"),
-        ("len(set(statistics)) / len(", "1 / len("),
+        ('"explored": True', '"explored": False'),
         tests=("tests/flows/audits/test_chosen_statistics.py",),
     ),
+    *_of(
+        "audit/verdicts/looks.py",
+        ("np.full_like(interim.decisions.verdict, Verdict.UNDECIDED)", "interim.decisions.verdict"),
+        ("nothing = np.zeros_like(interim.decisions.detected)", "nothing = interim.decisions.detected"),
+        tests=("tests/flows/audits/test_chosen_statistics.py",),
+    ),
+    *_of(
+        "flows/prepare.py",
+        ("(seen := sorted(before & names))", "(seen := sorted(before - before))"),
+        tests=("tests/flows/audits/test_chosen_statistics.py",),
+    ),
+    *_of(
+        "audit/sampling.py",
+        ("given.dtype.name != wanted", "given.dtype.kind != wanted[0]"),
+        tests=("tests/api/test_declared.py",),
+    ),
+    *_of("tasks/repeats.py", ("if first != second]", "if not first]"), tests=("tests/tasks/test_repeats.py",)),
     *_of(
         "audit/screening/clearance.py",
         ("attempt=name or given.hash", "attempt=given.hash"),

@@ -103,7 +103,7 @@ def evaluate_statistics(
     where: PlaceOptions,
     as_json: JsonOption = False,
 ) -> None:
-    """Evaluate new statistics on cached observables, without a single run of the mechanism."""
+    """Measure new statistics on cached observables, without a run of the mechanism and without a verdict."""
     from ksdp.flows.audits.run import run_test
     from ksdp.storage.audits.history import find_audit
     from ksdp.storage.store import Store
@@ -117,8 +117,8 @@ def evaluate_statistics(
     if not as_json:
         for name, statistic in summary.statistics.items():
             typer.echo(
-                f"{name:28} median D {statistic.median_D:.3f}, largest {statistic.max_D:.3f}, sensitive by it "
-                f"alone {statistic.sensitive}   (by chance half stay below {summary.chance.median_D:.3f})"
+                f"{name:28} median D {statistic.median_D:.3f}, largest {statistic.max_D:.3f}   "
+                f"(by chance half stay below {summary.chance.median_D:.3f})"
             )
     tell(summary, as_json)
     raise typer.Exit(exit_code(summary))

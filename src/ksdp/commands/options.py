@@ -195,6 +195,10 @@ def tell(summary: Summary | ViewsSummary, as_json: bool, *, made: bool = True) -
             err=True,
         )
     waited = f", {time.monotonic() - _BEGAN:.1f} s" if made else ""
+    if summary.spec.statistics.explored:
+        from ksdp.dashboards.audits.sentences import explored
+
+        typer.echo(explored(summary), err=True)
     typer.echo(
         f"{summary.documents} {unit}s: {counts.sensitive} sensitive, {clear_words(counts)}, "
         f"{counts.undecided} undecided; a leak of {summary.detected} detected "

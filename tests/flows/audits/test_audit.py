@@ -45,7 +45,7 @@ def test_audit_then_the_cache_then_a_new_statistic(ksdp: Callable, spec: Callabl
     assert again["cached_runs"] == again["runs"]
     assert again["statistics"] == first["statistics"]
 
-    new = ksdp("test", first["audit"], "--statistics", "w-max,d-sum", "--store", store, "--json").out
+    new = ksdp("test", first["audit"], "--statistics", "w-max,d-sum", "--store", store, "--json", check=4).out
     assert new["cached_runs"] == new["runs"] == 200
     assert set(new["statistics"]) == {"w-max", "d-sum"}
     assert new["audit"] != first["audit"]

@@ -1,52 +1,55 @@
-"""`ksdp test` may name statistics because of what was seen in the same runs: all that were tested there count."""
+"""`ksdp test` may name statistics because of what was seen in the same runs: it has no verdict."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse as sp
 
+from ksdp.audit.errors import SpecError
 from ksdp.audit.spec.models import parse_spec
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit, run_test
+from ksdp.storage.findings import read_verdicts
 
 
-def test_statistics_have_their_part_of_the_level_of_the_audit_that_they_are_added_to(tmp_path: Path) -> None:
-    sp.save_npz(tmp_path / "x.npz", sp.csr_array(np.random.default_rng(1).poisson(2.0, (40, 9)).astype(float)))
-    tables = {
-        "corpus": {"path": "x.npz"},
-        "mechanism": {"name": "pd-svd", "rank": 2, "opens": "final"},
-        "design": {"party_size": 0.5, "with_runs": 20, "fresh_runs": 0},
-        "decision": {"level": 0.06, "clear_level": 0.03},
-        "statistics": {"families": [], "names": ["w-max", "d-sum", "row-space-energy"]},
-    }
-    first = run_audit(parse_spec(tables), tmp_path, tmp_path / "store", HERE)
-    for names, part in ((("d-sum",), 1 / 3), (("w-max", "d-sum"), 2 / 3), (("w-square-sum", "d-sum"), 1 / 2)):
-        again = run_test(tmp_path / "store", first.audit, names, HERE)
-        assert set(again.statistics) == set(names)
-        assert again.sampled_runs == 0
-        rule = again.spec.rule
-        assert (rule.level, rule.for_clear) == pytest.approx((0.06 * part, 0.03 * part))
-    # A part of a part: what is tested after that is one of all.
-    last = run_test(tmp_path / "store", again.audit, ("w-max",), HERE)
-    assert last.spec.rule.level == pytest.approx(0.06 / 2 / 3)
-
-
-def test_statistics_that_are_tested_alone_clear_nobody(tmp_path: Path) -> None:
-    """What the others prove of V stands in the audit that they were added to, and the test is the newer one."""
+@pytest.fixture
+def tables(tmp_path: Path) -> dict[str, Any]:
     rows = np.random.default_rng(1).normal(size=(60, 12))
     pd.DataFrame(rows, columns=[f"c{at}" for at in range(12)]).to_parquet(tmp_path / "x.parquet")
-    tables = {
+    return {
         "corpus": {"path": "x.parquet"},
         "mechanism": {"name": "pd-svd", "rank": 2, "opens": "final"},
-        "design": {"party_size": 0.5, "with_runs": 150, "fresh_runs": 0},
-        "decision": {"margin": 0.35},
+        "design": {"party_size": 0.5, "with_runs": 100, "fresh_runs": 0},
+        "statistics": {"families": [], "names": ["d-sum", "row-space-energy"]},
+        "decision": {"margin": 0.3},
     }
-    whole = run_audit(parse_spec(tables), tmp_path, tmp_path / "store", HERE)
-    assert whole.verdicts.sensitive > 10
-    alone = run_test(tmp_path / "store", whole.audit, ("d-max",), HERE)
-    assert alone.verdicts.clear == 0
-    assert "default columns" in alone.unread[-1]
+
+
+def test_what_is_named_after_looking_decides_nothing(tables: dict[str, Any], tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    first = run_audit(parse_spec(tables), tmp_path, store, HERE)
+    again = run_test(store, first.audit, ("row-space-energy", "w-max"), HERE)
+    assert again.sampled_runs == 0
+    assert again.statistics["row-space-energy"].max_D == first.statistics["row-space-energy"].max_D
+    assert (again.verdicts.sensitive, again.verdicts.clear, again.detected) == (0, 0, 0)
+    assert first.verdicts.sensitive > 0, "the same column decides where it was named before"
+    assert not any(statistic.sensitive for statistic in again.statistics.values())
+    verdicts = read_verdicts(store / "audits" / again.audit).to_pandas()
+    assert set(verdicts["verdict"]) == {"undecided"}
+    assert not verdicts["detected"].any()
+    assert "named after the runs had been seen" in Path(again.report).read_text(encoding="utf-8")
+
+
+def test_a_verdict_by_an_explored_statistic_takes_fresh_runs(tables: dict[str, Any], tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    first = run_audit(parse_spec(tables), tmp_path, store, HERE)
+    run_test(store, first.audit, ("d-sum", "w-max"), HERE)
+    named = {**tables, "statistics": {"families": [], "names": ["w-max", "row-space-energy"]}}
+    with pytest.raises(SpecError, match=r"explored with w-max .*another `seed`"):
+        run_audit(parse_spec(named), tmp_path, store, HERE)
+    assert run_audit(parse_spec({**named, "seed": 5}), tmp_path, store, HERE).sampled_runs > 0
+    assert run_audit(parse_spec(tables), tmp_path, store, HERE).audit == first.audit, "it was asked before"
