@@ -1202,7 +1202,7 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/mechanisms/privacy/power_sums.py",
-        ("self.summed and self.opens", "False and self.opens"),
+        ("equations=self.as_equations) if self.summed", "equations=self.as_equations) if not self.summed"),
         ("len(sizes) - pool.colluding", "len(sizes)"),
         ("share = 0.0 if own is None else", "share = 0.0 if True else"),
         ('added("sums", sums)) * over**2', 'added("sums", sums))'),
@@ -1357,7 +1357,7 @@ MUTANTS: list[Mutant] = [
         "audit/mechanisms/privacy/fedpower.py",
         ("for mean in means[:-1])]", "for mean in means[1:])]"),
         ("self.deviations(sizes)[0] * float(np.abs(block).max())", "self.deviations(sizes)[0]"),
-        ("if shown and self.period == 1 else ()", "if shown else ()"),
+        ("equations=self.as_equations) if self.period == 1", "equations=self.as_equations) if True"),
         tests=RELEASES,
     ),
     *_of(

@@ -50,12 +50,14 @@ from ksdp.audit.mechanisms.privacy.noise import PrivacyCost, adjacency_words, ch
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.numeric.whole_numbers import Whole
 from ksdp.audit.statistics.contract import Pool
-from ksdp.audit.statistics.linear.releases import Added, Adds, LinearReleases, nothing_added
+from ksdp.audit.statistics.linear.releases import Added, Adds, LinearReleases, nothing_added, statistics_of_sums
 from ksdp.audit.statistics.linear.system import LinearSystem
 from ksdp.audit.statistics.products import announced
 
 NOISE = Noise("laplace", "server")
 """Discrete Laplace noise, all of it by each server."""
+_WIDE = 2**20
+"""Columns of which names are asked, where none are known."""
 _DELTA = 1e-5
 """At which the tighter count is given beside the claim, whose delta is 0."""
 
@@ -105,8 +107,6 @@ class PemMechanism(ABC):
     name: ClassVar[str]
     version: ClassVar[int] = 1
     gaussian: ClassVar[bool] = False
-    summed: ClassVar[tuple[str, ...]]
-    """The observables that `as_equations` reads."""
     noise_factor: ClassVar[float] = 1.0
     """1; a control that is broken on purpose has less."""
 
@@ -165,16 +165,15 @@ class PemMechanism(ABC):
     ) -> tuple[Adds, LinearSystem]:
         """What records add to all sums of a run, and these sums (`statistics.linear.releases`)."""
 
-    def summed_release(self, name: str, shape: tuple[int, ...], given: str) -> Release:
-        """A noisy sum of what records add, given another array of the same round."""
-        per_round, before = len(shape) > 1 and shape[0] == self.rounds, (given,) if given else ()
-        terms = Terms("sums", given, equations=self.as_equations)
-        return Release(name, shape, terms, NOISE, depends_on=before, per_round=per_round)
+    def summed_release(self, name: str, shape: tuple[int, ...], *given: str, per_round: bool = False) -> Release:
+        """A noisy sum of what records add, given other arrays."""
+        terms = Terms("sums", equations=self.as_equations)
+        return Release(name, shape, terms, NOISE, depends_on=given, per_round=per_round)
 
     @property
     def statistics(self) -> tuple[LinearReleases, ...]:
-        """What the aggregator can look at as well: what all sums together hold of a record."""
-        return (LinearReleases(self.summed),)
+        """What all sums together hold of a record, for the aggregator."""
+        return statistics_of_sums(self.releases(_WIDE))
 
     def equations(self, parts: Sequence[tuple[Floats, VectorBlock, float]], share: float) -> LinearSystem:
         """Announced sums, where a database holds a record with probability `share`.
@@ -352,7 +351,6 @@ class PEMKMeans(KMeansParameters, PemMechanism):
     """
 
     name: ClassVar[str] = "pem-kmeans"
-    summed: ClassVar[tuple[str, ...]] = ("sums", "counts", "centres")
     version: ClassVar[int] = 1
 
     clusters: Number = 5
@@ -376,8 +374,8 @@ class PEMKMeans(KMeansParameters, PemMechanism):
         """Sums and counts of every round, the centres before it, and the last ones."""
         each = (self.iterations, self.clusters, features)
         return (
-            self.summed_release("sums", each, "centres"),
-            self.summed_release("counts", each[:2], "centres"),
+            self.summed_release("sums", each, "centres", per_round=True),
+            self.summed_release("counts", each[:2], "centres", per_round=True),
             Release("centres", each, noise=NOISE, derived_from=("sums", "counts"), per_round=True),
             Release("T", each[1:], noise=NOISE, derived_from=("sums", "counts")),
         )
@@ -416,7 +414,6 @@ class PEMLogistic(LogisticParameters, PemMechanism):
     """
 
     name: ClassVar[str] = "pem-logistic"
-    summed: ClassVar[tuple[str, ...]] = ("gradients", "weights")
     version: ClassVar[int] = 1
 
     iterations: Number = 50
@@ -452,7 +449,7 @@ class PEMLogistic(LogisticParameters, PemMechanism):
             raise SpecError(str(error)) from error
         each = (self.iterations, features)
         return (
-            self.summed_release("gradients", each, "weights"),
+            self.summed_release("gradients", each, "weights", per_round=True),
             Release("weights", each, noise=NOISE, derived_from=("gradients",), per_round=True),
             Release("label", (1,), noise=EXACT),
             Release("V", (1, features), noise=NOISE, derived_from=("gradients",)),
@@ -490,7 +487,6 @@ class PEMApriori(AprioriParameters, PemMechanism):
     """
 
     name: ClassVar[str] = "pem-apriori"
-    summed: ClassVar[tuple[str, ...]] = ("items", "pairs", "T")
     version: ClassVar[int] = 1
 
     longest: Number = 20
@@ -516,8 +512,8 @@ class PEMApriori(AprioriParameters, PemMechanism):
     def releases(self, features: int) -> tuple[Release, ...]:
         """Counts of items and of pairs, and the items' shares."""
         return (
-            self.summed_release("items", (features,), ""),
-            self.summed_release("pairs", (features, features), "items"),
+            self.summed_release("items", (features,)),
+            self.summed_release("pairs", (features, features), "T"),
             Release("T", (1, features), noise=NOISE, derived_from=("items",)),
         )
 

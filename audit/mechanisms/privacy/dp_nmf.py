@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.corpus.matrix import clip_rows
 from ksdp.audit.errors import CorpusError
-from ksdp.audit.mechanisms.contract import OPENS, Database, Guarantee, Noise, Observables, Release, Terms, Traits
+from ksdp.audit.mechanisms.contract import Database, Guarantee, Noise, Observables, Release, Terms, Traits
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import project_simplex
 from ksdp.audit.mechanisms.parameters import check_least, check_positive
 from ksdp.audit.mechanisms.party_side import NoisySum, PartyProgram, PartyResult
@@ -29,7 +29,7 @@ from ksdp.audit.numeric.array_types import Matrix
 from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.linear.contributions import clipped_sweeps
 from ksdp.audit.statistics.linear.operator import FactoredContributions
-from ksdp.audit.statistics.linear.releases import Added, Adds, LinearReleases, nothing_added
+from ksdp.audit.statistics.linear.releases import Added, Adds, nothing_added
 from ksdp.audit.statistics.linear.system import LinearSystem
 from ksdp.audit.statistics.products import announced
 
@@ -198,11 +198,6 @@ class DPNMF(GaussianReleases):
     def _bound(self) -> float:
         """Rounding of the Gram form is some 1e-16 of the squares: terms are clipped that much lower."""
         return self.contribution * (1 - 1e-9)
-
-    @property
-    def statistics(self) -> tuple[LinearReleases, ...]:
-        """What a party of a run can look at as well: what each sum holds of a document."""
-        return () if self.opens == OPENS[1] else (LinearReleases(("sums", "weights")),)
 
     def as_equations(
         self, observables: Observables, pool: Pool, added: Added = nothing_added

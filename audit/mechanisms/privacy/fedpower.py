@@ -23,7 +23,7 @@ from ksdp.audit.mechanisms.privacy.power_sums import NoisyPower
 from ksdp.audit.mechanisms.privacy.transcript import Driven
 from ksdp.audit.numeric.array_types import Matrix, Vector
 from ksdp.audit.statistics.contract import Pool
-from ksdp.audit.statistics.linear.releases import Added, Adds, LinearReleases, moment_numbers, nothing_added
+from ksdp.audit.statistics.linear.releases import Added, Adds, moment_numbers, nothing_added
 from ksdp.audit.statistics.linear.system import LinearSystem
 from ksdp.audit.statistics.products import announced
 
@@ -264,12 +264,6 @@ class FedPower(PeriodicPower):
             "scales": np.stack([beside[0][0] for beside in driven.beside]),
         }
         return {name: (driven.public | server)[name] for name in self._names}
-
-    @property
-    def statistics(self) -> tuple[LinearReleases, ...]:
-        """What the server can look at as well: with `period` 1 uploads are sums over the victim's documents."""
-        shown = set(SENT) <= set(self._names)
-        return (LinearReleases(SENT),) if shown and self.period == 1 else ()
 
     def bounded(self, rows: sp.csr_array) -> sp.csr_array:
         """As they are."""

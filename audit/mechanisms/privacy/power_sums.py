@@ -15,7 +15,7 @@ from ksdp.audit.mechanisms.parameters import check_least, check_rank
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 from ksdp.audit.numeric.array_types import Matrix, Vector
 from ksdp.audit.statistics.contract import Pool
-from ksdp.audit.statistics.linear.releases import Added, Adds, LinearReleases, moment_numbers, nothing_added
+from ksdp.audit.statistics.linear.releases import Added, Adds, moment_numbers, nothing_added
 from ksdp.audit.statistics.linear.system import LinearSystem
 from ksdp.audit.statistics.products import announced
 
@@ -59,11 +59,6 @@ class NoisyPower(GaussianReleases):
         rounds = (self.rounds, *wide)
         sums = Release("sums", rounds, terms, noise, per_round=True, early=True, hidden_rounds=self.hides_rounds)
         return last, sums
-
-    @property
-    def statistics(self) -> tuple[LinearReleases, ...]:
-        """What each sum holds of a document, for a party of the run."""
-        return (LinearReleases(),) if self.summed and self.opens != OPENS[1] else ()
 
     @abstractmethod
     def bounded(self, rows: sp.csr_array) -> sp.csr_array:

@@ -36,6 +36,7 @@ from ksdp.audit.mechanisms.privacy.noise import (
     on_grid,
 )
 from ksdp.audit.numeric.array_types import Floats
+from ksdp.audit.statistics.linear.releases import LinearReleases, statistics_of_sums
 
 Collect = Callable[[Sequence[Floats], Sequence[Floats], Sequence[int]], tuple[Floats, float]]
 
@@ -267,6 +268,11 @@ class GaussianReleases(ABC):
     ) -> tuple[Floats, float]:
         """What the server makes of the parties' uploads, and the deviation of the noise that it adds."""
         raise SpecError(f"{self.name} has no server.")
+
+    @property
+    def statistics(self) -> tuple[LinearReleases, ...]:
+        """What each noisy sum holds of a document, for whoever sees it."""
+        return statistics_of_sums(self.releases(_WIDE))
 
     @property
     def _names(self) -> tuple[str, ...]:

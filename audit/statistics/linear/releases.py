@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
-from typing import Protocol, cast
+from typing import cast
 
 import numpy as np
 import scipy.sparse as sp
 
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.mechanisms.contract import Database, Observables, traits_of
+from ksdp.audit.mechanisms.contract import Database, Equations, Observables, Release, traits_of
 from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY, numbers_of_basis
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.numeric.kernels import csr_times_panel, panel_of
@@ -273,17 +273,6 @@ def nothing_added(name: str, array: Floats) -> float:
     return 0.0
 
 
-class NoisySums(Protocol):
-    """A mechanism that releases, with noise, sums of what each document adds, given what was released before."""
-
-    def as_equations(self, observables: Observables, pool: Pool, added: Added) -> tuple[Adds, LinearSystem]:
-        """What documents add to the sums of a run, and these sums, where databases are made of `pool`.
-
-        The variance of an entry is that of the mechanism's own noise and what was `added` on top of it.
-        """
-        ...
-
-
 @dataclass(frozen=True)
 class LinearReleases(_Solved):
     """Whether the noisy sums of all iterations hold what the document would have added to them.
@@ -294,7 +283,7 @@ class LinearReleases(_Solved):
     Parameters
     ----------
     needs : tuple of str
-        The observables that `as_equations` reads.
+        The sums whose `Terms.equations` it solves, and what these depend on.
     """
 
     sentence = "Whether the noisy sums hold what this document adds to them, best weighed."
@@ -306,13 +295,14 @@ class LinearReleases(_Solved):
 
     def linear_model(self, observables: Observables, pool: Pool) -> LinearModel:
         """What documents add to the sums of a run, and these sums."""
-        own: NoisySums = own_mechanism(pool.mechanism)
+        given = equations_of(own_mechanism(pool.mechanism).releases(pool.drawn.shape[1]))
+        equations = next(given[name] for name in self.needs if name in given)
 
         def added(name: str, array: Floats) -> float:
             return added_variance(pool.mechanism, name, array)
 
         def made() -> tuple[Adds, LinearSystem]:
-            adds, known = own.as_equations(observables, pool, added)
+            adds, known = equations(observables, pool, added)
             return adds, replace(known, noise=known.noise + LOST * float(np.square(known.sums).mean()))
 
         adds, known = cast(tuple[Adds, LinearSystem], observables.derive((self.name, "equations", pool), made))
@@ -321,6 +311,18 @@ class LinearReleases(_Solved):
             return adds(rows)
 
         return terms, known
+
+
+def equations_of(releases: Iterable[Release]) -> dict[str, Equations]:
+    """Of the noisy sums whose equations a mechanism gives, by name."""
+    return {a.name: a.terms.equations for a in releases if a.terms and a.terms.equations}
+
+
+def statistics_of_sums(releases: Sequence[Release]) -> tuple[LinearReleases, ...]:
+    """One row for the sums whose equations a mechanism gives and all that these depend on; none without any."""
+    given = equations_of(releases)
+    needed = {name for array in releases if array.name in given for name in (array.name, *array.depends_on)}
+    return (LinearReleases(tuple(a.name for a in releases if a.name in needed)),) if needed else ()
 
 
 def moment_numbers(rows: sp.csr_array, blocks: Floats) -> FactoredContributions:
