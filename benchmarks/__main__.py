@@ -114,6 +114,7 @@ BY_NAME: dict[str, Benchmark] = {
             chosen.mails,
             chosen.ratings,
             chosen.only_final,
+            chosen.noise,
         )
     ),
     "hidden-leak": lambda chosen: hidden_leak.run(chosen.corpora, chosen.features, chosen.runs, chosen.topics),
@@ -162,6 +163,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--mails", type=int)
     parser.add_argument("--ratings", action="store_true")
     parser.add_argument("--only-final", action="store_true")
+    parser.add_argument("--noise", type=float, default=0.0, help="Of `hidden`: deviation on every entry of V.")
     parser.add_argument("--clients", nargs="+", type=int, default=[10_000])
     parser.add_argument("--servers", type=int, default=3)
     parser.add_argument("--party-counts", dest="sizes_of_runs", nargs="+", type=int, default=[2, 3, 5, 10])

@@ -6,6 +6,7 @@
     python -m benchmarks hidden --features 3000 --ranks 7 --parties 3
     python -m benchmarks hidden --today                        # beside runs by sums of twenty iterations
     python -m benchmarks hidden --delay 0.01                   # 10 ms on the way to everybody and 10 ms back
+    python -m benchmarks hidden --noise 0.0032                 # V with noise, added on shares
     python -m benchmarks hidden --topics                       # PD-NMF, beside its run by sums
     python -m benchmarks hidden --topics --only-final          # without that
     python -m benchmarks hidden --topics --ratings             # weighted PD-NMF of MovieLens-1M
@@ -32,6 +33,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
+from scipy.stats import kstest
 
 from benchmarks import data_folder
 from benchmarks.protocol_run import entered_rows, write_parties, write_protocol
@@ -40,7 +42,7 @@ from ksdp.audit.mechanisms.contract import Database, traits_of
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
-from ksdp.audit.mechanisms.parameters import parameters_of
+from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.flows.runs.protocol_files import Run, read_run
 from ksdp.storage.keys import make_identity
 
@@ -74,6 +76,8 @@ class Asked:
     """Of a party, the first ones; all of them by default. Or users."""
     ratings: bool = False
     only_final: bool = False
+    noise: float = 0.0
+    """On every entry of V."""
 
 
 def run(asked: Asked) -> None:
@@ -105,7 +109,11 @@ def _runs(asked: Asked, rank: int, parties: int) -> Iterator[tuple[str, str]]:
         if not (asked.only_final or asked.ratings):
             yield "pd-nmf", parameters
         return
-    yield "pd-svd", f'rank = {rank}\nopens = "final"\n{final}'
+    exact = f'rank = {rank}\nopens = "final"\n{final}'
+    if asked.noise:
+        size = f'mechanism = "pd-svd"\nnoise = 1.0\nscale = {asked.noise}\n'
+        yield "noisy", f"{size}[mechanism.parameters]\n{exact}"
+    yield "pd-svd", exact
     for name in TODAY if asked.today else ():
         yield name, f"rank = {rank}\n{TODAY[name]}"
 
@@ -186,7 +194,7 @@ def _one(name: str, parameters: str, folder: Path, names: tuple[str, ...], delay
     lag = f", {delay * 1000:g} ms each way" if delay else ""
     print(
         f"{name:9} opens {traits_of(mechanism).opens:11} {len(names)} parties, {read.terms.features} terms, rank "
-        f"{parameters_of(mechanism)['rank']}{lag}: {seconds:7.1f} s ({busy:.0f} CPU s of all), {rounds} rounds, "
+        f"{traits_of(mechanism).rank}{lag}: {seconds:7.1f} s ({busy:.0f} CPU s of all), {rounds} rounds, "
         f"{sent / 1e6:.1f} MB sent by one, "
         f"{after.ru_maxrss / 1024:.0f} MB the largest process so far, {_off(read, folder, names, result)}",
         flush=True,
@@ -201,6 +209,11 @@ def _off(read: Run, folder: Path, names: tuple[str, ...], result: dict[str, np.n
         off = np.abs(result["T"] - exact).max() / exact.max()
         what = "users" if mechanism.weighted else "mails"
         return f"{rows.rows} {what}, T off by {off:.1e} of its largest entry"
+    if isinstance(mechanism, Noisy):
+        left = result["V"] - mechanism.without_noise(rows, np.random.default_rng(0))["V"]
+        expected = mechanism.noise * np.sqrt(len(names) / (len(names) - 1)) * float(str(mechanism.scale))
+        size, p = np.sqrt(np.mean(left**2)) / expected, kstest(left.ravel() / expected, "norm").pvalue
+        return f"noise {size:.3f} times the sum of what parties add, normal with p {p:.2g}"
     assert isinstance(mechanism, PDSVD)
     whole = sp.csr_array(sp.vstack(rows.parties, format="csr"))
     exact = PDSVD(rank=mechanism.rank).run(Database((whole,)), np.random.default_rng(0))["V"]

@@ -21,6 +21,21 @@ from ksdp.storage.keys import make_identity
 
 NAMES = ("ada", "bob", "cyd")
 
+EXACT = """[mechanism]
+name = "pd-svd"
+rank = {rank}
+opens = "final"
+"""
+NOISY = """[mechanism]
+name = "noisy"
+mechanism = "pd-svd"
+noise = 1.0
+scale = {noise}
+
+[mechanism.parameters]
+rank = {rank}
+opens = "final"
+"""
 SPEC = """seed = {seed}
 
 [corpus]
@@ -28,11 +43,7 @@ path = "{name}.npz"
 vocabulary = "vocabulary.txt"
 weighting = "tf-idf"
 
-[mechanism]
-name = "pd-svd"
-rank = {rank}
-opens = "final"
-
+{mechanism}
 [design]
 party_size = 0.3
 with_runs = {runs}
@@ -43,12 +54,8 @@ margin = {margin}
 """
 PROTOCOL = """protocol = 1
 
-[mechanism]
-name = "pd-svd"
-rank = {rank}
-opens = "final"
-
-[final]
+{mechanism}
+[shares]
 computing = ["ada", "bob", "cyd"]  # three, where there are more
 rounds = 24                        # iterations, fixed; vectors by default: 2 rank + 10
 
@@ -79,21 +86,23 @@ def main() -> None:
     parser.add_argument("--rank", type=int, default=3)
     parser.add_argument("--runs", type=int, default=200, help="Of an audit, with each document.")
     parser.add_argument("--margin", type=float, default=0.45, help="The largest advantage that is accepted.")
+    parser.add_argument("--noise", type=float, help="Standard deviation of the noise on every entry of V.")
     given = parser.parse_args()
+    mechanism = (NOISY if given.noise else EXACT).format(rank=given.rank, noise=given.noise)
     given.folder.mkdir(parents=True)
     counts = sp.csr_array(sp.load_npz(given.data / "counts.npz"))
     mailbox = pd.read_parquet(given.data / "labels.parquet")["mailbox"].to_numpy()
     terms = (given.data / "vocabulary.txt").read_text(encoding="utf-8").splitlines()
     columns = np.sort(np.argsort(-np.asarray(counts.sum(axis=0)), kind="stable")[: given.terms])
     (given.folder / "vocabulary.txt").write_text("".join(f"{terms[at]}\n" for at in columns), encoding="utf-8")
-    protocol = PROTOCOL.format(rank=given.rank)
+    protocol = PROTOCOL.format(mechanism=mechanism)
     boxes = np.array_split(np.unique(mailbox), len(NAMES))
     for at, (name, mine, port) in enumerate(zip(NAMES, boxes, ports(len(NAMES)), strict=True)):
         make_identity(given.folder, name)
         rows = counts[np.flatnonzero(np.isin(mailbox, mine))][: given.mails]
         sp.save_npz(given.folder / f"{name}.npz", sp.csr_array(rows[:, columns]))
         (given.folder / f"{name}.toml").write_text(
-            SPEC.format(name=name, seed=at, rank=given.rank, runs=given.runs, margin=given.margin)
+            SPEC.format(name=name, seed=at, mechanism=mechanism, runs=given.runs, margin=given.margin)
         )
         protocol += f'\n[[parties]]\nname = "{name}"\naddress = "127.0.0.1:{port}"\nkey = "{name}.pub"\n'
     (given.folder / "protocol.toml").write_text(protocol)

@@ -5,6 +5,7 @@
    second moments go to the three. Topics: everybody tells its number of rows; with PD-NMF-Init shares of every
    party's own topics, weighted, go to the three; then shares of rows, block by block, and where weighted of which
    entries these have
+   With noise: everybody shares what it adds to the result
 3. rounds of the computation; parties that do not compute say nothing in them
 4. what was opened goes to all, who compare the three copies
 5. result: as every run
@@ -33,10 +34,19 @@ from ksdp.audit.mechanisms.party_side import PartyResult
 from ksdp.audit.randomness import RandomBytes, os_random
 from ksdp.protocols.channel.rounds import RoundEngine, Rounds
 from ksdp.protocols.channel.wire import number_of, pack_number
+from ksdp.protocols.runs.party_noise import NoiseSource, noised, vetted_noise
 from ksdp.protocols.runs.party_rounds import RunOutcome, agree_on_result, check_node, open_run
 from ksdp.protocols.runs.run_terms import RunTerms, Statement
-from ksdp.protocols.runs.share_terms import trusted_words
-from ksdp.protocols.shares.field import BYTES, PRIME, Residues, integers, residues_of_bytes, symmetric_residues
+from ksdp.protocols.runs.share_terms import LARGEST_NOISE, exact_part, noise_of_party, trusted_words
+from ksdp.protocols.shares.field import (
+    BYTES,
+    PRIME,
+    Integers,
+    Residues,
+    integers,
+    residues_of_bytes,
+    symmetric_residues,
+)
 from ksdp.protocols.shares.matrices import MOST_ROWS, SUM_BITS, mean_of
 from ksdp.protocols.shares.rounds import Arrays, ComputingSide, ShareBytes
 from ksdp.protocols.shares.sizes import ROW_BITS, AnySizes, sizes_of
@@ -46,13 +56,15 @@ from ksdp.protocols.shares.topics import NotProjected, SharedRows, Sweeps, topic
 MOST_ENTRIES = 1 << 25
 """Rows of all parties times features: 3 GB of residues at each computing party."""
 _ROUNDING = 1e-3
+_TAIL = 40.0
+"""Deviations that no noise exceeds."""
 _BLOCK = 1 << 19
 """Entries of a message of shares, unless a row is longer."""
 
 
 def _largest_rows_message(terms: RunTerms) -> int:
     """No message of a run has more bytes."""
-    mechanism = terms.mechanism
+    mechanism = exact_part(terms.mechanism)
     assert isinstance(mechanism, PDNMF)
     # Rounded side by side: of every row and feature as many numbers as there are topics, or two.
     at_once = (_most_rows(terms) + terms.features) * max(mechanism.rank, 2)
@@ -60,15 +72,16 @@ def _largest_rows_message(terms: RunTerms) -> int:
 
 
 def _most_rows(terms: RunTerms) -> int:
-    assert isinstance(terms.mechanism, PDNMF)
-    return MOST_ENTRIES // (terms.features * (2 if terms.mechanism.weighted else 1))
+    mechanism = exact_part(terms.mechanism)
+    assert isinstance(mechanism, PDNMF)
+    return MOST_ENTRIES // (terms.features * (2 if mechanism.weighted else 1))
 
 
 def _topics(
-    terms: RunTerms, engine: RoundEngine, side: ComputingSide, matrix: sp.csr_array
+    terms: RunTerms, engine: RoundEngine, side: ComputingSide, matrix: sp.csr_array, noise: NoiseSource
 ) -> Rounds[tuple[PartyResult, tuple[int, ...]]]:
     """The topics, this party's coefficients, and the rows of every party."""
-    mechanism, final = terms.mechanism, terms.shares
+    mechanism, final = exact_part(terms.mechanism), terms.shares
     assert isinstance(mechanism, PDNMF)
     assert final is not None
     largest = terms.parties * terms.precision.bound
@@ -83,12 +96,13 @@ def _topics(
         wanted = Sweeps(sizes, mechanism.cap, mechanism.sweeps)
     entered = yield from _entered(side, matrix, rows, largest)
     pattern = (yield from _pattern(side, matrix, rows)) if mechanism.weighted else None
+    added = yield from _noise(terms, side, (mechanism.rank, terms.features), noise)
     start = random_topics(terms.features, mechanism.rank, mechanism.start_seed)
 
     async def work(runtime: object) -> dict[str, NDArray[np.float64]]:
         assert entered is not None
         try:
-            return {"T": await topics_of(runtime, entered, start, wanted, models, pattern)}
+            return {"T": await topics_of(runtime, entered, start, wanted, models, pattern, added)}
         except NotProjected:
             raise ProtocolError(
                 "A topic could not be projected on the simplex, and nothing but this was opened: agree on a "
@@ -96,7 +110,7 @@ def _topics(
             ) from None
 
     public = yield from side.learn(None if entered is None else work)
-    _check_within(public["T"], sizes)
+    _check_within(public["T"], sizes, _TAIL * terms.parties * noise_of_party(terms.mechanism, terms.parties))
     # Opened numbers are to 2^-40: what is below zero is zero.
     public["T"] = np.maximum(public["T"], 0.0)
     fit = fit_observed_coefficients if mechanism.weighted else fit_coefficients
@@ -104,11 +118,25 @@ def _topics(
     return PartyResult(public, {"W": own_weights}), tuple(rows.values())
 
 
-def _check_within(topics: NDArray[np.float64], sizes: AnySizes) -> None:
+def _noise(
+    terms: RunTerms, side: ComputingSide, shape: tuple[int, int], source: NoiseSource
+) -> Rounds[Integers | None]:
+    """Shares of all parties' noise, in steps of 2^-31; None where there is none, or none of them is here."""
+    deviation = noise_of_party(terms.mechanism, terms.parties)
+    if not deviation:
+        return None
+    nothing = np.zeros(shape)
+    drawn = noised(nothing, deviation, LARGEST_NOISE / terms.parties, source).noise
+    total = yield from side.sum_of(drawn.ravel())
+    return None if total is None else integers(total, shape)
+
+
+def _check_within(topics: NDArray[np.float64], sizes: AnySizes, noise: float = 0.0) -> None:
     """Void a run whose topics are longer than any rows within the agreed bound make them."""
     # Numbers on shares that left their range are anything up to the field's size: what is opened of them is hardly
     # ever this small. All look at the same topics, so that it ends for all.
-    if not np.linalg.norm(topics, axis=1).max() <= sizes.tau * sizes.reach * (1.0 + _ROUNDING):
+    longest = sizes.tau * sizes.reach * (1.0 + _ROUNDING) + noise * np.sqrt(topics.shape[1])
+    if not np.linalg.norm(topics, axis=1).max() <= longest:
         raise ProtocolError(
             "The topics that were opened are longer than rows within `precision.bound` can make them: a party has "
             "entered others, or computed something else, and the run is void."
@@ -181,7 +209,8 @@ def _residues(blocks: dict[str, list[ShareBytes]], rows: int, features: int) -> 
 def largest_final_message(terms: RunTerms) -> int:
     """No message of a run has more bytes."""
     assert terms.shares is not None
-    if isinstance(terms.mechanism, PDNMF):
+    mechanism = exact_part(terms.mechanism)
+    if isinstance(mechanism, PDNMF):
         return _largest_rows_message(terms)
     upper = terms.features * (terms.features + 1) // 2
     opened = terms.features * terms.shares.block + 64 * terms.shares.block**2 * terms.shares.block
@@ -196,6 +225,7 @@ def final_rounds(
     statement: Statement,
     *,
     random_bytes: RandomBytes = os_random,
+    noise: NoiseSource = vetted_noise,
 ) -> Rounds[RunOutcome]:
     """One party's side of a run.
 
@@ -203,6 +233,8 @@ def final_rounds(
     ----------
     matrix : canonical CSR, shape (n, d)
         Its rows.
+    noise : callable
+        Source of noise, where the mechanism has some; the vetted sampler unless a test injects another.
 
     Raises
     ------
@@ -216,10 +248,10 @@ def final_rounds(
     engine = RoundEngine(name, terms.others(name))
     opened = yield from open_run(engine, terms, statement, random_bytes)
     side = ComputingSide(terms.shares.computing, engine, random_bytes)
-    if isinstance(terms.mechanism, PDNMF):
-        result, sizes = yield from _topics(terms, engine, side, matrix)
+    if isinstance(exact_part(terms.mechanism), PDNMF):
+        result, sizes = yield from _topics(terms, engine, side, matrix, noise)
     else:
-        result, sizes = (yield from _vectors(terms, side, matrix)), ()
+        result, sizes = (yield from _vectors(terms, side, matrix, noise)), ()
     digest = yield from agree_on_result(engine, opened.sums.session, result.public, sizes)
     return RunOutcome(
         result,
@@ -232,7 +264,9 @@ def final_rounds(
     )
 
 
-def _vectors(terms: RunTerms, side: ComputingSide, matrix: sp.csr_array) -> Rounds[PartyResult]:
+def _vectors(
+    terms: RunTerms, side: ComputingSide, matrix: sp.csr_array, noise: NoiseSource
+) -> Rounds[PartyResult]:
     """The singular vectors, and what else is final."""
     public: Arrays = {}
     mean = None
@@ -247,15 +281,18 @@ def _vectors(terms: RunTerms, side: ComputingSide, matrix: sp.csr_array) -> Roun
         )
         mean = public["mean"]
     entered = yield from side.sum_of(_moments(matrix, mean, terms.precision.bound, terms.parties))
+    mechanism = exact_part(terms.mechanism)
+    assert isinstance(mechanism, PDSVD)
+    added = yield from _noise(terms, side, (mechanism.rank, terms.features), noise)
     public |= yield from side.learn(
-        None if entered is None else lambda runtime: _decomposed(runtime, terms, entered)
+        None if entered is None else lambda runtime: _decomposed(runtime, terms, entered, added)
     )
     return PartyResult(public)
 
 
-async def _decomposed(runtime: Any, terms: RunTerms, entered: ShareBytes) -> Arrays:
+async def _decomposed(runtime: Any, terms: RunTerms, entered: ShareBytes, noise: Integers | None) -> Arrays:
     """V, and sigma where it is revealed."""
-    mechanism, final = terms.mechanism, terms.shares
+    mechanism, final = exact_part(terms.mechanism), terms.shares
     assert isinstance(mechanism, PDSVD)
     assert final is not None
     task = Decomposition(
@@ -265,13 +302,15 @@ async def _decomposed(runtime: Any, terms: RunTerms, entered: ShareBytes) -> Arr
     diagonal = integers(entered[rows == columns], (terms.features,))
     moments = symmetric_residues(entered, terms.features)
     try:
-        opened = await decompose(runtime, moments, int(diagonal.sum() % PRIME), task)
+        opened = await decompose(runtime, moments, int(diagonal.sum() % PRIME), task, noise)
     except NotConverged:
         raise ProtocolError(
             "The run has not converged, and nothing but this was opened: agree on a larger `shares.block` than "
             f"{final.block} or more `shares.rounds` than {final.rounds}, or another `rank`, if two singular "
             "values are too close there."
         ) from None
+    if isinstance(opened, np.ndarray):
+        return {"V": opened}
     return vectors_of(opened, task, terms.parties * terms.precision.bound)
 
 

@@ -20,6 +20,7 @@ from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.party_side import PartyProgram
 from ksdp.audit.mechanisms.privacy.noise import FRACTION_BITS
+from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.protocols.channel.rounds import Rounds
@@ -64,6 +65,12 @@ def _check_counted(mechanism: Counted) -> None:
     program_of(mechanism.inner).check(mechanism.inner)
 
 
+def _no_rounds(mechanism: Noisy) -> None:
+    raise SpecError(
+        '`parameters.opens` must be "final" in a run of noisy: parties add its noise on shares, and open no round.'
+    )
+
+
 _NMF = Program(PDNMF, lambda mechanism, matrix, parties: nmf_program(mechanism, matrix), check_nmf)
 _SVD = Program(PDSVD, lambda mechanism, matrix, parties: svd_program(mechanism, matrix), check_svd)
 PROGRAMS = MappingProxyType(
@@ -75,6 +82,7 @@ PROGRAMS = MappingProxyType(
         "counted": Program(
             Counted, lambda mechanism, matrix, parties: counted_program(mechanism, matrix), _check_counted
         ),
+        "noisy": Program(Noisy, check=_no_rounds, least=3),
         "hardt-roth": Program(),
         "moments": Program(),
         "dp-nmf": Program(),

@@ -23,6 +23,7 @@ from ksdp.protocols.runs.programs import Precision, check_noisy, check_program, 
 from ksdp.protocols.runs.share_terms import (
     ShareTerms,
     check_sizes,
+    noise_of_party,
     opens_final,
     share_terms,
     trusted_words,
@@ -85,6 +86,7 @@ class RunTerms:
             raise InputError(f"`features` must be at least 1; got {self.features}.")
         self.mechanism.releases(self.features)
         self._settle_shares()
+        noise_of_party(self.mechanism, self.parties)
         check_sizes(self.mechanism, self.features, self.parties * self.precision.bound)
         self.precision.coding(self.parties)
         if is_noisy(self.mechanism):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.mechanisms.contract import Mechanism, traits_of
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
-from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD
+from ksdp.audit.mechanisms.privacy.noise import FRACTION_BITS
+from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.protocols.shares.sizes import sizes_of
 
 COMPUTING = 3
@@ -27,6 +30,36 @@ class ShareTerms:
     """Vectors that are iterated, at least the rank; 0 for topics and norms."""
     rounds: int
     """Iterations; fixed, as nobody may see when to stop. 0 for topics (`sweeps` says it) and norms."""
+
+
+LARGEST_NOISE = 2.0**22
+"""Of all parties together, in absolute value."""
+_TAIL = 40.0
+"""Deviations within which every number that is drawn lies, but with probability 1e-340."""
+
+
+def exact_part(mechanism: Mechanism) -> Mechanism:
+    """What is computed before noise is added."""
+    return mechanism.inner if isinstance(mechanism, Noisy) else mechanism
+
+
+def noise_of_party(mechanism: Mechanism, parties: int) -> float:
+    """The deviation of what each party adds to every opened number: n - 1 parties' make the agreed one.
+
+    So whoever subtracts its own noise sees the agreed law, and all others see more noise.
+    """
+    if not isinstance(mechanism, Noisy):
+        return 0.0
+    agreed = mechanism.deviation("T" if isinstance(mechanism.inner, PDNMF) else "V")
+    if not agreed:
+        raise SpecError("`noise` and `scale` must be above 0 in a run with noise: its size is agreed beforehand.")
+    each = agreed / math.sqrt(parties - 1)
+    if not (each >= 16 * 2.0**-FRACTION_BITS and _TAIL * each * parties <= LARGEST_NOISE):
+        raise SpecError(
+            f"`noise` times `scale` must be from 2^-25 to 2^15 in a run on shares; got {agreed:g}, of which each "
+            f"of {parties} parties adds {each:g}."
+        )
+    return each
 
 
 def opens_final(mechanism: Mechanism) -> bool:
@@ -50,11 +83,18 @@ def covers_final(mechanism: Mechanism) -> bool:
 
     PD-NMF that may stop early has not: where nobody sees when to stop, all sweeps are done.
     """
-    return opens_final(mechanism) and not (isinstance(mechanism, PDNMF) and mechanism.tolerance > 0)
+    early = isinstance(mechanism, PDNMF) and mechanism.tolerance > 0
+    return opens_final(mechanism) and not early and not isinstance(mechanism, Noisy)
 
 
 def check_final(mechanism: Mechanism) -> None:
     """Refuse what no parties can compute on shares."""
+    noisy, mechanism = isinstance(mechanism, Noisy), exact_part(mechanism)
+    if noisy and isinstance(mechanism, PDSVD) and (mechanism.reveal_sigma or isinstance(mechanism, PDPCA)):
+        raise SpecError(
+            f"`mechanism` must be pd-svd or pd-nmf in a run with noise; got {mechanism.name}: its values or mean "
+            "would be opened without noise."
+        )
     if isinstance(mechanism, PDNMF):
         _check_topics(mechanism)
         return
@@ -99,7 +139,7 @@ def share_terms(
     InputError
         If there are too few parties, or it is not said which three of more compute; if a number does not fit.
     """
-    final = opens_final(mechanism)
+    final, mechanism = opens_final(mechanism), exact_part(mechanism)
     if len(names) < COMPUTING:
         hidden = '`opens` "final"' if final else f"{mechanism.name} with hidden norms"
         instead = '`opens` must be "every round"' if final else "Sigma must be open (`reveal_sigma`, or sigma-svd)"
@@ -147,6 +187,7 @@ def check_sizes(mechanism: Mechanism, features: int, largest: float) -> None:
     largest : float
         What the squares of all parties' entries may add up to.
     """
+    mechanism = exact_part(mechanism)
     if isinstance(mechanism, PDNMF) and opens_final(mechanism):
         sizes_of(mechanism.rank, features, mechanism.penalties, largest)
 
@@ -159,14 +200,24 @@ def trusted_words(computing: tuple[str, ...], mechanism: Mechanism) -> str:
             f"opened. Any two of {', '.join(computing)} that put together what they hold learn every party's "
             "share of every normed sum."
         )
+    noisy, mechanism = isinstance(mechanism, Noisy), exact_part(mechanism)
     topics = isinstance(mechanism, PDNMF)
     opened = "the result, and that it converged"
+    if noisy:
+        opened = "the result with its noise, that it converged, and that no two singular values are too close"
     if isinstance(mechanism, PDNMF):
         projected = "" if mechanism.weighted or any(mechanism.penalties) else "that all could be projected, "
-        opened = f"the topics, {projected}and how many rows every party has"
+        with_noise = " with their noise" if noisy else ""
+        opened = f"the topics{with_noise}, {projected}and how many rows every party has"
     return (
         f"Opened: {opened}. Any two of "
         f"{', '.join(computing)} that put together what they hold learn every party's "
         f"{'rows, its documents entry by entry' if topics else 'second moments'}; "
         "one of them alone, and everybody else together, nothing but what was opened."
-    )
+    ) + (_NOISE_WORDS if noisy else "")
+
+
+_NOISE_WORDS = (
+    " A party that subtracts its own noise sees what was audited; each further party that adds none, or tells its "
+    "noise, takes as much away again. That a run ends without a result follows from the data without noise."
+)

@@ -121,10 +121,14 @@ class ComputingParty:
         0, 1 or 2.
     random_bytes : callable
         Source of secrets.
+    names : tuple of str
+        Of the three, for messages.
     """
 
-    def __init__(self, place: int, random_bytes: RandomBytes) -> None:
-        self._turns = Turns()
+    def __init__(
+        self, place: int, random_bytes: RandomBytes, names: tuple[str, ...] = ("first", "second", "third")
+    ) -> None:
+        self._names, self._turns = names, Turns()
         self.runtime = _Runtime(place, self._turns, random_bytes)
         self.place = place
         self._boxes, self._links = dict[int, _Outbox](), dict[int, Any]()
@@ -164,10 +168,7 @@ class ComputingParty:
         with self._acting():
             try:
                 for peer, data in arrived.items():
-                    if data:
-                        self._links[peer].data_received(data)
-                        if self._links[peer].peer_pid != peer:
-                            raise ProtocolError("A computing party names another place than its own.")
+                    self._take(peer, data)
                 self._turns.run()
                 if self.done:
                     self._task.result()
@@ -176,6 +177,19 @@ class ComputingParty:
                     f"The shares that arrived fit no computation ({type(error).__name__})."
                 ) from error
         return {peer: box.taken() for peer, box in self._boxes.items()}
+
+    def _take(self, peer: int, data: bytes) -> None:
+        link = self._links[peer]
+        try:
+            if data:
+                link.data_received(data)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, struct.error) as error:
+            # AttributeError: a counter that was sent before, of which MPyC holds the message in place of a future.
+            raise ProtocolError(
+                f"{self._names[peer]} sent shares that fit no computation, or sent some twice."
+            ) from error
+        if data and link.peer_pid != peer:
+            raise ProtocolError(f"{self._names[peer]} names another place than its own.")
 
     @contextmanager
     def _acting(self) -> Iterator[None]:

@@ -161,7 +161,8 @@ async def mean_of(runtime: Any, entered: Integers, parties: int, largest: float)
 
 NORM_BITS = 60
 """No row of all parties' sum is longer than 2^this on shares."""
-_NORM_OUT = 36
+UNIT_FRACTION = 36
+"""Fraction bits of rows of length 1."""
 _LOWEST = 2
 """4^this is the least square that has a direction, in units of 2^60."""
 _BUCKETS = np.array([4**at for at in range(_LOWEST, 30)], dtype=object)
@@ -172,18 +173,23 @@ SHORTEST = 2.0 ** (_LOWEST + 30 - NORM_BITS)
 
 
 async def normed_rows(runtime: Any, rows: Integers) -> dict[str, NDArray[np.float64]]:
-    """NormedSecSum, one computing party's side: every row divided by its length; zeros for one that is too short.
+    """NormedSecSum, one computing party's side: `unit_rows`, opened."""
+    shares = SharedArithmetic(runtime)
+    return {"rows": reals(await shares.opened(await unit_rows(shares, rows)), UNIT_FRACTION)}
+
+
+async def unit_rows(shares: SharedArithmetic, rows: Integers) -> Integers:
+    """Every row divided by its length, at `UNIT_FRACTION`; zeros for one that is too short.
 
     S is a row, Q = <S, S> below 2^121. Comparisons of Q with powers of 4 give, on shares, the power of two t with
     which Q t^2 / 2^122 lies in [1/20, 11/40], where `inverse_root` has its accuracy whatever the length; then
-    S t / sqrt(Q t^2) is opened, and nothing else: to 2^-34, and what rounding of the entered numbers adds.
+    S t / sqrt(Q t^2) follows: to 2^-34, and what rounding of the entered numbers adds.
 
     Parameters
     ----------
     rows : shares, shape (k, d)
         At most 2^`NORM_BITS` long.
     """
-    shares = SharedArithmetic(runtime)
     squares = (rows * rows).sum(axis=1) % PRIME
     fine, coarse = await shares.rounded(
         Local(squares, 2 * NORM_BITS + 1, 0), Local(squares, 2 * NORM_BITS + 1, NORM_BITS)
@@ -197,5 +203,5 @@ async def normed_rows(runtime: Any, rows: Integers) -> dict[str, NDArray[np.floa
     growth = growth_bits(cubic_steps(_LEAST_ROOT))
     (factor,) = await shares.rounded(Local(scale * roots, 30 + FACTOR_FRACTION + growth, 0))
     whole = NORM_BITS + 1 + FACTOR_FRACTION  # S t / sqrt(Q t^2 / 2^122) at `FACTOR_FRACTION`
-    (unit,) = await shares.rounded(Local(rows * factor[:, None], whole + 1, whole - _NORM_OUT))
-    return {"rows": reals(await shares.opened(unit), _NORM_OUT)}
+    (unit,) = await shares.rounded(Local(rows * factor[:, None], whole + 1, whole - UNIT_FRACTION))
+    return unit

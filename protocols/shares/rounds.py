@@ -98,7 +98,7 @@ class ComputingSide:
         party = None
         if work is not None:
             assert self._me is not None
-            party = ComputingParty(self._me, self._random_bytes)
+            party = ComputingParty(self._me, self._random_bytes, self._computing)
             party.start(work)
         return (yield from self._learn(party))
 

@@ -10,6 +10,10 @@ of the result alone (but for errors below what `Settings` says):
 3. where sigma is revealed C A C^T, of which V and sigma are the eigenvectors and values; else the projectors on
    its 1, 2, ..., k - 1 leading eigenvectors, from which V follows, and no value; for two eigenvalues closer than
    2^-18 of the trace, that they are, and only the plane of their vectors.
+
+With noise the bit also says that no two of the k values are that close, and V with its noise is all else that
+is opened: v_i = (P_i - P_(i-1)) s_i over its length, P_i the projector on the leading i vectors, s_i row i of the
+start.
 """
 
 from __future__ import annotations
@@ -20,16 +24,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, settle_signs, start_block
+from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, settle_signs, start_block, towards
+from ksdp.audit.mechanisms.privacy.noise import FRACTION_BITS
 from ksdp.protocols.shares.arithmetic import FRACTION, Local, SharedArithmetic, fixed, product, reals
 from ksdp.protocols.shares.field import PRIME, Integers, modular_product
 from ksdp.protocols.shares.matrices import (
     FACTOR_FRACTION,
     FACTOR_GROWTH,
+    NORM_BITS,
+    UNIT_FRACTION,
     Leading,
     inverse_root,
     leading,
     reciprocal,
+    unit_rows,
 )
 from ksdp.protocols.shares.sizes import SCALE_FRACTION, SCALE_GROWTH
 
@@ -86,8 +94,10 @@ def _transposed(array: Integers) -> Integers:
     return np.ascontiguousarray(array.T)
 
 
-async def decompose(runtime: Any, moments: NDArray[np.float32], trace: int, task: Decomposition) -> OpenedSubspace:
-    """One computing party's side.
+async def decompose(
+    runtime: Any, moments: NDArray[np.float32], trace: int, task: Decomposition, noise: Integers | None = None
+) -> OpenedSubspace | NDArray[np.float64]:
+    """One computing party's side: what is opened without noise, or V with it.
 
     Parameters
     ----------
@@ -95,6 +105,8 @@ async def decompose(runtime: Any, moments: NDArray[np.float32], trace: int, task
         Its share of S at `MOMENT_BITS` (`field.symmetric_residues`).
     trace : int
         Its share of the trace of S.
+    noise : shares, shape (rank, features), optional
+        What is added to V before it is opened, in steps of 2^-31.
     """
     shares = SharedArithmetic(runtime)
     scale = await reciprocal(shares, np.array([trace << (FRACTION - MOMENT_BITS)], dtype=object) % PRIME)
@@ -105,6 +117,8 @@ async def decompose(runtime: Any, moments: NDArray[np.float32], trace: int, task
     (image,) = await shares.rounded(
         Local(image * scale, FRACTION + _SPARE + SCALE_FRACTION + 2, _SPARE + SCALE_FRACTION)
     )
+    if noise is not None:
+        return await _noisy_vectors(shares, basis, image, task, noise)
     return await _open(shares, moments, scale, basis, image, task)
 
 
@@ -140,17 +154,10 @@ async def _open(
     image: Integers,
     task: Decomposition,
 ) -> OpenedSubspace:
-    ritz, gram, overlap = await shares.rounded(
-        Local(product(_transposed(basis), image), 2 * FRACTION + 2),
-        Local(product(_transposed(image), image), 2 * FRACTION + 2),
-        Local(product(_transposed(basis), basis), 2 * FRACTION + 2),
+    top = await _projected(shares, basis, image, (task.rank,))
+    (seen,) = await shares.rounded(
+        Local(product(await _start_seen(shares, basis, task), top.projectors[0]), 2 * FRACTION + _GROWTH)
     )
-    (ritz,) = await shares.rounded_symmetric(Local((ritz + ritz.T) % PRIME, FRACTION + 3, 1))
-    top = await leading(shares, ritz, (task.rank,))
-    await _converged(shares, await _outside(shares, ritz, gram, overlap), top)
-    start = fixed(start_block(task.start_seed, task.features, task.rank), _PUBLIC)
-    (seen,) = await shares.rounded(Local(product(start, basis), _PUBLIC + FRACTION + _GROWTH, _PUBLIC))
-    (seen,) = await shares.rounded(Local(product(seen, top.projectors[0]), 2 * FRACTION + _GROWTH))
     (spans,) = await shares.rounded(
         Local(product(seen, _transposed(basis)), 2 * FRACTION + _GROWTH, 2 * FRACTION - _OUT)
     )
@@ -182,6 +189,51 @@ async def _open(
     return OpenedSubspace(opened, None, reals(await shares.opened(rounded), _OUT))
 
 
+async def _projected(
+    shares: SharedArithmetic, basis: Integers, image: Integers, wanted: tuple[int, ...]
+) -> Leading:
+    """Projectors on leading Ritz vectors, the last of them converged; else `NotConverged`."""
+    ritz, gram, overlap = await shares.rounded(
+        Local(product(_transposed(basis), image), 2 * FRACTION + 2),
+        Local(product(_transposed(image), image), 2 * FRACTION + 2),
+        Local(product(_transposed(basis), basis), 2 * FRACTION + 2),
+    )
+    (ritz,) = await shares.rounded_symmetric(Local((ritz + ritz.T) % PRIME, FRACTION + 3, 1))
+    top = await leading(shares, ritz, wanted)
+    await _converged(shares, await _outside(shares, ritz, gram, overlap), top)
+    return top
+
+
+async def _start_seen(shares: SharedArithmetic, basis: Integers, task: Decomposition) -> Integers:
+    """The agreed start in coordinates of the basis, shape (rank, block)."""
+    start = fixed(start_block(task.start_seed, task.features, task.rank), _PUBLIC)
+    (seen,) = await shares.rounded(Local(product(start, basis), _PUBLIC + FRACTION + _GROWTH, _PUBLIC))
+    return seen
+
+
+async def _noisy_vectors(
+    shares: SharedArithmetic, basis: Integers, image: Integers, task: Decomposition, noise: Integers
+) -> NDArray[np.float64]:
+    """V, every vector towards its row of the start, with noise; shape (rank, features)."""
+    parts = (await _projected(shares, basis, image, tuple(range(1, task.rank + 1)))).projectors
+    alone = parts.copy()
+    alone[1:] = (parts[1:] - parts[:-1]) % PRIME
+    seen = await _start_seen(shares, basis, task)
+    (along,) = await shares.rounded(
+        Local(product(seen[:, None, :], alone)[:, 0], 2 * FRACTION + _GROWTH, 2 * FRACTION + _GROWTH - NORM_BITS)
+    )
+    unit = await unit_rows(shares, along)
+    (vectors,) = await shares.rounded(
+        Local(
+            product(unit, _transposed(basis)),
+            UNIT_FRACTION + FRACTION + 2,
+            UNIT_FRACTION + FRACTION - FRACTION_BITS,
+        )
+    )
+    # On the grid of the noise before it is added: nothing below a step of it is opened.
+    return reals(await shares.opened((vectors + noise) % PRIME), FRACTION_BITS)
+
+
 async def _outside(shares: SharedArithmetic, ritz: Integers, gram: Integers, overlap: Integers) -> Integers:
     """R^T R of R = Y - Q B, to second order in how far Q is from orthonormal."""
     square, half = await shares.rounded(
@@ -193,13 +245,15 @@ async def _outside(shares: SharedArithmetic, ritz: Integers, gram: Integers, ove
 
 async def _converged(shares: SharedArithmetic, outside: Integers, top: Leading) -> None:
     """Open whether the run may be opened, given R^T R; where not (`NotConverged`), nothing else."""
-    within = np.array([(top.projectors[0] * outside).sum()], dtype=object)  # trace(P R^T R)
+    within = np.array([(top.projectors[-1] * outside).sum()], dtype=object)  # trace(P R^T R)
+    least = top.thresholds[-1:]
     residual, bound = await shares.rounded(
-        Local(within, 2 * FRACTION + 2),
-        Local(top.thresholds * top.thresholds, 2 * FRACTION + 2, FRACTION + RESIDUAL_BITS),
+        Local(within, 2 * FRACTION + 2), Local(least * least, 2 * FRACTION + 2, FRACTION + RESIDUAL_BITS)
     )
-    small = await shares.negative((residual - bound) % PRIME, FRACTION + 4)
-    if (await shares.opened_product(small * top.found))[0] != 1:
+    good = await shares.negative((residual - bound) % PRIME, FRACTION + 4)
+    for found in top.found[:-1]:
+        (good,) = await shares.rounded(Local(good * found, 2, 0))
+    if (await shares.opened_product(good * top.found[-1:]))[0] != 1:
         raise NotConverged
 
 
@@ -221,7 +275,7 @@ def vectors_of(opened: OpenedSubspace, task: Decomposition, largest: float) -> d
     if opened.moments is not None:
         values, turn = np.linalg.eigh(opened.moments)
         sigma = np.sqrt(np.maximum(values[::-1], 0.0) * largest)
-        return {"V": settle_signs(turn[:, ::-1].T @ basis, sigma, start), "sigma": sigma}
+        return {"V": towards(settle_signs(turn[:, ::-1].T @ basis, sigma, start), start), "sigma": sigma}
     assert opened.projectors is not None
     rows, levels, before, last = list[NDArray[np.float64]](), list[float](), np.zeros((task.rank,) * 2), 0
     for rank in range(1, task.rank + 1):
@@ -234,4 +288,4 @@ def vectors_of(opened: OpenedSubspace, task: Decomposition, largest: float) -> d
         levels += [float(task.rank - last)] * (rank - last)
         before, last = projector, rank
     # Projectors were opened to 2^-30: their differences are orthonormal to no more.
-    return {"V": settle_signs(orthonormalise(np.array(rows), start), np.array(levels), start)}
+    return {"V": towards(settle_signs(orthonormalise(np.array(rows), start), np.array(levels), start), start)}

@@ -35,12 +35,14 @@ opened. What nobody uses (D below 2^-37) stays as it was, as it does in the clea
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.mechanisms.privacy.noise import FRACTION_BITS
 from ksdp.protocols.shares.arithmetic import FRACTION, Local, SharedArithmetic, fixed, product, reals
 from ksdp.protocols.shares.field import MOST_INNER, PRIME, Integers, Residues, modular_product
 from ksdp.protocols.shares.matrices import reciprocal
@@ -272,6 +274,8 @@ def _one(product: int) -> Local:
 
 
 _FAULT_BITS = 32
+_TAU = 40
+"""Fraction bits of tau."""
 
 
 class NotProjected(Exception):
@@ -296,6 +300,7 @@ async def topics_of(
     wanted: Sweeps,
     models: SharedRows | None = None,
     pattern: SharedRows | None = None,
+    noise: Integers | None = None,
 ) -> NDArray[np.float64]:
     """One computing party's side: the topics that everybody learns, shape (k, d).
 
@@ -314,6 +319,8 @@ async def topics_of(
         The parties' own topics, weighted; T is first fitted to them for `before` sweeps.
     pattern
         1 for an entry that is observed, 0 where it is missing; without it all are observed.
+    noise : shares, shape (k, d)
+        What is added to T before it is opened, in steps of 2^-31.
     """
     shares, sizes = SharedArithmetic(runtime), wanted.sizes
     topics = fixed(start / sizes.tau, KEPT)
@@ -327,7 +334,15 @@ async def topics_of(
         fits.append(_ObservedFit(shares, rows, pattern, sizes))
     topics = await fits[-1].swept(topics, wanted.sweeps)
     await _check_thresholds(shares, [fit for fit in fits if isinstance(fit, _SimplexFit)])
-    return reals(await shares.opened(topics), KEPT) * sizes.tau
+    if noise is None:
+        return reals(await shares.opened(topics), KEPT) * sizes.tau
+    size = max(0, math.ceil(math.log2(sizes.tau)))
+    scaled = topics * fixed(np.array([sizes.tau]), _TAU)[0] % PRIME
+    (grid,) = await shares.rounded(
+        Local(scaled, KEPT + sizes.reach_bits + _TAU + size + 1, KEPT + _TAU - FRACTION_BITS)
+    )
+    # On the grid of the noise before it is added: nothing below a step of it is opened.
+    return reals(await shares.opened((grid + noise) % PRIME), FRACTION_BITS)
 
 
 def _full_fit(shares: SharedArithmetic, rows: SharedRows, sizes: AnySizes) -> _FullFit:

@@ -35,6 +35,7 @@ from ksdp.audit.mechanisms.factorisation.power_iteration import (
     stack,
     start_block,
     times,
+    towards,
     transposed_times,
 )
 from ksdp.audit.mechanisms.parameters import check_least, check_one_of, check_rank
@@ -186,7 +187,8 @@ class PDSVD:
     """PD-SVD (PD-ML-Lite, Algorithm 4) on the ideal functionality.
 
     Releases ``V``, shape (rank, features), the leading right singular vectors of all parties' rows with the signs
-    of the block power iteration, and with `reveal_sigma` the singular values ``sigma``. A run that opens every
+    of the block power iteration (final: those towards the rows of the start), and with `reveal_sigma` the singular
+    values ``sigma``. A run that opens every
     round shows the ``blocks`` of all iterations besides. Recorded are a basis of the space that the first ten span
     (``span``), the singular values there (``span_sigma``), the start and the blocks of the `early` rounds,
     orthonormal, zeros where there were fewer (``first_blocks``), and the sums of these (``block_sums``); with
@@ -212,7 +214,7 @@ class PDSVD:
 
     name: ClassVar[str] = "pd-svd"
     guarantee: ClassVar[Guarantee] = measured("PD-ML-Lite, algorithms 3 and 4")
-    version: ClassVar[int] = 6  # of the final output, too: what covers every round covers it
+    version: ClassVar[int] = 7  # of the final output, too: what covers every round covers it
     _centre_name: ClassVar[str] = ""
 
     rank: int = 7
@@ -340,7 +342,8 @@ class PDSVD:
         if self.reveal_sigma:
             announced["sigma"] = values
         if not self.rounds:
-            return announced
+            # Each row's sign follows from that row alone: parties that compute on shares know nothing else of it.
+            return announced | {"V": towards(announced["V"], start)}
         candidates = database.chosen[1] if database.chosen else features
         return announced | self._span(rows, start, (done, self.early(candidates)), mean)
 

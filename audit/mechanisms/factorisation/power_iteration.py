@@ -284,6 +284,19 @@ def settle_signs(rows: Matrix, values: Vector, start: Matrix) -> Matrix:
     return out if rank == len(rows) else orthonormalise(out, start)
 
 
+def towards(rows: Matrix, start: Matrix) -> Matrix:
+    """Rows with the signs that make their inner products with the rows of `start` positive.
+
+    Examples
+    --------
+    >>> towards(np.eye(2), np.array([[-1.0, 5.0], [1.0, 1.0]]))
+    array([[-1., -0.],
+           [ 0.,  1.]])
+    """
+    signs: Matrix = np.copysign(1.0, (rows * start[: len(rows)]).sum(axis=1, keepdims=True))
+    return signs * rows
+
+
 def stack(parties: Sequence[sp.csr_array]) -> sp.csr_array:
     """Put the parties' rows under each other."""
     if len(parties) == 1:

@@ -181,7 +181,7 @@ def test_every_statistic_stays_a_number(name: str, noise: float) -> None:
         ({"parameters": {"colour": 1}}, "`mechanism.colour` is not a parameter"),
         ({"mechanism": "nothing"}, "`mechanism.name` must be one of"),
         ({"mechanism": "noisy", "parameters": {}}, "must not be noisy itself"),
-        ({"mechanism_version": 9}, "`mechanism_version` must be 6"),
+        ({"mechanism_version": 9}, "`mechanism_version` must be 7"),
     ],
 )
 def test_what_it_refuses(changes: dict[str, Any], message: str) -> None:
