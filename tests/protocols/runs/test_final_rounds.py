@@ -12,6 +12,7 @@ from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD, SigmaSVD
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
 from ksdp.protocols.channel.rounds import Round, Rounds, run_together
+from ksdp.protocols.channel.wire import pack, pack_arrays, unpack, unpack_arrays
 from ksdp.protocols.runs.final_rounds import final_rounds, largest_final_message
 from ksdp.protocols.runs.party_rounds import RunOutcome
 from ksdp.protocols.runs.programs import Precision
@@ -149,3 +150,32 @@ def test_a_message_cut_short_ends_the_run() -> None:
     }
     with pytest.raises(ProtocolError):
         spoiled({name: next(side) for name, side in sides.items()}, sides, 30)
+
+
+def test_false_rows_within_the_bound_are_noticed_by_nobody() -> None:
+    rows = parts(3)
+    rows[1] = sp.csr_array(np.vstack([rows[1].toarray()[:1]] * 20))
+    results = played(terms_of(3, PDSVD(rank=1, opens="final")), rows)[0]
+    assert len({outcome.digest for outcome in results.values()}) == 1
+
+
+def test_computing_parties_that_open_different_things_void_the_run() -> None:
+    """Bob's copy of what was opened says something else, in a message of the right form."""
+    terms = terms_of(3, PDSVD(rank=1, opens="final"))
+    sides = {
+        name: final_rounds(terms, name, identity(name), part, UNCLEARED, random_bytes=seeded(name))
+        for name, part in zip(NAMES, parts(3), strict=False)
+    }
+    steps = {name: next(side) for name, side in sides.items()}
+
+    def play(steps: dict[str, Round]) -> None:
+        while True:
+            mail = {name: {n: s.messages[name] for n, s in steps.items() if n != name} for name in sides}
+            if steps["bob"].kind == "opened":
+                kind, number, body = unpack("round", mail["ada"]["bob"], 3)
+                arrays = {name: array + 1.0 for name, array in unpack_arrays(body).items()}
+                mail["ada"]["bob"] = pack("round", kind, number, pack_arrays(arrays))
+            steps = {name: side.send(mail[name]) for name, side in sides.items()}
+
+    with pytest.raises(ProtocolError, match="opened different things"):
+        play(steps)

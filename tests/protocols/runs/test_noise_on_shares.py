@@ -129,6 +129,21 @@ def test_a_real_run_draws_its_noise_itself() -> None:
     assert 0.3 < size < 2.2
 
 
+def test_a_party_that_adds_no_noise_takes_away_its_part_and_no_more() -> None:
+    """Cyd's source gives zeros: nobody notices, and who subtracts its own noise has one party's left."""
+    mechanism = Noisy("pd-svd", noise=0.5, scale=0.1, parameters=VECTORS)
+    terms, rows, drawn = terms_of(3, mechanism), parts(3), list[np.ndarray[Any, Any]]()
+    sources = [known(0, drawn), known(1, drawn), lambda shape, deviation: np.zeros(shape)]
+    sides = {
+        name: final_rounds(terms, name, identity(name), part, Statement(cleared=False), noise=source)
+        for name, part, source in zip(NAMES, rows, sources, strict=False)
+    }
+    seen = run_together(sides)[0]["ada"].result.public["V"]
+    exact = mechanism.inner.run(Database(tuple(rows)), np.random.default_rng(0))["V"]
+    np.testing.assert_allclose(seen - exact - drawn[0], drawn[1], atol=1e-6)
+    assert noise_of_party(mechanism, 3) == pytest.approx(math.sqrt(1 / 2) * 0.05)
+
+
 def test_two_values_too_close_open_nothing() -> None:
     rows = [sp.csr_array(np.vstack([3 * np.eye(FEATURES)[:2], 0.5 * np.eye(FEATURES)])) for _ in range(3)]
     with pytest.raises(ProtocolError, match="nothing but this was opened"):
