@@ -56,10 +56,8 @@ def make_views(spec: Spec, corpus: Corpus) -> tuple[View, ...]:
 
     Parameters
     ----------
-    spec : Spec
-        With `views`.
-    corpus : Corpus
-        Sizes given as fractions refer to its documents (or groups).
+    spec : with `views`
+    corpus : sizes given as fractions refer to its documents (or groups)
     """
     if spec.views is None:
         raise SpecError("`views` must be given; this spec has one view.")
@@ -142,12 +140,9 @@ def combine(views: Sequence[ViewVerdicts], rule: DecisionSpec, among: int | None
 
     Parameters
     ----------
-    views : sequence of ViewVerdicts
-        Each decided at the same part of the level, one over their number.
-    rule : DecisionSpec
-        Of all views: the whole level.
-    among : int, optional
-        Documents that the correction counts, as in each view (`LookScope.documents`); those given by default.
+    views : sequence of ViewVerdicts; each decided at the same part of the level, one over their number
+    rule : DecisionSpec; of all views: the whole level
+    among : documents that the correction counts, as in each view (`LookScope.documents`); those given by default
 
     Examples
     --------

@@ -405,10 +405,8 @@ def release_schema(
 
     Parameters
     ----------
-    sees : {"all", "final"}
-        What the party whose view is audited sees.
-    keeps : str
-        `store.observables` of the spec.
+    sees : {"all", "final"}; what the party whose view is audited sees
+    keeps : `store.observables` of the spec
     """
     try:
         found = tuple(mechanism.releases(features))

@@ -141,8 +141,7 @@ class JointMechanism:
 
     Parameters
     ----------
-    runs : tables
-        Each a mechanism with its parameters, as in `[mechanism]`; two or more. Versions and defaults are filled
+    runs : each a mechanism with its parameters, as in `[mechanism]`; two or more. Versions and defaults are filled
         in, so that runs of another version are never taken for these.
 
     Examples

@@ -11,8 +11,7 @@ def mechanism_words(name: str, parameters: Mapping[str, Any]) -> str:
 
     Parameters
     ----------
-    parameters : mapping
-        As a spec, a clearance or a ledger has them; what is left out is a default.
+    parameters : as a spec, a clearance or a ledger has them; what is left out is a default
 
     Examples
     --------

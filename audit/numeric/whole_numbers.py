@@ -33,8 +33,7 @@ class Whole:
 
     Parameters
     ----------
-    least, most : int
-        The ends of the range, both of it.
+    least, most : the ends of the range, both of it
     """
 
     least: int

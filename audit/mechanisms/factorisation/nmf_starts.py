@@ -247,8 +247,7 @@ def topics_from_parts(V: Matrix, sigma: Vector, squares: Matrix) -> Matrix:
     ----------
     V : shape (k, d)
     sigma : shape (k,)
-    squares : shape (2, k)
-        Of everybody's rows (`part_squares`).
+    squares : shape (2, k); of everybody's rows (`part_squares`)
     """
     if not sigma[0] > 0.0:
         raise CorpusError("the start nnsvd needs at least one entry that is not 0.")
@@ -271,10 +270,8 @@ class SvdStart:
 
     Parameters
     ----------
-    rank : int
-        k, below the features and the rows of all parties.
-    seed : int
-        Of the block that iterations begin with.
+    rank : k, below the features and the rows of all parties
+    seed : of the block that iterations begin with
     """
 
     def __init__(self, rank: int, seed: int) -> None:

@@ -101,8 +101,7 @@ def kmeans_pair(mechanism: PemKMeans, budget: Budget, servers: int) -> Pair:
 
     Parameters
     ----------
-    mechanism : PemKMeans
-        Its number of features is not looked at.
+    mechanism : PemKMeans; its number of features is not looked at
     """
     cap = min(mechanism.high, mechanism.bound)
     entries = np.full(math.ceil(mechanism.bound / cap), cap)
@@ -139,8 +138,7 @@ def logistic_pair(mechanism: PemLogistic, budget: Budget, servers: int) -> Pair:
 
     Parameters
     ----------
-    mechanism : PemLogistic
-        With as few features as its label's column allows.
+    mechanism : PemLogistic; with as few features as its label's column allows
     """
     label = mechanism.label % mechanism.features
     column = 0 if label else 1
@@ -159,8 +157,7 @@ def apriori_pair(mechanism: PemApriori, budget: Budget, servers: int) -> Pair:
 
     Parameters
     ----------
-    mechanism : PemApriori
-        With two items.
+    mechanism : PemApriori; with two items
     """
     (block,) = mechanism.init().blocks
     room = max(1 - mechanism.support, 0.01)

@@ -124,10 +124,8 @@ def log_law(scale: float, numbers: NDArray[np.integer], parties: int = 1) -> NDA
 
     Parameters
     ----------
-    scale : float
-        Above 0.
-    parties : int
-        At least 1.
+    scale : above 0
+    parties : at least 1
 
     Examples
     --------

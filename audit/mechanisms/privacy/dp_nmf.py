@@ -55,19 +55,14 @@ class DPNMF(GaussianReleases):
 
     Parameters
     ----------
-    rank, sweeps : int
-        The number of sweeps is fixed: one more sweep is one more release of everything.
-    epsilon, delta : float
-        Of all releases together; figure 4c has 0.25 and 0.01.
-    row_bound : float
-        Rows are clipped to this norm.
-    contribution : float
-        c. With rows and topics of norm at most 1, coefficients are small numbers; larger ones are scaled down.
+    rank, sweeps : the number of sweeps is fixed: one more sweep is one more release of everything
+    epsilon, delta : of all releases together; figure 4c has 0.25 and 0.01
+    row_bound : rows are clipped to this norm
+    contribution : c. With rows and topics of norm at most 1, coefficients are small numbers; larger ones are
+        scaled down.
     adjacency : {"add-remove", "replace-one"}
-    colluders : int
-        Parties whose noise may be known to whoever sees the sums.
-    start_seed : int
-        The start holds no data: uniform, rows of sum 1.
+    colluders : parties whose noise may be known to whoever sees the sums
+    start_seed : the start holds no data: uniform, rows of sum 1
     sampler : {"fast", "discrete"}
 
     Notes

@@ -147,17 +147,12 @@ class FedPower(PeriodicPower):
 
     Parameters
     ----------
-    rank, iterations, period : int
-        k = r, T and p; T a multiple of p.
-    epsilon, delta : float
-        From which sigma and sigma' follow (`fedpower_deviations`).
-    noise, central_noise : float, optional
-        sigma and sigma' themselves, in their place.
-    reference : {"common", "first"}
-        What blocks are turned towards: the last basis that all know, or (as Guo et al.) that of the first device,
-        which would have to hand it out without noise.
-    start_seed : int
-        Of the agreed standard normal start.
+    rank, iterations, period : k = r, T and p; T a multiple of p
+    epsilon, delta : from which sigma and sigma' follow (`fedpower_deviations`)
+    noise, central_noise : sigma and sigma' themselves, in their place
+    reference : {"common", "first"}; what blocks are turned towards: the last basis that all know, or (as Guo et
+        al.) that of the first device, which would have to hand it out without noise
+    start_seed : of the agreed standard normal start
     sampler : {"fast", "discrete"}
 
     References
@@ -316,12 +311,9 @@ class UtilityFedPower(PeriodicPower):
 
     Parameters
     ----------
-    rank, iterations, period : int
-        k = r, T and p; T a multiple of p.
-    noise : float
-        sigma.
-    row_bound : float, optional
-        Rows are clipped to this norm; as printed they are not.
+    rank, iterations, period : k = r, T and p; T a multiple of p
+    noise : sigma
+    row_bound : rows are clipped to this norm; as printed they are not
     """
 
     name: ClassVar[str] = "fedpower-utility"

@@ -56,19 +56,14 @@ class PrivateFedPower(PeriodicPower):
 
     Parameters
     ----------
-    rank, iterations, period : int
-        k = r, T and p; T a multiple of p.
-    epsilon, delta : float
-        Of all announcements together; with `noise` given, `epsilon` is not used.
-    noise : float, optional
-        sigma.
-    distributed : bool
-        Scale the devices' noise by their number; needs the secure sum.
-    colluders : int
-        Devices whose noise may be known to whoever sees the sum.
+    rank, iterations, period : k = r, T and p; T a multiple of p
+    epsilon, delta : of all announcements together; with `noise` given, `epsilon` is not used
+    noise : sigma
+    distributed : scale the devices' noise by their number; needs the secure sum
+    colluders : devices whose noise may be known to whoever sees the sum
     unit : {"record", "entry-printed"}
-    row_bound, entry_bound, clip : float
-        B; m and z, which only the printed unit has: clipped entries can make Z longer than orthonormal.
+    row_bound, entry_bound, clip : B; m and z, which only the printed unit has: clipped entries can make Z longer
+        than orthonormal
     adjacency : {"replace-one", "add-remove"}
     sampler : {"fast", "discrete"}
 

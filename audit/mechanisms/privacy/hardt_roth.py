@@ -52,14 +52,11 @@ class HardtRoth(NoisyPower):
 
     Parameters
     ----------
-    epsilon, delta : float
-        Of all iterations together. PD-ML-Lite's figure 5 has epsilon = 0.1 and delta = 1e-5.
+    epsilon, delta : of all iterations together. PD-ML-Lite's figure 5 has epsilon = 0.1 and delta = 1e-5.
     unit : {"record", "entry-printed"}
     adjacency : {"replace-one", "add-remove"}
-    colluders : int
-        Parties whose noise may be known to whoever sees the sum.
-    start_seed : int
-        Agreed by all; the start holds no data.
+    colluders : parties whose noise may be known to whoever sees the sum
+    start_seed : agreed by all; the start holds no data
     sampler : {"fast", "discrete"}
 
     Notes

@@ -28,7 +28,6 @@ from ksdp.audit.mechanisms.privacy.noise import (
     second_moment_change,
     worst_pair,
 )
-from ksdp.audit.mechanisms.privacy.noise import worst_pair as worst
 from ksdp.audit.mechanisms.privacy.transcript import Driven, GaussianReleases
 from ksdp.audit.numeric.array_types import Floats, Matrix
 from ksdp.audit.verdicts.certificates import knows_all_others, pair_advantage
@@ -54,12 +53,9 @@ class Moments(GaussianReleases):
 
     Parameters
     ----------
-    advantage : float in (0, 1)
-        What bounds every attack; decides s.
-    noise : float, optional
-        s itself, in its place. A small one promises little, and an audit says what it gives away.
-    row_bound : float
-        Largest Euclidean norm of a row; longer ones are scaled down to it.
+    advantage : float in (0, 1); what bounds every attack; decides s
+    noise : s itself, in its place. A small one promises little, and an audit says what it gives away.
+    row_bound : largest Euclidean norm of a row; longer ones are scaled down to it
     adjacency : {"replace-one", "add-remove"}
 
     Examples
@@ -194,9 +190,7 @@ class Moments(GaussianReleases):
         _, vectors = scipy.linalg.eigh(
             moments, lower=False, subset_by_index=(first, features - 1), check_finite=False
         )
-        rows = vectors.T[::-1]
-        largest = np.take_along_axis(rows, np.abs(rows).argmax(axis=1)[:, None], axis=1)
-        return np.ascontiguousarray(rows * np.where(largest < 0, -1.0, 1.0))
+        return _signed(vectors.T[::-1])
 
 
 def _triangle(rows: sp.csr_array) -> Floats:
@@ -218,18 +212,13 @@ class DPdisPCA(GaussianReleases):
 
     Parameters
     ----------
-    rank : int
-        K.
-    intermediate : int
-        R, between K and the features.
-    epsilon, delta : float
-        Of what a site sends.
-    row_bound : float
-        Rows are clipped to this norm: the sensitivity needs it, so it is not assumed.
-    calibration : {"analytic", "printed"}
-        `printed` is sqrt(2 ln(1.25 / delta)) / (N_s epsilon), whatever the adjacency and the epsilon.
+    rank : K
+    intermediate : R, between K and the features
+    epsilon, delta : of what a site sends
+    row_bound : rows are clipped to this norm: the sensitivity needs it, so it is not assumed
+    calibration : {"analytic", "printed"}; `printed` is sqrt(2 ln(1.25 / delta)) / (N_s epsilon), whatever the
+        adjacency and the epsilon
     adjacency : {"replace-one", "add-remove"}
-    announce : subset of ("V", "P")
     sampler : {"fast", "discrete"}
 
     Notes
@@ -364,7 +353,7 @@ class DPdisPCA(GaussianReleases):
         """Few features and records along two directions; the noisy matrix itself is looked at, which is more
         than what the aggregator gets (its positive part).
         """
-        return worst(self.intermediate + 2, 20, self.row_bound, self.adjacency)
+        return worst_pair(self.intermediate + 2, 20, self.row_bound, self.adjacency)
 
 
 def captured_energy(V: Matrix, second_moments: Matrix) -> float:

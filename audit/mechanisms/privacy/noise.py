@@ -208,10 +208,9 @@ def draw(sampler: str, shape: tuple[int, ...], deviation: float, rng: np.random.
 
     Parameters
     ----------
-    sampler : {"discrete", "fast"}
-        See `SAMPLERS`. The first does not use `rng`: noise that a seed gives back protects nobody.
-    deviation : float
-        Standard deviation; 0 gives zeros.
+    sampler : {"discrete", "fast"}; see `SAMPLERS`. The first does not use `rng`: noise that a seed gives back
+        protects nobody.
+    deviation : standard deviation; 0 gives zeros
     """
     check_sampler(sampler)
     if not (math.isfinite(deviation) and deviation >= 0):

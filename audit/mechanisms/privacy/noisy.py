@@ -191,10 +191,8 @@ class Noisy(DelegatingMechanism):
 
         Parameters
         ----------
-        coins : callable
-            What the other mechanism draws; asked once a run.
-        final : names, optional
-            Of what somebody sees who gets the final output alone.
+        coins : what the other mechanism draws; asked once a run
+        final : of what somebody sees who gets the final output alone
         """
         features = base.parties[0].shape[1]
         names = [a.name for a in released(self.inner, features) if final is None or a.name in final]

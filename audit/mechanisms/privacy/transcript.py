@@ -60,12 +60,9 @@ class Announcer:
 
     Parameters
     ----------
-    outside : collection of int
-        Parties that are not in the coalition.
-    sampler : str
-        Of `ksdp.audit.mechanisms.privacy.noise.SAMPLERS`.
-    factor : float
-        What the noise is multiplied with: 1, but in a mechanism that is broken on purpose.
+    outside : collection of int; parties that are not in the coalition
+    sampler : of `ksdp.audit.mechanisms.privacy.noise.SAMPLERS`
+    factor : what the noise is multiplied with: 1, but in a mechanism that is broken on purpose
     """
 
     def __init__(
@@ -218,12 +215,10 @@ class GaussianReleases(ABC):
 
     Parameters
     ----------
-    opens : {"every round", "final"}
-        Whether a run shows its parties every release, or the final output alone.
-    sampler : {"fast", "discrete"}
-        Who draws the noise: a simulation, or the vetted sampler, which no seed gives back.
-    delta : float
-        The delta at which epsilon is stated.
+    opens : {"every round", "final"}; whether a run shows its parties every release, or the final output alone
+    sampler : {"fast", "discrete"}; who draws the noise: a simulation, or the vetted sampler, which no seed gives
+        back
+    delta : the delta at which epsilon is stated
     """
 
     name: ClassVar[str]
