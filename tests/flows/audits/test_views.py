@@ -37,10 +37,9 @@ from ksdp.audit.mechanisms.contract import Observables, Release
 class Hidden:
     name: str = "hidden"
     version: int = 1
-    final: tuple = ("basis",)
 
     def releases(self, features):
-        return (Release("total", (features,)), Release("basis", (features,)))
+        return (Release("total", (features,)), Release("basis", (features,), final=True))
 
     def run(self, database, rng):
         total = sum(np.asarray(database.parties[i].sum(axis=0)).ravel() for i in database.outside)
