@@ -29,6 +29,7 @@ from ksdp.audit.spec.models import ClusterSpec
 from ksdp.tasks.audit_ref import AuditRef, open_plan, parts_of
 from ksdp.tasks.blocks import compute_block
 from ksdp.tasks.interrupts import interrupts_blocked
+from ksdp.tasks.local_workers import WORKER_ENVIRONMENT
 from ksdp.tasks.remote import at_worker, check_shared, computing_versions, published
 
 _INSECURE = "insecure+"
@@ -132,15 +133,8 @@ def _of_this_machine(count: int) -> Iterator[Workers]:
     import dask
     from distributed.security import Security
 
-    # The nanny's own setting turns off glibc's dynamic threshold: NumPy then runs up to ten times slower.
-    environment = {
-        "MALLOC_TRIM_THRESHOLD_": 512 * 2**20,
-        "MALLOC_MMAP_THRESHOLD_": 32 * 2**20,
-        "OPENBLAS_NUM_THREADS": 1,
-        "OMP_NUM_THREADS": 1,
-    }
     settings: dict[str, object] = {
-        **{f"distributed.nanny.pre-spawn-environ.{name}": value for name, value in environment.items()},
+        **{f"distributed.nanny.pre-spawn-environ.{name}": value for name, value in WORKER_ENVIRONMENT.items()},
         "distributed.scheduler.worker-saturation": 1.5,
         "distributed.admin.log-format": "%(message)s",
         # An HTTP server starts in any case: it has nothing to show, and hears this machine alone.

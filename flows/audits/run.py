@@ -36,6 +36,7 @@ from ksdp.storage.store import Store, sweep_parts
 from ksdp.tasks.audit_ref import AuditRef
 from ksdp.tasks.blocks import all_whole, compute_block, drop_passing
 from ksdp.tasks.cluster import open_workers, started_ahead
+from ksdp.tasks.local_workers import LocalWorkers, local_workers
 from ksdp.tasks.provenance import versions
 from ksdp.tasks.slices import Slice, SliceEffects, SliceTests, compute_pairs, curve, effects, test_slice
 
@@ -44,21 +45,15 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class _Calls:
-    """The steps of an audit as plain calls, one after the other or spread over workers."""
+    """The steps of an audit as plain calls, one after the other or spread over workers of this machine."""
 
-    address: str | None
+    workers: LocalWorkers | None
 
     def _each(
-        self,
-        function: Callable[..., Result],
-        arguments: Sequence[tuple[Any, ...]],
-        done: Callable[[Any], None],
-        attempt: int = 0,
+        self, function: Callable[..., Result], arguments: Sequence[tuple[Any, ...]], done: Callable[[Any], None]
     ) -> list[Result]:
-        if self.address is not None:
-            from ksdp.tasks.cluster import spread
-
-            return spread(self.address, function, arguments, done, attempt)
+        if self.workers is not None and len(arguments) > 1:
+            return self.workers.each(function, arguments, done)
         results = []
         for some in arguments:
             results.append(function(*some))
@@ -69,12 +64,12 @@ class _Calls:
         return function(*arguments)
 
     async def sample(self, ref: AuditRef, blocks: Sequence[Block], tally: Tally, attempt: int = 0) -> None:
-        self._each(compute_block, [(ref, block) for block in blocks], tally, attempt)
+        self._each(compute_block, [(ref, block) for block in blocks], tally)
 
     async def test(
         self, ref: AuditRef, parts: Sequence[Slice], done: Callable[[SliceTests], None], attempt: int = 0
     ) -> list[SliceTests]:
-        return self._each(test_slice, [(ref, part) for part in parts], done, attempt)
+        return self._each(test_slice, [(ref, part) for part in parts], done)
 
     async def confirm(
         self, ref: AuditRef, fresh: AuditRef, parts: FlaggedParts, done: Callable[[SliceEffects], None]
@@ -109,13 +104,9 @@ def audit_here(refs: Sequence[AuditRef], workers: int | None = None) -> list[Sum
     workers : int, optional
         Worker processes; none by default, and everything happens in this one.
     """
-    with contextlib.ExitStack() as stack, threadpool_limits(1):
-        address = None
-        if workers is not None and workers > 1:
-            from ksdp.tasks.cluster import open_workers
-
-            address = stack.enter_context(open_workers(workers)).address
-        return [_finished(run_stages(ref, _Calls(address))) for ref in refs]
+    started = local_workers(workers) if workers is not None and workers > 1 else contextlib.nullcontext()
+    with started as several, threadpool_limits(1):
+        return [_finished(run_stages(ref, _Calls(several))) for ref in refs]
 
 
 def _finished(audit: Coroutine[Any, Any, Result]) -> Result:

@@ -1,0 +1,118 @@
+"""Worker processes of this machine without a scheduler: forked from a server that has imported everything once."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing import Pipe, forkserver, get_context
+from multiprocessing.connection import Connection
+from typing import Any, TypeVar
+
+from threadpoolctl import threadpool_limits
+
+from ksdp.audit.errors import KsdpError
+from ksdp.tasks.interrupts import interrupts_blocked
+
+_log = logging.getLogger("ksdp.tasks")
+_LOSSES = 3
+"""Times that calls may take their workers with them without any call being done in between."""
+WORKER_ENVIRONMENT = {
+    "MALLOC_TRIM_THRESHOLD_": str(
+        512 * 2**20
+    ),  # below, glibc hands every large array back: up to ten times slower
+    "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+}
+"""What worker processes start with."""
+
+Result = TypeVar("Result")
+
+
+@dataclass
+class LocalWorkers:
+    """Worker processes of one thread each, which end with the process that started them."""
+
+    count: int
+    _alive: tuple[Connection, Connection] = field(default_factory=lambda: Pipe(duplex=False))
+    _pool: ProcessPoolExecutor | None = None
+
+    def each(
+        self, function: Callable[..., Result], arguments: Sequence[tuple[Any, ...]], done: Callable[[Any], None]
+    ) -> list[Result]:
+        """Call `function` once for each tuple; results in order, `done` as each arrives.
+
+        Raises
+        ------
+        KsdpError
+            If calls kill whoever makes them.
+        """
+        results: dict[int, Result] = {}
+        losses = 0
+        while left := [at for at in range(len(arguments)) if at not in results]:
+            before = len(results)
+            try:
+                with interrupts_blocked():
+                    pool = self._pool = self._pool or self._started()
+                    asked = {pool.submit(function, *arguments[at]): at for at in left}
+                for future in as_completed(asked):
+                    results[asked[future]] = future.result()
+                    done(results[asked[future]])
+            except BrokenProcessPool as error:
+                self._pool = None
+                losses = losses + 1 if len(results) == before else 1
+                if losses > _LOSSES:
+                    raise KsdpError(
+                        f"workers died of {function.__name__} again and again: they may need more memory. "
+                        "The same command resumes from what is stored."
+                    ) from error
+                _log.warning("a worker died during %s. What was not done is done again.", function.__name__)
+        return [results[at] for at in range(len(arguments))]
+
+    def _started(self) -> ProcessPoolExecutor:
+        forkserver.set_forkserver_preload(["ksdp.tasks.slices", "ksdp.tasks.blocks"])
+        before = dict(os.environ)
+        os.environ.update(WORKER_ENVIRONMENT)
+        try:
+            forkserver.ensure_running()
+        finally:
+            for name in WORKER_ENVIRONMENT:
+                os.environ.pop(name)
+                os.environ.update({name: before[name]} if name in before else {})
+        context = get_context("forkserver")
+        return ProcessPoolExecutor(self.count, context, initializer=_begin, initargs=(self._alive[0],))
+
+    def close(self) -> None:
+        """End the workers at once, whatever they do."""
+        self._alive[1].close()
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+        self._alive[0].close()
+
+
+@contextmanager
+def local_workers(count: int) -> Iterator[LocalWorkers]:
+    """Worker processes for as long as the context lasts; they start with the first calls."""
+    workers = LocalWorkers(count)
+    try:
+        yield workers
+    finally:
+        workers.close()
+
+
+def _begin(alive: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all
+    threadpool_limits(1)  # a product's last bits depend on how many threads share it
+    threading.Thread(target=_end_with_parent, args=(alive,), name="ksdp-parent", daemon=True).start()
+
+
+def _end_with_parent(alive: Connection) -> None:
+    alive.poll(None)  # nothing is ever sent: the other end closes with its process, or when the audit is over
+    os._exit(1)

@@ -1,0 +1,105 @@
+"""Workers without a scheduler: results in order, deaths made good, and nobody left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ksdp.audit.errors import InputError, KsdpError
+from ksdp.tasks.local_workers import local_workers
+
+PARENT = """
+import sys, time
+from ksdp.tasks.local_workers import local_workers
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from calls import sleep
+if __name__ == "__main__":
+    with local_workers(2) as workers:
+        workers.each(sleep, [(sys.argv[1], n) for n in range(4)], print)
+"""
+CALLS = """
+import os, time
+from pathlib import Path
+
+def sleep(folder, n):
+    (Path(folder) / str(os.getpid())).touch()
+    time.sleep(120)
+"""
+
+
+def doubled(number: int) -> tuple[int, int]:
+    """Twice a number, and who says so."""
+    return 2 * number, os.getpid()
+
+
+def refused(number: int) -> None:
+    """Raise what a person reads."""
+    raise InputError(f"{number} is refused.")
+
+
+def deadly(folder: str, number: int, ever: bool) -> int:
+    """Kill the worker: at each call, or once."""
+    mark = Path(folder) / "killed"
+    if number == 3 and (ever or not mark.exists()):
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def test_results_are_in_order_and_of_other_processes() -> None:
+    arrived: list[tuple[int, int]] = []
+    with local_workers(2) as workers:
+        results = workers.each(doubled, [(n,) for n in range(20)], arrived.append)
+        again = workers.each(doubled, [(5,)], arrived.append)
+    assert [result for result, _ in results] == list(range(0, 40, 2))
+    assert sorted(arrived) == sorted([*results, *again])
+    assert os.getpid() not in {process for _, process in results}
+    assert {process for _, process in again} <= {process for _, process in results}
+
+
+def test_an_error_of_a_call_is_raised_here() -> None:
+    with local_workers(2) as workers, pytest.raises(InputError, match="is refused"):
+        workers.each(refused, [(1,), (2,)], print)
+
+
+def test_what_a_killed_worker_had_in_hand_is_done_again(tmp_path: Path) -> None:
+    with local_workers(2) as workers:
+        assert workers.each(deadly, [(str(tmp_path), n, False) for n in range(6)], lambda _: None) == list(
+            range(6)
+        )
+
+
+def test_a_call_that_kills_every_worker_ends_with_one_error(tmp_path: Path) -> None:
+    with local_workers(2) as workers, pytest.raises(KsdpError, match="workers died of deadly"):
+        workers.each(deadly, [(str(tmp_path), n, True) for n in range(6)], lambda _: None)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_workers_end_with_their_parent(tmp_path: Path, number: signal.Signals) -> None:
+    (tmp_path / "calls.py").write_text(CALLS)
+    (tmp_path / "parent.py").write_text(PARENT)
+    seen = tmp_path / "seen"
+    seen.mkdir()
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, str(tmp_path / "parent.py"), str(seen), str(tmp_path)]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as parent:
+        until = time.monotonic() + 60
+        while len(list(seen.iterdir())) < 2 and time.monotonic() < until:
+            time.sleep(0.05)
+        workers = [int(path.name) for path in seen.iterdir()]
+        assert len(workers) == 2
+        parent.send_signal(number)
+        errors = parent.communicate(timeout=20)[1].decode()
+    until = time.monotonic() + 10
+    while any(map(psutil.pid_exists, workers)) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not any(map(psutil.pid_exists, workers))
+    assert errors.count("Traceback") == (number == signal.SIGINT)  # the parent's own alone
