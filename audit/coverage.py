@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
+from ksdp.audit.mechanisms.callables import FunctionMechanism
 from ksdp.audit.mechanisms.contract import Mechanism, Release, exact_throughout, inner_of, prefixed_runs, traits_of
 from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY
 from ksdp.audit.registry import statistics
@@ -17,6 +18,7 @@ from ksdp.audit.statistics.linear.counts import DOCUMENT_COUNTS, expected_shapes
 from ksdp.audit.statistics.linear.groups import OfGroups, groups_solved
 from ksdp.audit.statistics.linear.pilot import final_numbers, low_noise_numbers
 from ksdp.audit.statistics.linear.solve import MOST_SOLVED, fits_dense_solver
+from ksdp.audit.statistics.simulated import SimulatedStatistic
 
 if TYPE_CHECKING:
     from ksdp.audit.plan import Plan
@@ -42,7 +44,10 @@ _FOLLOWED = (
     "that nobody solves for (a lower rank has fewer, noise blurs them, and V has equations of its own once it has "
     "converged)"
 )
-_LEARNT = '{} number by number (`statistics.names = ["learned-raw"]` does)'
+_LEARNT = (
+    '{} number by number (`statistics.families = ["simulated"]` does, or `statistics.names = ["learned-raw"]` of '
+    "stored runs)"
+)
 _NAMED = 4
 """Columns named where more are left out."""
 _UNTESTED = "what default columns see that were not tested: {} (`statistics.families` as it is without being set)"
@@ -277,7 +282,9 @@ def observed_precision(plan: Plan) -> str:
 def planned_coverage(plan: Plan) -> Coverage:
     """Which announced arrays are read by which tested statistics of a plan, and what else is left."""
     mechanism, seen = plan.mechanism, plan.seen
-    learnt = () if RAW in plan.learners else learnable(expected_shapes(plan), plan.design.runs)
+    learnt: tuple[str, ...] = ()
+    if RAW not in plan.learners and not any(isinstance(s, SimulatedStatistic) for s in plan.tested):
+        learnt = plan.seen if _own_alone(plan) else learnable(expected_shapes(plan), plan.design.runs)
     held, groups = plan.holdings, plan.units.word == "group"
     who = MayBeIn(held.unknown, held.share, plan.spec.rule.margin, groups)
     sums: tuple[str, ...] = ()
@@ -286,6 +293,11 @@ def planned_coverage(plan: Plan) -> Coverage:
     sums += followed(_final(plan), who)
     more = untested(plan.default_columns, plan.tested) + uncombined(mechanism, plan.learners)
     return coverage(plan.opened, seen, plan.tested, learnt, more + unfollowed(plan.read) + sums)
+
+
+def _own_alone(plan: Plan) -> bool:
+    """Whether it is somebody's own function, of which no other statistic knows anything."""
+    return isinstance(plan.mechanism, FunctionMechanism)
 
 
 def _solved(plan: Plan) -> bool:

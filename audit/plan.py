@@ -23,7 +23,7 @@ from ksdp.audit.coverage import Coverage, observed_precision, planned_coverage, 
 from ksdp.audit.mechanisms.callables import FunctionMechanism
 from ksdp.audit.mechanisms.contract import Database, Mechanism, Release, ReleaseSchema, kept_of, traits_of
 from ksdp.audit.mechanisms.parameters import parameters_of
-from ksdp.audit.mechanisms.recorded import RecordedRuns
+from ksdp.audit.mechanisms.recorded import RecordedRuns, is_own
 from ksdp.audit.numeric.sparse_rows import rows_of, take_rows
 from ksdp.audit.party_view import Holdings, parties_key
 from ksdp.audit.randomness import Purpose, generator
@@ -35,6 +35,8 @@ from ksdp.audit.statistics.contract import Documents, Pool, Statistic, own_stati
 from ksdp.audit.statistics.learned import LEARNED, LEARNED_PREFIX, LEARNED_SENTENCE, RAW
 from ksdp.audit.statistics.linear.groups import GroupMean, OfGroups, solves_groups
 from ksdp.audit.statistics.plain import COEFFICIENTS, coefficients
+from ksdp.audit.statistics.simulated import STATISTICS as SIMULATIONS
+from ksdp.audit.statistics.simulated import SimulatedStatistic
 from ksdp.audit.verdicts.looks import FRESH, Look, Stage, planned_looks
 
 Rows = NDArray[np.int64]
@@ -187,6 +189,7 @@ def planned_statistics(
     shown: ReleaseSchema,
     held: Holdings,
     background: Mapping[str, Any],
+    runs: int,
 ) -> PlannedStatistics:
     """Those that a spec asks for and the mechanism's observables allow.
 
@@ -196,8 +199,13 @@ def planned_statistics(
     """
     plain = [n for n in names if not n.startswith(LEARNED_PREFIX)]
     brought = own_statistics(mechanism)
+    if simulates_by_default(mechanism) and held.units.word == "document":
+        brought = (*brought, *SIMULATIONS)
     chosen, skipped = select_statistics(families, plain, shown.seen, background, brought)
+    chosen = tuple(s.over(shown.seen, runs) if isinstance(s, SimulatedStatistic) else s for s in chosen)
     needs = _left_out([s for s in chosen if s.name not in plain], shown, held.unknown)
+    if held.units.word == "group":
+        needs |= {s.name: "needs documents, not groups" for s in chosen if isinstance(s, SimulatedStatistic)}
     chosen, skipped = tuple(s for s in chosen if s.name not in needs), skipped | needs
     if held.units.word == "group":
         solved = (OfGroups(statistic) for statistic in chosen if solves_groups(statistic))
@@ -205,13 +213,18 @@ def planned_statistics(
     rank = traits_of(mechanism).rank
     if set(learners) - {RAW} and rank is not None:
         chosen += coefficients(rank, shown.seen)
-    default: tuple[str, ...] = ()
+    default = tuple(s.name for s in brought if isinstance(s, SimulatedStatistic))
     # Arrays of a program's own function, or of recorded runs, may have the names of ours and be something else.
     if not isinstance(mechanism, FunctionMechanism | RecordedRuns):
         every = default_statistics(shown.seen, background, brought)
         dear = _left_out(every, shown, held.unknown)
         default = tuple(statistic.name for statistic in every if statistic.name not in dear)
     return PlannedStatistics(chosen, skipped, default)
+
+
+def simulates_by_default(mechanism: Mechanism) -> bool:
+    """Whether it is somebody's own, of which no statistic knows anything, and can be run again."""
+    return is_own(mechanism) and not isinstance(mechanism, RecordedRuns)
 
 
 def _left_out(statistics: Sequence[Statistic], shown: ReleaseSchema, documents: int) -> dict[str, str]:

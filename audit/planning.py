@@ -50,7 +50,7 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         _check_raw(shown, keeps, design.runs)
     background = _background(holdings, corpus, rank, spec.seed)
     asked = (families, spec.statistics.names, learners)
-    tested = planned_statistics(*asked, mechanism, shown, holdings, background)
+    tested = planned_statistics(*asked, mechanism, shown, holdings, background, design.runs)
     if spec.certificate is not None:
         check_certifiable(mechanism, design, corpus.features)
         if holdings.drawn:

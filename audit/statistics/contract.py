@@ -86,13 +86,18 @@ class Pool(_Remembers):
         parts = [(self.drawn, self.share), *((rows, self.fixed_share) for rows in self.others)]
         return tuple(max(round(share * rows.shape[0]), 1) for rows, share in parts)
 
+    def one_choice(self, rng: np.random.Generator) -> tuple[NDArray[np.int64], tuple[sp.csr_array, ...]]:
+        """Places in `drawn` of one database's documents, and the rows of all its parts, the victim's first."""
+        parts = (self.drawn, *self.others)
+        chosen = [
+            np.sort(rng.choice(rows.shape[0], size, replace=False))
+            for rows, size in zip(parts, self.sizes, strict=True)
+        ]
+        return chosen[0], tuple(take_rows(rows, places) for rows, places in zip(parts, chosen, strict=True))
+
     def one_draw(self, rng: np.random.Generator) -> tuple[sp.csr_array, ...]:
         """The rows of one database: of the victim's part, and of others', where there are any."""
-        parts = (self.drawn, *self.others)
-        return tuple(
-            take_rows(rows, np.sort(rng.choice(rows.shape[0], size, replace=False)))
-            for rows, size in zip(parts, self.sizes, strict=True)
-        )
+        return self.one_choice(rng)[1]
 
 
 @dataclass(frozen=True, eq=False)

@@ -66,7 +66,10 @@ def test_the_sign_of_a_zero_is_looked_at_or_refused(data: Matrix, given: Any) ->
         answer = f"{row['verdict']} by {row['statistic']}"
     except InvalidAudit as error:
         answer = str(error)
-    assert answer == "sensitive by zeros:output" or "announced -0.0 in 'output'" in answer
+    assert (
+        answer.startswith(("sensitive by zeros:output", "sensitive by simulated-"))
+        or "announced -0.0 in 'output'" in answer
+    )
 
 
 @pytest.mark.parametrize("shape", [(), (3,)])
@@ -86,4 +89,4 @@ def test_zeros_without_a_sign_and_whole_numbers_are_audited_as_they_are(data: Ma
     assert found.summary.valid
     assert not any("zeros" in name for name in found.summary.statistics)
     counts = ksdp.audit(data, announcing(lambda noise, inside, rng: np.array([int(10 * noise)])), **FEW)
-    assert counts.summary.statistics.keys() == {"sum:output"}
+    assert not any("digits" in name or "zeros" in name for name in counts.summary.statistics)
