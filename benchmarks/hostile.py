@@ -3,7 +3,7 @@
 Each row audits a function of somebody's own. Then fresh databases are drawn here and the function runs on them.
 For documents called clear, attackers of scikit-learn (a shrunk linear discriminant, boosted trees, a forest)
 learn on one half of these runs to tell a document's apart. The best on a quarter is judged on the last quarter,
-with exact bounds that hold for all attacked documents of a row together at 99 %. A document is *proved wrong* where
+with exact bounds that hold for all attacked documents of a row together (99 %). A document is *proved wrong* if
 the lower bound of its advantage is above the margin.
 
     python benchmarks/hostile.py [ROW ...] [--runs 4000] [--most 24]
