@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks import ROOT
 from ksdp.audit.mechanisms.factorisation.power_iteration import start_block
 from ksdp.flows.prepare import read_spec_file, spec_corpus
-from ksdp.protocols.runs.share_terms import enough_rounds
+from ksdp.protocols.programs.share_terms import enough_rounds
 from ksdp.protocols.shares.subspace import RESIDUAL_BITS
 
 CORPORA = ("enron-mail6", "20newsgroups", "kos")

@@ -29,11 +29,10 @@ from ksdp.extras.pem.messages import PemTerms
 from ksdp.extras.pem.parties import PemAggregator, PemClient, PemServer
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.channel.rounds import run_together
-from ksdp.protocols.runs.party_rounds import party_rounds
-from ksdp.protocols.runs.programs import Precision, party_program, program_of
-from ksdp.protocols.runs.run_terms import RunTerms, Statement
-from ksdp.protocols.runs.server_rounds import server_rounds
-from ksdp.protocols.runs.share_terms import ShareTerms, needs_norms
+from ksdp.protocols.programs.programs import Precision, party_program, program_of
+from ksdp.protocols.programs.rounds import party_rounds, server_rounds
+from ksdp.protocols.programs.run_terms import RunTerms, Statement
+from ksdp.protocols.programs.share_terms import ShareTerms, needs_norms
 
 FEATURES, DOCUMENTS, RANK, ROUNDS = 60, 40, 3, 5
 _NOISE = {"sampler": "discrete"}

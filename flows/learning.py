@@ -45,7 +45,7 @@ from ksdp.flows.audits.place import Place
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.interruption import current
 from ksdp.flows.prepare import Prepared, prepare, spec_corpus
-from ksdp.protocols.runs.programs import check_program
+from ksdp.protocols.programs.programs import check_program
 from ksdp.storage.corpora import corpus_columns, corpus_features
 from ksdp.storage.gain_rows import load_rows
 from ksdp.storage.learning import advice_page, write_advice, write_advice_page, write_advised_spec, write_gain

@@ -13,7 +13,7 @@ import pytest
 from ksdp.cli import app
 from ksdp.extras.pem.spec import PemSpec
 from ksdp.flows.runs.budget import BudgetFile
-from ksdp.protocols.runs.protocol_file import RunSpec
+from ksdp.protocols.programs.protocol_file import RunSpec
 from ksdp.storage.schedules.schedule_files import Event
 
 from .scripts import script

@@ -13,7 +13,7 @@ from tools.spec_docs import cell, key_table
 from ksdp.cli import COMMANDS, app
 from ksdp.extras.pem import spec
 from ksdp.flows.runs import budget
-from ksdp.protocols.runs import protocol_file
+from ksdp.protocols.programs import protocol_file
 from ksdp.storage.schedules import schedule_files
 
 __all__ = ["file_keys", "options"]

@@ -2,8 +2,8 @@
 
 Written once for all uses. The audit drives all parties of a database in one process, with exact sums
 (`trusted_party`) or simulated noise (`privacy.announcer`). A run among hosts drives one party, with noise of its
-own and secure sums (`ksdp.protocols.runs`). A generator holds one party's rows and what is public, nothing else,
-and draws nothing.
+own and secure sums (`ksdp.protocols.programs`). A generator holds one party's rows and what is public, and draws
+nothing.
 """
 
 from __future__ import annotations

@@ -53,8 +53,8 @@ from ksdp.extras.fedpower.paillier import FixedBase, PrivateKey, PublicKey, Slot
 from ksdp.protocols.channel.keys import AgreementKey
 from ksdp.protocols.channel.rounds import RoundEngine, Rounds
 from ksdp.protocols.channel.wire import pack, pack_array, unpack, unpack_array
-from ksdp.protocols.runs.programs import ExtraSums
-from ksdp.protocols.runs.run_terms import RunTerms
+from ksdp.protocols.programs.programs import ExtraSums
+from ksdp.protocols.programs.run_terms import RunTerms
 from ksdp.protocols.sums.masks import PairwiseMasks
 
 _STEP = 2.0**-FRACTION_BITS

@@ -26,7 +26,7 @@ from ksdp.audit.numeric.whole_numbers import Whole
 from ksdp.audit.spec.models import Section, validated
 from ksdp.extras.pem.messages import PemNodes, PrimeField, check_room
 from ksdp.protocols.channel.keys import VERSION, Participant
-from ksdp.protocols.runs.protocol_file import PartySpec, TimeoutsSpec
+from ksdp.protocols.programs.protocol_file import PartySpec, TimeoutsSpec
 
 
 class PemRecordsSpec(Section, frozen=True):

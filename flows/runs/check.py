@@ -26,7 +26,7 @@ from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.network.mesh import Address, Peer
 from ksdp.protocols.network.probes import ProbeError, ProbeListener, probe
 from ksdp.protocols.network.tls import Credentials, make_credentials
-from ksdp.protocols.runs.run_terms import LARGEST_ABOUT, About, different_terms, who_must_be_trusted
+from ksdp.protocols.programs.run_terms import LARGEST_ABOUT, About, different_terms, who_must_be_trusted
 from ksdp.storage.keys import load_public
 from ksdp.storage.runs.results import require_no_result
 from ksdp.tasks.provenance import code_hash

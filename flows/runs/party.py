@@ -37,12 +37,11 @@ from ksdp.protocols.channel.rounds import Rounds
 from ksdp.protocols.network.links import LinkTimes
 from ksdp.protocols.network.mesh import Address, Mesh, Note, Peer, run_over_mesh
 from ksdp.protocols.network.tls import make_credentials
-from ksdp.protocols.runs.party_rounds import RunOutcome, largest_message, party_rounds
-from ksdp.protocols.runs.programs import is_noisy, party_program, sum_entries
-from ksdp.protocols.runs.run_terms import About, Statement
-from ksdp.protocols.runs.secret_draw import secret_draw
-from ksdp.protocols.runs.server_rounds import server_rounds
-from ksdp.protocols.runs.share_terms import covers_final, opens_final
+from ksdp.protocols.programs.programs import is_noisy, party_program, sum_entries
+from ksdp.protocols.programs.rounds import RunOutcome, largest_message, party_rounds, server_rounds
+from ksdp.protocols.programs.run_terms import About, Statement
+from ksdp.protocols.programs.secret_draw import secret_draw
+from ksdp.protocols.programs.share_terms import covers_final, opens_final
 from ksdp.storage.clearances import Verified, verify_clearance
 from ksdp.storage.corpora import corpus_features, load_corpus, load_drawn, rows_hash
 from ksdp.storage.readers.spec_files import at_urls
@@ -339,7 +338,7 @@ def _mesh(node: Node, note: Note, *, about: Callable[[], bytes]) -> Mesh:
 def _largest(run: Run) -> int:
     terms = run.terms
     if opens_final(terms.mechanism):
-        from ksdp.protocols.runs.final_rounds import largest_final_message
+        from ksdp.protocols.programs.final_rounds import largest_final_message
 
         return largest_final_message(terms)
     return largest_message(terms, sum_entries(terms.mechanism, terms.features))
@@ -577,7 +576,7 @@ def run_party(node: Node, entered: Entered, guard: BudgetGuard | None = None) ->
     terms, matrix = node.run.terms, entered.corpus.matrix
     if opens_final(terms.mechanism):
         # MPyC is loaded by those who compute with it.
-        from ksdp.protocols.runs.final_rounds import final_rounds
+        from ksdp.protocols.programs.final_rounds import final_rounds
 
         rounds = final_rounds(terms, node.name, node.identity, matrix, entered.statement)
     else:

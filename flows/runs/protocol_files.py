@@ -25,10 +25,10 @@ from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec.models import Spec, validated
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.network.mesh import Address
-from ksdp.protocols.runs.programs import Precision, check_program, is_noisy
-from ksdp.protocols.runs.protocol_file import PartySpec, RunSpec, parse_draft, parse_run_spec
-from ksdp.protocols.runs.run_terms import RunTerms
-from ksdp.protocols.runs.share_terms import share_terms, uses_shares
+from ksdp.protocols.programs.programs import Precision, check_program, is_noisy
+from ksdp.protocols.programs.protocol_file import PartySpec, RunSpec, parse_draft, parse_run_spec
+from ksdp.protocols.programs.run_terms import RunTerms
+from ksdp.protocols.programs.share_terms import share_terms, uses_shares
 from ksdp.storage.keys import load_public
 from ksdp.storage.readers.counts import read_vocabulary
 from ksdp.storage.readers.files import read_toml, toml_value

@@ -17,8 +17,8 @@ from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.protocols.channel.rounds import Bodies, Round, Rounds
 from ksdp.protocols.network.links import FrameStream, Link, LinkError, LinkTimes, Observer
 from ksdp.protocols.network.tls import BUFFER, EXPIRED, HANDSHAKE, NOT_YET, Credentials, Door, peer_of
-from ksdp.protocols.runs.party_rounds import RunOutcome
-from ksdp.protocols.runs.run_terms import DifferentTerms
+from ksdp.protocols.programs.rounds import RunOutcome
+from ksdp.protocols.programs.run_terms import DifferentTerms
 
 RUN_PROTOCOL, CHECK_PROTOCOL = "ksdp-run-1", "ksdp-check-1"
 """What a connection is for, as TLS's application protocol; one without is a run's."""

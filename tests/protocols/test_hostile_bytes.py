@@ -16,7 +16,7 @@ from ksdp.extras.pem.messages import PemUpload, unpack_state
 from ksdp.protocols.channel.keys import Envelope
 from ksdp.protocols.channel.wire import pack, pack_arrays, unpack_array, unpack_arrays, unpack_names
 from ksdp.protocols.network.links import Resume
-from ksdp.protocols.runs.run_terms import About, Greeting, Statement
+from ksdp.protocols.programs.run_terms import About, Greeting, Statement
 from ksdp.protocols.sums.secure_sum import Contribution
 
 READERS: dict[str, Callable[[bytes], Any]] = {

@@ -198,11 +198,11 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/test_party_view.py",),
     ),
     *_of(
-        "protocols/runs/secret_draw.py",
+        "protocols/programs/secret_draw.py",
         ("_number(key, unit) < below", "_number(key, unit) <= 2 * below"),
         (".derive(identity.private_bytes_raw())", ".derive(bytes(32))"),
         (".derive(identity.private_bytes_raw())", ".derive(identity.public_key().public_bytes_raw())"),
-        tests=("tests/protocols/runs/test_secret_draw.py",),
+        tests=("tests/protocols/programs/test_secret_draw.py",),
     ),
     *_of(
         "flows/runs/party.py",

@@ -10,7 +10,7 @@ from scipy.stats import ks_2samp
 
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.registry import make_mechanism
-from ksdp.protocols.runs.secret_draw import secret_draw
+from ksdp.protocols.programs.secret_draw import secret_draw
 
 pytestmark = pytest.mark.validity
 

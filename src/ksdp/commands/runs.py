@@ -136,7 +136,7 @@ def party(
 def _agree(protocol: Path, me: str, key: Path, agreeing: AgreeingOptions, *, as_json: bool) -> None:
     """Join, invite or accept, after taking over what copies say."""
     from ksdp.flows.runs.protocol_files import read_protocol_file, read_run, require_typed
-    from ksdp.protocols.runs.run_terms import who_must_be_trusted
+    from ksdp.protocols.programs.run_terms import who_must_be_trusted
 
     file = read_protocol_file(protocol)
     if agreeing.copies:
@@ -225,7 +225,7 @@ def _take_part(
     from ksdp.flows.metrics_port import serve_metrics
     from ksdp.flows.runs.party import Node, RunLog
     from ksdp.flows.runs.protocol_files import read_run
-    from ksdp.protocols.runs.run_terms import who_must_be_trusted
+    from ksdp.protocols.programs.run_terms import who_must_be_trusted
     from ksdp.storage.runs.results import keep_party_run
     from ksdp.storage.store import Store
 
@@ -385,7 +385,7 @@ def run(
     from ksdp.flows.runs.local import run_local, wait_for_parties
     from ksdp.flows.runs.party import guarantee_words
     from ksdp.flows.runs.protocol_files import read_run
-    from ksdp.protocols.runs.run_terms import who_must_be_trusted
+    from ksdp.protocols.programs.run_terms import who_must_be_trusted
 
     read = read_run(protocol)
     if local is not None:

@@ -19,13 +19,12 @@ from ksdp.extras.fedpower.one_noise import RemovalDevice, _Ciphertexts
 from ksdp.extras.fedpower.paillier import PublicKey, Slots, generate
 from ksdp.protocols.channel.rounds import run_together
 from ksdp.protocols.channel.wire import pack_array, unpack
-from ksdp.protocols.runs.party_noise import NoiseSource, noised
-from ksdp.protocols.runs.party_rounds import largest_message
-from ksdp.protocols.runs.programs import party_program, sum_entries
+from ksdp.protocols.programs.programs import party_program, sum_entries
+from ksdp.protocols.programs.rounds import NoiseSource, largest_message, noised
 
-from ...protocols.runs.noisy_parties import ONE_NOISE, SERVER, ideal, scripted, sides, terms_of
-from ...protocols.runs.test_party_rounds import NAMES, parts
-from ...protocols.runs.test_server_rounds import body_of, instead, played
+from ...protocols.programs.noisy_parties import ONE_NOISE, SERVER, ideal, scripted, sides, terms_of
+from ...protocols.programs.test_party_rounds import NAMES, parts
+from ...protocols.programs.test_server_rounds import body_of, instead, played
 
 KEY = generate(512)
 

@@ -18,7 +18,7 @@ from ksdp.flows.runs.check import Finding, PeerCheck, Question, check_here, look
 from ksdp.flows.runs.party import about_of
 from ksdp.protocols.network.probes import ProbeListener
 from ksdp.protocols.network.tls import make_credentials
-from ksdp.protocols.runs.run_terms import LARGEST_ABOUT
+from ksdp.protocols.programs.run_terms import LARGEST_ABOUT
 from ksdp.storage.keys import load_private
 
 from ...flows.runs.findings_said import of_cases, one_line, only_one

@@ -10,7 +10,7 @@ import pytest
 from ksdp.audit.errors import SpecError
 from ksdp.audit.registry import make_mechanism
 from ksdp.extras.pem.spec import parse_pem_protocol, parse_pem_spec
-from ksdp.protocols.runs.protocol_file import parse_draft
+from ksdp.protocols.programs.protocol_file import parse_draft
 
 PEM = """
 pem = 1

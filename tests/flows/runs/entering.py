@@ -15,8 +15,8 @@ from ksdp.audit.spec.models import Spec
 from ksdp.flows.runs.party import Entered, enter_documents
 from ksdp.flows.runs.protocol_files import Run
 from ksdp.protocols.channel.rounds import run_together
-from ksdp.protocols.runs.party_rounds import party_rounds
-from ksdp.protocols.runs.programs import party_program
+from ksdp.protocols.programs.programs import party_program
+from ksdp.protocols.programs.rounds import party_rounds
 from ksdp.storage.clearances import write_clearance
 from ksdp.storage.keys import load_private
 

@@ -27,7 +27,7 @@ from ksdp.protocols.network.links import LinkTimes
 from ksdp.protocols.network.mesh import Address, Mesh, Peer
 from ksdp.protocols.network.probes import ProbeListener
 from ksdp.protocols.network.tls import make_credentials
-from ksdp.protocols.runs.run_terms import LARGEST_ABOUT, About
+from ksdp.protocols.programs.run_terms import LARGEST_ABOUT, About
 from ksdp.storage.clearances import write_clearance
 from ksdp.storage.keys import load_private, make_identity
 

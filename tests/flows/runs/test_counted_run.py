@@ -20,10 +20,10 @@ from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.runs.budget import open_guard
 from ksdp.flows.runs.protocol_files import Run, features_hash, protocol_text, read_run
 from ksdp.flows.screening.clear import verify
-from ksdp.protocols.runs.programs import check_program, sum_entries
-from ksdp.protocols.runs.protocol_file import parse_run_spec
-from ksdp.protocols.runs.run_terms import DifferentTerms, Greeting
-from ksdp.protocols.runs.share_terms import needs_norms
+from ksdp.protocols.programs.programs import check_program, sum_entries
+from ksdp.protocols.programs.protocol_file import parse_run_spec
+from ksdp.protocols.programs.run_terms import DifferentTerms, Greeting
+from ksdp.protocols.programs.share_terms import needs_norms
 from ksdp.storage.corpora import corpus_features, load_corpus, rows_hash
 from ksdp.storage.keys import make_identity
 

@@ -16,7 +16,7 @@ from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.screening.clearance import Covered, MechanismIdentity
 from ksdp.flows.runs.protocol_files import read_run
-from ksdp.protocols.runs.run_terms import who_must_be_trusted
+from ksdp.protocols.programs.run_terms import who_must_be_trusted
 
 from ...typed import typed
 from .test_protocol import Organisations, organisations, results

@@ -18,9 +18,9 @@ from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.network.links import LinkTimes
 from ksdp.protocols.network.mesh import Address, Mesh, Peer, run_over_mesh
 from ksdp.protocols.network.tls import make_credentials
-from ksdp.protocols.runs.party_rounds import RunOutcome, largest_message, party_rounds
-from ksdp.protocols.runs.programs import Precision, party_program, sum_entries
-from ksdp.protocols.runs.run_terms import RunTerms, Statement
+from ksdp.protocols.programs.programs import Precision, party_program, sum_entries
+from ksdp.protocols.programs.rounds import RunOutcome, largest_message, party_rounds
+from ksdp.protocols.programs.run_terms import RunTerms, Statement
 
 from ...ports import free_ports
 

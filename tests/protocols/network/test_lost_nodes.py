@@ -15,10 +15,9 @@ from ksdp.audit.registry import make_mechanism
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.network.links import LinkTimes
 from ksdp.protocols.network.mesh import run_over_mesh
-from ksdp.protocols.runs.party_rounds import RunOutcome, party_rounds
-from ksdp.protocols.runs.programs import Precision, party_program, program_of
-from ksdp.protocols.runs.run_terms import RunTerms, Statement
-from ksdp.protocols.runs.server_rounds import server_rounds
+from ksdp.protocols.programs.programs import Precision, party_program, program_of
+from ksdp.protocols.programs.rounds import RunOutcome, party_rounds, server_rounds
+from ksdp.protocols.programs.run_terms import RunTerms, Statement
 
 from .conftest import FEATURES, NAMES, Party, all_ends, free_ports, party_matrix
 

@@ -13,7 +13,7 @@ from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.protocols.network.links import LinkTimes
-from ksdp.protocols.runs.party_rounds import RunOutcome
+from ksdp.protocols.programs.rounds import RunOutcome
 
 from .conftest import NAMES, NMF, Meddle, Party, all_ends, free_ports, parties, party_matrix, proxy
 

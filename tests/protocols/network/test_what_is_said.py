@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from ksdp.protocols.runs.party_rounds import RunOutcome
+from ksdp.protocols.programs.rounds import RunOutcome
 
 from .conftest import all_ends, free_ports, parties, proxy
 

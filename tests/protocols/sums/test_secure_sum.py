@@ -323,6 +323,23 @@ def test_a_tag_depends_on_everything() -> None:
     assert len(tags) == 5
 
 
+@pytest.mark.parametrize(
+    ("key", "nonce", "data", "published"),
+    [
+        ("00" * 16, "00" * 12, "", "58e2fccefa7e3061367f1d57a4e7455a"),
+        (
+            "77be63708971c4e240d1cb79e8d77feb", "e0e00f19fed7ba0136a797f3",
+            "7a43ec1d9c0a5a78a0b16533a6213cab", "209fcc8d3675ed938e9c7166709dd946",
+        ),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("at", [0, 5])
+def test_tags_are_the_published_ones_of_gcm(key: str, nonce: str, data: str, published: str, at: int) -> None:
+    """McGrew and Viega's test case 1, and one of NIST's vectors without plaintext, cut anywhere."""
+    text = bytes.fromhex(data)
+    assert tag(bytes.fromhex(key), int(nonce, 16), text[:at], text[at:]).hex() == published
+
+
 def test_a_session_is_all_that_was_agreed() -> None:
     ada, bob, cyd = (participant(name) for name in ("ada", "bob", "cyd"))
     sessions = {

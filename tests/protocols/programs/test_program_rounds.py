@@ -14,9 +14,8 @@ from ksdp.audit.mechanisms.party_side import OneNoiseSum, Sizes, Upload
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 from ksdp.protocols.channel.rounds import run_together
-from ksdp.protocols.runs.party_noise import vetted_noise
-from ksdp.protocols.runs.party_rounds import largest_message, request_body
-from ksdp.protocols.runs.programs import Precision, sum_entries
+from ksdp.protocols.programs.programs import Precision, sum_entries
+from ksdp.protocols.programs.rounds import largest_message, request_body, vetted_noise
 
 from ..conftest import participant
 from .noisy_parties import BY_SUMS, BY_UPLOADS, ONE_NOISE, SERVER, ideal, kinds_said, scripted, sides, terms_of

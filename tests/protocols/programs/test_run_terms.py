@@ -12,8 +12,8 @@ from ksdp.audit.errors import InputError, ProtocolError, SpecError
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.protocols.channel.wire import pack
-from ksdp.protocols.runs.programs import Precision
-from ksdp.protocols.runs.run_terms import COLLECTS, Greeting, Statement, session_seed
+from ksdp.protocols.programs.programs import Precision
+from ksdp.protocols.programs.run_terms import COLLECTS, Greeting, Statement, session_seed
 
 from .test_party_rounds import NMF, terms_of
 

@@ -34,10 +34,17 @@ from ksdp.audit.mechanisms.party_side import PartyResult
 from ksdp.audit.randomness import RandomBytes, os_random
 from ksdp.protocols.channel.rounds import RoundEngine, Rounds
 from ksdp.protocols.channel.wire import number_of, pack_number
-from ksdp.protocols.runs.party_noise import NoiseSource, noised, vetted_noise
-from ksdp.protocols.runs.party_rounds import RunOutcome, agree_on_result, check_node, open_run
-from ksdp.protocols.runs.run_terms import RunTerms, Statement
-from ksdp.protocols.runs.share_terms import LARGEST_NOISE, exact_part, noise_of_party, trusted_words
+from ksdp.protocols.programs.rounds import (
+    NoiseSource,
+    RunOutcome,
+    agree_on_result,
+    check_node,
+    noised,
+    open_run,
+    vetted_noise,
+)
+from ksdp.protocols.programs.run_terms import RunTerms, Statement
+from ksdp.protocols.programs.share_terms import LARGEST_NOISE, exact_part, noise_of_party, trusted_words
 from ksdp.protocols.shares.field import (
     BYTES,
     PRIME,

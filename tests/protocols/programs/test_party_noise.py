@@ -10,7 +10,7 @@ from scipy.stats import kstest
 
 from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.mechanisms.privacy.noise import on_grid
-from ksdp.protocols.runs.party_noise import noised, vetted_noise
+from ksdp.protocols.programs.rounds import noised, vetted_noise
 
 BOUND = 2.0**22
 

@@ -13,7 +13,14 @@ from ksdp.audit.mechanisms.contract import Database, recorded
 from ksdp.audit.mechanisms.party_side import drive, trusted_party
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 from ksdp.audit.registry import make_mechanism, mechanism_names
-from ksdp.protocols.runs.programs import PROGRAMS, check_program, is_noisy, party_program, program_of, sum_entries
+from ksdp.protocols.programs.programs import (
+    PROGRAMS,
+    check_program,
+    is_noisy,
+    party_program,
+    program_of,
+    sum_entries,
+)
 
 
 def installed() -> dict[str, Any]:

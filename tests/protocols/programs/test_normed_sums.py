@@ -13,10 +13,10 @@ from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD, SigmaSVD
 from ksdp.protocols.channel.rounds import run_together
-from ksdp.protocols.runs.party_rounds import largest_message
-from ksdp.protocols.runs.programs import Precision, party_program, sum_entries
-from ksdp.protocols.runs.run_terms import RunTerms, who_must_be_trusted
-from ksdp.protocols.runs.share_terms import ShareTerms
+from ksdp.protocols.programs.programs import Precision, party_program, sum_entries
+from ksdp.protocols.programs.rounds import largest_message
+from ksdp.protocols.programs.run_terms import RunTerms, who_must_be_trusted
+from ksdp.protocols.programs.share_terms import ShareTerms
 
 from .test_party_rounds import NAMES, parts, side, terms_of
 

@@ -13,11 +13,11 @@ from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD, SigmaSVD
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
 from ksdp.protocols.channel.rounds import Round, Rounds, run_together
 from ksdp.protocols.channel.wire import pack, pack_arrays, unpack, unpack_arrays
-from ksdp.protocols.runs.final_rounds import final_rounds, largest_final_message
-from ksdp.protocols.runs.party_rounds import RunOutcome
-from ksdp.protocols.runs.programs import Precision
-from ksdp.protocols.runs.run_terms import RunTerms, Statement
-from ksdp.protocols.runs.share_terms import ShareTerms
+from ksdp.protocols.programs.final_rounds import final_rounds, largest_final_message
+from ksdp.protocols.programs.programs import Precision
+from ksdp.protocols.programs.rounds import RunOutcome
+from ksdp.protocols.programs.run_terms import RunTerms, Statement
+from ksdp.protocols.programs.share_terms import ShareTerms
 
 from ..conftest import identity, participant, seeded
 

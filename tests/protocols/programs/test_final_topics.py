@@ -15,12 +15,12 @@ from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.rri_nmf import fit_coefficients
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients
 from ksdp.protocols.channel.rounds import Round, run_together
-from ksdp.protocols.runs import final_rounds as module
-from ksdp.protocols.runs.final_rounds import final_rounds, largest_final_message
-from ksdp.protocols.runs.party_rounds import RunOutcome
-from ksdp.protocols.runs.programs import Precision
-from ksdp.protocols.runs.run_terms import RunTerms, Statement
-from ksdp.protocols.runs.share_terms import ShareTerms, covers_final
+from ksdp.protocols.programs import final_rounds as module
+from ksdp.protocols.programs.final_rounds import final_rounds, largest_final_message
+from ksdp.protocols.programs.programs import Precision
+from ksdp.protocols.programs.rounds import RunOutcome
+from ksdp.protocols.programs.run_terms import RunTerms, Statement
+from ksdp.protocols.programs.share_terms import ShareTerms, covers_final
 from ksdp.protocols.shares.sizes import sizes_of
 
 from ..conftest import identity, participant, seeded

@@ -13,10 +13,9 @@ from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 from ksdp.protocols.channel.rounds import Rounds, run_together
 from ksdp.protocols.channel.wire import pack, pack_array, pack_arrays, unpack
-from ksdp.protocols.runs.party_rounds import RunOutcome, largest_message, party_rounds
-from ksdp.protocols.runs.programs import party_program, sum_entries
-from ksdp.protocols.runs.run_terms import Statement
-from ksdp.protocols.runs.server_rounds import server_rounds
+from ksdp.protocols.programs.programs import party_program, sum_entries
+from ksdp.protocols.programs.rounds import RunOutcome, largest_message, party_rounds, server_rounds
+from ksdp.protocols.programs.run_terms import Statement
 
 from ..conftest import identity, participant
 from .noisy_parties import BY_SUMS, BY_UPLOADS, SERVER, ideal, kinds_said, sides, terms_of

@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from scipy.stats import binom
 
-from ksdp.protocols.runs.secret_draw import secret_draw
+from ksdp.protocols.programs.secret_draw import secret_draw
 
 ADA, BOB = (Ed25519PrivateKey.from_private_bytes(bytes([byte]) * 32) for byte in (1, 2))
 UNITS = [f"mail {number}" for number in range(20_000)]

@@ -19,8 +19,15 @@ from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.protocols.channel.keys import Participant, check_participants
 from ksdp.protocols.channel.wire import name_of, pack, unpack
-from ksdp.protocols.runs.programs import Precision, check_noisy, check_program, how_summed, is_noisy, program_of
-from ksdp.protocols.runs.share_terms import (
+from ksdp.protocols.programs.programs import (
+    Precision,
+    check_noisy,
+    check_program,
+    how_summed,
+    is_noisy,
+    program_of,
+)
+from ksdp.protocols.programs.share_terms import (
     ShareTerms,
     check_sizes,
     noise_of_party,

@@ -16,12 +16,11 @@ from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.privacy.noise import draw, on_grid
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.protocols.channel.rounds import run_together
-from ksdp.protocols.runs.final_rounds import final_rounds, largest_final_message
-from ksdp.protocols.runs.party_noise import noised, vetted_noise
-from ksdp.protocols.runs.party_rounds import RunOutcome
-from ksdp.protocols.runs.programs import Precision
-from ksdp.protocols.runs.run_terms import RunTerms, Statement
-from ksdp.protocols.runs.share_terms import LARGEST_NOISE, ShareTerms, noise_of_party
+from ksdp.protocols.programs.final_rounds import final_rounds, largest_final_message
+from ksdp.protocols.programs.programs import Precision
+from ksdp.protocols.programs.rounds import RunOutcome, noised, vetted_noise
+from ksdp.protocols.programs.run_terms import RunTerms, Statement
+from ksdp.protocols.programs.share_terms import LARGEST_NOISE, ShareTerms, noise_of_party
 
 from ..conftest import identity, participant, seeded
 

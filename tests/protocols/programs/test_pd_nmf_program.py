@@ -15,7 +15,7 @@ from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.nmf_starts import ITERATIONS
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.party_side import drive, trusted_party
-from ksdp.protocols.runs.pd_nmf_program import check_nmf, nmf_program
+from ksdp.protocols.programs.programs import check_nmf, nmf_program
 
 SIZES = (7, 5, 9)
 FEATURES = 11

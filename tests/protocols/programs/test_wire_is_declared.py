@@ -19,7 +19,7 @@ from ksdp.audit.mechanisms.factorisation.power_iteration import (
 )
 from ksdp.audit.mechanisms.party_side import SecSum
 from ksdp.audit.registry import make_mechanism
-from ksdp.protocols.runs.programs import party_program
+from ksdp.protocols.programs.programs import party_program
 
 ROWS = sp.csr_array(np.random.default_rng(3).poisson(0.8, (36, 14)).astype(np.float64))
 PARTIES = (ROWS[:12], ROWS[12:24], ROWS[24:])

@@ -18,9 +18,9 @@ from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, SigmaSVD
 from ksdp.audit.mechanisms.party_side import PartyProgram, SecSum
 from ksdp.protocols.channel.rounds import Rounds, run_together
 from ksdp.protocols.channel.wire import unpack
-from ksdp.protocols.runs.party_rounds import RunOutcome, party_rounds
-from ksdp.protocols.runs.programs import Precision, party_program
-from ksdp.protocols.runs.run_terms import RunTerms, Statement
+from ksdp.protocols.programs.programs import Precision, party_program
+from ksdp.protocols.programs.rounds import RunOutcome, party_rounds
+from ksdp.protocols.programs.run_terms import RunTerms, Statement
 from ksdp.protocols.sums.secure_sum import Contribution
 
 from ..conftest import identity, participant, seeded

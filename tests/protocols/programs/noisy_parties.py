@@ -21,11 +21,9 @@ from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, Moments
 from ksdp.audit.mechanisms.privacy.noise import on_grid
 from ksdp.audit.mechanisms.privacy.transcript import Announcer, GaussianReleases
 from ksdp.protocols.channel.rounds import Rounds
-from ksdp.protocols.runs.party_noise import NoiseSource
-from ksdp.protocols.runs.party_rounds import RunOutcome, party_rounds
-from ksdp.protocols.runs.programs import Precision, party_program
-from ksdp.protocols.runs.run_terms import RunTerms, Statement
-from ksdp.protocols.runs.server_rounds import server_rounds
+from ksdp.protocols.programs.programs import Precision, party_program
+from ksdp.protocols.programs.rounds import NoiseSource, RunOutcome, party_rounds, server_rounds
+from ksdp.protocols.programs.run_terms import RunTerms, Statement
 
 from ..conftest import identity, participant, seeded
 from .test_party_rounds import NAMES, parts
