@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ksdp.audit.errors import KsdpError
+from ksdp.audit.mechanisms.contract import traits_of
 from ksdp.audit.mechanisms.factorisation.nmf_starts import STARTS
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec.models import CorpusSpec
@@ -22,10 +23,12 @@ from ksdp.storage.corpora import corpus_features, load_corpus, rows_hash
 
 ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 6
-RUN = {"pd-svd": {"solver": "power"}, "sigma-svd": {"solver": "power"}, "pd-pca": {"solver": "power"}}
-"""Parameters that a run by announced sums needs."""
-AROUND = "counted"
-"""It stands around another mechanism, whose parameters are a table of its own; PD-NMF by default."""
+RUN: Mapping[str, Mapping[str, Any]] = {
+    **{key: {"solver": "power"} for key in ("pd-svd", "sigma-svd", "pd-pca")}, "noisy": {"opens": "final"},
+}  # fmt: skip
+"""Parameters that a run needs; of all but the last, one by announced sums."""
+AROUND: Mapping[str, Mapping[str, Any]] = {"counted": {}, "noisy": {"scale": 0.1}}
+"""They stand around another mechanism, whose parameters are a table of its own; and what they need besides."""
 ROWS: Mapping[str, Mapping[str, Any]] = {
     '`weighting = "tf-idf"`, `idf = "party"`': {"weighting": "tf-idf", "idf": "party", "party": "who"},
     '`idf = "public"`': {"weighting": "tf-idf", "idf": "public", "levers": {"reference": "public.tsv"}},
@@ -57,7 +60,7 @@ noise) is a term of the protocol file and the same in both.
 TAIL = """
 `idf = "global"` counts the rows of the file that is read: a party's own, in its audit as in the run. With
 `solver = "limit"` PD-SVD and its kin are audited, or run with `opens = "final"`; a run that opens every round
-takes `"power"`. `counted` is around PD-NMF here; around PD-SVD and its kin it takes the levers that they take.
+takes `"power"`. `counted` is around PD-NMF here, `noisy` around PD-SVD; around others they take what these take.
 PD-NMF takes `opens = "final"` and `weighted` in a run with `beta` and `delta` above 0.
 """
 
@@ -114,31 +117,31 @@ def _corpus(keys: Mapping[str, Any]) -> CorpusSpec:
 
 def _audited(base: Path, keys: Mapping[str, Any], name: str) -> None:
     mechanism = make_mechanism(name, {})
-    load_corpus(_corpus(keys), base, nonnegative=getattr(mechanism, "nonnegative", False))
+    load_corpus(_corpus(keys), base, nonnegative=traits_of(mechanism).nonnegative)
 
 
 def _run(base: Path, keys: Mapping[str, Any], name: str) -> None:
     """What `ksdp party` asks of a corpus."""
-    check_program(make_mechanism(name, RUN.get(name, {})))
+    check_program(make_mechanism(name, _inside(name, RUN.get(name, {}))))
     corpus_features(_corpus(keys), base)
     rows_hash(_corpus(keys), base)
 
 
 def _made(name: str, changes: Mapping[str, Any]) -> Any:
     plain: Any = make_mechanism(name, {})
-    if not set(changes) <= {field.name for field in fields(plain.inner if name == AROUND else plain)}:
+    if not set(changes) <= {field.name for field in fields(plain.inner if name in AROUND else plain)}:
         raise KsdpError("it has no such parameter.")
     return make_mechanism(name, _inside(name, changes))
 
 
 def _inside(name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of PD-NMF where another mechanism is around it."""
-    return {"parameters": dict(changes)} if name == AROUND else dict(changes)
+    """Parameters of the other mechanism where one is around it."""
+    return {"parameters": dict(changes), **AROUND[name]} if name in AROUND else dict(changes)
 
 
 def _playable(name: str, changes: Mapping[str, Any]) -> None:
     regular = {"beta": 1.0, "delta": 1.0} if name == "pd-nmf" and "opens" in changes else {}
-    own = {} if changes.get("opens") == "final" else RUN.get(name, {})
+    own = {} if changes.get("opens") == "final" or name == "noisy" else RUN.get(name, {})
     check_program(make_mechanism(name, _inside(name, {**own, **changes, **regular})))
 
 
