@@ -32,7 +32,7 @@ class Place:
     """Address of a Dask scheduler, as `dask_address` gives it, to use instead of what the spec's `[cluster]` says;
     its workers must see the store under the same path, or the spec names `cluster.blocks`."""
     here: bool = False
-    """No Prefect server and no Dask: everything in this process, or in the worker processes asked for."""
+    """No Prefect server and no Dask: everything in this process, or in `workers` processes of this machine."""
 
 
 ANYWHERE = Place()

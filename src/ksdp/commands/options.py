@@ -35,6 +35,10 @@ StoreOption = Annotated[
 WorkersOption = Annotated[
     int | None, typer.Option("--workers", min=1, help="Worker processes. Default: one per core.")
 ]
+HereOption = Annotated[
+    int | None,
+    typer.Option("--here", min=1, help="Worker processes without Prefect and Dask; 1: in this process."),
+]
 DaskOption = Annotated[
     str | None, typer.Option("--dask", help="Use this Dask scheduler instead: tls://HOST:PORT.")
 ]
@@ -87,17 +91,22 @@ def signing_key(path: Path) -> Ed25519PrivateKey:
 class PlaceOptions:
     """Options of a command that says where the work is done."""
 
+    here: HereOption = None
     workers: WorkersOption = None
     dask: DaskOption = None
     insecure_dask: InsecureDaskOption = False
 
     def place(self) -> Place:
         """Where it is done, before anything is read or written."""
+        from ksdp.audit.errors import InputError
         from ksdp.flows.audits.place import Place
         from ksdp.tasks.cluster import dask_address
 
-        here = self.dask == "here"
-        return Place(self.workers, None if here else dask_address(self.dask, self.insecure_dask), here=here)
+        if self.here is None:
+            return Place(self.workers, dask_address(self.dask, self.insecure_dask))
+        if self.workers is not None or self.dask is not None:
+            raise InputError("`--here` is without Dask, `--workers` and `--dask` are with it: name one of them.")
+        return Place(self.here, here=True)
 
 
 @dataclass(frozen=True)

@@ -139,7 +139,7 @@ def test_a_screen_clears_the_same_documents(both: Both, tmp_path: Path) -> None:
     listed = {}
     for folder in (both.near, both.far):
         clearance = folder / "clearance"
-        signed = ("--clearance", clearance, "--key", tmp_path / "ann.key", "--who", "Ann", "--dask", "here")
+        signed = ("--clearance", clearance, "--key", tmp_path / "ann.key", "--who", "Ann", "--here", "1")
         assert both.told(folder, "screen", *signed, "--rounds", 2)["outcome"] == "cleared"
         typed("verify", clearance, "--key", tmp_path / "ann.pub", "--spec", folder / "spec.toml", code=0)
         listed[folder] = json.loads(clearance.read_text())

@@ -105,7 +105,7 @@ def test_the_same_files_give_the_same_audit(
         spec = tmp_path / f"{name}.toml"
         spec.write_text(SPEC.format(**names))
         planned = json.loads(run("plan", spec, "--json", temporary=temporary)[0])
-        out = run("audit", spec, "--store", stores[name], "--dask", "here", "--json", temporary=temporary)[0]
+        out = run("audit", spec, "--store", stores[name], "--here", "1", "--json", temporary=temporary)[0]
         told[name] = json.loads(out) | {"planned": planned["runs"]}
     near, far = told["near"], told["far"]
     for key in ("corpus", "runs", "verdicts", "statistics", "detected", "planned"):

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from ksdp.audit.errors import InputError
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.spec.models import parse_spec
-from ksdp.flows.audits.place import fits_here, nobody_watches
+from ksdp.commands.options import PlaceOptions
+from ksdp.flows.audits.place import Place, fits_here, nobody_watches
 from ksdp.flows.prepare import prepare, spec_corpus
 from ksdp.storage.prefect_home import make_home, sharing_address
 from ksdp.storage.store import Store
@@ -79,3 +81,10 @@ def test_what_trying_worked_out_is_known_where_the_audit_is_opened(table: Path) 
     sent = pickle.loads(pickle.dumps(known))  # as to a worker, which works it out itself
     assert sent == known
     assert open_audit(sent).pool is not first.plan.pool
+
+
+def test_here_is_refused_with_what_asks_for_dask() -> None:
+    assert PlaceOptions(here=2).place() == Place(2, here=True)
+    for other in (PlaceOptions(2, workers=2), PlaceOptions(2, dask="tls://host:1")):
+        with pytest.raises(InputError, match="name one of them"):
+            other.place()
