@@ -136,6 +136,8 @@ class LearntRules:
     def scores(self, observables: Observables, kind: str) -> Floats:
         """Of every document of the pool, in one order of operations whoever is measured."""
         z = observables.derive((SIMULATED, "vector", id(self)), lambda: self._vector(observables))
+        if not len(z):  # nothing that is announced varies
+            return np.zeros(len(self.entry))
         if kind == "entry":
             return np.asarray(_with_products(z[None])[0][self.entry])
         with one_thread():

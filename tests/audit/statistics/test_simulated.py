@@ -107,3 +107,7 @@ def test_linear_weights_are_those_of_ridge_regression() -> None:
     gram = (z - z.mean(axis=0)) @ (z - z.mean(axis=0)).T / 9
     expected = Ridge(0.1 * np.trace(gram) / 60 * 9).fit(z, bits).coef_
     np.testing.assert_allclose((rules.vectors.T.astype(float) @ rules.linear / 9).T, expected, atol=1e-5)
+
+
+def test_of_constant_numbers_nothing_is_said() -> None:
+    assert distances(pool_of(lambda rows, rng: np.ones(4)), 40).max() == 0.0
