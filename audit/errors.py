@@ -79,7 +79,7 @@ class ClearanceError(KsdpError):
     ----------
     failed : str
         The check that failed, for machines: `file`, `content`, `signature`, `signer`, `early`, `expired`,
-        `corpus`, `mechanism` or `spec`.
+        `corpus`, `mechanism`, `spec`, `drawn`, `coverage` or `sizes`.
     message : str
         The same for people.
     """

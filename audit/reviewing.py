@@ -14,6 +14,9 @@ where the document has a newer one.
 `more-runs` lets nobody's document into a run, so it never waits. A withdrawal of what is in force waits for a
 second person too: two undo what two have done. A newer audit that asks the same question of the same document
 supersedes what was decided: the old decision is still shown, and counts no more.
+
+An exclusion is of the document, not of an audit: it holds for its corpus and id in every audit, before the first
+one too, until it is withdrawn. Nothing else may be decided before that.
 """
 
 from __future__ import annotations
@@ -75,6 +78,10 @@ class Decision(StrEnum):
     """What waits is dropped; else what is in force is taken back."""
 
 
+WITHOUT_AUDIT = (Decision.EXCLUDE, Decision.CONFIRM, Decision.WITHDRAW)
+"""What may be decided before there is an audit."""
+
+
 class Status(StrEnum):
     """Where a document stands."""
 
@@ -94,6 +101,13 @@ class Entry:
     number: int
     """From 1, without gaps, over the whole store."""
     audit: str
+    """Empty where it was decided without one."""
+    corpus: str
+    """Hash of the corpus that it is about."""
+    source: str
+    """Path of that corpus, as the spec has it."""
+    unit: str
+    """`document` or `group`: what `document` names."""
     document: str
     decision: Decision
     reason: str
@@ -109,10 +123,27 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class CorpusUnits:
+    """Whose documents (or groups) are decided about: a corpus, by its hash or by the name of its file."""
+
+    corpus: str
+    """Hash of it."""
+    source: str
+    """Path of it, as the spec has it."""
+    unit: str
+
+    @property
+    def file(self) -> str:
+        """Name of its file: the same data in another folder, or with other weights, is the same corpus."""
+        return self.source.replace("\\", "/").rstrip("/").rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
 class Proposal:
     """A decision to record."""
 
     audit: str
+    """Empty: about a corpus, without an audit."""
     document: str
     decision: Decision
     reason: str
@@ -143,6 +174,11 @@ class State:
     """The newest audit that holds the document, where this is not it."""
     earlier: Entry | None = None
     """What was in force for it in the audit before this one, where anything was. Shown; it counts no more."""
+
+    @property
+    def exclusion(self) -> Entry | None:
+        """The exclusion that keeps it out, in force or waiting for a second person."""
+        return next((one for one in (self.decided, self.waiting) if is_exclusion(one)), None)
 
     @property
     def decision(self) -> Decision | None:
@@ -186,6 +222,11 @@ def _plain(name: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
+def is_exclusion(entry: Entry | None) -> bool:
+    """Whether an entry excludes its document."""
+    return entry is not None and entry.decision is Decision.EXCLUDE
+
+
 def fold(
     entries: Iterable[Entry],
     audit: str,
@@ -202,7 +243,8 @@ def fold(
     Parameters
     ----------
     entries : iterable of Entry
-        In the order of the log. Those about other audits or documents are passed over.
+        In the order of the log. Those about other documents are passed over; of those about other audits, all
+        but exclusions and what is decided about these.
     four_eyes : bool
         Whether a second person must confirm.
     superseded_by, earlier : optional
@@ -210,10 +252,16 @@ def fold(
     """
     newest = decided = confirmed = waiting = None
     for entry in entries:
-        if entry.audit != audit or entry.document != document:
+        excluded = is_exclusion(decided) or is_exclusion(waiting)
+        about_exclusion = is_exclusion(entry) or (
+            excluded and entry.decision in (Decision.CONFIRM, Decision.WITHDRAW)
+        )
+        if entry.document != document or not (about_exclusion or entry.audit == audit):
             continue
         newest = entry
         match entry.decision:
+            case Decision.ACCEPT | Decision.MORE_RUNS if excluded:
+                pass  # the exclusion comes first
             case Decision.MORE_RUNS:
                 decided, confirmed, waiting = entry, None, None
             case Decision.CONFIRM:
@@ -274,7 +322,7 @@ def check_proposal(proposal: Proposal, state: State, *, four_eyes: bool) -> None
     """
     _bounded("reason", proposal.reason, LONGEST_REASON, lines=True)
     _bounded("reviewer", proposal.reviewer, LONGEST_NAME, lines=False)
-    name = proposal.document
+    name, out = proposal.document, state.exclusion
     if state.superseded_by is not None:
         raise StaleDecision(
             f"document {name!r} was audited again in {state.superseded_by}: decide there.", state.newest
@@ -293,8 +341,25 @@ def check_proposal(proposal: Proposal, state: State, *, four_eyes: bool) -> None
         case Decision.WITHDRAW:
             if state.decided is None and state.waiting is None:
                 raise InputError(f"document {name!r}: there is nothing to withdraw.")
+            if out is not None and out.document != name:
+                raise InputError(
+                    f"document {name!r} is excluded with the {out.unit} {out.document!r}: withdraw that, "
+                    "`ksdp decide SPEC GROUP --groups --decision withdraw`."
+                )
+        case Decision.ACCEPT | Decision.MORE_RUNS if out is not None:
+            raise InputError(
+                f"document {name!r} is excluded, {excluded_words(out)}. Withdraw that first: "
+                "`--decision withdraw`."
+            )
         case _:
             pass
+
+
+def excluded_words(entry: Entry) -> str:
+    """In which audit somebody excluded a document, who, when and why."""
+    where = f"in audit {entry.audit}" if entry.audit else "without an audit"
+    reason = " ".join(entry.reason.split())
+    return visible(f"{where} by {entry.reviewer} on {entry.at:%Y-%m-%d}: {reason}")
 
 
 def _told(entry: Entry) -> str:

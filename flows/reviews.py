@@ -18,16 +18,17 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ksdp.audit.continuing import topped_up, wanted_factor
+from ksdp.audit.corpus.groups import Unit, unit_names
 from ksdp.audit.errors import InputError, InvalidAudit, KsdpError, StoreError
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.reviewing import Decision, Entry, Proposal, Status
+from ksdp.audit.reviewing import CorpusUnits, Decision, Entry, Proposal, Status
 from ksdp.audit.spec.models import Spec
 from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import one_at_a_time, run_prepared
 from ksdp.flows.interruption import Clock, Listener, current, listening, run_until_stopped, utc_now
 from ksdp.flows.prefect_server import prefect_server, reached
-from ksdp.flows.prepare import Prepared, prepare, prepare_stored
+from ksdp.flows.prepare import Prepared, prepare, prepare_stored, spec_corpus
 from ksdp.flows.screening.clear import Signing, clearance_from_decisions
 from ksdp.storage.audits.continuation import (
     Origin,
@@ -42,7 +43,7 @@ from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.screens import verdict_ids
 from ksdp.storage.findings import read_spec, read_verdicts
 from ksdp.storage.mapped_corpus import open_corpus
-from ksdp.storage.reviews.decisions import append, newer_audits, snapshot, states
+from ksdp.storage.reviews.decisions import Subject, append, newer_audits, snapshot, states
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, open_plan
 
@@ -96,9 +97,17 @@ class Signer:
     """Signs what is decided; None: nothing does."""
 
 
+def corpus_subject(spec: Spec, base: Path, *, groups: bool = False) -> Subject:
+    """The documents of a spec's corpus, or its groups, to be excluded before there is an audit."""
+    corpus = spec_corpus(spec, base)
+    unit: Unit = "group" if groups or spec.design.unit == "group" else "document"
+    names = frozenset(map(str, unit_names(corpus, unit)))
+    return Subject(CorpusUnits(corpus.hash, spec.corpus.path, unit), names)
+
+
 def decide(
     store: Path,
-    audit: str,
+    audit: str | Subject,
     documents: Sequence[str],
     decision: str,
     reason: str,
@@ -107,7 +116,7 @@ def decide(
     *,
     saw: int | None = None,
 ) -> list[Entry]:
-    """Record one decision about documents of an audit, all or none; the entries of the log.
+    """Record one decision about documents of an audit, or of a corpus; all or none. The entries of the log.
 
     A `Signer` signs the entries.
 
@@ -120,8 +129,10 @@ def decide(
         raise InputError("`documents` must name at least one.")
     kind = Decision(decision)
     signer = reviewer if isinstance(reviewer, Signer) else Signer(reviewer)
-    proposals = [Proposal(audit, document, kind, reason, signer.name, saw) for document in documents]
-    return append(Store.open(store, create=False), proposals, now, key=signer.key)
+    subject, named = (None, audit) if isinstance(audit, str) else (audit, "")
+    proposals = [Proposal(named, document, kind, reason, signer.name, saw) for document in documents]
+    opened = Store.open(store, create=subject is not None)
+    return append(opened, proposals, now, key=signer.key, subject=subject)
 
 
 @dataclass(frozen=True)

@@ -23,14 +23,22 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from ksdp.audit.errors import ClearanceError, InputError
-from ksdp.audit.screening.clearance import Attempts, Clearance, Covered, Evidence, MechanismIdentity, Reviewed
+from ksdp.audit.screening.clearance import (
+    Attempts,
+    AuditedSizes,
+    Clearance,
+    Covered,
+    Evidence,
+    MechanismIdentity,
+    Reviewed,
+)
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.readers.files import largest_input, read_bounded
 from ksdp.storage.store import write_whole
 
 FORMAT = 1
 _PREFIX = b"ksdp-clearance-1\n"
-_OPTIONAL = ("evidence", "reviewed", "coverage", "certified", "drawn")
+_OPTIONAL = ("reviewed", "certified", "drawn")
 """Fields that are not written where they say nothing."""
 
 
@@ -57,7 +65,7 @@ def _content(clearance: Clearance) -> dict[str, Any]:
             value = value.hex()
         elif isinstance(value, MechanismIdentity):
             value = {"name": value.name, "version": value.version, "parameters": dict(value.parameters)}
-        elif isinstance(value, Reviewed):
+        elif isinstance(value, Reviewed | AuditedSizes):
             value = asdict(value)
         elif isinstance(value, Evidence):
             value = asdict(value) | {
@@ -77,20 +85,19 @@ def _clearance(content: dict[str, Any]) -> Clearance:
     values = dict(content)
     if values.pop("format") != FORMAT:
         raise ValueError("another format")
-    for name in ("audits", "allowed", "documents", "excluded_documents", "certified"):
+    for name in ("audits", "allowed", "documents", "left_out", "certified"):
         if values.get(name) is not None:
             values[name] = tuple(values[name])
     for name in ("created", "expires"):
         values[name] = datetime.fromisoformat(values[name])
     values["salt"] = None if values["salt"] is None else bytes.fromhex(values["salt"])
     values["mechanism"] = MechanismIdentity(**values["mechanism"])
-    if "evidence" in values:
-        values["evidence"] = _evidence(values["evidence"])
+    values["sizes"] = AuditedSizes(**values["sizes"])
+    values["evidence"] = _evidence(values["evidence"])
     if "reviewed" in values:
         values["reviewed"] = Reviewed(**values["reviewed"])
-    if "coverage" in values:
-        coverage = values["coverage"]
-        values["coverage"] = Covered(coverage["opens"], tuple(coverage["arrays"]))
+    coverage = values["coverage"]
+    values["coverage"] = Covered(coverage["opens"], tuple(coverage["arrays"]))
     return Clearance(**values)
 
 
@@ -110,13 +117,17 @@ def _file_bytes(whole: Mapping[str, Any]) -> bytes:
 
 
 def write_clearance(path: Path, clearance: Clearance, private_key: Ed25519PrivateKey) -> None:
-    """Sign a clearance and write it whole; a file that is there is replaced.
+    """Sign a clearance and write it whole; a file that is there stays, and is refused.
 
     Raises
     ------
+    InputError
+        If the file exists.
     ValueError
         If a parameter of the mechanism is not JSON.
     """
+    if path.exists():
+        raise InputError(f"{path} exists, and is never replaced. Name another file, or move it.")
     stated = _content(clearance)
     signed = _signed_bytes(stated)
     whole = {
@@ -254,8 +265,6 @@ def verify_clearance(
             raise ClearanceError(name, f"{path.name} is for another {name}: {_differs(cleared, wanted)}.")
         checked.append(f"{name} (but for {', '.join(but)})" if but else name)
     if opened is not None:
-        if clearance.coverage is None:
-            raise ClearanceError("coverage", f"{path.name} does not say what its audits looked at; audit again.")
         missing = clearance.coverage.missing(opened)
         if missing:
             raise ClearanceError(
@@ -263,6 +272,12 @@ def verify_clearance(
             )
         checked.append("coverage")
     return Verified(clearance, key, fingerprint(key), tuple(checked))
+
+
+def check_sizes(path: Path, clearance: Clearance, entering: int, parties: int | None = None) -> None:
+    """Refuse a run with fewer documents (or groups) of the party, or fewer parties, than were audited."""
+    if why := clearance.sizes.refused(entering, parties):
+        raise ClearanceError("sizes", f"{path.name} is of other sizes: {why}.")
 
 
 def _differs(cleared: Any, wanted: Any) -> str:

@@ -14,8 +14,9 @@ def round_of(number: int, **changes: Any) -> dict[str, Any]:
     """A round of 1,200 documents, as its file holds it."""
     return {
         "round": number, "proof": False, "audit": f"audit{number}", "corpus": "sha256:aa", "among": 1200,
-        "documents": 1200, "sensitive": 40, "clear": 1000, "undecided": 160, "median_D": 0.31, "largest_D": 0.97,
-        "level": 0.025, "seed": 5, "runs": 4000, "cached_runs": 0, "valid": True,
+        "rows": 36, "documents": 1200, "sensitive": 40, "clear": 1000, "undecided": 160,
+        "median_D": 0.31, "largest_D": 0.97, "level": 0.025, "seed": 5, "runs": 4000, "cached_runs": 0,
+        "valid": True,
     } | changes  # fmt: skip
 
 
@@ -27,7 +28,8 @@ def screened(**changes: Any) -> ScreenSummary:
         "spec": "sha256:" + "aa" * 32, "outcome": "cleared", "helps": True,
         "reason": "Without 40 documents, round 2 found nothing sensitive.", "documents": 1200,
         "unit": "document", "excluded": 1, "allowed": 1160, "allowed_verdicts": ["clear"], "exact": True,
-        "beside": 0, "why_beside": None, "statement": "In the last of 2 audits nothing was found.",
+        "exclusions": [], "beside": 0, "why_beside": None,
+        "statement": "In the last of 2 audits nothing was found.",
         "rounds": [round_of(1), proof | {"largest_D": 0.19}],
         "most": 0.5, "level": 0.05, "margin": 0.2, "party_rows": 36,
         "quality": {

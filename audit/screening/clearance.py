@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.content_keys import content_key, whole_numbers
 from ksdp.audit.continuing import level_of_clear
-from ksdp.audit.corpus.groups import unit_count
+from ksdp.audit.corpus.groups import Unit, unit_count
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.parameters import parameters_of
@@ -191,8 +191,6 @@ class Reviewed:
 
     accepted: int
     """Documents on the list by decision alone: their verdict would not have put them there."""
-    excluded: int
-    """Documents left out by decision."""
     left_open: int
     """Documents left out because nothing was proved of them or decided, or not yet by everybody who must."""
     four_eyes: bool
@@ -237,6 +235,49 @@ class Covered:
         return tuple(sorted(set(opened) - set(self.arrays)))
 
 
+@dataclass(frozen=True)
+class AuditedSizes:
+    """Who was in the databases of the deciding audit: a run with less is another, and leaks more."""
+
+    unit: Unit
+    """What the sizes count."""
+    size: int
+    """Of the party's own part of a database."""
+    honest: int
+    """That other parties enter in every database; they hide the party's."""
+    coalition: int
+    """That the coalition enters, and subtracts."""
+    parties: int
+    """Parties in a database, the coalition as one."""
+    every_size: bool
+    """A bound of every attack holds at every size: nothing is compared."""
+
+    def refused(self, entering: int, parties: int | None) -> str | None:
+        """Why a run with so few is not what was audited, and what to do; None where it is.
+
+        Parameters
+        ----------
+        entering : int
+            Units of the party.
+        parties : int or None
+            Of the run; None where that is not known.
+        """
+        if self.every_size:
+            return None
+        if entering < self.size:
+            return (
+                f"{entering} {self.unit}s enter, and the audited databases had {self.size}. With fewer a run "
+                f"leaks more. Set `design.party_size = {entering}` in the spec, and sign what that audit clears: "
+                "`ksdp screen SPEC --clearance FILE --key KEY --who NAME`"
+            )
+        if parties is not None and parties < self.parties:
+            return (
+                f"{parties} parties take part, and the audited databases had {self.parties}: `ksdp audit SPEC` "
+                "with the `parties` of the run, then `ksdp clear`"
+            )
+        return None
+
+
 def hash_document(document: str, salt: bytes) -> str:
     """`sha256(salt || id)` in hex.
 
@@ -265,10 +306,14 @@ class Clearance:
     """Ids, or their salted hashes; sorted, each once."""
     salt: bytes | None
     """None where `documents` are plain ids."""
+    sensitive: int
+    """Documents left out as sensitive."""
     excluded: int
-    """Documents left out as sensitive, or by decision."""
-    excluded_documents: tuple[str, ...] | None
-    """Their ids in plain, only if asked for; sorted."""
+    """Documents left out by decision, whatever their verdict."""
+    left_out: tuple[str, ...] | None
+    """The ids of both in plain, only if asked for; sorted."""
+    sizes: AuditedSizes
+    """What a run is compared with."""
     reviewer: str
     """Who decided."""
     created: datetime
@@ -276,12 +321,11 @@ class Clearance:
     """The first moment at which it holds no more."""
     statement: str
     """What this promises and what not, in plain words."""
-    evidence: Evidence | None = None
-    """None in older clearances, which did not keep it."""
+    evidence: Evidence
+    coverage: Covered
+    """What the audits looked at."""
     reviewed: Reviewed | None = None
     """None where no decision was looked at."""
-    coverage: Covered | None = None
-    """What the audits looked at. None in older clearances, which did not say: no run takes those."""
     certified: tuple[str, ...] | None = None
     """Of `documents`, in their form: those with a proved bound on every attack; None where there is none."""
     drawn: float | None = None
@@ -297,7 +341,7 @@ class Clearance:
             raise InputError("`reviewer` must say who decided.")
         if self.salt is not None and len(self.salt) < _SALT_BYTES:
             raise InputError(f"`salt` must have at least {_SALT_BYTES} bytes; got {len(self.salt)}.")
-        for name in ("documents", "excluded_documents", "certified"):
+        for name in ("documents", "left_out", "certified"):
             listed = getattr(self, name)
             if listed is not None and any(a >= b for a, b in pairwise(listed)):
                 raise InputError(f"`{name}` must be sorted, each once.")
@@ -351,8 +395,7 @@ def select(
     ----------
     verdicts : mapping from id to `sensitive`, `clear` or `undecided`
     states : mapping from id to State
-        A document that is not in it is open. A clear document that was excluded in an earlier audit, and of which
-        nothing was decided since, stays out: nobody took the exclusion back.
+        A document that is not in it is open.
     remembered : collection of ids
         What an earlier audit proved to be above the margin: listed, if clear now, only where somebody accepts it.
     """
@@ -361,7 +404,6 @@ def select(
         state = states.get(document)
         clear = verdict == Verdict.CLEAR and document not in remembered
         decision = state.decision if state else None
-        before = state.earlier.decision if state and state.earlier else None
         if state and state.waiting is not None:
             found["waiting"].append(document)
             place = "left_open"
@@ -369,7 +411,7 @@ def select(
             place = "excluded"
         elif decision is Decision.ACCEPT:
             place = "proved" if clear else "accepted"
-        elif clear and decision is None and before is not Decision.EXCLUDE:
+        elif clear and decision is None:
             place = "proved"
         else:
             place = "left_open"

@@ -67,14 +67,30 @@ def check_screenable(spec: Spec) -> None:
         raise SpecError("`design.documents` must be left out where `parties` are given.")
 
 
-def round_spec(
-    spec: Spec,
-    number: int,
-    rounds: int,
-    documents: int,
-    audited: Sequence[str] | None,
-    with_runs: int | None = None,
-) -> Spec:
+def plural(count: int, word: str) -> str:
+    """A number of things.
+
+    >>> plural(1, "document"), plural(2, "group")
+    ('1 document', '2 groups')
+    """
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+@dataclass(frozen=True)
+class RoundSizes:
+    """What a round has in place of what the spec says; None: the spec's own."""
+
+    audited: Sequence[str] | None = None
+    """Ids to audit."""
+    size: int | None = None
+    """Documents in a database."""
+    with_runs: int | None = None
+
+
+AS_ASKED = RoundSizes()
+
+
+def round_spec(spec: Spec, number: int, rounds: int, documents: int, asked: RoundSizes = AS_ASKED) -> Spec:
     """The spec of a round.
 
     Parameters
@@ -86,22 +102,20 @@ def round_spec(
     documents : int
         Rows of the whole corpus, or of the named party (`party_view.size_base`). Sizes given as fractions refer
         to it and become numbers of rows, so that databases have the same size in all rounds.
-    audited : sequence of str or None
-        Ids to audit, where the spec names any.
-    with_runs : int, optional
+    asked : RoundSizes, optional
         In place of the spec's own.
     """
     tables = tables_at_part(spec, lambda level: round_level(level, number, rounds))
     tables["seed"] = round_seed(spec.seed, number)
     if number > 1:
-        tables["design"]["party_size"] = as_rows(spec.design.party_size, documents)
+        tables["design"]["party_size"] = asked.size or as_rows(spec.design.party_size, documents)
         for name in ("honest", "coalition"):
             size = getattr(spec.parties, name)
             tables["parties"][name] = None if size is None else as_rows(size, documents)
-        if spec.design.documents is not None:
-            tables["design"]["documents"] = list(audited or ())
-        if with_runs is not None:
-            tables["design"]["with_runs"] = with_runs
+        if asked.audited is not None or spec.design.documents is not None:
+            tables["design"]["documents"] = list(asked.audited or ())
+        if asked.with_runs is not None:
+            tables["design"]["with_runs"] = asked.with_runs
     return Spec.model_validate(tables)
 
 
@@ -192,8 +206,10 @@ def ending(done: ScreenRound) -> Ended | None:
     number, sensitive, unit = done.number, done.sensitive, done.unit
     if not sensitive:
         if not done.before:
-            return Ended("stable", None, "Nothing is sensitive, so nothing had to be left out.")
-        return Ended("stable", True, f"Without {done.before} {unit}s, round {number} found nothing sensitive.")
+            return Ended("stable", None, "Nothing is sensitive.")
+        return Ended(
+            "stable", True, f"Without {plural(done.before, unit)}, round {number} found nothing sensitive."
+        )
     counted = f"{sensitive} of {done.audited} audited {unit}s are sensitive in round {number}"
     if sensitive > done.most * done.audited or sensitive == done.audited:
         still = " still" if number > 1 else ""

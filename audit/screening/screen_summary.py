@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
 
 from pydantic.dataclasses import dataclass
 
@@ -25,6 +24,8 @@ class RoundSummary:
     """Hash of what was left."""
     among: int
     """Documents that the databases were drawn from."""
+    rows: int
+    """Documents in a database."""
     documents: int
     """Documents that were audited."""
     sensitive: int
@@ -70,6 +71,8 @@ class ScreenSummary(StoredSummary):
     unit: str
     excluded: int
     allowed: int
+    exclusions: tuple[Mapping[str, str], ...]
+    """Documents that people excluded: `document`, `audit`, `who`, `at`, `reason`."""
     allowed_verdicts: tuple[str, ...]
     exact: bool
     """What is cleared is what was audited together."""
@@ -96,8 +99,3 @@ class ScreenSummary(StoredSummary):
     store: str
     report: str
     """The page for people."""
-
-    @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Self:
-        """What `to_json` gave; screens of earlier releases also held a search for other parameters."""
-        return super().from_json({key: value for key, value in told.items() if key != "search"})

@@ -115,6 +115,7 @@ CLEARANCE_MENDS: Mapping[str, str] = {
     "mechanism": "audit the mechanism of {protocol}: its [mechanism] in the spec, then ksdp screen SPEC",
     "spec": "--corpus with the spec that the clearance was made from",
     "drawn": "screen the spec that is run: its `corpus.levers.drawn` is what the clearance was made for",
+    "sizes": "audit the size that enters: it as `design.party_size` in the spec, then ksdp screen SPEC",
     "coverage": "audit what the run opens: the same `opens` in the spec, then ksdp screen SPEC",
 }
 """By the check that failed."""
@@ -235,6 +236,7 @@ class Question(NodeQuestion):
     clearance: Path | None = None
     signer: Path | None = None
     uncleared: bool = False
+    reviews: Path | None = None
     ledger: Path | None = None
     budget: Path | None = None
 
@@ -291,6 +293,7 @@ def _documents(
             signer=signer or Ed25519PrivateKey.generate().public_key(),
             now=now,
             identity=identity,
+            reviews=question.reviews,
         )
     except ClearanceError as error:
         what = CLEARANCE_MENDS[error.failed].format(key=question.key, protocol=protocol)
@@ -306,6 +309,7 @@ def _documents(
         findings.append(check_budget(me, opened, ledger, limits))
     on = "WITHOUT A CLEARANCE" if question.uncleared else "on their clearance"
     findings.append(Finding(me, "documents", f"{len(entered.corpus)} of {entered.of} enter {on}"))
+    findings += [Finding(me, "excluded", one_line(line)) for line in entered.excluded]
     return "uncleared" if question.uncleared else "cleared"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence, Set
@@ -20,12 +21,14 @@ from numpy.typing import NDArray
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from ksdp.audit.corpus.groups import unit_names
 from ksdp.audit.corpus.matrix import Corpus, restrict
 from ksdp.audit.errors import ClearanceError, InputError, KsdpError, SpecError
 from ksdp.audit.learning.learners import Predictor, predicts
 from ksdp.audit.mechanisms.contract import Mechanism, guarantee_of, opened, traits_of
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
+from ksdp.audit.reviewing import excluded_words
 from ksdp.audit.screening.clearance import MechanismIdentity
 from ksdp.audit.spec.models import CorpusSpec
 from ksdp.flows.interruption import Clock, utc_now
@@ -42,11 +45,13 @@ from ksdp.protocols.programs.rounds import RunOutcome, largest_message, party_ro
 from ksdp.protocols.programs.run_terms import About, Statement
 from ksdp.protocols.programs.secret_draw import secret_draw
 from ksdp.protocols.programs.share_terms import covers_final, opens_final
-from ksdp.storage.clearances import Verified, verify_clearance
+from ksdp.storage.clearances import Verified, check_sizes, verify_clearance
 from ksdp.storage.corpora import corpus_features, load_corpus, load_drawn, rows_hash
 from ksdp.storage.readers.spec_files import at_urls
 from ksdp.storage.readers.tables import Labels
+from ksdp.storage.reviews.decisions import exclusions
 from ksdp.storage.runs.results import Transcript, read_result, require_no_result, write_predictions, write_run
+from ksdp.storage.store import Store
 from ksdp.tasks.provenance import code_hash
 
 _STATES = ("waiting", "running", "done", "ended")
@@ -404,6 +409,16 @@ class Entered:
     """All documents of the party, those included that do not enter."""
     columns: tuple[str, ...]
     """Their names."""
+    excluded: tuple[str, ...] = ()
+    """Of each document that people excluded: its id, the audit, who, when and why."""
+
+
+def reviews_of(folder: Path | None) -> Store | None:
+    """The store whose review log says who is excluded: `KSDP_STORE` or `ksdp-store` where none is named."""
+    if folder is not None:
+        return Store.open(folder, create=False)
+    usual = Path(os.environ.get("KSDP_STORE", "ksdp-store"))
+    return Store.open(usual, create=False) if usual.is_dir() else None
 
 
 def enter_documents(
@@ -415,8 +430,9 @@ def enter_documents(
     signer: Ed25519PublicKey,
     now: datetime,
     identity: Ed25519PrivateKey | None = None,
+    reviews: Path | None = None,
 ) -> Entered:
-    """Load a party's corpus and keep the documents that its clearance lists.
+    """Load a party's corpus and keep the documents that its clearance lists and nobody has excluded.
 
     The clearance must be for the mechanism of the run with every parameter; of a mechanism with noise all but
     `sampler`: audits simulate noise of the same law by a faster sampler, which no run takes.
@@ -433,6 +449,8 @@ def enter_documents(
         With a time zone.
     identity : Ed25519PrivateKey, optional
         The party's own: it decides the draw, where the spec's rows are a secret draw (`corpus.levers.drawn`).
+    reviews : Path, optional
+        The store with the party's decisions; by default as `reviews_of` says.
 
     Raises
     ------
@@ -457,19 +475,28 @@ def enter_documents(
     mine = np.arange(len(whole)) if everything else np.flatnonzero(whole.party == named.me)
     held = restrict(whole, mine)
     entering = held if part is whole else restrict(part, np.flatnonzero(np.isin(part.ids, held.ids)))
+    store = reviews_of(reviews)
+    out = {} if store is None else exclusions(store, whole, named.source.path)
+    entering = restrict(entering, np.flatnonzero([name not in out for name in entering.ids.tolist()]))
+    excluded = tuple(f"{name} {excluded_words(out[name])}" for name in held.ids.tolist() if name in out)
+    if not len(entering):
+        raise InputError(f"no document of {corpus.name} is left: {len(out)} are excluded by decision.")
     if clearance is None:
-        return Entered(entering, Statement(cleared=False), len(mine), None, held, columns)
+        return Entered(entering, Statement(cleared=False), len(mine), None, held, columns, excluded)
     verified = _verified(run, clearance, named, whole, signer=signer, now=now)
     rows = np.flatnonzero(verified.clearance.allows(entering.ids))
     if not len(rows):
         raise ClearanceError("content", f"{clearance.name} lists no document of the corpus.")
+    units = unit_names(entering, verified.clearance.sizes.unit)[rows]
+    check_sizes(clearance, verified.clearance, len(np.unique(units)), len(run.terms.participants))
     grounds = {
         "signer": verified.fingerprint,
-        "checked": list(verified.checked),
+        "checked": [*verified.checked, "sizes"],
         "reviewer": verified.clearance.reviewer,
     }
     digest = hashlib.sha256(clearance.read_bytes()).hexdigest()
-    return Entered(restrict(entering, rows), Statement(True, digest), len(mine), grounds, held, columns)
+    statement = Statement(True, digest)
+    return Entered(restrict(entering, rows), statement, len(mine), grounds, held, columns, excluded)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from ksdp.audit.corpus.groups import GROUPS_AUDITED, documents_of
+from ksdp.audit.corpus.groups import GROUPS_AUDITED, documents_of, unit_names
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import ClearanceError, InputError, InvalidAudit, StoreError
 from ksdp.audit.mechanisms.contract import opened, traits_of
@@ -22,6 +22,7 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.screening.clearance import (
     Attempt,
+    AuditedSizes,
     Clearance,
     Covered,
     Evidence,
@@ -40,11 +41,11 @@ from ksdp.storage.audits.continuation import Origin, read_origin
 from ksdp.storage.audits.history import finished_views, read_summary, views_of
 from ksdp.storage.audits.ledger import find_attempt, read_attempts, remembered_sensitive
 from ksdp.storage.audits.screens import screen_of
-from ksdp.storage.clearances import read_clearance, verify_clearance, write_clearance
+from ksdp.storage.clearances import check_sizes, read_clearance, verify_clearance, write_clearance
 from ksdp.storage.findings import read_spec, read_verdicts
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.mapped_corpus import open_corpus
-from ksdp.storage.reviews.decisions import Snapshot, newer_audits, snapshot
+from ksdp.storage.reviews.decisions import Entry, Snapshot, exclusions, newer_audits, snapshot
 from ksdp.storage.reviews.log import LogHead, check_chain
 from ksdp.storage.store import Store
 
@@ -54,7 +55,7 @@ class Signing:
     """Who signs a clearance, where it goes, for how long it holds, and what it names."""
 
     path: Path
-    """An older clearance there is replaced."""
+    """Where there is no file yet: what is signed is never replaced."""
     private_key: Ed25519PrivateKey = field(repr=False)
     who: str
     """Who answers for it."""
@@ -76,10 +77,7 @@ class Signing:
         if self.expires <= self.now:
             raise InputError("`expires` must be later than now.")
         if self.path.exists():
-            try:
-                read_clearance(self.path)
-            except ClearanceError as error:
-                raise InputError(f"{self.path} exists and is not a clearance; name another file.") from error
+            raise InputError(f"{self.path} exists, and is never replaced. Name another file, or move it.")
 
     def at(self, now: datetime) -> Signing:
         """The same for a clearance that holds as long, from another moment on."""
@@ -104,7 +102,9 @@ class Grounds:
     listed: Sequence[str]
     certified: Sequence[str]
     """Of `listed`, those that are clear against every attack."""
-    excluded: Sequence[str]
+    sensitive: Sequence[str]
+    excluded: Mapping[str, Entry]
+    """Documents that people excluded, never listed, and who did."""
     statement: str
     evidence: Evidence
     reviewed: Reviewed | None = None
@@ -127,11 +127,29 @@ def covered_by(plan: Plan) -> Covered:
     return Covered(traits_of(plan.mechanism).opens, tuple(sorted(plan.coverage.read_by)))
 
 
+def audited_sizes(plan: Plan) -> AuditedSizes:
+    """Who was in the databases of an audit by this plan."""
+    held, spec = plan.holdings, plan.spec
+    return AuditedSizes(
+        unit=spec.design.unit,
+        size=held.size,
+        honest=held.entering,
+        coalition=len(held.coalition),
+        parties=1 + bool(len(held.honest)) + bool(len(held.coalition)),
+        every_size=spec.proved_by_draw,
+    )
+
+
 def sign(signing: Signing, grounds: Grounds) -> Clearance:
     """Write the signed clearance and return it."""
-    plan, unit = grounds.plan, grounds.plan.spec.design.unit
-    excluded = documents_of(grounds.corpus, unit, grounds.excluded)
+    plan, out = grounds.plan, grounds.excluded
+
+    def documents(names: Sequence[str]) -> list[str]:
+        named = documents_of(grounds.corpus, plan.spec.design.unit, names)
+        return [document for document in named if document not in out]
+
     salt = secrets.token_bytes(16) if signing.salted else None
+    sensitive = documents(grounds.sensitive)
     clearance = Clearance(
         corpus=grounds.corpus.hash,
         mechanism=mechanism_identity(plan),
@@ -139,22 +157,33 @@ def sign(signing: Signing, grounds: Grounds) -> Clearance:
         audits=grounds.audits,
         verdicts=dict(grounds.verdicts),
         allowed=grounds.allowed,
-        documents=Clearance.entries(documents_of(grounds.corpus, unit, grounds.listed), salt),
+        documents=Clearance.entries(documents(grounds.listed), salt),
         salt=salt,
-        excluded=len(excluded),
-        excluded_documents=tuple(sorted(excluded)) if signing.list_excluded else None,
+        sensitive=len(sensitive),
+        excluded=len(out),
+        left_out=tuple(sorted([*sensitive, *out])) if signing.list_excluded else None,
+        sizes=audited_sizes(plan),
         reviewer=signing.who,
         created=signing.now,
         expires=signing.expires,
         statement=" ".join(_sentences(grounds)),
         evidence=grounds.evidence,
-        reviewed=grounds.reviewed,
         coverage=covered_by(plan),
-        certified=Clearance.entries(documents_of(grounds.corpus, unit, grounds.certified), salt) or None,
+        reviewed=grounds.reviewed,
+        certified=Clearance.entries(documents(grounds.certified), salt) or None,
         drawn=plan.spec.corpus.levers.drawn,
     )
     write_clearance(signing.path, clearance, signing.private_key)
     return clearance
+
+
+def exclusion_rows(excluded: Mapping[str, Entry]) -> list[dict[str, str]]:
+    """Of each document that people excluded: which audit, who, when and why."""
+    return [
+        {"document": document, "audit": entry.audit, "who": entry.reviewer, "at": entry.at.isoformat()}
+        | {"reason": entry.reason}
+        for document, entry in sorted(excluded.items())
+    ]
 
 
 _OPENED = {
@@ -211,8 +240,8 @@ def clearance_from_decisions(
 ) -> dict[str, Any]:
     """Sign what may be used after people decided: proved clear and not excluded, or accepted by decision.
 
-    Open documents are left out; so is a clear one that was excluded in an earlier audit and of which nothing was
-    decided since. The newest entry of the review log goes into the clearance.
+    Open documents are left out, and so are excluded ones, whichever audit they were excluded in, until somebody
+    withdraws that. The newest entry of the review log goes into the clearance.
 
     Parameters
     ----------
@@ -231,11 +260,30 @@ def clearance_from_decisions(
     opened = Store.open(store, create=False)
     decided = _decided(opened, audit, superseded=superseded)
     chosen = _chosen(opened, decided, leave_out_waiting=leave_out_waiting)
-    signed = sign(signing, _grounds(opened, decided, chosen))
-    return _counts(signing.path, signed, chosen) | {
+    grounds = _grounds(opened, decided, chosen)
+    cleared = sign(signing, grounds)
+    entering = len(documents_to_units(grounds.corpus, cleared))
+    return {
+        "clearance": str(signing.path.resolve()),
         "audit": audit,
+        "listed": len(cleared.documents),
+        "proved": len(chosen.proved),
+        "accepted": len(chosen.accepted),
+        "excluded": cleared.excluded,
+        "exclusions": exclusion_rows(grounds.excluded),
+        "sensitive": cleared.sensitive,
+        "left_open": len(chosen.left_open),
+        "waiting": len(chosen.waiting),
+        "log_entries": decided.seen.head.number,
+        "too_few": cleared.sizes.refused(entering, None),
+        "statement": cleared.statement,
         "fingerprint": fingerprint(signing.private_key),
     }
+
+
+def documents_to_units(corpus: Corpus, clearance: Clearance) -> set[str]:
+    """What the clearance's sizes count, of the listed documents of a corpus."""
+    return {str(name) for name in unit_names(corpus, clearance.sizes.unit)[clearance.allows(corpus.ids)]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -326,7 +374,8 @@ def _grounds(opened: Store, decided: _Decided, chosen: Selection) -> Grounds:
         allowed=("clear",),
         listed=chosen.listed,
         certified=[name for name in chosen.listed if name in decided.every_attack],
-        excluded=[*chosen.excluded, *sensitive],
+        sensitive=sensitive,
+        excluded=exclusions(opened, plan.corpus, spec.corpus.path),
         statement=review_statement(
             margin=spec.rule.margin,
             asked=evidence.attempts,
@@ -340,7 +389,6 @@ def _grounds(opened: Store, decided: _Decided, chosen: Selection) -> Grounds:
         evidence=evidence,
         reviewed=Reviewed(
             accepted=len(chosen.accepted),
-            excluded=len(chosen.excluded),
             left_open=len(chosen.left_open),
             four_eyes=seen.policy.four_eyes,
             log_entries=seen.head.number,
@@ -372,21 +420,6 @@ def _check_by_itself(store: Store, audit: str) -> None:
         "--clearance FILE` signs, the same command as before: every round is read from the store. Where people "
         "decide, `ksdp audit SPEC` comes first, and `ksdp clear` with that audit's id."
     )
-
-
-def _counts(path: Path, cleared: Clearance, chosen: Selection) -> dict[str, Any]:
-    reviewed = cleared.reviewed
-    return {
-        "clearance": str(path.resolve()),
-        "listed": len(cleared.documents),
-        "proved": len(chosen.proved),
-        "accepted": len(chosen.accepted),
-        "excluded": len(chosen.excluded),
-        "left_open": len(chosen.left_open),
-        "waiting": len(chosen.waiting),
-        "log_entries": reviewed.log_entries if reviewed else 0,
-        "statement": cleared.statement,
-    }
 
 
 def verify(
@@ -427,6 +460,9 @@ def verify(
             spec_hash=spec.hash,
             opened=opened(plan.mechanism, corpus.features),
         )
+        if verified.clearance.drawn is None:  # else the party's key decides who enters
+            check_sizes(path, verified.clearance, len(documents_to_units(corpus, verified.clearance)))
+            verified = dataclasses.replace(verified, checked=(*verified.checked, "sizes"))
     cleared = verified.clearance
     words = mechanism_words(cleared.mechanism.name, cleared.mechanism.parameters)
     return {
@@ -446,9 +482,13 @@ def verify(
         "of": None if ids is None else len(ids),
         "certified": len(cleared.certified or ()),
         "drawn": cleared.drawn,
+        "sensitive": cleared.sensitive,
         "excluded": cleared.excluded,
-        "evidence": None if cleared.evidence is None else asdict(cleared.evidence),
-        "coverage": None if cleared.coverage is None else asdict(cleared.coverage),
+        "sizes": asdict(cleared.sizes),
+        "audited_size": cleared.sizes.size,
+        "audited_parties": cleared.sizes.parties,
+        "evidence": asdict(cleared.evidence),
+        "coverage": asdict(cleared.coverage),
         "statement": cleared.statement,
     } | ({"reviewed": asdict(cleared.reviewed)} if cleared.reviewed else {})
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,13 +22,16 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import VERSION, Summary
 from ksdp.audit.screening.clearance import asked_of, screen_statement
 from ksdp.audit.screening.rounds import (
+    AS_ASKED,
     Ended,
+    RoundSizes,
     ScreenRound,
     check_screenable,
     check_undecided,
     drawn_from,
     ending,
     no_proof,
+    plural,
     round_spec,
     runs_for_proof,
 )
@@ -37,7 +42,7 @@ from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.interruption import current
 from ksdp.flows.prepare import GivenSpec, Prepared, prepare_stored, spec_corpus
-from ksdp.flows.screening.clear import Grounds, Signing, evidence_of, sign
+from ksdp.flows.screening.clear import Grounds, Signing, audited_sizes, evidence_of, exclusion_rows, sign
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.ledger import read_attempts, remembered_sensitive
 from ksdp.storage.audits.screens import (
@@ -49,6 +54,7 @@ from ksdp.storage.audits.screens import (
     write_screen,
 )
 from ksdp.storage.keys import fingerprint
+from ksdp.storage.reviews.decisions import Entry, exclusions
 from ksdp.storage.store import Store
 
 
@@ -74,7 +80,7 @@ class Rules:
 
 def screen_id(spec: Spec, corpus: str, rules: Rules) -> str:
     """The same spec on the same corpus (by its hash) under the same rules is the same screen."""
-    asked = {"screen": 2, "spec": spec.hash, "corpus": corpus, "search": None}
+    asked = {"screen": 3, "spec": spec.hash, "corpus": corpus}
     return content_key(asked | dataclasses.asdict(rules))[:12]
 
 
@@ -132,19 +138,32 @@ class _Series:
         """Of all rounds: later ones have a part of the corpus."""
         return asked_of(self.spec, self.corpus)
 
-    def prepared(self, number: int, stay: Sequence[str] | None = None, with_runs: int | None = None) -> Prepared:
+    def prepared(self, number: int, stay: Sequence[str] | None = None, asked: RoundSizes = AS_ASKED) -> Prepared:
         """The audit of a round, of those that stay; of all in the first."""
         unit, named = self.spec.design.unit, self.spec.design.documents
         corpus = self.corpus if stay is None else restrict_to(self.corpus, unit, stay)
-        audited = sorted(set(named) & set(stay)) if isinstance(named, tuple) and stay is not None else None
+        audited = asked.audited
+        if audited is None and isinstance(named, tuple) and stay is not None:
+            audited = sorted(set(named) & set(stay))
         units = size_base(self.spec, self.corpus)
-        spec = round_spec(self.spec, number, self.rules.rounds, units, audited, with_runs)
+        spec = round_spec(self.spec, number, self.rules.rounds, units, replace(asked, audited=audited))
         # The only round of a screen is the audit of its spec itself.
-        asked = GivenSpec(self.spec, self.question, None if spec.hash == self.spec.hash else self.id)
+        given = GivenSpec(self.spec, self.question, None if spec.hash == self.spec.hash else self.id)
         plan = make_plan(spec, corpus)
         if number == 1 and "undecided" in self.rules.allowed:
             check_undecided(plan)
-        return prepare_stored(plan, self.store, may_sample=True, asked=asked)
+        return prepare_stored(plan, self.store, may_sample=True, asked=given)
+
+    def exclusions(self) -> dict[str, Entry]:
+        """Documents that people excluded."""
+        return exclusions(Store.open(self.store), self.corpus, self.spec.corpus.path)
+
+    def barred(self) -> frozenset[str]:
+        """What may not be listed whatever the rounds say: excluded by people, or above the margin before."""
+        units = dict(zip(self.corpus.ids.tolist(), unit_names(self.corpus, self.spec.design.unit), strict=True))
+        alone = Counter(map(str, units.values()))
+        out = Counter(str(units[document]) for document in self.exclusions())
+        return self.remembered() | {name for name, gone in out.items() if gone == alone[name]}
 
     def remembered(self) -> frozenset[str]:
         """What audits of this question beside its own proved to be above the margin."""
@@ -155,26 +174,30 @@ class _Series:
         return remembered_sensitive(opened, others, margin=rule.margin, unit=unit)
 
 
+_SPARE = 0.8
+"""Size of a database, over the documents that may be listed, where these are fewer than were audited."""
+
+
 def run_rounds(spec: Spec, corpus: Corpus, store: Path, rules: Rules, place: Place = ANYWHERE) -> Rounds:
     """Audit and leave out until nothing new is sensitive, a limit is reached or too few documents are left.
 
-    With `rules.proof`, documents that may not be listed are then left out as well and the rest is audited again,
-    until everything in the databases may be listed: what is cleared is what was audited together. Such an audit
-    has as many runs as make its bands narrower than those before it (`proof_runs`). A document found sensitive
-    there (the others had hidden it) is left out like any other.
+    What is listed is what a run may enter: where fewer may be listed than the audited databases had, these are
+    audited again in databases a fifth smaller than that, until no fewer are left. With `rules.proof`, documents
+    that may not be listed are then left out as well and the rest is audited again by itself. Such an audit has as
+    many runs as make its bands narrower than those before it (`proof_runs`).
     """
     summaries: list[RoundSummary] = []
     rounds: list[RoundVerdicts] = []
-    proving = False
-    with_runs: int | None = None
+    proving, asked = False, AS_ASKED
     series = _Series(spec, corpus, store, rules)
     prepared = series.prepared(1)
-    remembered = series.remembered()
+    barred = series.barred()
     share = prepared.plan.holdings.size / drawn_from(prepared.plan)
     while True:
         number, plan = len(summaries) + 1, prepared.plan
         what = "the listed documents by themselves, " if proving else ""
-        current().say(f"round {number}: {what}{len(plan.audited)} {plan.units.word}s")
+        size = f", in databases of {asked.size}" if asked.size else ""
+        current().say(f"round {number}: {what}{plural(len(plan.audited), plan.units.word)}{size}")
         summary = run_prepared([prepared], place)[0]
         verdicts = read_round(Store(Path(prepared.ref.store)), prepared.ref.audit, number)
         summaries.append(_about(number, prepared, summary, verdicts, proving))
@@ -182,34 +205,54 @@ def run_rounds(spec: Spec, corpus: Corpus, store: Path, rules: Rules, place: Pla
             why = f"Round {number} is void: {summary.controls.reason}. Nothing of it may be used."
             return Rounds(summaries, rounds, plan, verdicts, Ended("void", None, why), [])
         rounds.append(verdicts)
-        may_list = [name for name in verdicts.ids(rules.allowed) if name not in remembered]
+        may_list = [name for name in verdicts.ids(rules.allowed) if name not in barred]
         stay = may_list if proving else _others(plan, verdicts.sensitive)
         ended = _ended(rounds, plan, stay, share, rules)
         if ended is not None and ended.outcome != "stable":
             return Rounds(summaries, rounds, plan, verdicts, ended, [])
-        if ended is not None:
+        if ended is None:
+            asked = replace(asked, audited=asked.audited and sorted({*asked.audited} - {*verdicts.sensitive}))
+        else:
             done = Rounds(summaries, rounds, plan, verdicts, ended, may_list)
-            if not (rules.proof and done.listed and done.beside):
+            listed, rows = len(may_list), plan.holdings.size
+            if 0 < listed < rows and not audited_sizes(plan).every_size:
+                if number == rules.rounds:
+                    return replace(done, ended=_fewer_than_audited(listed, rows, plan.units.word), listed=[])
+                named = None if spec.parties.honest or spec.parties.coalition else sorted(may_list)
+                # Some of them may stay undecided: what is audited is a little less than what may enter.
+                proving, asked = False, RoundSizes(named, max(1, math.floor(_SPARE * listed)))
+                stay = _others(plan, verdicts.sensitive)
+            elif rules.proof and listed and done.beside:
+                why_not = no_proof(
+                    number=number,
+                    rounds=rules.rounds,
+                    listed=listed,
+                    rows=rows,
+                    share=share,
+                    others=bool(spec.parties.honest or spec.parties.coalition or spec.parties.me),
+                )
+                if why_not:
+                    return replace(done, why_beside=why_not)
+                proving, stay = True, may_list
+                asked = replace(asked, audited=None, with_runs=runs_for_proof(plan, listed))
+            else:
                 return done
-            why_not = no_proof(
-                number=number,
-                rounds=rules.rounds,
-                listed=len(done.listed),
-                rows=plan.holdings.size,
-                share=share,
-                others=bool(spec.parties.honest or spec.parties.coalition or spec.parties.me),
-            )
-            if why_not:
-                return _beside(done, why_not)
-            proving, stay = True, done.listed
-            with_runs = runs_for_proof(plan, len(stay))
         try:
-            prepared = series.prepared(number + 1, stay, with_runs)
+            prepared = series.prepared(number + 1, stay, asked)
         except InputError as error:
-            if ended is not None:
-                return _beside(done, f"that audit is refused: {error}".rstrip("."))
+            if ended is not None and proving:
+                return replace(done, why_beside=f"that audit is refused: {error}".rstrip("."))
             ended = Ended("too-few", False, f"What is left cannot be audited: {error}")
             return Rounds(summaries, rounds, plan, verdicts, ended, [])
+
+
+def _fewer_than_audited(listed: int, rows: int, unit: str) -> Ended:
+    return Ended(
+        "too-few",
+        None,
+        f"{plural(listed, unit)} may be listed, fewer than the {rows} of the audited databases, and no round was "
+        f"left to audit databases of {listed}: allow more with `--rounds`.",
+    )
 
 
 def _ended(
@@ -233,10 +276,6 @@ def _ended(
     )
 
 
-def _beside(done: Rounds, why: str) -> Rounds:
-    return dataclasses.replace(done, why_beside=why)
-
-
 def _others(plan: Plan, out: Sequence[str]) -> list[str]:
     """Ids of a round's documents (or groups) without some."""
     left_out = set(out)
@@ -252,6 +291,7 @@ def _about(
         audit=prepared.ref.audit,
         corpus=prepared.ref.corpus,
         among=drawn_from(prepared.plan),
+        rows=prepared.plan.holdings.size,
         documents=summary.documents,
         sensitive=summary.verdicts.sensitive,
         clear=summary.verdicts.clear,
@@ -285,8 +325,7 @@ def screen(
     store : Path
         Folder of the store; made where there is none.
     signing : Signing
-        The clearance is written only if the last round found nothing sensitive and there is a document to list;
-        an older one there is replaced then, and left alone otherwise.
+        The clearance is written only if the last round found nothing sensitive and there is a document to list.
     rules : Rules, optional
         When rounds end, and what may be listed. Where the databases of the last round also held documents that may
         not be listed (undecided ones), they are left out too and the listed ones audited by themselves, so that
@@ -318,8 +357,6 @@ def screen(
         current().say("learning from all documents and from the cleared ones, to see what leaving out costs")
         quality = cost_of_leaving_out(spec, corpus, screened.listed)
         statement = sign(signing, screened.grounds()).statement
-    elif signing.path.exists():
-        current().say(f"{signing.path} is an older clearance and was left as it is")
     summary = replace(
         screened.summary(name, signing),
         statement=statement,
@@ -352,9 +389,15 @@ class _Screened:
         return self.outcome[0] == "cleared"
 
     @cached_property
+    def out(self) -> dict[str, Entry]:
+        """Documents that people excluded."""
+        return exclusions(self.store, self.corpus, self.spec.corpus.path)
+
+    @cached_property
     def listed(self) -> list[str]:
         """Documents that may be listed; of groups, their documents."""
-        return documents_of(self.corpus, self.spec.design.unit, self.rounds.listed)
+        named = documents_of(self.corpus, self.spec.design.unit, self.rounds.listed)
+        return [document for document in named if document not in self.out]
 
     @cached_property
     def excluded(self) -> list[str]:
@@ -379,6 +422,7 @@ class _Screened:
             excluded=len(self.excluded),
             allowed=len(self.listed),
             allowed_verdicts=rules.allowed,
+            exclusions=tuple(exclusion_rows(self.out)),
             exact=self.cleared and not rounds.beside,
             beside=rounds.beside if self.cleared else None,
             why_beside=rounds.why_beside,
@@ -412,7 +456,8 @@ class _Screened:
             allowed=rules.allowed,
             listed=rounds.listed,
             certified=sorted(set(rounds.listed) & set(rounds.last.every_attack)),
-            excluded=rounds.excluded,
+            sensitive=rounds.excluded,
+            excluded=self.out,
             statement=screen_statement(
                 margin=spec.rule.margin,
                 level=spec.rule.for_clear,
@@ -431,13 +476,18 @@ def _outcome(rounds: Rounds) -> tuple[str, str]:
     outcome, reason = rounds.ended.outcome, rounds.ended.reason
     if outcome != "stable":
         return outcome, reason
+    undecided, unread = len(rounds.last.ids(["undecided"])), rounds.plan.coverage.unread
+    word = rounds.plan.units.word
     if not rounds.listed:
-        undecided, unread = len(rounds.last.ids(["undecided"])), rounds.plan.coverage.unread
-        why = f"nobody looked at {', '.join(unread)}" if unread else "do more runs"
+        why = f"nothing reads {', '.join(unread)}" if unread else "do more runs"
+        are = "is" if undecided == 1 else "are"
         return (
             "nothing-proved",
-            f"{reason} {undecided} {rounds.plan.units.word}s are undecided and none may be listed: {why}.",
+            f"{reason} {plural(undecided, word)} {are} undecided, and none may be listed: {why}.",
         )
+    reason += f" {plural(len(rounds.listed), word)} of {rounds.about[0].among} may enter."
+    if undecided:
+        reason += f" {plural(undecided, word)} stayed undecided in the last round."
     if rounds.why_beside:
         reason += f" The listed documents were not audited by themselves, because {rounds.why_beside}."
     elif rounds.about[-1].proof:

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import StoreError
 from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.results.summary import Summary as Summary
 from ksdp.audit.results.views_summary import ViewsSummary as ViewsSummary
+from ksdp.audit.reviewing import question
 from ksdp.audit.spec.models import Spec
 from ksdp.storage.codec import check_checksum, write_json_with_checksum
 from ksdp.storage.store import Store
@@ -136,7 +136,7 @@ class Brief:
     corpus: str
     """Hash of the corpus."""
     series: str
-    """Equal for audits that differ in seed, number of runs, level and documents only."""
+    """`ksdp.audit.reviewing.question`: audits of one setting."""
     documents: int
     """Or groups, where `unit` says so."""
     unit: str
@@ -158,18 +158,6 @@ def mechanism_of(mechanism: str, spec: Spec) -> str:
     return mechanism_words(mechanism, spec.mechanism.parameters)
 
 
-def _series(spec: Spec) -> str:
-    tables = spec.model_dump(mode="json")
-    design = {key: value for key, value in tables["design"].items() if key not in ("with_runs", "documents")}
-    asked = {
-        "corpus": tables["corpus"],
-        "mechanism": tables["mechanism"],
-        "design": design,
-        "parties": tables["parties"],
-    }
-    return content_key(asked)[:10]
-
-
 def brief(summary: Summary) -> Brief:
     """The entry of an audit in a list."""
     return Brief(
@@ -178,7 +166,7 @@ def brief(summary: Summary) -> Brief:
         mechanism=mechanism_of(summary.mechanism, summary.spec),
         corpus_path=summary.spec.corpus.path,
         corpus=summary.corpus,
-        series=_series(summary.spec),
+        series=question(summary.spec),
         documents=summary.documents,
         unit=summary.design.unit,
         runs=summary.runs,
@@ -199,9 +187,9 @@ def _brief(file: Path, _written: int) -> Brief | None:
 
 def read_history(store: Store) -> list[Brief]:
     """The finished audits, newest first; one that cannot be read is left out. Files are read once."""
-    briefs = (_brief(file, file.stat().st_mtime_ns) for file in store.root.glob("audits/*/audit.json"))
-    known = [entry for entry in briefs if entry is not None]
-    return sorted(known, key=lambda entry: (entry.finished, entry.audit), reverse=True)
+    files = ((file, file.stat().st_mtime_ns) for file in store.root.glob("audits/*/audit.json"))
+    known = [(entry.finished, written, entry) for file, written in files if (entry := _brief(file, written))]
+    return [entry for *_, entry in sorted(known, key=lambda one: one[:2], reverse=True)]
 
 
 def screen_ids(store: Store) -> list[str]:

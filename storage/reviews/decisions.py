@@ -5,33 +5,35 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import datetime
-from functools import lru_cache
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError, InvalidAudit, SpecError, StoreError
+from ksdp.audit.results.summary import Summary
+from ksdp.audit.reviewing import WITHOUT_AUDIT, CorpusUnits, check_proposal, fold, is_exclusion, question
 from ksdp.audit.reviewing import Decision as Decision
 from ksdp.audit.reviewing import Entry as Entry
 from ksdp.audit.reviewing import Proposal as Proposal
 from ksdp.audit.reviewing import State as State
 from ksdp.audit.reviewing import Status as Status
-from ksdp.audit.reviewing import check_proposal, fold, question
 from ksdp.audit.reviewing import visible as visible
-from ksdp.storage.audits.history import read_summary
+from ksdp.storage.audits.history import read_history, read_summary
 from ksdp.storage.audits.queries import Findings
 from ksdp.storage.codec import read_checked_json, write_checked_json
 from ksdp.storage.findings import read_spec
+from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.reviews.log import (
     GENESIS,
     LogHead,
     add_lines,
+    chained,
     follow,
     locked,
-    make_entry,
     read_head,
     read_lines,
     read_signatures,
@@ -86,48 +88,35 @@ def newer_audits(store: Store, audit: str) -> list[str]:
 
 def lineage(store: Store, audit: str) -> tuple[list[str], list[str]]:
     """Audits of the same question, newest first: the newer ones, the older ones."""
-    read_summary(store.audit(audit))  # a finished audit, or an error that says so
-    asked = {name: _asked(store, name) for name in store.audits()}
-    mine = asked[audit]
-    for name in (name for name, about in asked.items() if about[0] == mine[0] and about[3] is None):
-        read_summary(store.audit(name))  # an error that says why: a look that is not counted would be hidden
-    alike = [
-        (about[1:3], name) for name, about in asked.items() if about[0] == mine[0] and (about[3] or name == audit)
-    ]
-    order = [name for _, name in sorted(alike, reverse=True)]
+    mine = question(read_summary(store.audit(audit)).spec)
+    history = read_history(store)
+    for name in set(store.audits()) - {entry.audit for entry in history}:
+        if _question_of_damaged(store, name) == mine:
+            read_summary(store.audit(name))  # an error that says why: a look that is not counted would be hidden
+    alike = (entry for entry in history if entry.series == mine)
+    order = [entry.audit for entry in alike if entry.valid or entry.audit == audit]
     place = order.index(audit)
     return order[:place], order[place + 1 :]
-
-
-def _asked(store: Store, audit: str) -> tuple[str, str, int, bool | None]:
-    file = store.audit(audit) / "audit.json"
-    return _asked_at(store, audit, file.stat().st_mtime_ns)
-
-
-@lru_cache(maxsize=4096)
-def _asked_at(store: Store, audit: str, modified: int) -> tuple[str, str, int, bool | None]:
-    """What an audit asked, when it was finished, and whether its controls held; None where that cannot be read."""
-    try:
-        summary = read_summary(store.audit(audit))
-    except StoreError:  # damaged: it matters where it asks the same
-        return _question_of_damaged(store, audit), "", modified, None
-    return question(summary.spec), summary.provenance.finished, modified, summary.valid
 
 
 def _question_of_damaged(store: Store, audit: str) -> str:
     try:
         return question(read_spec(store.audit(audit)))
     except (SpecError, StoreError):  # nothing is known to ask the same
-        return audit
+        return ""
 
 
 _TABLES = """
-CREATE TABLE entry (number INTEGER PRIMARY KEY, audit TEXT, document TEXT, line BLOB);
-CREATE INDEX entry_document ON entry (document, audit);
+CREATE TABLE entry (
+    number INTEGER PRIMARY KEY, audit TEXT, corpus TEXT, file TEXT, unit TEXT, document TEXT, line BLOB
+);
+CREATE INDEX entry_document ON entry (document);
+CREATE INDEX entry_corpus ON entry (corpus);
+CREATE INDEX entry_file ON entry (file);
 CREATE INDEX entry_audit ON entry (audit);
 CREATE TABLE read (size INTEGER, modified INTEGER, whole INTEGER, number INTEGER, hash TEXT);
 """
-_FORMAT = 1
+_FORMAT = 2
 _AT_ONCE = 500
 """Names in one query."""
 
@@ -189,7 +178,9 @@ class ReviewIndex:
         self.head = head
         try:
             for line, entry in zip(lines, follow(head, lines), strict=True):
-                rows.append((entry.number, _key(entry.audit), _key(entry.document), line))
+                units = units_of(entry)
+                named = (entry.audit, units.corpus, units.file, units.unit, entry.document)
+                rows.append((entry.number, *map(_key, named), line))
                 self.head = LogHead(entry.number, entry.hash)
         except ValueError as error:
             number = self.head.number + 1
@@ -199,7 +190,7 @@ class ReviewIndex:
         with self._db:
             if not whole:
                 self._db.execute("DELETE FROM entry")
-            self._db.executemany("INSERT INTO entry VALUES (?, ?, ?, ?)", rows)
+            self._db.executemany("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
             self._db.execute("DELETE FROM read")
             values = (size, modified, size - self.torn, self.head.number, self.head.hash)
             self._db.execute("INSERT INTO read VALUES (?, ?, ?, ?, ?)", values)
@@ -218,22 +209,22 @@ class ReviewIndex:
                 "was the newest once, is not among them."
             )
 
-    def about(self, audits: Sequence[str], documents: Sequence[str] | None = None) -> list[Entry]:
-        """Entries about documents (all where None) of audits, in the order of the log."""
-        rows: list[tuple[int, bytes]] = []
-        named = (
-            [[]]
-            if documents is None
-            else [documents[i : i + _AT_ONCE] for i in range(0, len(documents), _AT_ONCE)]
-        )
-        for some in named:
-            for first in range(0, len(audits), _AT_ONCE):
-                part = audits[first : first + _AT_ONCE]
-                query = f"SELECT number, line FROM entry WHERE audit IN ({_marks(part)})"
-                if documents is not None:
-                    query += f" AND document IN ({_marks(some)})"
-                rows += self._db.execute(query, [_key(name) for name in (*part, *some)]).fetchall()
-        return [_entry(line) for _, line in sorted(rows)]
+    def about(self, units: CorpusUnits, documents: Sequence[str] | None = None) -> dict[str, list[Entry]]:
+        """Entries about units of a corpus, whatever the audit, by name, in the order of the log."""
+        query = "SELECT line FROM entry WHERE (corpus = ? OR file = ?) AND unit = ?"
+        values = [_key(name) for name in (units.corpus, units.file, units.unit)]
+        lines: list[bytes] = []
+        if documents is None:
+            lines = [line for (line,) in self._db.execute(f"{query} ORDER BY number", values)]
+        for first in range(0, len(documents or ()), _AT_ONCE):
+            part = [_key(name) for name in (documents or ())[first : first + _AT_ONCE]]
+            some = f"{query} AND document IN ({','.join('?' * len(part))}) ORDER BY number"
+            lines += [line for (line,) in self._db.execute(some, [*values, *part])]
+        named: dict[str, list[Entry]] = {}
+        for line in lines:
+            entry = _entry(line)
+            named.setdefault(entry.document, []).append(entry)
+        return named
 
     def page(
         self, audit: str | None, document: str | None, *, newest_first: bool, limit: int | None, offset: int
@@ -248,10 +239,6 @@ class ReviewIndex:
         query = f"SELECT line FROM entry WHERE {' AND '.join(where)} ORDER BY number {order} LIMIT ? OFFSET ?"
         rows = self._db.execute(query, [*values, -1 if limit is None else limit, offset])
         return [_entry(line) for (line,) in rows]
-
-
-def _marks(names: Sequence[str]) -> str:
-    return ",".join("?" * len(names))
 
 
 @contextlib.contextmanager
@@ -303,8 +290,21 @@ def _index(store: Store) -> Iterator[ReviewIndex]:
         yield index
 
 
+@dataclass(frozen=True)
+class Subject:
+    """What is decided about, and the names that it holds: the documents or groups of a corpus."""
+
+    units: CorpusUnits
+    names: Collection[str]
+
+
 def append(
-    store: Store, proposals: Sequence[Proposal], now: datetime, *, key: Ed25519PrivateKey | None = None
+    store: Store,
+    proposals: Sequence[Proposal],
+    now: datetime,
+    *,
+    key: Ed25519PrivateKey | None = None,
+    subject: Subject | None = None,
 ) -> list[Entry]:
     """Record decisions by the store's policy, all or none of them. Returns the entries as the log has them.
 
@@ -314,6 +314,8 @@ def append(
     ----------
     key : Ed25519PrivateKey, optional
         Of the person who decides; the entries are signed with it.
+    subject : Subject, optional
+        Of the proposals that name no audit.
 
     Raises
     ------
@@ -332,23 +334,48 @@ def append(
     by_audit: dict[str, list[Proposal]] = {}
     for proposal in proposals:
         by_audit.setdefault(proposal.audit, []).append(proposal)
-    for audit, mine in by_audit.items():
-        _check_audit(store, audit, [proposal.document for proposal in mine])
+    units = {audit: _checked_units(store, audit, mine, subject) for audit, mine in by_audit.items()}
     policy = read_policy(store)
     if policy.signed and key is None:
         raise InputError("this store takes signed decisions only: `ksdp decide --key`.")
     with locked(store.root) as log, _open_index(log) as index:
         _check_seen(index, proposals)
-        versions: dict[tuple[str, str], int] = {}
+        entries, newest = [], index.head
         for audit, mine in by_audit.items():
+            about = units[audit]
             documents = [proposal.document for proposal in mine]
-            current = _states(store, index, audit, documents, policy.four_eyes)
+            if audit:
+                current = _states(store, index, audit, documents, policy.four_eyes)
+            else:
+                written = index.about(about, documents)
+                current = {
+                    name: fold(written.get(name, ()), "", name, four_eyes=policy.four_eyes) for name in documents
+                }
             for proposal in mine:
-                check_proposal(proposal, current[proposal.document], four_eyes=policy.four_eyes)
+                state = current[proposal.document]
+                check_proposal(proposal, state, four_eyes=policy.four_eyes)
                 if policy.signed:
-                    _check_second_key(log, proposal, current[proposal.document], key)
-                versions[audit, proposal.document] = current[proposal.document].version
-        entries = _chained(index.head, proposals, versions, now)
+                    _check_second_key(log, proposal, state, key)
+                entries.append(
+                    chained(
+                        Entry(
+                            number=newest.number + 1,
+                            audit=audit,
+                            corpus=about.corpus,
+                            source=about.source,
+                            unit=about.unit,
+                            document=proposal.document,
+                            decision=proposal.decision,
+                            reason=proposal.reason.strip(),
+                            reviewer=proposal.reviewer.strip(),
+                            at=now.astimezone(UTC),
+                            saw=state.version,
+                            previous=newest.hash,
+                            hash="",
+                        )
+                    )
+                )
+                newest = LogHead(entries[-1].number, entries[-1].hash)
         if entries:
             add_lines(log, entries)
             if key is not None:
@@ -369,27 +396,6 @@ def _check_seen(index: ReviewIndex, proposals: Sequence[Proposal]) -> None:
             raise InputError(f"`saw` must be in 0 to {index.head.number}, the newest entry; got {proposal.saw}.")
 
 
-def _chained(
-    newest: LogHead, proposals: Sequence[Proposal], versions: Mapping[tuple[str, str], int], now: datetime
-) -> list[Entry]:
-    """The entries of some decisions, each with the hash of the one before; `versions` by audit and document."""
-    entries: list[Entry] = []
-    for proposal in proposals:
-        entry = make_entry(
-            newest,
-            audit=proposal.audit,
-            document=proposal.document,
-            decision=proposal.decision,
-            reason=proposal.reason.strip(),
-            reviewer=proposal.reviewer.strip(),
-            at=now,
-            saw=versions[proposal.audit, proposal.document],
-        )
-        entries.append(entry)
-        newest = LogHead(entry.number, entry.hash)
-    return entries
-
-
 def _check_second_key(log: Path, proposal: Proposal, state: State, key: Ed25519PrivateKey | None) -> None:
     """Four eyes are two keys: what is confirmed is signed, and by another key."""
     if proposal.decision is not Decision.CONFIRM or state.waiting is None or key is None:
@@ -402,16 +408,71 @@ def _check_second_key(log: Path, proposal: Proposal, state: State, key: Ed25519P
         raise InputError(f"entry {waiting.number} was signed with this key; another must confirm it.")
 
 
-def _check_audit(store: Store, audit: str, documents: Sequence[str]) -> None:
-    if not read_summary(store.audit(audit)).valid:
-        raise InvalidAudit(f"the controls of audit {audit} failed: there is nothing to decide about.")
-    held, seen = Findings(store.audit(audit)).held(documents), set()
-    for document in documents:
+def _checked_units(
+    store: Store, audit: str, proposals: Sequence[Proposal], subject: Subject | None
+) -> CorpusUnits:
+    """Whose documents some proposals are about, each of which is there and named once."""
+    documents = [proposal.document for proposal in proposals]
+    if audit:
+        summary = read_summary(store.audit(audit))
+        if not summary.valid:
+            raise InvalidAudit(f"the controls of audit {audit} failed: there is nothing to decide about.")
+        units, held, where = units_of(summary), Findings(store.audit(audit)).held(documents), f"audit {audit}"
+    elif subject is not None:
+        units, held, where = subject.units, set(subject.names), subject.units.source
+        if not {proposal.decision for proposal in proposals} <= set(WITHOUT_AUDIT):
+            raise InputError(f"without an audit, `decision` must be one of {', '.join(WITHOUT_AUDIT)}.")
+    else:
+        raise InputError("`audit` must name an audit, or the corpus be given.")
+    for number, document in enumerate(documents):
         if document not in held:
-            raise InputError(f"audit {audit} has no document {document!r}.")
-        if document in seen:
-            raise InputError(f"document {document!r} is named twice.")
-        seen.add(document)
+            raise InputError(f"{where} has no {units.unit} {document!r}.")
+        if document in documents[:number]:
+            raise InputError(f"{units.unit} {document!r} is named twice.")
+    return units
+
+
+def units_of(about: Summary | Entry) -> CorpusUnits:
+    """The corpus and the unit of an audit, or of an entry of the log."""
+    if isinstance(about, Entry):
+        return CorpusUnits(about.corpus, about.source, about.unit)
+    return CorpusUnits(about.corpus, about.spec.corpus.path, about.design.unit)
+
+
+def exclusions(store: Store, corpus: Corpus, source: str) -> dict[str, Entry]:
+    """Documents of a corpus that people excluded, by themselves or with their group, in force or waiting.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        The whole one.
+    source : str
+        Its path, as a spec has it.
+
+    Raises
+    ------
+    InputError
+        If groups are excluded and the spec does not say which document is whose.
+    """
+    four_eyes = read_policy(store).four_eyes
+    found: dict[str, Entry] = {}
+    with _index(store) as index:
+        groups = _excluded(index, CorpusUnits(corpus.hash, source, "group"), four_eyes)
+        alone = _excluded(index, CorpusUnits(corpus.hash, source, "document"), four_eyes)
+    if groups:
+        if corpus.group is None:
+            raise InputError(
+                f"{len(groups)} groups of {source} are excluded by decision, and nothing says which document is "
+                "whose: set `corpus.group`."
+            )
+        pairs = zip(corpus.ids.tolist(), corpus.group.tolist(), strict=True)
+        found = {document: groups[group] for document, group in pairs if group in groups}
+    return found | {document: alone[document] for document in corpus.ids.tolist() if document in alone}
+
+
+def _excluded(index: ReviewIndex, units: CorpusUnits, four_eyes: bool) -> dict[str, Entry]:
+    states = (fold(written, "", name, four_eyes=four_eyes) for name, written in index.about(units).items())
+    return {state.document: state.exclusion for state in states if state.exclusion is not None}
 
 
 def read_log(
@@ -464,25 +525,51 @@ def _states(
     store: Store, index: ReviewIndex, audit: str, documents: Sequence[str] | None, four_eyes: bool
 ) -> dict[str, State]:
     newer, older = lineage(store, audit)
-    entries: dict[tuple[str, str], list[Entry]] = {}
-    for entry in index.about([audit, *older], documents):
-        entries.setdefault((entry.audit, entry.document), []).append(entry)
+    units = units_of(read_summary(store.audit(audit)))
+    written = index.about(units, documents)
+    groups = _excluded_with_group(store, index, units, four_eyes)
     if documents is None:
-        named = list(dict.fromkeys(document for _, document in entries))
+        named = list(dict.fromkeys([*_concerned(written, [audit, *older]), *groups]))
         held = Findings(store.audit(audit)).held(named)
         documents = [document for document in named if document in held]
     superseded = _newest_of(store, newer, documents)
-    return {
-        document: fold(
-            entries.get((audit, document), ()),
+    found = {}
+    for document in documents:
+        entries = written.get(document, ())
+        state = fold(
+            entries,
             audit,
             document,
             four_eyes=four_eyes,
             superseded_by=superseded.get(document),
             earlier=_earlier(entries, older, document, four_eyes),
         )
-        for document in documents
-    }
+        if state.exclusion is None and document in groups:
+            status = Status.SUPERSEDED if state.superseded_by else Status.DECIDED
+            state = replace(state, decided=groups[document], confirmed=None, status=status)
+        found[document] = state
+    return found
+
+
+def _concerned(written: Mapping[str, Sequence[Entry]], audits: Sequence[str]) -> list[str]:
+    """Documents with an entry in one of some audits, or that are excluded somewhere."""
+    return [
+        document
+        for document, entries in written.items()
+        if any(entry.audit in audits or is_exclusion(entry) for entry in entries)
+    ]
+
+
+def _excluded_with_group(
+    store: Store, index: ReviewIndex, units: CorpusUnits, four_eyes: bool
+) -> dict[str, Entry]:
+    """Documents of a corpus whose group is excluded; nothing where units are groups, or nobody says whose."""
+    groups = _excluded(index, replace(units, unit="group"), four_eyes) if units.unit == "document" else {}
+    corpus = open_corpus(store.corpus(units.corpus)) if groups else None
+    if corpus is None or corpus.group is None:
+        return {}
+    pairs = zip(corpus.ids.tolist(), corpus.group.tolist(), strict=True)
+    return {document: groups[group] for document, group in pairs if group in groups}
 
 
 def _newest_of(store: Store, audits: Sequence[str], documents: Sequence[str]) -> dict[str, str]:
@@ -496,11 +583,10 @@ def _newest_of(store: Store, audits: Sequence[str], documents: Sequence[str]) ->
     return newest
 
 
-def _earlier(
-    about: Mapping[tuple[str, str], Sequence[Entry]], older: Sequence[str], document: str, four_eyes: bool
-) -> Entry | None:
+def _earlier(entries: Sequence[Entry], older: Sequence[str], document: str, four_eyes: bool) -> Entry | None:
+    """What was in force in the newest of some audits; an exclusion is no such thing, it holds everywhere."""
     for audit in older:
-        entries = about.get((audit, document))
-        if entries and (decided := fold(entries, audit, document, four_eyes=four_eyes).decided):
+        decided = fold(entries, audit, document, four_eyes=four_eyes).decided
+        if decided is not None and not is_exclusion(decided):
             return decided
     return None

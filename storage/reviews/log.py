@@ -19,7 +19,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ from ksdp.storage.store import append_synced, write_json, write_whole
 GENESIS = "0" * 64
 """`previous` of the first entry."""
 _PREFIX = b"ksdp-review-1\n"
-_FIELDS = ("number", "audit", "document", "decision", "reason", "reviewer", "at", "saw", "previous")
+_FIELDS = tuple(name for name in (field.name for field in fields(Entry)) if name != "hash")
 _TYPES = {name: int if name in ("number", "saw") else str for name in (*_FIELDS, "hash")}
 
 
@@ -60,45 +60,22 @@ def locked(root: Path) -> Iterator[Path]:
         yield path
 
 
-def _canonical(fields: dict[str, Any]) -> bytes:
-    return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
+def _canonical(said: dict[str, Any]) -> bytes:
+    return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
 
 
 def _said(entry: Entry) -> dict[str, Any]:
-    fields = {name: getattr(entry, name) for name in _FIELDS}
-    return fields | {"decision": str(entry.decision), "at": entry.at.astimezone(UTC).isoformat()}
+    said = {name: getattr(entry, name) for name in _FIELDS}
+    return said | {"decision": str(entry.decision), "at": entry.at.astimezone(UTC).isoformat()}
 
 
-def _hash(fields: dict[str, Any]) -> str:
-    return hashlib.sha256(_PREFIX + _canonical(fields)).hexdigest()
+def _hash(said: dict[str, Any]) -> str:
+    return hashlib.sha256(_PREFIX + _canonical(said)).hexdigest()
 
 
-def make_entry(
-    head: LogHead,
-    *,
-    audit: str,
-    document: str,
-    decision: Decision,
-    reason: str,
-    reviewer: str,
-    at: datetime,
-    saw: int,
-) -> Entry:
-    """The entry that follows `head`."""
-    bare = Entry(
-        number=head.number + 1,
-        audit=audit,
-        document=document,
-        decision=decision,
-        reason=reason,
-        reviewer=reviewer,
-        at=at.astimezone(UTC),
-        saw=saw,
-        previous=head.hash,
-        hash="",
-    )
-    values = {name: getattr(bare, name) for name in _FIELDS}
-    return Entry(**values, hash=_hash(_said(bare)))
+def chained(entry: Entry) -> Entry:
+    """An entry with its own hash, in place of what it has."""
+    return replace(entry, hash=_hash(_said(entry)))
 
 
 def parse_line(line: bytes) -> Entry:
@@ -110,11 +87,11 @@ def parse_line(line: bytes) -> Entry:
         If it is not the canonical form of an entry with its right hash.
     """
     try:
-        fields = json.loads(line.decode("ascii"))
-        if {name: type(value) for name, value in fields.items()} != _TYPES:
+        said = json.loads(line.decode("ascii"))
+        if {name: type(value) for name, value in said.items()} != _TYPES:
             raise ValueError("other keys")
-        values = {**fields, "decision": Decision(fields["decision"]), "at": datetime.fromisoformat(fields["at"])}
-        entry = Entry(**values)
+        at = datetime.fromisoformat(said["at"])
+        entry = Entry(**said | {"decision": Decision(said["decision"]), "at": at})
         whole = _said(entry)
         if _canonical(whole | {"hash": entry.hash}) != line or _hash(whole) != entry.hash:
             raise ValueError("another form")
@@ -225,10 +202,10 @@ def read_signatures(log: Path) -> list[Signed]:
     signatures = []
     for number, line in enumerate(lines, 1):
         try:
-            fields = json.loads(line.decode("ascii"))
-            signed = Signed(int(fields["number"]), str(fields["hash"]), str(fields["key"]))
+            said = json.loads(line.decode("ascii"))
+            signed = Signed(int(said["number"]), str(said["hash"]), str(said["key"]))
             public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(signed.key))
-            public.verify(bytes.fromhex(fields["signature"]), _message(signed.number, signed.hash))
+            public.verify(bytes.fromhex(said["signature"]), _message(signed.number, signed.hash))
         except (InvalidSignature, ValueError, TypeError, KeyError) as error:
             if not line.endswith(b"}"):
                 continue  # cut short by a crash, and ended later

@@ -27,12 +27,17 @@ NOW = datetime(2026, 3, 1, tzinfo=UTC)
 SPEC = {"corpus": {"path": "mail.parquet"}, "mechanism": {"name": "pd-svd", "rank": 3}}
 
 
+def written(number: int, decision: str, who: str, audit: str = "a", document: str = "7") -> Entry:
+    about = (audit, "sha256:c", "data/mail.csv", "document", document)
+    return Entry(number, *about, Decision(decision), "why", who, NOW, number - 1, "", str(number))
+
+
 def said(*lines: str) -> list[Entry]:
     """Entries from words like `accept Ana`."""
     entries = []
     for number, line in enumerate(lines, 1):
         decision, who = line.split()
-        entries.append(Entry(number, "a", "7", Decision(decision), "why", who, NOW, number - 1, "", str(number)))
+        entries.append(written(number, decision, who))
     return entries
 
 
@@ -55,8 +60,11 @@ def state(*lines: str, four_eyes: bool = True, **more: str) -> State:
         (("exclude Ana", "confirm Ben", "withdraw Ana"), True, "waiting", "exclude", "withdraw"),
         (("exclude Ana", "confirm Ben", "withdraw Ana", "confirm Ben"), True, "open", None, None),
         (("exclude Ana", "confirm Ben", "withdraw Ana", "withdraw Ben"), True, "decided", "exclude", None),
-        (("exclude Ana", "confirm Ben", "accept Ana"), True, "waiting", "exclude", "accept"),
-        (("exclude Ana", "confirm Ben", "more-runs Cem"), True, "decided", "more-runs", None),
+        (("exclude Ana", "confirm Ben", "accept Ana"), True, "decided", "exclude", None),
+        (("exclude Ana", "accept Ben"), True, "waiting", None, "exclude"),
+        (("exclude Ana", "confirm Ben", "more-runs Cem"), True, "decided", "exclude", None),
+        (("exclude Ana", "accept Ana"), False, "decided", "exclude", None),
+        (("exclude Ana", "withdraw Ana", "accept Ana"), False, "decided", "accept", None),
         (("accept Ana", "more-runs Ben"), True, "decided", "more-runs", None),
         (("confirm Ben",), True, "open", None, None),
     ],
@@ -99,7 +107,7 @@ def test_only_the_present_version_can_be_answered(taken: list[str], saw: int, de
         except StaleDecision:
             pytest.fail("it was not stale")
         except InputError:
-            assert decision in {Decision.CONFIRM, Decision.WITHDRAW}
+            assert decision in {Decision.CONFIRM, Decision.WITHDRAW} or present.exclusion is not None
 
 
 def test_a_newer_audit_supersedes_what_is_shown_still() -> None:
@@ -135,6 +143,38 @@ def test_refused_with_its_reason(change: dict, message: str) -> None:
 def test_there_must_be_something_to_answer(decision: str, four_eyes: bool, message: str) -> None:
     with pytest.raises(InputError, match=message):
         check_proposal(Proposal("a", "7", Decision(decision), "why", "Ben", 0), state(), four_eyes=four_eyes)
+
+
+@pytest.mark.parametrize(
+    ("lines", "four_eyes", "out", "decision"),
+    [
+        ("exclude Ana a", False, True, "exclude"),
+        ("exclude Ana a|accept Ben b", False, True, "exclude"),
+        ("accept Ben b|exclude Ana a", False, True, "exclude"),
+        ("exclude Ana a|withdraw Ben b", False, False, None),
+        ("exclude Ana a|withdraw Ben b|accept Ben b", False, False, "accept"),
+        ("accept Ana a|withdraw Ana a", False, False, None),
+        ("accept Ben b|accept Ana a|withdraw Ana a", False, False, "accept"),
+        ("exclude Ana a", True, True, None),
+        ("exclude Ana a|confirm Ben b", True, True, "exclude"),
+        ("exclude Ana a|confirm Ben b|withdraw Ben b", True, True, "exclude"),
+        ("exclude Ana a|confirm Ben b|withdraw Ben b|confirm Ana c", True, False, None),
+        ("exclude Ana -", False, True, "exclude"),
+    ],
+)
+def test_an_exclusion_holds_in_every_audit_until_it_is_withdrawn(
+    lines: str, four_eyes: bool, out: bool, decision: str | None
+) -> None:
+    entries = []
+    for number, line in enumerate(lines.split("|"), 1):
+        kind, who, audit = line.split()
+        entries.append(written(number, kind, who, audit.strip("-")))
+    found = fold(entries, "b", "7", four_eyes=four_eyes)
+    assert (found.exclusion is not None, found.decision) == (out, decision)
+    if out:
+        for wanted in (Decision.ACCEPT, Decision.MORE_RUNS):
+            with pytest.raises(InputError, match=r"is excluded, .*by Ana on 2026-03-01: why\. Withdraw"):
+                check_proposal(Proposal("b", "7", wanted, "why", "Cem"), found, four_eyes=four_eyes)
 
 
 def test_the_question_leaves_out_how_hard_one_looks_and_nothing_else() -> None:

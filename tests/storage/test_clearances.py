@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
-from datetime import UTC, datetime, timedelta, timezone
+from dataclasses import replace
+from datetime import timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -15,50 +15,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ksdp.audit.errors import ClearanceError, InputError, KsdpError
-from ksdp.audit.screening.clearance import (
-    Attempts,
-    Clearance,
-    Covered,
-    Evidence,
-    MechanismIdentity,
-    Reviewed,
-    hash_document,
-)
-from ksdp.storage.clearances import read_clearance, verify_clearance, write_clearance
+from ksdp.audit.screening.clearance import Covered, MechanismIdentity, Reviewed, hash_document
+from ksdp.storage.clearances import check_sizes, read_clearance, verify_clearance, write_clearance
 from ksdp.storage.keys import fingerprint
+
+from ..clearances import EVIDENCE, MECHANISM, NOW, SIZES, clearance
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 OTHER = Ed25519PrivateKey.from_private_bytes(bytes(32))
-NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-MECHANISM = MechanismIdentity("pd-svd", 2, {"rank": 7, "tolerance": 1e-6, "at": ["last"]})
-
-
-def made(
-    ids: tuple[str, ...] = ("b", "a", "ü", "d\udc80"), salt: bytes | None = None, **changes: Any
-) -> Clearance:
-    values: dict[str, Any] = {
-        "corpus": "sha256:aa",
-        "mechanism": MECHANISM,
-        "spec": "sha256:bb",
-        "audits": ("one", "two"),
-        "verdicts": {"sensitive": 0, "clear": 4, "undecided": 1},
-        "allowed": ("clear",),
-        "documents": Clearance.entries(ids, salt),
-        "salt": salt,
-        "excluded": 2,
-        "excluded_documents": None,
-        "reviewer": "Ana Lytic",
-        "created": NOW,
-        "expires": NOW + timedelta(days=90),
-        "statement": "It promises little.",
-    }
-    return Clearance(**values | changes)
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("clearance") / "clearance.json"
-    write_clearance(path, made(), KEY)
+    write_clearance(path, clearance(), KEY)
     return path
 
 
@@ -72,7 +42,7 @@ def failed(path: Path, **checks: Any) -> str:
 def test_a_run_that_shows_more_than_was_looked_at_is_refused(tmp_path: Path) -> None:
     looked = Covered("every round", ("V", "span"))
     path = tmp_path / "clearance.json"
-    write_clearance(path, made(coverage=looked), KEY)
+    write_clearance(path, clearance(coverage=looked), KEY)
     verified = verify_clearance(path, now=NOW, opened=("V", "span"))
     assert verified.clearance.coverage == looked
     assert verified.checked[-1] == "coverage"
@@ -84,9 +54,25 @@ def test_a_run_that_shows_more_than_was_looked_at_is_refused(tmp_path: Path) -> 
     assert failed(path, opened=("V", "sigma")) == "coverage"
 
 
-def test_a_clearance_that_does_not_say_what_was_looked_at_is_refused(written: Path) -> None:
-    assert read_clearance(written).coverage is None
-    assert failed(written, opened=("V",)) == "coverage"
+@pytest.mark.parametrize("unit", ["document", "group"])
+def test_a_run_below_the_audited_sizes_is_refused_unless_a_bound_holds_at_every_size(unit: str) -> None:
+    sizes = replace(SIZES, unit=unit, size=95, parties=3)
+    path = Path("mail.clearance")
+    for entering, parties in ((95, 3), (96, 4), (95, None)):
+        check_sizes(path, clearance(sizes=sizes), entering, parties)
+    with pytest.raises(ClearanceError, match=rf"94 {unit}s enter.* had 95\..*`design.party_size = 94`") as refused:
+        check_sizes(path, clearance(sizes=sizes), 94, 3)
+    assert refused.value.failed == "sizes"
+    with pytest.raises(ClearanceError, match="2 parties take part, and the audited databases had 3"):
+        check_sizes(path, clearance(sizes=sizes), 95, 2)
+    check_sizes(path, clearance(sizes=replace(sizes, every_size=True)), 1, 2)
+
+
+def test_what_is_signed_is_never_replaced(written: Path) -> None:
+    before = written.read_bytes()
+    with pytest.raises(InputError, match="exists, and is never replaced"):
+        write_clearance(written, clearance(expires=NOW + timedelta(days=1)), KEY)
+    assert written.read_bytes() == before
 
 
 def test_comes_back_as_it_was_and_passes_every_check(written: Path) -> None:
@@ -98,21 +84,21 @@ def test_comes_back_as_it_was_and_passes_every_check(written: Path) -> None:
         mechanism=MECHANISM,
         spec_hash="sha256:bb",
     )
-    assert verified.clearance == read_clearance(written) == made()
+    assert verified.clearance == read_clearance(written) == clearance()
     assert verified.fingerprint == fingerprint(KEY)
     assert verified.checked == ("content", "signature", "signer", "time", "corpus", "mechanism", "spec")
     assert verify_clearance(written, now=NOW).checked == ("content", "signature", "time")
 
 
 def test_what_it_rests_on_is_signed_with_it(tmp_path: Path) -> None:
-    attempts = Attempts(3, 5, 3, (0.1, 0.2), 1, 5, 0.15)
-    evidence = Evidence(2400, 190, 0.17, attempts)
-    write_clearance(tmp_path / "c.json", made(evidence=evidence), KEY)
-    assert verify_clearance(tmp_path / "c.json", now=NOW).clearance.evidence == evidence
-    assert "asked 3 times" in evidence.sentence()
+    write_clearance(tmp_path / "c.json", clearance(sizes=replace(SIZES, size=95)), KEY)
+    signed = verify_clearance(tmp_path / "c.json", now=NOW).clearance
+    assert (signed.evidence, signed.sizes.size) == (EVIDENCE, 95)
+    assert "asked 3 times" in EVIDENCE.sentence()
     text = (tmp_path / "c.json").read_text(encoding="ascii")
-    (tmp_path / "fewer.json").write_text(text.replace('"attempts": 3', '"attempts": 1'), encoding="ascii")
-    assert failed(tmp_path / "fewer.json") == "content"
+    for said, other in (('"attempts": 3', '"attempts": 1'), ('"size": 95', '"size": 9')):
+        (tmp_path / "other.json").write_text(text.replace(said, other), encoding="ascii")
+        assert failed(tmp_path / "other.json") == "content"
 
 
 @settings(max_examples=400, deadline=None)
@@ -152,7 +138,7 @@ def test_it_names_what_failed(written: Path, tmp_path: Path) -> None:
         return path
 
     assert failed(tmp_path / "none.json") == "file"
-    assert failed(rewritten(lambda w: w["clearance"].update(excluded=0))) == "content"
+    assert failed(rewritten(lambda w: w["clearance"].update(sensitive=0))) == "content"
     assert failed(rewritten(lambda w: w["clearance"]["documents"].append("z"))) == "content"
     assert failed(rewritten(lambda w: w["signature"].update(signature="00" * 64))) == "signature"
     assert failed(rewritten(lambda w: w["signature"].update(fingerprint=fingerprint(OTHER)))) == "signature"
@@ -165,7 +151,7 @@ def test_it_names_what_failed(written: Path, tmp_path: Path) -> None:
 
 def test_content_and_digest_changed_together_still_fail_by_the_signature(written: Path, tmp_path: Path) -> None:
     whole = json.loads(written.read_bytes())
-    whole["clearance"]["excluded"] = 0
+    whole["clearance"]["sensitive"] = 0
     text = json.dumps(whole["clearance"], sort_keys=True, separators=(",", ":"))
     whole["signature"]["content"] = hashlib.sha256(b"ksdp-clearance-1\n" + text.encode()).hexdigest()
     path = tmp_path / "forged.json"
@@ -175,7 +161,7 @@ def test_content_and_digest_changed_together_still_fail_by_the_signature(written
 
 def test_signed_again_by_somebody_else_it_is_whole_but_of_the_wrong_signer(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
-    write_clearance(path, made(), OTHER)
+    write_clearance(path, clearance(), OTHER)
     assert verify_clearance(path, now=NOW).fingerprint == fingerprint(OTHER)
     assert failed(path, public_key=KEY.public_key()) == "signer"
 
@@ -186,7 +172,7 @@ def test_signed_again_by_somebody_else_it_is_whole_but_of_the_wrong_signer(tmp_p
 )
 def test_another_mechanism(written: Path, change: dict, named: str) -> None:
     with pytest.raises(ClearanceError, match=named) as refused:
-        verify_clearance(written, now=NOW, mechanism=dataclasses.replace(MECHANISM, **change))
+        verify_clearance(written, now=NOW, mechanism=replace(MECHANISM, **change))
     assert refused.value.failed == "mechanism"
 
 
@@ -206,26 +192,26 @@ def test_it_holds_from_created_to_just_before_expires(written: Path) -> None:
 
 def test_the_same_clearance_is_the_same_bytes_wherever_it_is_written(tmp_path: Path) -> None:
     east = timezone(timedelta(hours=9))
-    same = made(
+    same = clearance(
         verdicts={"undecided": 1, "clear": 4, "sensitive": 0},
         mechanism=MechanismIdentity("pd-svd", 2, {"at": ["last"], "tolerance": 1e-6, "rank": 7}),
         created=NOW.astimezone(east),
     )
-    write_clearance(tmp_path / "a", made(), KEY)
+    write_clearance(tmp_path / "a", clearance(), KEY)
     write_clearance(tmp_path / "b", same, KEY)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 @given(ids=st.lists(st.text(), unique=True, max_size=20), cut=st.integers(0, 20), salted=st.booleans())
 def test_allows_what_is_listed(ids: list[str], cut: int, salted: bool) -> None:
-    listed = made(tuple(ids[:cut]), salt=bytes(16) if salted else None)
+    listed = clearance(tuple(ids[:cut]), salt=bytes(16) if salted else None)
     assert listed.allows(ids).tolist() == [True] * len(ids[:cut]) + [False] * len(ids[cut:])
     assert len(listed.documents) == len(ids[:cut])
 
 
 def test_salted_ids_are_not_in_the_file_and_differ_from_clearance_to_clearance(tmp_path: Path) -> None:
     ids = ("patient-4711", "patient-0815")
-    one, two = made(ids, salt=b"0123456789abcdef"), made(ids, salt=b"fedcba9876543210")
+    one, two = clearance(ids, salt=b"0123456789abcdef"), clearance(ids, salt=b"fedcba9876543210")
     write_clearance(tmp_path / "one", one, KEY)
     text = (tmp_path / "one").read_text()
     assert not any(name in text or hashlib.sha256(name.encode()).hexdigest() in text for name in ids)
@@ -252,7 +238,7 @@ def test_salted_ids_are_not_in_the_file_and_differ_from_clearance_to_clearance(t
 )
 def test_refuses(change: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        made(**change)
+        clearance(**change)
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff", b"[" * 100_000, b'{"clearance": 1}'])
@@ -266,19 +252,20 @@ def test_a_clearance_of_a_later_format_is_refused_although_its_signature_is_good
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ksdp.storage.clearances.FORMAT", 2)
-    write_clearance(tmp_path / "c", made(), KEY)
+    write_clearance(tmp_path / "c", clearance(), KEY)
     monkeypatch.undo()
     assert failed(tmp_path / "c") == "file"
 
 
-def test_what_people_decided_travels_and_older_files_keep_their_form(tmp_path: Path, written: Path) -> None:
-    reviewed = Reviewed(accepted=1, excluded=2, left_open=3, four_eyes=True, log_entries=9, log_head="ab" * 32)
+def test_what_people_decided_travels(tmp_path: Path, written: Path) -> None:
+    reviewed = Reviewed(accepted=1, left_open=3, four_eyes=True, log_entries=9, log_head="ab" * 32)
     path = tmp_path / "clearance.json"
-    write_clearance(path, made(reviewed=reviewed), KEY)
+    write_clearance(path, clearance(reviewed=reviewed), KEY)
     assert verify_clearance(path, now=NOW).clearance.reviewed == reviewed
     for name in ("reviewed", "certified"):
         assert name not in json.loads(written.read_text())["clearance"]
-    write_clearance(path, made(certified=("a", "b")), KEY)
+    path = tmp_path / "certified.json"
+    write_clearance(path, clearance(certified=("a", "b")), KEY)
     assert verify_clearance(path, now=NOW).clearance.certified == ("a", "b")
     # Nothing said in another way is not the same file: a signed null is refused.
     said = json.loads(written.read_text())["clearance"] | {"reviewed": None}

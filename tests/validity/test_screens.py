@@ -51,7 +51,7 @@ def audit(mechanism: str, seed: int, number: int, corpus: Corpus, whole: int) ->
             },  # any proved leak: what the level is about
         }
     )
-    spec = round_spec(spec, number, ROUNDS, whole, None)
+    spec = round_spec(spec, number, ROUNDS, whole)
     plan = make_plan(spec, corpus)
     block = Block(0, 0, plan.runs)
     found = measure(plan, block, sample(plan, block), plan.statistics)

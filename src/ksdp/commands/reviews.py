@@ -29,9 +29,12 @@ from ksdp.commands.options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from ksdp.audit.reviewing import Entry
     from ksdp.flows.audits.place import Place
     from ksdp.flows.reviews import WantedRuns
+    from ksdp.storage.reviews.decisions import Subject
     from ksdp.storage.store import Store
 
 
@@ -63,8 +66,11 @@ class EntryOptions:
     documents_from: Annotated[
         Path | None, typer.Option("--documents-from", help="A file of ids, one per line; `ps` does not show them.")
     ] = None
+    groups: Annotated[
+        bool, typer.Option("--groups", help="With a spec: the ids are groups (`corpus.group`), one a person.")
+    ] = False
 
-    def write(self, store: Path, audit: str) -> list[Entry]:
+    def write(self, store: Path, audit: str | Subject) -> list[Entry]:
         """Record the decision about every document that is named."""
         from datetime import UTC, datetime
 
@@ -80,7 +86,12 @@ class EntryOptions:
 @with_options
 def decide(
     *,
-    audit: Annotated[str | None, typer.Argument(help="Id of a finished audit (`ksdp list`).")] = None,
+    audit: Annotated[
+        str | None,
+        typer.Argument(
+            help="Id of a finished audit (`ksdp list`); or a spec, FILE.toml: excludes before there is an audit."
+        ),
+    ] = None,
     entry: EntryOptions,
     policy: Annotated[
         str | None,
@@ -107,9 +118,12 @@ def decide(
         raise InputError("an audit and at least one document must be named.")
     if run and entry.decision != "more-runs":
         raise InputError("`--run` goes with `--decision more-runs`.")
-    audit = _known(store, audit)
+    before = audit.endswith(".toml")
+    if entry.groups and not before:
+        raise InputError("`--groups` goes with a spec: an audit's own unit is what its ids name.")
+    subject = _subject(Path(audit), groups=entry.groups) if before else _known(store, audit)
     try:
-        made = entry.write(store, audit)
+        made = entry.write(store, subject)
     except StaleDecision as error:
         if as_json:
             newer = entry_row(error.newer) if error.newer else None
@@ -119,10 +133,17 @@ def decide(
         typer.echo("\n".join(entry_line(one) for one in made))
     elif not run:
         typer.echo(json.dumps({"entries": [entry_row(one) for one in made]}))
-    if run:
-        _run_more(store, audit, WantedRuns(), ANYWHERE, as_json)
+    if run and isinstance(subject, str):
+        _run_more(store, subject, WantedRuns(), ANYWHERE, as_json)
     elif entry.decision == "more-runs":
-        typer.echo(f"`ksdp more {audit}` runs them.", err=True)
+        typer.echo(f"`ksdp more {subject}` runs them.", err=True)
+
+
+def _subject(spec: Path, *, groups: bool) -> Subject:
+    from ksdp.flows.prepare import read_spec_file
+    from ksdp.flows.reviews import corpus_subject
+
+    return corpus_subject(*read_spec_file(spec), groups=groups)
 
 
 def _known(store: Path, audit: str) -> str:
@@ -216,8 +237,28 @@ def _tell_cleared(out: dict[str, Any], as_json: bool) -> None:
         return
     typer.echo(
         f"{out['listed']} documents listed: {out['proved']} proved clear, {out['accepted']} accepted; "
-        f"{out['excluded']} excluded, {out['left_open']} left open\n{out['clearance']}  {out['fingerprint']}"
+        f"{out['excluded']} excluded by decision, {out['left_open']} left open\n"
+        f"{out['clearance']}  {out['fingerprint']}"
     )
+    tell_exclusions(out["exclusions"])
+    if out["too_few"]:
+        typer.secho(f"no run takes it as it is: {out['too_few']}.", err=True, fg="yellow")
+
+
+_NAMED = 20
+
+
+def tell_exclusions(rows: Sequence[Mapping[str, str]]) -> None:
+    """Name documents that people excluded: in which audit, who, when and why."""
+    from ksdp.audit.reviewing import visible
+
+    for row in rows[:_NAMED]:
+        where = f"in audit {row['audit']}" if row["audit"] else "without an audit"
+        reason = " ".join(row["reason"].split())
+        told = f"excluded  {row['document']}  {where} by {row['who']} on {row['at'][:10]}: {reason}"
+        typer.echo(visible(told), err=True)
+    if len(rows) > _NAMED:
+        typer.echo(f"and {len(rows) - _NAMED} more; `ksdp log` has all.", err=True)
 
 
 @with_options
@@ -259,7 +300,7 @@ def entry_line(entry: Entry) -> str:
 
     when = entry.at.isoformat(timespec="seconds")
     return visible(
-        f"{entry.number:>6}  {when}  {entry.audit}  {entry.document}  {entry.decision}  {entry.reviewer}: "
+        f"{entry.number:>6}  {when}  {entry.audit or '-'}  {entry.document}  {entry.decision}  {entry.reviewer}: "
         f"{' '.join(entry.reason.split())}"
     )
 

@@ -39,6 +39,14 @@ class EnteringOptions:
         Path | None, typer.Option("--signer", help="Public key that signed the clearance; the party's by default.")
     ] = None
     uncleared: UnclearedOption = False
+    reviews: Annotated[
+        Path | None,
+        typer.Option(
+            "--reviews",
+            help="Store with your decisions: excluded documents stay out. Default: KSDP_STORE or ksdp-store, if "
+            "it is there.",
+        ),
+    ] = None
     ledger: Annotated[
         Path | None,
         typer.Option(
@@ -187,7 +195,7 @@ def _check(
     from ksdp.flows.runs.budget import budget_files
     from ksdp.flows.runs.check import PeerCheck, Question, check_here, check_peers
 
-    given = {name: getattr(entering, name) for name in ("corpus", "clearance", "signer", "uncleared")}
+    given = {name: getattr(entering, name) for name in ("corpus", "clearance", "signer", "uncleared", "reviews")}
     kept, limits = budget_files(me, entering.key, entering.ledger, entering.budget)
     question = Question(protocol, me, entering.key, signing_key, out, **given, ledger=kept, budget=limits)
     here = check_here(question, datetime.now(UTC))
@@ -297,7 +305,10 @@ def _as_party(node: Node, entering: EnteringOptions) -> tuple[dict[str, Any], st
         signer=load_public(entering.signer) if entering.signer else private.public_key(),
         now=datetime.now(UTC),
         identity=private,
+        reviews=entering.reviews,
     )
+    for line in entered.excluded:
+        typer.echo(f"excluded  {line}", err=True)
     written, limits = budget_files(me, entering.key, entering.ledger, entering.budget)
     guard = open_guard(node.run, entered.corpus.hash, len(entered.corpus), written, limits, utc_now)
     grounds = "WITHOUT A CLEARANCE" if entering.uncleared else "on its clearance"

@@ -19,7 +19,7 @@ from ksdp.commands.options import (
     WorkersOption,
     with_options,
 )
-from ksdp.commands.reviews import tell_chain
+from ksdp.commands.reviews import tell_chain, tell_exclusions
 
 if TYPE_CHECKING:
     from ksdp.flows.learning import Limits
@@ -104,6 +104,7 @@ def screen(
         typer.echo(f"{out.outcome}: {out.reason}", err=True)
         if out.outcome in NO_HELP:
             typer.echo("`ksdp advise` searches the levers for a run that gives less away.", err=True)
+        tell_exclusions(out.exclusions)
         typer.echo(f"screen  {out.screen}\nreport  {out.report}", err=True)
     raise typer.Exit(_SCREENED.get(out.outcome, 3))
 

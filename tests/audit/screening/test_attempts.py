@@ -84,7 +84,7 @@ def test_the_parameters_of_what_noise_is_put_on_count_as_they_are() -> None:
 
 def test_the_rounds_of_a_screen_are_one_attempt() -> None:
     screen = spec_with()
-    rounds = [attempt(round_spec(screen, n, 3, 100, None), f"round-{n}", given=screen) for n in (1, 2)]
+    rounds = [attempt(round_spec(screen, n, 3, 100), f"round-{n}", given=screen) for n in (1, 2)]
     counted = count_attempts(rounds)
     assert (counted.attempts, counted.audits, counted.seeds) == (1, 2, 2)
     # It could have gone on: the level of all its rounds is spent.
@@ -115,14 +115,14 @@ def test_the_level_is_that_of_clear_and_of_its_certificates(
     counted = count_attempts([attempt(asked, "a")])
     assert counted.level == pytest.approx(level)
     # All rounds of a screen together hold no more.
-    rounds = [attempt(round_spec(asked, n, 4, 100, None), str(n), given=asked) for n in (1, 2, 3, 4)]
+    rounds = [attempt(round_spec(asked, n, 4, 100), str(n), given=asked) for n in (1, 2, 3, 4)]
     assert sum(one.level for one in rounds) == pytest.approx(level)
     assert count_attempts(rounds).level == pytest.approx(level)
 
 
 def test_an_audit_and_a_screen_of_one_spec_hold_their_sum() -> None:
     asked = spec_with()
-    rounds = [attempt(round_spec(asked, n, 3, 100, None), str(n), asked, "screen") for n in (1, 2, 3)]
+    rounds = [attempt(round_spec(asked, n, 3, 100), str(n), asked, "screen") for n in (1, 2, 3)]
     counted = count_attempts([attempt(asked, "alone"), *rounds])
     assert counted.attempts == 2
     assert counted.level == pytest.approx(0.1)
@@ -132,7 +132,7 @@ def test_an_audit_and_a_screen_of_one_spec_hold_their_sum() -> None:
 def test_parts_of_the_corpus_and_rows_are_one_question() -> None:
     """Later rounds of a screen, and the views of an audit, count other parties in rows."""
     asked = spec_with(parties={"honest": 0.2, "coalition": 0.1})
-    rounds = [attempt(round_spec(asked, n, 3, 90, None), str(n), asked, "screen") for n in (1, 2)]
+    rounds = [attempt(round_spec(asked, n, 3, 90), str(n), asked, "screen") for n in (1, 2)]
     assert rounds[1].seed != rounds[0].seed
     assert rounds[0].question == rounds[1].question == question_of(asked, "c", 90)
     assert question_of(asked, "c", 90) == question_of(spec_with(parties={"honest": 18, "coalition": 9}), "c", 90)

@@ -13,7 +13,7 @@ from ksdp.audit.reviewing import Decision, Entry, State, Status
 from ksdp.audit.screening.clearance import Attempts, Selection, review_statement, screen_statement, select
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
-SAID = {d: Entry(1, "a", "x", d, "why", "Ana", NOW, 0, "", "") for d in Decision}
+SAID = {d: Entry(1, "a", "c", "mail.csv", "document", "x", d, "why", "Ana", NOW, 0, "", "") for d in Decision}
 
 
 def state(decided: str | None = None, waiting: str | None = None, earlier: str | None = None) -> State:
@@ -31,8 +31,6 @@ def state(decided: str | None = None, waiting: str | None = None, earlier: str |
         ("clear", state("exclude"), "excluded"),
         ("clear", state("more-runs"), "left_open"),
         ("clear", state(earlier="accept"), "proved"),
-        ("clear", state(earlier="exclude"), "left_open"),
-        ("clear", state("accept", earlier="exclude"), "proved"),
         ("clear", state("exclude", waiting="withdraw"), "left_open"),
         ("sensitive", None, "left_open"),
         ("sensitive", state("accept"), "accepted"),

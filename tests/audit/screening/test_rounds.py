@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.screening.rounds import (
+    RoundSizes,
     ScreenRound,
     check_screenable,
     ending,
@@ -63,18 +64,18 @@ def test_seeds_are_the_specs_own_then_fresh(seed: int) -> None:
 
 def test_the_first_round_is_the_spec_but_for_its_level() -> None:
     whole = spec(design={"party_size": 0.1}, parties={"honest": 0.2})
-    first = round_spec(whole, 1, 2, 1000, None)
+    first = round_spec(whole, 1, 2, 1000)
     assert first.decision.level == pytest.approx(0.05 * 2 / 3)
     assert first.model_copy(update={"decision": whole.decision}) == whole
 
 
 def test_later_rounds_keep_the_numbers_of_rows() -> None:
     whole = spec(design={"party_size": 0.1}, parties={"honest": 0.25, "coalition": 7})
-    later = round_spec(whole, 3, 5, 1000, None)
+    later = round_spec(whole, 3, 5, 1000)
     assert (later.design.party_size, later.parties.honest, later.parties.coalition) == (100, 250, 7)
     assert later.seed != whole.seed
     named = spec(design={"documents": ["a", "b", "c"], "kind": "balanced"})
-    assert round_spec(named, 2, 5, 1000, ["a", "c"]).design.documents == ("a", "c")
+    assert round_spec(named, 2, 5, 1000, RoundSizes(["a", "c"])).design.documents == ("a", "c")
 
 
 @pytest.mark.parametrize(
@@ -176,8 +177,8 @@ def test_a_round_has_exactly_half_of_the_level_before_it(level: float, rounds: i
 
 
 def test_a_proof_may_have_more_runs() -> None:
-    assert round_spec(spec(), 2, 5, 1000, None, 640).design.with_runs == 640
-    assert round_spec(spec(), 2, 5, 1000, None).design.with_runs == 200
+    assert round_spec(spec(), 2, 5, 1000, RoundSizes(with_runs=640)).design.with_runs == 640
+    assert round_spec(spec(), 2, 5, 1000).design.with_runs == 200
 
 
 def test_when_the_listed_ones_cannot_be_audited_alone() -> None:

@@ -20,6 +20,8 @@ from ksdp.protocols.programs.rounds import party_rounds
 from ksdp.storage.clearances import write_clearance
 from ksdp.storage.keys import load_private
 
+from ...clearances import clearance
+
 __all__ = ["NOW", "clearance_of", "enter", "run_of", "signed_clearance"]
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -59,8 +61,9 @@ def signed_clearance(
     **other: Any,
 ) -> Path:
     """Of an audit of this mechanism with every round opened, signed with a key beside `path`, for a day."""
-    clearance = clearance_of(shown, mechanism, ids, now, **({"spec": spec.hash} | other))
-    write_clearance(path, clearance, load_private(path.parent / f"{signer}.key"))
+    signed = clearance_of(shown, mechanism, ids, now, **({"spec": spec.hash} | other))
+    path.unlink(missing_ok=True)
+    write_clearance(path, signed, load_private(path.parent / f"{signer}.key"))
     return path
 
 
@@ -70,17 +73,8 @@ def clearance_of(shown: Corpus, mechanism: Any, ids: Any, now: datetime = NOW, /
         "corpus": shown.hash,
         "mechanism": MechanismIdentity(mechanism.name, mechanism.version, parameters_of(mechanism)),
         "spec": "sha256:00",
-        "audits": ("one",),
-        "verdicts": {"sensitive": 0, "clear": len(ids), "undecided": 0},
-        "allowed": ("clear",),
-        "documents": Clearance.entries(ids, None),
-        "salt": None,
-        "excluded": 0,
-        "excluded_documents": None,
-        "reviewer": "Ana Lytic",
         "created": now - timedelta(days=1),
         "expires": now + timedelta(days=1),
-        "statement": "It promises little.",
         "coverage": Covered("every round", tuple(sorted(opened(mechanism, shown.features)))),
     }
-    return Clearance(**values | changes)
+    return clearance(ids, **values | changes)

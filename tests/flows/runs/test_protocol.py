@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,16 @@ import scipy.sparse as sp
 
 from ksdp.audit.errors import ClearanceError, InputError, SpecError
 from ksdp.audit.mechanisms.contract import Database, final_output
+from ksdp.audit.reviewing import CorpusUnits
 from ksdp.audit.screening.clearance import Covered, MechanismIdentity
+from ksdp.flows.reviews import decide
 from ksdp.flows.runs.party import Node, enter_documents, run_party
 from ksdp.flows.runs.protocol_files import Run, read_run
 from ksdp.storage.clearances import write_clearance
 from ksdp.storage.keys import load_private, make_identity
+from ksdp.storage.reviews.decisions import Subject
 
+from ...clearances import SIZES
 from .entering import NOW, clearance_of
 
 NAMES = ("ada", "bob", "cyd", "dan", "eve")
@@ -116,6 +120,7 @@ class Organisations:
         path = self.folder / f"{name}-{len(ids)}.clearance"
         changes = {"expires": datetime(2100, 1, 1, tzinfo=UTC)} | changes
         clearance = clearance_of(whole, mechanism, ids, **changes)
+        path.unlink(missing_ok=True)
         write_clearance(path, clearance, load_private(self.folder / f"{signer or name}.key"))
         return path
 
@@ -270,6 +275,35 @@ def test_without_a_clearance_nobody_enters_anything_unless_it_is_written_out(thr
     path = three.clear(read, "ada", ["nobody's"])
     with pytest.raises(ClearanceError, match="lists no document"):
         three.enter(read, "ada", clearance=path)
+
+
+def test_a_clearance_must_fit_the_run_that_takes_it(three: Organisations) -> None:
+    read = read_run(three.protocol())
+    for size, enters in ((2, True), (3, True), (4, False)):
+        path = three.clear(read, "ada", ["1", "2", "3"], sizes=replace(SIZES, size=size))
+        if enters:
+            entered = three.enter(read, "ada", clearance=path)
+            assert (len(entered.corpus), entered.clearance["checked"][-1]) == (3, "sizes")
+            continue
+        with pytest.raises(ClearanceError, match="3 documents enter, and the audited databases had 4"):
+            three.enter(read, "ada", clearance=path)
+    small = replace(SIZES, size=4, every_size=True)
+    assert len(three.enter(read, "ada", clearance=three.clear(read, "ada", ["1"], sizes=small)).corpus) == 1
+    with pytest.raises(ClearanceError, match="3 parties take part, and the audited databases had 4"):
+        three.enter(read, "ada", clearance=three.clear(read, "ada", ["1"], sizes=replace(SIZES, parties=4)))
+
+
+def test_who_was_excluded_enters_no_run_whatever_is_signed(three: Organisations, tmp_path: Path) -> None:
+    read = read_run(three.protocol())
+    path = three.clear(read, "ada", ["1", "2", "3"])  # signed before the exclusion
+    subject = Subject(CorpusUnits("sha256:another", "elsewhere/ada.npz", "document"), {"2", "9"})
+    decide(tmp_path / "store", subject, ["2"], "exclude", "objection", "Ana", NOW)
+    for grounds in ({"clearance": path}, {"uncleared": True}):
+        entered = three.enter(read, "ada", reviews=tmp_path / "store", **grounds)
+        assert "2" not in entered.corpus.ids.tolist()
+        assert entered.excluded == ("2 without an audit by Ana on 2026-06-01: objection",)
+    decide(tmp_path / "store", subject, ["2"], "withdraw", "agreed after all", "Ana", NOW)
+    assert len(three.enter(read, "ada", clearance=path, reviews=tmp_path / "store").corpus) == 3
 
 
 def test_other_features_are_refused(three: Organisations, tmp_path: Path) -> None:

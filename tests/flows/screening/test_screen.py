@@ -102,6 +102,7 @@ def call(
 
     def screened(asked: Spec, arguments: dict[str, Any]) -> ScreenSummary:
         said = {name: arguments.pop(name) for name in SIGNING if name in arguments}
+        (base / "clearance.json").unlink(missing_ok=True)  # what is signed is never replaced
         signing = Signing(base / "clearance.json", load_private(base / "ana.key"), **said)
         rules = {name: arguments.pop(name) for name in ("rounds", "proof") if name in arguments}
         if arguments.pop("allow_undecided", False):
@@ -170,7 +171,7 @@ def test_the_second_layer_is_found_and_the_clearance_holds_neither(
     path, public = base / "clearance.json", load_public(base / "ana.pub")
     cleared = verify_clearance(path, now=NOW, public_key=public, corpus_hash=found["corpus"]).clearance
     assert cleared.audits == tuple(about["audit"] for about in found["rounds"])
-    assert (cleared.excluded, cleared.excluded_documents, cleared.allowed) == (26, None, ("clear",))
+    assert (cleared.sensitive, cleared.excluded, cleared.left_out, cleared.allowed) == (26, 0, None, ("clear",))
     assert len(cleared.documents) == cleared.verdicts["clear"] == found["allowed"] == 94
     assert not cleared.allows(excluded["document"]).any()
 
@@ -206,7 +207,7 @@ def test_the_second_layer_is_found_and_the_clearance_holds_neither(
     assert not set(salted.documents) & set(cleared.documents)
     ids = [str(row) for row in range(1, 121)]
     assert (salted.allows(ids) == cleared.allows(ids)).all()
-    assert salted.excluded_documents == tuple(sorted(excluded["document"]))
+    assert salted.left_out == tuple(sorted(excluded["document"]))
 
 
 def test_where_everything_stands_out_it_says_so(base: Path, call: Callable[..., dict[str, Any]]) -> None:
@@ -258,10 +259,12 @@ def test_documents_that_others_hid_are_found_when_the_listed_ones_are_audited_al
     # The screen itself says the same again.
     assert call(asked, **SIGNED)["rounds"] == [about | {"cached_runs": about["runs"]} for about in found["rounds"]]
 
-    # Ten are too few for databases of 20: it is said so, and nothing is hidden.
+    # Ten are fewer than the 20 of the audited databases: they are audited in smaller ones.
     few = call(asked | {"design": asked["design"] | {"documents": named[6:16]}}, **SIGNED)
-    assert (few["outcome"], few["exact"], len(few["rounds"])) == ("cleared", False, 1)
-    assert few["why_beside"] == "10 listed documents are too few for databases of 20 (at least 35 are needed)"
+    assert (few["outcome"], few["exact"], len(few["rounds"])) == ("cleared", False, 2)
+    assert [about["rows"] for about in few["rounds"]] == [20, 8]
+    assert few["why_beside"] == "10 listed documents are too few for databases of 8 (at least 14 are needed)"
+    assert read_clearance(base / "clearance.json").sizes.size == few["party_rows"] == 8
     assert few["why_beside"] in read_clearance(base / "clearance.json").statement
     assert few["why_beside"] in Path(few["report"]).read_text()
 
@@ -328,9 +331,9 @@ def test_what_cannot_be_screened_is_refused_before_anything_is_written(
     assert not (base / "store").exists()
 
 
-def test_a_file_that_is_no_clearance_is_not_overwritten(base: Path) -> None:
+def test_a_file_that_is_there_is_not_overwritten(base: Path) -> None:
     (base / "counts.json").write_text("mine")
     signing = Signing(base / "counts.json", load_private(base / "ana.key"), "Ana", NOW, NOW + timedelta(days=1))
-    with pytest.raises(InputError, match="exists and is not a clearance"):
+    with pytest.raises(InputError, match="exists, and is never replaced"):
         screen(parse_spec(spec("Masking")), base, base / "store", signing)
     assert (base / "counts.json").read_text() == "mine"

@@ -10,17 +10,24 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+import numpy as np
 import pytest
+import scipy.sparse as sp
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError, InvalidAudit, StaleDecision, StoreError
-from ksdp.audit.reviewing import Decision, Proposal, Status, fold
+from ksdp.audit.reviewing import CorpusUnits, Decision, Proposal, Status, fold
 from ksdp.audit.spec.models import parse_spec
+from ksdp.storage.audits.history import read_summary
 from ksdp.storage.findings import write_spec
+from ksdp.storage.mapped_corpus import store_corpus
 from ksdp.storage.reviews.decisions import (
     Policy,
+    Subject,
     append,
     document_state,
+    exclusions,
     head,
     lineage,
     newer_audits,
@@ -60,6 +67,8 @@ def test_what_was_decided_is_found_again(store: Store, audited: Callable[..., st
         "3": ("decided", "exclude", 3),
         "1": ("decided", "accept", 2),
     }
+    with pytest.raises(InputError, match="is excluded, in audit one by Ben"):
+        say(store, "3", "accept")
     assert list(states(store, "one", ["4", "1"])) == ["4", "1"]
     log = read_log(store)
     assert log[:2] == made
@@ -257,3 +266,70 @@ def test_where_decisions_are_signed_four_eyes_are_two_keys(store: Store, audited
     decide("confirm", "Ben", theirs, signed)
     assert document_state(store, "one", "2").decision == "exclude"
     assert check_chain(store.root).whole
+
+
+def corpus_of(groups: list[str] | None = None) -> Corpus:
+    ids = np.array([str(n) for n in range(5)])
+    return Corpus(sp.csr_array(np.eye(5)), ids, None, None if groups is None else np.array(groups))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"decision": {"margin": 0.5}},
+        {"statistics": {"names": ["d-sum"]}},
+        {"mechanism": {"name": "pd-svd", "rank": 5}},
+        {"corpus": {"path": "/elsewhere/mail.parquet", "weighting": "counts"}},
+        {"seed": 9},
+    ],
+)
+def test_an_exclusion_holds_whatever_is_asked_until_it_is_withdrawn(
+    store: Store, audited: Callable[..., str], asked: dict
+) -> None:
+    audited("one", 5)
+    say(store, "1", "exclude")
+    audited("other", 5, day=2, **asked)
+    found = document_state(store, "other", "1")
+    assert found.exclusion == read_log(store)[0]
+    assert states(store, "other")["1"] == found
+    corpus = corpus_of()
+    assert list(exclusions(store, corpus, "mail.parquet")) == ["1"]
+    assert exclusions(store, corpus, "post.parquet") == {}
+    with pytest.raises(InputError, match=r"is excluded, in audit one by Ana on 2026-03-01: a reason\. Withdraw"):
+        say(store, "1", "accept", audit="other")
+    say(store, "1", "withdraw", audit="other")
+    assert document_state(store, "one", "1").exclusion is None
+    say(store, "1", "accept", audit="other")
+    assert exclusions(store, corpus, "mail.parquet") == {}
+
+
+def test_a_person_is_excluded_before_any_audit_with_all_their_documents(
+    store: Store, audited: Callable[..., str]
+) -> None:
+    units = CorpusUnits("sha256:c", "mail.parquet", "group")
+    subject = Subject(units, {"ann", "bob"})
+
+    def decide(group: str, decision: str) -> None:
+        append(store, [Proposal("", group, Decision(decision), "objection", "Ana")], NOW, subject=subject)
+
+    decide("ann", "exclude")
+    with pytest.raises(InputError, match="mail.parquet has no group 'cyd'"):
+        decide("cyd", "exclude")
+    with pytest.raises(InputError, match="without an audit, `decision` must be one of exclude"):
+        decide("bob", "accept")
+    groups = ["ann", "bob", "ann", "bob", "cyd"]
+    corpus = corpus_of(groups)
+    assert {document: entry.document for document, entry in exclusions(store, corpus, "mail.parquet").items()} == {
+        "0": "ann",
+        "2": "ann",
+    }
+    with pytest.raises(InputError, match=r"1 groups of mail.parquet are excluded .*set `corpus.group`"):
+        exclusions(store, corpus_of(), "mail.parquet")
+    audited()
+    store_corpus(corpus, store.corpus(read_summary(store.audit("one")).corpus))
+    assert document_state(store, "one", "2").exclusion == read_log(store)[0]
+    assert list(states(store, "one")) == ["0", "2"]
+    with pytest.raises(InputError, match="excluded with the group 'ann': withdraw that"):
+        say(store, "2", "withdraw")
+    decide("ann", "withdraw")
+    assert exclusions(store, corpus, "mail.parquet") == states(store, "one") == {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -18,9 +18,9 @@ from ksdp.storage.reviews.log import (
     GENESIS,
     LogHead,
     add_lines,
+    chained,
     check_chain,
     locked,
-    make_entry,
     parse_line,
     read_lines,
     read_signatures,
@@ -36,16 +36,8 @@ def chain(count: int, reason: str = "why") -> list[Entry]:
     entries: list[Entry] = []
     newest = LogHead(0, GENESIS)
     for number in range(count):
-        entry = make_entry(
-            newest,
-            audit="one",
-            document=f"d{number}\udc80ü",
-            decision=Decision.ACCEPT,
-            reason=reason,
-            reviewer="Ana",
-            at=NOW.astimezone(timezone(timedelta(hours=5))),
-            saw=0,
-        )
+        about = ("one", "sha256:c", "mail.csv", "document", f"d{number}\udc80ü")
+        entry = chained(Entry(number + 1, *about, Decision.ACCEPT, reason, "Ana", NOW, 0, newest.hash, ""))
         entries.append(entry)
         newest = LogHead(entry.number, entry.hash)
     return entries
