@@ -454,6 +454,16 @@ class DocumentFindings:
     fresh: EffectRow | None
     """None where it was not measured on fresh runs."""
 
+    def __repr__(self) -> str:
+        """A few lines; the fields and `to_json` have everything."""
+        row = self.verdict
+        lines = [
+            f"{row.document}: {row.verdict}, D {row.distance:.3f} (band {row.band_low:.3f} to "
+            f"{row.band_high:.3f}) under {row.statistic}",
+            *(f"  {test.statistic:28} D {test.distance:.3f}  log10 p {test.log10_p:.2f}" for test in self.tests),
+        ]
+        return "\n".join(lines)
+
     def to_json(self) -> dict[str, Any]:
         """The verdict's columns and, under `statistics` and `fresh`, those of the others."""
         return row_json(self.verdict) | {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -51,7 +52,9 @@ def corpus_in_memory(
         if ids is not None or party is not None or group is not None:
             raise CorpusError("`id`, `party` and `group` of a table must be names of columns.")
         read = read_source(_table(data, spec, copies), nonnegative=False)
-        return weighed_corpus(replace(read, taken=()), nonnegative=False)  # a program knows what it handed over
+        if spec.id is None and read.file.kind != "ratings":
+            read = replace(read, labels=replace(read.labels, ids=_index(data)))
+        return weighed_corpus(read, nonnegative=False)
     agreed = column_names(spec)
     if not sp.issparse(data) and _texts(data):
         matrix, kind = term_counts(list(data), spec, _WHERE, agreed), "text"
@@ -64,10 +67,21 @@ def corpus_in_memory(
             )
     rows = matrix.shape[0]
     columns = [_labels(column, rows, name) for name, column in (("id", ids), ("party", party), ("group", group))]
-    names = columns[0] if columns[0] is not None else np.arange(1, rows + 1).astype(np.str_)
+    names = columns[0] if columns[0] is not None else np.arange(rows).astype(np.str_)
     labels = Labels(names, columns[1], columns[2])
     source = RawCorpus.of(SourceFile(spec, _WHERE, kind, copies=copies), matrix, labels, agreed)
     return weighed_corpus(source, nonnegative=False)
+
+
+def _names_of(data: Any) -> list[str]:
+    return list(data.column_names if isinstance(data, pa.Table) else data.columns)
+
+
+def _index(data: Any) -> NDArray[np.str_]:
+    """A frame's index, where it has a name for each row; else places from 0."""
+    index = data.index if hasattr(data, "index") else range(len(data))
+    names = np.array([str(name) for name in index], dtype=np.str_)
+    return names if len(np.unique(names)) == len(names) else np.arange(len(names)).astype(np.str_)
 
 
 def _texts(data: Any) -> bool:
@@ -99,6 +113,10 @@ def _labels(column: Sequence[str] | None, rows: int, name: str) -> NDArray[np.st
 
 
 def _table(data: Any, spec: CorpusSpec, copies: tuple[Copy, ...]) -> SourceFile:
+    names = _names_of(data)
+    name, times = Counter(names).most_common(1)[0]
+    if times > 1:
+        raise CorpusError(f"the table has the column `{name}` {times} times; rename all but one.")
     table = data if isinstance(data, pa.Table) else pa.Table.from_pandas(data, preserve_index=False)
     if not table.num_rows:
         raise CorpusError("the table has no rows.")

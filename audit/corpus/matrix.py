@@ -34,6 +34,11 @@ def canonical(matrix: sp.csr_array, *, keep_zeros: bool = False) -> sp.csr_array
     return clean
 
 
+LARGEST = 1e15
+"""Sums of squares of numbers up to this one stay within what single precision holds."""
+TOO_LARGE = f"at most {LARGEST:g} can be squared and summed. Divide the column by a constant, or leave it out."
+
+
 @dataclass(frozen=True, eq=False)
 class Corpus:
     """Documents by features.
@@ -67,6 +72,13 @@ class Corpus:
             raise CorpusError("`ids` must be unique.")
         if not np.isfinite(self.matrix.data).all():
             raise CorpusError("the corpus must be finite; it holds NaN or infinity.")
+        beyond = np.flatnonzero(np.abs(self.matrix.data) > LARGEST)
+        if len(beyond):
+            row = int(np.searchsorted(self.matrix.indptr, beyond[0], side="right")) - 1
+            raise CorpusError(
+                f"document {str(self.ids[row])!r}, column {int(self.matrix.indices[beyond[0]])} (from 0) holds "
+                f"{self.matrix.data[beyond[0]]:.3g}; {TOO_LARGE}"
+            )
 
     def __len__(self) -> int:
         return int(self.matrix.shape[0])

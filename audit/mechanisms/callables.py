@@ -49,11 +49,18 @@ _MESSAGE = 300
 def failure_of(error: BaseException) -> str:
     """What a function of numbers failed with: type, message, and the last line that is its own."""
     message = " ".join(str(error).split())[:_MESSAGE].rstrip(".")
-    frames = traceback.extract_tb(error.__traceback__)
     installed = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
-    own = [frame for frame in frames if not frame.filename.startswith(installed)] or frames
+    frames = [(frame.f_code, line, frame.f_globals) for frame, line in traceback.walk_tb(error.__traceback__)]
+    own = [
+        (code, line)
+        for code, line, names in frames
+        if not code.co_filename.startswith(installed) and not str(names.get("__name__")).startswith("ksdp.")
+    ]
     said = f"{type(error).__name__}: {message}" if message else type(error).__name__
-    return f"{said} ({Path(own[-1].filename).name}, line {own[-1].lineno}, in {own[-1].name})" if own else said
+    if not own:
+        return said
+    code, line = own[-1]
+    return f"{said} ({Path(code.co_filename).name}, line {line}, in {code.co_name})"
 
 
 def pickled(one: object) -> bytes | None:

@@ -95,6 +95,8 @@ def _is_model(thing: Any) -> bool:
 
 
 _Fraction = Annotated[float, Field(gt=0, lt=1)]
+_Level = Annotated[float, Field(ge=1e-12, lt=1)]
+_LEAST_MARGIN = 1e-6
 
 
 class DecisionSpec(Section, frozen=True):
@@ -103,11 +105,18 @@ class DecisionSpec(Section, frozen=True):
     error: Literal["fdr", "fwer"] = "fdr"
     """What the level bounds, under any dependence: the expected share of wrong verdicts (Benjamini-Yekutieli), or
     the probability of any wrong one (Holm)."""
-    level: _Fraction = 0.05
+    level: _Level = 0.05
     margin: Annotated[float, Field(ge=0, le=1)] = 0.2
     """The largest advantage that the owner of the data is willing to accept. 0: any proved leak is sensitive."""
-    clear_level: _Fraction | None = None
+    clear_level: _Level | None = None
     """Of "clear" and of the bands, where it is not that of the discoveries: schedules spend it apart."""
+
+    @field_validator("margin")
+    @classmethod
+    def _no_tiny_margin(cls, margin: float) -> float:
+        if 0 < margin < _LEAST_MARGIN:
+            raise ValueError(f"must be 0, or {_LEAST_MARGIN:g} at least: no number of runs tells less from 0.")
+        return margin
 
     @property
     def for_clear(self) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -285,11 +286,13 @@ class Columns:
 
     def require(self, names: Iterable[str]) -> None:
         """Refuse a column that is not there, or there twice; the message lists those there are."""
+        times = Counter(self.names)
         for name in names:
-            if name not in self.names:
+            if name not in times:
                 raise Refused(self.path, f"there is no column `{name}`; there are {self.listed()}.")
-            if self.names.count(name) > 1:
-                raise Refused(self.path, "occurs more than once in the header.", column=name)
+            if times[name] > 1:
+                problem = f"occurs {times[name]} times in the header; rename all but one."
+                raise Refused(self.path, problem, column=name)
 
     def listed(self) -> str:
         """Return the names for a message: the first 40, and no long ones (without a header they are text)."""

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ksdp.audit.corpus.matrix import LARGEST, TOO_LARGE
 from ksdp.audit.errors import SpecError
 from ksdp.audit.spec.models import CorpusSpec
 from ksdp.storage.readers.columns import Columns
@@ -64,6 +65,10 @@ def read_table(columns: Columns, chosen: Sequence[str], *, nonnegative: bool) ->
     """Read these columns in that order; true and false count as 1 and 0."""
     columns.require(chosen)
     values = [columns.numbers(name, nonnegative=nonnegative) for name in chosen]
+    for name, column in zip(chosen, values, strict=True):
+        if (beyond := np.abs(column) > LARGEST).any():
+            row = int(beyond.argmax())
+            raise Refused(columns.path, f"is {column[row]:.3g}; {TOO_LARGE}", row=row + 1, column=name)
     return sp.csr_array(np.column_stack(values))
 
 
@@ -77,8 +82,9 @@ def chosen_columns(spec: CorpusSpec, columns: Columns) -> tuple[str, ...]:
     chosen = spec.columns
     if chosen is None:
         taken = named_columns(spec)
+        columns.require(name for name in columns.names if name not in taken)
         chosen = tuple(name for name in columns.names if name not in taken and columns.numeric(name))
-        others = [name for name in columns.names if name not in taken and name not in chosen]
+        others = set(columns.names) - set(taken) - set(chosen)
         if spec.format == "auto" and len(chosen) == 1 and others:
             raise Refused(
                 columns.path,

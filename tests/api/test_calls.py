@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,6 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import ksdp
 from ksdp.audit.errors import InputError, StoreError
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
-from ksdp.audit.statistics.contract import Documents
 from ksdp.storage.audits.ledger import find_attempt, read_attempts
 from ksdp.storage.store import Store
 
@@ -109,15 +109,72 @@ def test_a_mechanism_that_gives_everything_away_is_found_by_its_arrays(counts: M
     outlier = counts.copy()
     outlier[7] *= 100
     found = ksdp.audit(outlier, everything, **{**FEW, "with_runs": 60})
-    assert found.verdicts.loc["8", "verdict"] == "sensitive"
-    assert found.document("8").verdict.distance == 1.0
-    curve = found.values("8")
+    assert found.verdicts.loc["7", "verdict"] == "sensitive"
+    assert found.document("7").verdict.distance == 1.0
+    curve = found.values("7")
     assert curve.with_values.min() > curve.without_values.max()
 
 
+def test_ids_of_arrays_are_places_and_those_of_frames_their_index(counts: Matrix) -> None:
+    few = {**FEW, "with_runs": 8}
+    counts = counts.copy()
+    counts[[0, 5]] = 0.0
+    with pytest.warns(UserWarning, match=r"^2 rows .* no verdict: '0', '5'\."):
+        found = ksdp.audit(counts, mean, **few)
+    assert list(found.verdicts.index) == [str(at) for at in range(48) if at not in (0, 5)]
+    frame = pd.DataFrame(counts[6:], index=[f"patient {at}" for at in range(6, 48)])
+    frame = frame.rename(columns=str).assign(city="here")
+    with pytest.warns(UserWarning, match=r"do not hold numbers are left out: city\."):
+        named = ksdp.audit(frame, mean, **few)
+    assert list(named.verdicts.index) == list(frame.index)
+    assert len(repr(named.document("patient 7")).splitlines()) == 1 + len(named.summary.statistics)
+    few = {**few, "documents": ["patient 7", "patient 9"]}
+    assert list(ksdp.audit(frame.drop(columns="city"), mean, **few).verdicts.index) == few["documents"]
+
+
+@pytest.mark.parametrize(
+    ("statistic", "message"),
+    [
+        (lambda seen, rows: seen["nothing"], r"failed: KeyError: 'nothing' \(test_calls.py, line \d+"),
+        (lambda seen, rows: seen["mean"], r"a finite number a document, shape \(48,\), not shape \(6,\)"),
+        (lambda seen, rows: rows @ seen["mean"] * np.nan, "with NaN"),
+    ],
+)
+def test_a_statistic_that_fails_is_named_with_what_it_must_return(
+    counts: Matrix, statistic: Any, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        ksdp.audit(counts, mean, statistics=[statistic], documents=None, **FEW)
+
+
+@pytest.mark.parametrize("value", [1e308, 2.0**70])
+def test_a_number_that_cannot_be_squared_is_named_with_its_place(counts: Matrix, value: float) -> None:
+    counts = counts.copy()
+    counts[4, 2] = value
+    with pytest.raises(InputError, match=r"document '4', column 2 \(from 0\) holds .*Divide the column"):
+        ksdp.audit(counts, mean, **FEW)
+    with pytest.raises(InputError, match=r"row 5, column `2`: is .*Divide the column"):
+        ksdp.audit(pd.DataFrame(counts).rename(columns=str), mean, **FEW)
+
+
+def test_a_column_that_is_there_twice_is_named(counts: Matrix, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("a,b,a\n" + "1,2,3\n4,5,6\n" * 9)
+    (tmp_path / "spec.toml").write_text('[corpus]\npath = "x.csv"\n[mechanism]\nname = "pd-svd"\nrank = 1\n')
+    with pytest.raises(InputError, match=r"x\.csv, column `a`: occurs 2 times in the header; rename"):
+        ksdp.audit(tmp_path / "spec.toml")
+    with pytest.raises(InputError, match="the column `a` 2 times"):
+        ksdp.audit(pd.DataFrame(counts, columns=list("abcdea")), mean, **FEW)
+
+
+@pytest.mark.parametrize("key", ["margin", "level"])
+def test_what_no_number_of_runs_can_show_is_refused(counts: Matrix, key: str) -> None:
+    with pytest.raises(InputError, match=key):
+        ksdp.audit(counts, mean, **{**FEW, key: 1e-300})
+
+
 def test_own_statistics_find_but_do_not_cover(counts: Matrix) -> None:
-    def first_mean(observables: dict[str, Matrix], documents: Documents) -> Matrix:
-        return np.full(len(documents), observables["mean"][0])
+    def first_mean(observables: dict[str, Matrix], documents: Matrix) -> Matrix:
+        return documents @ observables["mean"]
 
     found = ksdp.audit(counts, mean, statistics=[first_mean], **FEW)
     assert any(name.startswith("first_mean") for name in found.summary.statistics)

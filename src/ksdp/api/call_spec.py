@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import scipy.sparse as sp
 
 from ksdp.api import given
@@ -32,6 +34,7 @@ _KEYS = {
     if key not in ("path", "format")
 }
 """Keys that need no section: those of the corpus, the design and the decision."""
+_FEW = 5
 _OWN = ("publishes", "version", "y", "ids")
 
 
@@ -95,7 +98,9 @@ def call_spec(data: Any, mechanism: Any, settings: Mapping[str, Any]) -> CallSpe
     if "y" in own:
         corpus = _with_labels(corpus, own["y"])
     objects: dict[str, Any] = {}
-    tables["statistics"] = _statistics(tables["statistics"], objects)
+    _warn_of_left_out(data, corpus, tables["corpus"])
+    dense = not sp.issparse(data)
+    tables["statistics"] = _statistics(tables["statistics"], objects, dense)
     tables["corpus"]["path"] = MEMORY
     if isinstance(mechanism, Recorded):
         if rest:
@@ -176,18 +181,38 @@ def _sections(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, An
         elif key in _KEYS and key != "documents":
             tables[_KEYS[key]][key] = value
         elif key == "documents":
-            tables["design"]["documents"] = value if isinstance(value, int) else tuple(map(str, value))
+            if value is not None:  # all of them
+                names = (value,) if isinstance(value, str) else value
+                tables["design"]["documents"] = names if isinstance(names, int) else tuple(map(str, names))
         else:
             rest[key] = value
     return tables, rest
 
 
-def _statistics(table: Mapping[str, Any], objects: dict[str, Any]) -> dict[str, Any]:
+def _warn_of_left_out(data: Any, corpus: Corpus, said: Mapping[str, Any]) -> None:
+    """Name the rows and the columns of the data that no verdict is about."""
+    if rows := corpus.left_out:
+        listed = ", ".join(map(repr, rows[:_FEW])) + (", ..." if len(rows) > _FEW else "")
+        warnings.warn(
+            f"{len(rows)} rows without any number but 0 are left out and have no verdict: {listed}.", stacklevel=4
+        )
+    if corpus.taken and hasattr(data, "columns"):
+        names = data.column_names if isinstance(data, pa.Table) else list(data.columns)
+        used = {*corpus.taken, *(said.get(name) for name in ("id", "party", "group"))}
+        if ignored := [str(name) for name in names if name not in used]:
+            warnings.warn(
+                f"columns that do not hold numbers are left out: {', '.join(ignored)}. Encode them as numbers, or "
+                "name the columns to read (`columns=`).",
+                stacklevel=4,
+            )
+
+
+def _statistics(table: Mapping[str, Any], objects: dict[str, Any], dense: bool) -> dict[str, Any]:
     """Statistics by name; objects and functions are lent under theirs."""
     names = []
     for thing in table.get("names", ()):
         if not isinstance(thing, str):
-            made = given.lent_statistic(thing)
+            made = given.lent_statistic(thing, dense)
             objects[made.name] = made
             thing = made.name
         names.append(thing)

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError
+from ksdp.audit.mechanisms.callables import failure_of
 from ksdp.audit.mechanisms.contract import Mechanism, Observables
 from ksdp.audit.mechanisms.recorded import RecordedRuns
 from ksdp.audit.statistics.contract import Documents, Statistic
@@ -106,21 +107,32 @@ def _heard_once(heard: set[tuple[Any, ...]]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _FunctionStatistic:
-    """A function of (observables, documents) as a statistic."""
+    """A function of (observables, matrix of the documents) as a statistic."""
 
     name: str
-    function: Callable[[Observables, Documents], Any]
+    function: Callable[[Observables, Any], Any]
+    dense: bool
     version: int = 1
     family: str = "own"
     needs: tuple[str, ...] = ()
     sentence = "A statistic of whoever made this audit."
 
     def evaluate(self, observables: Observables, documents: Documents) -> np.ndarray:
-        return np.asarray(self.function(observables, documents), dtype=np.float64)
+        matrix = documents.derive("dense", documents.matrix.toarray) if self.dense else documents.matrix
+        try:
+            values = np.asarray(self.function(observables, matrix), dtype=np.float64)
+        except Exception as error:  # somebody else's code
+            raise InputError(f"the statistic {self.name!r} failed: {failure_of(error)}.") from error
+        if values.shape != (len(documents),) or not np.isfinite(values).all():
+            raise InputError(
+                f"the statistic {self.name!r} must return a finite number a document, shape ({len(documents)},), "
+                f"not shape {values.shape}{'' if np.isfinite(values).all() else ' with NaN or infinity'}."
+            )
+        return values
 
 
-def lent_statistic(thing: Any) -> Statistic:
-    """A statistic that follows the contract as it is; a function as one.
+def lent_statistic(thing: Any, dense: bool) -> Statistic:
+    """A statistic that follows the contract as it is; a function, handed a dense or a CSR matrix, as one.
 
     Raises
     ------
@@ -131,7 +143,7 @@ def lent_statistic(thing: Any) -> Statistic:
     if all(hasattr(made, name) for name in ("name", "version", "family", "needs", "evaluate")):
         return cast(Statistic, made)
     if callable(made):
-        return _FunctionStatistic(lent_name(getattr(made, "__name__", "statistic"), None), made)
+        return _FunctionStatistic(lent_name(getattr(made, "__name__", "statistic"), None), made, dense)
     raise InputError(f"`statistics` must hold names, statistics or functions; got {type(thing).__name__}.")
 
 

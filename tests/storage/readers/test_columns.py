@@ -63,7 +63,7 @@ def test_many_columns_are_not_all_listed(parquet):
 
 def test_a_repeated_column_is_refused(text_file):
     assert message(text_file("a.csv", "a,a\n1,2\n").numbers, "a") == (
-        "a.csv, column `a`: occurs more than once in the header."
+        "a.csv, column `a`: occurs 2 times in the header; rename all but one."
     )
 
 
