@@ -51,7 +51,9 @@ def enlarge(folder: Path, rng: np.random.Generator) -> None:
     }
     verdict = rng.choice(np.array(["sensitive", "clear", "undecided"], dtype=object), MILLION)
     columns = {
-        "document": ids, "verdict": verdict, "log10_p": -rng.exponential(5, MILLION),
+        "document": ids, "verdict": verdict,
+        "proof": np.where(verdict == "clear", "statistics", None).astype(object),
+        "log10_p": -rng.exponential(5, MILLION),
         "log10_adjusted_p": -rng.exponential(3, MILLION), "detected": verdict == "sensitive", **proofs,
         "statistic": names[rng.integers(0, count, MILLION)],
         "distance": best, "band_low": best * 0.8, "band_high": best * 1.1, "largest_band_high": best * 1.1, **arms,
