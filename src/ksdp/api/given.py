@@ -131,7 +131,7 @@ class _FunctionStatistic:
         return values
 
 
-def lent_statistic(thing: Any, dense: bool) -> Statistic:
+def lent_statistic(thing: Any, dense: bool = False) -> Statistic:
     """A statistic that follows the contract as it is; a function, handed a dense or a CSR matrix, as one.
 
     Raises
