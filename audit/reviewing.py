@@ -24,7 +24,7 @@ from __future__ import annotations
 import hashlib
 import json
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -348,18 +348,29 @@ def check_proposal(proposal: Proposal, state: State, *, four_eyes: bool) -> None
                 )
         case Decision.ACCEPT | Decision.MORE_RUNS if out is not None:
             raise InputError(
-                f"document {name!r} is excluded, {excluded_words(out)}. Withdraw that first: "
+                f"document {name!r} is excluded, {excluded_words(exclusion_row(name, out))}. Withdraw that first: "
                 "`--decision withdraw`."
             )
         case _:
             pass
 
 
-def excluded_words(entry: Entry) -> str:
-    """In which audit somebody excluded a document, who, when and why."""
-    where = f"in audit {entry.audit}" if entry.audit else "without an audit"
-    reason = " ".join(entry.reason.split())
-    return visible(f"{where} by {entry.reviewer} on {entry.at:%Y-%m-%d}: {reason}")
+def exclusion_row(document: str, entry: Entry) -> dict[str, str]:
+    """Of a document that somebody excluded: which audit, who, when and why."""
+    return {
+        "document": document,
+        "audit": entry.audit,
+        "who": entry.reviewer,
+        "at": entry.at.isoformat(),
+        "reason": entry.reason,
+    }
+
+
+def excluded_words(row: Mapping[str, str]) -> str:
+    """The same in words, but for the document."""
+    where = f"in audit {row['audit']}" if row["audit"] else "without an audit"
+    reason = " ".join(row["reason"].split())
+    return visible(f"{where} by {row['who']} on {row['at'][:10]}: {reason}")
 
 
 def _told(entry: Entry) -> str:

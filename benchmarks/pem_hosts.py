@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +22,7 @@ import pyarrow.parquet as pq
 import scipy.sparse as sp
 
 from benchmarks import data_folder
+from ksdp.extras.pem.processes import free_ports
 from ksdp.storage.keys import make_identity
 
 _ITERATIONS = 3
@@ -47,13 +46,8 @@ def _one_hot(path: Path) -> sp.csr_array:
 def _one(folder: Path, counts: sp.csr_array, clients: int, servers: int) -> None:
     hosts = {"field": "holder", **{f"server{j + 1}": "server" for j in range(servers)}, "hub": "aggregator"}
     sp.save_npz(folder / "field.npz", counts)
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in hosts]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        ports = [each.getsockname()[1] for each in sockets]
     parties = ""
-    for name, port in zip(hosts, ports, strict=True):
+    for name, port in zip(hosts, free_ports(len(hosts)), strict=True):
         make_identity(folder, name)
         parties += f'[[parties]]\nname = "{name}"\naddress = "127.0.0.1:{port}"\nkey = "{name}.pub"\n'
     names = [name for name, role in hosts.items() if role == "server"]

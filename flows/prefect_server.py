@@ -22,6 +22,7 @@ from pathlib import Path
 from ksdp.audit.errors import KsdpError
 from ksdp.flows.interruption import die_with_parent
 from ksdp.storage.prefect_home import make_home, open_log, server_address, server_password, sharing_address
+from ksdp.tasks.local_workers import environment
 
 # Services for schedules and for remote workers: a server that lives for one audit has neither.
 _SCHEDULE_SERVICES = ("LATE_RUNS", "CANCELLATION_CLEANUP", "REPOSSESSOR")
@@ -113,13 +114,13 @@ def prefect_server(home: Path, *, calendar: bool = False) -> Iterator[Server]:
     password = server_password(home)
     there = server_address(home)
     if there is not None:
-        with _environment(_named(home, there, password)):
+        with environment(_named(home, there, password)):
             yield Server(there, None, None, password)
         return
     idle = _IDLE_SERVICES if calendar else _IDLE_SERVICES + _SCHEDULE_SERVICES
     listener = _listening()
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    with _environment(_named(home, url, password)):
+    with environment(_named(home, url, password)):
         log, output = open_log(home)
         with output, listener:
             given = [str(listener.fileno()), str(os.getpid())]
@@ -178,18 +179,3 @@ def _named(home: Path, url: str, password: str) -> dict[str, str]:
         "PREFECT_SERVER_API_AUTH_STRING": password,
         "PREFECT_SERVER_EPHEMERAL_ENABLED": "false",
     }
-
-
-@contextlib.contextmanager
-def _environment(ours: dict[str, str]) -> Iterator[None]:
-    """Set variables, and put back what was there."""
-    before = {name: os.environ.get(name) for name in ours}
-    os.environ.update(ours)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

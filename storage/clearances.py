@@ -126,8 +126,7 @@ def write_clearance(path: Path, clearance: Clearance, private_key: Ed25519Privat
     ValueError
         If a parameter of the mechanism is not JSON.
     """
-    if path.exists():
-        raise InputError(f"{path} exists, and is never replaced. Name another file, or move it.")
+    require_new_clearance(path)
     stated = _content(clearance)
     signed = _signed_bytes(stated)
     whole = {
@@ -272,6 +271,12 @@ def verify_clearance(
             )
         checked.append("coverage")
     return Verified(clearance, key, fingerprint(key), tuple(checked))
+
+
+def require_new_clearance(path: Path) -> None:
+    """Refuse a file that is there: what is signed is never replaced."""
+    if path.exists():
+        raise InputError(f"{path} exists, and is never replaced. Name another file, or move it.")
 
 
 def check_sizes(path: Path, clearance: Clearance, entering: int, parties: int | None = None) -> None:

@@ -73,7 +73,8 @@ def corpus_in_memory(
     return weighed_corpus(source, nonnegative=False)
 
 
-def _names_of(data: Any) -> list[str]:
+def table_columns(data: Any) -> list[str]:
+    """Names of the columns of an Arrow table or a frame."""
     return list(data.column_names if isinstance(data, pa.Table) else data.columns)
 
 
@@ -113,7 +114,7 @@ def _labels(column: Sequence[str] | None, rows: int, name: str) -> NDArray[np.st
 
 
 def _table(data: Any, spec: CorpusSpec, copies: tuple[Copy, ...]) -> SourceFile:
-    names = _names_of(data)
+    names = table_columns(data)
     name, times = Counter(names).most_common(1)[0]
     if times > 1:
         raise CorpusError(f"the table has the column `{name}` {times} times; rename all but one.")

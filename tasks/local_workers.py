@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -78,14 +78,8 @@ class LocalWorkers:
 
     def _started(self) -> ProcessPoolExecutor:
         forkserver.set_forkserver_preload(["ksdp.tasks.slices", "ksdp.tasks.blocks"])
-        before = dict(os.environ)
-        os.environ.update(WORKER_ENVIRONMENT)
-        try:
+        with environment(WORKER_ENVIRONMENT):
             forkserver.ensure_running()
-        finally:
-            for name in WORKER_ENVIRONMENT:
-                os.environ.pop(name)
-                os.environ.update({name: before[name]} if name in before else {})
         context = get_context("forkserver")
         return ProcessPoolExecutor(self.count, context, initializer=_begin, initargs=(self._alive[0],))
 
@@ -95,6 +89,21 @@ class LocalWorkers:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
         self._alive[0].close()
+
+
+@contextmanager
+def environment(ours: Mapping[str, str]) -> Iterator[None]:
+    """Set variables, and put back what was there."""
+    before = {name: os.environ.get(name) for name in ours}
+    os.environ.update(ours)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 @contextmanager

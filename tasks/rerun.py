@@ -29,7 +29,7 @@ class Answer:
 
 def rerun(mechanism: Any, jobs: Sequence[tuple[Any, np.random.Generator]]) -> Answer:
     """Run a mechanism on each database, in this order."""
-    states = {"NumPy": lambda: np.random.get_state(), "Python's `random`": random.getstate}  # noqa: NPY002
+    states = {"NumPy": lambda: np.random.get_state(), "Python's `random`": random.getstate}  # noqa: NPY002 - the global one is what is watched
     before = {name: pickle.dumps(state()) for name, state in states.items()}
     announced: list[dict[str, Any]] = []
     failure = ""

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.errors import InputError, KsdpError
 from ksdp.audit.mechanisms.contract import Database, Observables, Release
+from ksdp.audit.numeric.bits import minus_zeros
 from ksdp.audit.statistics.plain import statistics_of_arrays
 
 _SEED = 1234567
@@ -40,7 +41,7 @@ def _named_arrays(returned: Any) -> dict[str, np.ndarray]:
 
 def has_minus_zeros(array: np.ndarray) -> bool:
     """Whether an array holds -0.0."""
-    return array.dtype.kind == "f" and bool(((array == 0) & np.signbit(array)).any())
+    return array.dtype.kind == "f" and bool(minus_zeros(array).any())
 
 
 _MESSAGE = 300

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.content_keys import content_key, whole_numbers
 from ksdp.audit.continuing import level_of_clear
-from ksdp.audit.corpus.groups import Unit, unit_count
+from ksdp.audit.corpus.groups import Unit, unit_count, unit_names
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.parameters import parameters_of
@@ -276,6 +276,11 @@ class AuditedSizes:
                 "with the `parties` of the run, then `ksdp clear`"
             )
         return None
+
+
+def entering_units(clearance: Clearance, corpus: Corpus) -> int:
+    """How many of what the clearance's sizes count enter: those of its documents that a corpus holds."""
+    return len(np.unique(unit_names(corpus, clearance.sizes.unit)[clearance.allows(corpus.ids)]))
 
 
 def hash_document(document: str, salt: bytes) -> str:

@@ -94,7 +94,6 @@ def _is_model(thing: Any) -> bool:
     return isinstance(thing, type) and issubclass(thing, BaseModel)
 
 
-_Fraction = Annotated[float, Field(gt=0, lt=1)]
 _Level = Annotated[float, Field(ge=1e-12, lt=1)]
 _LEAST_MARGIN = 1e-6
 

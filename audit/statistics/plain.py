@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.mechanisms.contract import Observables, Release
 from ksdp.audit.numeric.array_types import Floats
+from ksdp.audit.numeric.bits import lost_digits, minus_zeros
 from ksdp.audit.statistics.contract import Documents, TableStatistic
 from ksdp.audit.statistics.products import BASES, basis_name, basis_products, gram, row_squares
 
@@ -79,13 +80,10 @@ class _OfNumbers:
     def __call__(self, observables: Observables, documents: Documents) -> Floats:
         numbers: NDArray[Any] = np.asarray(observables[self.array], np.float64)
         if self.kind == "zeros":  # their number and their places
-            minus = np.flatnonzero((numbers == 0) & np.signbit(numbers))
-            value = float((minus + numbers.size).sum())
+            value = float((np.flatnonzero(minus_zeros(numbers)) + numbers.size).sum())
+        elif self.kind == "digits":
+            value = float(lost_digits(numbers).sum())
         else:
-            if self.kind == "digits":
-                with np.errstate(over="ignore", invalid="ignore"):
-                    numbers = numbers - numbers.astype(np.float32)
-                numbers = np.where(np.isfinite(numbers), np.abs(numbers), 0.0)
             value = float(np.linalg.norm(numbers) if self.kind == "size" else np.sum(numbers))
         return np.full(len(documents), value)
 

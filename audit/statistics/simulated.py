@@ -24,13 +24,14 @@ from typing import Literal, cast
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.numeric.array_types import Floats, Ints, Vector
+from ksdp.audit.numeric.bits import lost_digits, minus_zeros
 from ksdp.audit.numeric.kernels import one_thread
+from ksdp.audit.numeric.sparse_rows import same_rows
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear.pilot import repeatable
 
@@ -46,6 +47,7 @@ _CLIP = 8.0
 _FEW = 48
 """Numbers up to which all products of two are entries."""
 _MOST_ONE_HOT = 4096
+_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
@@ -103,10 +105,7 @@ def features_of(observables: Observables, arrays: tuple[str, ...]) -> Floats:
     parts: list[NDArray[np.floating]] = []
     flat = {name: np.asarray(observables[name], np.float64).ravel() for name in arrays}
     for numbers in flat.values():
-        with np.errstate(over="ignore", invalid="ignore"):
-            digits = numbers - numbers.astype(np.float32)
-        parts += [numbers, [float(np.abs(digits[np.isfinite(digits)]).sum())]]  # type: ignore[list-item]
-        parts.append(np.array([float(((numbers == 0) & np.signbit(numbers)).sum())]))
+        parts += [numbers, np.array([lost_digits(numbers).sum(), minus_zeros(numbers).sum()])]
         if 1 < len(numbers) <= _MOST_ONE_HOT:
             ends = np.zeros((2, len(numbers)))
             ends[0, numbers.argmax()] = ends[1, numbers.argmin()] = 1.0
@@ -196,7 +195,7 @@ def train(pool: Pool, shapes: Mapping[str, tuple[int, ...]], runs: int) -> Learn
     found, bits = np.stack(rows), np.zeros((len(rows), count))
     for bit, places in zip(bits, held, strict=True):
         bit[places] = 1.0
-    same = _representatives(pool)
+    same = same_rows(pool.drawn, pool.drawn)
     totals = np.zeros_like(bits)
     np.add.at(totals.T, same, bits.T)
     return learn(found, totals[:, same], arrays)
@@ -211,10 +210,18 @@ def learn(found: Floats, bits: Floats, arrays: tuple[str, ...]) -> LearntRules:
     centred = bits - bits.mean(axis=0)
     with one_thread():
         gram = (z @ z.T).astype(np.float64) / max(z.shape[1], 1)
-        moved = np.abs(_with_products(z).T.astype(np.float64) @ centred)
-        entry = moved.argmax(axis=0) if len(moved) else np.zeros(bits.shape[1], np.int64)
+        entry = _most_moved(_with_products(z).T.astype(np.float64), centred)
         weights = [_ridge(kernel, centred) for kernel in (gram, gram**2)]
     return LearntRules(arrays, varies, centre, scale, z, weights[0], weights[1], entry)
+
+
+def _most_moved(numbers: Floats, centred: Floats) -> Ints:
+    """The place of the number that each document moves most; some documents at a time, as the table is large."""
+    documents = centred.shape[1]
+    if not len(numbers):
+        return np.zeros(documents, np.int64)
+    parts = (centred[:, at : at + _AT_ONCE] for at in range(0, documents, _AT_ONCE))
+    return np.concatenate([np.abs(numbers @ part).argmax(axis=0) for part in parts])
 
 
 def _ridge(kernel: Floats, centred: Floats) -> Floats:
@@ -227,18 +234,9 @@ def _ridge(kernel: Floats, centred: Floats) -> Floats:
     return np.asarray(weights - weights.mean(axis=0))
 
 
-def _keys(matrix: sp.csr_array) -> list[bytes]:
-    ends = matrix.indptr
-    return [matrix.indices[a:b].astype(np.int64).tobytes() + matrix.data[a:b].tobytes() for a, b in pairwise(ends)]
-
-
-def _representatives(pool: Pool) -> Ints:
-    """Of each document of the pool the first one with the same row."""
-    first: dict[bytes, int] = {}
-    return np.array([first.setdefault(key, at) for at, key in enumerate(_keys(pool.drawn))], dtype=np.int64)
-
-
 def _places(documents: Documents, pool: Pool) -> Ints:
     """Where the documents stand in the pool."""
-    known = {key: at for at, key in reversed(list(enumerate(_keys(pool.drawn))))}
-    return np.array([known[key] for key in _keys(documents.matrix)], dtype=np.int64)
+    places = same_rows(documents.matrix, pool.drawn)
+    if len(places) and places.min() < 0:
+        raise KsdpError("the statistics learnt from simulated runs know the documents of the pool alone.")
+    return places

@@ -406,6 +406,12 @@ class PemNodes:
         """All hosts by name."""
         return {p.name: p for p in (*self.holders, *self.servers, self.aggregator)}
 
+    def role(self, name: str) -> str:
+        """What a host does: `server`, `aggregator` or `holder`."""
+        if name == self.aggregator.name:
+            return "aggregator"
+        return "server" if name in {p.name for p in self.servers} else "holder"
+
     def check(self, name: str, key: Ed25519PrivateKey) -> None:
         """Refuse a name that takes no part, or a key that is another's."""
         mine = self.everybody.get(name)

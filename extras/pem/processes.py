@@ -71,11 +71,11 @@ async def _take_part(pipe: Connection, host: _Host) -> dict[str, Any]:
     pipe.send(("ready", key.public_key().public_bytes_raw()))
     nodes, ports = await asyncio.to_thread(pipe.recv)
     keys = {p.name: Ed25519PublicKey.from_public_bytes(p.identity) for p in nodes.everybody.values()}
-    role = _role(nodes, name)
-    peers = {peer: keys[peer] for peer in keys if peer != name and (role == "hub" or _role(nodes, peer) != role)}
+    role = nodes.role(name)
+    peers = {peer: public for peer, public in keys.items() if nodes.role(peer) != role}
 
     def note(**event: Any) -> None:
-        if role == "hub" and event["what"] == "sent" and event["kind"] == "roster" and event["peer"] == servers[0]:
+        if event["what"] == "sent" and event["kind"] == "roster" and event["peer"] == servers[0]:
             pipe.send(("step", event["round"]))
 
     servers = [p.name for p in nodes.servers]
@@ -92,7 +92,7 @@ async def _take_part(pipe: Connection, host: _Host) -> dict[str, Any]:
         started = time.perf_counter()
         if role == "server":
             outcome = await play_server(messages, nodes, name, key, host.sampler, host.run.patience)
-        elif role == "hub":
+        elif role == "aggregator":
             outcome = await play_aggregator(messages, nodes, name, key, host.algorithm, 0.0)
         else:
             outcome = await play_holder(messages, nodes, name, key, host.algorithm, host.records)
@@ -106,12 +106,6 @@ async def _take_part(pipe: Connection, host: _Host) -> dict[str, Any]:
         "seconds": seconds,
         "bytes": messages.sent,
     }
-
-
-def _role(nodes: PemNodes, name: str) -> str:
-    if name == nodes.aggregator.name:
-        return "hub"
-    return "server" if name in {p.name for p in nodes.servers} else "holder"
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +175,7 @@ def run_pem(
             os.urandom(32),  # makes this run a new one
         )  # fmt: skip
         current().stage("iterate", budget.iterations)
-        ports = dict(zip(pipes, _free_ports(len(pipes)), strict=True))
+        ports = dict(zip(pipes, free_ports(len(pipes)), strict=True))
         for pipe in pipes.values():
             pipe.send((nodes, ports))
         ends = {name: launcher.end(pipe) for name, pipe in pipes.items()}
@@ -199,7 +193,7 @@ def run_pem(
     )
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that nobody listens on now. Whoever takes one before its host has no key of the run."""
     with contextlib.ExitStack() as stack:
         held = [stack.enter_context(socket.socket()) for _ in range(count)]

@@ -343,12 +343,8 @@ class PemProtocol(Section, frozen=True):
         return "server" if name in self.servers else "aggregator" if name == self.aggregator else "holder"
 
     def peers(self, name: str) -> list[str]:
-        """With whom a host speaks: holders with servers and the aggregator, these with everybody but servers with
-        each other.
-        """
-        role = self.role(name)
-        apart = {"holder": {"holder"}, "server": {"server"}, "aggregator": set[str]()}[role]
-        return [node.name for node in self.parties if node.name != name and self.role(node.name) not in apart]
+        """With whom a host speaks: with all whose role is another."""
+        return [node.name for node in self.parties if self.role(node.name) != self.role(name)]
 
     def functions(self, own: PemAlgorithm | None, code: str) -> PemAlgorithm:
         """The three functions.

@@ -21,15 +21,14 @@ from numpy.typing import NDArray
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ksdp.audit.corpus.groups import unit_names
 from ksdp.audit.corpus.matrix import Corpus, restrict
 from ksdp.audit.errors import ClearanceError, InputError, KsdpError, SpecError
 from ksdp.audit.learning.learners import Predictor, predicts
 from ksdp.audit.mechanisms.contract import Mechanism, guarantee_of, opened, traits_of
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
-from ksdp.audit.reviewing import excluded_words
-from ksdp.audit.screening.clearance import MechanismIdentity
+from ksdp.audit.reviewing import excluded_words, exclusion_row
+from ksdp.audit.screening.clearance import MechanismIdentity, entering_units
 from ksdp.audit.spec.models import CorpusSpec
 from ksdp.flows.interruption import Clock, utc_now
 from ksdp.flows.prepare import read_spec_file
@@ -478,7 +477,8 @@ def enter_documents(
     store = reviews_of(reviews)
     out = {} if store is None else exclusions(store, whole, named.source.path)
     entering = restrict(entering, np.flatnonzero([name not in out for name in entering.ids.tolist()]))
-    excluded = tuple(f"{name} {excluded_words(out[name])}" for name in held.ids.tolist() if name in out)
+    named_out = (exclusion_row(name, out[name]) for name in held.ids.tolist() if name in out)
+    excluded = tuple(f"{row['document']} {excluded_words(row)}" for row in named_out)
     if not len(entering):
         raise InputError(f"no document of {corpus.name} is left: {len(out)} are excluded by decision.")
     if clearance is None:
@@ -487,8 +487,8 @@ def enter_documents(
     rows = np.flatnonzero(verified.clearance.allows(entering.ids))
     if not len(rows):
         raise ClearanceError("content", f"{clearance.name} lists no document of the corpus.")
-    units = unit_names(entering, verified.clearance.sizes.unit)[rows]
-    check_sizes(clearance, verified.clearance, len(np.unique(units)), len(run.terms.participants))
+    count = entering_units(verified.clearance, entering)
+    check_sizes(clearance, verified.clearance, count, len(run.terms.participants))
     grounds = {
         "signer": verified.fingerprint,
         "checked": [*verified.checked, "sizes"],

@@ -12,7 +12,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from ksdp.audit.corpus.groups import GROUPS_AUDITED, documents_of, unit_names
+from ksdp.audit.corpus.groups import GROUPS_AUDITED, documents_of
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import ClearanceError, InputError, InvalidAudit, StoreError
 from ksdp.audit.mechanisms.contract import opened, traits_of
@@ -20,6 +20,7 @@ from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
+from ksdp.audit.reviewing import exclusion_row
 from ksdp.audit.screening.clearance import (
     Attempt,
     AuditedSizes,
@@ -30,6 +31,7 @@ from ksdp.audit.screening.clearance import (
     Reviewed,
     Selection,
     count_attempts,
+    entering_units,
     review_statement,
     select,
 )
@@ -41,7 +43,13 @@ from ksdp.storage.audits.continuation import Origin, read_origin
 from ksdp.storage.audits.history import finished_views, read_summary, views_of
 from ksdp.storage.audits.ledger import find_attempt, read_attempts, remembered_sensitive
 from ksdp.storage.audits.screens import screen_of
-from ksdp.storage.clearances import check_sizes, read_clearance, verify_clearance, write_clearance
+from ksdp.storage.clearances import (
+    check_sizes,
+    read_clearance,
+    require_new_clearance,
+    verify_clearance,
+    write_clearance,
+)
 from ksdp.storage.findings import read_spec, read_verdicts
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.mapped_corpus import open_corpus
@@ -76,8 +84,7 @@ class Signing:
                 raise InputError(f"`{name}` must have a time zone.")
         if self.expires <= self.now:
             raise InputError("`expires` must be later than now.")
-        if self.path.exists():
-            raise InputError(f"{self.path} exists, and is never replaced. Name another file, or move it.")
+        require_new_clearance(self.path)
 
     def at(self, now: datetime) -> Signing:
         """The same for a clearance that holds as long, from another moment on."""
@@ -179,11 +186,7 @@ def sign(signing: Signing, grounds: Grounds) -> Clearance:
 
 def exclusion_rows(excluded: Mapping[str, Entry]) -> list[dict[str, str]]:
     """Of each document that people excluded: which audit, who, when and why."""
-    return [
-        {"document": document, "audit": entry.audit, "who": entry.reviewer, "at": entry.at.isoformat()}
-        | {"reason": entry.reason}
-        for document, entry in sorted(excluded.items())
-    ]
+    return [exclusion_row(document, entry) for document, entry in sorted(excluded.items())]
 
 
 _OPENED = {
@@ -262,7 +265,6 @@ def clearance_from_decisions(
     chosen = _chosen(opened, decided, leave_out_waiting=leave_out_waiting)
     grounds = _grounds(opened, decided, chosen)
     cleared = sign(signing, grounds)
-    entering = len(documents_to_units(grounds.corpus, cleared))
     return {
         "clearance": str(signing.path.resolve()),
         "audit": audit,
@@ -275,15 +277,10 @@ def clearance_from_decisions(
         "left_open": len(chosen.left_open),
         "waiting": len(chosen.waiting),
         "log_entries": decided.seen.head.number,
-        "too_few": cleared.sizes.refused(entering, None),
+        "too_few": cleared.sizes.refused(entering_units(cleared, grounds.corpus), None),
         "statement": cleared.statement,
         "fingerprint": fingerprint(signing.private_key),
     }
-
-
-def documents_to_units(corpus: Corpus, clearance: Clearance) -> set[str]:
-    """What the clearance's sizes count, of the listed documents of a corpus."""
-    return {str(name) for name in unit_names(corpus, clearance.sizes.unit)[clearance.allows(corpus.ids)]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -461,7 +458,7 @@ def verify(
             opened=opened(plan.mechanism, corpus.features),
         )
         if verified.clearance.drawn is None:  # else the party's key decides who enters
-            check_sizes(path, verified.clearance, len(documents_to_units(corpus, verified.clearance)))
+            check_sizes(path, verified.clearance, entering_units(verified.clearance, corpus))
             verified = dataclasses.replace(verified, checked=(*verified.checked, "sizes"))
     cleared = verified.clearance
     words = mechanism_words(cleared.mechanism.name, cleared.mechanism.parameters)

@@ -44,7 +44,7 @@ from ksdp.protocols.programs.rounds import (
     vetted_noise,
 )
 from ksdp.protocols.programs.run_terms import RunTerms, Statement
-from ksdp.protocols.programs.share_terms import LARGEST_NOISE, exact_part, noise_of_party, trusted_words
+from ksdp.protocols.programs.share_terms import LARGEST_NOISE, TAIL, exact_part, noise_of_party, trusted_words
 from ksdp.protocols.shares.field import (
     BYTES,
     PRIME,
@@ -63,8 +63,6 @@ from ksdp.protocols.shares.topics import NotProjected, SharedRows, Sweeps, topic
 MOST_ENTRIES = 1 << 25
 """Rows of all parties times features: 3 GB of residues at each computing party."""
 _ROUNDING = 1e-3
-_TAIL = 40.0
-"""Deviations that no noise exceeds."""
 _BLOCK = 1 << 19
 """Entries of a message of shares, unless a row is longer."""
 
@@ -117,7 +115,7 @@ def _topics(
             ) from None
 
     public = yield from side.learn(None if entered is None else work)
-    _check_within(public["T"], sizes, _TAIL * terms.parties * noise_of_party(terms.mechanism, terms.parties))
+    _check_within(public["T"], sizes, TAIL * terms.parties * noise_of_party(terms.mechanism, terms.parties))
     # Opened numbers are to 2^-40: what is below zero is zero.
     public["T"] = np.maximum(public["T"], 0.0)
     fit = fit_observed_coefficients if mechanism.weighted else fit_coefficients

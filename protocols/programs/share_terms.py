@@ -34,7 +34,7 @@ class ShareTerms:
 
 LARGEST_NOISE = 2.0**22
 """Of all parties together, in absolute value."""
-_TAIL = 40.0
+TAIL = 40.0
 """Deviations within which every number that is drawn lies, but with probability 1e-340."""
 
 
@@ -54,7 +54,7 @@ def noise_of_party(mechanism: Mechanism, parties: int) -> float:
     if not agreed:
         raise SpecError("`noise` and `scale` must be above 0 in a run with noise: its size is agreed beforehand.")
     each = agreed / math.sqrt(parties - 1)
-    if not (each >= 16 * 2.0**-FRACTION_BITS and _TAIL * each * parties <= LARGEST_NOISE):
+    if not (each >= 16 * 2.0**-FRACTION_BITS and TAIL * each * parties <= LARGEST_NOISE):
         raise SpecError(
             f"`noise` times `scale` must be from 2^-25 to 2^15 in a run on shares; got {agreed:g}, of which each "
             f"of {parties} parties adds {each:g}."

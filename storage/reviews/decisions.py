@@ -424,11 +424,13 @@ def _checked_units(
             raise InputError(f"without an audit, `decision` must be one of {', '.join(WITHOUT_AUDIT)}.")
     else:
         raise InputError("`audit` must name an audit, or the corpus be given.")
-    for number, document in enumerate(documents):
+    seen = set[str]()
+    for document in documents:
         if document not in held:
             raise InputError(f"{where} has no {units.unit} {document!r}.")
-        if document in documents[:number]:
+        if document in seen:
             raise InputError(f"{units.unit} {document!r} is named twice.")
+        seen.add(document)
     return units
 
 
@@ -465,8 +467,7 @@ def exclusions(store: Store, corpus: Corpus, source: str) -> dict[str, Entry]:
                 f"{len(groups)} groups of {source} are excluded by decision, and nothing says which document is "
                 "whose: set `corpus.group`."
             )
-        pairs = zip(corpus.ids.tolist(), corpus.group.tolist(), strict=True)
-        found = {document: groups[group] for document, group in pairs if group in groups}
+        found = _with_group(corpus, groups)
     return found | {document: alone[document] for document in corpus.ids.tolist() if document in alone}
 
 
@@ -566,7 +567,12 @@ def _excluded_with_group(
     """Documents of a corpus whose group is excluded; nothing where units are groups, or nobody says whose."""
     groups = _excluded(index, replace(units, unit="group"), four_eyes) if units.unit == "document" else {}
     corpus = open_corpus(store.corpus(units.corpus)) if groups else None
-    if corpus is None or corpus.group is None:
+    return {} if corpus is None else _with_group(corpus, groups)
+
+
+def _with_group(corpus: Corpus, groups: Mapping[str, Entry]) -> dict[str, Entry]:
+    """Documents of a corpus whose group is excluded; none where nobody says whose they are."""
+    if corpus.group is None:
         return {}
     pairs = zip(corpus.ids.tolist(), corpus.group.tolist(), strict=True)
     return {document: groups[group] for document, group in pairs if group in groups}

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import scipy.sparse as sp
 
 from ksdp.api import given
@@ -24,7 +23,7 @@ from ksdp.audit.spec.design import as_rows
 from ksdp.audit.spec.models import CorpusSpec, DecisionSpec, DesignSpec, Spec, meant, parse_spec
 from ksdp.audit.spec.urls import was_url
 from ksdp.storage.corpora import MEMORY, lent_corpus, load_corpus
-from ksdp.storage.in_memory import corpus_in_memory
+from ksdp.storage.in_memory import corpus_in_memory, table_columns
 
 _SECTIONS = ("corpus", "parties", "design", "statistics", "decision", "store", "certificate", "gain", "views")
 _KEYS = {
@@ -197,9 +196,8 @@ def _warn_of_left_out(data: Any, corpus: Corpus, said: Mapping[str, Any]) -> Non
             f"{len(rows)} rows without any number but 0 are left out and have no verdict: {listed}.", stacklevel=4
         )
     if corpus.taken and hasattr(data, "columns"):
-        names = data.column_names if isinstance(data, pa.Table) else list(data.columns)
         used = {*corpus.taken, *(said.get(name) for name in ("id", "party", "group"))}
-        if ignored := [str(name) for name in names if name not in used]:
+        if ignored := [str(name) for name in table_columns(data) if name not in used]:
             warnings.warn(
                 f"columns that do not hold numbers are left out: {', '.join(ignored)}. Encode them as numbers, or "
                 "name the columns to read (`columns=`).",

@@ -250,13 +250,10 @@ _NAMED = 20
 
 def tell_exclusions(rows: Sequence[Mapping[str, str]]) -> None:
     """Name documents that people excluded: in which audit, who, when and why."""
-    from ksdp.audit.reviewing import visible
+    from ksdp.audit.reviewing import excluded_words, visible
 
     for row in rows[:_NAMED]:
-        where = f"in audit {row['audit']}" if row["audit"] else "without an audit"
-        reason = " ".join(row["reason"].split())
-        told = f"excluded  {row['document']}  {where} by {row['who']} on {row['at'][:10]}: {reason}"
-        typer.echo(visible(told), err=True)
+        typer.echo(f"excluded  {visible(row['document'])}  {excluded_words(row)}", err=True)
     if len(rows) > _NAMED:
         typer.echo(f"and {len(rows) - _NAMED} more; `ksdp log` has all.", err=True)
 
