@@ -144,7 +144,7 @@ def unsolved(
 
     Those of all rounds count, though the first ones are looked at alone: a party of the run has them. Every
     document then has its own part in the sums, whatever the filters, which only approach it, find of it: of 4,000
-    pictures of different brightness they told nobody apart, and the solution everybody (decision 26). Of fewer
+    pictures of different brightness they told nobody apart, and the solution everybody (decision 5). Of fewer
     numbers than say who was in, those count that tell the average document more than the margin.
 
     Parameters
@@ -272,7 +272,7 @@ def observed_precision(plan: Plan) -> str:
 
     That is where exact sums of rounds are solved for who was in (`solve`). Each further round says a little
     that is new, in digits that single precision rounds away and the wire, of multiples of 2^-31, does not: D is up
-    to 0.09 larger, of ratings 0.24. Of a final output, and of more documents, it is the same (decision 26).
+    to 0.09 larger, of ratings 0.24. Of a final output, and of more documents, it is the same (decision 5).
     """
     exact = traits_of(plan.mechanism).noise_free and any(array.early for array in plan.announced)
     documents = int(plan.units.sizes[plan.holdings.victim].sum())

@@ -5,7 +5,7 @@
     python -m benchmarks drawn --corpora enron-mail6 20newsgroups
 
 PD-SVD, rank 7, every column, three splits: the six mailboxes, or the twenty groups, as parties. A draw bounds
-every attack on who is held by its share (decision 35).
+every attack on who is held by its share (decision 17).
 """
 
 from __future__ import annotations

@@ -59,6 +59,22 @@ def test_every_table_command_and_key_is_in_the_generated_pages() -> None:
             assert re.search(rf"[\[`]{re.escape(key)}\b", said("file-keys.md")), (model.__name__, key)
 
 
+def test_decisions_are_few_and_short_and_of_one_form() -> None:
+    pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    assert [int(page.name[:4]) for page in pages] == list(range(1, len(pages) + 1))
+    assert len(pages) <= 25
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        assert text.startswith(f"# {int(page.name[:4])}. "), page.name
+        assert len(text.split()) <= 500, page.name
+        assert re.findall(r"^## (.+)$", text, re.MULTILINE) == [
+            "Context",
+            "Decision",
+            "Consequences",
+            "Rejected",
+        ], page.name
+
+
 @pytest.mark.e2e
 def test_the_site_is_built_without_a_warning_and_asks_nobody_for_anything(tmp_path: Path) -> None:
     told = ("--builder", "html", "--fail-on-warning", "--keep-going", "--quiet")

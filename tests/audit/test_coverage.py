@@ -186,7 +186,7 @@ def test_columns_that_are_left_out_of_large_audits_are_not_asked_for() -> None:
 
 @pytest.mark.parametrize(("name", "array"), [("fedpower", "uploads"), ("fedpower-utility", "sums")])
 def test_iterations_that_nobody_follows_clear_nobody(name: str, array: str) -> None:
-    """Whoever follows them tells documents apart that no column does (decision 26)."""
+    """Whoever follows them tells documents apart that no column does (decision 5)."""
 
     def said(
         mechanism: dict, seen: tuple[str, ...] = ("V", "uploads", "sums", "run2_uploads", "run2_sums")

@@ -53,7 +53,7 @@ def early_rounds(rank: int, features: int, most: int) -> int:
     """Three rounds, or as many as have `NUMBERS` together; `most` at most.
 
     Each round is so many more equations in who is in: of 500 texts of 40 terms, half of them, rank 2, the sums of
-    three sweeps of PD-NMF tell a document with D 0.82 and those of six everybody (decision 26).
+    three sweeps of PD-NMF tell a document with D 0.82 and those of six everybody (decision 5).
 
     >>> early_rounds(7, 12_164, 20), early_rounds(7, 40, 20), early_rounds(2, 40, 20)
     (3, 15, 20)

@@ -199,7 +199,7 @@ class PemMechanism(ABC):
             unit=f"{adjacency_words('replace-one')}{sampled}; how many records each client has is public",
             trust=f"the aggregator, the other clients and all but one of the {self.servers} servers together; "
             "everybody keeps to the protocol",
-            source="PEM; every server adds discrete Laplace noise for all of epsilon (decision 0015)",
+            source="PEM; every server adds discrete Laplace noise for all of epsilon (decision 24)",
             epsilon=self.epsilon,
             delta=0.0,
             sampler=self.sampler,
