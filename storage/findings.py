@@ -83,6 +83,7 @@ class VerdictRow:
     band_low: float
     """Of the true D under it; all bands hold together."""
     band_high: float
+    """Its upper end."""
     largest_band_high: float
     """Over all statistics."""
     n_with: int
@@ -118,6 +119,7 @@ class StatisticTestRow:
     band_low: float
     """Of the true D; all bands hold together."""
     band_high: float
+    """Its upper end."""
     log10_p: float
     """Of no leak: Kolmogorov-Smirnov, exact given ties, and the tails beside it."""
     log10_p_tail: float
@@ -169,6 +171,7 @@ class ViewsRow:
     band_low: float
     """Of the true D."""
     band_high: float
+    """Its upper end."""
     n_with: int
     """Runs that held it."""
     n_without: int
@@ -180,6 +183,7 @@ class ViewsRow:
     sensitive_in: Annotated[tuple[str, ...], _NAMES]
     """Views."""
     clear_in: Annotated[tuple[str, ...], _NAMES]
+    """Views in which it is clear."""
 
 
 Row = TypeVar("Row")

@@ -83,8 +83,12 @@ def bill(parts: list[Distribution]) -> dict[str, Any]:
 
 def table(parts: list[Distribution]) -> str:
     """Licences for people."""
-    rows = "".join(f"| {one.metadata['Name']} | {one.version} | {licence_of(one)} |\n" for one in parts)
-    return f"# Licences of what ksdp needs at run time\n\n| package | version | licence |\n|---|---|---|\n{rows}"
+    by_licence: dict[str, list[str]] = {}
+    for one in parts:
+        by_licence.setdefault(licence_of(one).replace("|", "or"), []).append(one.metadata["Name"])
+    rows = "".join(f"| {licence} | {', '.join(names)} |\n" for licence, names in sorted(by_licence.items()))
+    head = "# Licences of what ksdp needs at run time\n\n*For lawyers.* Versions are in `docs/sbom.json`.\n"
+    return f"{head}\n| licence | packages |\n|---|---|\n{rows}"
 
 
 def main(sbom: Path, licences: Path) -> int:

@@ -1,22 +1,21 @@
-"""Write the keys of files beside a spec (`docs/file-keys.md`) and every option (`docs/options.md`)."""
+"""Write the keys of files beside a spec (`docs/file-keys.md`) and every option (`docs/commands.md`)."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import typer.main
 from pydantic import BaseModel
-from tools.spec_docs import cell, key_table
+from tools.spec_docs import key_table
 
 from ksdp.cli import COMMANDS, app
 from ksdp.extras.pem import spec
 from ksdp.flows.runs import budget
 from ksdp.protocols.programs import protocol_file
 from ksdp.storage.schedules import schedule_files
-
-__all__ = ["file_keys", "options"]
 
 _PARTY = "protocol-run.md"
 FILES: dict[str, tuple[str, Mapping[str, type[BaseModel]]]] = {
@@ -52,7 +51,7 @@ FILES: dict[str, tuple[str, Mapping[str, type[BaseModel]]]] = {
 
 def file_keys() -> str:
     """`docs/file-keys.md`."""
-    lines = ["# Every key of every other file", ""]
+    lines = ["# Keys of the other files", "", "*For engineers and parties who write these files.*", ""]
     lines += [
         "Written by `tools/reference_docs.py` from the models that check these files; those of a spec are in"
     ]
@@ -65,27 +64,84 @@ def file_keys() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _of_command(name: str, command: Any) -> list[str]:
+EXAMPLES = """
+ksdp plan mail.toml
+ksdp audit mail.toml
+ksdp show latest DOCUMENT
+ksdp replay latest DOCUMENT row-space-energy
+ksdp test latest --statistics d-sum,w-sum
+ksdp screen mail.toml --clearance mail.clearance --key ada.key --who "Ada, privacy officer"
+ksdp verify mail.clearance --key ada.pub
+ksdp decide latest DOCUMENT --decision exclude --reason "..." --who Ada
+ksdp clear latest --clearance mail.clearance --key ada.key --who Ada
+ksdp advise mail.toml
+ksdp reproduce --list
+ksdp schedule mail.toml --cron "30 2 * * *" --timezone Europe/Vienna --notices told.toml
+ksdp serve --metrics-port 9464
+ksdp claim dp.toml --runs 2000
+ksdp pem pem.toml --out result
+ksdp party protocol.toml --me ada --key ada.key --corpus mail.toml --clearance mail.clearance --out result
+ksdp export latest --to verdicts.csv
+ksdp sql latest "select statistic, median(distance) from statistics group by 1 order by 2 desc"
+""".strip().splitlines()
+_MANY = 5
+
+
+def _help_of(one: Any) -> tuple[str, str]:
+    """How an argument or option is written, and its help."""
+    is_argument = one.param_type_name == "argument"
+    name = one.name.upper() if is_argument else ", ".join([*one.opts, *one.secondary_opts])
+    return name, str(getattr(one, "help", "") or "")
+
+
+def _of_command(name: str, command: Any, shared: Collection[tuple[str, str]]) -> list[str]:
     if hasattr(command, "commands"):
-        return [line for part, one in command.commands.items() for line in _of_command(f"{name} {part}", one)]
+        parts = command.commands.items()
+        return [line for part, one in parts for line in _of_command(f"{name} {part}", one, shared)]
     lines = ["", f"### `ksdp {name}`", "", inspect.cleandoc(command.help or "").replace("\b\n", "")]
-    rows = []
-    for one in command.params:
-        if one.param_type_name == "argument":
-            rows.append((one.name.upper(), str(getattr(one, "help", "") or "")))
-        else:
-            rows.append((", ".join([*one.opts, *one.secondary_opts]), str(getattr(one, "help", "") or "")))
-    lines += ["", "| | |", "|---|---|", *(f"| `{cell(key)}` | {cell(said)} |" for key, said in rows)]
-    return lines
+    example = [line for line in EXAMPLES if line.split()[1] == name]
+    lines += ["", "```", *example, "```"] if example else []
+    every = [_help_of(one) for one in command.params]
+    also = ", ".join(f"`{key}`" for key, said in every if (key, said) in shared)
+    rows = [f"- `{key}`: {said}" for key, said in every if (key, said) not in shared]
+    return [*lines, *(["", *rows] if rows else []), *(["", f"Also {also}."] if also else [])]
 
 
-def options() -> str:
-    """`docs/options.md`."""
+def _all_commands(name: str, command: Any) -> Iterator[Any]:
+    for part, one in getattr(command, "commands", {name: None}).items():
+        yield from _all_commands(part, one) if one else [command]
+
+
+def commands() -> str:
+    """`docs/commands.md`."""
     every: Any = typer.main.get_command(app)
-    lines = ["# Every option of every command", "", "Written by `tools/reference_docs.py` from the commands; as"]
-    lines += ["`ksdp COMMAND --help` prints it. What they are for: [every command](commands.md)."]
+    times = Counter(_help_of(one) for command in _all_commands("", every) for one in command.params)
+    shared = {option: None for option, number in times.items() if number >= _MANY and option[0].startswith("-")}
+    lines = [
+        "# Commands",
+        "",
+        "*For everybody who types ksdp's commands.*",
+        "",
+        "Written by `tools/reference_docs.py` from the commands, as `ksdp COMMAND --help` prints it.",
+        "`ksdp --install-completion` completes commands in your shell. `export KSDP_STORE=~/ksdp-store` names the",
+        "store once for all. AUDIT is the beginning of an audit's id, or `latest`.",
+        "",
+        "| exit code | |",
+        "|---|---|",
+        "| 0 | done, and nothing is sensitive |",
+        "| 3 | some documents are sensitive |",
+        "| 4 | some documents are undecided, none is sensitive |",
+        "| 2 | the input was refused, and nothing was written |",
+        "| 5 | the controls failed: the audit is void |",
+        "| 130, 143 | stopped by Ctrl-C or SIGTERM; the same command resumes |",
+        "| 1 | anything else |",
+        "",
+        "## Options of many commands",
+        "",
+        *(f"- `{key}`: {said}" for key, said in shared),
+    ]
     for group, names in COMMANDS.items():
         lines += ["", f"## {group}"]
         for name in names:
-            lines += _of_command(name, every.commands[name])
+            lines += _of_command(name, every.commands[name], shared)
     return "\n".join(lines) + "\n"

@@ -10,47 +10,61 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tools.key_docs import file_keys, options
-from tools.spec_docs import all_of, described, types_of
+from tools.key_docs import commands, file_keys
+from tools.spec_docs import all_of, cell, described, types_of
 
 import ksdp
 import ksdp.flows
+from ksdp.audit.registry import described_mechanisms, make_mechanism
+from ksdp.audit.registry import statistics as every_statistic
+from ksdp.audit.spec.models import StatisticsSpec
+from ksdp.audit.statistics.contract import Statistic, sentence_of
 from ksdp.extras.pem.flow import pem_flow
 from ksdp.storage import findings
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {
-    "Start": ("python.md", "tutorial.md", "gallery.md", "comparison.md"),
-    "Decide": ("what-a-verdict-means.md", "reviewing.md", "gain-and-levers.md"),
-    "Operate": ("prefect.md", "clusters.md", "protocol-run.md", "pem.md", "peers.md"),
-    "Look up": (
-        *(
-            "commands.md",
-            "options.md",
-            "spec.md",
-            "file-keys.md",
-            "api.md",
-            "audit-and-run.md",
-            "tables.md",
-            "notices.md",
-        ),
-        *("measured.md", "reproduced.md", "licences.md"),
+    "Tutorials": ("tutorial.md", "gallery.md"),
+    "How-to guides": (
+        "python.md",
+        "reviewing.md",
+        "gain-and-levers.md",
+        "prefect.md",
+        "clusters.md",
+        "notices.md",
+        "protocol-run.md",
+        "pem.md",
     ),
+    "Reference": (
+        "commands.md",
+        "spec.md",
+        "file-keys.md",
+        "api.md",
+        "mechanisms.md",
+        "statistics.md",
+        "audit-and-run.md",
+        "tables.md",
+        "licences.md",
+    ),
+    "Explanation": ("what-a-verdict-means.md", "comparison.md", "measured.md", "reproduced.md", "peers.md"),
 }
 FOR_WHOM = {
-    "Start": "For a first look: how to call ksdp from Python, and what comes out.",
-    "Decide": "For privacy officers and reviewers: what a verdict proves, and how to act on it.",
-    "Operate": "For engineers: audits every night, on many machines, and the run among organisations.",
-    "Look up": "Reference. Every command, option, key, table and notice.",
+    "Tutorials": "Learn by doing: every command and cell runs as it stands.",
+    "How-to guides": "One job a page, for people who know what they want.",
+    "Reference": "Written from the code: every command, key, column, mechanism and statistic.",
+    "Explanation": "What the numbers mean, and why they are as they are.",
 }
 TABLES = ("VerdictRow", "StatisticTestRow", "EffectRow", "ViewsRow")
 TITLES = {
     "api.md": "Python, name by name",
-    "file-keys.md": "Every key of every other file",
-    "options.md": "Every option of every command",
+    "commands.md": "Commands",
+    "file-keys.md": "Keys of the other files",
+    "mechanisms.md": "Mechanisms",
+    "statistics.md": "Statistics",
     "tables.md": "Files of a store",
 }
 """Of pages that are written here, which may not be there yet."""
+_FEATURES = 40
 FLOWS = tuple(ksdp.flows.__all__)
 
 
@@ -71,7 +85,14 @@ def api() -> str:
     """`docs/api.md`."""
     from ksdp.api.calls import audit
 
-    lines = ["# Python, name by name", "", "Written by `tools/reference_docs.py` from the code.", ""]
+    lines = [
+        "# Python, name by name",
+        "",
+        "*For programmers.*",
+        "",
+        "Written by `tools/reference_docs.py` from the code.",
+        "",
+    ]
     for name in ksdp.__all__:
         if name != "__version__":
             thing = audit if name == "audit" else getattr(ksdp, name)
@@ -95,6 +116,8 @@ def tables() -> str:
     lines = [
         "# Files of a store",
         "",
+        "*For whoever reads results with other tools.*",
+        "",
         "Written by `tools/reference_docs.py` from the code. Parquet and JSON; any tool reads them. `ksdp",
         "export`, `ksdp tables` and `ksdp sql` open the tables of an audit without knowing where they are.",
         "",
@@ -110,10 +133,53 @@ def tables() -> str:
         lines += ["| column | type | |", "|---|---|---|"]
         words, kinds = all_of(row, described), all_of(row, types_of)
         for column, said in words.items():
-            kind = kinds[column].replace("|", "or").removeprefix("Annotated[").split(",")[0]
-            lines.append(f"| `{column}` | {kind} | {said} |")
+            lines.append(f"| `{column}` | {kinds[column]} | {said} |")
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
+
+
+def mechanisms() -> str:
+    """`docs/mechanisms.md`."""
+    lines = [
+        "# Mechanisms",
+        "",
+        "*For everybody who chooses what to audit.*",
+        "",
+        "Written by `tools/reference_docs.py` from the code. `ksdp mechanisms` prints parameters and sources, too.",
+        "Epsilons are those of the default parameters. KSDP: nothing is promised, so the audit measures it.",
+        "An **unsound** promise is a paper's own that does not hold, or one of a control.",
+        "",
+        "| mechanism | announces (**final output**) | promise | of what | who must be trusted | notes |",
+        "|---|---|---|---|---|---|",
+    ]
+    for one in described_mechanisms():
+        promise = one["guarantee"]
+        numbers = [f"{key} {promise[key]:.3g}" for key in ("epsilon", "delta") if promise.get(key) is not None]
+        words = ", ".join([promise["kind"], *numbers, *([] if promise["sound"] else ["**unsound**"])])
+        texts = [cell(str(promise[key] or "-")) for key in ("unit", "trust", "notes")]
+        releases = make_mechanism(one["name"], {}).releases(_FEATURES)
+        arrays = ", ".join(f"**`{r.name}`**" if r.final else f"`{r.name}`" for r in releases)
+        lines.append(f"| `{one['name']}` | {arrays} | {words} | {' | '.join(texts)} |")
+    return "\n".join(lines) + "\n"
+
+
+def statistics() -> str:
+    """`docs/statistics.md`."""
+    families: dict[str, list[Statistic]] = {}
+    for one in every_statistic().values():
+        families.setdefault(one.family, []).append(one)
+    lines = [
+        "# Statistics",
+        "",
+        "*For reviewers who ask what an adversary looked at.*",
+        "",
+        "Written by `tools/reference_docs.py` from the code. A spec that names no families tests",
+        f"{', '.join(f'`{family}`' for family in StatisticsSpec().families)}, each where the announcement",
+        "allows it, and for a function of your own `simulated`.",
+    ]
+    for family, members in sorted(families.items()):
+        lines += ["", f"## `{family}`", "", *(f"- `{one.name}`: {sentence_of(one)}" for one in members)]
+    return "\n".join(lines) + "\n"
 
 
 def _title(page: str) -> str:
@@ -132,14 +198,16 @@ def index() -> str:
     for heading, pages in PAGES.items():
         lines += [f"## {heading}", "", FOR_WHOM[heading], ""]
         lines += [*(f"- [{_title(page)}]({page})" for page in pages), ""]
-    lines += ["Why things are as they are: `docs/decisions/` in the repository."]
+    lines += ["Who is trusted with what: `SECURITY.md`. Why things are as they are: `docs/decisions/`."]
     return "\n".join(lines).rstrip() + "\n"
 
 
 WRITTEN = {
     "api.md": api,
+    "commands.md": commands,
     "file-keys.md": file_keys,
-    "options.md": options,
+    "mechanisms.md": mechanisms,
+    "statistics.md": statistics,
     "tables.md": tables,
     "README.md": index,
 }

@@ -17,6 +17,7 @@ from ksdp.audit.spec import models
 ROOT = Path(__file__).resolve().parents[1]
 SECTIONS = (
     "corpus",
+    "levers",
     "mechanism",
     "parties",
     "design",
@@ -48,11 +49,19 @@ def described(model: type[Any]) -> dict[str, str]:
 
 
 def types_of(model: type[Any]) -> dict[str, str]:
-    """What each key may be, as the source says it."""
+    """What each column of a table's row holds."""
     body = ast.parse(inspect.getsource(model)).body[0]
     assert isinstance(body, ast.ClassDef)
     fields = (n for n in body.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name))
-    return {n.target.id: ast.unparse(n.annotation) for n in fields}  # type: ignore[union-attr]
+    return {n.target.id: _plain(ast.unparse(n.annotation)) for n in fields}  # type: ignore[union-attr]
+
+
+def _plain(annotation: str) -> str:
+    """A type of a row in words: what `Annotated` adds says how it is stored, not what it is."""
+    name = annotation.removeprefix("Annotated[").split(",")[0].split("[")[0]
+    words = {"str": "text", "float": "number", "int": "whole number", "bool": "true or false", "tuple": "list"}
+    parts = [words.get(part.strip(), part.strip()) for part in name.split("|")]
+    return " or ".join("none" if part == "None" else part for part in parts)
 
 
 def all_of(model: type[Any], what: Callable[[type[Any]], dict[str, str]]) -> dict[str, str]:
@@ -67,17 +76,56 @@ def all_of(model: type[Any], what: Callable[[type[Any]], dict[str, str]]) -> dic
 def key_table(model: type[BaseModel]) -> list[str]:
     """What each key of a section is, as a table."""
     lines = ["| key | is | default | means |", "|---|---|---|---|"]
-    words, kinds = all_of(model, described), all_of(model, types_of)
+    words, kinds = all_of(model, described), model.model_json_schema()["properties"]
     for key, field in model.model_fields.items():
-        name, kind, said = field.alias or key, cell(kinds[key]), cell(words.get(key, ""))
-        lines.append(f"| `{name}` | `{kind}` | {_default(field)} | {said} |")
+        name = field.alias or key
+        said = cell(words.get(key, ""))
+        lines.append(f"| `{name}` | {kind(kinds[name])} | {_default(field)} | {said} |")
     return lines
+
+
+def kind(schema: dict[str, Any]) -> str:
+    """What a value may be, in words, from its JSON schema.
+
+    >>> kind({"type": "number", "minimum": 0, "maximum": 1})
+    'a fraction from 0 to 1'
+    >>> kind({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}]})
+    'a whole number from 1'
+    """
+    if "anyOf" in schema:
+        return ", or ".join(kind(one) for one in schema["anyOf"] if one.get("type") != "null")
+    if "enum" in schema or "const" in schema:
+        return ", ".join(f"`{json.dumps(one)}`" for one in schema.get("enum", [schema.get("const")]))
+    of = schema.get("type")
+    if of in ("integer", "number"):
+        return _number(schema, whole=of == "integer")
+    if of == "array":
+        each = schema.get("prefixItems") or [schema.get("items", {})]
+        return "a list: " + " and ".join(kind(one) for one in each)
+    if of == "string":
+        return "a hash: `sha256:` and 64 hex digits" if "sha256" in schema.get("pattern", "") else "text"
+    return "true or false" if of == "boolean" else "a table"
+
+
+def _number(schema: dict[str, Any], *, whole: bool) -> str:
+    """A number and its range."""
+    least, above = schema.get("minimum"), schema.get("exclusiveMinimum")
+    most, below = schema.get("maximum"), schema.get("exclusiveMaximum")
+    noun = "a whole number" if whole else "a fraction" if 1 in (most, below) else "a number"
+    if (above, below) == (0, 1):
+        return f"{noun} between 0 and 1"
+    parts = [f"from {least:.12g}"] if least is not None else [f"above {above:g}"] if above is not None else []
+    parts += [f"to {most:.12g}"] if most is not None else [f"below {below:g}"] if below is not None else []
+    return " ".join([noun, *parts])
 
 
 def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "needed"
-    return f"`{json.dumps(field.get_default(call_default_factory=True), default=list)}`"
+    value = field.get_default(call_default_factory=True)
+    if value is None or isinstance(value, BaseModel):
+        return "none"
+    return f"`{json.dumps(value, default=list)}`"
 
 
 def cell(text: str) -> str:
@@ -89,7 +137,9 @@ def page() -> str:
     """`docs/spec.md`."""
     tables = {name: getattr(models, f"{name.capitalize()}Spec") for name in SECTIONS}
     lines = [
-        "# Every key of a spec",
+        "# Keys of a spec",
+        "",
+        "*For engineers who write a spec.*",
         "",
         "Written by `tools/spec_docs.py` from the models that check a spec. Unknown keys are refused.",
         "For editors: `#:schema docs/spec.schema.json` as the first line of a spec.",
@@ -97,7 +147,13 @@ def page() -> str:
         "`seed`, a whole number, stands above all sections; 0 by default.",
     ]
     for name, model in tables.items():
-        lines += ["", f"## [{name}]", "", inspect.cleandoc(model.__doc__ or ""), ""]
+        lines += [
+            "",
+            f"## [{'corpus.levers' if name == 'levers' else name}]",
+            "",
+            inspect.cleandoc(model.__doc__ or ""),
+            "",
+        ]
         if name == "mechanism":
             lines += ["`name`, and the parameters of that mechanism: `ksdp mechanisms` lists them."]
             continue

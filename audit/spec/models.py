@@ -105,6 +105,7 @@ class DecisionSpec(Section, frozen=True):
     """What the level bounds, under any dependence: the expected share of wrong verdicts (Benjamini-Yekutieli), or
     the probability of any wrong one (Holm)."""
     level: _Level = 0.05
+    """The error rate that the audit is held to, over all documents."""
     margin: Annotated[float, Field(ge=0, le=1)] = 0.2
     """The largest advantage that the owner of the data is willing to accept. 0: any proved leak is sensitive."""
     clear_level: _Level | None = None
@@ -308,25 +309,34 @@ class CorpusSpec(Section, frozen=True):
     id: str | None = None
     """Column that holds the document id; the row number where there is none."""
     party: str | None = None
+    """Column that names the party whose document it is."""
     group: str | None = None
+    """Column that names whose documents belong together, such as one person's."""
     columns: tuple[str, ...] | None = None
     """Numeric columns of a table; all numeric ones where there is none."""
     user: str = "user_id"
+    """Column of a ratings file that names the user: one document."""
     item: str = "item_id"
+    """Column of a ratings file that names the item: one feature."""
     rating: str = "rating"
+    """Column of a ratings file that holds the rating, a number."""
     labels: FileName | None = None
     """Parquet or CSV, one row a matrix row in the same order, that holds a count matrix's id, party, group."""
     vocabulary: FileName | None = None
     """One term a line, in column order. For text: only these terms are counted, whatever `min_documents` says. For
     ratings: the items, whether rated or not; ratings of others are left out."""
     encoding: str = "utf-8"
+    """How the text of a CSV or JSON lines file is encoded."""
     stemming: str | None = None
     """A Snowball language (`english`); none by default."""
     stop_words: Literal["english"] | None = "english"
+    """Words that texts are read without; none where it is null."""
     token_pattern: str = r"(?u)\b[^\W\d_]{3,20}\b"
+    """What counts as a word of a text, a regular expression."""
     min_documents: Annotated[int, Field(ge=1)] = 2
     """Terms found in fewer documents are dropped."""
     max_features: Annotated[int, Field(ge=1)] | None = None
+    """Keep the most frequent terms alone, this many."""
     weighting: Literal["counts", "tf-idf", "standardised"] | None = None
     """Default: tf-idf for text, counts, docword; counts (as they are) for ratings, tables; or `standardised`."""
     idf: Literal["global", "party", "public"] = "global"
@@ -335,6 +345,7 @@ class CorpusSpec(Section, frozen=True):
     rows: Literal["l2", "none"] | None = None
     """Default: l2 where the weighting is tf-idf, none elsewhere."""
     levers: LeversSpec = Field(default_factory=LeversSpec)
+    """The next section."""
 
 
 class MechanismSpec(BaseModel):
@@ -353,9 +364,12 @@ class DesignSpec(Section, frozen=True):
     """Which documents are in which run."""
 
     kind: Literal["shared", "balanced", "literal"] = "shared"
+    """`shared`: every run serves every document. `balanced`: each audited document is in a run with a chance of
+    one half. `literal`: runs of its own for each document, as in the paper."""
     unit: Literal["document", "group"] = "document"
     """What is in or out as a whole, is counted by sizes, and has a verdict: a document, or all of a group's."""
     party_size: Fraction | Rows = 0.03
+    """Documents (or groups) in a run: a fraction of the corpus, or a number."""
     with_runs: Annotated[int, Field(ge=2, le=MOST_RUNS)] = 200
     """Runs in the smaller arm, a document (its mean, where arms are random)."""
     looks: Literal["planned", "end"] = "planned"
@@ -383,6 +397,7 @@ class StatisticsSpec(Section, frozen=True):
     """What the adversary looks at."""
 
     families: tuple[str, ...] = ("paper", "geometry", "rounds", "pem")
+    """Families of statistics to test; `ksdp mechanisms` and reports name what each holds."""
     names: tuple[str, ...] = ()
     """Statistics by name, besides the families.
 

@@ -296,11 +296,13 @@ class EffectMeasures:
     advantage_low: float
     """Clopper-Pearson bounds of both rates together."""
     advantage_high: float
+    """The upper bound."""
     distance: float
     """D of the fresh runs: at the threshold that is best there, so a little too large."""
     band_low: float
     """Of the true D."""
     band_high: float
+    """Its upper end."""
     log10_p: float
     """Of the fresh runs alone, uncorrected."""
     log10_p_above: float

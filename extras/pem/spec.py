@@ -83,6 +83,7 @@ class PemDataSpec(PemRecordsSpec, frozen=True):
     """Parquet, CSV, JSON lines, or a count matrix (npz, mtx), relative to the spec's folder; `$NAME` is filled in
     from the environment."""
     encoding: str = "utf-8"
+    """How the text of the file is encoded."""
     labels: str | None = None
     """Parquet or CSV with one row a row of a count matrix, which holds the `client` column."""
     client: str | None = None
@@ -103,13 +104,16 @@ class KMeansSpec(Section, KMeansParameters, frozen=True):
     """k-means; see `PemKMeans`."""
 
     name: Literal["k-means"]
+    """Which algorithm."""
 
 
 class LogisticSpec(Section, LogisticParameters, frozen=True):
     """Logistic regression; see `PemLogistic`. `label` is for a count matrix: a table's is named in `data`."""
 
     name: Literal["logistic"]
+    """Which algorithm."""
     cap: Positive | None = None
+    """Largest entry of one record's gradient; larger ones are cut."""
 
     def algorithm(self, features: int) -> PemAlgorithm:
         """The three functions, for records of so many columns."""
@@ -120,8 +124,11 @@ class AprioriSpec(Section, AprioriParameters, frozen=True):
     """Frequent itemsets; see `PemApriori`. It takes as many iterations as the longest itemset is long."""
 
     name: Literal["apriori"]
+    """Which algorithm."""
     length: Number = 4
+    """Most items of an itemset that is searched for."""
     keep: Number = 200_000
+    """Most itemsets of one length that are kept; those with the largest noisy counts."""
 
     @property
     def iterations(self) -> int:
@@ -152,24 +159,31 @@ class SparseSpec(Section, frozen=True):
     """Clients send large entries only; see `Sparse`."""
 
     threshold: Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
+    """Only entries above it are sent."""
     most: Number
+    """Most entries that a client sends."""
     part: Part = 0.5
+    """Share of an iteration's epsilon for choosing them."""
 
 
 class BudgetSpec(Section, frozen=True):
     """What a run may cost a record."""
 
     epsilon: Positive
+    """What the whole run may cost one record."""
     sampling: Annotated[float, Field(gt=0, le=1, strict=True)] = 1.0
+    """Chance with which a record takes part in an iteration."""
     batch: Number | None = None
     """Records are a stream: each iteration takes so many of each client, and each record once."""
     sparse: SparseSpec | None = None
+    """The section `[budget.sparse]`."""
 
 
 class PemRunSpec(Section, frozen=True):
     """Who takes part, and how long they wait."""
 
     servers: Annotated[int, Whole(2, 100)] = 2
+    """Each adds all of the noise."""
     processes: Number = 2
     """That the clients are spread over."""
     sampler: Literal["discrete", "fast"] = "discrete"
@@ -181,7 +195,9 @@ class PemRunSpec(Section, frozen=True):
     timeout: Positive = 600.0
     """Seconds without any news after which the run is given up."""
     least_clients: Number = 1
+    """With fewer clients the run ends."""
     field_bits: Literal[64, 32] = 64
+    """Size of the prime field that sums are in."""
 
     @property
     def simulated_seed(self) -> int | None:

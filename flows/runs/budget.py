@@ -166,6 +166,7 @@ class PartyBudgetSpec(Section, frozen=True):
     """The most that all runs together may give away; what is left out is not limited."""
 
     epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """The largest epsilon of all runs with noise together."""
     delta: Annotated[float, Field(gt=0, lt=1)] = _DELTA
     """The delta at which epsilon is stated."""
     advantage: Annotated[float, Field(gt=0, le=1)] | None = None

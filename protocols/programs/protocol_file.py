@@ -21,6 +21,7 @@ class FeaturesSpec(Section, frozen=True):
     hash: Annotated[str, Field(pattern=r"sha256:[0-9a-f]{64}")] | None = None
     """Of the terms with a line feed after each."""
     count: Annotated[int, Whole(1)] | None = None
+    """How many terms the vocabulary holds; goes with `hash`."""
     rows: Annotated[str, Field(pattern=r"sha256:[0-9a-f]{64}")] | None = None
     """How every party makes its rows: levers, weighting, lengths (`ksdp columns SPEC`). None: not agreed."""
 
@@ -37,6 +38,7 @@ class PrecisionSpec(Section, frozen=True):
     """How reals are written in sums."""
 
     fraction_bits: Annotated[int, Whole(0, 62)] = 31
+    """Binary digits behind the point of every number that is summed."""
     bound: Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)] | None = None
     """Largest entry of a party's share of a sum; largest norm of one that is normed. Default: the largest power of
     two of which no sum can wrap; 2^20 where sums are normed."""
@@ -68,6 +70,7 @@ class PartySpec(Section, frozen=True):
     """One party, or the server."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,54}$")]
+    """Its name in the run: letters, digits, dots, hyphens."""
     address: str
     """HOST:PORT at which it listens."""
     key: str

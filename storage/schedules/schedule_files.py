@@ -55,7 +55,9 @@ class Notice(Section, frozen=True):
     """Who is notified of what, and how. Secrets are never in here: only names of environment variables."""
 
     kind: Literal["command", "webhook", "email"]
+    """How the message goes out."""
     on: tuple[Event, ...] = ("sensitive", "void", "not-run")
+    """The events that it is sent for."""
     command: tuple[str, ...] = ()
     """`command`: program and arguments; it reads JSON from standard input. No shell."""
     url: str | None = None
@@ -63,10 +65,15 @@ class Notice(Section, frozen=True):
     to: tuple[str, ...] = ()
     """`email`: recipients."""
     sender: str | None = None
+    """`email`: the address that it comes from."""
     host: str | None = None
+    """`email`: the SMTP server."""
     port: Annotated[int, Field(ge=1, le=65535)] = 587
+    """`email`: the server's port."""
     starttls: bool = True
+    """`email`: encrypt the connection."""
     user: str | None = None
+    """`email`: the account at the server."""
     password_env: str | None = None
     """Environment variable that holds the SMTP password."""
 

@@ -281,7 +281,9 @@ class KMeansParameters:
     """Of k-means."""
 
     clusters: Number
+    """How many centres."""
     iterations: Number
+    """How many times the centres are moved."""
     bound: Positive
     """Largest L1 norm of a record; longer ones are scaled down."""
     high: Positive = 1.0
@@ -306,12 +308,15 @@ class LogisticParameters:
     """Of logistic regression."""
 
     iterations: Number
+    """How many steps of the gradient."""
     bound: Positive
     """Largest L1 norm of one record's gradient."""
     label: Annotated[int, Whole(-_MOST_COLUMNS, _MOST_COLUMNS)] | None = None
     """Column of the label, from 0; the last unless given."""
     rate: Positive = 1.0
+    """Length of a step."""
     penalty: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """Weight of the squared coefficients in the loss."""
     fraction_bits: Bits = 16
     """Gradients are whole multiples of 2^-fraction_bits."""
 

@@ -1,0 +1,87 @@
+"""Count words, sentences and reading ease of every page: `python tools/plain_english.py`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+_FENCE = re.compile(r"^( *)```.*?^\1```$", re.DOTALL | re.MULTILINE)
+_END = re.compile(r"(?<=[.!?])[)\"”*]*\s+(?=[\"“(*A-Z0-9])")
+_WORD = re.compile(r"[A-Za-z][A-Za-z'’-]*|\d[\d,.]*")
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a page's prose measures: tables count for the longest sentence only."""
+
+    words: int
+    sentences: int
+    longest: str
+    mean: float
+    ease: float
+
+
+def pages() -> list[Path]:
+    """Every page of the repository that people read."""
+    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def _blocks(text: str) -> Iterator[tuple[bool, str]]:
+    """Paragraphs, items and cells in order; whether each is a table's cell."""
+    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", _FENCE.sub("\n\n", text))
+    text = re.sub(r"`[^`]+`", "code", text)
+    for part in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )|\n(?=[#|])|(?<=\|)\n", text):
+        part = part.strip()
+        if part.startswith("|"):
+            yield from ((True, cell.strip()) for cell in part.strip("|").split("|"))
+        elif part and not part.startswith(("#", "<")):
+            yield False, re.sub(r"^(?:[-*]|\d+\.) ", "", part)
+
+
+def _syllables(word: str) -> int:
+    """About how many syllables a word has: groups of vowels, without a silent e."""
+    word = re.sub(r"[^a-z]", "", word.lower())
+    groups = len(re.findall(r"[aeiouy]+", word))
+    silent = re.search(r"[^aeiouyl]e$|[^aeiouytd]ed$|[^aeiouyszxcg]es$", word) is not None
+    return max(1, groups - silent)
+
+
+def counts(text: str) -> Counts:
+    """Measure the prose of a page."""
+    sentences, longest = [], ""
+    for is_cell, block in _blocks(text):
+        for sentence in _END.split(" ".join(block.split())):
+            if len(_WORD.findall(sentence)) > len(_WORD.findall(longest)):
+                longest = sentence
+            if not is_cell and _WORD.search(sentence):
+                sentences.append(_WORD.findall(sentence))
+    words = [word for sentence in sentences for word in sentence]
+    if not words:
+        return Counts(0, 0, longest, 0.0, 100.0)
+    mean = len(words) / len(sentences)
+    ease = 206.835 - 1.015 * mean - 84.6 * sum(map(_syllables, words)) / len(words)
+    return Counts(len(words), len(sentences), longest, mean, ease)
+
+
+def main() -> None:
+    """Print a row for each page, and the sum."""
+    total = words = sentences = 0
+    print(f"{'page':42}{'all words':>10}{'sentences':>10}{'mean':>7}{'longest':>8}{'ease':>6}")
+    for page in pages():
+        text = page.read_text(encoding="utf-8")
+        one, everything = counts(text), len(text.split())
+        total, words, sentences = total + everything, words + one.words, sentences + one.sentences
+        longest = len(_WORD.findall(one.longest))
+        name = str(page.relative_to(ROOT))
+        print(f"{name:42}{everything:>10}{one.sentences:>10}{one.mean:>7.1f}{longest:>8}{one.ease:>6.0f}")
+        if "--long" in sys.argv and longest > 40:
+            print("    " + one.longest)
+    print(f"{'together':42}{total:>10}{sentences:>10}{words / sentences:>7.1f}")
+
+
+if __name__ == "__main__":
+    main()
