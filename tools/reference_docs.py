@@ -145,7 +145,7 @@ def mechanisms() -> str:
         "",
         "*For everybody who chooses what to audit.*",
         "",
-        "Written by `tools/reference_docs.py` from the code. `ksdp mechanisms` prints parameters and sources, too.",
+        "Written by `tools/reference_docs.py` from the code. `ksdp mechanisms` prints parameters and sources.",
         "Epsilons are those of the default parameters. KSDP: nothing is promised, so the audit measures it.",
         "An **unsound** promise is a paper's own that does not hold, or one of a control.",
         "",
