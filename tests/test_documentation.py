@@ -106,6 +106,10 @@ def run_blocks(page: str) -> dict[str, Any]:
     return known
 
 
+def test_totals_of_the_explanation_say_who_was_in() -> None:
+    assert run_blocks("docs/why-everything-leaks.md")["everybody_is_known"] is True
+
+
 @pytest.mark.e2e
 def test_the_tutorial_runs() -> None:
     known = run_blocks("docs/tutorial.md")

@@ -46,7 +46,16 @@ PAGES = {
         "tables.md",
         "licences.md",
     ),
-    "Explanation": ("what-a-verdict-means.md", "comparison.md", "measured.md", "reproduced.md", "peers.md"),
+    "Explanation": (
+        "what-a-verdict-means.md",
+        "verdicts-for-statisticians.md",
+        "why-everything-leaks.md",
+        "attacks.md",
+        "comparison.md",
+        "measured.md",
+        "reproduced.md",
+        "peers.md",
+    ),
 }
 FOR_WHOM = {
     "Tutorials": "Learn by doing: every command and cell runs as it stands.",
