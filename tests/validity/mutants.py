@@ -878,7 +878,7 @@ MUTANTS: list[Mutant] = [
     *_of("audit/statistics/linear/releases.py", ("noise = lost(whole)", "pass"), tests=(SOLVED_FILTERS,)),
     *_of(
         "audit/statistics/linear/releases.py",
-        ("replace(known, noise=known.noise + LOST", "replace(known, noise=known.noise + 1.0"),
+        ("noise = known.noise + LOST", "noise = known.noise + 1.0"),
         tests=(SOLVED_FILTERS,),
     ),
     *_of(
@@ -890,11 +890,11 @@ MUTANTS: list[Mutant] = [
     *_of(
         "audit/statistics/linear/releases.py",
         ("rated = weights.ndim == 3  # an entry has a weight of its own", "rated = False"),
-        ('done = min(done, int(observables["sweeps"].ravel()[0]))', "pass"),
+        ("done = min(done, before) if exact else done", "pass"),
         ("return np.asarray((mean * outside + own) / (outside + pool.subtracted.shape[0]))", "return mean"),
         ("added_variance(pool.mechanism, n, a) if n", "0.0 if n"),
         ("if not exact:\n            noise", "if False:\n            noise"),
-        ("LinearSystem(whole, noise, of_all=False, exact", "LinearSystem(whole, noise, exact"),
+        ("whole, noise, of_all=False, exact", "whole, noise, exact"),
         ("if exact:\n            first", "if False:\n            first"),
         ("if exact:\n            first", "if True:\n            first"),
         tests=(*ROUNDS, ONE_BY_ONE),
@@ -959,6 +959,8 @@ MUTANTS: list[Mutant] = [
         "audit/statistics/linear/releases.py",
         ("return Observables({**observables, **of_first})", "return observables"),
         ("[:rounds]", ""),
+        ("mean = wide.mean(axis=1, keepdims=True)", "mean = wide[:1, :1]"),
+        ("about=own is not pool.mechanism", "about=False"),
         tests=(FIRST_ROUND,),
     ),
     *_of(
@@ -1311,8 +1313,8 @@ MUTANTS: list[Mutant] = [
         ("mean is not None or any(", "any("),
         ("data.min(initial=0.0) < 0.0", "data.min(initial=0.0) < -99.0"),
         ("None if touched.all() else WithinBasis", "None if True else WithinBasis"),
-        ("noise if is_low_noise(whole, noise / varied) else None", "noise"),
-        ("noise if is_low_noise(whole, noise / varied) else None", "0.0 * noise + _LEAST"),
+        ("noise if self.worth(terms(pool.drawn), noise, pool.share) else None", "noise"),
+        ("noise=np.maximum(known.noise, missed)", "noise=known.noise"),
         ("if _ROUNDS & set(arrays):", "if False:"),
         tests=(BASIS,),
     ),

@@ -339,6 +339,10 @@ class RatingContributions:
         _coefficient_paths(*self._given, float(self.gamma), float(self.delta), found)
         return found
 
+    def apart(self, sums: Floats) -> tuple[Floats, Floats]:
+        """The rows, shape (2 sweeps k, d), and no single numbers."""
+        return sums.reshape(-1, self.rows.shape[1]), sums[:0]
+
     def along(self, direction: Floats) -> Floats:
         """<a_i, direction> of every document, shape (n,); each by itself, to the last bit."""
         total = np.empty(self.rows.shape[0])

@@ -21,7 +21,6 @@ from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic, sentence_of
 from ksdp.audit.statistics.linear.contributions import block_numbers, part_terms, sweep_numbers
 from ksdp.audit.statistics.linear.counts import marked
-from ksdp.audit.statistics.linear.expected import expected
 from ksdp.audit.statistics.linear.groups import WrappedStatistic
 from ksdp.audit.statistics.linear.operator import (
     LOST,
@@ -77,14 +76,67 @@ def with_count_equations(
     return both, replace(known, sums=np.concatenate([sums, counts[columns]]), noise=0.0)
 
 
+_TRIALS = 4
+"""Runs of the audit's own in which is measured what equations miss."""
+
+
 class _Solved(ABC):
     """A statistic that takes releases for a linear system in who is in."""
 
-    name: str
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Under which it is asked for."""
+
+    @property
+    @abstractmethod
+    def needs(self) -> tuple[str, ...]:
+        """Arrays that must be announced."""
 
     @abstractmethod
-    def linear_model(self, observables: Observables, pool: Pool) -> LinearModel | None:
+    def equations(self, observables: Observables, pool: Pool) -> LinearModel | None:
         """What documents add to the sums of a run, and these sums; None where it looks at none."""
+
+    def linear_model(self, observables: Observables, pool: Pool) -> LinearModel | None:
+        """The equations, with the variance of what they miss where they hold about."""
+        found = self.equations(observables, pool)
+        if found is None or not found[1].about or pool.mechanism is None:
+            return found
+        terms, known = found
+        key = (self.name, "what the equations miss", np.size(known.sums))
+        missed = cast(Floats | None, pool.derive(key, lambda: self._missed(observables, pool)))
+        return None if missed is None else (terms, replace(known, noise=np.maximum(known.noise, missed)))
+
+    def worth(self, contributions: ContributionOperator, noise: Floats, share: float) -> bool:
+        """Whether equations that miss so much of what all documents add are solved."""
+        return True
+
+    def _missed(self, observables: Observables, pool: Pool) -> Floats | None:
+        """The variance of what documents do not add up to, alike in a row; None where nothing is to be solved."""
+        assert pool.mechanism is not None
+        rng, everybody = np.random.default_rng(0), replace(pool, colluding=False)
+        kept = np.float32 if all(lost_of(observables[name]) == LOST for name in self.needs) else np.float64
+        squares: list[Floats] = []
+        for _ in range(_TRIALS):
+            taken = pool.one_draw(rng)
+            try:
+                ran = pool.mechanism.run(Database(taken), rng)
+            except KsdpError:  # too few documents for its rank, say
+                return None
+            shown = [name for name in observables if name in ran]
+            found = self.equations(
+                Observables({n: np.asarray(ran[n], kept).astype(float) for n in shown}), everybody
+            )
+            if found is None:
+                return None
+            terms, known = found
+            rows = sp.csr_array(sp.vstack(taken, format="csr"))
+            made = cast(FactoredContributions | RatingContributions, terms(rows))
+            wide, single = made.apart(np.square(known.sums - made.summed(np.ones(rows.shape[0]))))
+            mean = wide.mean(axis=1, keepdims=True)
+            squares.append(np.concatenate([np.broadcast_to(mean, wide.shape).ravel(), single]))
+        noise = np.mean(squares, axis=0)
+        return noise if self.worth(terms(pool.drawn), noise, pool.share) else None
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,); all 0 where there is no system."""
@@ -113,12 +165,12 @@ class LinearSums(_Solved):
     needs: tuple[str, ...] = ("topics", "sums", "weights")
     reads: tuple[str, ...] = ("sweeps",)
 
-    def linear_model(self, observables: Observables, pool: Pool) -> LinearModel:
+    def equations(self, observables: Observables, pool: Pool) -> LinearModel:
         """What documents add to the sums of a run, and these sums."""
         topics, sums, weights = (announced(observables, name) for name in self.needs)
-        done = len(sums)
-        if "sweeps" in observables:  # a run that has converged before repeats its last sweep
-            done = min(done, int(observables["sweeps"].ravel()[0]))
+        exact, done = is_exact(pool), len(sums)
+        before = int(observables["sweeps"].ravel()[0]) if "sweeps" in observables else done
+        done = min(done, before) if exact else done  # later on the last sweep is repeated, with new noise
         done = _enough(pool, sums[0].size, done)
         own = own_mechanism(pool.mechanism)
         gamma, delta = float(getattr(own, "gamma", 0.0)), float(getattr(own, "delta", 0.0))
@@ -130,7 +182,6 @@ class LinearSums(_Solved):
             return sweep_numbers(rows, topics[: done + 1], gamma, delta)
 
         whole = np.concatenate([sums[:done].ravel(), weights[:done].ravel()])
-        exact = is_exact(pool)
         noise: Floats | float = 0.0
         if not exact:
             noise = _added(pool, {"round_sums": sums[:done], "round_weights": weights[:done]})
@@ -143,7 +194,9 @@ class LinearSums(_Solved):
                 possible = FirstRatingsFeasible(first, total, weights[0, 0], gamma, delta)
             else:
                 possible = FirstSumFeasible(first, total, gamma, delta, "start" not in observables)
-        known = LinearSystem(whole, noise, of_all=False, exact=exact, lost=_lost(pool, sums), possible=possible)
+        known = LinearSystem(
+            whole, noise, of_all=False, exact=exact, lost=_lost(pool, sums), possible=possible, about=not exact
+        )
         return with_count_equations(pool, terms, known)
 
 
@@ -168,7 +221,7 @@ class LinearBlocks(_Solved):
     needs: tuple[str, ...] = ("first_blocks",)
     reads: tuple[str, ...] = ("block_sums", "mean", "part_squares")
 
-    def linear_model(self, observables: Observables, pool: Pool) -> LinearModel:
+    def equations(self, observables: Observables, pool: Pool) -> LinearModel:
         """What documents add to the sums of a run, and these sums."""
         blocks, known_sums = announced(observables, "first_blocks"), "block_sums" in observables
         done = int(blocks[1:].any(axis=(1, 2)).sum())
@@ -193,22 +246,19 @@ class LinearBlocks(_Solved):
             scalars += [part_terms(rows, announced(observables, "V"))] if parts.size else []
             return replace(made, scalars=np.hstack(scalars)) if scalars else made
 
-        whole: Floats | float = 0.0
-        noise: Floats | float = added_variance(pool.mechanism, "blocks", blocks[1:])
-        if sums is not None and exact:
-            whole, noise = np.concatenate([np.zeros(sums.size), last, lengths.ravel(), parts.ravel()]), 0.0
-        elif sums is not None:
-            heights = {"blocks": sums, "": last, "part_squares": parts}
-            whole, noise = np.concatenate([a.ravel() for a in heights.values()]), _added(pool, heights)
-        elif noise:
-            # Of rows of norm 1; the sums that they are made of are as long as the leading eigenvalue, or less.
-            picture = expected(pool, blocks.shape[1], mean is not None)
-            noise *= 0.0 if picture is None else float(picture.values[0]) ** 2
+        heights = {"blocks": np.zeros_like(blocks[1:]), "": last, "lengths": lengths, "part_squares": parts}
+        noise: Floats | float = 0.0
+        if sums is not None and not exact:
+            heights["blocks"] = sums
+            noise = _added(pool, {name: array for name, array in heights.items() if name != "lengths"})
+        whole = np.concatenate([array.ravel() for array in heights.values()])
         possible = None
         if exact:  # nobody is in with entries only where all blocks, and the mean, are 0
             touched = np.asarray(blocks[1:].any(axis=(0, 1)) | (mean is not None and mean != 0.0))
             possible = None if touched.all() else WithinColumns(touched)
-        known = LinearSystem(whole, noise, exact=exact, lost=_lost(pool, blocks), possible=possible)
+        known = LinearSystem(
+            whole, noise, exact=exact, lost=_lost(pool, blocks), possible=possible, about=not exact
+        )
         return with_count_equations(pool, terms, known)
 
 
@@ -293,9 +343,10 @@ class LinearReleases(_Solved):
     version: int = 1
     family: str = "rounds"
 
-    def linear_model(self, observables: Observables, pool: Pool) -> LinearModel:
+    def equations(self, observables: Observables, pool: Pool) -> LinearModel:
         """What documents add to the sums of a run, and these sums."""
-        given = equations_of(own_mechanism(pool.mechanism).releases(pool.drawn.shape[1]))
+        own = own_mechanism(pool.mechanism)
+        given = equations_of(own.releases(pool.drawn.shape[1]))
         equations = next(given[name] for name in self.needs if name in given)
 
         def added(name: str, array: Floats) -> float:
@@ -303,7 +354,8 @@ class LinearReleases(_Solved):
 
         def made() -> tuple[Adds, LinearSystem]:
             adds, known = equations(observables, pool, added)
-            return adds, replace(known, noise=known.noise + LOST * float(np.square(known.sums).mean()))
+            noise = known.noise + LOST * float(np.square(known.sums).mean())
+            return adds, replace(known, noise=noise, about=own is not pool.mechanism)
 
         adds, known = cast(tuple[Adds, LinearSystem], observables.derive((self.name, "equations", pool), made))
 
@@ -374,17 +426,12 @@ class LinearBasis(_Solved):
             return ""
         return f"{MOST_SOLVED:,} documents or fewer, or to be named: of more it only proves leaks, and is dear"
 
-    def linear_model(self, observables: Observables, pool: Pool) -> LinearModel | None:
-        """What documents add to the sums that V leaves, and these sums; None where all is 0."""
+    def equations(self, observables: Observables, pool: Pool) -> LinearModel | None:
+        """What documents add to the sums that V leaves, and these sums; None where they are too few."""
         V = np.ascontiguousarray(announced(observables, "V"))
         if pool.mechanism is None or not _enough_for_all(numbers_of_basis(*V.shape), _who_may(pool)):
             return None
-        exact, missed = _converged(pool), None
-        if not exact:
-            missed = cast(Floats | None, pool.derive(("what V misses", len(V)), lambda: _missed(pool)))
-            if missed is None:
-                return None
-        mean = None
+        exact, mean = _converged(pool), None
         if "mean" in observables:
             mean = mean_of_all(announced(observables, "mean").ravel(), pool)
         sigma = announced(observables, "sigma").ravel() if "sigma" in observables else None
@@ -392,9 +439,13 @@ class LinearBasis(_Solved):
         def terms(rows: sp.csr_array) -> FactoredContributions:
             return _terms(rows, V, mean, sigma is not None)
 
-        sums, noise = _sums(V, mean, sigma), 0.0 if missed is None else missed
-        known = LinearSystem(sums, noise, exact=exact, possible=_possible(V, mean, pool) if exact else None)
+        possible = _possible(V, mean, pool) if exact else None
+        known = LinearSystem(_sums(V, mean, sigma), exact=exact, about=not exact, possible=possible)
         return with_count_equations(pool, terms, known)
+
+    def worth(self, contributions: ContributionOperator, noise: Floats, share: float) -> bool:
+        """Whether what the equations miss is small beside what documents add."""
+        return is_low_noise(contributions, np.maximum(noise, _LEAST) / max(share * (1 - share), 1e-3))
 
 
 def _enough_for_all(numbers: int, documents: int) -> bool:
@@ -447,34 +498,6 @@ def _possible(V: Floats, mean: Floats | None, pool: Pool) -> Feasibility | None:
     return None if touched.all() else WithinBasis(touched, V[0])
 
 
-def _missed(pool: Pool) -> Floats | None:
-    """The variance of what the equations miss of each number, by one run."""
-    rng = np.random.default_rng(0)
-    taken = pool.one_draw(rng)
-    try:
-        assert pool.mechanism is not None
-        seen = pool.mechanism.run(Database(taken), rng)
-    except KsdpError:  # too few documents for its rank, say
-        return None
-    V = np.ascontiguousarray(np.asarray(seen["V"], dtype=np.float64))
-    mean = np.asarray(seen["mean"], dtype=np.float64).ravel() if "mean" in seen else None
-    sigma = np.asarray(seen["sigma"], dtype=np.float64).ravel() if "sigma" in seen else None
-    left = -_sums(V, mean, sigma)
-    for rows in taken:
-        left += _terms(rows, V, mean, sigma is not None).summed(np.ones(rows.shape[0]))
-    whole = _terms(pool.drawn, V, mean, sigma is not None)
-    rows_left, single = whole.apart(np.square(left))
-    noise = np.concatenate(
-        [
-            np.repeat(rows_left.mean(axis=1), rows_left.shape[1]),
-            np.full(len(single), single.mean() if len(single) else 0.0),
-        ]
-    )
-    noise += max(LOST * float(np.square(whole.weights).sum()), _LEAST)
-    varied = max(pool.share * (1 - pool.share), 1e-3)
-    return noise if is_low_noise(whole, noise / varied) else None
-
-
 _FIRST_ROUND = {
     "linear-sums": {"topics": 2, "sums": 1, "weights": 1},
     "linear-blocks": {"first_blocks": 2, "block_sums": 1},
@@ -486,11 +509,15 @@ two where what is there before it comes first."""
 
 def first_rounds(statistics: Iterable[Statistic]) -> tuple[OfFirstRound, ...]:
     """Of the filters of rounds among these, what the first round says alone."""
-    return tuple(OfFirstRound(one) for one in statistics if _FIRST_ROUND.get(one.name, {}).keys() & set(one.needs))
+    return tuple(
+        OfFirstRound(one)
+        for one in statistics
+        if isinstance(one, _Solved) and _FIRST_ROUND.get(one.name, {}).keys() & set(one.needs)
+    )
 
 
 @dataclass(frozen=True)
-class OfFirstRound(WrappedStatistic):
+class OfFirstRound(WrappedStatistic, _Solved):
     """A filter of rounds, given the first one alone."""
 
     statistic: Statistic
@@ -511,8 +538,8 @@ class OfFirstRound(WrappedStatistic):
         """That of the statistic."""
         return self.statistic.family
 
-    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
-        """One number a document, shape (n_documents,)."""
+    def equations(self, observables: Observables, pool: Pool) -> LinearModel | None:
+        """Those of the statistic, of the first round."""
 
         def cut() -> Observables:
             of_first = {
@@ -523,4 +550,4 @@ class OfFirstRound(WrappedStatistic):
             return Observables({**observables, **of_first})
 
         first: Observables = observables.derive(("first round", self.statistic.name), cut)
-        return self.statistic.evaluate(first, documents)
+        return cast(_Solved, self.statistic).equations(first, pool)

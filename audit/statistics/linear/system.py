@@ -245,6 +245,8 @@ class LinearSystem:
     """Part of each number's variance over databases that is added to it: where the equations hold about."""
     exact: bool = False
     """Whether it is known that nothing was added to them."""
+    about: bool = False
+    """Whether they hold about: what they miss is to be measured (`_Solved.linear_model`)."""
     lost: float = LOST
     """Of a number of exact sums, squared, as a part of it; what is said to be `noise` there is that of `LOST`."""
     possible: Feasibility | None = None

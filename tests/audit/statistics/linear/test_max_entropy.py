@@ -204,7 +204,7 @@ def test_of_few_documents_noise_hides_less() -> None:
                 patched.setattr(tilting, "MOST_NOISY", most)
                 found = LinearBlocks().evaluate(Observables(dict(seen)), documents)
             distances[most] += ks_table(found[None].astype(np.float32), held[None]).distance[0] / 3
-    assert distances[0] < 0.7
+    assert distances[0] < 0.75
     assert distances[tilting.MOST_NOISY] > 0.8
 
 
