@@ -9,7 +9,8 @@
     │   │   └── CorpusAway what is at a URL cannot be read now; another time it may be
     │   └── StaleDecision  somebody, or a newer audit, was faster; `newer` is what the reviewer had not seen
     ├── StoreError         the store cannot be read or written
-    │   ├── DamagedBlock   a block's checksum or shape is not what its key promises
+    │   ├── DamagedFile    what is stored is not what was written, or was lost
+    │   │   └── DamagedBlock  a block's checksum or shape is not what its key promises
     │   └── Unreachable    what is kept at a URL: its server does not answer, or refuses
     ├── ClearanceError     a clearance is refused; `failed` says which check
     ├── ProtocolError      a protocol run ended: a party left, lied, repeated itself or sent what nobody may send
@@ -64,7 +65,11 @@ class StoreError(KsdpError):
     """The store cannot be read or written."""
 
 
-class DamagedBlock(StoreError):
+class DamagedFile(StoreError):
+    """What is stored is not what was written, or was lost: never the same as what was never there."""
+
+
+class DamagedBlock(DamagedFile):
     """A stored block is not what its key promises."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -218,6 +218,8 @@ class QueuePage:
     """Some are wanted that are not under way."""
     part_of: str | None = None
     """What the chosen audit is a part of, which nobody signs by itself."""
+    damaged: tuple[str, ...] = ()
+    """A sentence for each audit that cannot be read."""
 
     def at(self, page: int) -> dict[str, Any]:
         """What an address says of another page of it."""
@@ -262,7 +264,7 @@ def _counts(store: Store, audit: str, _stamp: int, _head: LogHead, _policy: Poli
     }
 
 
-def _newest(history: list[Brief]) -> list[Brief]:
+def _newest(history: Sequence[Brief]) -> list[Brief]:
     """The newest valid audit of each series."""
     return list({entry.series: entry for entry in reversed(history) if entry.valid}.values())[::-1]
 
@@ -286,7 +288,8 @@ def read_queue_page(store: Store, query: Mapping[str, str]) -> QueuePage:
     def pending(entry: Brief) -> Pending:
         return Pending(entry, _counts(store, entry.audit, stamp(entry.audit), newest, policy))
 
-    history = read_history(store)
+    known = read_history(store)
+    history = known.audits
     audits = sorted((pending(entry) for entry in _newest(history)), key=lambda p: p.brief.finished, reverse=True)
     named = query.get("audit")
     if named:
@@ -297,7 +300,7 @@ def read_queue_page(store: Store, query: Mapping[str, str]) -> QueuePage:
     else:
         chosen = next((one for one in audits if one.counts[shown]), audits[0] if audits else None)
     if chosen is None:
-        return QueuePage((), None, False, shown, listing, (), {}, 0, 1, policy, None)
+        return QueuePage((), None, False, shown, listing, (), {}, 0, 1, policy, None, damaged=known.damaged)
     audit = chosen.brief.audit
     places = _places(store, audit, stamp(audit), newest, policy)
     page_rows = Findings(store.audit(audit)).page(
@@ -320,6 +323,7 @@ def read_queue_page(store: Store, query: Mapping[str, str]) -> QueuePage:
         more=more,
         wanted=idle and wanted(store, audit),
         part_of=_part_of(store, audit),
+        damaged=known.damaged,
     )
 
 

@@ -2,7 +2,10 @@
 
 `SHA256SUMS` stands in the folder of the files, as `sha256sum -c` reads it. A file is written whole, then its line:
 a file whose line differs is not what was written. Files of state, which change and which nothing writes again,
-carry their own checksum (`write_checked_json`).
+carry their own checksum (`write_checked_json`). What is damaged is never read as absent: `DamagedFile`.
+
+Tables are rows: a frozen dataclass is the schema of a Parquet file (`Table`), an object is a JSON file
+(`read_object`).
 
 Files of JSON lines are only ever added to. Each line carries the SHA-256 of itself, and of the line before where
 its file says so. What a crash left of a last line was never counted, and is cut off by whoever adds the next one.
@@ -16,17 +19,23 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_type_hints
 
-from ksdp.audit.errors import StoreError
+from ksdp.audit.errors import DamagedFile, StoreError
 from ksdp.storage.locks import lock
 from ksdp.storage.store import json_text, write_json, write_text, write_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Read = TypeVar("Read")
+Row = TypeVar("Row")
+
+REPAIR = "`ksdp audit` with its spec makes it again"
+"""What to do about damage, where nothing else is said."""
 SUMS = "SHA256SUMS"
 _LINE = re.compile(r"([0-9a-f]{64})  ([^/\n]+)")
 _LOCK = ".SHA256SUMS.lock"
@@ -65,6 +74,76 @@ def whole_table(path: Any) -> pa.Table:
 
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
         return file.read()
+
+
+def read_table(path: Path, columns: Iterable[str], whose: str, remedy: str = REPAIR) -> pa.Table:
+    """A Parquet file that `write_table_with_checksum` wrote, and that has these columns.
+
+    Raises
+    ------
+    StoreError
+        If it is absent (`DamagedFile`: damaged), or lacks a column.
+    """
+    import pyarrow as pa
+
+    try:
+        table = whole_table(check_checksum(path, whose, remedy))
+    except (OSError, pa.ArrowException) as error:
+        raise DamagedFile(f"{path.name} of {whose} is damaged ({type(error).__name__}); {remedy}.") from error
+    if missing := [column for column in columns if column not in table.column_names]:
+        raise StoreError(f"{path.name} of {whose} has no column {missing[0]!r}; {remedy}.")
+    return table
+
+
+@dataclass(frozen=True)
+class Table(Generic[Row]):
+    """A Parquet file of such rows: a column is a field, of the same name and in the same order.
+
+    What Arrow cannot tell from a field's type (a narrower integer, strings stored once) is its annotation.
+    """
+
+    row: type[Row]
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """Of Arrow."""
+        import pyarrow as pa
+
+        plain = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+        types = plain | {float | None: pa.float64(), str | None: pa.string()}
+        hints = get_type_hints(self.row, include_extras=True).items()
+        return pa.schema([(name, getattr(hint, "__metadata__", (types.get(hint),))[0]) for name, hint in hints])
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(get_type_hints(self.row))
+
+    def of(self, columns: Mapping[str, Any]) -> pa.Table:
+        """The Arrow table of some columns.
+
+        Raises
+        ------
+        KeyError, pyarrow.ArrowException
+            If a column is missing, unknown, or of another type.
+        """
+        import pyarrow as pa
+
+        if unknown := sorted(set(columns) - set(self.columns)):
+            raise KeyError(f"{self.row.__name__} has no column {unknown[0]!r}.")
+        return pa.table({name: columns[name] for name in self.columns}, schema=self.schema)
+
+    def rows(self, table: pa.Table) -> list[Row]:
+        """An Arrow table's rows as values."""
+        return [self.row(**dict(row)) for row in table.select(list(self.columns)).to_pylist()]
+
+    def write(self, path: Path, columns: Mapping[str, Any]) -> None:
+        """Write a file of these columns, with its checksum."""
+        write_table_with_checksum(path, self.of(columns))
+
+    def read(self, path: Path, whose: str, remedy: str = REPAIR) -> pa.Table:
+        """What `write` wrote (`read_table`)."""
+        return read_table(path, self.columns, whose, remedy)
 
 
 def write_checksum(*paths: Path) -> None:
@@ -118,51 +197,59 @@ def checksums_hold(paths: Iterable[Path]) -> bool:
     return all(_fails(path) is None for path in paths)
 
 
-def check_checksum(path: Path, whose: str, remedy: str = "run it again") -> Path:
-    """The path, if the file is what was written."""
-    wrong = _fails(path)
-    if wrong is not None:
-        raise StoreError(f"{path.name} of {whose} is damaged ({wrong}); {remedy}.")
-    return path
-
-
-def read_with_checksum(path: Path, whose: str, remedy: str = "run it again") -> bytes:
-    """What a file holds, if that is what was written.
+def check_checksum(path: Path, whose: str, remedy: str = REPAIR) -> Path:
+    """The path, if the file is what was written.
 
     Raises
     ------
-    OSError
-        If it cannot be read.
+    DamagedFile
+        If it is something else, or was lost.
     StoreError
-        If it is not what was written.
+        If it was never written.
     """
-    content = path.read_bytes()
-    if _sums(path.parent).get(path.name) != hashlib.sha256(content).hexdigest():
-        raise StoreError(f"{path.name} of {whose} is damaged (it is not what was written); {remedy}.")
-    return content
+    wrong = _fails(path)
+    if wrong is None:
+        return path
+    if path.name not in _sums(path.parent) and not path.exists():
+        raise StoreError(f"{whose} has no {path.name}: it is not finished, or not in this store.")
+    raise DamagedFile(f"{path.name} of {whose} is damaged ({wrong}); {remedy}.")
+
+
+def read_object(path: Path, parse: Callable[[dict[str, Any]], Read], whose: str, remedy: str = REPAIR) -> Read:
+    """The object of a JSON file, if it is what was written, with a checksum beside it or of its own.
+
+    Raises
+    ------
+    StoreError
+        If it is absent, or of another version of ksdp.
+    DamagedFile
+        If it is something else than what was written.
+    """
+    from pydantic import ValidationError
+
+    wrong = f"{path.name} of {whose} is damaged"
+    try:
+        content = json.loads(path.read_bytes())
+        digest = content.pop(_SUM, None)
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
+        check_checksum(path, whose, remedy)
+        raise DamagedFile(f"{wrong} ({type(error).__name__}); {remedy}.") from error
+    if digest is None:
+        check_checksum(path, whose, remedy)
+    elif digest != _sum(content):
+        raise DamagedFile(f"{wrong} (it is not what was written); {remedy}.")
+    try:
+        return parse(content)
+    except ValidationError as error:
+        where = ", ".join(f"`{'.'.join(map(str, problem['loc']))}`" for problem in error.errors()[:3])
+        raise DamagedFile(f"{wrong} at {where}; {remedy}.") from None
+    except (ValueError, TypeError, KeyError) as error:
+        raise StoreError(f"{whose} cannot be read: {error}; {remedy}.") from error
 
 
 def write_checked_json(path: Path, content: Mapping[str, Any]) -> None:
     """`write_json` of an object, with the checksum of its content."""
     write_json(path, dict(content) | {_SUM: _sum(content)})
-
-
-def read_checked_json(path: Path) -> dict[str, Any]:
-    """What `write_checked_json` wrote.
-
-    Raises
-    ------
-    OSError
-        If it cannot be read.
-    ValueError
-        If it is no JSON object, or was changed.
-    """
-    content = json.loads(path.read_bytes())
-    if not isinstance(content, dict):
-        raise ValueError("no object")
-    if content.pop(_SUM, None) != (digest := _sum(content)):
-        raise ValueError(f"it was changed ({digest[:8]})")
-    return content
 
 
 def _sum(content: Mapping[str, Any]) -> str:

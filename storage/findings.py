@@ -1,16 +1,14 @@
 """What an audit found, as tables: a row as a frozen value, and the Arrow schema that follows from it.
 
-A column is a field of the row, of the same name and in the same order. What Arrow cannot tell from the field's
-type (a narrower integer, strings stored once) stands beside it.
+A column is a field of the row (`ksdp.storage.codec.Table`).
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,11 +22,11 @@ from ksdp.audit.verdicts.effects import EffectMeasures
 from ksdp.audit.verdicts.laws import Gap as Gap
 from ksdp.audit.verdicts.laws import widest_gap
 from ksdp.storage.codec import (
-    check_checksum,
+    Table,
     checksums_hold,
     drop_checksum,
-    read_with_checksum,
-    whole_table,
+    read_object,
+    read_table,
     write_json_with_checksum,
     write_table_with_checksum,
     write_text_with_checksum,
@@ -40,14 +38,6 @@ if TYPE_CHECKING:
     from ksdp.audit.verdicts.effects import Effect
     from ksdp.audit.verdicts.laws import ArmTests
 
-_PLAIN: dict[Any, Any] = {
-    str: pa.string(),
-    int: pa.int64(),
-    float: pa.float64(),
-    bool: pa.bool_(),
-    float | None: pa.float64(),
-    str | None: pa.string(),
-}
 _REPEATED = pa.dictionary(pa.int32(), pa.string())
 _NAMES = pa.list_(pa.string())
 
@@ -186,43 +176,6 @@ class ViewsRow:
     """Views in which it is clear."""
 
 
-Row = TypeVar("Row")
-
-
-@dataclass(frozen=True)
-class Table(Generic[Row]):
-    """A table of such rows."""
-
-    row: type[Row]
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Of Arrow, in the order of the row's fields."""
-        hints = get_type_hints(self.row, include_extras=True).items()
-        return pa.schema([(name, getattr(hint, "__metadata__", (_PLAIN.get(hint),))[0]) for name, hint in hints])
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the columns."""
-        return tuple(get_type_hints(self.row))
-
-    def of(self, columns: Mapping[str, Any]) -> pa.Table:
-        """The Arrow table of some columns.
-
-        Raises
-        ------
-        KeyError, pyarrow.ArrowException
-            If a column is missing, unknown, or of another type.
-        """
-        if unknown := sorted(set(columns) - set(self.columns)):
-            raise KeyError(f"{self.row.__name__} has no column {unknown[0]!r}.")
-        return pa.table({name: columns[name] for name in self.columns}, schema=self.schema)
-
-    def rows(self, table: pa.Table) -> list[Row]:
-        """An Arrow table's rows as values."""
-        return [self.row(**dict(row)) for row in table.select(list(self.columns)).to_pylist()]
-
-
 VERDICTS = Table(VerdictRow)
 STATISTICS = Table(StatisticTestRow)
 EFFECTS = Table(EffectRow)
@@ -268,19 +221,6 @@ class Curve:
         return cls(document, statistic, held, free, widest_gap(held, free))
 
 
-def read_table(folder: Path, name: str, schema: pa.Schema) -> pa.Table:
-    """A table of an audit."""
-    path, whose = folder / name, f"audit {folder.name!r}"
-    try:
-        table = whole_table(check_checksum(path, whose) if path.exists() else path)
-    except (OSError, pa.ArrowException) as error:
-        raise StoreError(f"{whose} has no readable {name}; run it again.") from error
-    missing = [column for column in schema.names if column not in table.schema.names]
-    if missing:
-        raise StoreError(f"{name} of {whose} has no column {missing[0]!r}; run it again.")
-    return table
-
-
 def write_curves(folder: Path, curves: Sequence[Curve]) -> None:
     """Write the values of a few documents: what the report draws."""
     gaps = [curve.gap for curve in curves]
@@ -306,7 +246,7 @@ def read_curves(folder: Path) -> list[Curve]:
             np.asarray(row["without"]),
             None if row["gap_place"] is None else Gap(row["gap_place"], row["gap_with"], row["gap_without"]),
         )
-        for row in read_table(folder, "curves.parquet", CURVES).to_pylist()
+        for row in _read(folder, "curves", CURVES.names).to_pylist()
     ]
 
 
@@ -325,11 +265,9 @@ def write_spec(folder: Path, spec: Spec) -> None:
 
 def read_spec(folder: Path) -> Spec:
     """Read a stored spec."""
-    try:
-        content = read_with_checksum(folder / "spec.json", f"audit {folder.name!r}")
-        return parse_spec(json.loads(content))
-    except OSError as error:
-        raise StoreError(f"there is no audit {folder.name!r} in this store.") from error
+    if not folder.is_dir():
+        raise StoreError(f"there is no audit {folder.name!r} in this store.")
+    return read_object(folder / "spec.json", parse_spec, f"audit {folder.name!r}")
 
 
 def write_findings(
@@ -355,33 +293,31 @@ def write_findings(
     names = np.array([name for name, _ in statistics], dtype=object)
     row = np.arange(documents)
     best = decisions.strongest
-    verdicts = VERDICTS.of(
-        {
-            "document": ids.astype(object),
-            "verdict": decisions.verdict.astype(object),
-            "proof": [proof or None for proof in decisions.proof.tolist()],
-            "log10_p": decisions.log10_p,
-            "log10_adjusted_p": decisions.log10_adjusted,
-            "detected": decisions.detected,
-            "log10_p_above": decisions.log10_p_above,
-            "log10_adjusted_p_above": decisions.log10_adjusted_above,
-            "log10_p_below": decisions.log10_p_below,
-            "log10_adjusted_p_below": decisions.log10_adjusted_below,
-            "statistic": names[best],
-            "distance": tested.distance[row, best],
-            "band_low": decisions.band_low[row, best],
-            "band_high": decisions.band_high[row, best],
-            "largest_band_high": decisions.band_high.max(axis=1),
-            "n_with": tested.n_with[:, 0],
-            "n_without": tested.n_without[:, 0],
-            "detectable_distance": detectable,
-            "runs_to_decide": decisions.runs_to_decide,
-        }
-        | {name: _or_none(known.get(name, np.full(documents, np.nan))) for name in _KNOWN}
-    )
+    verdicts = {
+        "document": ids.astype(object),
+        "verdict": decisions.verdict.astype(object),
+        "proof": [proof or None for proof in decisions.proof.tolist()],
+        "log10_p": decisions.log10_p,
+        "log10_adjusted_p": decisions.log10_adjusted,
+        "detected": decisions.detected,
+        "log10_p_above": decisions.log10_p_above,
+        "log10_adjusted_p_above": decisions.log10_adjusted_above,
+        "log10_p_below": decisions.log10_p_below,
+        "log10_adjusted_p_below": decisions.log10_adjusted_below,
+        "statistic": names[best],
+        "distance": tested.distance[row, best],
+        "band_low": decisions.band_low[row, best],
+        "band_high": decisions.band_high[row, best],
+        "largest_band_high": decisions.band_high.max(axis=1),
+        "n_with": tested.n_with[:, 0],
+        "n_without": tested.n_without[:, 0],
+        "detectable_distance": detectable,
+        "runs_to_decide": decisions.runs_to_decide,
+    } | {name: _or_none(known.get(name, np.full(documents, np.nan))) for name in _KNOWN}
     drop_checksum(folder / "audit.json")  # of an earlier version of the tables, until it is written again
-    write_table_with_checksum(folder / "verdicts.parquet", verdicts)
-    rows = STATISTICS.of(
+    VERDICTS.write(folder / "verdicts.parquet", verdicts)
+    STATISTICS.write(
+        folder / "statistics.parquet",
         {
             "document": pa.array(np.repeat(ids.astype(object), count)).dictionary_encode(),
             "statistic": pa.array(np.tile(names, documents)).dictionary_encode(),
@@ -395,9 +331,8 @@ def write_findings(
             "log10_p_tail": tested.log10_tail.ravel(),
             "log10_p_above": decisions.log10_above.ravel(),
             "log10_p_below": decisions.log10_below.ravel(),
-        }
+        },
     )
-    write_table_with_checksum(folder / "statistics.parquet", rows)
 
 
 def _or_none(values: NDArray[np.float64]) -> pa.Array:
@@ -408,7 +343,7 @@ def write_effects(folder: Path, ids: NDArray[np.str_], effects: Sequence[Effect]
     """Write `effects.parquet`: one row a flagged document on fresh runs; `ids` are those of the whole corpus."""
     renamed = {"document": [str(ids[e.row]) for e in effects], "statistic": [e.column for e in effects]}
     measured = {name: [getattr(e, name) for e in effects] for name in EFFECTS.columns if name not in renamed}
-    write_table_with_checksum(folder / "effects.parquet", EFFECTS.of(renamed | measured))
+    EFFECTS.write(folder / "effects.parquet", renamed | measured)
 
 
 def write_summary(folder: Path, summary: Summary) -> None:
@@ -435,17 +370,21 @@ def report_whole(folder: Path) -> bool:
 
 def read_verdicts(folder: Path) -> pa.Table:
     """One row a document."""
-    return read_table(folder, "verdicts.parquet", VERDICTS.schema)
+    return _read(folder, "verdicts", VERDICTS.columns)
 
 
 def read_statistics(folder: Path) -> pa.Table:
     """One row a (document, statistic)."""
-    return read_table(folder, "statistics.parquet", STATISTICS.schema)
+    return _read(folder, "statistics", STATISTICS.columns)
 
 
 def read_effects(folder: Path) -> pa.Table:
     """One row a flagged document, measured on fresh runs."""
-    return read_table(folder, "effects.parquet", EFFECTS.schema)
+    return _read(folder, "effects", EFFECTS.columns)
+
+
+def _read(folder: Path, name: str, columns: Iterable[str]) -> pa.Table:
+    return read_table(folder / f"{name}.parquet", columns, f"audit {folder.name!r}")
 
 
 @dataclass(frozen=True)

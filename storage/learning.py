@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ksdp.audit.content_keys import content_key
-from ksdp.audit.errors import StoreError
-from ksdp.storage.codec import read_checked_json, write_checked_json
+from ksdp.storage.codec import read_object, write_checked_json
 from ksdp.storage.store import Store, write_text
 
 
@@ -32,11 +31,7 @@ def write_advice_page(store: Store, name: str, page: str) -> None:
 
 def read_advice(store: Store, name: str) -> dict[str, Any]:
     """What `write_advice` kept."""
-    path = store.root / "advice" / f"{name}.json"
-    try:
-        return read_checked_json(path)
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{path} is missing or damaged.") from error
+    return _read(store.root / "advice" / f"{name}.json")
 
 
 def write_advised_spec(path: Path, tables: Mapping[str, Any], said: str) -> None:
@@ -120,7 +115,4 @@ def _gain_path(store: Store, spec: str, corpus: str) -> Path:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        return read_checked_json(path)
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{path} is missing or damaged.") from error
+    return read_object(path, dict, path.parent.name, "delete it and run the same command again")

@@ -53,7 +53,7 @@ def store_corpus(corpus: Corpus, folder: Path) -> None:
 def check_corpus(folder: Path) -> None:
     """Read a stored corpus once and compare it with what was written."""
     for name in CORPUS_FILES:
-        check_checksum(folder / name, f"the corpus {folder.name}", "the command that made it makes it again")
+        check_checksum(folder / name, f"the corpus {folder.name}")
 
 
 def read_mapped(folder: Path) -> tuple[sp.csr_array, pa.Table, Mapping[str, Any]]:

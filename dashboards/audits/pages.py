@@ -139,7 +139,7 @@ def read_audit_page(store: Store, audit: str, query: Mapping[str, str]) -> Audit
     require_audit(store, audit)
     listing = Listing.read(query)
     page = Findings(store.audit(audit)).page(listing, offset=listing.offset, limit=PAGE_ROWS)
-    history = read_history(store)
+    history = read_history(store).audits
     own = next((entry for entry in history if entry.audit == audit), None)
     series = [entry for entry in history if own is not None and entry.series == own.series]
     at = next((n for n, entry in enumerate(series) if entry.audit == audit), None)
@@ -227,6 +227,8 @@ class AuditsPage:
     page: int
     pages: int
     gaps: int
+    damaged: tuple[str, ...]
+    """A sentence for each audit that cannot be read."""
 
     @property
     def query(self) -> dict[str, Any]:
@@ -269,7 +271,8 @@ def read_audits_page(store: Store, query: Mapping[str, str]) -> AuditsPage:
     query : mapping
         `series` (key of one) and `page`.
     """
-    history = read_history(store)
+    known = read_history(store)
+    history = known.audits
     grouped = _by_series(history)
     series = tuple(
         Series(key, f"{title(audits[0].mechanism)} on {audits[0].corpus_path}", len(audits), audits[0])
@@ -295,6 +298,7 @@ def read_audits_page(store: Store, query: Mapping[str, str]) -> AuditsPage:
         page=page,
         pages=pages,
         gaps=sum(len(missing) for _, _, missing in rows),
+        damaged=known.damaged,
     )
 
 
@@ -393,7 +397,7 @@ def read_compare_page(store: Store, query: Mapping[str, str]) -> ComparePage:
     query : mapping
         `a` and `b`, two audits; `from` and `to`, verdicts; `page`.
     """
-    audits, page = tuple(read_history(store)[:500]), page_number(query)
+    audits, page = read_history(store).audits[:500], page_number(query)
     a, b = query.get("a"), query.get("b")
     if not a or not b:
         return ComparePage(audits, None, None, (), True, {}, (), None, (), 0, 1, 1)
@@ -514,7 +518,7 @@ def _pictures(
 def _earlier(store: Store, summary: Summary, document: str) -> tuple[Earlier, ...]:
     """Other audits that hold a document of this id in a corpus of the same path."""
     path, earlier = summary.spec.corpus.path, []
-    for entry in read_history(store):
+    for entry in read_history(store).audits:
         if entry.audit == summary.audit or entry.corpus_path != path:
             continue
         row = Findings(store.audit(entry.audit)).document(document)
@@ -586,7 +590,7 @@ def read_document_page(store: Store, audit: str, query: Mapping[str, str]) -> Do
         tests=tests,
         pictures=pictures,
         undrawn=tuple(name for name in stored_statistics(summary) if name not in names),
-        held_out=held_out_distance(store, summary, row.document, row.place) if quick else None,
+        held_out=None if no_values or not quick else held_out_distance(store, summary, row.document, row.place),
         no_values=no_values,
         chosen=chosen,
         effects=findings.effects(row.document),

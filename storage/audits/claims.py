@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ksdp.audit.content_keys import content_key
-from ksdp.audit.errors import StoreError
 from ksdp.audit.results.summary import Summary
-from ksdp.storage.codec import check_checksum, write_json_with_checksum
+from ksdp.storage.codec import read_object, write_json_with_checksum
 from ksdp.storage.store import Store
 
 if TYPE_CHECKING:
@@ -118,9 +116,4 @@ def _standing(claim: StoredClaim) -> tuple[Any, ...]:
 
 
 def _read(path: Path) -> StoredClaim:
-    try:
-        fields = dict(json.loads(path.read_text(encoding="utf-8")))
-        check_checksum(path, "claims", "delete it and run `ksdp claim` again")
-        return StoredClaim.from_json(fields)
-    except (OSError, ValueError) as error:
-        raise StoreError(f"claims/{path.name} cannot be read; delete it and run `ksdp claim` again.") from error
+    return read_object(path, StoredClaim.from_json, "claims", "delete it and run `ksdp claim` again")

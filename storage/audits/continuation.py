@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ksdp.audit.errors import StoreError
-from ksdp.storage.codec import read_checked_json, write_checked_json
+from ksdp.storage.codec import read_object, write_checked_json
 from ksdp.storage.locks import is_locked, startable_lock
 from ksdp.storage.store import Store
 
@@ -41,8 +40,10 @@ def write_origin(store: Store, audit: str, origin: Origin) -> None:
 
 def read_origin(store: Store, audit: str) -> Origin | None:
     """What an audit continues; None where nothing."""
-    origin = _read(store.audit(audit) / "origin.json")
-    return None if origin is None else Origin(str(origin["spec"]), tuple(origin["audits"]))
+    path = store.audit(audit) / "origin.json"
+    if not path.is_file():
+        return None
+    return read_object(path, lambda told: Origin(told["spec"], tuple(told["audits"])), f"audit {audit!r}")
 
 
 def _progress(store: Store, audit: str) -> Path:
@@ -91,18 +92,14 @@ def read_progress(store: Store, audit: str) -> dict[str, Any] | None:
         known), `documents` asked for, `with_runs`, `stage` with `units` of `total`, `runs` done of `all_runs`,
         `started` and `changed` (UTC), `process` (who writes this) and `reason` of a failure.
     """
-    progress = _read(_progress(store, audit))
+    progress = _read_progress(store, audit)
     if progress is None or progress.get("state") not in UNDER_WAY or is_locked(_lock(store, audit)):
         return progress
     # The lock may have been given back since the file was read: then its last word is there now.
-    progress = _read(_progress(store, audit))
+    progress = _read_progress(store, audit)
     return progress | {"state": "interrupted"} if progress and progress.get("state") in UNDER_WAY else progress
 
 
-def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        return read_checked_json(path)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, TypeError) as error:
-        raise StoreError(f"{path.name} in {path.parent.name} cannot be read.") from error
+def _read_progress(store: Store, audit: str) -> dict[str, Any] | None:
+    path = _progress(store, audit)
+    return read_object(path, dict, "more runs", "delete it") if path.is_file() else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -10,20 +11,20 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.errors import DamagedBlock, StoreError
+from ksdp.audit.errors import DamagedBlock, DamagedFile, StoreError
 from ksdp.audit.results.parts import StoredValues
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec.design import Block
 from ksdp.audit.verdicts.learned import held_out_advantage
 from ksdp.storage.audits.stages import read_stage
-from ksdp.storage.blocks import ROW_GROUP, read_values, stack_blocks
-from ksdp.storage.codec import check_checksum
+from ksdp.storage.blocks import ROW_GROUP, block_name, read_values, stack_blocks
+from ksdp.storage.codec import REPAIR, read_table
 from ksdp.storage.findings import Curve
 from ksdp.storage.mapped_corpus import read_mapped
+from ksdp.storage.remote import Place
 from ksdp.storage.store import Store
 
 
@@ -53,11 +54,7 @@ def _blocks(stage: StoredValues, lane: int) -> Iterator[Block]:
 def _row(store: Store, summary: Summary, document: str) -> int:
     """Row of the corpus."""
     folder = store.corpus(summary.corpus)
-    try:
-        path = check_checksum(folder / "ids.parquet", f"the corpus {folder.name}")
-        ids = pq.read_table(path, columns=["id"])["id"]
-    except (OSError, pa.ArrowException) as error:
-        raise StoreError(f"the corpus {folder.name} cannot be opened: {type(error).__name__}.") from error
+    ids = read_table(folder / "ids.parquet", ["id"], f"the corpus {folder.name}")["id"]
     return int(pc.index(ids, pa.scalar(document, ids.type)).as_py())
 
 
@@ -87,6 +84,17 @@ def stored_place(store: Store, summary: Summary, document: str, place: int) -> t
     return first, place
 
 
+@contextmanager
+def whole_values(audit: str, folder: Place, block: Block) -> Iterator[None]:
+    """Read a block of values; absent (they may be dropped for their space) is `StoreError` alone."""
+    if not (folder / block_name(block)).is_file():
+        raise StoreError(f"the values of audit {audit!r} are not all in the store; run the audit again.")
+    try:
+        yield
+    except DamagedBlock as error:
+        raise DamagedFile(f"the values of audit {audit!r} are damaged: {str(error)[:-1]}; {REPAIR}.") from error
+
+
 def read_values_by_run(
     store: Store, summary: Summary, document: str, place: int, statistics: Sequence[str]
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
@@ -107,8 +115,10 @@ def read_values_by_run(
     Raises
     ------
     StoreError
-        If the audit does not keep them, or a block is not there: values are dropped by whoever wants the space,
-        and made again by the same audit.
+        If the audit does not keep them, or a block is absent: values are dropped by whoever wants the space, and
+        made again by the same audit.
+    DamagedFile
+        If a block is damaged.
     """
     if not keeps_values(summary):
         raise StoreError(
@@ -120,12 +130,8 @@ def read_values_by_run(
     precision = summary.spec.store.precision
     folder, cells = store.blocks / stage.values, []
     for block in _blocks(stage, lane):
-        try:
+        with whole_values(summary.audit, folder, block):
             cells.append(read_values(folder, block, stage.key, row // ROW_GROUP, statistics, precision))
-        except DamagedBlock as error:
-            raise StoreError(
-                f"the values of audit {summary.audit!r} are not all in the store; run the audit again."
-            ) from error
     one = slice(row % ROW_GROUP, row % ROW_GROUP + 1)
     (held,), found = stack_blocks(cells, one, summary.design.reading.runs(stage.runs))
     return held, np.array([values[0] for values in found], dtype=np.float64)
@@ -152,6 +158,8 @@ def held_out_distance(store: Store, summary: Summary, document: str, place: int)
         return None
     try:
         held, values = read_values_by_run(store, summary, document, place, names)
+    except DamagedFile:
+        raise
     except StoreError:
         return None
     advantage = held_out_advantage(values, held)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
-
-from pydantic import ValidationError
 
 from ksdp.audit.errors import StoreError
 from ksdp.audit.mechanisms.words import mechanism_words
@@ -18,33 +15,17 @@ from ksdp.audit.results.summary import Summary as Summary
 from ksdp.audit.results.views_summary import ViewsSummary as ViewsSummary
 from ksdp.audit.reviewing import question
 from ksdp.audit.spec.models import Spec
-from ksdp.storage.codec import check_checksum, write_json_with_checksum
+from ksdp.storage.codec import read_object, write_json_with_checksum
 from ksdp.storage.store import Store
-
-Read = TypeVar("Read")
 
 
 def read_summary(folder: Path) -> Summary:
     """Read `audit.json`; its paths are where it lies now, as a store may be copied, or mounted elsewhere."""
     path = folder / "audit.json"
-    try:
-        fields = dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise StoreError(f"there is no finished audit {folder.name!r} in this store.") from error
-    summary = parsed(Summary.from_json, fields, f"audit {folder.name!r}")
-    check_checksum(path, f"audit {folder.name!r}")
+    if not path.is_file():
+        raise StoreError(f"there is no finished audit {folder.name!r} in this store.")
+    summary = read_object(path, Summary.from_json, f"audit {folder.name!r}")
     return replace(summary, store=str(folder.parents[1]), report=str(folder / "report.html"))
-
-
-def parsed(parse: Callable[[Mapping[str, Any]], Read], told: Mapping[str, Any], what: str) -> Read:
-    """Parse a stored summary; raises `StoreError` if it is not valid."""
-    try:
-        return parse(told)
-    except ValidationError as error:
-        where = ", ".join(f"`{'.'.join(map(str, problem['loc']))}`" for problem in error.errors()[:3])
-        raise StoreError(f"the summary of {what} is damaged at {where}; run it again.") from None
-    except ValueError as error:
-        raise StoreError(f"{what} cannot be read: {error}; run it again.") from error
 
 
 def _file(store: Store, name: str) -> Path:
@@ -68,12 +49,10 @@ def write_views(store: Store, name: str, summary: ViewsSummary) -> None:
 
 def read_views(store: Store, name: str) -> ViewsSummary:
     """Read `views/<id>.json`; its paths are where it lies now."""
-    try:
-        fields = dict(json.loads(_file(store, f"{name}.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise StoreError(f"there are no finished views {name!r} in this store.") from error
-    summary = parsed(ViewsSummary.from_json, fields, f"views {name!r}")
-    check_checksum(_file(store, f"{name}.json"), f"views {name!r}")
+    path = _file(store, f"{name}.json")
+    if not path.is_file():
+        raise StoreError(f"there are no finished views {name!r} in this store.")
+    summary = read_object(path, ViewsSummary.from_json, f"views {name!r}")
     return replace(summary, store=str(store.root), report=str(views_page(store, name)))
 
 
@@ -178,18 +157,31 @@ def brief(summary: Summary) -> Brief:
 
 
 @lru_cache(maxsize=100_000)
-def _brief(file: Path, _written: int) -> Brief | None:
+def _brief(file: Path, _written: int) -> Brief | str:
+    """An audit's entry, or what is wrong with it."""
     try:
         return brief(read_summary(file.parent))
-    except (StoreError, ValueError):  # the latter: a time that is none
-        return None
+    except (StoreError, ValueError) as error:  # the latter: a time that is none
+        return str(error)
 
 
-def read_history(store: Store) -> list[Brief]:
-    """The finished audits, newest first; one that cannot be read is left out. Files are read once."""
-    files = ((file, file.stat().st_mtime_ns) for file in store.root.glob("audits/*/audit.json"))
-    known = [(entry.finished, written, entry) for file, written in files if (entry := _brief(file, written))]
-    return [entry for *_, entry in sorted(known, key=lambda one: one[:2], reverse=True)]
+@dataclass(frozen=True)
+class History:
+    """The finished audits of a store."""
+
+    audits: tuple[Brief, ...]
+    """Newest first."""
+    damaged: tuple[str, ...]
+    """A sentence for each that cannot be read."""
+
+
+def read_history(store: Store) -> History:
+    """The finished audits. Files are read once."""
+    files = sorted((file.stat().st_mtime_ns, file) for file in store.root.glob("audits/*/audit.json"))
+    entries = [_brief(file, written) for written, file in reversed(files)]
+    audits = [entry for entry in entries if isinstance(entry, Brief)]
+    audits.sort(key=lambda entry: entry.finished, reverse=True)  # stable: of one second, the one written last
+    return History(tuple(audits), tuple(entry for entry in entries if isinstance(entry, str)))
 
 
 def screen_ids(store: Store) -> list[str]:

@@ -34,6 +34,8 @@ def record_attempt(store: Store, attempt: Attempt) -> bool:
         If the last line is not one that was written. The others are not parsed: who reads the ledger checks them.
     """
     path = _file(store.root)
+    if _end(path, attempt.audit)[0]:  # nothing to write, which a store that only can be read allows
+        return False
     with lock(path.with_name(".ledger.lock")):
         stands, last = _end(path, attempt.audit)
         if stands:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,20 +13,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import StoreError
 from ksdp.audit.screening.screen_summary import RoundSummary as RoundSummary
 from ksdp.audit.screening.screen_summary import ScreenSummary as ScreenSummary
 from ksdp.audit.verdicts.decide import Proof
-from ksdp.storage.audits.history import parsed
-from ksdp.storage.codec import (
-    check_checksum,
-    read_with_checksum,
-    write_json_with_checksum,
-    write_table_with_checksum,
-)
+from ksdp.storage.codec import read_object, read_table, write_json_with_checksum, write_table_with_checksum
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.store import Store, write_text
 
@@ -104,11 +96,10 @@ def write_page(store: Store, screen: str, page: str) -> Path:
 
 def read_screen(store: Store, screen: str) -> ScreenSummary:
     """Read `screens/<id>.json`."""
-    try:
-        fields = dict(json.loads(read_with_checksum(_file(store, f"{screen}.json"), f"screen {screen!r}")))
-    except (OSError, ValueError) as error:
-        raise StoreError(f"there is no screen {screen!r} in this store.") from error
-    return parsed(ScreenSummary.from_json, fields, f"screen {screen!r}")
+    path = _file(store, f"{screen}.json")
+    if not path.is_file():
+        raise StoreError(f"there is no screen {screen!r} in this store.")
+    return read_object(path, ScreenSummary.from_json, f"screen {screen!r}", "screen again")
 
 
 def screen_of(store: Store, audit: str) -> ScreenSummary | None:
@@ -155,7 +146,5 @@ def write_excluded(
 
 def read_excluded(store: Store, screen: str) -> pa.Table:
     """One row a document: `round`, `document`, `statistic`, `distance`, `log10_adjusted_p`; `group` if any."""
-    try:
-        return pq.read_table(check_checksum(_file(store, f"{screen}-excluded.parquet"), f"screen {screen!r}"))
-    except (OSError, pa.ArrowException) as error:
-        raise StoreError(f"there is no screen {screen!r} in this store.") from error
+    path = _file(store, f"{screen}-excluded.parquet")
+    return read_table(path, _COLUMNS, f"screen {screen!r}", "screen again")

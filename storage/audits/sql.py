@@ -24,13 +24,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ksdp.audit.errors import DamagedBlock, InputError, StoreError
+from ksdp.audit.errors import InputError
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec.design import Block
-from ksdp.storage.audits.documents import held_out_distance
+from ksdp.storage.audits.documents import held_out_distance, whole_values
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.blocks import read_groups
-from ksdp.storage.codec import check_checksum, whole_table
+from ksdp.storage.codec import check_checksum, read_table
+from ksdp.storage.findings import read_verdicts
 from ksdp.storage.store import Store, write_whole
 
 TABLES = ("verdicts", "statistics", "effects")
@@ -47,8 +48,7 @@ def _connected(store: Store, audit: str) -> duckdb.DuckDBPyConnection:
     folder = store.audit(audit)
     database = duckdb.connect(config={"autoinstall_known_extensions": False, "autoload_known_extensions": False})
     for name in TABLES:
-        path = check_checksum(folder / f"{name}.parquet", f"audit {audit!r}")
-        database.register(name, whole_table(path))
+        database.register(name, read_table(folder / f"{name}.parquet", (), f"audit {audit!r}"))
     return database
 
 
@@ -58,7 +58,7 @@ def described_tables(store: Store, audit: str) -> list[tuple[str, int, list[str]
     stage = summary.provenance.stages[0]
     tables = []
     for name in TABLES:
-        file = pq.ParquetFile(store.audit(audit) / f"{name}.parquet")
+        file = pq.ParquetFile(check_checksum(store.audit(audit) / f"{name}.parquet", f"audit {audit!r}"))
         tables.append((name, int(file.metadata.num_rows), list(file.schema_arrow.names)))
     tables.append(("unbiased", tables[0][1], list(_UNBIASED)))
     return [*tables, ("runs", stage.documents * stage.runs * len(stage.statistics), list(_RUNS))]
@@ -83,7 +83,7 @@ def ask(store: Store, audit: str, query: str) -> tuple[list[str], list[tuple[Any
 def _unbiased(store: Store, audit: str) -> pa.Table:
     """D of every document beside what it is without the bias of choosing."""
     summary = read_summary(store.audit(audit))
-    table = pq.read_table(store.audit(audit) / "verdicts.parquet", columns=list(_UNBIASED[:2]))
+    table = read_verdicts(store.audit(audit)).select(list(_UNBIASED[:2]))
     ids = enumerate(table["document"].to_pylist())
     found = [held_out_distance(store, summary, document, place) for place, document in ids]
     return table.append_column(_UNBIASED[2], pa.array(found, pa.float64()))
@@ -103,18 +103,13 @@ def _runs(store: Store, summary: Summary) -> pa.Table:
         raise InputError(
             f"`runs` would have {size} rows; at most {_MOST_VALUES} fit in memory. Audit fewer documents."
         )
-    verdicts = check_checksum(store.audit(summary.audit) / "verdicts.parquet", f"audit {summary.audit!r}")
-    ids = whole_table(verdicts)["document"]
+    ids = read_verdicts(store.audit(summary.audit))["document"]
     documents, parts = np.array(ids.to_pylist(), dtype=object)[: stage.documents], []
     folder, precision = store.blocks / stage.values, summary.spec.store.precision
     for start in range(0, stage.runs, stage.runs_a_block):
         block = Block(0, start, min(start + stage.runs_a_block, stage.runs))
-        try:
+        with whole_values(summary.audit, folder, block):
             cells = read_groups(folder, block, stage.key, stage.statistics, precision)
-        except DamagedBlock as error:
-            raise StoreError(
-                f"the values of audit {summary.audit!r} are not all in the store; run it again."
-            ) from error
         held = cells.inclusion[: stage.documents]
         for name, value in zip(stage.statistics, cells.whole(), strict=True):
             parts.append(_long(documents, name, block, value[: stage.documents], held))

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ksdp.audit.errors import DamagedBlock, StoreError
+from ksdp.audit.errors import DamagedBlock
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.verdicts.looks import Stage
-from ksdp.storage.codec import check_checksum, drop_checksum, whole_table, write_table_with_checksum
+from ksdp.storage.codec import drop_checksum, read_table, whole_table, write_table_with_checksum
 from ksdp.storage.remote import Place, source_of
 from ksdp.storage.store import write_whole
 
@@ -35,11 +35,7 @@ def write_stage(folder: Path, stage: Stage) -> None:
 
 def read_stage(folder: Path, name: str) -> Stage:
     """Read a stage."""
-    path = _file(folder, name)
-    try:
-        table = whole_table(check_checksum(path, f"audit {folder.name!r}") if path.exists() else path)
-    except (OSError, pa.ArrowException) as error:
-        raise StoreError(f"audit {folder.name!r} has no stage {name!r}; run it again.") from error
+    table = read_table(_file(folder, name), ["row"], f"audit {folder.name!r}")
     header = json.loads(table.schema.metadata[b"ksdp.stage"])
     rows = table["row"].to_numpy()
     strongest = table["strongest"].to_numpy() if "strongest" in table.column_names else None

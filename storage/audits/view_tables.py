@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from ksdp.audit.errors import StoreError
 from ksdp.audit.verdicts.decide import Proof, Verdict
 from ksdp.audit.views import ViewVerdicts
 from ksdp.storage.audits.history import views_table
-from ksdp.storage.codec import check_checksum, whole_table, write_table_with_checksum
+from ksdp.storage.codec import check_checksum
 from ksdp.storage.findings import VIEWS, ViewsRow
 from ksdp.storage.store import Store
 
@@ -73,43 +72,24 @@ def write_view_verdicts(
         "sensitive_in": listed(combined.sensitive_in),
         "clear_in": listed(combined.clear_in),
     }
-    table = VIEWS.of(columns)
-    write_table_with_checksum(views_table(store, name), table)
-
-
-def _finished_table(store: Store, name: str) -> Path:
-    """Path of the table, which is what was written."""
-    path = views_table(store, name)
-    if not path.is_file():
-        raise StoreError(f"there are no finished views {name!r} in this store.")
-    return check_checksum(path, f"views {name!r}")
+    VIEWS.write(views_table(store, name), columns)
 
 
 def read_view_verdicts(store: Store, name: str) -> pa.Table:
     """One row per document, as `write_view_verdicts` wrote it."""
-    path = _finished_table(store, name)
-    try:
-        table = whole_table(path)
-    except (OSError, pa.ArrowException) as error:
-        raise StoreError(f"there are no finished views {name!r} in this store.") from error
-    if missing := [column for column in VIEWS.columns if column not in table.schema.names]:
-        raise StoreError(f"the table of the views {name!r} has no column {missing[0]!r}; run them again.")
-    return table
+    return VIEWS.read(views_table(store, name), f"views {name!r}")
 
 
 def read_strongest(store: Store, name: str, count: int) -> list[ViewsRow]:
     """The sensitive ones of the smallest adjusted p, `count` at most; the rest of the table is not read."""
-    path = _finished_table(store, name)
-    try:
-        from pyarrow import dataset  # half a second of imports
+    path = check_checksum(views_table(store, name), f"views {name!r}")
+    from pyarrow import dataset  # half a second of imports
 
-        table = dataset.dataset(path, format="parquet")
-        few = table.to_table(columns=["verdict", "log10_adjusted_p"])
-        sensitive = np.flatnonzero(pc.equal(few["verdict"], "sensitive").to_numpy())
-        order = np.argsort(few["log10_adjusted_p"].to_numpy()[sensitive], kind="stable")[:count]
-        return VIEWS.rows(table.take(sensitive[order]))
-    except (OSError, pa.ArrowException) as error:
-        raise StoreError(f"there are no finished views {name!r} in this store.") from error
+    table = dataset.dataset(path, format="parquet")
+    few = table.to_table(columns=["verdict", "log10_adjusted_p"])
+    sensitive = np.flatnonzero(pc.equal(few["verdict"], "sensitive").to_numpy())
+    order = np.argsort(few["log10_adjusted_p"].to_numpy()[sensitive], kind="stable")[:count]
+    return VIEWS.rows(table.take(sensitive[order]))
 
 
 def read_view_document(store: Store, name: str, document: str) -> ViewsRow:

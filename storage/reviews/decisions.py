@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -24,8 +26,9 @@ from ksdp.audit.reviewing import Status as Status
 from ksdp.audit.reviewing import visible as visible
 from ksdp.storage.audits.history import read_history, read_summary
 from ksdp.storage.audits.queries import Findings
-from ksdp.storage.codec import read_checked_json, write_checked_json
+from ksdp.storage.codec import read_object, write_checked_json
 from ksdp.storage.findings import read_spec
+from ksdp.storage.locks import shared_lock
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.reviews.log import (
     GENESIS,
@@ -34,6 +37,7 @@ from ksdp.storage.reviews.log import (
     chained,
     follow,
     locked,
+    log_file,
     read_head,
     read_lines,
     read_signatures,
@@ -62,18 +66,15 @@ def read_policy(store: Store) -> Policy:
         If the file is damaged: that is never read as "one person is enough".
     """
     file = store.root / "reviews" / "policy.json"
-    try:
-        fields = read_checked_json(file)
-        known = {"four_eyes", "signed"}
-        if not {"four_eyes"} <= set(fields) <= known:
-            raise ValueError("other keys")
-        if not all(isinstance(value, bool) for value in fields.values()):
-            raise ValueError("not true or false")
-    except FileNotFoundError:
+    if not file.exists():
         return Policy()
-    except (OSError, ValueError, TypeError) as error:
-        raise StoreError("reviews/policy.json cannot be read; set the policy again.") from error
-    return Policy(**fields)
+
+    def parse(fields: dict[str, Any]) -> Policy:
+        if not all(isinstance(value, bool) for value in fields.values()):
+            raise ValueError("a value is neither true nor false")
+        return Policy(**fields)
+
+    return read_object(file, parse, "the reviews", "set the policy again")
 
 
 def write_policy(store: Store, policy: Policy) -> None:
@@ -89,7 +90,7 @@ def newer_audits(store: Store, audit: str) -> list[str]:
 def lineage(store: Store, audit: str) -> tuple[list[str], list[str]]:
     """Audits of the same question, newest first: the newer ones, the older ones."""
     mine = question(read_summary(store.audit(audit)).spec)
-    history = read_history(store)
+    history = read_history(store).audits
     for name in set(store.audits()) - {entry.audit for entry in history}:
         if _question_of_damaged(store, name) == mine:
             read_summary(store.audit(name))  # an error that says why: a look that is not counted would be hidden
@@ -255,9 +256,10 @@ def _open_index(log: Path) -> Iterator[ReviewIndex]:
         yield index
 
 
-def _opened(file: Path, log: Path) -> ReviewIndex:
-    file.touch(mode=0o600)  # SQLite makes files as the umask has it, and its journal with the modes of the file
-    connection = sqlite3.connect(file)
+def _opened(file: Path | None, log: Path) -> ReviewIndex:
+    if file is not None:
+        file.touch(mode=0o600)  # SQLite makes files by the umask, and its journal with the modes of the file
+    connection = sqlite3.connect(file or ":memory:")
     try:
         if connection.execute("PRAGMA user_version").fetchone()[0] != _FORMAT:
             tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
@@ -286,7 +288,12 @@ class Snapshot:
 
 @contextlib.contextmanager
 def _index(store: Store) -> Iterator[ReviewIndex]:
-    with locked(store.root) as log, _open_index(log) as index:
+    if os.access(store.root, os.W_OK):
+        with locked(store.root) as log, _open_index(log) as index:
+            yield index
+        return
+    log = log_file(store.root)  # nobody can write here, and an index of its own is read alone
+    with shared_lock(log.parent / "lock"), contextlib.closing((index := _opened(None, log))._db):
         yield index
 
 

@@ -31,10 +31,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ksdp.audit.errors import InputError, StoreError
+from ksdp.audit.errors import InputError
 from ksdp.audit.learning.learners import Suggested
 from ksdp.audit.mechanisms.words import mechanism_words
-from ksdp.storage.codec import read_checked_json, write_checked_json
+from ksdp.storage.codec import read_object, write_checked_json
 from ksdp.storage.store import Store, write_arrays, write_json, write_whole
 
 _RESULT, _OWN, _ABOUT = "result.npz", "own.npz", "run.json"
@@ -185,8 +185,8 @@ def party_run_ids(store: Store) -> list[str]:
 def read_party_run(store: Store, session: str) -> PartyRun:
     """One run."""
     path = store.root / _FOLDER / f"{session}.json"
-    try:
-        fields = read_checked_json(path)
+
+    def parse(fields: dict[str, Any]) -> PartyRun:
         claimed = fields["claimed"] or {}
         return PartyRun(
             session=str(fields["session"]),
@@ -210,5 +210,5 @@ def read_party_run(store: Store, session: str) -> PartyRun:
             sound=bool(fields["guarantee"]["sound"]),
             spent=str(fields["spent"]),
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, InputError) as error:
-        raise StoreError(f"the run {session[:16]} of the store cannot be read.") from error
+
+    return read_object(path, parse, f"the run {session[:16]}", "nothing makes it again")

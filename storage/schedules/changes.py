@@ -21,12 +21,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass as stored_dataclass
@@ -38,7 +37,7 @@ from ksdp.audit.results.parts import FORMAT
 from ksdp.audit.results.summary import VERSION, StoredSummary
 from ksdp.audit.spec.models import CorpusSpec
 from ksdp.storage.audits.queries import VERDICTS
-from ksdp.storage.codec import check_checksum, write_table_with_checksum
+from ksdp.storage.codec import Table, write_json_with_checksum
 from ksdp.storage.corpora import find_source, read_source
 from ksdp.storage.findings import read_statistics, read_verdicts
 from ksdp.storage.readers.demo import docstrings
@@ -46,7 +45,7 @@ from ksdp.storage.readers.files import contents
 from ksdp.storage.readers.spec_files import COLUMN_FILES, LEVER_FILES, fetched
 from ksdp.storage.readers.tables import Labels, read_labels, read_ratings
 from ksdp.storage.schedules.schedule_files import schedule_folder
-from ksdp.storage.store import Store, write_json, write_whole
+from ksdp.storage.store import Store, write_whole
 
 
 def digest_key(store: Store) -> bytes:
@@ -132,17 +131,41 @@ def _digests(labels: Labels, contents: Iterable[bytes], key: bytes) -> dict[str,
 VerdictTable: TypeAlias = pa.Table
 """The verdicts as they stand, one row a document: what `read_standing` gives and flows hand on unread."""
 
-_STANDING = pa.schema(
-    [
-        ("document", pa.string()),
-        ("digest", pa.string()),
-        ("verdict", pa.string()),
-        ("audit", pa.string()),
-        ("statistic", pa.string()),
-        ("distance", pa.float64()),
-        ("log10_adjusted_p", pa.float64()),
-    ]
-)
+
+@dataclass(frozen=True)
+class _StandingRow:
+    document: str
+    digest: str
+    verdict: str
+    audit: str
+    """That it came from."""
+    statistic: str
+    distance: float
+    log10_adjusted_p: float
+
+
+@dataclass(frozen=True)
+class _VerdictDrift:
+    document: str
+    before: str
+    after: str
+    audit_before: str
+    audit: str
+
+
+@dataclass(frozen=True)
+class _DistanceDrift:
+    document: str
+    statistic: str
+    version: Annotated[int, pa.int32()]
+    before: float
+    after: float
+    change: float
+    audit_before: str
+    audit: str
+
+
+_STANDING, _VERDICTS, _DISTANCES = Table(_StandingRow), Table(_VerdictDrift), Table(_DistanceDrift)
 
 
 @dataclass(frozen=True)
@@ -245,7 +268,7 @@ def standing_after(
 
     Documents that the audit was not about keep verdict, digest and audit; those that are gone are gone.
     """
-    old = _STANDING.empty_table() if standing is None else standing
+    old = _STANDING.schema.empty_table() if standing is None else standing
     parts = []
     if audit is not None:
         verdicts = read_verdicts(store.audit(audit))
@@ -259,7 +282,7 @@ def standing_after(
             "distance": verdicts["distance"].cast(pa.float64()),
             "log10_adjusted_p": verdicts["log10_adjusted_p"].cast(pa.float64()),
         }
-        parts.append(pa.table(columns, schema=_STANDING))
+        parts.append(_STANDING.of(columns))
         old = old.filter(pc.invert(pc.is_in(old["document"], parts[0]["document"].combine_chunks())))
     present = pa.array(list(digests), pa.string())
     return pa.concat_tables([old.filter(pc.is_in(old["document"], present)), *parts]).combine_chunks()
@@ -278,7 +301,7 @@ def measure_drift(before: pa.Table | None, after: pa.Table, store: Store, audit:
     longer in the store are passed over.
     """
     mine = after.filter(pc.equal(after["audit"], audit)).select(["document", "verdict"])
-    old = (_STANDING.empty_table() if before is None else before).select(["document", "verdict", "audit"])
+    old = (_STANDING.schema.empty_table() if before is None else before).select(["document", "verdict", "audit"])
     pairs = mine.join(old, "document", right_suffix="_before").rename_columns(
         ["document", "after", "before", "audit_before"]
     )
@@ -293,8 +316,7 @@ def measure_drift(before: pa.Table | None, after: pa.Table, store: Store, audit:
 
 def _distances(known: pa.Table, store: Store, audit: str) -> pa.Table:
     now = _measured(store, audit)
-    schema = ["document", "statistic", "version", "before", "after", "change", "audit_before", "audit"]
-    parts = []
+    parts = [_DISTANCES.schema.empty_table()]
     for earlier in sorted(set(known["audit_before"].to_pylist())):
         mine = known.filter(pc.equal(known["audit_before"], earlier))["document"].combine_chunks()
         try:
@@ -305,33 +327,27 @@ def _distances(known: pa.Table, store: Store, audit: str) -> pa.Table:
         both = then.join(now.rename_columns([*_KEYS, "after"]), _KEYS, join_type="inner")
         both = both.append_column("change", pc.subtract(both["after"], both["before"]))
         both = both.append_column("audit_before", pa.array([earlier] * len(both), pa.string()))
-        parts.append(both.append_column("audit", pa.array([audit] * len(both), pa.string())).select(schema))
-    if parts:
-        return pa.concat_tables(parts)
-    text, number = pa.array([], pa.string()), pa.array([], pa.float64())
-    version = pa.array([], pa.int32())
-    return pa.table([text, text, version, number, number, number, text, text], names=schema)
+        parts.append(
+            both.append_column("audit", pa.array([audit] * len(both), pa.string())).select(
+                list(_DISTANCES.columns)
+            )
+        )
+    return pa.concat_tables(parts)
 
 
 _KEYS = ["document", "statistic", "version"]
 
 
 def _measured(store: Store, audit: str) -> pa.Table:
-    table = read_statistics(store.audit(audit)).select([*_KEYS, "distance"])
-    return pa.table(
-        {
-            "document": table["document"].cast(pa.string()),
-            "statistic": table["statistic"].cast(pa.string()),
-            "version": table["version"].cast(pa.int32()),
-            "distance": table["distance"].cast(pa.float64()),
-        }
-    )
+    fields = [_DISTANCES.schema.field(name) for name in _KEYS] + [pa.field("distance", pa.float64())]
+    return read_statistics(store.audit(audit)).select([*_KEYS, "distance"]).cast(pa.schema(fields))
 
 
 def write_standing(store: Store, name: str, run: str, standing: pa.Table) -> str:
     """Write the verdicts as they stand; the file's name, for the history."""
     file = f"{run}.parquet"
-    write_table_with_checksum(schedule_folder(store, name) / "standing" / file, standing)
+    columns = {name: standing[name] for name in _STANDING.columns}
+    _STANDING.write(schedule_folder(store, name) / "standing" / file, columns)
     return file
 
 
@@ -339,16 +355,16 @@ def read_standing(store: Store, name: str, file: str | None) -> pa.Table | None:
     """The verdicts that a line of the history names (`ScheduledRun.standing`); None where it names none."""
     if file is None:
         return None
-    try:
-        path = schedule_folder(store, name) / "standing" / file
-        return pq.read_table(check_checksum(path, f"schedule {name!r}", "add it again") if path.exists() else path)
-    except (OSError, pa.ArrowException) as error:
-        raise StoreError(f"the verdicts of schedule {name!r} cannot be read; add it again.") from error
+    path = schedule_folder(store, name) / "standing" / file
+    return _STANDING.read(path, f"schedule {name!r}", "add it again")
 
 
 def write_drift(store: Store, name: str, audit: str, drift: Drift) -> None:
     """Write both tables and, last, their summary."""
     folder = schedule_folder(store, name) / "drift"
-    write_table_with_checksum(folder / f"{audit}-verdicts.parquet", drift.verdicts)
-    write_table_with_checksum(folder / f"{audit}-distances.parquet", drift.distances)
-    write_json(folder / f"{audit}.json", drift.summary().to_json())
+    for kind, table, columns in (
+        ("verdicts", _VERDICTS, drift.verdicts),
+        ("distances", _DISTANCES, drift.distances),
+    ):
+        table.write(folder / f"{audit}-{kind}.parquet", {name: columns[name] for name in table.columns})
+    write_json_with_checksum(folder / f"{audit}.json", drift.summary().to_json())

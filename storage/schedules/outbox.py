@@ -15,7 +15,8 @@ from typing import Any
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
-from ksdp.storage.codec import read_checked_json, write_checked_json
+from ksdp.audit.errors import StoreError
+from ksdp.storage.codec import read_object, write_checked_json
 from ksdp.storage.schedules.schedule_files import Event, Notice, schedule_folder
 from ksdp.storage.store import Store
 
@@ -62,7 +63,7 @@ def waiting_notices(store: Store, name: str, now: datetime | None = None) -> lis
     """Notices that are not delivered yet, oldest first; with `now` those whose turn it is."""
     items = []
     for file in _files(store, name):
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(StoreError):
             items.append(_read(file))
     return [item for item in items if now is None or item.next_try <= now]
 
@@ -73,9 +74,9 @@ def set_damaged_aside(store: Store, name: str) -> list[str]:
     for file in _files(store, name):
         try:
             _read(file)
-        except FileNotFoundError:  # delivered meanwhile
-            continue
-        except (OSError, ValueError):
+        except StoreError:
+            if not file.exists():  # delivered meanwhile
+                continue
             file.rename(file.with_suffix(".damaged"))
             aside.append(file.stem)
     return aside
@@ -86,7 +87,7 @@ def _files(store: Store, name: str) -> list[Path]:
 
 
 def _read(file: Path) -> Waiting:
-    return Waiting.model_validate(read_checked_json(file))
+    return read_object(file, Waiting.model_validate, "a notice")
 
 
 def attempted(store: Store, name: str, item: Waiting, error: str | None, now: datetime) -> Waiting:

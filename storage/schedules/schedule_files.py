@@ -20,7 +20,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validato
 
 from ksdp.audit.errors import InputError, StoreError
 from ksdp.audit.spec.models import Section, validated
-from ksdp.storage.codec import add_line, hashed_line, is_whole, read_checked_json, whole_lines, write_checked_json
+from ksdp.storage.codec import add_line, hashed_line, is_whole, read_object, whole_lines, write_checked_json
 from ksdp.storage.locks import try_lock
 from ksdp.storage.store import Store
 
@@ -29,12 +29,12 @@ _Mark = TypeVar("_Mark", bound=BaseModel)
 
 def _read_mark(path: Path, kind: type[_Mark], damaged: Callable[[datetime], _Mark]) -> _Mark | None:
     """A mark that was left in a file; None where there is none."""
-    try:
-        return kind.model_validate(read_checked_json(path))
-    except FileNotFoundError:
+    if not path.exists():
         return None
-    except (OSError, ValueError):
-        return damaged(_written(path))
+    try:
+        return read_object(path, kind.model_validate, "a schedule")
+    except StoreError:
+        return damaged(_written(path)) if path.exists() else None
 
 
 def _written(path: Path) -> datetime:
@@ -192,10 +192,7 @@ def read_schedule(store: Store, name: str) -> Schedule:
     path = schedule_folder(store, name) / "schedule.json"
     if not _NAME.match(name) or not path.is_file():
         raise StoreError(f"there is no schedule {name!r} in this store.")
-    try:
-        return Schedule.model_validate(read_checked_json(path))
-    except (OSError, ValueError) as error:
-        raise StoreError(f"the file of schedule {name!r} is damaged; remove the schedule and add it.") from error
+    return read_object(path, Schedule.model_validate, f"schedule {name!r}", "remove the schedule and add it")
 
 
 def read_schedules(store: Store) -> list[Schedule]:

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import ksdp
-from ksdp.audit.errors import CorpusError, InputError, SpecError, StoreError
+from ksdp.audit.errors import CorpusError, DamagedFile, InputError, SpecError, StoreError
 from ksdp.audit.spec.models import CorpusSpec, parse_spec
 from ksdp.cli import COMMANDS
 from ksdp.flows.audits.first_spec import first_spec
@@ -20,6 +20,7 @@ from ksdp.storage.audits.sql import ask
 from ksdp.storage.corpora import load_corpus
 from ksdp.storage.store import Store
 
+from ..flips import flip
 from ..typed import typed
 
 
@@ -53,6 +54,24 @@ def test_ids_are_abbreviated_and_latest_is_the_newest(audited: tuple[Path, str])
         assert audit in run("show", name, "--store", store)
     with pytest.raises(StoreError, match="`ksdp list` shows"):
         run("show", "zzz", "--store", store)
+
+
+def test_damage_is_named_with_what_makes_it_again(audited: tuple[Path, str], tmp_path: Path) -> None:
+    store, audit = tmp_path / "store", audited[1]
+    shutil.copytree(audited[0], store)
+    assert typed("list", "--store", store).exit_code == 0
+    (values,) = store.glob("runs/*/values/*/*.parquet")
+    flip(values, 4 * values.stat().st_size)
+    with pytest.raises(DamagedFile, match="values of audit .* are damaged: .*; `ksdp audit` with its spec"):
+        run("show", audit, "2", "--store", store)
+    values.unlink()
+    assert "2: " in run("show", audit, "2", "--store", store), "values may be dropped for their space"
+    flip(store / "audits" / audit / "audit.json", 800)
+    for command in (("show", audit), ("show", audit, "2"), ("export", audit, "--to", tmp_path / "t.csv")):
+        with pytest.raises(DamagedFile, match=r"audit.json of audit .* is damaged .*; `ksdp audit` with its spec"):
+            run(*command, "--store", store)
+    listed = typed("list", "--store", store)
+    assert (listed.exit_code, "audit.json of audit" in listed.output) == (1, True)
 
 
 def test_the_store_is_named_by_the_environment(audited: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,13 +28,12 @@ party_size = 20
 with_runs = 20
 """
 READ_ONLY = 'mount -t tmpfs none "$0" && cp -r "$1" "$0/store" && mount -o remount,ro "$0" && shift && exec "$@"'
-READERS = (["list"], ["show", "{audit}"], ["log", "--head"])
+READERS = (["list"], ["show", "{audit}"], ["log", "--head"], ["log"], ["audit", "spec.toml"])
 WRITERS = (
     ["audit", "other.toml"],
     ["decide", "{audit}", "3", "--decision", "exclude", "--reason", "much", "--who", "Ada"],
     ["more", "{audit}", "3"],
     ["schedule", "spec.toml", "--cron", "0 3 * * *"],
-    ["log"],  # it keeps an index beside the log
 )
 
 
@@ -64,8 +63,9 @@ def test_a_store_that_takes_no_writes_is_read_and_refused_in_one_line(tmp_path: 
 
     for command in READERS:
         done = said(*command)
-        assert done.returncode == 0, (command, done.stderr)
-        assert done.stdout
+        assert done.returncode in ((0, 3, 4) if command[0] == "audit" else (0,)), (command, done.stderr)
+        assert "error:" not in done.stderr, (command, done.stderr)
+        assert done.stdout or command[0] in ("log", "audit")  # nothing was decided; an audit's words are no result
     for command in WRITERS:
         done = said(*command)
         assert "Traceback" not in done.stderr, (command, done.stderr)

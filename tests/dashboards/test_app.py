@@ -22,6 +22,8 @@ from ksdp.storage.reviews.document_text import read_accesses
 from ksdp.storage.schedules.schedule_files import asked, read_schedule
 from ksdp.storage.store import Store
 
+from ..flips import flip
+
 ORIGIN = "http://127.0.0.1:8700"
 NOW = datetime(2026, 11, 12, 9, 0, tzinfo=UTC)
 OURS = {"origin": ORIGIN, "sec-fetch-site": "same-origin"}
@@ -423,3 +425,20 @@ def test_tokens_sign_in_and_out(own_store: Store) -> None:
 def test_a_reviewer_named_in_the_form_is_not_believed(own_store: Store) -> None:
     client(own_store).post("/audits/svd-09/decisions", data=decision(reviewer="Mallory"), headers=OURS)
     assert read_log(own_store)[0].reviewer == "Ada"
+
+
+def test_a_damaged_audit_is_named_and_never_taken_for_absent(own_store: Store) -> None:
+    pages = ("/audits", "/queue")
+    files = sorted(own_store.root.glob("audits/*/audit.json"))
+    for page in pages:
+        assert "is damaged" not in client(own_store).get(page).text
+    for number, file in enumerate(files, start=1):
+        flip(file, 800)
+        if number in (1, len(files)):
+            for page in pages:
+                text = client(own_store).get(page).text
+                assert f"audit.json of audit &#39;{file.parent.name}&#39; is damaged" in text
+                assert text.count("is damaged") == number
+    for page in pages:
+        text = client(own_store).get(page).text
+        assert "in this store yet" not in text

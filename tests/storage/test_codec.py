@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ksdp.audit.errors import StoreError
+from ksdp.audit.errors import DamagedFile, StoreError
 from ksdp.storage.codec import (
     SUMS,
     check_checksum,
     checksums_hold,
     drop_checksum,
-    read_checked_json,
-    read_with_checksum,
+    read_object,
     write_checked_json,
     write_checksum,
     write_text_with_checksum,
@@ -36,16 +35,14 @@ def file(tmp_path: Path) -> Path:
 
 def test_what_was_written_is_read(file: Path) -> None:
     assert check_checksum(file, "this") == file
-    assert read_with_checksum(file, "this") == CONTENT.encode()
     assert checksums_hold([file, file.with_name("b.json")])
 
 
 @pytest.mark.parametrize("bit", np.random.default_rng(1).choice(8 * len(CONTENT), 40, replace=False).tolist())
 def test_a_flipped_bit_is_refused(file: Path, bit: int) -> None:
     flip(file, bit)
-    for read in (check_checksum, read_with_checksum):
-        with pytest.raises(StoreError, match="a.json of this is damaged .*; run it again"):
-            read(file, "this")
+    with pytest.raises(DamagedFile, match="a.json of this is damaged .*; run it again"):
+        check_checksum(file, "this", "run it again")
     assert not checksums_hold([file])
     assert checksums_hold([file.with_name("b.json")])
 
@@ -65,8 +62,11 @@ def test_a_file_that_was_never_sealed_or_is_gone_is_refused(file: Path) -> None:
     with pytest.raises(StoreError, match=r"c\.json"):
         check_checksum(stranger, "this")
     file.unlink()
-    with pytest.raises(StoreError, match="no such file"):
+    with pytest.raises(DamagedFile, match="no such file"):
         check_checksum(file, "this")
+    with pytest.raises(StoreError, match=r"this has no d\.json") as absent:
+        check_checksum(file.with_name("d.json"), "this")
+    assert not isinstance(absent.value, DamagedFile)
 
 
 def test_a_seal_can_be_dropped_and_put_again(file: Path) -> None:
@@ -89,11 +89,11 @@ STATE = {"name": "nightly", "level": 0.05, "list": [1, "é", None], "paused": Fa
 def test_state_carries_its_checksum(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     write_checked_json(path, STATE)
-    assert read_checked_json(path) == STATE
+    assert read_object(path, dict, "this") == STATE
     for bit in flipped(path, range(8 * path.stat().st_size)):
         try:
-            found = read_checked_json(path)
-        except ValueError:
+            found = read_object(path, dict, "this")
+        except DamagedFile:
             continue
         # White space, or the name of the checksum itself: what it says is there.
         assert {name: found[name] for name in STATE} == STATE, bit

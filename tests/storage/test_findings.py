@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from ksdp.audit.verdicts.decide import decide
 from ksdp.audit.verdicts.effects import Attack, Effect, measure_effect
 from ksdp.audit.verdicts.laws import Gap
 from ksdp.storage.audits.history import read_summary
+from ksdp.storage.codec import write_json_with_checksum
 from ksdp.storage.findings import (
     EFFECTS,
     STATISTICS,
@@ -91,7 +91,7 @@ def test_specs_summaries_and_curves(tmp_path: Path) -> None:
     [
         (
             {"version": VERSION + 1},
-            f"has version {VERSION + 1}, and this ksdp reads version {VERSION}; run it again",
+            f"has version {VERSION + 1}, and this ksdp reads version {VERSION}; `ksdp audit` with its spec",
         ),
         ({"version": None}, "has version None"),
         ({"surplus": 1}, "damaged at `surplus`"),
@@ -101,7 +101,7 @@ def test_specs_summaries_and_curves(tmp_path: Path) -> None:
 def test_a_summary_of_another_version_or_damaged_is_refused(
     tmp_path: Path, change: dict[str, Any], said: str
 ) -> None:
-    (tmp_path / "audit.json").write_text(json.dumps(example().to_json() | change))
+    write_json_with_checksum(tmp_path / "audit.json", example().to_json() | change)
     with pytest.raises(StoreError, match=said):
         read_summary(tmp_path)
 
@@ -110,7 +110,7 @@ def test_a_summary_without_a_key_or_a_version_is_refused(tmp_path: Path) -> None
     for key, said in (("version", "has no version"), ("valid", "damaged at `valid`")):
         told = example().to_json()
         del told[key]
-        (tmp_path / "audit.json").write_text(json.dumps(told))
+        write_json_with_checksum(tmp_path / "audit.json", told)
         with pytest.raises(StoreError, match=said):
             read_summary(tmp_path)
 
@@ -120,7 +120,7 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
         read_spec(tmp_path / "nope")
     with pytest.raises(StoreError, match="no finished audit"):
         read_summary(tmp_path)
-    with pytest.raises(StoreError, match=r"no readable verdicts\.parquet"):
+    with pytest.raises(StoreError, match=r"has no verdicts\.parquet"):
         read_verdicts(tmp_path)
 
 

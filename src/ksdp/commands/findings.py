@@ -17,13 +17,13 @@ from ksdp.commands.options import KEYS, AuditArgument, JsonOption, StoreOption, 
 
 if TYPE_CHECKING:
     from ksdp.audit.results.summary import Summary
+    from ksdp.audit.results.views_summary import ViewsSummary
     from ksdp.storage.findings import DocumentFindings
     from ksdp.storage.store import Store
 
 
 def list_audits(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = False) -> None:
-    """List the finished audits of a store, newest first."""
-    from ksdp.audit.results.views_summary import ViewsSummary
+    """List the finished audits of a store, newest first. Exit 1: one cannot be read."""
     from ksdp.storage.audits.history import finished_views, read_summary, read_views
     from ksdp.storage.store import Store
 
@@ -33,11 +33,20 @@ def list_audits(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = F
         *(partial(read_summary, opened.audit(name)) for name in opened.audits()),
     ]
     summaries: list[Summary | ViewsSummary] = []
+    left_out = 0
     for read in finders:
         try:
             summaries.append(read())
         except StoreError as error:  # one that another version wrote hides none of the others
             typer.secho(f"left out: {error}", err=True, fg="yellow")
+            left_out += 1
+    _tell_list(summaries, as_json)
+    raise typer.Exit(1 if left_out else 0)
+
+
+def _tell_list(summaries: list[Summary | ViewsSummary], as_json: bool) -> None:
+    from ksdp.audit.results.views_summary import ViewsSummary
+
     if as_json:
         told = [summary.to_json() for summary in summaries]
         typer.echo(json.dumps([{key: row[key] for key in KEYS} for row in told]))

@@ -9,7 +9,7 @@ import pytest
 from ksdp.audit.errors import InputError
 from ksdp.extras.reproduce import data
 from ksdp.extras.reproduce.outcomes import Line, Outcome, write_outcome
-from ksdp.storage.codec import read_checked_json
+from ksdp.storage.codec import read_object
 
 OUTCOME = Outcome(("a", "b"), ((1, None), ("x", 2.5)), ("Seen.",), (Line("p", "l", (1.0,), (2.0,)),))
 
@@ -20,7 +20,7 @@ def test_the_page_says_what_is_found_first_and_why_numbers_differ(tmp_path: Path
     assert text.index("Seen.") < text.index("| a | b |") < text.index("Because.")
     assert "| 1 |  |" in text
     assert "![" not in text  # nothing was drawn
-    assert read_checked_json(tmp_path / "out" / "t.json")["lines"][0]["name"] == "l"
+    assert read_object(tmp_path / "out" / "t.json", dict, "this")["lines"][0]["name"] == "l"
     plot.write_bytes(b"")
     assert "(t.png)" in write_outcome(tmp_path / "out", "t", "Title", OUTCOME, (), {})[0].read_text(
         encoding="utf-8"

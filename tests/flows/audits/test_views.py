@@ -240,5 +240,5 @@ def test_a_view_that_cannot_be_is_refused_before_anything_is_written(
 def test_views_that_are_not_there(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "store")
     for read in (read_views, read_view_verdicts):
-        with pytest.raises(StoreError, match="no finished views 'none'"):
+        with pytest.raises(StoreError, match="views 'none'"):
             read(store, "none")

@@ -76,7 +76,7 @@ def test_a_damaged_file_is_no_answer(store: Store) -> None:
     with claimed(store, "a1"):
         write_progress(store, "a1", {"state": "running"})
     (store.root / "reviews" / "more-runs" / "a1.json").write_text("{")
-    with pytest.raises(StoreError, match="a1.json in more-runs cannot be read"):
+    with pytest.raises(StoreError, match="a1.json of more runs is damaged"):
         read_progress(store, "a1")
 
 

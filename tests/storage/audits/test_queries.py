@@ -180,7 +180,7 @@ def test_what_cannot_be_asked_or_read_is_refused(tmp_path: Path) -> None:
         Filter(sort="document; drop table")
     with pytest.raises(ValueError, match="`verdict` must be one of"):
         Filter(verdict="good")
-    with pytest.raises(StoreError, match="no readable findings"):
+    with pytest.raises(StoreError, match=r"has no verdicts\.parquet"):
         Findings(tmp_path / "none").totals()
     (tmp_path / "verdicts.parquet").write_bytes(b"no parquet at all")
     with pytest.raises(StoreError):

@@ -23,7 +23,7 @@ def test_a_stage_comes_back(tmp_path: Path) -> None:
     found = read_stage(tmp_path, "fresh").strongest
     assert found is not None
     assert found.tolist() == [1, 0, 1]
-    with pytest.raises(StoreError, match="no stage 'look-9'"):
+    with pytest.raises(StoreError, match="has no look-9"):
         read_stage(tmp_path, "look-9")
 
 

@@ -20,6 +20,7 @@ from ksdp.audit.errors import InputError, InvalidAudit, StaleDecision, StoreErro
 from ksdp.audit.reviewing import CorpusUnits, Decision, Proposal, Status, fold
 from ksdp.audit.spec.models import parse_spec
 from ksdp.storage.audits.history import read_summary
+from ksdp.storage.codec import write_json_with_checksum
 from ksdp.storage.findings import write_spec
 from ksdp.storage.mapped_corpus import store_corpus
 from ksdp.storage.reviews.decisions import (
@@ -237,7 +238,7 @@ def test_an_audit_of_another_version_is_never_overlooked(store: Store, audited: 
     for name in (same, other):
         file = store.audit(name) / "audit.json"
         told = json.loads(file.read_text()) | {"version": 0}
-        file.write_text(json.dumps(told))
+        write_json_with_checksum(file, told)
     write_spec(store.audit(other), parse_spec(SPEC | {"mechanism": RANK_5}))
     assert lineage(store, mine)[1] == []  # nothing is known of what `same` asked
     write_spec(store.audit(same), parse_spec(SPEC))

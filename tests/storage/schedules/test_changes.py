@@ -154,7 +154,7 @@ def test_what_stands_is_read_as_written(store: Store, scheduled: Callable[..., S
     assert read is not None
     assert read.equals(standing)
     assert read_standing(store, "nightly", None) is None
-    with pytest.raises(StoreError, match="cannot be read"):
+    with pytest.raises(StoreError, match=r"has no other\.parquet"):
         read_standing(store, "nightly", "other.parquet")
 
 
