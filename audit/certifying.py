@@ -223,6 +223,12 @@ def copies_of(plan: Plan) -> Copies | None:
     return Copies(count.astype(np.int64), bounds[places])
 
 
+def proved_bound(plan: Plan, copies: Copies | None) -> Floats:
+    """What is proved of every attack on each audited document before any run; 1 where nothing is."""
+    bound = np.full(len(plan.audited), 1.0 if plan.promise is None else plan.promise.bound)
+    return bound if copies is None else np.minimum(bound, copies.bound)
+
+
 def _laws(copies: int, design: Shared | Literal) -> CountLaws:
     if isinstance(design, Shared) and design.poisson:
         return count_laws_independent(copies, design.share)

@@ -23,6 +23,7 @@ from ksdp.audit.coverage import Coverage, observed_precision, planned_coverage, 
 from ksdp.audit.mechanisms.callables import FunctionMechanism
 from ksdp.audit.mechanisms.contract import Database, Mechanism, Release, ReleaseSchema, kept_of, traits_of
 from ksdp.audit.mechanisms.parameters import parameters_of
+from ksdp.audit.mechanisms.privacy.spent import Promise
 from ksdp.audit.mechanisms.recorded import RecordedRuns, is_own
 from ksdp.audit.numeric.sparse_rows import rows_of, take_rows
 from ksdp.audit.party_view import Holdings, parties_key
@@ -289,8 +290,15 @@ class Plan:
     """Names of the statistics that an audit of this mechanism tests where its spec names none."""
     strongest: NDArray[np.int64] | None = None
     """Of each audited unit the one of `statistics` that is measured; None: all of them."""
+    promise: Promise | None = None
+    """What the mechanism's noise proves of every document, whatever a run shows."""
     known_pool: Pool | None = None
     """`pool`, of the plan that this is a stage of: what is expected of it is worked out once, not once a stage."""
+
+    @property
+    def proved(self) -> bool:
+        """Whether every document is clear against every attack before any run."""
+        return self.spec.proved_by_draw or within(self.promise, self.spec)
 
     @property
     def units(self) -> Units:
@@ -481,6 +489,11 @@ class Plan:
             | ({"observed": self.precision} if self.precision != self.spec.store.precision else {})
             | ({"code": code} if code else {})
         )
+
+
+def within(promise: Promise | None, spec: Spec) -> bool:
+    """Whether a promise is at most the margin."""
+    return promise is not None and promise.bound <= spec.rule.margin and spec.rule.margin > 0
 
 
 @lru_cache(maxsize=4)

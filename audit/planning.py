@@ -13,11 +13,12 @@ from ksdp.audit.certifying import check_certifiable
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Mechanism, ReleaseSchema, release_schema, traits_of
+from ksdp.audit.mechanisms.privacy.spent import Promise, promise_of
 from ksdp.audit.mechanisms.recorded import RecordedRuns, is_own
 from ksdp.audit.numeric.kernels import one_thread
 from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.party_view import Holdings, holdings_of
-from ksdp.audit.plan import Plan, planned_runs, planned_statistics
+from ksdp.audit.plan import Plan, planned_runs, planned_statistics, within
 from ksdp.audit.randomness import Purpose, derived_seed, generator
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec.design import Balanced, Design, make_design
@@ -26,6 +27,8 @@ from ksdp.audit.statistics.learned import LEARNED_PREFIX, RAW, requested_learner
 
 # A mean and a covariance of a few dozen coefficients need no more documents.
 _POPULATION = 1024
+# Runs of the smaller arm in which a planted leak must be seen (`testing.judge_controls`), and some more.
+_CHECKS = 32
 # A worker holds the announced numbers of all runs (4 GiB), and some matrices of runs by runs (512 MiB each).
 _MOST_RAW = 2**30
 _MOST_RAW_RUNS = 8192
@@ -42,7 +45,9 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     rank = traits_of(mechanism).rank
     if rank is not None:
         _check_rank(rank, holdings, corpus.features)
-    design = _design(spec, holdings, mechanism)
+    promise = promised(spec, holdings, mechanism, corpus.features)
+    proved = (spec.proved_by_draw or within(promise, spec)) and not spec.statistics.explored
+    design = _design(spec, holdings, mechanism, proved)
     sees, keeps = spec.statistics.sees, spec.store.observables
     shown = release_schema(mechanism, corpus.features, sees=sees, keeps=keeps)
     families, learners = requested_learners(spec.statistics)
@@ -76,7 +81,15 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         population=_population(runs.design, spec.seed),
         reading=runs.reading,
         default_columns=tested.default,
+        promise=promise,
     )
+
+
+def promised(spec: Spec, held: Holdings, mechanism: Mechanism, features: int) -> Promise | None:
+    """What the noise proves of each document, where databases with and without it differ in that record alone."""
+    one_record = held.units.order is None and spec.design.sampling == "fixed"
+    sizes = [size for size in (held.size, held.entering, len(held.coalition)) if size]
+    return promise_of(mechanism, sizes, features, int(len(held.coalition) > 0)) if one_record else None
 
 
 def _check_rank(rank: int, held: Holdings, features: int) -> None:
@@ -87,12 +100,18 @@ def _check_rank(rank: int, held: Holdings, features: int) -> None:
         )
 
 
-def _design(spec: Spec, held: Holdings, mechanism: Mechanism) -> Design:
-    """Which documents are in which run; runs that were recorded say it themselves."""
+def _design(spec: Spec, held: Holdings, mechanism: Mechanism, proved: bool) -> Design:
+    """Which documents are in which run; runs that were recorded say it themselves.
+
+    Of what is proved before any run, a few runs check that the program does what was proved of it.
+    """
     targets = _targets(spec.design.documents, held)
     if isinstance(mechanism, RecordedRuns):
         return mechanism.design(held.victim if targets is None else targets, spec.seed)
-    design: Any = make_design(spec.design, held.victim, spec.seed, documents=held.counted, targets=targets)
+    asked = spec.design
+    if proved and asked.with_runs > _CHECKS:
+        asked = asked.model_copy(update={"with_runs": _CHECKS})
+    design: Any = make_design(asked, held.victim, spec.seed, documents=held.counted, targets=targets)
     few = isinstance(spec.design.documents, int) and len(design.audited) < len(design.pool)
     if few or isinstance(design, Balanced):
         # It counts those alone (`Plan.counted`), so that nobody may have looked at these runs before: a number

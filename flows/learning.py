@@ -16,6 +16,7 @@ from ksdp.audit.learning.learners import exact_of
 from ksdp.audit.mechanisms.contract import Mechanism, recorded, traits_of
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.party_view import size_base
+from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.randomness import Purpose, derived_seed
 from ksdp.audit.registry import mechanism_of
@@ -227,11 +228,9 @@ class _Search:
             gain = self._gain(spec, mechanism)
             corpus = spec_corpus(spec, self.base)
             main = gain.measures[0]
-            bound = getattr(mechanism, "bound", None)
-            promised = None if bound is None else spec.corpus.levers.enters * float(bound(corpus.features))
-            proved = promised is not None and promised <= spec.decision.margin
-            # More runs settle only what is useful and not safe by proof.
-            leak = self._leak(spec, corpus, _MORE if main.gains and not proved else 1)
+            plan = self._plan(spec, corpus, _MORE if main.gains else 1)
+            promised = None if plan.promise is None else spec.corpus.levers.enters * plan.promise.bound
+            leak = self._leak(plan)
         except InputError as error:
             self.gains.append(None)
             return Tried(setting, refused=str(error))
@@ -256,7 +255,7 @@ class _Search:
             tables["corpus"]["idf"] = "global"
         try:
             spec = Spec.model_validate(tables)
-            return self._leak(spec, spec_corpus(spec, self.base), 1)
+            return self._leak(self._plan(spec, spec_corpus(spec, self.base), 1))
         except (InputError, ValueError):
             return None
 
@@ -267,13 +266,15 @@ class _Search:
         others = [score for score in self.scores if score.learner != "run"]
         return summarise_gain([*scores, *others], mechanism.name, spec.gain, self.named)
 
-    def _leak(self, spec: Spec, corpus: Corpus, more: int) -> Leak:
+    def _plan(self, spec: Spec, corpus: Corpus, more: int) -> Plan:
         """Of some documents, each in half of the runs: at most so many times those asked for."""
         units = size_base(spec, corpus)
         tables = sampled_spec(spec, units, pool_size(spec, units), self.drawn).model_dump(mode="json")
         runs = more * self.limits.runs
         tables["design"] |= {"with_runs": runs, "looks": "end", "fresh_runs": 0, "without_runs": "all"}
-        plan = make_plan(Spec.model_validate(tables), corpus)
+        return make_plan(Spec.model_validate(tables), corpus)
+
+    def _leak(self, plan: Plan) -> Leak:
         return sampled_leak(plan, level=self.level, population=self.population, quota=self.limits.quota)
 
 

@@ -85,7 +85,7 @@ class VerdictRow:
     runs_to_decide: float
     """Runs after which it would be decided, were the measured D the true one; infinite where none would do."""
     certified_bound: float | None
-    """Of the advantage of every attack; None where nothing bounds it: no paired runs, no copies."""
+    """Of the advantage of every attack; None where nothing bounds it: no proof, no paired runs, no copies."""
     knows_all: float | None
     """Advantage of whoever knows all other documents, on average over databases; None where it is not known."""
 

@@ -106,7 +106,7 @@ class Enough:
 
 
 def documents_enough(
-    mechanism: Mechanism, matrix: sp.csr_array, *, in_a_run: int, parties: int, margin: float
+    mechanism: Mechanism, matrix: sp.csr_array, *, in_a_run: int, parties: int, margin: float, proved: float = 1.0
 ) -> Enough | None:
     """Forecast; None for a mechanism that is no function of second moments, or without a margin.
 
@@ -116,6 +116,8 @@ def documents_enough(
         The whole corpus, as the mechanism gets it.
     in_a_run : int
         Documents that hide one another in a run of the audit: the victim's and the honest parties'.
+    proved : float
+        What bounds every attack (`Plan.promise`).
     """
     if margin <= 0 or not isinstance(mechanism, PDSVD | Moments):
         return None
@@ -123,10 +125,8 @@ def documents_enough(
     announced = sum(math.prod(array.shape) for array in recorded(mechanism, features))
     numbers = min(announced, features * (features + 1) // 2)  # of second moments nothing else is to be seen
     distance, aim = typical_distance(numbers, in_a_run), _AIM * margin
-    proved = isinstance(mechanism, Moments) and mechanism.bound(features) <= margin
-    safe = 0 if proved else math.ceil(documents_hiding(numbers, aim) * count / in_a_run)
-    if isinstance(mechanism, Moments):
-        distance = min(distance, mechanism.bound(features))
+    safe = 0 if proved <= margin else math.ceil(documents_hiding(numbers, aim) * count / in_a_run)
+    distance = min(distance, proved)
     if not isinstance(mechanism, Moments) or features > _MOST_COLUMNS:
         return Enough(count, None, None, distance, safe)
     rows = clip_rows(matrix, mechanism.row_bound)

@@ -278,6 +278,24 @@ class CertificateSummary:
 
 
 @dataclass(frozen=True, config=FORMAT)
+class PromiseSummary:
+    """What the mechanism's noise proves of every document and every attack: `mechanisms.privacy.spent.Promise`."""
+
+    bound: float
+    """Of the advantage, also of whoever knows all other documents of the run."""
+    trust: str
+    """From whom the noise protects, and who must be honest."""
+    every_size: bool
+    """Whether the bound is the same for parties of any size."""
+    certified: int
+    """Documents whose bound is at most the margin: all or none."""
+    sensitive: int
+    """Of these, those that are called sensitive: false alarms, at the rate stated for them."""
+    contradicted: int
+    """Documents measured to be above their bound, all errors accounted for: then the audit is void."""
+
+
+@dataclass(frozen=True, config=FORMAT)
 class CopiesSummary:
     """What the number of copies in a run proves of documents that have many: `audit.copies`."""
 

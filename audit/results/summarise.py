@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ksdp.audit.certifying import Certificate, Copies, above_bound, knows_all
 from ksdp.audit.mechanisms.contract import guarantee_of, traits_of
 from ksdp.audit.mechanisms.parameters import parameters_of
-from ksdp.audit.plan import Plan
+from ksdp.audit.plan import Plan, within
 from ksdp.audit.results import parts
 from ksdp.audit.results.parts import CertificateSummary, CopiesSummary, ShareSummary, count_verdicts
 from ksdp.audit.results.summary import VERSION, Summary
@@ -26,6 +26,8 @@ from ksdp.audit.verdicts.laws import ArmTests
 from ksdp.audit.verdicts.looks import InterimVerdicts
 from ksdp.audit.verdicts.multiplicity import share_bounds
 from ksdp.audit.verdicts.power import detectable_distance, minimal_detectable, smallest_margin
+
+_AS_PROMISED = "the noise were what the mechanism says"
 
 
 def certificate_summary(
@@ -52,7 +54,7 @@ def certificate_summary(
 def void_where_contradicted(judged: Controls, certificate: Certificate | None) -> Controls:
     """The controls, failed where a document was measured to be above its bound: the noise is not what it says."""
     above = 0 if certificate is None else int(certificate.contradicted.sum())
-    return judged.contradicted(above, "the noise were what the mechanism says")
+    return judged.contradicted(above, _AS_PROMISED)
 
 
 def copies_summary(plan: Plan, interim: InterimVerdicts, copies: Copies | None) -> CopiesSummary | None:
@@ -77,6 +79,23 @@ def void_where_copies_tell(judged: Controls, copies: CopiesSummary | None) -> Co
     """The controls, failed where a document was told from its copies: order matters to the mechanism."""
     same = "the mechanism announced the same whichever of their copies is in, as it says (`order_free`)"
     return judged.contradicted(0 if copies is None else copies.contradicted, same)
+
+
+def promise_summary(plan: Plan, interim: InterimVerdicts) -> parts.PromiseSummary | None:
+    """What the mechanism's noise proves, and what was measured above it; None where it proves nothing."""
+    if plan.promise is None:
+        return None
+    bound, decisions = plan.promise.bound, interim.decisions
+    covered = within(plan.promise, plan.spec)
+    every = np.full(len(interim.tests), bound)
+    return parts.PromiseSummary(
+        bound,
+        plan.promise.trust,
+        plan.promise.every_size,
+        certified=covered * len(every),
+        sensitive=covered * int((decisions.verdict == Verdict.SENSITIVE).sum()),
+        contradicted=int(above_bound(interim.tests, every, plan.counted, len(plan.looks)).sum()),
+    )
 
 
 def share_summary(plan: Plan, interim: InterimVerdicts) -> ShareSummary | None:
@@ -176,6 +195,8 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: File
     judged = void_where_contradicted(judged, tested.certificate)
     copies = copies_summary(plan, tested.interim, tested.copies)
     judged = void_where_copies_tell(judged, copies)
+    promise = promise_summary(plan, tested.interim)
+    judged = judged.contradicted(0 if promise is None else promise.contradicted, _AS_PROMISED)
     runs = plan.looks[tested.looks - 1].runs * plan.design.lanes
     sampled = min(cost.sampled_runs, runs)  # runs that a later look reads again are counted once
     return Summary(
@@ -225,6 +246,7 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: File
         report=filed.report,
         share=share_summary(plan, tested.interim) if judged.valid else None,
         copies=copies,
+        promise=promise,
     )
 
 

@@ -24,6 +24,7 @@ from ksdp.audit.results.parts import (
     LookSummary,
     PaperAlone,
     PowerSummary,
+    PromiseSummary,
     Provenance,
     ShareSummary,
     StatisticSummary,
@@ -133,6 +134,8 @@ class Summary(StoredSummary):
     """Of all documents, where `design.documents` draws some; None where it does not, or the audit is void."""
     copies: CopiesSummary | None = None
     """Of documents that are clear against every attack because they have many copies; None where nobody is."""
+    promise: PromiseSummary | None = None
+    """None where the mechanism's noise proves no bound for every document."""
 
     @property
     def largest_distance(self) -> float:

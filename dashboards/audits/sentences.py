@@ -31,6 +31,24 @@ def certified(summary: Summary) -> str | None:
     )
 
 
+def kept_promise(summary: Summary) -> str | None:
+    """What the mechanism's own noise proves of all documents; None where it proves nothing."""
+    promise, unit = summary.promise, summary.design.unit
+    if promise is None:
+        return None
+    sure = (
+        "The mechanism's noise proves that no attack of any kind has an advantage above "
+        f"{decimal(promise.bound)} on any {unit}, not even if the attacker knows all "
+        f"others. Whom one must trust: {promise.trust}."
+    )
+    if not promise.certified:
+        return f"{sure} That is above the margin of {decimal(summary.spec.rule.margin)}, so it decides nothing."
+    return (
+        f"{sure} So every {unit} is clear, whatever a run shows: the {count(summary.runs)} runs only check that "
+        "the program does what was proved."
+    )
+
+
 def copied(summary: Summary) -> str | None:
     """What having many copies proves of some documents; None where it proves nothing of anybody."""
     copies = summary.copies
@@ -54,9 +72,14 @@ def grounds(summary: Summary) -> str:
     """On what a certified verdict stands: behind "if"."""
     if summary.spec.proved_by_draw:
         return "nobody learns which documents the secret draw lets in"
+    if isinstance(summary, ViewsSummary):
+        return "what proves it in each view holds there, as the view's own page says"
+    if summary.promise is not None and summary.promise.certified:
+        return "the noise is what the mechanism says, whatever the attacker knows"
+    stranger = f"the attacker does not know the other {summary.design.unit}s"
     if summary.spec.certificate is None:
-        return "copies of a document are as likely to take part as it is"
-    return "the noise is what the mechanism says"
+        return f"copies of a document are as likely to take part as it is, and {stranger}"
+    return f"the noise is what the mechanism says, and {stranger}"
 
 
 def doubtful(summary: Summary) -> str | None:
@@ -86,6 +109,20 @@ def stronger(summary: Summary) -> str | None:
         f"advantage is {decimal(certificate.median_knows_all)} or less for half of the {unit}s, and "
         f"{decimal(certificate.largest_knows_all)} for the most exposed one."
     )
+
+
+def by_knowledge(summary: Summary) -> list[tuple[str, list[str]]]:
+    """What is proved of every attack, by what the attacker knows."""
+    unit = summary.design.unit
+    about = [
+        (f"An attacker who knows anything, all other {unit}s of a run included", [kept_promise(summary)]),
+        (
+            f"An attacker who knows the corpus, and not which other {unit}s are in a run",
+            [certified(summary), doubtful(summary), copied(summary)],
+        ),
+        (f"An attacker who knows all other {unit}s of a run", [stronger(summary)]),
+    ]
+    return [(who, known) for who, what in about if (known := [sentence for sentence in what if sentence])]
 
 
 def certified_here(row: Row) -> str | None:

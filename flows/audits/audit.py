@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ksdp.audit.certifying import copies_of
+from ksdp.audit.certifying import copies_of, proved_bound
 from ksdp.audit.plan import Plan, strongest_alone
 from ksdp.audit.results.summarise import Tested
 from ksdp.audit.results.summary import Summary
@@ -57,6 +57,7 @@ async def _looks(
     paper = [n for n, column in enumerate(whole.columns) if column.family.startswith("paper")]
     names = tuple(s.name for s in whole.statistics)
     copies = await steps.aside(copies_of, whole)
+    proved = proved_bound(whole, copies)
     interim: InterimVerdicts | None = None
     scope = LookScope(whole.counted, whole.fresh_runs > 0, whole.reading, whole.coverage.may_clear)
     refs, controls, shuffled, canaries = [first], [], [], []
@@ -74,8 +75,7 @@ async def _looks(
         if interim is not None and len(documents) > len(open_documents(interim)):
             documents = documents[open_documents(interim)]  # a design whose targets cannot leave
         interim = after_look(interim, documents, number, look, whole.spec.rule, paper, scope)
-        if copies is not None:
-            interim = after_certificate(interim, copies.bound, whole.spec.rule)
+        interim = after_certificate(interim, proved, whole.spec.rule)
         if not len(open_documents(interim)):
             break
     assert interim is not None

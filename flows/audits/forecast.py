@@ -99,6 +99,8 @@ def forecast_words(forecast: Mapping[str, Any]) -> str:
     if forecast.get("enough"):
         lines.append(f"enough    {forecast['enough']['sentence']}")
     lines += [f"note      {note}" for note in forecast.get("notes", ())]
+    if (proof := forecast.get("promise")) is not None:
+        lines.append(f"proof     {proof}")
     if copies := forecast.get("certified_copies"):
         lines.append(
             f"copies    {copies} documents have so many that they are clear against every attack, whatever a run "
@@ -127,7 +129,7 @@ def _passing(forecast: Mapping[str, Any]) -> str:
 
 
 def _margin(forecast: Mapping[str, Any]) -> list[str]:
-    if not forecast["margin"] or forecast["runs_for_margin"] is None:
+    if not forecast["margin"] or forecast["runs_for_margin"] is None or forecast["proved"]:
         return []
     if forecast["certifiable_margin"] <= forecast["margin"]:
         return [f"          the spec's {forecast['margin']:.2f} is within reach"]
@@ -202,6 +204,9 @@ def _over_views(views: Sequence[View], corpus: Corpus, started: _Started) -> dic
     for key in ("detectable_D", "certifiable_margin", "runs_for_margin"):
         whole[key] = max((part[key] for part in parts if part[key] is not None), default=None)
     whole["certified_copies"] = min(part["certified_copies"] for part in parts)
+    if any(part["promise"] is None for part in parts):
+        whole["promise"] = None  # it has to hold in every view
+    whole["proved"] = all(part["proved"] for part in parts)
     whole["unread"] = list(dict.fromkeys(name for part in parts for name in part["unread"]))
     keys = ("runs", "statistics", "detectable_D", "certifiable_margin")
     whole["views"] = [
@@ -245,7 +250,7 @@ def _one(spec: Spec, corpus: Corpus, started: _Started) -> dict[str, Any]:
     cost = bill(plan)
     stays = keeps_values(plan)
     parts = 1 if stays else len(document_parts(plan, ROW_GROUP))
-    paired = 0 if spec.certificate is None else spec.certificate.pairs * (1 + documents)
+    paired = 0 if spec.certificate is None or plan.proved else spec.certificate.pairs * (1 + documents)
     costs = calibrate(plan)
     costs = replace(costs, start=start_seconds(plan, costs, started.imports, prepared))
     copies = copies_of(plan)
@@ -270,6 +275,8 @@ def _one(spec: Spec, corpus: Corpus, started: _Started) -> dict[str, Any]:
         "coverage": {name: list(who) for name, who in plan.coverage.read_by.items()},
         "unread": list(plan.coverage.unread),
         "certified_copies": 0 if copies is None else int((copies.bound <= spec.rule.margin).sum()),
+        "proved": plan.proved,
+        "promise": _promise(plan),
         "seconds_a_run": costs.sample,
         "here": is_small(plan, costs),
         "cpu_seconds": stages,
@@ -292,14 +299,29 @@ def _one(spec: Spec, corpus: Corpus, started: _Started) -> dict[str, Any]:
     }
 
 
+def _promise(plan: Plan) -> str | None:
+    """What is proved of every attack before any run, and whether that decides; None where nothing is."""
+    if plan.promise is None:
+        return None
+    bound, margin = plan.promise.bound, plan.spec.rule.margin
+    what = f"the mechanism's noise keeps every attack on every document to an advantage of {bound:.3g}"
+    if plan.proved:
+        return f"{what}: all are clear at margin {margin:g} whatever a run shows; a few runs check the program"
+    return f"{what}: above the margin of {margin:g}, so runs decide"
+
+
 def _enough(plan: Plan) -> dict[str, Any] | None:
     """From how many documents on it is useful and safe, as far as that can be said beforehand."""
     if plan.units.word != "document":
         return None
     corpus = plan.corpus
     parties = 3 if corpus.party is None else len(set(corpus.party.tolist()))
-    hiding = plan.holdings.size + len(plan.holdings.honest)
     found = documents_enough(
-        plan.mechanism, corpus.matrix, in_a_run=hiding, parties=parties, margin=plan.spec.rule.margin
+        plan.mechanism,
+        corpus.matrix,
+        in_a_run=plan.holdings.size + len(plan.holdings.honest),
+        parties=parties,
+        margin=plan.spec.rule.margin,
+        proved=1.0 if plan.promise is None else plan.promise.bound,
     )
     return None if found is None else found.to_json()

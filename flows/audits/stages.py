@@ -118,7 +118,7 @@ def _by_lane(plan: Plan, tested: Sequence[SliceTests]) -> tuple[list[ArmTests], 
 
 
 async def certified(first: AuditRef, steps: Steps, tested: Tested) -> Tested:
-    """Bound every attack on every document, where the spec asks for it.
+    """Bound every attack on every document by pairs of runs, where the spec asks for it and no proof does it yet.
 
     Parameters
     ----------
@@ -130,10 +130,7 @@ async def certified(first: AuditRef, steps: Steps, tested: Tested) -> Tested:
         What all looks gave.
     """
     spec, plan = tested.plan.spec, tested.plan
-    if spec.proved_by_draw:
-        nothing_known = np.ones(len(tested.interim.tests))
-        tested = replace(tested, interim=after_certificate(tested.interim, nothing_known, spec.rule))
-    if spec.certificate is None:
+    if spec.certificate is None or plan.proved:
         return tested
     parts = pairs_parts(plan, spec.certificate.pairs)
     current().stage("certify", spec.certificate.pairs)
@@ -218,6 +215,8 @@ def _known(tested: Tested) -> dict[str, NDArray[np.float64]]:
     paired, copies, everybody = tested.certificate, tested.copies, knows_all(tested.plan.mechanism)
     bounds = [] if paired is None else [paired.bound]
     bounds += [] if copies is None else [np.where(copies.count > 1, copies.bound, np.nan)]
+    if (promise := tested.plan.promise) is not None:
+        bounds.append(np.full(len(tested.interim.tests), promise.bound))
     known = {"certified_bound": np.fmin.reduce(bounds)} if bounds else {}
     if paired is not None:
         known["knows_all"] = paired.mean

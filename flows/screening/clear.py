@@ -143,7 +143,7 @@ def audited_sizes(plan: Plan) -> AuditedSizes:
         honest=held.entering,
         coalition=len(held.coalition),
         parties=1 + bool(len(held.honest)) + bool(len(held.coalition)),
-        every_size=spec.proved_by_draw,
+        every_size=spec.proved_by_draw or (plan.proved and plan.promise is not None and plan.promise.every_size),
     )
 
 
@@ -216,6 +216,12 @@ def _certified(grounds: Grounds) -> list[str]:
             f"Of the listed {spec.design.unit}s, {count} are clear against every attack (`certified`): none "
             f"of any kind has an advantage above {spec.decision.margin:g} on who is held, as long as nobody "
             "learns the draw."
+        ]
+    if (promise := grounds.plan.promise) is not None and grounds.plan.proved:
+        return [
+            f"Of the listed {spec.design.unit}s, {count} are clear against every attack (`certified`): where the "
+            f"noise is what the mechanism says, no attack of any kind has an advantage above {promise.bound:g} on "
+            f"them, whatever the attacker knows of the others. Whom one must trust: {promise.trust}."
         ]
     if spec.certificate is None:
         return [

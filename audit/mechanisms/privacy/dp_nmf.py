@@ -132,6 +132,11 @@ class DPNMF(GaussianReleases):
         """Of the noise in one announced number."""
         return analytic_multiplier(self.epsilon, self.delta, self.rank * self.sweeps) * self.sensitivity(features)
 
+    @property
+    def holds_against(self) -> int:
+        """The `colluders`."""
+        return self.colluders
+
     def multipliers(self, sizes: Sequence[int], features: int) -> tuple[float, ...]:
         """Of each release: all the same."""
         return (analytic_multiplier(self.epsilon, self.delta, self.rank * self.sweeps),) * (

@@ -123,6 +123,11 @@ class PrivateFedPower(PeriodicPower):
         alike = math.sqrt(math.fsum(1 / m**2 for m in self._multipliers(1.0, sizes, features)))
         return analytic_multiplier(self.epsilon, self.delta) * alike
 
+    @property
+    def holds_against(self) -> int:
+        """The `colluders`."""
+        return self.colluders
+
     def multipliers(self, sizes: Sequence[int], features: int) -> tuple[float, ...]:
         """Of each announcement, and of the local iterations between two of them."""
         if self.unit == "entry-printed":

@@ -118,6 +118,11 @@ class HardtRoth(NoisyPower):
             return printed * float(np.abs(block).max())
         return analytic_multiplier(self.epsilon, self.delta, self.iterations) * self.sensitivity(features)
 
+    @property
+    def holds_against(self) -> int:
+        """The `colluders`."""
+        return self.colluders
+
     def multipliers(self, sizes: Sequence[int], features: int) -> tuple[float, ...]:
         """Of each release: all the same. For the printed unit, in which an entry changes by 1, at most those."""
         if self.unit == "entry-printed":

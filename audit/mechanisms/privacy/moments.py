@@ -28,7 +28,7 @@ from ksdp.audit.mechanisms.privacy.noise import (
     second_moment_change,
     worst_pair,
 )
-from ksdp.audit.mechanisms.privacy.transcript import Driven, GaussianReleases
+from ksdp.audit.mechanisms.privacy.transcript import ANY_PARTIES, Driven, GaussianReleases
 from ksdp.audit.numeric.array_types import Floats, Matrix
 from ksdp.audit.verdicts.certificates import knows_all_others, pair_advantage
 
@@ -132,6 +132,11 @@ class Moments(GaussianReleases):
             return (basis(),)
         moments = Release("moments", (features * (features + 1) // 2,), Terms("moments"), noise)
         return basis(derived_from=("moments",)), moments
+
+    @property
+    def holds_against(self) -> int:
+        """Everybody else: each party's noise is enough by itself."""
+        return ANY_PARTIES
 
     def multipliers(self, sizes: Sequence[int], features: int) -> tuple[float, ...]:
         """Of the one release, where a single party's noise is left."""
@@ -306,6 +311,11 @@ class DPdisPCA(GaussianReleases):
     def moment_noise(self, size: int, features: int, parties: int) -> float:
         """In each number of X_s^T X_s; every site's noise is its own."""
         return self.deviation(size, features) * size
+
+    @property
+    def holds_against(self) -> int:
+        """Everybody else: each party's noise is enough by itself."""
+        return ANY_PARTIES
 
     def multipliers(self, sizes: Sequence[int], features: int) -> tuple[float, ...]:
         """Of the one release that a record enters, at the site where it is smallest."""

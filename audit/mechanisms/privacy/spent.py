@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from scipy.special import ndtri
 
-from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Mechanism, guarantee_of
+from ksdp.audit.errors import InputError
+from ksdp.audit.mechanisms.contract import Mechanism, guarantee_of, inner_of
 from ksdp.audit.mechanisms.privacy.noise import epsilon_together
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 
@@ -92,13 +92,13 @@ def price_of(mechanism: Mechanism, sizes: Sequence[int], features: int) -> Price
     promise = guarantee_of(mechanism)
     if promise.kind != "(epsilon, delta)" or not isinstance(mechanism, GaussianReleases):
         return Price(None, "no noise: what it gives away is measured, not promised")
-    if not promise.sound:
+    if not promise.sound or mechanism.noise_factor < 1:
         return Price(None, "what is promised does not hold as printed")
     if not promise.unit.startswith((UNIT, _COMES_OR_GOES)):
         return Price(None, "what is promised is not of a whole record")
     try:
         multipliers = mechanism.multipliers(sizes, features)
-    except SpecError:
+    except InputError:
         return Price(None, "nothing is promised with these parameters")
     mu = math.sqrt(math.fsum(1 / m**2 for m in multipliers))
     said = f"{promise.unit}; trust: {promise.trust}"
@@ -110,6 +110,51 @@ def worst_price(mechanism: Mechanism, own: int, parties: int, features: int) -> 
     prices = [price_of(mechanism, (own, *(other,) * (parties - 1)), features) for other in (1, own, _MANY)]
     unbounded = next((price for price in prices if price.mu is None), None)
     return unbounded or max(prices, key=lambda price: price.mu or 0.0)
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What the noise of a mechanism proves of every record and every attack, before any run."""
+
+    bound: float
+    """Of the advantage, also of whoever knows all other records."""
+    trust: str
+    """From whom it protects, and who must be honest."""
+    every_size: bool
+    """Whether it is the same for parties of any size."""
+
+
+_DECIMALS = 12
+"""Of a bound: beyond them the normal law and its inverse do not cancel."""
+
+
+def promise_of(mechanism: Mechanism, sizes: Sequence[int], features: int, known: int) -> Promise | None:
+    """The bound that a mechanism's noise proves in a run among parties of these sizes; None where it proves none.
+
+    Parameters
+    ----------
+    known : int
+        Parties that work with whoever sees the run.
+
+    Examples
+    --------
+    >>> from ksdp.audit.mechanisms.privacy.moments import Moments
+    >>> promise_of(Moments(rank=2, advantage=0.3), (95,), 12, known=0).bound
+    0.3
+    """
+    runs = inner_of(mechanism) or (mechanism,)
+    if any(not isinstance(run, GaussianReleases) or run.holds_against < known for run in runs):
+        return None
+
+    def bound(*entering: int) -> float | None:
+        spent = spent_together([price_of(run, entering, features) for run in runs])
+        return None if spent.unbounded else round(spent.advantage, _DECIMALS)
+
+    here = bound(*sizes)
+    if here is None:
+        return None
+    every_size = all(bound(*(size,) * len(sizes)) == here for size in (1, _MANY))
+    return Promise(here, "; ".join(dict.fromkeys(guarantee_of(run).trust for run in runs)), every_size)
 
 
 def spent_together(prices: Sequence[Price]) -> Spent:

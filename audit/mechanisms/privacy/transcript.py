@@ -38,6 +38,8 @@ from ksdp.audit.mechanisms.privacy.noise import (
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.statistics.linear.releases import LinearReleases, statistics_of_sums
 
+ANY_PARTIES = 2**31
+"""More parties than a run has."""
 Collect = Callable[[Sequence[Floats], Sequence[Floats], Sequence[int]], tuple[Floats, float]]
 
 
@@ -249,6 +251,11 @@ class GaussianReleases(ABC):
     @abstractmethod
     def guarantee(self) -> Guarantee:
         """What is promised, to whom."""
+
+    @property
+    def holds_against(self) -> int:
+        """Parties whose noise an observer may know with the promise kept; -1: it is for outsiders alone."""
+        return -1
 
     @abstractmethod
     def multipliers(self, sizes: Sequence[int], features: int) -> tuple[float, ...]:

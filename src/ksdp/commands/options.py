@@ -242,9 +242,10 @@ def _gained(summary: Summary) -> GainAndAdvice:
 
 def _tell_certificate(summary: Summary) -> None:
     """What is known of every attack, and of somebody who knows all other documents."""
-    from ksdp.dashboards.audits.sentences import certified, copied, stronger
+    from ksdp.dashboards.audits.sentences import certified, copied, kept_promise, stronger
 
     for label, sentence in (
+        ("proof", kept_promise(summary)),
         ("bound", certified(summary)),
         ("copies", copied(summary)),
         ("knows all", stronger(summary)),

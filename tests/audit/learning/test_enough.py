@@ -62,7 +62,7 @@ def corpus(count: int, features: int = 8) -> sp.csr_array:
 def test_enough_documents_keep_the_energy_and_too_few_do_not() -> None:
     """At the forecast number noise costs little of the energy; at a tenth of it more."""
     mechanism = Moments(rank=2, advantage=0.2)
-    found = documents_enough(mechanism, corpus(500), in_a_run=250, parties=1, margin=0.2)
+    found = documents_enough(mechanism, corpus(500), in_a_run=250, parties=1, margin=0.2, proved=0.2)
     assert found is not None
     assert found.safe == 0
     assert found.useful is not None

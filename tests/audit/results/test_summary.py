@@ -28,7 +28,7 @@ KEYS = [
     "coverage", "unread", "paper_alone", "controls", "power", "chance", "looks", "fresh", "certificate",
     "knows_all", "corpus_about", "design", "spec", "cached_runs", "sampled_runs", "fresh_sampled_runs",
     "damaged_blocks", "seconds", "seconds_by_stage", "provenance", "store", "report",
-    "share", "copies",
+    "share", "copies", "promise",
 ]  # fmt: skip
 
 

@@ -188,10 +188,17 @@ def test_of_what_is_held_a_run_of_a_draw_tells_that_share(corpus: Corpus) -> Non
     whole = spec({"name": "pd-svd", "rank": 2})
     tables = whole.model_dump(mode="json")
     tables["corpus"]["levers"]["drawn"] = 0.15
-    plans = [make_plan(one, corpus) for one in (whole, parse_spec(tables))]
-    every, part = (sampled_leak(plan, level=0.05, population=90) for plan in plans)
-    # The same runs: sizes are of what enters.
+
+    def leak(margin: float) -> Leak:
+        tables["decision"]["margin"] = margin
+        return sampled_leak(make_plan(parse_spec(tables), corpus), level=0.05, population=90)
+
+    every = sampled_leak(make_plan(whole, corpus), level=0.05, population=90)
+    # The same runs: sizes are of what enters, and no draw proves a margin below its share.
+    part = leak(0.14)
     assert part.median == pytest.approx(0.15 * every.median)
     assert part.high == pytest.approx(0.15 * every.high)
     assert part.chance == pytest.approx(0.15 * every.chance)
-    assert part.above == 0 < every.above, "no advantage is above the share that enters"
+    proved = leak(0.15)
+    assert proved.above == 0 < every.above, "no advantage is above the share that enters"
+    assert proved.runs < every.runs
