@@ -101,10 +101,7 @@ def _check_rank(rank: int, held: Holdings, features: int) -> None:
 
 
 def _design(spec: Spec, held: Holdings, mechanism: Mechanism, proved: bool) -> Design:
-    """Which documents are in which run; runs that were recorded say it themselves.
-
-    Of what is proved before any run, a few runs check that the program does what was proved of it.
-    """
+    """Which documents are in which run; of what is `proved` before any, a few runs check the program."""
     targets = _targets(spec.design.documents, held)
     if isinstance(mechanism, RecordedRuns):
         return mechanism.design(held.victim if targets is None else targets, spec.seed)
