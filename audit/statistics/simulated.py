@@ -1,26 +1,24 @@
-"""Statistics learnt from simulated runs: the auditor runs the mechanism on databases drawn for it, and learns.
+"""A statistic learnt from simulated runs: the auditor runs the mechanism on databases drawn for it, and learns.
 
-The training runs are drawn from the same pool with a seed of their own, so that a learnt rule is a fixed function
+The training runs are drawn from the same pool with seeds of their own, so that a learnt rule is a fixed function
 of the announced numbers when an audit's run is scored: its p-values are those of any plain statistic.
 
-All announced numbers of a run are one vector: the numbers, standardised by the training runs, and what a linear
-rule does not see of them: which entry of an array is largest and smallest, the order and equality of neighbours,
-equality of arrays of one shape, signs of zeros, what single precision rounds away. One document hardly moves the
-covariance of the vector, so that all share one, and in the dual each rule is ridge regression of the documents'
-bits on the Gram matrix K of the training runs, factorised once for all documents.
-
-- ``simulated-linear``: K of the vectors, Fisher's discriminant with a shrunk covariance.
-- ``simulated-quadratic``: K squared, entry by entry: products of two numbers.
-- ``simulated-entry``: of each document the one number, or product of two where there are few, whose mean it moves
-  most. A leak in one of many numbers drowns in a ridge.
+A run is three vectors, each standardised by the training runs: the announced numbers (with what single precision
+rounds away of them, and signs of zeros); their levels, whether a number is above each of its quantiles; and their
+order: which entry of an array is largest and smallest, signs of differences of neighbours and of two arrays of a
+shape. One document hardly moves the covariance of a vector, so that all documents share it: a rule is ridge
+regression of a document's bits, in the dual, on a Gram matrix of the training runs. Four matrices (numbers;
+numbers and levels; all; all, squared entry by entry: products of two) and three ridges give twelve rules. Of each
+document the one with the best correlation is kept, each training run left out in turn. Where a single number, or
+product of two, does better, it is the rule: a leak in one of many numbers drowns in a ridge.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Literal, cast
+from typing import cast
 
 import numpy as np
 import scipy.linalg
@@ -28,7 +26,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.contract import Database, Observables
-from ksdp.audit.numeric.array_types import Floats, Ints, Vector
+from ksdp.audit.numeric.array_types import Floats, Ints, Singles, Vector
 from ksdp.audit.numeric.bits import lost_digits, minus_zeros
 from ksdp.audit.numeric.kernels import one_thread
 from ksdp.audit.numeric.sparse_rows import same_rows
@@ -36,27 +34,33 @@ from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear.pilot import repeatable
 
 SIMULATED = "simulated"
-"""The family."""
-TRAINING_RUNS = 1000
+"""The family, and its statistic."""
+TRAINING_RUNS = 2000
 MOST_NUMBERS = 2**17
 """Announced numbers of a run, at most: the training runs are held in memory, in single precision."""
 _SEED = 0x5EED_0F_7EA4
 _FEWEST = 2
-_RIDGE = 0.1
+_RIDGES = (0.03, 0.3, 3.0)
+"""In units of the mean eigenvalue."""
 _CLIP = 8.0
 _FEW = 48
-"""Numbers up to which all products of two are entries."""
-_MOST_ONE_HOT = 4096
+"""Numbers up to which all products of two are looked at one by one."""
+_MOST_ORDERED = 4096
+_MOST_LEVELLED = 1024
+_LEVELS = 16
 _AT_ONCE = 256
 
 
 @dataclass(frozen=True)
 class SimulatedStatistic:
-    """A rule that was learnt from simulated runs."""
+    """The rules that are learnt from simulated runs, one a document."""
 
-    name: str
-    kind: Literal["linear", "quadratic", "entry"]
-    sentence: str = field(compare=False)
+    name: str = SIMULATED
+    sentence: str = field(
+        default="The rule that tells the document apart best in simulated runs: a weighted sum of the announced "
+        "numbers, of their levels, order and products, or one of them.",
+        compare=False,
+    )
     reads: tuple[str, ...] = ()
     """All announced arrays that statistics may read; see `over`."""
     runs: int = TRAINING_RUNS
@@ -66,7 +70,7 @@ class SimulatedStatistic:
     version: int = 1
 
     def over(self, arrays: tuple[str, ...], runs: int) -> SimulatedStatistic:
-        """The same rule, of these arrays, from as many training runs as an audit has, up to `TRAINING_RUNS`."""
+        """The same, of these arrays, from as many training runs as an audit has, up to `TRAINING_RUNS`."""
         return replace(self, reads=arrays, runs=min(runs, TRAINING_RUNS))
 
     def asks_for(self, shapes: Mapping[str, tuple[int, ...]], documents: int) -> str:
@@ -81,39 +85,90 @@ class SimulatedStatistic:
         pool, shapes = documents.source_pool, {name: observables[name].shape for name in self.reads}
         key = (SIMULATED, self.reads, self.runs)
         rules = cast(LearntRules, pool.derive(key, lambda: train(pool, shapes, self.runs)))
-        scores = observables.derive(
-            (SIMULATED, self.kind, id(rules)), lambda: rules.scores(observables, self.kind)
-        )
+        scores = observables.derive((SIMULATED, id(rules)), lambda: rules.scores(observables))
         return np.asarray(scores[documents.of_each((SIMULATED, "places"), lambda some: _places(some, pool))])
 
 
-STATISTICS = (
-    SimulatedStatistic(
-        "simulated-linear", "linear", "A weighted sum of all announced numbers, with weights from simulated runs."
-    ),
-    SimulatedStatistic(
-        "simulated-quadratic", "quadratic", "Products of all announced numbers, weighted by simulated runs."
-    ),
-    SimulatedStatistic(
-        "simulated-entry", "entry", "The one announced number that the document moves most in simulated runs."
-    ),
-)
+STATISTICS = (SimulatedStatistic(),)
 
 
-def features_of(observables: Observables, arrays: tuple[str, ...]) -> Floats:
-    """What rules are learnt from: one vector a run."""
-    parts: list[NDArray[np.floating]] = []
-    flat = {name: np.asarray(observables[name], np.float64).ravel() for name in arrays}
-    for numbers in flat.values():
-        parts += [numbers, np.array([lost_digits(numbers).sum(), minus_zeros(numbers).sum()])]
-        if 1 < len(numbers) <= _MOST_ONE_HOT:
+def numbers_of(observables: Observables, arrays: Sequence[str]) -> Floats:
+    """All announced numbers, and of each array how many digits single precision loses and how many -0.0 it has."""
+    flat = [np.asarray(observables[name], np.float64).ravel() for name in arrays]
+    small = [value for one in flat for value in (lost_digits(one).sum(), minus_zeros(one).sum())]
+    return np.concatenate([*flat, np.array(small, np.float64)])
+
+
+def order_of(observables: Observables, arrays: Sequence[str]) -> Floats:
+    """Places of the largest and smallest number, signs of differences of neighbours and of arrays of one shape."""
+    parts: list[NDArray[np.floating]] = [np.zeros(0)]
+    flat = [np.asarray(observables[name], np.float64).ravel() for name in arrays]
+    for numbers in flat:
+        if 1 < len(numbers) <= _MOST_ORDERED:
             ends = np.zeros((2, len(numbers)))
             ends[0, numbers.argmax()] = ends[1, numbers.argmin()] = 1.0
             parts += [ends.ravel(), np.sign(np.diff(numbers))]
-    for (_, one), (_, other) in pairwise(flat.items()):
+    for one, other in pairwise(flat):
         if len(one) == len(other):
-            parts += [np.array([np.mean(one == other)]), np.sign(one - other)[:_MOST_ONE_HOT]]
-    return np.concatenate([np.asarray(part, np.float64) for part in parts])
+            parts += [np.array([np.mean(one == other)]), np.sign(one - other)[:_MOST_ORDERED]]
+    return np.concatenate(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Scale:
+    """How a vector is standardised: those of its numbers that vary, less their means, over their deviations."""
+
+    varies: Ints
+    centre: Floats
+    deviation: Floats
+
+    @classmethod
+    def of(cls, vectors: Floats) -> Scale:
+        """Of training runs, shape (n_runs, n_numbers)."""
+        centre, deviation = vectors.mean(axis=0), vectors.std(axis=0)
+        varies = np.flatnonzero(deviation > 1e-12 * np.abs(centre))
+        return cls(varies, centre[varies], deviation[varies])
+
+    def __call__(self, vectors: Floats) -> Singles:
+        """Of vectors along the last axis, cut at 8 deviations."""
+        z = (vectors[..., self.varies] - self.centre) / self.deviation
+        return np.clip(z, -_CLIP, _CLIP).astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """Whether numbers are above some of their values."""
+
+    of: Ints
+    """Places of the numbers."""
+    above: Floats
+
+    @classmethod
+    def by_quantiles(cls, numbers: Floats) -> Levels:
+        """Between the values of numbers that take few, and at quantiles of others; of none where they are many."""
+        if numbers.shape[1] > _MOST_LEVELLED:
+            return cls(np.zeros(0, np.int64), np.zeros(0))
+        cuts = []
+        for column in numbers.T:
+            values = np.unique(column)
+            few = len(values) <= _LEVELS
+            at = np.linspace(0.0, 1.0, _LEVELS + 1)[1:-1]
+            cuts.append((values[1:] + values[:-1]) / 2.0 if few else np.unique(np.quantile(column, at)))
+        return cls(np.repeat(np.arange(len(cuts)), [len(cut) for cut in cuts]), np.concatenate(cuts))
+
+    def __call__(self, numbers: Floats) -> Floats:
+        """Of numbers along the last axis: 1 above, 0 else."""
+        return np.asarray(numbers[..., self.of] > self.above, np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class RidgeRule:
+    """The documents that one Gram matrix serves best."""
+
+    kernel: int
+    documents: Ints
+    weights: Floats
+    """Of the training runs, shape (n_training_runs, n_documents)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,40 +176,55 @@ class LearntRules:
     """What the training runs say, of every document of a pool."""
 
     arrays: tuple[str, ...]
-    varies: Ints
-    centre: Floats
-    scale: Floats
-    vectors: NDArray[np.float32]
-    """Standardised, shape (n_training_runs, n_varying)."""
-    linear: Floats
-    """Shape (n_training_runs, n_documents)."""
-    quadratic: Floats
+    levels: Levels
+    scales: tuple[Scale, Scale, Scale]
+    vectors: tuple[Singles, Singles, Singles]
+    """Numbers, levels, order of the training runs, each of shape (n_training_runs, n_varying)."""
+    ridges: tuple[RidgeRule, ...]
+    alone: Ints
+    """Documents whose rule is one number, or a product of two."""
     entry: Ints
-    """Places in the vector, or beyond it in the products, shape (n_documents,)."""
+    """Their places in all vectors, one after the other, or beyond in the products."""
+    count: int
+    """Documents."""
 
-    def scores(self, observables: Observables, kind: str) -> Floats:
+    def scores(self, observables: Observables) -> Floats:
         """Of every document of the pool, in one order of operations whoever is measured."""
-        z = observables.derive((SIMULATED, "vector", id(self)), lambda: self._vector(observables))
-        if not len(z):  # nothing that is announced varies
-            return np.zeros(len(self.entry))
-        if kind == "entry":
-            return np.asarray(_with_products(z[None])[0][self.entry])
+        numbers, order = numbers_of(observables, self.arrays), order_of(observables, self.arrays)
+        parts = (numbers, self.levels(numbers), order)
+        z = [scale(part) for scale, part in zip(self.scales, parts, strict=True)]
+        out = np.zeros(self.count)
         with one_thread():
-            inner = observables.derive(
-                (SIMULATED, "inner", id(self)), lambda: (self.vectors @ z).astype(np.float64) / max(len(z), 1)
-            )
-            weights = self.linear if kind == "linear" else self.quadratic
-            return np.asarray((inner if kind == "linear" else inner**2) @ weights)
-
-    def _vector(self, observables: Observables) -> NDArray[np.float32]:
-        found = features_of(observables, self.arrays)[self.varies]
-        return np.clip((found - self.centre) / self.scale, -_CLIP, _CLIP).astype(np.float32)
+            inner = [_inner(vectors, one) for vectors, one in zip(self.vectors, z, strict=True)]
+            for rule in self.ridges:
+                out[rule.documents] = _kernel(rule.kernel, inner) @ rule.weights
+        out[self.alone] = _one_by_one([one[None] for one in z])[0][self.entry]
+        return out
 
 
-def _with_products(z: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Vectors of runs, followed by products of two of their first numbers."""
-    first, second = np.triu_indices(min(z.shape[1], _FEW), 1)
-    return np.concatenate([z, z[:, first] * z[:, second]], axis=1)
+def _inner(vectors: Singles, other: Singles) -> Floats:
+    return np.asarray(np.asarray(vectors @ other, np.float64) / max(vectors.shape[1], 1))
+
+
+_KERNELS = 4
+
+
+def _kernel(which: int, inner: Sequence[Floats]) -> Floats:
+    """Numbers; numbers and levels; all; products of two of all."""
+    numbers, levels, order = inner
+    if which == 0:
+        return numbers
+    if which == 1:
+        return np.asarray(numbers + levels)
+    whole = np.asarray(numbers + levels + order)
+    return whole if which == 2 else np.asarray(whole**2)
+
+
+def _one_by_one(z: Sequence[Singles]) -> Singles:
+    """Numbers, levels and order of runs, and the products of two of the first, levels aside."""
+    some = np.concatenate([z[0], z[2]], axis=1)[:, :_FEW]
+    first, second = np.triu_indices(some.shape[1], 1)
+    return np.concatenate([*z, some[:, first] * some[:, second]], axis=1)
 
 
 def train(pool: Pool, shapes: Mapping[str, tuple[int, ...]], runs: int) -> LearntRules:
@@ -169,12 +239,11 @@ def train(pool: Pool, shapes: Mapping[str, tuple[int, ...]], runs: int) -> Learn
     """
     if pool.mechanism is None:
         raise KsdpError(
-            "the statistics learnt from simulated runs need a mechanism that can be run; there is none."
+            "the statistic learnt from simulated runs needs a mechanism that can be run; there is none."
         )
     rng, arrays = np.random.default_rng(_SEED), tuple(shapes)
     mechanism = repeatable(pool.mechanism)
-    count = pool.drawn.shape[0]
-    held, rows = [], []
+    held, numbers, order = [], [], []
     for _ in range(runs):
         places, parts = pool.one_choice(rng)
         coalition = frozenset({len(parts) - 1}) if pool.colluding and len(parts) > 1 else frozenset[int]()
@@ -184,59 +253,93 @@ def train(pool: Pool, shapes: Mapping[str, tuple[int, ...]], runs: int) -> Learn
             continue
         if any(name not in seen or np.shape(seen[name]) != shape for name, shape in shapes.items()):
             continue
-        vector = features_of(seen, arrays)
+        vector = numbers_of(seen, arrays)
         if np.isfinite(vector).all():
             held.append(places)
-            rows.append(vector)
-    if len(rows) < _FEWEST:
+            numbers.append(vector)
+            order.append(order_of(seen, arrays))
+    if len(held) < _FEWEST:
         raise KsdpError(
-            f"only {len(rows)} of {runs} simulated runs announced what was declared; see the mechanism."
+            f"only {len(held)} of {runs} simulated runs announced what was declared; see the mechanism."
         )
-    found, bits = np.stack(rows), np.zeros((len(rows), count))
+    bits = np.zeros((len(held), pool.drawn.shape[0]))
     for bit, places in zip(bits, held, strict=True):
         bit[places] = 1.0
     same = same_rows(pool.drawn, pool.drawn)
     totals = np.zeros_like(bits)
     np.add.at(totals.T, same, bits.T)
-    return learn(found, totals[:, same], arrays)
+    return learn(arrays, np.stack(numbers), np.stack(order), totals[:, same])
 
 
-def learn(found: Floats, bits: Floats, arrays: tuple[str, ...]) -> LearntRules:
-    """The rules of vectors (runs, numbers) and bits (runs, documents)."""
-    centre, scale = found.mean(axis=0), found.std(axis=0)
-    varies = np.flatnonzero(scale > 1e-12 * np.abs(centre))
-    centre, scale = centre[varies], scale[varies]
-    z = np.clip((found[:, varies] - centre) / scale, -_CLIP, _CLIP).astype(np.float32)
+def learn(arrays: tuple[str, ...], numbers: Floats, order: Floats, bits: Floats) -> LearntRules:
+    """The rules of numbers and order, a row a run, and of bits, or how many copies are in, (runs, documents)."""
+    levels = Levels.by_quantiles(numbers)
+    parts = (numbers, levels(numbers), order)
+    scales = (Scale.of(parts[0]), Scale.of(parts[1]), Scale.of(parts[2]))
+    z = (scales[0](parts[0]), scales[1](parts[1]), scales[2](parts[2]))
     centred = bits - bits.mean(axis=0)
     with one_thread():
-        gram = (z @ z.T).astype(np.float64) / max(z.shape[1], 1)
-        entry = _most_moved(_with_products(z).T.astype(np.float64), centred)
-        weights = [_ridge(kernel, centred) for kernel in (gram, gram**2)]
-    return LearntRules(arrays, varies, centre, scale, z, weights[0], weights[1], entry)
+        entry, best = _most_moved(_one_by_one(z), centred)
+        inner = [_inner(one, one.T) for one in z]
+        kernel = np.full(bits.shape[1], -1)
+        weights = np.zeros_like(centred)
+        for which in range(_KERNELS):
+            for some, gain in ridge_rules(_kernel(which, inner), centred):
+                better = gain > best
+                weights[:, better], kernel[better] = some[:, better], which
+                best = np.maximum(best, gain)
+    ridges = tuple(
+        RidgeRule(which, mine, np.ascontiguousarray(weights[:, mine]))
+        for which in range(_KERNELS)
+        if len(mine := np.flatnonzero(kernel == which))
+    )
+    alone = np.flatnonzero(kernel < 0)
+    return LearntRules(arrays, levels, scales, z, ridges, alone, entry[alone], bits.shape[1])
 
 
-def _most_moved(numbers: Floats, centred: Floats) -> Ints:
-    """The place of the number that each document moves most; some documents at a time, as the table is large."""
-    documents = centred.shape[1]
-    if not len(numbers):
-        return np.zeros(documents, np.int64)
-    parts = (centred[:, at : at + _AT_ONCE] for at in range(0, documents, _AT_ONCE))
-    return np.concatenate([np.abs(numbers @ part).argmax(axis=0) for part in parts])
+def _most_moved(entries: Singles, centred: Floats) -> tuple[Ints, Floats]:
+    """Of each document the entry of the largest correlation, and that less what the largest has by chance."""
+    runs, documents = centred.shape
+    if not entries.shape[1]:
+        return np.zeros(documents, np.int64), np.full(documents, -np.inf)
+    z = entries - entries.mean(axis=0)
+    z /= np.maximum(z.std(axis=0), np.finfo(np.float32).tiny)
+    places, most = [], []
+    for at in range(0, documents, _AT_ONCE):
+        found = np.abs(z.T.astype(np.float64) @ centred[:, at : at + _AT_ONCE]) / runs
+        places.append(found.argmax(axis=0))
+        most.append(found.max(axis=0))
+    correlation = np.concatenate(most) / np.maximum(centred.std(axis=0), np.finfo(float).tiny)
+    chance = 2.0 * np.log(max(entries.shape[1], 2)) / runs
+    return np.concatenate(places), np.sqrt(np.maximum(correlation**2 - chance, 0.0))
 
 
-def _ridge(kernel: Floats, centred: Floats) -> Floats:
-    """Weights of the training runs, shape (n_runs, n_documents), with an intercept: they sum to 0."""
+def ridge_rules(kernel: Floats, centred: Floats) -> list[tuple[Floats, Floats]]:
+    """For each ridge the weights (runs, documents), which sum to 0, and correlations with each run left out.
+
+    With A = (K + r I)^-1 of the centred matrix K, weights are A y. Leaving run i out of the rule and its intercept
+    leaves (A y)_i / (A_ii - 1 / (n r)) of y_i.
+    """
     means = kernel.mean(axis=0)
-    inner = kernel - means - means[:, None] + means.mean()
-    ridge = _RIDGE * (float(np.trace(inner)) / len(inner) or 1.0)
-    factor = scipy.linalg.cho_factor(inner + ridge * np.eye(len(inner)), check_finite=False)
-    weights = scipy.linalg.cho_solve(factor, centred, check_finite=False)
-    return np.asarray(weights - weights.mean(axis=0))
+    values, vectors = scipy.linalg.eigh(kernel - means - means[:, None] + means.mean(), check_finite=False)
+    values = np.maximum(values, 0.0)
+    unit = float(values.mean()) or 1.0
+    turned, squares = vectors.T @ centred, vectors**2
+    out = []
+    for ridge in _RIDGES:
+        inverse = 1.0 / (values + ridge * unit)
+        weights = vectors @ (turned * inverse[:, None])
+        guess = centred - weights / (squares @ inverse - 1.0 / (len(kernel) * ridge * unit))[:, None]
+        guess -= guess.mean(axis=0)
+        sizes = np.sqrt((guess**2).sum(axis=0) * (centred**2).sum(axis=0))
+        correlation = (guess * centred).sum(axis=0) / np.maximum(sizes, np.finfo(float).tiny)
+        out.append((weights - weights.mean(axis=0), correlation))
+    return out
 
 
 def _places(documents: Documents, pool: Pool) -> Ints:
     """Where the documents stand in the pool."""
     places = same_rows(documents.matrix, pool.drawn)
     if len(places) and places.min() < 0:
-        raise KsdpError("the statistics learnt from simulated runs know the documents of the pool alone.")
+        raise KsdpError("the statistic learnt from simulated runs knows the documents of the pool alone.")
     return places
