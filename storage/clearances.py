@@ -49,6 +49,8 @@ class Verified:
     clearance: Clearance
     public_key: Ed25519PublicKey
     fingerprint: str
+    file: str
+    """SHA-256 of the file, in hex."""
     checked: tuple[str, ...]
     """`content`, `signature` and `time` always; `signer`, `corpus`, `mechanism`, `spec`, `coverage` if asked."""
 
@@ -270,7 +272,9 @@ def verify_clearance(
                 "coverage", f"{path.name}: a run shows {', '.join(missing)}, which its audits did not look at."
             )
         checked.append("coverage")
-    return Verified(clearance, key, fingerprint(key), tuple(checked))
+    return Verified(
+        clearance, key, fingerprint(key), hashlib.sha256(_file_bytes(whole)).hexdigest(), tuple(checked)
+    )
 
 
 def require_new_clearance(path: Path) -> None:

@@ -51,7 +51,7 @@ from ksdp.audit.randomness import RandomBytes
 from ksdp.extras.fedpower import paillier
 from ksdp.extras.fedpower.paillier import FixedBase, PrivateKey, PublicKey, Slots
 from ksdp.protocols.channel.keys import AgreementKey
-from ksdp.protocols.channel.rounds import RoundEngine, Rounds
+from ksdp.protocols.channel.rounds import RoundEngine, Rounds, read_from
 from ksdp.protocols.channel.wire import pack, pack_array, unpack, unpack_array
 from ksdp.protocols.programs.programs import ExtraSums
 from ksdp.protocols.programs.run_terms import RunTerms
@@ -182,7 +182,8 @@ class RemovalDevice(_Node):
                 before = yield from self._engine.hear("product", self._devices[place])
             else:
                 yield from self._engine.tell("product", {})
-        total = unpack_array((yield from self._engine.hear("told", self._server)))
+        told = yield from self._engine.hear("told", self._server)
+        total = read_from(self._server, unpack_array, told)
         if total.shape != values.shape:
             raise ProtocolError(f"{self._server} sent a sum of another shape.")
         return total

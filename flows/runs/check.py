@@ -23,8 +23,9 @@ from ksdp.flows.runs.budget import BudgetGuard, open_guard, spent, spent_words
 from ksdp.flows.runs.party import AgreedRun, about_of, enter_documents
 from ksdp.flows.runs.protocol_files import Run, read_protocol_file, read_run
 from ksdp.protocols.channel.keys import Participant
-from ksdp.protocols.network.mesh import Address, Peer
-from ksdp.protocols.network.probes import ProbeError, ProbeListener, probe
+from ksdp.protocols.network.links import LinkTimes
+from ksdp.protocols.network.mesh import Address, ListenError, Mesh, Peer
+from ksdp.protocols.network.probes import ProbeError, probe
 from ksdp.protocols.network.tls import Credentials, make_credentials
 from ksdp.protocols.programs.run_terms import LARGEST_ABOUT, About, different_terms, who_must_be_trusted
 from ksdp.storage.keys import load_public
@@ -92,7 +93,6 @@ MENDS: Mapping[str, str] = {
     "key-there": "compare the protocol file's key of {peer} with its .pub file, by telephone",
     "swapped": "correct the addresses of {peer} and of who answers there; all sign the protocol file again",
     "date": "at {peer}: timedatectl set-ntp true",
-    "our-clock": "timedatectl set-ntp true",
     "clock": "timedatectl set-ntp true, at whoever is wrong",
     "refuses-us": "compare the key of {me} in the protocol files of {peer} and here",
     "old": "at {peer}: install ksdp {ksdp}",
@@ -371,23 +371,29 @@ async def look(asked: PeerCheck, note: Callable[[Finding], None]) -> None:
     def say() -> bytes:
         return about_of(run, asked.grounds, asked.clock()).to_bytes()
 
-    door = ProbeListener(listen, credentials, keys, say, seconds=asked.hop, limit=LARGEST_ABOUT)
+    peers = {name: Peer(name, run.address(name), key) for name, key in keys.items()}
+    mesh = dry_mesh(me, listen, peers, credentials, say)
     async with contextlib.AsyncExitStack() as stack:
         listens = True
         try:
-            await stack.enter_async_context(door)
+            await stack.enter_async_context(mesh)
             note(Finding(me, "listen", f"{listen} is free"))
-        except ProbeError as error:
+        except ListenError as error:
             listens = False
             words = {"port": listen.port, "address": run.address(me), "host": listen.host, "peer": me}
-            note(Finding(me, error.hop, str(error), error.code, mend(error.code, **words)))
-        looks = [
-            _dial(asked, Peer(name, run.address(name), key), credentials, keys, say, note)
-            for name, key in keys.items()
-            if name < me
-        ]
-        looks += [_await(asked, door, name, note) for name in keys if name > me and listens]
+            note(Finding(me, "listen", str(error), error.code, mend(error.code, **words)))
+        looks = [_dial(asked, peer, credentials, keys, say, note) for name, peer in peers.items() if name < me]
+        looks += [_await(asked, mesh, name, note) for name in keys if name > me and listens]
         await asyncio.gather(*looks)
+
+
+def dry_mesh(
+    me: str, listen: Address, peers: Mapping[str, Peer], credentials: Credentials, say: Callable[[], bytes]
+) -> Mesh:
+    """The mesh of a run, before it joins: it answers those who check and those who run, and takes no part."""
+    return Mesh(
+        me, listen, peers, credentials, limit=0, times=LinkTimes(), observe=lambda what, peer: None, about=say
+    )
 
 
 async def _dial(
@@ -433,19 +439,20 @@ async def _dial(
         return
 
 
-async def _await(asked: PeerCheck, door: ProbeListener, name: str, note: Callable[[Finding], None]) -> None:
+async def _await(asked: PeerCheck, mesh: Mesh, name: str, note: Callable[[Finding], None]) -> None:
     async def here() -> None:
-        async with door.came:
-            await door.came.wait_for(lambda: name in door.heard)
+        async with mesh.came:
+            await mesh.came.wait_for(lambda: name in mesh.heard)
 
     try:
         await asyncio.wait_for(here(), asked.wait)
     except TimeoutError:
         own = asked.run.address(asked.me)
-        fault = f"{name} has not knocked at {own} within {asked.wait:g} s: its own check says why"
+        why = mesh.noticed or "its own check says why"
+        fault = f"{name} has not knocked at {own} within {asked.wait:g} s: {why}"
         note(Finding(name, "connect", fault, "nobody", mend("nobody", peer=name, own=own)))
         return
-    heard = door.heard[name]
+    heard = mesh.heard[name]
     if heard is None:
         note(Finding(name, "answer", f"{name} reaches this party, and waits in a run already"))
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import math
 import os
 import time
@@ -38,7 +37,7 @@ from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.channel.rounds import Rounds
 from ksdp.protocols.network.links import LinkTimes
 from ksdp.protocols.network.mesh import Address, Mesh, Note, Peer, run_over_mesh
-from ksdp.protocols.network.tls import make_credentials
+from ksdp.protocols.network.tls import OTHER_CLOCK, TURNED_AWAY, make_credentials
 from ksdp.protocols.programs.programs import is_noisy, party_program, sum_entries
 from ksdp.protocols.programs.rounds import RunOutcome, largest_message, party_rounds, server_rounds
 from ksdp.protocols.programs.run_terms import About, Statement
@@ -94,7 +93,7 @@ class RunLog(Collector):
             if self._tell and (what == "lost" or self.state == "waiting"):
                 absent = sorted(name for name, here in self.connected.items() if not here)
                 self._tell(f"{peer} {what}; not connected: {', '.join(absent) or 'nobody'}")
-        elif what.startswith("connections are turned away") and self._tell:
+        elif what.startswith((TURNED_AWAY, OTHER_CLOCK)) and self._tell:
             self._tell(what)
         elif what == "sent":
             self.sent[peer] += more["bytes"]
@@ -494,9 +493,9 @@ def enter_documents(
         "checked": [*verified.checked, "sizes"],
         "reviewer": verified.clearance.reviewer,
     }
-    digest = hashlib.sha256(clearance.read_bytes()).hexdigest()
-    statement = Statement(True, digest)
-    return Entered(restrict(entering, rows), statement, len(mine), grounds, held, columns, excluded)
+    return Entered(
+        restrict(entering, rows), Statement(True, verified.file), len(mine), grounds, held, columns, excluded
+    )
 
 
 @dataclass(frozen=True)

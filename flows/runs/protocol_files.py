@@ -31,7 +31,7 @@ from ksdp.protocols.programs.run_terms import RunTerms
 from ksdp.protocols.programs.share_terms import share_terms, uses_shares
 from ksdp.storage.keys import load_public
 from ksdp.storage.readers.counts import read_vocabulary
-from ksdp.storage.readers.files import read_toml, toml_value
+from ksdp.storage.readers.files import LARGEST_TOML, read_bounded, read_toml, toml_value
 from ksdp.storage.store import write_whole
 
 _PREFIX = b"ksdp-protocol-file-1\n"
@@ -252,7 +252,7 @@ def read_protocol_file(path: Path) -> ProtocolFile:
     """
     tables = read_toml(path, "the protocol file")
     listed = tables.pop("signatures", [])
-    whole = path.read_text(encoding="utf-8")
+    whole = read_bounded(path, LARGEST_TOML).decode("utf-8")
     first = _SIGNATURES.search(whole) if listed else None
     text = whole[: first.start()] if first else whole
     try:

@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeVar
 
 from ksdp.audit.errors import InputError, ProtocolError
@@ -98,6 +99,15 @@ def one_each(messages: Iterable[_Message], allowed: Container[str], what: str) -
 
 Bodies = Mapping[str, bytes]
 _Result = TypeVar("_Result")
+_Read = TypeVar("_Read")
+
+
+def read_from(peer: str, read: Callable[[bytes], _Read], body: bytes) -> _Read:
+    """What a peer sent, read; `ProtocolError` with its name where it cannot be read."""
+    try:
+        return read(body)
+    except ProtocolError as error:
+        raise ProtocolError(f"{peer}: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -159,7 +169,7 @@ class RoundEngine:
         arrived = yield Round(self._number, kind, messages)
         taken = {}
         for peer in self.others:
-            theirs, number, body = unpack("round", arrived[peer], 3)
+            theirs, number, body = read_from(peer, partial(unpack, "round", count=3), arrived[peer])
             if (theirs, number_of(number)) != (kind.encode(), self._number):
                 raise ProtocolError(
                     f"{peer} is at another step: the parties are out of step, or a message was repeated."
@@ -189,9 +199,9 @@ def from_senders(arrived: Bodies, read: Callable[[bytes], _Message]) -> list[_Me
     Raises
     ------
     ProtocolError
-        If one names another.
+        If one names another, or cannot be read.
     """
-    messages = {peer: read(body) for peer, body in arrived.items()}
+    messages = {peer: read_from(peer, read, body) for peer, body in arrived.items()}
     for peer, message in messages.items():
         if message.sender != peer:
             raise ProtocolError(f"{peer} sent a message of another party.")

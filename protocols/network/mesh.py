@@ -4,28 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import re
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
+from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.protocols.channel.rounds import Bodies, Round, Rounds
 from ksdp.protocols.network.links import FrameStream, Link, LinkError, LinkTimes, Observer
-from ksdp.protocols.network.tls import BUFFER, EXPIRED, HANDSHAKE, NOT_YET, Credentials, Door, peer_of
+from ksdp.protocols.network.tls import (
+    BUFFER,
+    EXPIRED,
+    HANDSHAKE,
+    NOT_YET,
+    OTHER_CLOCK,
+    Credentials,
+    Door,
+    clock_words,
+    peer_of,
+)
 from ksdp.protocols.programs.rounds import RunOutcome
-from ksdp.protocols.programs.run_terms import DifferentTerms
+from ksdp.protocols.programs.run_terms import LARGEST_ABOUT, DifferentTerms
 
 RUN_PROTOCOL, CHECK_PROTOCOL = "ksdp-run-1", "ksdp-check-1"
 """What a connection is for, as TLS's application protocol; one without is a run's."""
 _SAME = 4
 """Connections a party that one address may have in their handshake."""
-_CHECK_BYTES = 4 << 20
-"""Of what somebody says who checks."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
 
@@ -65,8 +76,29 @@ class Peer:
     key: Ed25519PublicKey = field(compare=False)
 
 
+class ListenError(InputError):
+    """An address cannot be listened on.
+
+    Parameters
+    ----------
+    code : str
+        Why, of a fixed list.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+_NO_LISTENING = {
+    errno.EADDRINUSE: ("taken", "is taken: another process listens there"),
+    errno.EADDRNOTAVAIL: ("not-here", "is no address of this machine"),
+    errno.EACCES: ("not-allowed", "may not be listened on by this user (ports below 1024)"),
+}
+
+
 class Mesh:
-    """An asynchronous context: listens and dials while it is open.
+    """An asynchronous context: listens while it is open, and answers peers who check; `join` connects.
 
     Parameters
     ----------
@@ -74,13 +106,13 @@ class Mesh:
         This party's name.
     limit : int
         Most bytes of one message.
-    about : callable, optional
+    about : callable
         What is said to a peer who checks whether this party is there (`probes`).
 
     Raises
     ------
-    InputError
-        On entering, if the address cannot be listened on.
+    ListenError
+        On entering.
     """
 
     def __init__(
@@ -93,22 +125,27 @@ class Mesh:
         limit: int,
         times: LinkTimes,
         observe: Observer,
-        about: Callable[[], bytes] | None = None,
+        about: Callable[[], bytes] = bytes,
     ) -> None:
         self._about = about
-        if about is not None:
-            credentials.server.set_alpn_protocols([RUN_PROTOCOL, CHECK_PROTOCOL])
+        credentials.server.set_alpn_protocols([RUN_PROTOCOL, CHECK_PROTOCOL])
         for context in credentials.clients.values():
             context.set_alpn_protocols([RUN_PROTOCOL])
         self.own, self._listen, self._peers, self._credentials = own, listen, peers, credentials
         self._keys = {name: peer.key for name, peer in peers.items()}
         self._limit, self.times, self._observe = limit, times, observe
         self.links: dict[str, Link] = {}
-        self._door = Door(
-            credentials.server, self._accept, same=_SAME * (len(peers) + 1), note=lambda words: observe(words, "")
-        )
+        self._door = Door(credentials.server, self._accept, same=_SAME * (len(peers) + 1), note=self._noticed)
         self._dialling: list[asyncio.Task[None]] = []
+        self._joining = False
+        self.noticed = ""
+        """What was turned away at the door, and why."""
+        self.heard: dict[str, bytes | None] = {}
+        """What peers said who check; None of one that is in a run, before `join`."""
+        self.came = asyncio.Condition()
+        """Notified of every peer that is heard."""
         self._trouble: dict[str, str] = {}
+        self._missing = "it is not started, cannot reach this one, or has another key than named"
 
     async def __aenter__(self) -> Mesh:
         self.links = {
@@ -117,11 +154,12 @@ class Mesh:
         }
         try:
             await self._door.open(self._listen.host, self._listen.port)
+        except socket.gaierror:
+            raise ListenError("name", f"the name {self._listen.host!r} is not known here") from None
         except OSError as error:
-            raise InputError(f"{self._listen} cannot be listened on: {error.strerror or error}.") from None
-        self._dialling = [
-            asyncio.create_task(self._dial(peer)) for name, peer in self._peers.items() if name < self.own
-        ]
+            other = ("listen", f"cannot be listened on: {error.strerror or error}")
+            code, why = _NO_LISTENING.get(error.errno or 0, other)
+            raise ListenError(code, f"{self._listen} {why}") from None
         return self
 
     async def __aexit__(
@@ -133,6 +171,12 @@ class Mesh:
         closing = (link.close() for link in self.links.values())
         await asyncio.gather(*closing, *self._dialling, return_exceptions=True)
 
+    def _noticed(self, what: str) -> None:
+        self.noticed = what
+        self._observe(what, "")
+        if what == OTHER_CLOCK:
+            self._missing += f"; {what}: `ksdp party --check`"
+
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         shown = writer.get_extra_info("ssl_object")
         try:
@@ -141,21 +185,27 @@ class Mesh:
             writer.close()
             return
         if shown.selected_alpn_protocol() == CHECK_PROTOCOL:
-            await self._answer(reader, writer)
-            return
-        if name < self.own:  # these are dialled
+            await self._answer(name, reader, writer)
+        elif self._joining and name > self.own:  # the others are dialled
+            await asyncio.wait({self.links[name].attach(reader, writer)})
+        else:
             writer.close()
-            return
-        await asyncio.wait({self.links[name].attach(reader, writer)})
+            await self._hear(name, None)
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Tell a peer who checks what it asks for; the run is not touched."""
-        assert self._about is not None
-        stream = FrameStream(reader, writer, _CHECK_BYTES)
+        stream = FrameStream(reader, writer, LARGEST_ABOUT)
         with contextlib.suppress(OSError, ProtocolError, TimeoutError, asyncio.IncompleteReadError):
-            await asyncio.wait_for(stream.receive(), HANDSHAKE)
+            heard = await asyncio.wait_for(stream.receive(), HANDSHAKE)
             await stream.send(self._about())
+            await self._hear(name, heard)
         writer.close()
+
+    async def _hear(self, name: str, heard: bytes | None) -> None:
+        async with self.came:
+            if heard is not None or name not in self.heard:
+                self.heard[name] = heard
+            self.came.notify_all()
 
     async def _dial(self, peer: Peer) -> None:
         link, pause = self.links[peer.name], _FIRST_PAUSE
@@ -184,15 +234,22 @@ class Mesh:
             clocks = f"the clocks of {peer.name} and here differ by days: `ksdp party --check` says by how many"
             self._trouble[peer.name] = clocks if error.verify_code in (NOT_YET, EXPIRED) else another
             raise
-        if peer_of(writer.get_extra_info("ssl_object"), self._keys) != peer.name:
+        shown = writer.get_extra_info("ssl_object")
+        if peer_of(shown, self._keys) != peer.name:
             writer.close()
             self._trouble[peer.name] = another
             raise ProtocolError(another)
-        self._trouble[peer.name] = f"it hung up: its file may name another key for {self.own}"
+        off = clock_words(x509.load_der_x509_certificate(shown.getpeercert(binary_form=True)))
+        why = f"its clock is {off}" if off else f"its file may name another key for {self.own}"
+        self._trouble[peer.name] = f"it hung up: {why}"
         return reader, writer
 
     async def join(self, wait: float, optional: frozenset[str] = frozenset()) -> None:
-        """Return once all others are connected; without those that are optional when the time is over."""
+        """Dial, and return once all others are connected; without the optional ones when the time is over."""
+        self._joining = True
+        self._dialling = [
+            asyncio.create_task(self._dial(peer)) for name, peer in self._peers.items() if name < self.own
+        ]
         coming = asyncio.create_task(self._all_here())
         failures = [link.failed for name, link in self.links.items() if name not in optional]
         either: set[asyncio.Future[Any]] = {coming, *failures}
@@ -208,10 +265,7 @@ class Mesh:
             self.links[name].fail(f"{name} did not come.", "gone")
         absent = [name for name in absent if name not in optional]
         if absent:
-            why = [
-                self._trouble.get(name, "it is not started, cannot reach this one, or has another key than named")
-                for name in absent
-            ]
+            why = [self._trouble.get(name, self._missing) for name in absent]
             said = "; ".join(f"{name}: {reason}" for name, reason in zip(absent, why, strict=True))
             raise ProtocolError(f"Not all parties came within {wait:g} seconds. {said}.")
         for link in self.links.values():

@@ -8,13 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import socket
 import ssl
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from types import TracebackType
-from typing import Any
+from collections.abc import Mapping
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -23,7 +19,7 @@ from cryptography.x509.oid import NameOID
 from ksdp.audit.errors import ProtocolError
 from ksdp.protocols.network.links import FrameStream
 from ksdp.protocols.network.mesh import CHECK_PROTOCOL, Address, Peer
-from ksdp.protocols.network.tls import BUFFER, EXPIRED, NOT_YET, SKEW, Credentials, Door, holder_of, peer_of
+from ksdp.protocols.network.tls import BUFFER, EXPIRED, NOT_YET, Credentials, clock_words, holder_of, peer_of
 
 
 class ProbeError(ProtocolError):
@@ -34,7 +30,7 @@ class ProbeError(ProtocolError):
     code : str
         Which fault it is, of a fixed list.
     hop : str
-        Where: `listen`, `name`, `connect`, `tls`, `certificate`, `clock`, `answer`.
+        Where: `name`, `connect`, `tls`, `certificate`, `clock`, `answer`.
     """
 
     def __init__(self, code: str, hop: str, message: str) -> None:
@@ -92,8 +88,9 @@ async def probe(
         return await asyncio.wait_for(stream.receive(), seconds)
     except TimeoutError:
         raise ProbeError("mute", "answer", f"{peer.name} does not answer within {seconds:g} s") from None
-    except (OSError, asyncio.IncompleteReadError) as error:
-        raise _refused_us(peer, error) from None
+    except (OSError, asyncio.IncompleteReadError):
+        leaf = x509.load_der_x509_certificate(shown.getpeercert(binary_form=True))
+        raise _refused_us(peer, leaf) from None
     finally:
         writer.close()
 
@@ -143,10 +140,9 @@ def _no_tls(peer: Peer, error: BaseException) -> ProbeError:
     return ProbeError("hung-up", "tls", f"{where} hangs up before it has said who it is")
 
 
-def _refused_us(peer: Peer, error: BaseException) -> ProbeError:
-    reason = str(error.reason) if isinstance(error, ssl.SSLError) else ""
-    if "EXPIRED" in reason:
-        return ProbeError("our-clock", "clock", f"{peer.name} finds that our certificate is out of date")
+def _refused_us(peer: Peer, leaf: x509.Certificate) -> ProbeError:
+    if off := clock_words(leaf):
+        return ProbeError("clock", "clock", f"{peer.name} hangs up: its clock is {off}")
     return ProbeError("refuses-us", "certificate", f"{peer.name} does not know the key that is shown to it")
 
 
@@ -169,10 +165,9 @@ async def _who_is_it(peer: Peer, keys: Mapping[str, Ed25519PublicKey], code: int
         return ProbeError("key", "certificate", f"the peer at {where} does not have the key of {name}")
     holder, is_ours = holder_of(shown, keys)
     if holder == name and code in (NOT_YET, EXPIRED):
-        there = shown.not_valid_before_utc + SKEW
-        off = (there - datetime.now(UTC)).total_seconds()
-        how = f"{abs(off) / 86400:.0f} days {'ahead of' if off > 0 else 'behind'} the clock here"
-        return ProbeError("date", "clock", f"the certificate of {name} is out of date: its clock is {how}")
+        return ProbeError(
+            "date", "clock", f"the certificate of {name} is out of date: its clock is {clock_words(shown)}"
+        )
     if holder is not None and holder != name:
         said = f"{holder} answers at {where}, the address that is named for {name}"
         return ProbeError("swapped", "certificate", said)
@@ -195,74 +190,3 @@ def _called(shown: x509.Certificate) -> str:
 def _for_checks(context: ssl.SSLContext) -> ssl.SSLContext:
     context.set_alpn_protocols([CHECK_PROTOCOL])
     return context
-
-
-class ProbeListener:
-    """Listens where a run would, and answers those who probe; an asynchronous context.
-
-    Parameters
-    ----------
-    answer : callable
-        Makes what is said.
-    """
-
-    def __init__(
-        self,
-        listen: Address,
-        credentials: Credentials,
-        keys: Mapping[str, Ed25519PublicKey],
-        answer: Callable[[], bytes],
-        *,
-        seconds: float,
-        limit: int,
-    ) -> None:
-        self._listen, self._keys = listen, keys
-        self._answer, self._seconds, self._limit = answer, seconds, limit
-        same = 4 * (len(keys) + 1)
-        self._door = Door(_for_checks(credentials.server), self._open, same=same, seconds=seconds)
-        self.heard: dict[str, bytes | None] = {}
-        """By peer; None of one that is in a run, and waits for others there."""
-        self.came = asyncio.Condition()
-
-    async def __aenter__(self) -> ProbeListener:
-        where = self._listen
-        try:
-            await self._door.open(where.host, where.port)
-        except socket.gaierror:
-            raise ProbeError("name", "listen", f"the name {where.host!r} is not known here") from None
-        except OSError as error:
-            code, why = _WHY_NOT.get(
-                error.errno or 0, ("listen", f"cannot be listened on: {error.strerror or error}")
-            )
-            raise ProbeError(code, "listen", f"{where} {why}") from None
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._door.close()
-
-    async def _open(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        heard: bytes | None = None
-        shown: Any = writer.get_extra_info("ssl_object")
-        try:
-            name = peer_of(shown, self._keys)
-            if shown.selected_alpn_protocol() == CHECK_PROTOCOL:
-                stream = FrameStream(reader, writer, self._limit)
-                heard = await asyncio.wait_for(stream.receive(), self._seconds)
-                await stream.send(self._answer())
-        except (OSError, ProtocolError, TimeoutError, asyncio.IncompleteReadError):
-            return
-        finally:
-            writer.close()
-        async with self.came:
-            if heard is not None or name not in self.heard:
-                self.heard[name] = heard
-            self.came.notify_all()
-
-
-_WHY_NOT = {
-    errno.EADDRINUSE: ("taken", "is taken: another process listens there"),
-    errno.EADDRNOTAVAIL: ("not-here", "is no address of this machine"),
-    errno.EACCES: ("not-allowed", "may not be listened on by this user (ports below 1024)"),
-}

@@ -17,7 +17,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
@@ -36,6 +36,8 @@ BUFFER = 1 << 20
 _MOST_STRANGERS = 256
 NOT_YET, EXPIRED = 9, 10
 """OpenSSL's codes of a certificate that is not valid yet, or no more."""
+TURNED_AWAY = "connections are turned away"
+OTHER_CLOCK = "a party that connects has a clock that differs by days from the one here"
 SKEW = timedelta(days=1)
 """Clocks of organisations differ; keys are pinned and leaves last for one run, so that dates protect little."""
 
@@ -171,6 +173,15 @@ def holder_of(leaf: x509.Certificate, peers: Mapping[str, Ed25519PublicKey]) -> 
     return None, ours
 
 
+def clock_words(leaf: x509.Certificate) -> str:
+    """How far the clock of a leaf's holder is from the one here, as leaves are of today; empty: little."""
+    off = leaf.not_valid_before_utc + SKEW - datetime.now(UTC)
+    if abs(off) < SKEW:
+        return ""
+    days = f"{abs(off) / timedelta(days=1):.0f} days"
+    return f"{days} {'ahead of' if off > timedelta() else 'behind'} the clock here"
+
+
 class Door:
     """Listens for TLS connections of those whose keys are known; an asynchronous context.
 
@@ -186,7 +197,7 @@ class Door:
     same : int
         Most connections of one address in their handshake.
     note : callable
-        Told once if connections are turned away.
+        Told, once each, that connections are turned away, and that a peer's clock differs by days.
     """
 
     def __init__(
@@ -199,13 +210,15 @@ class Door:
         note: Callable[[str], None] = lambda words: None,
     ) -> None:
         self._context, self._opened, self._same, self._seconds = context, opened, same, seconds
-        self._note, self._noted = note, False
+        self._tell, self._noted = note, set[str]()
         self._coming: Counter[str] = Counter()
         self._server: asyncio.Server | None = None
 
     async def open(self, host: str, port: int) -> None:
         """Listen; `OSError` where that cannot be."""
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: self._turned_away(context["message"]))
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: self._note(TURNED_AWAY, f": {context['message']}")
+        )
         self._server = await asyncio.start_server(self._accept, host, port, limit=BUFFER)
 
     def close(self) -> None:
@@ -217,14 +230,17 @@ class Door:
         name = writer.get_extra_info("peername")
         where = str(name[0]) if name else ""
         if self._coming[where] >= self._same or self._coming.total() >= _MOST_STRANGERS:
-            self._turned_away(f"more than {self._same} connections of {where} are in their handshake")
+            self._note(TURNED_AWAY, f": more than {self._same} connections of {where} are in their handshake")
             writer.transport.abort()
             return
         self._coming[where] += 1
         try:
             # Nothing may be awaited before: what the other end has said would be lost.
             await writer.start_tls(self._context, ssl_handshake_timeout=self._seconds)
-        except (OSError, TimeoutError):
+        except (OSError, TimeoutError) as error:
+            # Dates are looked at last: the certificate is of somebody whose key is known.
+            if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in (NOT_YET, EXPIRED):
+                self._note(OTHER_CLOCK)
             writer.transport.abort()
             return
         finally:
@@ -232,7 +248,7 @@ class Door:
             self._coming += Counter()  # addresses that are gone are forgotten
         await self._opened(reader, writer)
 
-    def _turned_away(self, why: str) -> None:
-        if not self._noted:
-            self._noted = True
-            self._note(f"connections are turned away: {why}")
+    def _note(self, what: str, more: str = "") -> None:
+        if what not in self._noted:
+            self._noted.add(what)
+            self._tell(what + more)

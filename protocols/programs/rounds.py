@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -31,7 +31,7 @@ from ksdp.audit.mechanisms.privacy.noise import FRACTION_BITS, draw, on_grid
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.randomness import RandomBytes, os_random
-from ksdp.protocols.channel.rounds import RoundEngine, Rounds
+from ksdp.protocols.channel.rounds import RoundEngine, Rounds, read_from
 from ksdp.protocols.channel.wire import (
     name_of,
     number_of,
@@ -104,9 +104,6 @@ def _check(array: Floats, bound: float, what: str) -> None:
         raise InputError(f"{what} (`precision.bound`): the run cannot go on.")
 
 
-_Read = TypeVar("_Read")
-
-
 @dataclass(frozen=True, eq=False)
 class OpenedRun:
     """What is known once everybody is known to mean the same run."""
@@ -159,25 +156,17 @@ def open_run(
     nonces = {engine.name: random_bytes(NONCE_BYTES)}
     greeting = Greeting(terms.digest, terms.hashes, nonces[engine.name])
     for peer, body in (yield from engine.everybody("greeting", greeting.to_bytes())).items():
-        theirs = _read(peer, Greeting.from_bytes, body)
+        theirs = read_from(peer, Greeting.from_bytes, body)
         theirs.check(terms, peer)
         nonces[peer] = theirs.nonce
     statements = {engine.name: statement}
     for peer, body in (yield from engine.everybody("statement", statement.to_bytes())).items():
-        statements[peer] = _read(peer, Statement.from_bytes, body)
+        statements[peer] = read_from(peer, Statement.from_bytes, body)
     for peer, said in statements.items():
         if said.collects != (terms.server is not None and peer == terms.server.name):
             raise ProtocolError(f"{peer} takes part as what it is not: the server collects, parties do not.")
     seed = session_seed(terms, nonces, statements)
     return OpenedRun(dict(sorted(statements.items())), SumTerms(terms.participants, seed))
-
-
-def _read(peer: str, parse: Callable[[bytes], _Read], body: bytes) -> _Read:
-    """What a peer said; of what cannot be read, who said it."""
-    try:
-        return parse(body)
-    except ProtocolError as error:
-        raise ProtocolError(f"{peer}: {error}") from None
 
 
 def agree_on_result(
@@ -352,7 +341,8 @@ class ProgramRounds:
         else:
             sent = pack("upload", pack_array(request.send(mine.values)), pack_array(request.beside))
             yield from self._engine.tell("upload", {self._server: sent})
-            total = unpack_array((yield from self._engine.hear("told", self._server)))
+            told = yield from self._engine.hear("told", self._server)
+            total = read_from(self._server, unpack_array, told)
         return request.after(total)
 
     def _normed_rows(self, share: NDArray[np.float64]) -> Rounds[NDArray[np.float64]]:
@@ -386,7 +376,7 @@ class ProgramRounds:
     def _broadcast(self, array: NDArray[np.float64]) -> Rounds[NDArray[np.float64]]:
         first = self._names[0]
         if self._engine.name != first:
-            return unpack_array((yield from self._engine.hear("show", first)))
+            return read_from(first, unpack_array, (yield from self._engine.hear("show", first)))
         yield from self._engine.tell("show", dict.fromkeys(self._peers, pack_array(array)))
         return array
 
@@ -544,6 +534,11 @@ def server_rounds(
     )
 
 
+def _upload(body: bytes) -> tuple[Floats, Floats]:
+    values, more = unpack("upload", body, 2)
+    return unpack_array(values), unpack_array(more)
+
+
 class _Server:
     """Follows what the parties say comes next."""
 
@@ -593,9 +588,9 @@ class _Server:
         return name_of(fields[0]), deviation, tuple(number_of(field) for field in fields[2:])
 
     def _collect(self) -> Rounds[None]:
-        sent = {name: unpack("upload", body, 2) for name, body in (yield from self._from_all("upload")).items()}
-        uploads = [unpack_array(sent[name][0]) for name in self._names]
-        beside = [unpack_array(sent[name][1]) for name in self._names]
+        sent = yield from self._from_all("upload")
+        read = [read_from(name, _upload, sent[name]) for name in self._names]
+        uploads, beside = [upload for upload, _ in read], [more for _, more in read]
         if len({array.shape for array in uploads}) > 1 or len({array.shape for array in beside}) > 1:
             raise ProtocolError("The parties sent uploads of different shapes.")
         mechanism = self._terms.mechanism

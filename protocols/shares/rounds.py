@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.randomness import RandomBytes
-from ksdp.protocols.channel.rounds import RoundEngine, Rounds
+from ksdp.protocols.channel.rounds import RoundEngine, Rounds, read_from
 from ksdp.protocols.channel.wire import pack_arrays, unpack_arrays
 from ksdp.protocols.shares.engine import ComputingParty
 from ksdp.protocols.shares.field import added, integers, split
@@ -122,7 +122,7 @@ class ComputingSide:
         mine: Arrays = party.result if party is not None else {}
         result = dict.fromkeys(engine.others, pack_arrays(mine)) if party is not None else {}
         copies = yield from engine.exchange("opened", result, [name for name in computing if name != engine.name])
-        results = {name: unpack_arrays(body) for name, body in copies.items()}
+        results = {name: read_from(name, unpack_arrays, body) for name, body in copies.items()}
         if party is not None:
             results[engine.name] = mine
         return _one_of(results)

@@ -33,7 +33,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeVar
 
 import numpy as np
@@ -54,7 +54,7 @@ from ksdp.protocols.channel.keys import (
     open_envelope,
     sign_envelope,
 )
-from ksdp.protocols.channel.rounds import Bodies, Machine, RoundEngine, Rounds, from_senders, one_each
+from ksdp.protocols.channel.rounds import Bodies, Machine, RoundEngine, Rounds, from_senders, one_each, read_from
 from ksdp.protocols.channel.wire import name_of, number_of, pack, pack_number, unpack
 from ksdp.protocols.sums.fixed_point import FixedPoint
 from ksdp.protocols.sums.masks import PairwiseMasks
@@ -373,7 +373,7 @@ class SumRounds:
         """The contributions, if everybody has heard the same sums so far."""
         contributions = {}
         for peer, body in arrived.items():
-            heard, contributions[peer] = unpack("summed", body, 2)
+            heard, contributions[peer] = read_from(peer, partial(unpack, "summed", count=2), body)
             if heard != self._heard:
                 raise ProtocolError(
                     f"{peer} received another sum than {self._engine.name}: a party sent different values "

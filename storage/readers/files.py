@@ -44,9 +44,10 @@ def read_bounded(path: Path, largest: int) -> bytes:
     OSError
         If it cannot be read, is no regular file or has more.
     """
-    if not _is_regular(path):
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))
-    with path.open("rb") as file:
+    # Without waiting for the other end of a pipe; looked at once it is open, so that nobody swaps it in between.
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
         content = file.read(largest + 1)
     if len(content) > largest:
         raise OSError(errno.EFBIG, f"it has more than {largest} bytes", str(path))
@@ -149,7 +150,7 @@ def read_text(path: Path, encoding: str) -> str:
 def contents(path: Path) -> bytes:
     """Return the bytes of a file, decompressed where its name ends in `.gz`."""
     require_file(path)
-    data = path.read_bytes()
+    data = read_bounded(path, largest_input())
     if path.suffix.lower() != ".gz":
         return data
     try:
@@ -197,15 +198,7 @@ def read_toml(path: Path, what: str = "") -> dict[str, Any]:
     if was_url(path):
         raise SpecError(f"{subject}must be a file of this machine, and no URL.")
     try:
-        if not path.is_dir() and not _is_regular(path):
-            raise SpecError(f"{subject}{path} is no regular file.")
-        with path.open("rb") as file:
-            content = file.read(LARGEST_TOML + 1)
-        if len(content) > LARGEST_TOML:
-            raise SpecError(f"{subject}{path.name} has more than {LARGEST_TOML} bytes.")
-        return tomllib.loads(content.decode("utf-8"))
-    except SpecError:
-        raise
+        return tomllib.loads(read_bounded(path, LARGEST_TOML).decode("utf-8"))
     except OSError as error:
         raise SpecError(f"{subject}{path} cannot be read: {error.strerror}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

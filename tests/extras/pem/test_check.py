@@ -14,11 +14,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from ksdp.extras.pem.host_run import PemQuestion, check_pem_here
-from ksdp.flows.runs.check import Finding, PeerCheck, Question, check_here, look
+from ksdp.flows.runs.check import Finding, PeerCheck, Question, check_here, dry_mesh, look
 from ksdp.flows.runs.party import about_of
-from ksdp.protocols.network.probes import ProbeListener
+from ksdp.protocols.network.mesh import Peer
 from ksdp.protocols.network.tls import make_credentials
-from ksdp.protocols.programs.run_terms import LARGEST_ABOUT
 from ksdp.storage.keys import load_private
 
 from ...flows.runs.findings_said import of_cases, one_line, only_one
@@ -131,7 +130,8 @@ def looked(hosts: Hosts, me: str, present: tuple[str, ...] = (), wait: float = 0
             }
             credentials = make_credentials(load_private(hosts.folder / f"{name}.key"), keys, now=NOW)
             about = about_of(read, "not said", NOW).to_bytes
-            door = ProbeListener(read.address(name), credentials, keys, about, seconds=LONG, limit=LARGEST_ABOUT)
+            peers = {peer: Peer(peer, read.address(peer), key) for peer, key in keys.items()}
+            door = dry_mesh(name, read.address(name), peers, credentials, about)
             doors.append(await door.__aenter__())
         read = hosts.read(me)
         key = load_private(hosts.folder / f"{me}.key")

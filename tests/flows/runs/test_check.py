@@ -20,14 +20,13 @@ import scipy.sparse as sp
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from ksdp.audit.screening.clearance import Covered, MechanismIdentity
-from ksdp.flows.runs.check import Finding, PeerCheck, Question, check_here, compare, look
+from ksdp.flows.runs.check import Finding, PeerCheck, Question, check_here, compare, dry_mesh, look
 from ksdp.flows.runs.party import about_of, enter_documents
 from ksdp.flows.runs.protocol_files import Run, read_run
 from ksdp.protocols.network.links import LinkTimes
 from ksdp.protocols.network.mesh import Address, Mesh, Peer
-from ksdp.protocols.network.probes import ProbeListener
 from ksdp.protocols.network.tls import make_credentials
-from ksdp.protocols.programs.run_terms import LARGEST_ABOUT, About
+from ksdp.protocols.programs.run_terms import About
 from ksdp.storage.clearances import write_clearance
 from ksdp.storage.keys import load_private, make_identity
 
@@ -324,8 +323,8 @@ async def present(
     keys = keys_of(run, name)
     credentials = make_credentials(files.key(name), keys, now=now)
     about = replace(about_of(run, "uncleared", now), **changes)
-    where = Address.parse(at or files.address(name))
-    async with ProbeListener(where, credentials, keys, about.to_bytes, seconds=LONG, limit=LARGEST_ABOUT):
+    peers = {peer: Peer(peer, Address("127.0.0.1", 1), key) for peer, key in keys.items()}
+    async with dry_mesh(name, Address.parse(at or files.address(name)), peers, credentials, about.to_bytes):
         yield
 
 

@@ -47,6 +47,8 @@ class Party:
         self.times = TIMES
         self.present = 5.0
         self.seed = 0
+        self.now = datetime.now(UTC)
+        """By its clock; the others' is right."""
         self.events: list[dict[str, Any]] = []
 
     def note(self, **event: Any) -> None:
@@ -65,7 +67,7 @@ class Party:
             self.name,
             Address("127.0.0.1", self.port),
             others,
-            make_credentials(self.identity, known, now=datetime.now(UTC)),
+            make_credentials(self.identity, known, now=self.now),
             limit=largest_message(self.terms, sum_entries(self.mechanism, FEATURES)),
             times=self.times,
             observe=lambda what, peer: self.note(what=what, peer=peer),

@@ -36,7 +36,7 @@ def said_by_bob(*connections: bytes, before: Talk | None = None) -> tuple[str, l
         keys = {"ada": ada.identity.public_key()}
         credentials = make_credentials(bob.identity, keys, now=datetime.now(UTC))
         async with ada.mesh() as mesh:
-            link = mesh.links["bob"]
+            link, joining = mesh.links["bob"], asyncio.create_task(mesh.join(5.0))
             for number, said in enumerate(connections):
                 _, writer = await asyncio.open_connection(
                     "127.0.0.1", ada.port, ssl=credentials.clients["ada"], server_hostname=""
@@ -54,6 +54,7 @@ def said_by_bob(*connections: bytes, before: Talk | None = None) -> tuple[str, l
             error = await asyncio.wait_for(asyncio.shield(link.failed), 5)
             got = [link._inbox.get_nowait() for _ in range(link._inbox.qsize())]
             writer.close()
+            joining.cancel()
             return str(error), got
 
     return asyncio.run(play())

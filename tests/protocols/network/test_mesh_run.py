@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
+from ksdp.protocols.network import tls
 from ksdp.protocols.network.links import LinkTimes
 from ksdp.protocols.programs.rounds import RunOutcome
 
@@ -167,6 +171,38 @@ def test_another_key_is_nobody() -> None:
     assert "ada: it hung up" in str(ends[2])
 
 
+@pytest.mark.parametrize(
+    ("who", "days", "other_key", "ada_says", "bob_says"),
+    [
+        ("bob", 3, False, "bob: .*differs by days from the one here: `ksdp party --check`", "ada: it hung up"),
+        ("bob", -40, False, "bob: .*differs by days from the one here: `ksdp party --check`", "ada: it hung up"),
+        ("ada", 3, False, "bob: it is not started", "ada: the clocks of ada and here differ by days"),
+        ("ada", -3, True, "bob: it is not started", "ada: it hung up: its clock is 3 days behind the clock here"),
+    ],
+)
+def test_a_clock_that_is_days_off_is_not_called_a_wrong_key(
+    who: str, days: int, other_key: bool, ada_says: str, bob_says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Leaves have the dates of the clock that is off; by that clock its holder's view of the others is right."""
+    certificate = tls._certificate
+
+    def dated(*names: Any, authority: bool) -> Any:
+        return certificate(*names[:4], datetime.now(UTC) if authority else names[4], authority=authority)
+
+    async def play() -> list[RunOutcome | BaseException]:
+        all_of = parties(2)
+        all_of[who].now += timedelta(days=days)
+        if other_key:  # ada hangs up; by her clock it would be for the dates
+            all_of["bob"].keys["bob"] = all_of["bob"].identity = Ed25519PrivateKey.generate()
+        for party in all_of.values():
+            party.present = 1.0
+        return await all_ends(*(party.run() for party in all_of.values()))
+
+    monkeypatch.setattr(tls, "_certificate", dated)
+    for end, said in zip(asyncio.run(play()), (ada_says, bob_says), strict=True):
+        assert re.search(said, str(end)), end
+
+
 def test_a_false_server_is_seen_through() -> None:
     """Somebody else answers at ada's address: with a key of their own, or with none that counts."""
 
@@ -201,7 +237,7 @@ def test_an_address_in_use_is_refused() -> None:
 
     (end,) = asyncio.run(play())
     assert isinstance(end, InputError)
-    assert "cannot be listened on" in str(end)
+    assert "another process listens there" in str(end)
 
 
 @pytest.mark.parametrize("early", [True, False])

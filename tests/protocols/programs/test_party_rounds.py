@@ -17,7 +17,7 @@ from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, SigmaSVD
 from ksdp.audit.mechanisms.party_side import PartyProgram, SecSum
 from ksdp.protocols.channel.rounds import Rounds, run_together
-from ksdp.protocols.channel.wire import unpack
+from ksdp.protocols.channel.wire import pack, pack_number, unpack
 from ksdp.protocols.programs.programs import Precision, party_program
 from ksdp.protocols.programs.rounds import RunOutcome, party_rounds
 from ksdp.protocols.programs.run_terms import RunTerms, Statement
@@ -200,6 +200,18 @@ def test_a_repeated_message_ends_the_run() -> None:
         return mail | {"bob": before["bob"].messages["ada"]} if spoken["bob"].number == 6 else mail
 
     assert "bob is at another step" in str(ended(repeat))
+
+
+@pytest.mark.parametrize("number", range(7))
+@pytest.mark.parametrize("what", ["frame", "body", "short", "empty"])
+def test_what_cannot_be_read_names_who_sent_it(number: int, what: str) -> None:
+    def damage(spoken: Any, before: Any, mail: dict[str, bytes]) -> dict[str, bytes]:
+        said, kind = spoken["bob"], spoken["bob"].kind.encode()
+        inside = {"body": bytes(range(200)), "short": unpack("round", mail["bob"])[2][:-1], "empty": b""}
+        damaged = pack("round", kind, pack_number(number), inside[what]) if what in inside else bytes(range(200))
+        return mail | {"bob": damaged} if said.number == number else mail
+
+    assert str(ended(damage)).startswith("bob")
 
 
 def test_a_changed_vector_ends_the_run() -> None:

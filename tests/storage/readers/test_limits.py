@@ -19,10 +19,13 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ksdp.audit.errors import CorpusError, InputError, SpecError
+from ksdp.audit.errors import CorpusError, InputError, KsdpError, SpecError
 from ksdp.audit.spec.models import CorpusSpec
+from ksdp.flows.runs.protocol_files import read_protocol_file
+from ksdp.storage.clearances import read_clearance
 from ksdp.storage.corpora import load_corpus
 from ksdp.storage.in_memory import read_observables
+from ksdp.storage.keys import load_private, load_public
 from ksdp.storage.readers.counts import read_counts, read_docword
 from ksdp.storage.readers.files import contents, read_toml
 from ksdp.storage.readers.text import check_pattern
@@ -85,10 +88,9 @@ def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path: Path) -
     pipe = tmp_path / "texts.csv"
     os.mkfifo(pipe)
     for path in (pipe, Path("/dev/zero")):
-        with pytest.raises(CorpusError, match="no regular file"):
-            contents(path)
-        with pytest.raises(SpecError, match="no regular file"):
-            read_toml(path)
+        for read in (contents, read_toml, read_protocol_file, read_clearance, load_public, load_private):
+            with pytest.raises(KsdpError, match="no regular file"):
+                read(path)
 
 
 @pytest.mark.parametrize("pattern", [r"(a+)+$", r"(?:x+x+)+y", r"((ab?)*)*c"])
