@@ -245,11 +245,11 @@ def _places(store: Store, audit: str, _stamp: int, _head: LogHead, _policy: Poli
 
 
 def _filter(places: Mapping[str, tuple[str, ...]], shown: str, listing: Listing) -> Filter:
-    """Open documents are sensitive ones that nothing is decided about, unless another verdict is asked for."""
+    """Open documents are those that are not clear and nothing is decided about, unless a verdict is asked for."""
     if shown == "open":
         without = places["waiting"] + places["more-runs"] + places["decided"]
-        verdict = listing.verdict or "sensitive"
-        return Filter(verdict, listing.search, listing.sort, listing.descending, without=without)
+        but = None if listing.verdict else "clear"
+        return Filter(listing.verdict, listing.search, listing.sort, listing.descending, without=without, but=but)
     return Filter(listing.verdict, listing.search, listing.sort, listing.descending, only=places[shown])
 
 

@@ -309,7 +309,7 @@ def _documents(
         findings.append(check_budget(me, opened, ledger, limits))
     on = "WITHOUT A CLEARANCE" if question.uncleared else "on their clearance"
     findings.append(Finding(me, "documents", f"{len(entered.corpus)} of {entered.of} enter {on}"))
-    findings += [Finding(me, "excluded", one_line(line)) for line in entered.excluded]
+    findings += [Finding(me, "excluded", one_line(line)) for line in (entered.exclusions, *entered.excluded)]
     return "uncleared" if question.uncleared else "cleared"
 
 

@@ -135,9 +135,11 @@ class NodeFiles:
     """None: a server, which enters nothing."""
     clearance: Path | None = None
     """None: a party enters every document, and everybody is told."""
+    reviews: Path | None = None
+    """Store with decisions; by default as `reviews_of` says."""
 
 
-def _party_files(name: str, folder: Path, *, uncleared: bool) -> NodeFiles:
+def _party_files(name: str, folder: Path, *, uncleared: bool, reviews: Path | None) -> NodeFiles:
     """NAME.key, NAME.toml (or .npz) and NAME.clearance."""
     key, clearance = folder / f"{name}.key", folder / f"{name}.clearance"
     corpus = next((path for path in (folder / f"{name}.toml", folder / f"{name}.npz") if path.is_file()), None)
@@ -145,7 +147,7 @@ def _party_files(name: str, folder: Path, *, uncleared: bool) -> NodeFiles:
         raise InputError(f"{folder} must hold {name}.key and {name}.toml or {name}.npz.")
     if not uncleared and not clearance.is_file():
         raise InputError(f"{folder} must hold {name}.clearance; or say `--uncleared`.")
-    return NodeFiles(name, key, corpus, None if uncleared else clearance)
+    return NodeFiles(name, key, corpus, None if uncleared else clearance, reviews)
 
 
 def _server_files(name: str, folder: Path) -> NodeFiles:
@@ -155,7 +157,9 @@ def _server_files(name: str, folder: Path) -> NodeFiles:
     return NodeFiles(name, key)
 
 
-def run_local(run: Run, protocol: Path, folder: Path, out: Path, *, uncleared: bool) -> dict[str, Any]:
+def run_local(
+    run: Run, protocol: Path, folder: Path, out: Path, *, uncleared: bool, reviews: Path | None = None
+) -> dict[str, Any]:
     """Start a process for each party, and for the server where there is one, and wait for all.
 
     Returns
@@ -168,7 +172,9 @@ def run_local(run: Run, protocol: Path, folder: Path, out: Path, *, uncleared: b
     InputError
         If a file is missing; nothing was started.
     """
-    nodes = [_party_files(party.name, folder, uncleared=uncleared) for party in run.terms.participants]
+    nodes = [
+        _party_files(party.name, folder, uncleared=uncleared, reviews=reviews) for party in run.terms.participants
+    ]
     if run.server:
         nodes.append(_server_files(run.server, folder))
     with Launcher(timeout=None) as launcher:
@@ -202,6 +208,7 @@ def _run_node(protocol: Path, node: NodeFiles, out: Path) -> dict[str, Any]:
                 signer=key.public_key(),
                 now=datetime.now(UTC),
                 identity=key,
+                reviews=node.reviews,
             )
             result = run_party(Node(run, node.name, key, out), entered)
     except InputError as error:

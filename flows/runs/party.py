@@ -407,6 +407,8 @@ class Entered:
     """All documents of the party, those included that do not enter."""
     columns: tuple[str, ...]
     """Their names."""
+    exclusions: str
+    """Up to when exclusions by decision are known, in a sentence."""
     excluded: tuple[str, ...] = ()
     """Of each document that people excluded: its id, the audit, who, when and why."""
 
@@ -481,21 +483,32 @@ def enter_documents(
     if not len(entering):
         raise InputError(f"no document of {corpus.name} is left: {len(out)} are excluded by decision.")
     if clearance is None:
-        return Entered(entering, Statement(cleared=False), len(mine), None, held, columns, excluded)
+        known = _NONE_KNOWN if store is None else _read_from(store)
+        return Entered(entering, Statement(cleared=False), len(mine), None, held, columns, known, excluded)
     verified = _verified(run, clearance, named, whole, signer=signer, now=now)
     rows = np.flatnonzero(verified.clearance.allows(entering.ids))
     if not len(rows):
         raise ClearanceError("content", f"{clearance.name} lists no document of the corpus.")
     count = entering_units(verified.clearance, entering)
     check_sizes(clearance, verified.clearance, count, len(run.terms.participants))
+    signed = verified.clearance.created.isoformat(timespec="minutes")
+    known = f"exclusions are those known at {signed}, when {clearance.name} was signed; {_LATER}"
     grounds = {
         "signer": verified.fingerprint,
-        "checked": [*verified.checked, "sizes"],
+        "checked": [*verified.checked, "sizes", *([] if store is None else ["exclusions"])],
         "reviewer": verified.clearance.reviewer,
     }
-    return Entered(
-        restrict(entering, rows), Statement(True, verified.file), len(mine), grounds, held, columns, excluded
-    )
+    known = known if store is None else _read_from(store)
+    statement = Statement(True, verified.file)
+    return Entered(restrict(entering, rows), statement, len(mine), grounds, held, columns, known, excluded)
+
+
+_LATER = "no store with later decisions was read (--store)"
+_NONE_KNOWN = f"no exclusion by decision is known; {_LATER}"
+
+
+def _read_from(store: Store) -> str:
+    return f"exclusions are those of the review log in {store.root.name}, as of now"
 
 
 @dataclass(frozen=True)
@@ -614,7 +627,7 @@ def run_party(node: Node, entered: Entered, guard: BudgetGuard | None = None) ->
         node,
         rounds,
         header=entering | {"clearance": entered.statement.clearance or None, "checked": checked},
-        about=entering | {"clearance": entered.clearance},
+        about=entering | {"clearance": entered.clearance, "exclusions": entered.exclusions},
         own={"ids": entered.corpus.ids},
         before_data=guard.begin if guard else None,
     )

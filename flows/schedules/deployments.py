@@ -68,10 +68,7 @@ def run_line(schedule: str, run: ScheduledRun, *, as_json: bool = False) -> str:
     if run.reason:
         line += f": {run.reason}"
     elif run.outcome == "audited":
-        counts = ", ".join(f"{count} {verdict}" for verdict, count in run.verdicts.items())
-        line += (
-            f" {run.documents.get('audited', 0)} documents, {run.became_sensitive} became sensitive; all: {counts}"
-        )
+        line += f" {run.words}"
     audit = f"   audit {run.audit}" if run.audit else ""
     return f"{line} ({run.seconds:.1f} s){audit}"
 

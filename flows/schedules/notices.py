@@ -239,6 +239,7 @@ def _line(run: ScheduledRun) -> dict[str, Any]:
         "outcome": run.outcome,
         "audit": run.audit or "",
         "documents audited": run.documents.get("audited", 0),
+        "excluded by decision": run.documents.get("excluded", 0),
         "became sensitive": run.became_sensitive,
         "missed before": run.missed,
         "level": "" if run.level is None else f"{run.level:.2g}",

@@ -39,6 +39,7 @@ from ksdp.flows.interruption import die_with_parent, utc_now
 from ksdp.flows.prepare import prepare_stored, read_spec_file, spec_corpus
 from ksdp.flows.schedules.notices import notify, publish_run
 from ksdp.storage.readers.spec_files import copies_kept
+from ksdp.storage.reviews.decisions import exclusions
 from ksdp.storage.schedules.changes import (
     Changes,
     Drift,
@@ -90,6 +91,8 @@ class DueAudit:
     """Everything is audited, changed or not."""
     spec: Spec | None
     """Of the audit to make; None where there is nothing to audit."""
+    excluded: int
+    """Documents that people excluded: audited with the others, and in no run."""
 
 
 def check_schedulable(spec: Spec) -> None:
@@ -160,7 +163,8 @@ def due_audit(store: Store, schedule: Schedule, *, full: bool) -> DueAudit:
     whole = full and named_ids is None
     wanted = next_spec(spec, budget, None if whole else tuple(sorted(audited))) if audited else None
     file = None if last is None else last.standing
-    return DueAudit(corpus, digests, changes, standing, file, budget, basis, full, wanted)
+    out = exclusions(store, corpus, spec.corpus.path)
+    return DueAudit(corpus, digests, changes, standing, file, budget, basis, full, wanted, len(out))
 
 
 def _budget(schedule: Schedule, runs: list[ScheduledRun]) -> LevelBudget:
@@ -326,12 +330,7 @@ def _state_of(run: ScheduledRun) -> State[Any]:
         raise InvalidAudit(f"the controls of audit {run.audit} failed; its level is spent.")
     if run.outcome == "unchanged":
         return Completed(name="Unchanged", message="no document is new or changed; nothing was audited or spent.")
-    counts = run.verdicts
-    clear = counts["clear"]
-    return Completed(
-        message=f"{run.documents['audited']} documents audited, {run.became_sensitive} became sensitive; all: "
-        f"{counts['sensitive']} sensitive, {clear} clear, {counts['undecided']} undecided."
-    )
+    return Completed(message=f"audited {run.words}.")
 
 
 def told_to_stop(error: BaseException | None) -> TerminationSignal | None:
@@ -353,7 +352,7 @@ def _findings(
     told: dict[str, Any] = {
         "corpus": seen.corpus.hash,
         "basis": seen.basis,
-        "documents": seen.changes.counts() | {"audited": 0},
+        "documents": seen.changes.counts() | {"audited": 0, "excluded": seen.excluded},
         "level_left": seen.budget.left,
     }
     name = mark.started.strftime("%Y%m%dT%H%M%S%f")

@@ -51,6 +51,8 @@ class Filter:
     """Among these documents only."""
     without: tuple[str, ...] = ()
     """None of these documents."""
+    but: str | None = None
+    """Not this verdict."""
 
     def __post_init__(self) -> None:
         if self.verdict is not None and self.verdict not in VERDICTS:
@@ -275,6 +277,9 @@ def _where(chosen: Filter) -> tuple[str, dict[str, Any]]:
     if chosen.verdict is not None:
         terms.append("verdict = $verdict")
         values["verdict"] = chosen.verdict
+    if chosen.but is not None:
+        terms.append("verdict <> $but")
+        values["but"] = chosen.but
     if chosen.search:
         terms.append("contains(lower(document), lower($search))")
         values["search"] = chosen.search

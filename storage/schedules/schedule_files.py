@@ -347,7 +347,7 @@ class ScheduledRun(BaseModel):
     full: bool = False
     """All documents were audited, changed or not."""
     documents: Mapping[str, int] = {}
-    """`new`, `changed`, `removed`, `unchanged`, `audited`."""
+    """`new`, `changed`, `removed`, `unchanged`, `audited`, and `excluded` by people."""
     verdicts: Mapping[str, int] = {}
     """Of all documents as they stand after this run: `sensitive`, `clear`, `undecided`."""
     became_sensitive: int = 0
@@ -371,6 +371,16 @@ class ScheduledRun(BaseModel):
     def succeeded(self) -> bool:
         """Whether the question was answered: audited, or nothing to audit."""
         return self.outcome in ("audited", "unchanged")
+
+    @property
+    def words(self) -> str:
+        """What was audited, and how all documents stand."""
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in self.verdicts.items())
+        out = self.documents.get("excluded", 0)
+        return (
+            f"{self.documents.get('audited', 0)} documents, {self.became_sensitive} became sensitive; all: {counts}"
+            + (f"; {out} excluded by decision" if out else "")
+        )
 
 
 @dataclass(frozen=True)

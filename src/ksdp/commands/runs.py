@@ -21,6 +21,15 @@ ProtocolArgument = Annotated[Path, typer.Argument(help="The protocol file, the s
 UnclearedOption = Annotated[
     bool, typer.Option("--uncleared", help="Enter every document without a clearance. All parties are told.")
 ]
+ReviewsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--store",
+        help="Your store: documents excluded there stay out, and `ksdp party` keeps what the run was. Default: "
+        "KSDP_STORE or ksdp-store, if it is there; without one, exclusions are those known when the clearance was "
+        "signed, and the run says so.",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -39,14 +48,7 @@ class EnteringOptions:
         Path | None, typer.Option("--signer", help="Public key that signed the clearance; the party's by default.")
     ] = None
     uncleared: UnclearedOption = False
-    reviews: Annotated[
-        Path | None,
-        typer.Option(
-            "--reviews",
-            help="Store with your decisions: excluded documents stay out. Default: KSDP_STORE or ksdp-store, if "
-            "it is there.",
-        ),
-    ] = None
+    reviews: ReviewsOption = None
     ledger: Annotated[
         Path | None,
         typer.Option(
@@ -114,9 +116,6 @@ def party(
     listen: Annotated[
         str | None, typer.Option("--listen", help="HOST:PORT to listen on, if others dial another address.")
     ] = None,
-    store: Annotated[
-        Path | None, typer.Option("--store", envvar="KSDP_STORE", help="Keep what the run was, for `ksdp review`.")
-    ] = None,
     metrics: MetricsOptions,
     as_json: JsonOption = False,
 ) -> None:
@@ -138,7 +137,7 @@ def party(
     elif out is None:
         raise InputError("`--out` must name the folder of the result.")
     else:
-        _take_part(protocol, me, entering, out, address, store, metrics, as_json=as_json)
+        _take_part(protocol, me, entering, out, address, metrics, as_json=as_json)
 
 
 def _agree(protocol: Path, me: str, key: Path, agreeing: AgreeingOptions, *, as_json: bool) -> None:
@@ -222,7 +221,6 @@ def _take_part(
     entering: EnteringOptions,
     out: Path,
     address: Address | None,
-    store: Path | None,
     metrics: MetricsOptions,
     *,
     as_json: bool,
@@ -231,11 +229,10 @@ def _take_part(
     import contextlib
 
     from ksdp.flows.metrics_port import serve_metrics
-    from ksdp.flows.runs.party import Node, RunLog
+    from ksdp.flows.runs.party import Node, RunLog, reviews_of
     from ksdp.flows.runs.protocol_files import read_run
     from ksdp.protocols.programs.run_terms import who_must_be_trusted
     from ksdp.storage.runs.results import keep_party_run
-    from ksdp.storage.store import Store
 
     read = read_run(protocol)
     read.file.require_signed()
@@ -244,7 +241,7 @@ def _take_part(
     log, stack = RunLog(lambda line: typer.echo(line, err=True)), contextlib.ExitStack()
     node = Node(read, me, private, out, address, log=log)
     node.check()
-    kept = Store.open(store) if store else None
+    kept = reviews_of(entering.reviews)
     with stack:
         if metrics.metrics_port is not None:
             port = stack.enter_context(serve_metrics(log, metrics.metrics_port, metrics.metrics_host))
@@ -307,7 +304,7 @@ def _as_party(node: Node, entering: EnteringOptions) -> tuple[dict[str, Any], st
         identity=private,
         reviews=entering.reviews,
     )
-    for line in entered.excluded:
+    for line in (entered.exclusions, *entered.excluded):
         typer.echo(f"excluded  {line}", err=True)
     written, limits = budget_files(me, entering.key, entering.ledger, entering.budget)
     guard = open_guard(node.run, entered.corpus.hash, len(entered.corpus), written, limits, utc_now)
@@ -389,6 +386,7 @@ def run(
         "run"
     ),
     uncleared: UnclearedOption = False,
+    reviews: ReviewsOption = None,
     wait: Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for the parties.")] = 0.0,
     as_json: JsonOption = False,
 ) -> None:
@@ -400,14 +398,16 @@ def run(
 
     read = read_run(protocol)
     if local is not None:
-        ends = run_local(read, protocol, local, out, uncleared=uncleared)
+        ends = run_local(read, protocol, local, out, uncleared=uncleared, reviews=reviews)
         failed = [name for name, end in ends.items() if end["code"]]
         if as_json:
             typer.echo(json.dumps({"parties": ends, "out": str(out.resolve())}))
         else:
             for name, end in ends.items():
                 typer.echo(f"{name:12} {_ended(end)}")
-            for line in {guarantee_words(json.loads(end["said"])) for end in ends.values() if not end["code"]}:
+            ran = [json.loads(end["said"]) for end in ends.values() if not end["code"]]
+            entered = (outcome["exclusions"] for outcome in ran if "exclusions" in outcome)
+            for line in dict.fromkeys([*map(guarantee_words, ran), *entered]):
                 typer.echo(line)
         raise typer.Exit(1 if failed else 0)
     trust = who_must_be_trusted(read.terms)
