@@ -378,8 +378,8 @@ class ScheduledRun(BaseModel):
         counts = ", ".join(f"{count} {verdict}" for verdict, count in self.verdicts.items())
         out = self.documents.get("excluded", 0)
         return (
-            f"{self.documents.get('audited', 0)} documents, {self.became_sensitive} became sensitive; all: {counts}"
-            + (f"; {out} excluded by decision" if out else "")
+            f"{self.documents.get('audited', 0)} documents, {self.became_sensitive} became sensitive; "
+            f"all: {counts}" + (f"; {out} excluded by decision" if out else "")
         )
 
 
