@@ -153,7 +153,7 @@ def write_checksum(*paths: Path) -> None:
 
 def drop_checksum(path: Path) -> None:
     """Drop a file's checksum: its content is no longer valid until it is written again."""
-    if path.name in _sums(path.parent):
+    if names_file(path):
         _change(path.parent, {path.name: None})
 
 
@@ -180,6 +180,11 @@ def _digest(path: Path) -> str:
 @lru_cache(maxsize=65536)
 def _known(path: Path, _inode: int, _size: int, _written: int, _changed: int) -> str:
     return _digest(path)
+
+
+def names_file(path: Path) -> bool:
+    """Whether the checksums of a folder name a file: it was written, whether or not it is still there."""
+    return path.name in _sums(path.parent)
 
 
 def _fails(path: Path) -> str | None:
@@ -210,7 +215,7 @@ def check_checksum(path: Path, whose: str, remedy: str = REPAIR) -> Path:
     wrong = _fails(path)
     if wrong is None:
         return path
-    if path.name not in _sums(path.parent) and not path.exists():
+    if not names_file(path) and not path.exists():
         raise StoreError(f"{whose} has no {path.name}: it is not finished, or not in this store.")
     raise DamagedFile(f"{path.name} of {whose} is damaged ({wrong}); {remedy}.")
 

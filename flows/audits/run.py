@@ -28,6 +28,7 @@ from ksdp.flows.interruption import current, interrupts_wait, run_until_stopped
 from ksdp.flows.prefect_server import prefect_server, reached
 from ksdp.flows.prepare import Prepared, prepare, prepare_stored
 from ksdp.storage.audits.history import read_summary
+from ksdp.storage.audits.ledger import record_finished
 from ksdp.storage.audits.stages import PairsPart, stage_names
 from ksdp.storage.findings import Curve, findings_whole, read_spec, report_whole, write_report
 from ksdp.storage.locks import lock
@@ -183,6 +184,7 @@ def _finished_before(prepared: Prepared) -> Summary | None:
         if not all(whole):
             return None
         if not report_whole(folder):  # killed after its findings, before their page
+            record_finished(store, prepared.ref.audit)
             write_report(folder, render_report(store, prepared.ref.audit))
     except StoreError as error:
         if (folder / "audit.json").is_file():

@@ -26,6 +26,7 @@ from ksdp.audit.verdicts.looks import DRAWN, after_certificate
 from ksdp.dashboards.audits.report import render_report
 from ksdp.flows.audits.steps import Steps, Tally
 from ksdp.flows.interruption import advance, current
+from ksdp.storage.audits.ledger import record_finished
 from ksdp.storage.audits.stages import write_stage
 from ksdp.storage.findings import write_curves, write_effects, write_findings, write_report, write_summary
 from ksdp.storage.store import Store
@@ -277,6 +278,7 @@ async def conclude(
     filed = Filed(first.audit, first.corpus, str(store.root), str(folder / "report.html"), provenance)
     summary = summarise(tested, effects, cost, filed)
     write_summary(folder, summary)
+    record_finished(store, first.audit)
     write_report(folder, render_report(store, first.audit))
     await steps.publish(store, summary)
     current().say(f"audit {first.audit} is finished: {folder / 'report.html'}")

@@ -41,7 +41,8 @@ from ksdp.audit.verdicts.decide import Proof
 from ksdp.flows.prepare import spec_corpus
 from ksdp.storage.audits.continuation import Origin, read_origin
 from ksdp.storage.audits.history import finished_views, read_summary, views_of
-from ksdp.storage.audits.ledger import find_attempt, read_attempts, remembered_sensitive
+from ksdp.storage.audits.ledger import find_attempt, read_attempts
+from ksdp.storage.audits.queries import remembered_sensitive
 from ksdp.storage.audits.screens import screen_of
 from ksdp.storage.clearances import (
     check_sizes,

@@ -44,7 +44,8 @@ from ksdp.flows.interruption import current
 from ksdp.flows.prepare import GivenSpec, Prepared, prepare_stored, spec_corpus
 from ksdp.flows.screening.clear import Grounds, Signing, audited_sizes, evidence_of, exclusion_rows, sign
 from ksdp.storage.audits.history import read_summary
-from ksdp.storage.audits.ledger import read_attempts, remembered_sensitive
+from ksdp.storage.audits.ledger import read_attempts
+from ksdp.storage.audits.queries import remembered_sensitive
 from ksdp.storage.audits.screens import (
     RoundVerdicts,
     page_path,

@@ -9,20 +9,21 @@ from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 
-from ksdp.audit.errors import StoreError
+from ksdp.audit.errors import DamagedFile, StoreError
 from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.results.summary import Summary as Summary
 from ksdp.audit.results.views_summary import ViewsSummary as ViewsSummary
 from ksdp.audit.reviewing import question
 from ksdp.audit.spec.models import Spec
-from ksdp.storage.codec import read_object, write_json_with_checksum
+from ksdp.storage.audits.ledger import lost_audits
+from ksdp.storage.codec import names_file, read_object, write_json_with_checksum
 from ksdp.storage.store import Store
 
 
 def read_summary(folder: Path) -> Summary:
     """Read `audit.json`; its paths are where it lies now, as a store may be copied, or mounted elsewhere."""
     path = folder / "audit.json"
-    if not path.is_file():
+    if not path.is_file() and not names_file(path):
         raise StoreError(f"there is no finished audit {folder.name!r} in this store.")
     summary = read_object(path, Summary.from_json, f"audit {folder.name!r}")
     return replace(summary, store=str(folder.parents[1]), report=str(folder / "report.html"))
@@ -50,7 +51,7 @@ def write_views(store: Store, name: str, summary: ViewsSummary) -> None:
 def read_views(store: Store, name: str) -> ViewsSummary:
     """Read `views/<id>.json`; its paths are where it lies now."""
     path = _file(store, f"{name}.json")
-    if not path.is_file():
+    if not path.is_file() and not names_file(path):
         raise StoreError(f"there are no finished views {name!r} in this store.")
     summary = read_object(path, ViewsSummary.from_json, f"views {name!r}")
     return replace(summary, store=str(store.root), report=str(views_page(store, name)))
@@ -94,13 +95,16 @@ def find_audit(store: Store, name: str) -> str:
         files = {audit: store.audit(audit) / "audit.json" for audit in store.audits()}
         files |= {views: store.root / "views" / f"{views}.json" for views in finished_views(store)}
         return max(known, key=lambda audit: files[audit].stat().st_mtime)
-    mine = [audit for audit in known if audit.startswith(name)] if name else []
+    lost = lost_audits(store)
+    mine = [audit for audit in (*known, *lost) if audit.startswith(name)] if name else []
     if len(mine) > 1:
         raise StoreError(f"several audits begin with {name!r}: {', '.join(sorted(mine))}.")
     if not mine:
         raise StoreError(
             f"there is no finished audit {name!r} in {store.root}; `ksdp list` shows those there are."
         )
+    if mine[0] in lost:
+        raise DamagedFile(lost[mine[0]])
     return mine[0]
 
 
@@ -181,7 +185,12 @@ def read_history(store: Store) -> History:
     entries = [_brief(file, written) for written, file in reversed(files)]
     audits = [entry for entry in entries if isinstance(entry, Brief)]
     audits.sort(key=lambda entry: entry.finished, reverse=True)  # stable: of one second, the one written last
-    return History(tuple(audits), tuple(entry for entry in entries if isinstance(entry, str)))
+    damaged = [entry for entry in entries if isinstance(entry, str)]
+    try:
+        damaged += lost_audits(store).values()
+    except StoreError as error:  # the ledger
+        damaged.append(str(error))
+    return History(tuple(audits), tuple(damaged))
 
 
 def screen_ids(store: Store) -> list[str]:

@@ -1,8 +1,8 @@
-"""The ledger: every audit that was started in a store, by question; one line each, only ever added to.
+"""The ledger: every audit that was started in a store, by question, and every one that was finished.
 
 Each line of `audits/ledger.jsonl` holds the SHA-256 of itself and of the line before, so none can be changed, or
-taken out but at the end, unnoticed. An audit is written down before its first run, once: stopping it, or not
-liking what it says, takes nothing back.
+taken out but at the end, unnoticed. An audit is written down before its first run, once, and again when it is
+finished: stopping it, not liking what it says, or removing its folder takes nothing back.
 """
 
 from __future__ import annotations
@@ -10,19 +10,18 @@ from __future__ import annotations
 import hashlib
 import json
 import mmap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import pyarrow.compute as pc
-
-from ksdp.audit.errors import StoreError
-from ksdp.audit.screening.clearance import Attempt
-from ksdp.storage.audits.history import read_summary
-from ksdp.storage.codec import START, add_line, hashed_line, is_whole, whole_lines
-from ksdp.storage.findings import read_verdicts
+from ksdp.audit.errors import DamagedFile, StoreError
+from ksdp.storage.codec import START, add_line, hashed_line, is_whole, names_file, whole_lines
 from ksdp.storage.locks import lock
 from ksdp.storage.store import Store
+
+if TYPE_CHECKING:
+    from ksdp.audit.screening.clearance import Attempt
 
 
 def record_attempt(store: Store, attempt: Attempt) -> bool:
@@ -33,74 +32,108 @@ def record_attempt(store: Store, attempt: Attempt) -> bool:
     StoreError
         If the last line is not one that was written. The others are not parsed: who reads the ledger checks them.
     """
-    path = _file(store.root)
-    if _end(path, attempt.audit)[0]:  # nothing to write, which a store that only can be read allows
+    return _record(store, "audit", asdict(attempt))
+
+
+def record_finished(store: Store, audit: str) -> bool:
+    """Record that an audit has written its summary (`record_attempt`)."""
+    return _record(store, "finished", {"finished": audit})
+
+
+def read_attempts(store: Store, question: str) -> tuple[Attempt, ...]:
+    """All audits of a question, in the order in which they were started."""
+    return tuple(one for one in _attempts(store) if one.question == question)
+
+
+def find_attempt(store: Store, audit: str) -> Attempt | None:
+    """An audit as it was started; None where the ledger does not name it."""
+    return next((one for one in [*_attempts(store)] if one.audit == audit), None)
+
+
+def lost_audits(store: Store) -> dict[str, str]:
+    """Audits that were finished and whose summary is gone, each with a sentence that says so.
+
+    The ledger names them, or the checksums of their folder do.
+    """
+    finished = _finished(store)
+    folders = (sums.parent for sums in store.root.glob("audits/*/SHA256SUMS"))
+    finished |= {folder.name for folder in folders if names_file(folder / "audit.json")}
+    return {
+        audit: f"audit {audit!r} was finished, and its audit.json is gone: restore audits/{audit} from a backup, "
+        "or run `ksdp audit` with its spec again."
+        for audit in sorted(finished)
+        if not (store.audit(audit) / "audit.json").is_file()
+    }
+
+
+def copy_attempts(source: Store, target: Store, question: str) -> None:
+    """Record all audits of a question in another store as well, the finished ones as finished."""
+    finished = _finished(source)
+    for attempt in read_attempts(source, question):
+        record_attempt(target, attempt)
+        if attempt.audit in finished:
+            record_finished(target, attempt.audit)
+
+
+def check_none_lost(store: Store) -> None:
+    """Refuse a store that has lost a finished audit: what it proved sensitive would be forgotten.
+
+    Raises
+    ------
+    DamagedFile
+        If one is lost.
+    """
+    for sentence in lost_audits(store).values():
+        raise DamagedFile(f"nothing is cleared from this store: {sentence}")
+
+
+def _record(store: Store, name: str, content: Mapping[str, Any]) -> bool:
+    """Add a line unless there is one whose `name` has this value, and return whether it was new."""
+    path, value = _file(store.root), str(content[name])
+    if _end(path, name, value)[0]:  # nothing to write, which a store that only can be read allows
         return False
     with lock(path.with_name(".ledger.lock")):
-        stands, last = _end(path, attempt.audit)
+        stands, last = _end(path, name, value)
         if stands:
             return False
         if last:
             _parsed(last)
         previous = hashlib.sha256(last).hexdigest() if last else START
-        add_line(path, hashed_line(asdict(attempt) | {"previous": previous}))
+        add_line(path, hashed_line(dict(content) | {"previous": previous}))
     return True
 
 
-def read_attempts(store: Store, question: str) -> tuple[Attempt, ...]:
-    """All audits of a question, in the order in which they were started."""
-    return tuple(one for one in _all(store) if one.question == question)
+def _finished(store: Store) -> set[str]:
+    return {str(line["finished"]) for line in _lines(store) if "finished" in line}
 
 
-def find_attempt(store: Store, audit: str) -> Attempt | None:
-    """An audit as it was started; None where the ledger does not name it."""
-    return next((one for one in [*_all(store)] if one.audit == audit), None)
+def _attempts(store: Store) -> Iterator[Attempt]:
+    from ksdp.audit.screening.clearance import Attempt  # imports numpy
+
+    for line in _lines(store):
+        if "question" in line:
+            try:
+                yield Attempt(**line)
+            except TypeError as error:
+                raise StoreError("the ledger of audits is damaged: a line is not one that was written.") from error
 
 
-def _all(store: Store) -> Iterator[Attempt]:
-    previous = START
-    for number, line in enumerate(_lines(_file(store.root)), start=1):
-        attempt, says = _parsed(line)
-        if says != previous:
+def _lines(store: Store) -> Iterator[dict[str, Any]]:
+    path, previous = _file(store.root), START
+    for number, line in enumerate(whole_lines(path.read_bytes()) if path.is_file() else (), start=1):
+        values = _parsed(line)
+        if values.pop("previous") != previous:
             raise StoreError(f"the ledger of audits is damaged: line {number} does not follow the one before.")
         previous = hashlib.sha256(line).hexdigest()
-        yield attempt
-
-
-def remembered_sensitive(store: Store, attempts: Sequence[Attempt], *, margin: float, unit: str) -> frozenset[str]:
-    """Documents (or groups) that an earlier audit proved to be above the margin: no other seed makes them clear.
-
-    Parameters
-    ----------
-    attempts : sequence of Attempt
-        The audits that count. One that was never finished, or is void, proved nothing.
-    margin : float
-        Of the decision now. An audit with a smaller margin proved less than what is asked now, and is passed over.
-    unit : str
-        `document` or `group`: audits of the other are passed over.
-
-    Raises
-    ------
-    StoreError
-        If a finished audit cannot be read: what it proved would be forgotten.
-    """
-    found: set[str] = set()
-    for folder in {store.audit(one.audit) for one in attempts if one.margin >= margin}:
-        if not (folder / "audit.json").is_file():
-            continue
-        summary = read_summary(folder)
-        if summary.valid and summary.design.unit == unit:
-            verdicts = read_verdicts(folder)
-            found |= set(verdicts.filter(pc.equal(verdicts["verdict"], "sensitive"))["document"].to_pylist())
-    return frozenset(map(str, found))
+        yield values
 
 
 def _file(root: Path) -> Path:
     return root / "audits" / "ledger.jsonl"
 
 
-def _end(path: Path, audit: str) -> tuple[bool, bytes]:
-    """Whether an audit stands there, and the last line."""
+def _end(path: Path, name: str, value: str) -> tuple[bool, bytes]:
+    """Whether a line has this value, and the last line."""
     if not path.is_file() or not path.stat().st_size:
         return False, b""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -108,24 +141,15 @@ def _end(path: Path, audit: str) -> tuple[bool, bytes]:
         ends = whole_lines(content[before:])
         whole = before + sum(len(line) + 1 for line in ends)
         # As `json.dumps` writes it; a quotation mark inside of a value would be escaped.
-        stands = 0 <= content.find(f'"audit": {json.dumps(audit)}'.encode("ascii")) < whole
+        stands = 0 <= content.find(f"{json.dumps(name)}: {json.dumps(value)}".encode("ascii")) < whole
         return stands, ends[-1] if ends else b""
 
 
-def _lines(path: Path) -> list[bytes]:
+def _parsed(line: bytes) -> dict[str, Any]:
     try:
-        return whole_lines(path.read_bytes())
-    except FileNotFoundError:
-        return []
-
-
-def _parsed(line: bytes) -> tuple[Attempt, str]:
-    try:
-        values = json.loads(line)
-        if not is_whole(values):
-            raise ValueError("changed")
-        del values["hash"]
-        previous = str(values.pop("previous"))
-        return Attempt(**values), previous
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StoreError("the ledger of audits is damaged: a line is not one that was written.") from error
+        values = dict(json.loads(line))
+        if is_whole(values) and "previous" in values:
+            return {name: value for name, value in values.items() if name != "hash"}
+    except (ValueError, TypeError, AttributeError):
+        pass
+    raise StoreError("the ledger of audits is damaged: a line is not one that was written.")

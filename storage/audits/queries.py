@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from ksdp.audit.screening.clearance import Attempt
 from ksdp.audit.verdicts.decide import Verdict
 from ksdp.storage.audits.duckdb_query import ask
-from ksdp.storage.findings import EFFECTS, STATISTICS, EffectRow, StatisticTestRow, VerdictRow
+from ksdp.storage.audits.history import read_summary
+from ksdp.storage.audits.ledger import check_none_lost
+from ksdp.storage.findings import EFFECTS, STATISTICS, EffectRow, StatisticTestRow, VerdictRow, read_verdicts
 from ksdp.storage.findings import VERDICTS as VERDICTS_TABLE
+from ksdp.storage.store import Store
 
 VERDICTS = tuple(verdict.value for verdict in Verdict)
 
@@ -269,6 +274,35 @@ class Findings:
             before=before,
             after=after,
         )
+
+
+def remembered_sensitive(store: Store, attempts: Iterable[Attempt], *, margin: float, unit: str) -> frozenset[str]:
+    """Documents (or groups) that an earlier audit proved to be above the margin: no other seed makes them clear.
+
+    Parameters
+    ----------
+    attempts : iterable of Attempt
+        The audits that count. One that was never finished, or is void, proved nothing.
+    margin : float
+        Of the decision now. An audit with a smaller margin proved less than what is asked now, and is passed over.
+    unit : str
+        `document` or `group`: audits of the other are passed over.
+
+    Raises
+    ------
+    StoreError
+        If a finished audit cannot be read, or is lost: what it proved would be forgotten.
+    """
+    check_none_lost(store)
+    proved: set[str] = set()
+    for folder in {store.audit(one.audit) for one in attempts if one.margin >= margin}:
+        if not (folder / "audit.json").is_file():
+            continue
+        summary = read_summary(folder)
+        if summary.valid and summary.design.unit == unit:
+            verdicts = read_verdicts(folder)
+            proved |= set(verdicts.filter(pc.equal(verdicts["verdict"], "sensitive"))["document"].to_pylist())
+    return frozenset(map(str, proved))
 
 
 def _where(chosen: Filter) -> tuple[str, dict[str, Any]]:

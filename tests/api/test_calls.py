@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +23,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import ksdp
 from ksdp.audit.errors import InputError, StoreError
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
-from ksdp.storage.audits.ledger import find_attempt, read_attempts
+from ksdp.storage.audits.ledger import find_attempt, lost_audits, read_attempts
 from ksdp.storage.store import Store
 
 Matrix = NDArray[np.float64]
@@ -221,6 +222,18 @@ def test_saved_loaded_reported(counts: Matrix, tmp_path: Path) -> None:
     assert "undecided" in found._repr_html_()
     with pytest.raises(StoreError, match="no finished audit 'zz'"):
         ksdp.load(store, "zz")
+
+
+def test_what_another_seed_proved_is_saved_with_an_audit(counts: Matrix, tmp_path: Path) -> None:
+    first, last = (ksdp.audit(counts, mean, version=1, store=tmp_path / "s", **FEW | {"seed": n}) for n in (1, 2))
+    kept = Store(last.save(tmp_path / "kept"))
+    asked = find_attempt(kept, last.id)
+    assert asked is not None
+    attempts = read_attempts(kept, asked.question)
+    assert [one.audit for one in attempts] == [first.id, last.id]
+    assert lost_audits(kept) == {}
+    shutil.rmtree(kept.audit(first.id))
+    assert list(lost_audits(kept)) == [first.id]
 
 
 def test_plan_says_what_it_would_take(counts: Matrix) -> None:

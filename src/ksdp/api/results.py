@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ksdp.audit.errors import InputError
 from ksdp.audit.results.parts import clear_words
 from ksdp.audit.results.summary import Summary
-from ksdp.storage.audits.ledger import find_attempt, read_attempts, record_attempt
+from ksdp.storage.audits.ledger import copy_attempts, find_attempt, read_attempts
 from ksdp.storage.findings import Curve, DocumentFindings, read_document, read_statistics, read_verdicts
 from ksdp.storage.store import Store
 
@@ -170,7 +170,8 @@ class Audit:
     def save(self, store: str | Path) -> Path:
         """Copy the audit into a store: a new one, or one that is there. `ksdp show --store` reads it then.
 
-        Its ledger counts what was asked here as well: how often the same question was.
+        What was proved of the same question before goes with it: the tables of its audits, and their lines of the
+        ledger.
 
         Raises
         ------
@@ -181,13 +182,15 @@ class Audit:
         source = Store(self.store)
         if target.root == source.root:
             return target.root
+        started = find_attempt(source, summary.audit)
+        alike = () if started is None else read_attempts(source, started.question)
         names = {Path("corpora") / source.corpus(summary.corpus).name, Path("audits") / summary.audit}
         names |= {Path(*Path(stage.values).parts[:2]) for stage in summary.provenance.stages}
+        names |= {Path("audits") / one.audit for one in alike if source.audit(one.audit).is_dir()}
         for name in sorted(names):
             shutil.copytree(source.root / name, target.root / name, dirs_exist_ok=True)
-        if (started := find_attempt(source, summary.audit)) is not None:
-            for attempt in read_attempts(source, started.question):
-                record_attempt(target, attempt)
+        if started is not None:
+            copy_attempts(source, target, started.question)
         return target.root
 
     def report(self, path: str | Path | None = None) -> Path:

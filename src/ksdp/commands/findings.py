@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 def list_audits(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = False) -> None:
     """List the finished audits of a store, newest first. Exit 1: one cannot be read."""
     from ksdp.storage.audits.history import finished_views, read_summary, read_views
+    from ksdp.storage.audits.ledger import lost_audits
     from ksdp.storage.store import Store
 
     opened = Store.open(store, create=False)
@@ -33,7 +34,10 @@ def list_audits(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = F
         *(partial(read_summary, opened.audit(name)) for name in opened.audits()),
     ]
     summaries: list[Summary | ViewsSummary] = []
-    left_out = 0
+    lost = lost_audits(opened).values()
+    for sentence in lost:
+        typer.secho(sentence, err=True, fg="yellow")
+    left_out = len(lost)
     for read in finders:
         try:
             summaries.append(read())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ksdp.audit.errors import StoreError
+from ksdp.audit.errors import DamagedFile, StoreError
 from ksdp.audit.screening.clearance import Attempt
-from ksdp.storage.audits.ledger import read_attempts, record_attempt, remembered_sensitive
+from ksdp.storage.audits.history import find_audit, read_history
+from ksdp.storage.audits.ledger import lost_audits, read_attempts, record_attempt, record_finished
+from ksdp.storage.audits.queries import remembered_sensitive
 from ksdp.storage.codec import write_table_with_checksum
 from ksdp.storage.findings import VERDICTS, write_summary
 from ksdp.storage.store import Store
@@ -141,7 +144,9 @@ def finished(store: Store, audit: str, verdicts: dict[str, str], **changes: Any)
     folder.mkdir(parents=True)
     write_table_with_checksum(folder / "verdicts.parquet", VERDICTS.of(columns))
     write_summary(folder, example(audit=audit, **changes))
-    return dataclasses.replace(ONE, audit=audit, attempt=audit)
+    record_attempt(store, one := dataclasses.replace(ONE, audit=audit, attempt=audit))
+    record_finished(store, audit)
+    return one
 
 
 def test_what_another_audit_proved_is_remembered(store: Store) -> None:
@@ -164,3 +169,28 @@ def test_an_audit_that_cannot_be_read_is_not_passed_over(store: Store) -> None:
     (store.audit("one") / "audit.json").write_text("{}", encoding="utf-8")
     with pytest.raises(StoreError):
         remembered_sensitive(store, [one], margin=0.2, unit="document")
+
+
+@pytest.mark.parametrize("gone", [["audit.json"], ["audit.json", "SHA256SUMS"], ["."]])
+def test_what_a_lost_audit_proved_is_not_forgotten(store: Store, gone: list[str]) -> None:
+    one, other = finished(store, "one", {"x": "sensitive"}), finished(store, "other", {"x": "clear"})
+    for name in gone:
+        path = store.audit("one") / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for attempts in ([one, other], [other]):
+        with pytest.raises(DamagedFile, match=r"audit 'one' .* gone"):
+            remembered_sensitive(store, attempts, margin=0.2, unit="document")
+    with pytest.raises(DamagedFile, match="audit 'one'"):
+        find_audit(store, "one")
+    assert find_audit(store, "other") == "other"
+    assert list(lost_audits(store)) == ["one"]
+    (sentence,) = read_history(store).damaged
+    assert "backup" in sentence
+    assert "ksdp audit" in sentence
+
+
+def test_checksums_alone_say_that_a_summary_is_lost(store: Store) -> None:
+    finished(store, "one", {"x": "sensitive"})
+    (store.root / "audits" / "ledger.jsonl").unlink()
+    (store.audit("one") / "audit.json").unlink()
+    assert list(lost_audits(store)) == ["one"]
