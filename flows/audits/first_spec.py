@@ -28,7 +28,10 @@ _SENTENCE = 3
 """Words a row, on average, from which a column of no usual name is taken for text."""
 _COLUMNS = 12
 """What a default audit of either mechanism tries, about: for the number of runs."""
-_SHARE = 0.1
+_SHARE = 0.4
+_RANK = 2
+_MORE = 2
+"""Times the runs that certify the margin for a document that leaks nothing: most leak a little."""
 _MECHANISM = "pd-svd"
 
 
@@ -60,7 +63,7 @@ def first_spec(data: str, folder: Path, margin: float) -> str:
         spec = CorpusSpec.model_validate({"path": path, **keys})
         corpus = load_corpus(spec, folder, nonnegative=False)
     negative = bool((corpus.matrix.data < 0).any())
-    rank = max(1, min(7, corpus.features - 1, int(_SHARE * len(corpus)) - 1))
+    rank = max(1, min(_RANK, corpus.features - 1, int(_SHARE * len(corpus)) - 1))
     runs = _with_runs(len(corpus), margin)
     others = "entries are negative, which pd-nmf does not take" if negative else "or pd-nmf, ..."
     held = int(_SHARE * len(corpus))
@@ -75,11 +78,12 @@ path = {json.dumps(path)}
 {_lines(keys)}{notes}
 [mechanism]
 name = {json.dumps(_MECHANISM)}               # {others}: `ksdp mechanisms`
-rank = {rank}
+rank = {rank}                      # more topics or directions leak more
+opens = "final"               # parties see the result alone, computed on shares; "every round" leaks more
 
 [design]
-party_size = {_SHARE}              # what one party holds: {held} documents. Smaller parties leak more
-with_runs = {runs}               # runs that hold a document: they can certify the margin
+party_size = {_SHARE}              # what one party enters: {held} documents. Fewer leak more
+with_runs = {runs}               # runs that hold a document: twice those that certify it where nothing leaks
 
 [decision]
 level = 0.05                  # false discoveries among those called sensitive
@@ -193,4 +197,4 @@ def _unique(columns: Columns, name: str) -> bool:
 
 def _with_runs(documents: int, margin: float) -> int:
     runs = runs_for_margin(_SHARE, margin, documents, _COLUMNS, DecisionSpec(margin=margin))
-    return 200 if runs is None else max(50, 10 * math.ceil(runs * _SHARE / 10))
+    return 200 if runs is None else max(50, 10 * math.ceil(_MORE * runs * _SHARE / 10))
