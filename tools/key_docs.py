@@ -9,7 +9,7 @@ from typing import Any
 
 import typer.main
 from pydantic import BaseModel
-from tools.spec_docs import key_table
+from tools.spec_docs import key_list
 
 from ksdp.cli import COMMANDS, app
 from ksdp.extras.pem import spec
@@ -60,7 +60,7 @@ def file_keys() -> str:
         lines += ["", f"## {title}", *(["", said] if said else [])]
         for name, model in models.items():
             lines += ["", f"### {name}", "", inspect.cleandoc(model.__doc__ or "").split("\n\n")[0], ""]
-            lines += key_table(model)
+            lines += key_list(model)
     return "\n".join(lines) + "\n"
 
 

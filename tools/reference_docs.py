@@ -24,7 +24,7 @@ from ksdp.storage import findings
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {
-    "Tutorials": ("tutorial.md", "gallery.md"),
+    "Tutorials": ("first-audit.md", "three-organisations.md", "notebook.md", "gallery.md"),
     "How-to guides": (
         "python.md",
         "reviewing.md",
@@ -139,10 +139,9 @@ def tables() -> str:
         row = getattr(findings, name)
         first, _, rest = (inspect.getdoc(row) or "").partition("\n")
         lines += [f"## {first}", ""] + ([" ".join(rest.split()), ""] if rest.strip() else [])
-        lines += ["| column | type | |", "|---|---|---|"]
         words, kinds = all_of(row, described), all_of(row, types_of)
         for column, said in words.items():
-            lines.append(f"| `{column}` | {kinds[column]} | {said} |")
+            lines.append(f"- `{column}` ({kinds[column]}): {said}")
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 

@@ -73,14 +73,13 @@ def all_of(model: type[Any], what: Callable[[type[Any]], dict[str, str]]) -> dic
     return found
 
 
-def key_table(model: type[BaseModel]) -> list[str]:
-    """What each key of a section is, as a table."""
-    lines = ["| key | is | default | means |", "|---|---|---|---|"]
+def key_list(model: type[BaseModel]) -> list[str]:
+    """What each key of a section is: a line a key."""
+    lines = []
     words, kinds = all_of(model, described), model.model_json_schema()["properties"]
     for key, field in model.model_fields.items():
         name = field.alias or key
-        said = cell(words.get(key, ""))
-        lines.append(f"| `{name}` | {kind(kinds[name])} | {_default(field)} | {said} |")
+        lines.append(f"- `{name}` ({kind(kinds[name])}{_default(field)}): {words.get(key, '')}")
     return lines
 
 
@@ -121,11 +120,10 @@ def _number(schema: dict[str, Any], *, whole: bool) -> str:
 
 def _default(field: FieldInfo) -> str:
     if field.is_required():
-        return "needed"
+        return ", needed"
     value = field.get_default(call_default_factory=True)
-    if value is None or isinstance(value, BaseModel):
-        return "none"
-    return f"`{json.dumps(value, default=list)}`"
+    shown = json.dumps(value, default=lambda other: None if isinstance(other, BaseModel) else list(other))
+    return "" if shown == "null" else f"; default `{shown}`"
 
 
 def cell(text: str) -> str:
@@ -157,7 +155,7 @@ def page() -> str:
         if name == "mechanism":
             lines += ["`name`, and the parameters of that mechanism: `ksdp mechanisms` lists them."]
             continue
-        lines += key_table(model)
+        lines += key_list(model)
     return "\n".join(lines) + "\n"
 
 
