@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -18,6 +19,8 @@ from ksdp.protocols.programs.protocol_file import RunSpec
 from ksdp.storage.schedules.schedule_files import Event
 
 from .scripts import script
+
+numbers = script("measure").numbers
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -65,6 +68,30 @@ def test_every_key_and_column_has_a_sentence(page: str) -> None:
     rows = re.findall(r"^- `.*$", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.MULTILINE)
     assert len(rows) > 40
     assert [row for row in rows if row.rstrip().endswith("):")] == []
+
+
+def figures_of(page: str, known: dict[str, Any]) -> list[str]:
+    """Numbers of a page's prose and tables that no command printed that the same part of the page names."""
+    text = re.sub(r"```.*?```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+    text = re.sub(r"arXiv [\d.]+|Python 3\.\d+|\]\([^)]*\)|rank \d+", " ", text)
+    missing = []
+    for part in re.split(r"^#+ ", text, flags=re.MULTILINE):
+        quoted = re.findall(r"`([^`]*)`", part)
+        said = [one for one in known if any(one.removeprefix("pytest -s ") == each for each in quoted)]
+        printed = [float(one) for each in said for one in [*known[each]["figures"], *numbers(each)]]
+        for one in numbers(re.sub(r"`[^`]*`", " ", part)):
+            digits = len(one.partition(".")[2])
+            is_small = "." not in one and float(one) <= 100
+            if not is_small and not any(abs(float(one) - value) <= 0.5001 * 10.0**-digits for value in printed):
+                missing.append(one)
+    return missing
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/measured.md"])
+def test_every_figure_has_a_command_that_prints_it(page: str) -> None:
+    known = json.loads((ROOT / "docs" / "measured.json").read_text(encoding="utf-8"))
+    assert all(set(entry) == {"date", "machine", "load", "figures"} for entry in known.values())
+    assert figures_of(page, known) == []
 
 
 def test_decisions_are_few_and_short_and_of_one_form() -> None:
