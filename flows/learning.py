@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from ksdp.audit.party_view import size_base
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.randomness import Purpose, derived_seed
-from ksdp.audit.registry import mechanism_of
+from ksdp.audit.registry import mechanism_of, own_code
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.screening.advice import (
     ADVICE_VERSION,
@@ -49,9 +50,17 @@ from ksdp.flows.prepare import Prepared, prepare, spec_corpus
 from ksdp.protocols.programs.programs import check_program
 from ksdp.storage.corpora import corpus_columns, corpus_features
 from ksdp.storage.gain_rows import load_rows
-from ksdp.storage.learning import advice_page, write_advice, write_advice_page, write_advised_spec, write_gain
+from ksdp.storage.learning import (
+    advice_page,
+    kept_step,
+    write_advice,
+    write_advice_page,
+    write_advised_spec,
+    write_gain,
+)
 from ksdp.storage.readers.spec_files import at_urls, copies_kept
 from ksdp.storage.store import Store
+from ksdp.tasks.provenance import code_hash
 
 
 def measure_gain(spec: Spec, base: Path, store: Path | None = None) -> GainSummary:
@@ -83,7 +92,7 @@ _MORE = 4
 class Limits:
     """How far a search goes."""
 
-    tried: int = 16
+    tried: int = 8
     """Settings at most; all, where there are fewer."""
     documents: int = 250
     """Drawn for each."""
@@ -106,12 +115,12 @@ class Searched:
     """Hash of the corpus as the spec has it."""
 
 
-def search_levers(spec: Spec, base: Path, limits: Limits) -> Searched:
+def search_levers(spec: Spec, base: Path, limits: Limits, store: Store) -> Searched:
     """Try settings, the spec's own first; Optuna's sampler chooses the others (NSGA-II over gain and leak).
 
     Every setting is an audit of the same random documents, here and now, each in half of the runs; the level is
     split evenly over all settings that may be tried, so that every limit holds at once. Gain is measured on the
-    spec's splits.
+    spec's splits. The store keeps what each setting gives away, so that a search goes on where it was stopped.
     """
     import optuna
 
@@ -134,7 +143,7 @@ def search_levers(spec: Spec, base: Path, limits: Limits) -> Searched:
     scores = tuple(gain_scores(mechanism, rows, spec.gain, spec.seed))
     named = rows.party is not None
     gain = summarise_gain(scores, mechanism.name, spec.gain, named)
-    search = _Search(spec, base, limits, features, level, drawn, population, scores, named)
+    search = _Search(spec, base, limits, features, level, drawn, population, scores, named, store)
     exact_leak = search.exact_leak(exact_of(mechanism))
     current().advance(1)
     tried = _tried(search, space, count)
@@ -165,6 +174,7 @@ def _tried(search: _Search, space: tuple[Lever, ...], count: int) -> list[Tried]
     current().stage("settings", count)
     import optuna
 
+    began = time.monotonic()
     study = optuna.create_study(
         directions=["maximize", "minimize"], sampler=optuna.samplers.NSGAIISampler(seed=search.spec.seed % 2**31)
     )
@@ -185,13 +195,19 @@ def _tried(search: _Search, space: tuple[Lever, ...], count: int) -> list[Tried]
             current().advance(1)
             current().say(
                 f"setting {len(tried)} of {count}, {described(setting) or 'as it stands'}: "
-                f"{_seen(one, search.spec.decision.margin)}"
+                f"{_seen(one, search.spec.decision.margin)}{_left(began, len(tried), count)}"
             )
         if one.value is None or one.leak is None:
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
         else:
             study.tell(trial, [one.value, one.leak.net])
     return tried
+
+
+def _left(began: float, done: int, count: int) -> str:
+    """How long the settings that are left will take, by those that are done; nothing behind the last."""
+    seconds = (time.monotonic() - began) / done * (count - done)
+    return f"; about {seconds:.0f} s left" if done < count else ""
 
 
 def _first(space: tuple[Lever, ...], count: int) -> list[Setting]:
@@ -217,6 +233,7 @@ class _Search:
     """Of the spec as it stands, with its baselines."""
     named: bool
     """Whether the corpus names parties."""
+    store: Store
     gains: list[GainSummary | None] = field(default_factory=list)
     """Of every setting, in order; None where it was refused."""
 
@@ -275,7 +292,15 @@ class _Search:
         return make_plan(Spec.model_validate(tables), corpus)
 
     def _leak(self, plan: Plan) -> Leak:
-        return sampled_leak(plan, level=self.level, population=self.population, quota=self.limits.quota)
+        level, population, quota = self.level, self.population, self.limits.quota
+        own = own_code(plan.spec.mechanism.model_dump(mode="json"), [plan.mechanism])
+        asked = {"level": level, "population": population, "quota": quota, "code": code_hash(), "own": own}
+        return kept_step(
+            self.store,
+            asked | {"spec": plan.spec.hash, "corpus": plan.corpus.hash},
+            Leak,
+            lambda: sampled_leak(plan, level=level, population=population, quota=quota),
+        )
 
 
 def _cannot_run(spec: Spec, mechanism: Mechanism, base: Path) -> str | None:
@@ -333,7 +358,7 @@ def advise_spec(
         raise InputError(f"`--write` must name a file in the spec's folder, {base.name}: its paths start there.")
     opened = Store.open(store)
     with copies_kept():  # every setting, and what is said of the recommended one, is of the same files
-        search = search_levers(spec, base, limits)
+        search = search_levers(spec, base, limits, opened)
         advised = None if search.spec is None else _on_fresh_runs(search.spec)
         corpus = None if advised is None else spec_corpus(advised, base).hash
         audit = _prepared(advised, base, store) if advised is not None and confirm else None

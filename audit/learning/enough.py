@@ -86,14 +86,14 @@ class Enough:
     def sentence(self) -> str:
         """For people."""
         enough = max(self.safe, self.useful or 0)
-        why = []
+        why = ["the margin is proved whatever their number"]
+        what = "every document is within the margin"
         if self.safe:
-            why.append(f"a typical document's D is about {self.distance:.2f} here")
-        else:
-            why.append("the margin is proved whatever their number")
+            what = "half of the documents are within the margin"
+            why = [f"a typical one's D is about {self.distance:.2f} here; `ksdp advise` measures the most exposed"]
         if self.ratio is not None:
+            what = f"useful, and {what}"
             why.append(f"the wanted directions are {self.ratio:.1f} times as strong as the noise")
-        what = "safe" if self.useful is None else "useful and safe"
         if enough <= self.documents:
             return f"{what} with these {self.documents:,} documents, by estimate: {'; '.join(why)}"
         if self.useful is not None and self.useful > self.documents:

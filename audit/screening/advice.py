@@ -500,7 +500,10 @@ def advice_sentences(advice: Advice) -> tuple[str, ...]:
         )
     sentence = f"No setting within these levers is both useful and safe: {tried}."
     if advice.needed is not None:
-        sentence += f" Useful and safe from about {advice.needed:,} documents on; there are {advice.documents:,}."
+        sentence += (
+            f" Useful, and 95 % of the documents within the margin, from about {advice.needed:,} documents on, by "
+            f"what was measured; there are {advice.documents:,}."
+        )
     return (sentence,)
 
 

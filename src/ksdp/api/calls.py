@@ -268,7 +268,7 @@ def advise(
     progress : bool, optional
         As for `audit`.
     **limits
-        `tried`, settings at most (16); `documents`, drawn for each (250); `runs`, in either arm (200); `quota`,
+        `tried`, settings at most (8); `documents`, drawn for each (250); `runs`, in either arm (200); `quota`,
         the share of documents that may be above the margin (0.05); `levers`, names.
 
     Returns

@@ -188,7 +188,7 @@ def gain(
 class SearchOptions:
     """Options of a command that searches the levers."""
 
-    tried: Annotated[int, typer.Option("--tried", min=1, help="Most settings to try.")] = 16
+    tried: Annotated[int, typer.Option("--tried", min=1, help="Most settings to try.")] = 8
     sampled: Annotated[int, typer.Option("--sampled", min=1, help="Documents drawn for each setting.")] = 250
     runs: Annotated[
         int,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.spec.models import Spec, parse_spec
+from ksdp.flows import learning
 from ksdp.flows.learning import Limits, advise_spec, measure_gain
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 from ksdp.storage.learning import learning_of, read_advice, write_gain
@@ -81,7 +83,7 @@ def test_a_gain_that_is_kept_is_found_by_spec_and_corpus(base: Path) -> None:
     assert learning_of(store, spec().hash, corpus).nothing_gained == found.sentences[0]
 
 
-def test_advice_is_a_page_and_a_spec_that_can_be_audited(base: Path) -> None:
+def test_advice_is_a_page_and_a_spec_that_can_be_audited(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limits = Limits(tried=2, documents=60, runs=100, quota=0.2, levers=("advantage",))
     tables = spec().tables() | {"cluster": {"class": "distributed.LocalCluster", "arguments": {"n_workers": 1}}}
     out = advise_spec(parse_spec(tables), base, base / "store", limits, write=base / "advised.toml")
@@ -110,6 +112,18 @@ def test_advice_is_a_page_and_a_spec_that_can_be_audited(base: Path) -> None:
     assert told.recommended
     assert told.gain is not None
     assert told.gain["measures"][0]["run"]["mean"] == out["tried"][out["best"]]["value"]
+
+    # The same command computes nothing again; another level does.
+    def stopped(*_: object, **__: object) -> None:
+        raise InputError("measured again")
+
+    monkeypatch.setattr(learning, "sampled_leak", stopped)
+    again = advise_spec(parse_spec(tables), base, base / "store", limits, write=base / "advised.toml")
+    assert {**again, "report": ""} == {**out, "report": ""}
+    other = advise_spec(
+        parse_spec(tables), base, base / "store", replace(limits, quota=0.3), write=base / "a.toml"
+    )
+    assert {one["refused"] for one in other["tried"]} == {"measured again"}
 
 
 def at_urls(base: Path, there: RemotePlace) -> Spec:
