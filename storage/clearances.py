@@ -118,6 +118,11 @@ def _file_bytes(whole: Mapping[str, Any]) -> bytes:
     return (json.dumps(whole, sort_keys=True, indent=1, ensure_ascii=True, allow_nan=False) + "\n").encode("ascii")
 
 
+def content_hash(clearance: Clearance) -> str:
+    """SHA-256 of what is signed, in hex: the name of a clearance's copy in a store."""
+    return hashlib.sha256(_signed_bytes(_content(clearance))).hexdigest()
+
+
 def write_clearance(path: Path, clearance: Clearance, private_key: Ed25519PrivateKey) -> None:
     """Sign a clearance and write it whole; a file that is there stays, and is refused.
 

@@ -197,6 +197,16 @@ def _fails(path: Path) -> str | None:
     return None if _sums(path.parent).get(path.name) == digest else "it is not what was written"
 
 
+def failures(folder: Path) -> dict[str, str]:
+    """What is wrong with the files that a folder's checksums name, and with these themselves."""
+    wrong = {name: why for name in _sums(folder) if (why := _fails(folder / name)) is not None}
+    try:
+        lines = (folder / SUMS).read_bytes().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return wrong
+    return wrong if all(map(_LINE.fullmatch, lines)) else wrong | {SUMS: "a line of it is none"}
+
+
 def checksums_hold(paths: Iterable[Path]) -> bool:
     """Whether every one of some files is there, and is what was written."""
     return all(_fails(path) is None for path in paths)

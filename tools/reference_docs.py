@@ -32,6 +32,7 @@ PAGES = {
         "prefect.md",
         "clusters.md",
         "notices.md",
+        "upkeep.md",
         "protocol-run.md",
         "pem.md",
     ),

@@ -41,11 +41,12 @@ from ksdp.audit.verdicts.decide import Proof
 from ksdp.flows.prepare import spec_corpus
 from ksdp.storage.audits.continuation import Origin, read_origin
 from ksdp.storage.audits.history import finished_views, read_summary, views_of
-from ksdp.storage.audits.ledger import find_attempt, read_attempts
+from ksdp.storage.audits.ledger import find_attempt, read_attempts, record_signed
 from ksdp.storage.audits.queries import remembered_sensitive
 from ksdp.storage.audits.screens import screen_of
 from ksdp.storage.clearances import (
     check_sizes,
+    content_hash,
     read_clearance,
     require_new_clearance,
     verify_clearance,
@@ -148,8 +149,8 @@ def audited_sizes(plan: Plan) -> AuditedSizes:
     )
 
 
-def sign(signing: Signing, grounds: Grounds) -> Clearance:
-    """Write the signed clearance and return it."""
+def sign(signing: Signing, grounds: Grounds, store: Store) -> Clearance:
+    """Write the signed clearance and return it; the store keeps a copy, and its ledger names what it rests on."""
     plan, out = grounds.plan, grounds.excluded
 
     def documents(names: Sequence[str]) -> list[str]:
@@ -181,6 +182,9 @@ def sign(signing: Signing, grounds: Grounds) -> Clearance:
         certified=Clearance.entries(documents(grounds.certified), salt) or None,
         drawn=plan.spec.corpus.levers.drawn,
     )
+    digest = content_hash(clearance)
+    write_clearance(store.root / "clearances" / f"{digest}.json", clearance, signing.private_key)
+    record_signed(store, digest, clearance.audits)
     write_clearance(signing.path, clearance, signing.private_key)
     return clearance
 
@@ -271,7 +275,7 @@ def clearance_from_decisions(
     decided = _decided(opened, audit, superseded=superseded)
     chosen = _chosen(opened, decided, leave_out_waiting=leave_out_waiting)
     grounds = _grounds(opened, decided, chosen)
-    cleared = sign(signing, grounds)
+    cleared = sign(signing, grounds, opened)
     return {
         "clearance": str(signing.path.resolve()),
         "audit": audit,

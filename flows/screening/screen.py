@@ -357,7 +357,7 @@ def screen(
     if screened.cleared:
         current().say("learning from all documents and from the cleared ones, to see what leaving out costs")
         quality = cost_of_leaving_out(spec, corpus, screened.listed)
-        statement = sign(signing, screened.grounds()).statement
+        statement = sign(signing, screened.grounds(), opened).statement
     summary = replace(
         screened.summary(name, signing),
         statement=statement,

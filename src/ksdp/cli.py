@@ -88,6 +88,7 @@ COMMANDS: dict[str, dict[str, str | None]] = {
         "unschedule": "ksdp.commands.schedules:unschedule",
         "serve": "ksdp.commands.schedules:serve",
     },
+    "Keep a store": {"check": "ksdp.commands.upkeep:check", "prune": "ksdp.commands.upkeep:prune"},
     "Run among parties": {
         "party": "ksdp.commands.runs:party",
         "run": "ksdp.commands.runs:run",

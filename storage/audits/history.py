@@ -90,6 +90,8 @@ def find_audit(store: Store, name: str) -> str:
     if name in known:
         return name
     if name == LATEST:
+        for sentence in () if known else lost_audits(store).values():
+            raise DamagedFile(sentence)
         if not known:
             raise StoreError(f"there is no finished audit in {store.root}.")
         files = {audit: store.audit(audit) / "audit.json" for audit in store.audits()}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import mmap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,16 @@ def record_attempt(store: Store, attempt: Attempt) -> bool:
 def record_finished(store: Store, audit: str) -> bool:
     """Record that an audit has written its summary (`record_attempt`)."""
     return _record(store, "finished", {"finished": audit})
+
+
+def record_signed(store: Store, digest: str, audits: Iterable[str]) -> bool:
+    """Record, before it is written, a clearance and the audits that it rests on (`record_attempt`)."""
+    return _record(store, "signed", {"signed": digest, "audits": list(audits)})
+
+
+def signed_audits(store: Store) -> dict[str, tuple[str, ...]]:
+    """The audits that each signed clearance rests on, by the SHA-256 of what is signed."""
+    return {str(line["signed"]): tuple(line["audits"]) for line in _lines(store) if "signed" in line}
 
 
 def read_attempts(store: Store, question: str) -> tuple[Attempt, ...]:

@@ -194,3 +194,5 @@ def test_checksums_alone_say_that_a_summary_is_lost(store: Store) -> None:
     (store.root / "audits" / "ledger.jsonl").unlink()
     (store.audit("one") / "audit.json").unlink()
     assert list(lost_audits(store)) == ["one"]
+    with pytest.raises(DamagedFile, match="audit 'one'"):
+        find_audit(store, "latest")

@@ -1,0 +1,144 @@
+"""`ksdp check` names all damage and makes again what it can; `ksdp prune` deletes what nothing rests on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+import ksdp
+from ksdp.audit.errors import StoreError
+from ksdp.cli import main
+from ksdp.flows.reviews import decide
+from ksdp.flows.screening.clear import Signing, clearance_from_decisions
+from ksdp.flows.upkeep import damage, prunable, prune, repair
+from ksdp.storage.audits.ledger import signed_audits
+from ksdp.storage.findings import read_verdicts
+from ksdp.storage.store import Store
+
+from ..flips import flip
+
+NOW = datetime(2100, 3, 1, tzinfo=UTC)
+MONTH = timedelta(days=30)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A store of two audits, of two seeds, and one decision."""
+    rows = np.random.default_rng(0).poisson(1.0, (20, 5)) + 0.5
+    store = tmp_path_factory.mktemp("upkeep") / "store"
+    how = {"rank": 2, "party_size": 0.3, "with_runs": 40, "fresh_runs": 8, "store": store}
+    audits = [ksdp.audit(rows, "pd-svd", seed=seed, **how).id for seed in (1, 2)]
+    decide(store, audits[1], ["3"], "accept", "small", "Ana", NOW)
+    return store, audits
+
+
+@pytest.fixture
+def store(kept: tuple[Path, list[str]], tmp_path: Path) -> Store:
+    return Store(Path(shutil.copytree(kept[0], tmp_path / "store")))
+
+
+def clear(store: Store, audit: str) -> str:
+    key = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+    signing = Signing(store.root.parent / "c.json", key, "Ana", NOW, NOW + timedelta(days=9))
+    clearance_from_decisions(store.root, audit, signing)
+    return next(iter(signed_audits(store)))
+
+
+def verdicts(store: Store, audit: str) -> str:
+    """All of its table, NaN included."""
+    return repr(read_verdicts(store.audit(audit)).to_pylist())
+
+
+def command(name: str, store: Store, *options: str) -> int:
+    sys.argv = ["ksdp", name, "--store", str(store.root), *options]
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return int(ended.value.code or 0)
+
+
+def test_a_whole_store_has_no_damage(store: Store, kept: tuple[Path, list[str]]) -> None:
+    clear(store, kept[1][1])
+    assert damage(store) == []
+
+
+RECOMPUTED = tuple(f"audits/*/{name}" for name in ("verdicts.parquet", "audit.json", "report.html"))
+RECOMPUTED += ("runs/*/values/*/*.parquet", "runs/*/observables/*.parquet")
+LOST = (
+    "corpora/*/data.npy",
+    "audits/ledger.jsonl",
+    "reviews/log.jsonl",
+    "clearances/*.json",
+    "runs/*/identity.json",
+)
+
+
+@pytest.mark.parametrize("pattern", [*RECOMPUTED, *LOST])
+def test_a_flip_is_named_and_what_can_be_recomputed_is(
+    store: Store, kept: tuple[Path, list[str]], pattern: str
+) -> None:
+    clear(store, kept[1][1])
+    before = [verdicts(store, audit) for audit in kept[1]]
+    path = sorted(store.root.glob(pattern))[0]
+    flip(path, 8 * (path.stat().st_size // 2))
+    found = damage(store)
+    assert str(path.relative_to(store.root)) in {one.where for one in found}
+    left = repair(store)
+    assert bool(left) == (pattern in LOST), left
+    assert [verdicts(store, audit) for audit in kept[1]] == before
+
+
+@pytest.mark.parametrize("gone", ["audits/{}/audit.json", "audits/{}/spec.json", "audits/{}"])
+def test_what_is_lost_is_named(store: Store, kept: tuple[Path, list[str]], gone: str) -> None:
+    path = store.root / gone.format(kept[1][0])
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert str(path.relative_to(store.root)) in {one.where for one in damage(store)}
+    left = repair(store)
+    assert bool(left) == (path.name != "audit.json")
+
+
+def test_an_unsigned_old_audit_goes_and_what_is_signed_stays(store: Store, kept: tuple[Path, list[str]]) -> None:
+    old, cleared = kept[1]
+    digest = clear(store, cleared)
+    runs = {audit: {one.folder for one in prunable(store, NOW, MONTH) if audit in one.why} for audit in kept[1]}
+    assert [len(folders) for folders in runs.values()] == [2, 2], "its looks, and its fresh runs"
+    assert all(one.kept for one in prunable(store, datetime.now(UTC), MONTH)), "they are young"
+    before = verdicts(store, old)
+    assert {one.folder for one in prune(store, NOW, MONTH) if not one.kept} == runs[old]
+    assert not any((store.root / folder).exists() for folder in runs[old])
+    assert all((store.root / folder).is_dir() for folder in runs[cleared])
+    assert digest[:12] in next(one.why for one in prunable(store, NOW, MONTH))
+    assert verdicts(store, old) == before
+    assert damage(store) == []
+
+
+def test_nothing_is_deleted_while_an_audit_cannot_be_read(store: Store, kept: tuple[Path, list[str]]) -> None:
+    flip(store.audit(kept[1][0]) / "audit.json", 800)
+    with pytest.raises(StoreError, match="damaged"):
+        prune(store, NOW, MONTH)
+    assert len(list(store.root.glob("runs/*/"))) == 4
+
+
+def test_the_commands_say_what_they_do(
+    store: Store, kept: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command("check", store) == 0
+    assert "nothing is damaged" in capsys.readouterr().err
+    flip(store.audit(kept[1][0]) / "report.html", 800)
+    assert command("check", store) == 1
+    said = capsys.readouterr()
+    assert "report.html" in said.out
+    assert "--repair" in said.err
+    assert command("check", store, "--repair", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == []
+    assert command("prune", store, "--days", "0") == 0
+    assert capsys.readouterr().out.count("goes") == 4
+    assert len(list(store.root.glob("runs/*/"))) == 4, "nothing was deleted"
+    assert command("prune", store, "--days", "0", "--yes") == 0
+    assert not list(store.root.glob("runs/*/"))
