@@ -19,10 +19,13 @@ import pytest
 import scipy.sparse as sp
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from ksdp.audit.errors import ClearanceError
 from ksdp.audit.screening.clearance import Covered, MechanismIdentity
+from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.runs.check import Finding, PeerCheck, Question, check_here, compare, dry_mesh, look
 from ksdp.flows.runs.party import about_of, enter_documents
 from ksdp.flows.runs.protocol_files import Run, read_run
+from ksdp.flows.screening.clear import verify
 from ksdp.protocols.network.links import LinkTimes
 from ksdp.protocols.network.mesh import Address, Mesh, Peer
 from ksdp.protocols.network.tls import make_credentials
@@ -30,6 +33,7 @@ from ksdp.protocols.programs.run_terms import About
 from ksdp.storage.clearances import write_clearance
 from ksdp.storage.keys import load_private, make_identity
 
+from ...clearances import SIZES
 from ...ports import free_ports
 from .entering import clearance_of
 from .findings_said import of_cases, one_line, only_one
@@ -128,6 +132,30 @@ def written(files: Files, old: str, new: str) -> Path:
     assert old in text
     path.write_text(text.replace(old, new, 1))
     return path
+
+
+@pytest.mark.parametrize(("audited", "fits"), [(7, True), (8, True), (9, False)])
+def test_a_size_is_checked_alike_by_verify_check_and_run(files: Files, audited: int, fits: bool) -> None:
+    spec_file = files.folder / "ada.toml"
+    spec_file.write_text(
+        '[corpus]\npath = "ada.npz"\nvocabulary = "words.txt"\n[mechanism]\nname = "pd-nmf"\nrank = 2\n'
+        "[design]\nparty_size = 7\n"
+    )
+    spec, base = read_spec_file(spec_file)
+    signed = files.clear(of=spec_file, sizes=replace(SIZES, size=audited), spec=spec.hash)
+    entering = {"clearance": signed, "uncleared": False, "signer": files.key("ada").public_key(), "now": NOW}
+    found = check_here(files.question(corpus=spec_file, clearance=signed, uncleared=False), NOW).findings
+    if fits:
+        assert all(finding.fine for finding in found), found
+        assert len(enter_documents(read_run(files.protocol()), spec_file, **entering).corpus) == 8
+        assert "sizes" in verify(signed, now=NOW, spec=spec, base=base)["checked"]
+        return
+    said = f"8 documents enter, and the audited databases had {audited}"
+    assert any(said in finding.said for finding in found if not finding.fine)
+    with pytest.raises(ClearanceError, match=said):
+        enter_documents(read_run(files.protocol()), spec_file, **entering)
+    with pytest.raises(ClearanceError, match=said):
+        verify(signed, now=NOW, spec=spec, base=base)
 
 
 def counted(files: Files, at_least: int = 2, within: str = "pd-nmf", **parameters: object) -> Path:
