@@ -86,7 +86,8 @@ def main() -> None:
     parser.add_argument("--rank", type=int, default=3)
     parser.add_argument("--runs", type=int, default=200, help="Of an audit, with each document.")
     parser.add_argument("--margin", type=float, default=0.45, help="The largest advantage that is accepted.")
-    parser.add_argument("--noise", type=float, help="Standard deviation of the noise on every entry of V.")
+    noise = "Standard deviation of the noise on every entry of V; 0: none."
+    parser.add_argument("--noise", type=float, default=0.01, help=noise)
     given = parser.parse_args()
     mechanism = (NOISY if given.noise else EXACT).format(rank=given.rank, noise=given.noise)
     given.folder.mkdir(parents=True)
