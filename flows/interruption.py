@@ -14,6 +14,8 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 
+from ksdp.audit.errors import KsdpError
+
 Clock = Callable[[], datetime]
 """The time, with a time zone."""
 
@@ -30,6 +32,8 @@ _leave: ContextVar[Callable[[int, object], None] | None] = ContextVar("ksdp-leav
 _LOOK_SECONDS = 0.1
 _GRACE_SECONDS = 10.0
 """What a flow has to tell its server that it is cancelled."""
+_LOST_SECONDS = 1.0
+"""What it has where there is no server any more."""
 
 
 def check_stopped() -> None:
@@ -39,8 +43,12 @@ def check_stopped() -> None:
         raise KeyboardInterrupt
 
 
-def run_until_stopped(flow: Coroutine[Any, Any, _Result]) -> _Result:
-    """Run a flow to its end or to Ctrl-C.
+def _never() -> str:
+    return ""
+
+
+def run_until_stopped(flow: Coroutine[Any, Any, _Result], lost: Callable[[], str] = _never) -> _Result:
+    """Run a flow to its end or to Ctrl-C, or until `lost` says why it cannot go on, which `KsdpError` then says.
 
     `asyncio.run` cancels the flow at Ctrl-C and waits for it, and a library that catches the cancellation, or
     loses it while it talks to a server, keeps the command alive. Here the wait ends after some seconds, and
@@ -49,7 +57,7 @@ def run_until_stopped(flow: Coroutine[Any, Any, _Result]) -> _Result:
     halt = _halt.get() or threading.Event()  # a run within a run stops with it
     token = _halt.set(halt)
     try:
-        return asyncio.run(_guarded(flow, halt))
+        return asyncio.run(_guarded(flow, halt, lost))
     finally:
         _halt.reset(token)
 
@@ -73,25 +81,35 @@ async def _stay(leave: Callable[[int, object], None]) -> None:
         await asyncio.sleep(_LOOK_SECONDS)
 
 
-async def _guarded(flow: Coroutine[Any, Any, _Result], halt: threading.Event) -> _Result:
+async def _guarded(flow: Coroutine[Any, Any, _Result], halt: threading.Event, lost: Callable[[], str]) -> _Result:
     leave = _leave.get()
     stays = None if leave is None else asyncio.ensure_future(_stay(leave))
     try:
-        return await _waited(flow, halt)
+        return await _waited(flow, halt, lost)
     finally:
         if stays is not None:
             stays.cancel()
 
 
-async def _waited(flow: Coroutine[Any, Any, _Result], halt: threading.Event) -> _Result:
-    task = asyncio.ensure_future(flow)
+async def _waited(flow: Coroutine[Any, Any, _Result], halt: threading.Event, lost: Callable[[], str]) -> _Result:
+    task, why = asyncio.ensure_future(flow), ""
     try:
-        return await asyncio.shield(task)
+        while not task.done() and not (why := lost()):
+            await asyncio.wait({task}, timeout=_LOOK_SECONDS)
     except asyncio.CancelledError:
-        halt.set()
-        task.cancel()
-        await asyncio.wait({task}, timeout=_GRACE_SECONDS)
+        await _ended(task, halt, _GRACE_SECONDS)
         raise
+    if not task.done():  # nobody is there to be told that it is cancelled
+        await _ended(task, halt, _LOST_SECONDS)
+    if (why := why or lost()) and (not task.done() or task.cancelled() or task.exception()):
+        raise KsdpError(why)
+    return task.result()
+
+
+async def _ended(task: asyncio.Future[Any], halt: threading.Event, seconds: float) -> None:
+    halt.set()
+    task.cancel()
+    await asyncio.wait({task}, timeout=seconds)
 
 
 @contextlib.contextmanager

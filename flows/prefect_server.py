@@ -8,6 +8,7 @@ sends nothing anywhere, and dies with its parent.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import socket
 import subprocess
@@ -46,6 +47,18 @@ class Server:
     def ours(self) -> bool:
         """Whether it is this store's, started here or by `ksdp serve`; else `PREFECT_API_URL` names it."""
         return self.password is not None
+
+    def lost(self) -> str:
+        """That this server, started here, is gone, in a sentence for people; empty while it is there."""
+        if self.process is None or self.process.poll() is None:
+            return ""
+        # What Prefect says of it at length is said here in a line.
+        for name in [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "prefect"]:
+            logging.getLogger(name).disabled = True
+        return (
+            f"the Prefect server stopped (exit {self.process.returncode}; see {self.log}): the same command goes "
+            "on from what is stored."
+        )
 
     def wait(self) -> None:
         """Return when the server answers."""
@@ -141,7 +154,8 @@ def prefect_server(home: Path, *, calendar: bool = False) -> Iterator[Server]:
             with sharing_address(home, url) if calendar else contextlib.nullcontext():
                 yield Server(url, process, log, password)
         finally:
-            _flush()
+            if process.poll() is None:
+                _flush()
             process.terminate()
             try:
                 process.wait(timeout=10)

@@ -110,7 +110,8 @@ def _corpus(data: Path) -> tuple[dict[str, object], str]:
     keys: dict[str, object] = {}
     if {"user_id", "item_id", "rating"} <= set(columns.names):
         return {}, "# ratings: one document a user_id\n"
-    texts = [name for name in columns.names if not columns.numeric(name)]
+    numeric = set(columns.numeric_among(columns.names))
+    texts = [name for name in columns.names if name not in numeric]
     text = _text(columns, names, texts)
     group = next((names[n] for n in _GROUPS if n in names and names[n] != text), None)
     counters = [name for name in columns.names if name not in texts and _counts_rows(columns, name)]

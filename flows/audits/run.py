@@ -222,7 +222,8 @@ def _run_flows(audits: Sequence[Prepared], place: Place, held: bool) -> list[Sum
         with reached(server):
             return [
                 run_until_stopped(
-                    audit(ref.store, ref.audit, ref.corpus, cluster.address, ref.may_sample, ref.blocks, ref.code)
+                    audit(ref.store, ref.audit, ref.corpus, cluster.address, ref.may_sample, ref.blocks, ref.code),
+                    server.lost,
                 )
                 for ref in refs
             ]

@@ -6,8 +6,9 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -61,6 +62,8 @@ def _open_csv(path: Path, encoding: str) -> Source:
         return "skip"
 
     data = text.encode()
+    if len(names) > _WIDE and len(data) < _SHORT * len(names):
+        return _open_wide(path, encoding, names, text)
     columns = {name: pa.large_string() for name in names}
     try:
         table = pacsv.read_csv(
@@ -85,6 +88,35 @@ def _open_csv(path: Path, encoding: str) -> Source:
     if data.count(b'"') % 2:
         _require_closed_quotes(path, text)
     return Source(path, encoding, names, table.num_rows, False, lambda name: _one_array(table.column(name)))
+
+
+_WIDE, _SHORT = 1000, 1000
+"""Arrow spends a tenth of a millisecond and kilobytes on a column: too much for many with few bytes each."""
+
+
+def _open_wide(path: Path, encoding: str, names: tuple[str, ...], text: str) -> Source:
+    """Open a CSV of many short columns."""
+    limit = csv.field_size_limit(len(text) + 1)
+    rows: list[list[str]] = []
+    try:
+        for record in csv.reader(io.StringIO(text, newline=""), strict=True):
+            if record and len(record) != len(names):
+                problem = f"has {len(record)} fields where the header has {len(names)}."
+                raise Refused(path, problem, row=len(rows))
+            if record:
+                rows.append(record)
+    except csv.Error:
+        raise Refused(path, "is not CSV that can be read.", row=max(len(rows), 1)) from None
+    finally:
+        csv.field_size_limit(limit)
+    del rows[0]
+    at = {name: place for place, name in enumerate(names)}
+
+    def read(name: str) -> pa.Array:
+        place = at[name]
+        return pa.array([row[place] or None for row in rows], pa.large_string())
+
+    return Source(path, encoding, names, len(rows), False, read)
 
 
 def _header(path: Path, text: str) -> tuple[str, ...]:
@@ -257,6 +289,10 @@ MISSING = pa.array(["", "NA", "N/A", "NaN", "nan", "NULL", "null", "None"], pa.l
 """What a CSV holds where a number is missing; a column of numbers and of these is a numeric column."""
 
 
+_TOGETHER = 1 << 21
+"""Entries that are read as numbers in one go."""
+
+
 def open_columns(path: Path, encoding: str) -> Columns:
     """Open a Parquet, CSV or JSON lines file by its extension."""
     source = open_source(path, encoding)
@@ -284,14 +320,17 @@ class Columns:
     def __len__(self) -> int:
         return self.source.rows
 
+    @cached_property
+    def _times(self) -> Counter[str]:
+        return Counter(self.names)
+
     def require(self, names: Iterable[str]) -> None:
         """Refuse a column that is not there, or there twice; the message lists those there are."""
-        times = Counter(self.names)
         for name in names:
-            if name not in times:
+            if name not in self._times:
                 raise Refused(self.path, f"there is no column `{name}`; there are {self.listed()}.")
-            if times[name] > 1:
-                problem = f"occurs {times[name]} times in the header; rename all but one."
+            if self._times[name] > 1:
+                problem = f"occurs {self._times[name]} times in the header; rename all but one."
                 raise Refused(self.path, problem, column=name)
 
     def listed(self) -> str:
@@ -368,9 +407,40 @@ class Columns:
             return False
         if self.source.typed:
             return _is_number(array.type)
-        trimmed = pc.utf8_trim_whitespace(array.drop_null())
-        present = trimmed.filter(pc.invert(pc.is_in(trimmed, MISSING)))
-        return len(present) > 0 and _casts(present)
+        present = _present(array)
+        return present.null_count < len(present) and _casts(present)
+
+    def numeric_among(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Those that hold numbers only; those of a CSV are tried together."""
+        if self.source.typed or len(names) < 2:
+            return tuple(name for name in names if self.numeric(name))
+        if len(names) * len(self) <= _TOGETHER:
+            present = _present(self._joined(names))
+            held = present.is_valid().to_numpy(zero_copy_only=False).reshape(len(names), -1)
+            if held.any(axis=1).all() and _casts(present):
+                return tuple(names)
+        half = len(names) // 2
+        return self.numeric_among(names[:half]) + self.numeric_among(names[half:])
+
+    def table(self, names: Sequence[str], *, nonnegative: bool = False) -> NDArray[np.float64]:
+        """Return columns of finite numbers, shape (rows, names)."""
+        self.require(names)
+        size = 1 if self.source.typed else max(1, _TOGETHER // len(self))
+        batches = (names[at : at + size] for at in range(0, len(names), size))
+        return np.column_stack([self._some(batch, nonnegative=nonnegative) for batch in batches])
+
+    def _some(self, names: Sequence[str], *, nonnegative: bool) -> NDArray[np.float64]:
+        """Several columns at once; where there is a fault, one after the other, which names it."""
+        if len(names) > 1:
+            present = _present(self._joined(names))
+            if not present.null_count and _casts(present):
+                values = present.cast(pa.float64()).to_numpy().reshape(len(names), -1)
+                if np.isfinite(values).all() and not (nonnegative and (values < 0).any()):
+                    return np.asarray(values.T)
+        return np.column_stack([self.numbers(name, nonnegative=nonnegative) for name in names])
+
+    def _joined(self, names: Sequence[str]) -> pa.Array:
+        return pa.concat_arrays([self.source.read(name) for name in names])
 
     def _read(self, name: str) -> pa.Array:
         self.require([name])
@@ -414,9 +484,7 @@ class Columns:
 
     def _parse(self, name: str, array: pa.Array) -> pa.Array:
         """Numbers of a CSV column; missing ones null."""
-        trimmed = pc.utf8_trim_whitespace(array)
-        gaps = pc.is_in(trimmed, MISSING)
-        trimmed = pc.if_else(gaps, pa.scalar(None, pa.large_string()), trimmed)
+        trimmed = _present(array)
         if _casts(trimmed):
             return trimmed.cast(pa.float64())
         start, stop = 0, len(trimmed)  # the first fault is in here
@@ -436,6 +504,12 @@ class Columns:
 
 def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _present(array: pa.Array) -> pa.Array:
+    """Texts of a CSV without the space around them; null where a number is missing."""
+    trimmed = pc.utf8_trim_whitespace(array)
+    return pc.if_else(pc.is_in(trimmed, MISSING), pa.scalar(None, pa.large_string()), trimmed)
 
 
 def _casts(array: pa.Array) -> bool:

@@ -63,13 +63,11 @@ def _row_numbers(rows: int) -> NDArray[np.str_]:
 
 def read_table(columns: Columns, chosen: Sequence[str], *, nonnegative: bool) -> sp.csr_array:
     """Read these columns in that order; true and false count as 1 and 0."""
-    columns.require(chosen)
-    values = [columns.numbers(name, nonnegative=nonnegative) for name in chosen]
-    for name, column in zip(chosen, values, strict=True):
-        if (beyond := np.abs(column) > LARGEST).any():
-            row = int(beyond.argmax())
-            raise Refused(columns.path, f"is {column[row]:.3g}; {TOO_LARGE}", row=row + 1, column=name)
-    return sp.csr_array(np.column_stack(values))
+    values = columns.table(chosen, nonnegative=nonnegative)
+    if (beyond := np.abs(values) > LARGEST).any():
+        at, row = np.argwhere(beyond.T)[0].tolist()
+        raise Refused(columns.path, f"is {values[row, at]:.3g}; {TOO_LARGE}", row=row + 1, column=chosen[at])
+    return sp.csr_array(values)
 
 
 def chosen_columns(spec: CorpusSpec, columns: Columns) -> tuple[str, ...]:
@@ -83,7 +81,7 @@ def chosen_columns(spec: CorpusSpec, columns: Columns) -> tuple[str, ...]:
     if chosen is None:
         taken = named_columns(spec)
         columns.require(name for name in columns.names if name not in taken)
-        chosen = tuple(name for name in columns.names if name not in taken and columns.numeric(name))
+        chosen = columns.numeric_among([name for name in columns.names if name not in taken])
         others = set(columns.names) - set(taken) - set(chosen)
         if spec.format == "auto" and len(chosen) == 1 and others:
             raise Refused(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 import sys
 import time
@@ -38,14 +39,18 @@ def family(main: psutil.Process, who: str) -> list[psutil.Process]:
     return alive
 
 
+def started(spec: Path, store: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "ksdp", "audit", str(spec), "--store", str(store), "--workers", "1"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_API")}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
 def killed_audit(spec: Path, store: Path, who: str, wait: float) -> str:
     """Start an audit, and kill it, its worker or its server some time after that is there; what it said.
 
     An audit that ended before is one that nobody killed.
     """
-    command = [sys.executable, "-m", "ksdp", "audit", str(spec), "--store", str(store), "--workers", "1"]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_API")}
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = started(spec, store)
     main = psutil.Process(process.pid)
     members: list[psutil.Process] = []
     end = time.monotonic() + STARTING
@@ -81,6 +86,30 @@ def kills(spec: Path, folder: Path, victims: list[str], seed: int) -> int:
 @pytest.fixture
 def small(spec: Callable[..., Path]) -> Path:
     return spec("process-kills", seed=22, with_runs=60, families=["paper"])
+
+
+SERVER_GONE = re.compile(r"error: the Prefect server stopped \(exit -9; see .*\): the same command goes on")
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("after", ["reading the corpus", "running the mechanism", "testing documents"])
+def test_a_server_killed_at_any_stage_ends_the_audit_within_ten_seconds_in_a_line(
+    after: str, small: Path, tmp_path: Path
+) -> None:
+    """Or the audit was finished before anybody missed it."""
+    process = started(small, tmp_path / "s")
+    assert process.stderr is not None
+    assert any(line.startswith(after) for line in process.stderr)
+    (server,) = family(psutil.Process(process.pid), "server")
+    server.kill()
+    killed, rest = time.monotonic(), process.stderr.read().splitlines()
+    process.wait()
+    assert time.monotonic() - killed < 30  # six seconds on an idle machine
+    assert "Traceback" not in "\n".join(rest)
+    if process.returncode == 1:
+        assert SERVER_GONE.match(rest[-1]), rest
+        assert len([line for line in rest if "audit" not in line]) < 6, rest
+    run_audit(*read_spec_file(small), tmp_path / "s", HERE)
 
 
 LONG = pytest.mark.validity
