@@ -118,6 +118,8 @@ def label(name: str) -> Markup:
 
 _STAGES = {
     "prepare": ("reading the corpus", ""),
+    "try": ("trying a few runs", ""),
+    "serve": ("starting the Prefect server and the workers", ""),
     "sample": ("running the mechanism", "runs"),
     "test": ("testing documents", "documents"),
     "confirm": ("measuring detected leaks on fresh runs", "parts"),
@@ -166,6 +168,21 @@ def rate(stage: str, units: float, seconds: float) -> str:
     if not what or units <= 0 or seconds <= 0:
         return ""
     return f"{units / seconds:.{2 if units < seconds else 1 if units < 10 * seconds else 0}f} {what}/s"
+
+
+def stage_so_far(stage: str, done: int, total: int, seconds: float) -> str:
+    """One plain line of a stage that goes on.
+
+    Examples
+    --------
+    >>> stage_so_far("sample", 256, 802, 40.2)
+    'running the mechanism: 256 of 802 runs after 40 s'
+    >>> stage_so_far("prepare", 0, 1, 10.0)
+    'reading the corpus: 10 s so far'
+    """
+    what = counted(stage)
+    done_so_far = f"{done} of {total} {what} after {seconds:.0f} s" if what else f"{seconds:.0f} s so far"
+    return f"{words(stage)}: {done_so_far}"
 
 
 def stage_line(stage: str, done: int, total: int, seconds: float) -> str:

@@ -48,6 +48,10 @@ class Server:
         """Whether it is this store's, started here or by `ksdp serve`; else `PREFECT_API_URL` names it."""
         return self.password is not None
 
+    def words(self, home: Path) -> str:
+        """Where its pages are, and what they ask for."""
+        return f"Prefect UI {self.url}" + (f"   (user:password in {home / 'password'})" if self.ours else "")
+
     def lost(self) -> str:
         """That this server, started here, is gone, in a sentence for people; empty while it is there."""
         if self.process is None or self.process.poll() is None:
@@ -113,6 +117,7 @@ def prefect_server(home: Path, *, calendar: bool = False) -> Iterator[Server]:
     os.environ.setdefault("DO_NOT_TRACK", "1")
     os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
+    os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "error")  # not that workers come and go
     os.environ.setdefault("PREFECT_RESULTS_DEFAULT_SERIALIZER", "json")
     if within_a_run():
         from prefect.settings import PREFECT_API_URL

@@ -160,6 +160,7 @@ def run_prepared(audits: Sequence[Prepared], place: Place = ANYWHERE, *, held: b
     done = {prepared.ref: summary for prepared in audits if (summary := _finished_before(prepared))}
     left = [prepared for prepared in audits if prepared.ref not in done]
     if left:
+        current().stage("try", 1)
         chosen = chosen_place(place, Store(Path(left[0].ref.store)), [prepared.plan for prepared in left])
         if chosen.here and len(left) == 1:
             tried = left[0]  # to see where it is run; what that worked out goes along
@@ -207,6 +208,7 @@ def _run_flows(audits: Sequence[Prepared], place: Place, held: bool) -> list[Sum
         with contextlib.nullcontext() if held else one_at_a_time(store):
             sweep_parts(store, time.time())
             return audit_here(refs, place.workers)
+    current().stage("serve", 1)
     with (
         contextlib.nullcontext() if held else one_at_a_time(store),
         prefect_server(Store(store).prefect) as server,
@@ -214,7 +216,7 @@ def _run_flows(audits: Sequence[Prepared], place: Place, held: bool) -> list[Sum
         started_ahead(cluster.address, refs[0]),
     ):
         sweep_parts(store, time.time())
-        current().say(f"Prefect UI {server.url}   Dask {cluster.dashboard or cluster.address}")
+        current().say(f"{server.words(Store(store).prefect)}   Dask {cluster.dashboard or cluster.address}")
         with interrupts_wait():
             from ksdp.flows.audits.prefect_audit import audit
 

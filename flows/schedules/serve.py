@@ -145,10 +145,7 @@ def serve(
             port = stack.enter_context(serve_metrics(ScheduleMetrics(opened), metrics_port, metrics_host))
             current().say(f"metrics http://{metrics_host}:{port}/metrics")
         server = stack.enter_context(prefect_server(opened.prefect, calendar=True))
-        current().say(
-            f"Prefect UI {server.url}"
-            + (f"   (user:password in {opened.prefect / 'password'})" if server.ours else "")
-        )
+        current().say(server.words(opened.prefect))
         server.wait()
         _follow_until_told(opened, server, ready, json_log)
 
@@ -158,13 +155,14 @@ def run_now(store: Path, name: str, *, full: bool = False) -> ScheduledRun:
     opened = Store.open(store, create=False)
     read_schedule(opened, name)
     before, failed = len(read_runs(opened, name)), None
+    current().stage("serve", 1)
     with prefect_server(opened.prefect) as server:
         server.wait()
         from ksdp.flows.schedules.scheduled_run import scheduled_audit
 
         with reached(server):
             try:
-                run_until_stopped(scheduled_audit(str(opened.root), name, full))
+                run_until_stopped(scheduled_audit(str(opened.root), name, full), server.lost)
             except Exception as error:  # a run that fails is in the history, with its reason
                 failed = error
     runs = read_runs(opened, name)
@@ -177,7 +175,6 @@ def _follow_until_told(store: Store, server: Server, ready: Path | None, json_lo
     from ksdp.flows.schedules.scheduled_run import SERVED
 
     os.environ[SERVED] = str(os.getpid())
-    os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "error")  # days of workers coming and going
     try:
         with reached(server), interrupts_stay_here():
             asyncio.run(_follow(store, server, ready, json_log))

@@ -24,7 +24,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from ksdp.dashboards.words import rate, stage_line, words
+from ksdp.dashboards.words import rate, stage_line, stage_so_far, words
 from ksdp.flows.interruption import listening
 
 
@@ -65,9 +65,14 @@ def terminal() -> Iterator[None]:
 
 def _shown() -> Iterator[None]:
     if not Console(stderr=True).is_terminal:
+        over = threading.Event()
         with listening(_StageLines()) as lines:
-            yield
-            lines.end()
+            threading.Thread(target=lines.beat, args=(over,), name="ksdp-progress", daemon=True).start()
+            try:
+                yield
+                lines.end()
+            finally:
+                over.set()
         return
     with bars(Console(stderr=True)):
         yield
@@ -109,12 +114,23 @@ def _ended_by_sigterm() -> Iterator[None]:
         yield
 
 
+_QUIET = 10.0
+"""Seconds; whoever reads a log sees by then that something goes on."""
+
+
 class _StageLines:
-    """One line a stage, when it is over: for logs and pipes, where bars cannot move."""
+    """One line a stage, when it is over, and one every ten seconds: for logs and pipes, where no bar can move."""
 
     def __init__(self) -> None:
         self._stage: tuple[str, int] | None = None
-        self._began, self._done = 0.0, 0
+        self._began, self._done, self._said = 0.0, 0, time.monotonic()
+
+    def beat(self, over: threading.Event) -> None:
+        """Until it is over: a line of the stage wherever nothing was said for a while."""
+        while not over.wait(_QUIET / 10):
+            stage, now = self._stage, time.monotonic()
+            if stage is not None and now - self._said >= _QUIET:
+                self.say(stage_so_far(stage[0], self._done, stage[1], now - self._began))
 
     def stage(self, name: str, total: int) -> None:
         self.end()
@@ -124,6 +140,7 @@ class _StageLines:
         self._done += units
 
     def say(self, text: str) -> None:
+        self._said = time.monotonic()
         print(text, file=sys.stderr, flush=True)
 
     def end(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 
 import pytest
 from rich.console import Console
@@ -28,6 +29,20 @@ def test_a_log_has_one_line_a_stage(capsys: pytest.CaptureFixture[str]) -> None:
     ]
     assert ": 300 runs in 0.0 s" in said[2]
     assert ": 0 of 40 documents in 0.0 s" in said[3]
+
+
+def test_a_log_has_a_line_wherever_nothing_was_said_for_a_while(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ksdp.terminal._QUIET", 0.2)
+    with terminal():
+        current().stage("sample", 802)
+        advance(256)
+        time.sleep(1.0)
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith("running the mechanism: 256 of 802 runs after ")
+    assert 2 <= len(said) <= 7
+    assert said[-1].startswith("running the mechanism: 256 of 802 runs in ")
 
 
 def test_a_terminal_has_units_a_second_and_the_time_left() -> None:
