@@ -12,7 +12,9 @@ import contextlib
 import errno
 import gc
 import importlib
+import io
 import os
+import re
 import sys
 from collections.abc import Callable
 from functools import cache, wraps
@@ -198,18 +200,19 @@ def _options(
 def main() -> None:
     """Run the command and turn errors into one line and an exit code."""
     gc.set_threshold(20_000)  # imports make many objects and no garbage; to look for it takes 5 % of `ksdp show`
+    sys.stdout, sys.stderr = _Seen.over(sys.stdout, only_terminals=True), _Seen.over(sys.stderr)
     interrupted: list[bool] = []
     atexit.register(_leave_as_interrupted, interrupted)  # the first to register is the last to be called
     try:
         code = application(next(iter(sys.argv[1:]), None))(standalone_mode=False)
     except InputError as error:
-        typer.secho(f"refused: {error}", err=True, fg="red")
+        typer.secho(_seen(f"refused: {error}"), err=True, fg="red")
         code = 2
     except InvalidAudit as error:
-        typer.secho(f"VOID: {error}", err=True, fg="red", bold=True)
+        typer.secho(_seen(f"VOID: {error}"), err=True, fg="red", bold=True)
         code = 5
     except KsdpError as error:
-        typer.secho(f"error: {error}", err=True, fg="red")
+        typer.secho(_seen(f"error: {error}"), err=True, fg="red")
         code = 1
     except MemoryError:
         typer.secho("error: there is not enough memory for this.", err=True, fg="red")
@@ -217,7 +220,7 @@ def main() -> None:
     except OSError as error:
         if error.errno not in _TOLD:
             raise
-        typer.secho(f"error: {_where(error)}{error.strerror}.", err=True, fg="red")
+        typer.secho(_seen(f"error: {_where(error)}{error.strerror}."), err=True, fg="red")
         code = 1
     except ModuleNotFoundError as error:
         if (extra := EXTRAS.get((error.name or "").partition(".")[0])) is None:
@@ -233,6 +236,44 @@ def main() -> None:
         interrupted.append(True)
         typer.echo("stopped; the same command resumes from what is stored.", err=True)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+_STYLE = re.compile(r"(\x1b\[[0-9;?]*[A-Za-z]|\r)")
+"""What styles a terminal's text and moves its progress: on standard error, where no result is printed."""
+
+
+def _seen(text: str) -> str:
+    from ksdp.audit.reviewing import visible
+
+    return text if text.isprintable() else visible(text, lines=True)
+
+
+class _Seen(io.TextIOWrapper):
+    """A stream that writes letters which nobody sees, as names of files may hold, as their numbers."""
+
+    styled = False
+
+    @classmethod
+    def over(cls, stream: Any, *, only_terminals: bool = False) -> Any:
+        """The same stream; another program gets what is piped to it as it is."""
+        if isinstance(stream, cls) or not isinstance(stream, io.TextIOWrapper):
+            return stream
+        if only_terminals and not stream.isatty():
+            return stream
+        seen = cls(stream.buffer, stream.encoding, stream.errors, line_buffering=stream.line_buffering)
+        seen.styled = not only_terminals
+        return seen
+
+    def close(self) -> None:
+        """Close nothing: what is below is somebody else's."""
+        with contextlib.suppress(OSError, ValueError):
+            self.flush()
+
+    def write(self, text: str, /) -> int:
+        """Write it, and return how many letters it had."""
+        parts = _STYLE.split(text) if self.styled else [text]
+        super().write("".join(part if at % 2 else _seen(part) for at, part in enumerate(parts)))
+        return len(text)
 
 
 def _where(error: OSError) -> str:

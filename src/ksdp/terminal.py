@@ -24,6 +24,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from ksdp.audit.reviewing import visible
 from ksdp.dashboards.words import rate, stage_line, stage_so_far, words
 from ksdp.flows.interruption import listening
 
@@ -53,7 +54,7 @@ class _Bars:
             self._progress.advance(self._bar, units)
 
     def say(self, text: str) -> None:
-        self._progress.console.print(text, highlight=False, soft_wrap=True)
+        self._progress.console.print(visible(text, lines=True), highlight=False, soft_wrap=True)
 
 
 @contextmanager
@@ -141,7 +142,7 @@ class _StageLines:
 
     def say(self, text: str) -> None:
         self._said = time.monotonic()
-        print(text, file=sys.stderr, flush=True)
+        print(visible(text, lines=True), file=sys.stderr, flush=True)
 
     def end(self) -> None:
         """The last stage is done."""
@@ -207,7 +208,7 @@ class _Lines:
     def say(self, text: str) -> None:
         if self._as_json and not text.startswith("{"):  # what is an object already is said as it is
             text = json.dumps({"said": text})
-        print(text, file=sys.stderr, flush=True)
+        print(visible(text, lines=True), file=sys.stderr, flush=True)
 
 
 @contextmanager

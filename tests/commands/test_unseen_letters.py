@@ -1,0 +1,64 @@
+"""What nobody sees in a name never reaches a terminal as it is: it is written as its number."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+NAME = "a\u202eb\x07\x1b[5nc"
+SPEC = '[corpus]\npath = "t.csv"\n[mechanism]\nname = "pd-svd"\nrank = 2\n'
+
+
+def on_a_terminal(*command: str, folder: Path) -> str:
+    """All that a command writes to a terminal."""
+    controller, terminal = pty.openpty()
+    ksdp = [sys.executable, "-m", "ksdp", *command]
+    process = subprocess.Popen(ksdp, cwd=folder, stdout=terminal, stderr=terminal, stdin=subprocess.DEVNULL)
+    os.close(terminal)
+    parts = []
+    try:
+        while part := os.read(controller, 1 << 16):
+            parts.append(part)
+    except OSError:  # the other end is closed
+        pass
+    os.close(controller)
+    process.wait(60)
+    return b"".join(parts).decode()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["audit", f"{NAME}/none.toml"],
+        ["audit", "spec.toml", "--here", "1", "--store", NAME],
+        ["list", "--store", NAME],
+        ["show", NAME, "--store", "."],
+        ["verify", NAME],
+        ["prune", "--store", NAME, f"--{NAME}"],
+    ],
+)
+def test_a_name_reaches_a_terminal_in_letters_that_are_seen(command: list[str], tmp_path: Path) -> None:
+    (tmp_path / "spec.toml").write_text(SPEC)
+    (tmp_path / NAME).mkdir()
+    (tmp_path / NAME / "file").touch()
+    said = on_a_terminal(*command, folder=tmp_path)
+    assert said
+    assert not {"\u202e", "\x07"} & {*said}
+    assert command[0] == "prune" or "\x1b[5n" not in said
+
+
+def test_what_is_piped_is_as_it_is(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "ksdp", "list", "--store", NAME],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == ""
+    assert "a<U+202E>b<U+0007><U+001B>[5nc is not a ksdp store" in done.stderr
