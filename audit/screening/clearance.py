@@ -424,6 +424,13 @@ def select(
     return Selection(**{name: tuple(ids) for name, ids in found.items()})
 
 
+_NOT_SAID = (
+    "It says nothing of statistics that were not tried, of adversaries who know other documents of the database, "
+    "of other corpora, mechanisms, parameters or party sizes, or of repeated releases, and it is not differential "
+    "privacy. Where two parties open exact sums, each learns the other's input exactly."
+)
+
+
 def review_statement(
     *,
     margin: float,
@@ -480,11 +487,7 @@ def review_statement(
         promises.append("Decisions were made by one person each.")
     if not newest:
         promises.append("A later audit asked the same; what it found does not count here.")
-    promises.append(
-        "It says nothing of statistics that were not tried, of adversaries who know other documents of the "
-        "database, of other corpora, mechanisms, parameters or party sizes, or of repeated releases, and it is "
-        "not differential privacy. That documents were left out is itself information about them."
-    )
+    promises += [_NOT_SAID, "That documents were left out is itself information about them."]
     return " ".join(promises)
 
 
@@ -536,10 +539,9 @@ def screen_statement(
         )
     else:
         promises.append("The audit's databases were drawn from the listed documents and from no others.")
-    promises.append(
-        "It says nothing of statistics that were not tried, of adversaries who know other documents of the "
-        "database, of other corpora, mechanisms, parameters or party sizes, or of repeated releases, and it is "
-        "not differential privacy. Features and their weights are those of the whole corpus, and that documents "
-        "were left out is itself information about them."
-    )
+    promises += [
+        _NOT_SAID,
+        "Features and their weights are those of the whole corpus, and that documents were left out is itself "
+        "information about them.",
+    ]
     return " ".join(promises)

@@ -227,7 +227,10 @@ def main() -> None:
             raise
         typer.secho(f"error: this needs {error.name}: pip install 'ksdp[{extra}]'.", err=True, fg="red")
         code = 1
-    except (KeyboardInterrupt, typer.Abort):
+    except typer.Abort:  # at a prompt: Ctrl-C elsewhere is no Abort
+        typer.echo("stopped: a question was left without an answer; the same command asks again.", err=True)
+        sys.exit(_INTERRUPTED)
+    except KeyboardInterrupt:
         code = _INTERRUPTED
     except _UsageError as error:
         error.show()

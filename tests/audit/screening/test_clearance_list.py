@@ -92,6 +92,7 @@ def test_the_statement_counts_and_does_not_praise() -> None:
         "was not audited again",
         "confirmed by a second person",
         "not differential privacy",
+        "Where two parties open exact sums, each learns the other's input exactly.",
     ):
         assert words in said, words
     assert "later audit" not in said
@@ -116,6 +117,7 @@ def test_the_statement_promises_what_was_proved_and_no_more() -> None:
     assert "nothing is proved of them" in both
     assert "4 documents that are not listed" in both
     assert "not differential privacy" in clear
+    assert "Where two parties open exact sums, each learns the other's input exactly." in clear
 
 
 def test_a_statement_says_whether_the_listed_ones_were_audited_alone() -> None:
