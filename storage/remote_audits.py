@@ -24,7 +24,7 @@ from ksdp.storage.audits.stages import read_stage
 from ksdp.storage.codec import check_checksum, write_checksum, write_with_checksum
 from ksdp.storage.mapped_corpus import CORPUS_FILES, open_corpus
 from ksdp.storage.remote import Place, place_at
-from ksdp.storage.store import Store, copy_whole, write_json
+from ksdp.storage.store import FORMAT, Store, copy_whole, write_json
 
 
 def keep_blocks_at(store: Store, url: str) -> None:
@@ -40,7 +40,7 @@ def keep_blocks_at(store: Store, url: str) -> None:
     for file in sorted(store.root.glob("runs/*/**/*.parquet")):
         if not file.name.startswith("."):
             copy_whole(file, there / file.relative_to(store.root).as_posix())
-    write_json(store.root / "ksdp-store.json", {"store": 1, "blocks": url})
+    write_json(store.root / "ksdp-store.json", {"store": FORMAT, "blocks": url})
 
 
 def publish_audit(store: Store, audit: str, corpus: str, stage: str = FIRST) -> None:
@@ -63,7 +63,7 @@ def fetch_audit(url: str, cache: Path, audit: str, corpus: str, stage: str = FIR
     """A store in a folder of this machine, with what `publish_audit` put there; what it has already stays."""
     store, there = Store.open(cache), place_at(url)
     if store.blocks_url != url:
-        write_json(store.root / "ksdp-store.json", {"store": 1, "blocks": url})
+        write_json(store.root / "ksdp-store.json", {"store": FORMAT, "blocks": url})
     _fetch_corpus(store.corpus(corpus), there, corpus)
     _fetch(there, store.audit(audit) / "spec.json", f"audits/{audit}/spec.json")
     while stage != FIRST:

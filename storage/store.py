@@ -77,6 +77,8 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+FORMAT = 1
+"""Of a store."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG})
 
 
@@ -195,14 +197,20 @@ class Store:
         root = root.resolve()
         marker = root / "ksdp-store.json"
         if marker.is_file():
-            return cls(root)
+            store = cls(root)
+            if (said := store._marker.get("store")) != FORMAT:
+                raise StoreError(f"{root} is a store of format {said!r}, not {FORMAT}: name another folder.")
+            return store
         if not create:
             raise StoreError(f"{root} is not a ksdp store; name one with `--store DIR`, or set KSDP_STORE.")
         if root.exists() and (not root.is_dir() or not all(map(_is_part, root.iterdir()))):
             raise StoreError(f"{root} exists and is not a ksdp store; name an empty or a new folder.")
-        root.mkdir(parents=True, exist_ok=True)
-        root.chmod(0o700)
-        write_json(marker, {"store": 1})
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            root.chmod(0o700)
+        except OSError as error:
+            raise StoreError(f"{root} cannot be made: {error.strerror}. Name another folder.") from error
+        write_json(marker, {"store": FORMAT})
         return cls(root)
 
     def corpus(self, corpus_hash: str) -> Path:
@@ -212,12 +220,17 @@ class Store:
     @property
     def blocks_url(self) -> str | None:
         """Where the blocks of all runs are, where that is not in the store's own folder."""
+        url = self._marker.get("blocks")
+        return url if isinstance(url, str) else None
+
+    @property
+    def _marker(self) -> dict[str, Any]:
+        """What makes the folder a store; empty where it cannot be read."""
         try:
             content = json.loads((self.root / "ksdp-store.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            return None
-        url = content.get("blocks") if isinstance(content, dict) else None
-        return url if isinstance(url, str) else None
+            return {}
+        return content if isinstance(content, dict) else {}
 
     @property
     def blocks(self) -> Place:

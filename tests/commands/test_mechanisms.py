@@ -57,6 +57,10 @@ def test_the_list_reads_as_text() -> None:
     assert "pem-apriori  (epsilon, delta)  epsilon 1, delta 0\n" in out
     assert "all but one of the 2 servers together" in out
     assert "NumPy's noise" in out
+    code, out = run("mechanisms", "moments")
+    assert (code, out.splitlines()[0].split()[0], "fedpower" in out) == (0, "moments", False)
+    with pytest.raises(InputError, match="there is no mechanism 'momentz'; there are "):
+        run("mechanisms", "momentz")
 
 
 @pytest.mark.parametrize(("what", "code"), [("HardtRoth", 0), ("BrokenPower", 3)])

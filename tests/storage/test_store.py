@@ -27,6 +27,13 @@ def test_other_folders_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(StoreError, match="name an empty or a new folder"):
         Store.open(tmp_path)
+    with pytest.raises(StoreError, match="cannot be made"):
+        Store.open(tmp_path / "file" / "below")
+    for content in ({"store": 99}, {}):
+        (Store.open(tmp_path / "s").root / "ksdp-store.json").write_text(json.dumps(content))
+        with pytest.raises(StoreError, match="is a store of format"):
+            Store.open(tmp_path / "s", create=False)
+        (tmp_path / "s" / "ksdp-store.json").unlink()
 
 
 def test_a_url_makes_no_folder_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,11 +196,19 @@ def init(
 _REFUTED = 3
 
 
-def mechanisms(as_json: JsonOption = False) -> None:
-    """List every mechanism with its guarantee, parameters and source."""
+def mechanisms(
+    names: Annotated[list[str] | None, typer.Argument(help="Names of mechanisms; all by default.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List every mechanism, or those named, with its guarantee, parameters and source."""
+    from ksdp.audit.errors import InputError
     from ksdp.audit.registry import described_mechanisms
 
-    entries = described_mechanisms()
+    every = described_mechanisms()
+    known = [entry["name"] for entry in every]
+    if unknown := [name for name in names or () if name not in known]:
+        raise InputError(f"there is no mechanism {unknown[0]!r}; there are {', '.join(known)}.")
+    entries = [entry for entry in every if not names or entry["name"] in names]
     if as_json:
         typer.echo(json.dumps(entries))
         return
