@@ -183,7 +183,9 @@ def sign(signing: Signing, grounds: Grounds, store: Store) -> Clearance:
         drawn=plan.spec.corpus.levers.drawn,
     )
     digest = content_hash(clearance)
-    write_clearance(store.root / "clearances" / f"{digest}.json", clearance, signing.private_key)
+    copy = store.root / "clearances" / f"{digest}.json"
+    if not copy.exists():  # whoever signed this was killed before it was recorded
+        write_clearance(copy, clearance, signing.private_key)
     record_signed(store, digest, clearance.audits)
     write_clearance(signing.path, clearance, signing.private_key)
     return clearance

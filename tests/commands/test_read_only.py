@@ -72,3 +72,34 @@ def test_a_store_that_takes_no_writes_is_read_and_refused_in_one_line(tmp_path: 
         refusals = [line for line in done.stderr.splitlines() if line.startswith(("error:", "refused:"))]
         assert (done.returncode, len(refusals)) == (1, 1), (command, done.stderr)
         assert "ead-only file system" in refusals[0], (command, refusals)
+
+
+FULL = 'mount -t tmpfs -o size=256k none "$0" && exec "$@"'
+
+
+@pytest.mark.e2e
+@pytest.mark.validity
+@pytest.mark.skipif(no_mounts(), reason="only root can mount a file system")
+@pytest.mark.parametrize(
+    ("where", "says"), [(["--here", "1"], "No space left"), (["--workers", "1"], "server.log")]
+)
+def test_a_full_disk_is_one_line(where: list[str], says: str, tmp_path: Path) -> None:
+    sp.save_npz(tmp_path / "c.npz", sp.csr_matrix(np.random.default_rng(1).integers(0, 3, (60, 30))))
+    (tmp_path / "spec.toml").write_text(SPEC.format(seed=1, corpus=tmp_path / "c.npz").replace("= 20", "= 25"))
+    (tmp_path / "full").mkdir()
+    ksdp = [
+        sys.executable,
+        "-m",
+        "ksdp",
+        "audit",
+        "spec.toml",
+        *where,
+        "--store",
+        str(tmp_path / "full" / "store"),
+    ]
+    whole = ["unshare", "-m", "sh", "-c", FULL, str(tmp_path / "full"), *ksdp]
+    done = subprocess.run(whole, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    assert [line.startswith("error:") for line in done.stderr.splitlines()].count(True) == 1
+    assert says in done.stderr
