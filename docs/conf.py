@@ -21,6 +21,7 @@ html_theme = "furo"
 html_title = f"{project} {release}"
 html_theme_options = {"footer_icons": []}
 html_copy_source = html_show_sourcelink = False
+html_extra_path = ["llms.txt"]
 
 
 def _with_contents(app: Any, page: str, source: list[str]) -> None:

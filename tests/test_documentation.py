@@ -70,6 +70,39 @@ def test_every_key_and_column_has_a_sentence(page: str) -> None:
     assert [row for row in rows if row.rstrip().endswith("):")] == []
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.name)
+def test_a_page_says_whom_it_is_for(page: Path) -> None:
+    head = page.read_text(encoding="utf-8").split("\n\n")[:2]
+    assert head[0].startswith("# ")
+    assert page.name == "README.md" or head[1].startswith("*For ")
+
+
+def test_pages_are_short_and_in_plain_english() -> None:
+    english = script("plain_english")
+    texts = {page: page.read_text(encoding="utf-8") for page in english.pages()}
+    assert sum(len(text.split()) for text in texts.values()) <= 40_000
+    counts = {page: english.counts(text) for page, text in texts.items()}
+    sentences = sum(one.sentences for one in counts.values())
+    assert sum(one.words for one in counts.values()) / sentences <= 18
+    assert {
+        page.name: one.longest for page, one in counts.items() if len(english.WORD.findall(one.longest)) > 40
+    } == {}
+    assert {page.name: one.ease for page, one in counts.items() if one.ease < 50} == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "sentences"),
+    [
+        ("One two three. Four five.", 5, 2),
+        ("# Title\n\n- An item: `code here` counts as one.\n- Another.\n\n| a cell | not counted |\n", 7, 2),
+        ("See [the page](x.md). It is 3.5 long.\n\n```\nno prose at all\n```\n", 7, 2),
+    ],
+)
+def test_words_and_sentences_are_counted(text: str, words: int, sentences: int) -> None:
+    counted = script("plain_english").counts(text)
+    assert (counted.words, counted.sentences) == (words, sentences)
+
+
 def figures_of(page: str, known: dict[str, Any]) -> list[str]:
     """Numbers of a page's prose and tables that no command printed that the same part of the page names."""
     text = re.sub(r"```.*?```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)

@@ -65,8 +65,6 @@ def file_keys() -> str:
 
 
 EXAMPLES = """
-ksdp plan mail.toml
-ksdp audit mail.toml
 ksdp show latest DOCUMENT
 ksdp replay latest DOCUMENT row-space-energy
 ksdp test latest --statistics d-sum,w-sum
@@ -74,8 +72,6 @@ ksdp screen mail.toml --clearance mail.clearance --key ada.key --who "Ada, priva
 ksdp verify mail.clearance --key ada.pub
 ksdp decide latest DOCUMENT --decision exclude --reason "..." --who Ada
 ksdp clear latest --clearance mail.clearance --key ada.key --who Ada
-ksdp advise mail.toml
-ksdp reproduce --list
 ksdp schedule mail.toml --cron "30 2 * * *" --timezone Europe/Vienna --notices told.toml
 ksdp serve --metrics-port 9464
 ksdp claim dp.toml --runs 2000

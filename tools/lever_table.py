@@ -52,10 +52,11 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
 
 HEAD = """# The same levers in an audit and in a run
 
-Written by `tools/lever_table.py`, which tries each: **both** is audited, and run as it was audited; *audit* is
-audited only (a run refuses it and says why); - is refused by both, or not there. Parties compare how they make
-rows by `features.rows` (`ksdp columns SPEC`). Every other parameter of a mechanism (rank, sweeps, regularisers,
-noise) is a term of the protocol file and the same in both.
+*For engineers who write a spec that parties will run.*
+
+Written by `tools/lever_table.py`, which tries each lever with each mechanism. What is audited alone, a run refuses
+and says why. Parties compare how they make rows by `features.rows` (`ksdp columns SPEC`). Every other parameter of
+a mechanism is a term of the protocol file, and the same in both.
 """
 TAIL = """
 `idf = "global"` counts the rows of the file that is read: a party's own, in its audit as in the run. With
@@ -68,23 +69,36 @@ PD-NMF takes `opens = "final"` and `weighted` in a run with `beta` and `delta` a
 def page() -> str:
     """The page."""
     names = list(PROGRAMS)
-    lines = ["| | " + " | ".join(f"`{name}`" for name in names) + " |", "|---" * (len(names) + 1) + "|"]
+    lines = ["| lever | audited, and run as audited | audited alone |", "|---|---|---|"]
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder)
         _files(base)
         for words, keys in ROWS.items():
-            cells = [_cell(partial(_audited, base, keys, name), partial(_run, base, keys, name)) for name in names]
-            lines.append(f"| {words} | " + " | ".join(cells) + " |")
+            tried = [
+                _tried(partial(_audited, base, keys, name), partial(_run, base, keys, name)) for name in names
+            ]
+            lines.append(_row(words, tried))
         for words, changes in PARAMETERS.items():
-            cells = [_cell(partial(_made, name, changes), partial(_playable, name, changes)) for name in names]
-            lines.append(f"| {words} | " + " | ".join(cells) + " |")
+            tried = [_tried(partial(_made, name, changes), partial(_playable, name, changes)) for name in names]
+            lines.append(_row(words, tried))
     return "\n".join([HEAD, *lines, TAIL])
 
 
-def _cell(audited: Callable[[], object], run: Callable[[], object]) -> str:
+def _row(words: str, tried: list[str]) -> str:
+    """A lever, and the mechanisms that take it, or those that do not where they are fewer."""
+    cells = []
+    for kind in ("both", "audit"):
+        those = [f"`{name}`" for name, what in zip(PROGRAMS, tried, strict=True) if what == kind]
+        others = [f"`{name}`" for name, what in zip(PROGRAMS, tried, strict=True) if what != kind]
+        but = f"all but {', '.join(others)}" if others else "all"
+        cells.append(but if len(others) < len(those) else ", ".join(those) or "-")
+    return f"| {words} | {' | '.join(cells)} |"
+
+
+def _tried(audited: Callable[[], object], run: Callable[[], object]) -> str:
     if not _works(audited):
-        return "-"
-    return "**both**" if _works(run) else "*audit*"
+        return "neither"
+    return "both" if _works(run) else "audit"
 
 
 def _works(what: Callable[[], object]) -> bool:

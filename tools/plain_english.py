@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 _FENCE = re.compile(r"^( *)```.*?^\1```$", re.DOTALL | re.MULTILINE)
 _END = re.compile(r"(?<=[.!?])[)\"”*]*\s+(?=[\"“(*A-Z0-9])")
-_WORD = re.compile(r"[A-Za-z][A-Za-z'’-]*|\d[\d,.]*")
+WORD = re.compile(r"[A-Za-z][A-Za-z'’-]*|\d[\d,.]*")
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def pages() -> list[Path]:
 def _blocks(text: str) -> Iterator[tuple[bool, str]]:
     """Paragraphs, items and cells in order; whether each is a table's cell."""
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", _FENCE.sub("\n\n", text))
-    text = re.sub(r"`[^`]+`", "code", text)
+    text = re.sub(r"`[^`]+`", "Code", text)
     for part in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )|\n(?=[#|])|(?<=\|)\n", text):
         part = part.strip()
         if part.startswith("|"):
@@ -55,10 +55,10 @@ def counts(text: str) -> Counts:
     sentences, longest = [], ""
     for is_cell, block in _blocks(text):
         for sentence in _END.split(" ".join(block.split())):
-            if len(_WORD.findall(sentence)) > len(_WORD.findall(longest)):
+            if len(WORD.findall(sentence)) > len(WORD.findall(longest)):
                 longest = sentence
-            if not is_cell and _WORD.search(sentence):
-                sentences.append(_WORD.findall(sentence))
+            if not is_cell and WORD.search(sentence):
+                sentences.append(WORD.findall(sentence))
     words = [word for sentence in sentences for word in sentence]
     if not words:
         return Counts(0, 0, longest, 0.0, 100.0)
@@ -75,7 +75,7 @@ def main() -> None:
         text = page.read_text(encoding="utf-8")
         one, everything = counts(text), len(text.split())
         total, words, sentences = total + everything, words + one.words, sentences + one.sentences
-        longest = len(_WORD.findall(one.longest))
+        longest = len(WORD.findall(one.longest))
         name = str(page.relative_to(ROOT))
         print(f"{name:42}{everything:>10}{one.sentences:>10}{one.mean:>7.1f}{longest:>8}{one.ease:>6.0f}")
         if "--long" in sys.argv and longest > 40:

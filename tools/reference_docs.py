@@ -11,7 +11,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tools.key_docs import commands, file_keys
-from tools.spec_docs import all_of, cell, described, types_of
+from tools.spec_docs import all_of, described, types_of
 
 import ksdp
 import ksdp.flows
@@ -75,12 +75,14 @@ TITLES = {
 }
 """Of pages that are written here, which may not be there yet."""
 _FEATURES = 40
+_MEASURED = "A measurement on the audited corpus, under the statistics tried; not a promise."
+_REVEALED = "-revealed"
 FLOWS = tuple(ksdp.flows.__all__)
 
 
 def _section(name: str, thing: Any, module: str) -> list[str]:
     call = "" if inspect.isclass(thing) and issubclass(thing, Exception) else str(_signature(thing))
-    said = inspect.getdoc(thing) or ""
+    said = re.split(r"\nRaises\n|\nReturns\n", inspect.getdoc(thing) or "")[0].rstrip()
     return [f"## `{module}.{name}`", "", "```python", f"{name}{call}", "```", "", "```text", said, "```", ""]
 
 
@@ -112,10 +114,11 @@ def api() -> str:
                 if not method.startswith("_") and (callable(what) or isinstance(what, property)) and said:
                     lines += [f"- `.{method}`: {said.splitlines()[0]}"]
             lines += [""] if inspect.isclass(thing) else []
-    lines += ["# Prefect flows", ""]
-    for name in FLOWS:
-        lines += _section(name, getattr(ksdp.flows, name).fn, "ksdp.flows")
-    lines += _section("pem_flow", pem_flow.fn, "ksdp.extras.pem.flow")
+    lines += ["# Prefect flows", "", "[Prefect](prefect.md) shows how to deploy them.", ""]
+    flows = {f"ksdp.flows.{name}": getattr(ksdp.flows, name).fn for name in FLOWS}
+    for name, flow in (flows | {"ksdp.extras.pem.flow.pem_flow": pem_flow.fn}).items():
+        said = (inspect.getdoc(flow) or "").splitlines()[0]
+        lines.append(f"- `{name}({', '.join(inspect.signature(flow).parameters)})`: {said}")
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
 
 
@@ -155,20 +158,21 @@ def mechanisms() -> str:
         "*For everybody who chooses what to audit.*",
         "",
         "Written by `tools/reference_docs.py` from the code. `ksdp mechanisms` prints parameters and sources.",
-        "Epsilons are those of the default parameters. KSDP: nothing is promised, so the audit measures it.",
+        "Epsilons are those of the default parameters. The final output is in bold. KSDP: nothing is",
+        "promised, so the audit measures it, of one document against the distribution that the others come from.",
         "An **unsound** promise is a paper's own that does not hold, or one of a control.",
         "",
-        "| mechanism | announces (**final output**) | promise | of what | who must be trusted | notes |",
-        "|---|---|---|---|---|---|",
     ]
     for one in described_mechanisms():
         promise = one["guarantee"]
         numbers = [f"{key} {promise[key]:.3g}" for key in ("epsilon", "delta") if promise.get(key) is not None]
         words = ", ".join([promise["kind"], *numbers, *([] if promise["sound"] else ["**unsound**"])])
-        texts = [cell(str(promise[key] or "-")) for key in ("unit", "trust", "notes")]
         releases = make_mechanism(one["name"], {}).releases(_FEATURES)
         arrays = ", ".join(f"**`{r.name}`**" if r.final else f"`{r.name}`" for r in releases)
-        lines.append(f"| `{one['name']}` | {arrays} | {words} | {' | '.join(texts)} |")
+        lines += ["", f"## `{one['name']}`", "", f"- Announces {arrays}.", f"- Promises {words}."]
+        kept = () if promise["kind"] == "KSDP" else (("Of", "unit"), ("Trusted", "trust"))
+        lines += [f"- {said}: {promise[key]}." for said, key in kept if promise[key]]
+        lines += [f"- {promise['notes']}"] if promise["notes"] and promise["notes"] != _MEASURED else []
     return "\n".join(lines) + "\n"
 
 
@@ -187,7 +191,17 @@ def statistics() -> str:
         "allows it, and for a function of your own `simulated`.",
     ]
     for family, members in sorted(families.items()):
-        lines += ["", f"## `{family}`", "", *(f"- `{one.name}`: {sentence_of(one)}" for one in members)]
+        names = {one.name for one in members}
+        lines += ["", f"## `{family}`", ""]
+        for one in members:
+            if one.name.removesuffix(_REVEALED) in names - {one.name}:
+                continue  # the next sentence says so of both
+            both = (
+                f", `{one.name}{_REVEALED}` (with the announced strengths)"
+                if one.name + _REVEALED in names
+                else ""
+            )
+            lines.append(f"- `{one.name}`{both}: {sentence_of(one)}")
     return "\n".join(lines) + "\n"
 
 
@@ -211,6 +225,23 @@ def index() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def llms() -> str:
+    """`docs/llms.txt`: the pages and whom they are for, as language models read them (llmstxt.org)."""
+    lines = [
+        "# ksdp",
+        "",
+        "> Measures, document by document, what a joint computation gives away, before it is run.",
+    ]
+    for heading, pages in PAGES.items():
+        lines += ["", f"## {heading}", ""]
+        for page in pages:
+            text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+            whom = re.search(r"^\*(For .+?)\*", text, re.MULTILINE | re.DOTALL)
+            said = " ".join(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", whom[1]).split()) if whom else ""
+            lines.append(f"- [{_title(page)}]({page.removesuffix('.md')}.html): {said}")
+    return "\n".join(lines) + "\n"
+
+
 WRITTEN = {
     "api.md": api,
     "commands.md": commands,
@@ -219,6 +250,7 @@ WRITTEN = {
     "statistics.md": statistics,
     "tables.md": tables,
     "README.md": index,
+    "llms.txt": llms,
 }
 
 

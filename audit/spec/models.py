@@ -181,9 +181,8 @@ class StoreSpec(Section, frozen=True):
     these needs no sampling; or nothing, and recompute them from the seed. All rounds are 5 to 11 times as many
     bytes as the last."""
     values: Literal["small", "all", "none"] = "small"
-    """Keep what every statistic gave in every run, so that any document's distributions are drawn at once; or
-    nothing, and compute one document's again when it is asked for. `small`: where all of them take at most
-    512 MiB."""
+    """Keep what every statistic gave in every run, so that any document's distributions are drawn at once. `none`
+    computes one document's again when it is asked for. `small` keeps them where all take at most 512 MiB."""
     values_at_once: Annotated[float, Field(gt=0)] = 4.0
     """GiB of values on disk at once, where they are not kept. What takes more is measured and tested part by part
     of the documents; no number depends on it."""
@@ -207,7 +206,7 @@ class ClusterSpec(Section, frozen=True):
     arguments: dict[str, Any] = Field(default_factory=dict)
     """What the class is called with."""
     workers: Count | tuple[Annotated[int, Field(ge=0)], Count] | None = None
-    """How many to ask the class for; two numbers: as many as there is work for, between them. Default: what the
+    """How many to ask the class for. Two numbers: as many as there is work for, between them. Default: what the
     class starts with."""
     address: str | None = None
     """Instead of a class: of a scheduler that runs, as `--dask`."""
@@ -379,8 +378,8 @@ class DesignSpec(Section, frozen=True):
     fresh_runs: Annotated[int, Field(ge=0, le=MOST_RUNS)] | None = None
     """The same number for the fresh runs that measure detected leaks once more; default: a quarter; 0: none."""
     without_runs: Literal["needed", "all"] = "needed"
-    """`needed`: where few runs hold a document, its tests read a part of the others, drawn from the seed, and some
-    more runs make up for it; `all`: every run is looked at for every document."""
+    """`needed`: where few runs hold a document, its tests read a part of the others, drawn from the seed. Some more
+    runs make up for it. `all`: every run is looked at for every document."""
     sampling: Literal["fixed", "poisson"] = "fixed"
     """`fixed`: replace-one neighbours of equal size; `poisson`: add/remove neighbours, size leaks too."""
     documents: tuple[str, ...] | Annotated[int, Field(ge=1)] | None = None
