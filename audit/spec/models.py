@@ -378,8 +378,8 @@ class DesignSpec(Section, frozen=True):
     fresh_runs: Annotated[int, Field(ge=0, le=MOST_RUNS)] | None = None
     """The same number for the fresh runs that measure detected leaks once more; default: a quarter; 0: none."""
     without_runs: Literal["needed", "all"] = "needed"
-    """`needed`: where few runs hold a document, its tests read a part of the others, drawn from the seed. Some more
-    runs make up for it. `all`: every run is looked at for every document."""
+    """`needed`: where few runs hold a document, its tests read a part of the others, drawn from the seed. Some
+    more runs make up for it. `all`: every run is looked at for every document."""
     sampling: Literal["fixed", "poisson"] = "fixed"
     """`fixed`: replace-one neighbours of equal size; `poisson`: add/remove neighbours, size leaks too."""
     documents: tuple[str, ...] | Annotated[int, Field(ge=1)] | None = None
