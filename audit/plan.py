@@ -203,7 +203,7 @@ def planned_statistics(
     if simulates_by_default(mechanism) and held.units.word == "document":
         brought = (*brought, *SIMULATIONS)
     chosen, skipped = select_statistics(families, plain, shown.seen, background, brought)
-    chosen = tuple(s.over(shown.seen, runs) if isinstance(s, SimulatedStatistic) else s for s in chosen)
+    chosen = tuple(s.over(shown.read, runs) if isinstance(s, SimulatedStatistic) else s for s in chosen)
     needs = _left_out([s for s in chosen if s.name not in plain], shown, held.unknown)
     if held.units.word == "group":
         needs |= {s.name: "needs documents, not groups" for s in chosen if isinstance(s, SimulatedStatistic)}

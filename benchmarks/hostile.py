@@ -1,6 +1,7 @@
 """Attacks that the product does not have, on the documents that it calls clear.
 
-Each row audits a function of somebody's own. Then fresh databases are drawn here and the function runs on them.
+Each row audits a function of somebody's own, or one of ksdp's mechanisms on posts (`KSDP_DATA`). Then fresh
+databases are drawn here and it runs on them.
 For documents called clear, attackers of scikit-learn (a shrunk linear discriminant, boosted trees, a forest)
 learn on one half of these runs to tell a document's apart. The best on a quarter is judged on the last quarter,
 with exact bounds that hold for all attacked documents of a row together (99 %). A document is *proved wrong* if
@@ -12,12 +13,15 @@ the lower bound of its advantage is above the margin.
 from __future__ import annotations
 
 import argparse
+import os
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.stats import beta
 from sklearn.cluster import KMeans
@@ -28,6 +32,10 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from threadpoolctl import threadpool_limits
 
 import ksdp
+from ksdp.audit.mechanisms.contract import Database, Mechanism
+from ksdp.audit.registry import make_mechanism
+from ksdp.audit.spec.models import StatisticsSpec
+from ksdp.audit.statistics.simulated import SIMULATED
 
 Matrix = NDArray[np.float64]
 MARGIN = 0.2
@@ -86,6 +94,10 @@ def position(rows: Matrix, rng: np.random.Generator) -> Matrix:
     return out
 
 
+def _named(name: str, **parameters: Any) -> Mechanism:
+    return make_mechanism(name, parameters)
+
+
 PLANTED = np.inf
 Table = Callable[[], Matrix]
 
@@ -104,7 +116,16 @@ def _digits() -> Matrix:
     return np.asarray(load_digits().data[:187] / 16.0)
 
 
-ROWS: dict[str, tuple[Callable[..., Any], Table]] = {
+def _posts() -> Matrix:
+    """Of 300 posts the thirty most frequent terms, rows of length 1."""
+    counts = sp.load_npz(Path(os.environ.get("KSDP_DATA", "../shared/data")) / "20newsgroups" / "counts.npz")
+    some = counts[np.random.default_rng(1).choice(counts.shape[0], 3000, replace=False)]
+    rows = some[:, np.argsort(-np.asarray(some.sum(axis=0)).ravel())[:30]].toarray().astype(float)
+    rows = rows[(rows > 0).sum(axis=1) > 3][:300]
+    return np.asarray(rows / np.linalg.norm(rows, axis=1)[:, None])
+
+
+ROWS: dict[str, tuple[Any, Table]] = {
     "covariance": (covariance, _wine),
     "means": (means, _cancer),
     "minima": (minima, _cancer),
@@ -114,6 +135,10 @@ ROWS: dict[str, tuple[Callable[..., Any], Table]] = {
     "exclusive": (exclusive, _wine),
     "entry": (entry, _wine),
     "position": (position, _wine),
+    "topics": (_named("pd-nmf", rank=2, opens="final"), _posts),
+    "vectors": (_named("pd-svd", rank=2, opens="final"), _posts),
+    "hardt-roth": (_named("hardt-roth", rank=2, epsilon=100.0), _posts),
+    "noisy": (_named("noisy", mechanism="pd-svd", parameters={"rank": 2}, noise=0.1), _posts),
 }
 
 
@@ -155,7 +180,8 @@ def row(name: str, runs: int, most: int) -> None:
     data = table()
     PLANTED = float(data[:, 0].max())
     start = time.perf_counter()
-    audit = ksdp.audit(data, function, party_size=0.5, with_runs=1000, seed=7, margin=MARGIN)
+    more: dict[str, Any] = {} if callable(function) else {"families": (*StatisticsSpec().families, SIMULATED)}
+    audit = ksdp.audit(data, function, party_size=0.5, with_runs=1000, seed=7, margin=MARGIN, **more)
     spent = time.perf_counter() - start
     verdicts = audit.verdicts["verdict"].to_numpy()
     clear = np.flatnonzero(verdicts == "clear")
@@ -169,8 +195,11 @@ def row(name: str, runs: int, most: int) -> None:
     for run in range(runs if len(chosen) else 0):
         held = np.sort(rng.choice(len(data), len(data) // 2, replace=False))
         bits[run, held] = True
-        out = function(data[held], rng)
-        arrays = out.values() if isinstance(out, dict) else [out]
+        if callable(function):
+            out = function(data[held], rng)
+            arrays = out.values() if isinstance(out, dict) else [out]
+        else:
+            arrays = function.run(Database((sp.csr_array(data[held]),)), rng).values()
         seen.append(np.concatenate([np.ravel(array) for array in arrays]))
     bounds = [proved(np.stack(seen), bits[:, one], ERROR / len(chosen)) for one in chosen]
     wrong = sum(bound > MARGIN for bound in bounds)

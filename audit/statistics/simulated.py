@@ -6,11 +6,14 @@ of the announced numbers when an audit's run is scored: its p-values are those o
 A run is three vectors, each standardised by the training runs: the announced numbers (with what single precision
 rounds away of them, and signs of zeros); their levels, whether a number is above each of its quantiles; and their
 order: which entry of an array is largest and smallest, signs of differences of neighbours and of two arrays of a
-shape. One document hardly moves the covariance of a vector, so that all documents share it: a rule is ridge
-regression of a document's bits, in the dual, on a Gram matrix of the training runs. Four matrices (numbers;
-numbers and levels; all; all, squared entry by entry: products of two) and three ridges give twelve rules. Of each
-document the one with the best correlation is kept, each training run left out in turn. Where a single number, or
-product of two, does better, it is the rule: a leak in one of many numbers drowns in a ridge.
+shape. Arrays that are released up to signs, order or a rotation of their rows are first turned to the one of the
+first training run.
+
+One document hardly moves the covariance of a vector, so that all documents share it: a rule is ridge regression of
+a document's bits, in the dual, on a Gram matrix of the training runs. Four matrices (numbers; numbers and levels;
+all; all, squared entry by entry: products of two) and three ridges give twelve rules. Of each document the one of
+the best correlation is kept, each training run left out in turn. Where a single number, or product of two, does
+better, it is the rule: a leak in one of many numbers drowns in a ridge.
 """
 
 from __future__ import annotations
@@ -23,9 +26,10 @@ from typing import cast
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
 
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.mechanisms.contract import Database, Observables
+from ksdp.audit.mechanisms.contract import Alignment, Database, Observables, Release
 from ksdp.audit.numeric.array_types import Floats, Ints, Singles, Vector
 from ksdp.audit.numeric.bits import lost_digits, minus_zeros
 from ksdp.audit.numeric.kernels import one_thread
@@ -39,7 +43,7 @@ TRAINING_RUNS = 2000
 MOST_NUMBERS = 2**17
 """Announced numbers of a run, at most: the training runs are held in memory, in single precision."""
 _SEED = 0x5EED_0F_7EA4
-_FEWEST = 2
+_FEWEST = 8
 _RIDGES = (0.03, 0.3, 3.0)
 """In units of the mean eigenvalue."""
 _CLIP = 8.0
@@ -63,15 +67,18 @@ class SimulatedStatistic:
     )
     reads: tuple[str, ...] = ()
     """All announced arrays that statistics may read; see `over`."""
+    alignments: tuple[Alignment, ...] = ()
+    """Of these."""
     runs: int = TRAINING_RUNS
     """Training runs."""
     family: str = SIMULATED
     needs: tuple[str, ...] = ()
     version: int = 1
 
-    def over(self, arrays: tuple[str, ...], runs: int) -> SimulatedStatistic:
-        """The same, of these arrays, from as many training runs as an audit has, up to `TRAINING_RUNS`."""
-        return replace(self, reads=arrays, runs=min(runs, TRAINING_RUNS))
+    def over(self, releases: Sequence[Release], runs: int) -> SimulatedStatistic:
+        """The same, of these arrays, from so many training runs, up to `TRAINING_RUNS`."""
+        names, turns = tuple(one.name for one in releases), tuple(one.alignment for one in releases)
+        return replace(self, reads=names, alignments=turns, runs=min(max(runs, _FEWEST), TRAINING_RUNS))
 
     def asks_for(self, shapes: Mapping[str, tuple[int, ...]], documents: int) -> str:
         """Nothing, where the training runs fit into memory."""
@@ -83,8 +90,8 @@ class SimulatedStatistic:
     def evaluate(self, observables: Observables, documents: Documents) -> Vector:
         """One number a document, shape (n_documents,), taken from those of the whole pool."""
         pool, shapes = documents.source_pool, {name: observables[name].shape for name in self.reads}
-        key = (SIMULATED, self.reads, self.runs)
-        rules = cast(LearntRules, pool.derive(key, lambda: train(pool, shapes, self.runs)))
+        key, turns = (SIMULATED, self.reads, self.runs), dict(zip(self.reads, self.alignments, strict=True))
+        rules = cast(LearntRules, pool.derive(key, lambda: train(pool, shapes, self.runs, turns)))
         scores = observables.derive((SIMULATED, id(rules)), lambda: rules.scores(observables))
         return np.asarray(scores[documents.of_each((SIMULATED, "places"), lambda some: _places(some, pool))])
 
@@ -92,17 +99,60 @@ class SimulatedStatistic:
 STATISTICS = (SimulatedStatistic(),)
 
 
-def numbers_of(observables: Observables, arrays: Sequence[str]) -> Floats:
-    """All announced numbers, and of each array how many digits single precision loses and how many -0.0 it has."""
-    flat = [np.asarray(observables[name], np.float64).ravel() for name in arrays]
+def aligned(rows: Floats, reference: Floats, alignment: Alignment) -> Floats:
+    """Matrices, along the last two axes, turned to others by what a release leaves open (`Release.alignment`)."""
+    if alignment == "none" or rows.ndim < 2:
+        return rows
+    pairs = zip(*(array.reshape(-1, *rows.shape[-2:]) for array in (rows, reference)), strict=True)
+    return np.stack([_turned(one, other, alignment) for one, other in pairs]).reshape(rows.shape)
+
+
+def _turned(rows: Floats, reference: Floats, alignment: Alignment) -> Floats:
+    if alignment == "signs":
+        return np.asarray(rows * np.where((rows * reference).sum(axis=1) < 0, -1.0, 1.0)[:, None], np.float64)
+    if alignment == "permutation":
+        sizes = np.linalg.norm(rows, axis=1)
+        units = rows / np.where(sizes > 0, sizes, 1.0)[:, None]
+        order = linear_sum_assignment(reference @ units.T, maximize=True)[1]
+        return np.asarray(rows[order], np.float64)
+    left, _, right = np.linalg.svd(reference @ rows.T)
+    return np.asarray(left @ right @ rows, np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """How the numbers and their order are read from what a run announces."""
+
+    arrays: tuple[str, ...]
+    alignments: tuple[Alignment, ...] = ()
+    references: tuple[Floats, ...] = ()
+    """Arrays to align to, of the first training run."""
+
+    @classmethod
+    def of(cls, observables: Observables, alignments: Mapping[str, Alignment]) -> Reading:
+        """Of these arrays, with references from the run."""
+        found = tuple(np.asarray(observables[name], np.float64) for name in alignments)
+        return cls(tuple(alignments), tuple(alignments.values()), found)
+
+    def __call__(self, observables: Observables) -> tuple[Floats, Floats]:
+        """Numbers and order of one run."""
+        arrays = zip(self.arrays, self.references, self.alignments, strict=True)
+        flat = [
+            aligned(np.asarray(observables[name], np.float64), reference, how).ravel()
+            for name, reference, how in arrays
+        ]
+        return numbers_of(flat), order_of(flat)
+
+
+def numbers_of(flat: Sequence[Floats]) -> Floats:
+    """All numbers, and of each array how many digits single precision loses and how many -0.0 it has."""
     small = [value for one in flat for value in (lost_digits(one).sum(), minus_zeros(one).sum())]
     return np.concatenate([*flat, np.array(small, np.float64)])
 
 
-def order_of(observables: Observables, arrays: Sequence[str]) -> Floats:
+def order_of(flat: Sequence[Floats]) -> Floats:
     """Places of the largest and smallest number, signs of differences of neighbours and of arrays of one shape."""
     parts: list[NDArray[np.floating]] = [np.zeros(0)]
-    flat = [np.asarray(observables[name], np.float64).ravel() for name in arrays]
     for numbers in flat:
         if 1 < len(numbers) <= _MOST_ORDERED:
             ends = np.zeros((2, len(numbers)))
@@ -175,7 +225,7 @@ class RidgeRule:
 class LearntRules:
     """What the training runs say, of every document of a pool."""
 
-    arrays: tuple[str, ...]
+    reading: Reading
     levels: Levels
     scales: tuple[Scale, Scale, Scale]
     vectors: tuple[Singles, Singles, Singles]
@@ -190,7 +240,7 @@ class LearntRules:
 
     def scores(self, observables: Observables) -> Floats:
         """Of every document of the pool, in one order of operations whoever is measured."""
-        numbers, order = numbers_of(observables, self.arrays), order_of(observables, self.arrays)
+        numbers, order = self.reading(observables)
         parts = (numbers, self.levels(numbers), order)
         z = [scale(part) for scale, part in zip(self.scales, parts, strict=True)]
         out = np.zeros(self.count)
@@ -227,7 +277,9 @@ def _one_by_one(z: Sequence[Singles]) -> Singles:
     return np.concatenate([*z, some[:, first] * some[:, second]], axis=1)
 
 
-def train(pool: Pool, shapes: Mapping[str, tuple[int, ...]], runs: int) -> LearntRules:
+def train(
+    pool: Pool, shapes: Mapping[str, tuple[int, ...]], runs: int, alignments: Mapping[str, Alignment]
+) -> LearntRules:
     """Run the mechanism on databases of the pool and learn who is in, document by document.
 
     Runs that fail, or announce other shapes or numbers that are not finite, are left out: they void an audit.
@@ -241,9 +293,10 @@ def train(pool: Pool, shapes: Mapping[str, tuple[int, ...]], runs: int) -> Learn
         raise KsdpError(
             "the statistic learnt from simulated runs needs a mechanism that can be run; there is none."
         )
-    rng, arrays = np.random.default_rng(_SEED), tuple(shapes)
-    mechanism = repeatable(pool.mechanism)
-    held, numbers, order = [], [], []
+    rng, mechanism, reading = np.random.default_rng(_SEED), repeatable(pool.mechanism), Reading(())
+    held: list[Ints] = []
+    numbers: list[Floats] = []
+    order: list[Floats] = []
     for _ in range(runs):
         places, parts = pool.one_choice(rng)
         coalition = frozenset({len(parts) - 1}) if pool.colluding and len(parts) > 1 else frozenset[int]()
@@ -253,11 +306,13 @@ def train(pool: Pool, shapes: Mapping[str, tuple[int, ...]], runs: int) -> Learn
             continue
         if any(name not in seen or np.shape(seen[name]) != shape for name, shape in shapes.items()):
             continue
-        vector = numbers_of(seen, arrays)
-        if np.isfinite(vector).all():
-            held.append(places)
-            numbers.append(vector)
-            order.append(order_of(seen, arrays))
+        if not all(np.isfinite(seen[name]).all() for name in shapes):
+            continue
+        if not held:
+            reading = Reading.of(seen, alignments)
+        held.append(places)
+        for vectors, vector in zip((numbers, order), reading(seen), strict=True):
+            vectors.append(vector)
     if len(held) < _FEWEST:
         raise KsdpError(
             f"only {len(held)} of {runs} simulated runs announced what was declared; see the mechanism."
@@ -268,10 +323,10 @@ def train(pool: Pool, shapes: Mapping[str, tuple[int, ...]], runs: int) -> Learn
     same = same_rows(pool.drawn, pool.drawn)
     totals = np.zeros_like(bits)
     np.add.at(totals.T, same, bits.T)
-    return learn(arrays, np.stack(numbers), np.stack(order), totals[:, same])
+    return learn(reading, np.stack(numbers), np.stack(order), totals[:, same])
 
 
-def learn(arrays: tuple[str, ...], numbers: Floats, order: Floats, bits: Floats) -> LearntRules:
+def learn(reading: Reading, numbers: Floats, order: Floats, bits: Floats) -> LearntRules:
     """The rules of numbers and order, a row a run, and of bits, or how many copies are in, (runs, documents)."""
     levels = Levels.by_quantiles(numbers)
     parts = (numbers, levels(numbers), order)
@@ -294,7 +349,7 @@ def learn(arrays: tuple[str, ...], numbers: Floats, order: Floats, bits: Floats)
         if len(mine := np.flatnonzero(kernel == which))
     )
     alone = np.flatnonzero(kernel < 0)
-    return LearntRules(arrays, levels, scales, z, ridges, alone, entry[alone], bits.shape[1])
+    return LearntRules(reading, levels, scales, z, ridges, alone, entry[alone], bits.shape[1])
 
 
 def _most_moved(entries: Singles, centred: Floats) -> tuple[Ints, Floats]:

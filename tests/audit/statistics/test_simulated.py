@@ -11,9 +11,9 @@ from scipy.stats import ks_2samp
 from sklearn.linear_model import Ridge
 
 from ksdp.audit.mechanisms.callables import function_mechanism
-from ksdp.audit.mechanisms.contract import Database, Observables
+from ksdp.audit.mechanisms.contract import Database, Observables, Release
 from ksdp.audit.statistics.contract import Documents, Pool
-from ksdp.audit.statistics.simulated import SimulatedStatistic, learn, ridge_rules
+from ksdp.audit.statistics.simulated import Reading, SimulatedStatistic, aligned, learn, ridge_rules
 
 MARKED = 3
 RUNS = 400
@@ -63,6 +63,10 @@ def levels(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return few
 
 
+def over(seen: Observables, runs: int) -> SimulatedStatistic:
+    return SimulatedStatistic().over([Release(name, np.shape(array)) for name, array in seen.items()], runs)
+
+
 def distances(pool: Pool, runs: int = 600) -> np.ndarray:
     """D of each document, on runs with a seed of their own."""
     documents, rng = Documents(pool.drawn, pool=pool), np.random.default_rng(77)
@@ -71,7 +75,7 @@ def distances(pool: Pool, runs: int = 600) -> np.ndarray:
         places, parts = pool.one_choice(rng)
         bits[run, places] = True
         seen = pool.mechanism.run(Database(parts), rng)
-        values.append(SimulatedStatistic().over(tuple(seen), RUNS).evaluate(seen, documents))
+        values.append(over(seen, RUNS).evaluate(seen, documents))
     found = np.array(values)
     return np.array([ks_2samp(found[b, i], found[~b, i]).statistic for i, b in enumerate(bits.T)])
 
@@ -92,7 +96,7 @@ def test_a_value_is_the_same_whoever_is_measured_beside() -> None:
     every = Documents(pool.drawn, pool=pool)
     _, parts = pool.one_choice(np.random.default_rng(1))
     arrays = pool.mechanism.run(Database(parts), np.random.default_rng(1))
-    one = SimulatedStatistic().over(tuple(arrays), 50)
+    one = over(arrays, 50)
     whole = one.evaluate(Observables(dict(arrays)), every)
     for some in ([4], [17, 4, 2], range(0, 20, 3)):
         chosen = np.array(list(some), np.int64)
@@ -124,10 +128,23 @@ def test_each_document_has_the_rule_that_tells_it_apart() -> None:
     rng = np.random.default_rng(0)
     numbers, order = rng.normal(size=(500, 60)), np.zeros((500, 0))
     bits = np.stack([numbers.sum(axis=1) > 0, numbers[:, 7] > 0, numbers[:, 5] * numbers[:, 9] > 0], axis=1)
-    rules = learn(("a",), numbers, order, bits.astype(float))
+    rules = learn(Reading(()), numbers, order, bits.astype(float))
     assert [list(rule.documents) for rule in rules.ridges if rule.kernel < 3] == [[0]]
     assert list(rules.alone) == [1, 2]
 
 
 def test_of_constant_numbers_nothing_is_said() -> None:
     assert distances(pool_of(lambda rows, rng: np.ones(4)), 40).max() == 0.0
+
+
+@pytest.mark.parametrize("alignment", ["signs", "permutation", "rotation"])
+def test_what_a_release_leaves_open_is_turned_back(alignment) -> None:
+    rng = np.random.default_rng(3)
+    reference = np.abs(rng.normal(size=(2, 4, 9)))
+    turns = {
+        "signs": np.diag([1.0, -1.0, -1.0, 1.0]),
+        "permutation": np.eye(4)[[2, 0, 3, 1]],
+        "rotation": np.linalg.qr(rng.normal(size=(4, 4)))[0],
+    }
+    np.testing.assert_allclose(aligned(turns[alignment] @ reference, reference, alignment), reference, atol=1e-12)
+    assert (aligned(reference, -reference, "none") == reference).all()
