@@ -120,7 +120,7 @@ def _turned(rows: Floats, reference: Floats, alignment: Alignment) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class Alignments:
     """How the numbers and their order are read from what a run announces."""
 
     arrays: tuple[str, ...]
@@ -129,7 +129,7 @@ class Reading:
     """Arrays to align to, of the first training run."""
 
     @classmethod
-    def of(cls, observables: Observables, alignments: Mapping[str, Alignment]) -> Reading:
+    def of(cls, observables: Observables, alignments: Mapping[str, Alignment]) -> Alignments:
         """Of these arrays, with references from the run."""
         found = tuple(np.asarray(observables[name], np.float64) for name in alignments)
         return cls(tuple(alignments), tuple(alignments.values()), found)
@@ -225,7 +225,7 @@ class RidgeRule:
 class LearntRules:
     """What the training runs say, of every document of a pool."""
 
-    reading: Reading
+    reading: Alignments
     levels: Levels
     scales: tuple[Scale, Scale, Scale]
     vectors: tuple[Singles, Singles, Singles]
@@ -293,7 +293,7 @@ def train(
         raise KsdpError(
             "the statistic learnt from simulated runs needs a mechanism that can be run; there is none."
         )
-    rng, mechanism, reading = np.random.default_rng(_SEED), repeatable(pool.mechanism), Reading(())
+    rng, mechanism, reading = np.random.default_rng(_SEED), repeatable(pool.mechanism), Alignments(())
     held: list[Ints] = []
     numbers: list[Floats] = []
     order: list[Floats] = []
@@ -309,7 +309,7 @@ def train(
         if not all(np.isfinite(seen[name]).all() for name in shapes):
             continue
         if not held:
-            reading = Reading.of(seen, alignments)
+            reading = Alignments.of(seen, alignments)
         held.append(places)
         for vectors, vector in zip((numbers, order), reading(seen), strict=True):
             vectors.append(vector)
@@ -326,7 +326,7 @@ def train(
     return learn(reading, np.stack(numbers), np.stack(order), totals[:, same])
 
 
-def learn(reading: Reading, numbers: Floats, order: Floats, bits: Floats) -> LearntRules:
+def learn(reading: Alignments, numbers: Floats, order: Floats, bits: Floats) -> LearntRules:
     """The rules of numbers and order, a row a run, and of bits, or how many copies are in, (runs, documents)."""
     levels = Levels.by_quantiles(numbers)
     parts = (numbers, levels(numbers), order)

@@ -13,7 +13,7 @@ from sklearn.linear_model import Ridge
 from ksdp.audit.mechanisms.callables import function_mechanism
 from ksdp.audit.mechanisms.contract import Database, Observables, Release
 from ksdp.audit.statistics.contract import Documents, Pool
-from ksdp.audit.statistics.simulated import Reading, SimulatedStatistic, aligned, learn, ridge_rules
+from ksdp.audit.statistics.simulated import Alignments, SimulatedStatistic, aligned, learn, ridge_rules
 
 MARKED = 3
 RUNS = 400
@@ -128,7 +128,7 @@ def test_each_document_has_the_rule_that_tells_it_apart() -> None:
     rng = np.random.default_rng(0)
     numbers, order = rng.normal(size=(500, 60)), np.zeros((500, 0))
     bits = np.stack([numbers.sum(axis=1) > 0, numbers[:, 7] > 0, numbers[:, 5] * numbers[:, 9] > 0], axis=1)
-    rules = learn(Reading(()), numbers, order, bits.astype(float))
+    rules = learn(Alignments(()), numbers, order, bits.astype(float))
     assert [list(rule.documents) for rule in rules.ridges if rule.kernel < 3] == [[0]]
     assert list(rules.alone) == [1, 2]
 
