@@ -126,7 +126,7 @@ def test_refused_before_anything_is_signed(audited: tuple[Path, str], store: Pat
         more_runs(store, audit, WantedRuns(("1",), 150))
     ledger = store / "audits" / "ledger.jsonl"
     lines = ledger.read_bytes()
-    for left in (b"", b"".join(lines.splitlines(keepends=True)[:-1])):
+    for left in (b"", b"".join(lines.splitlines(keepends=True)[:-2])):
         ledger.write_bytes(left)
         with pytest.raises(StoreError, match=f"ledger of the store does not name audit {audit}"):
             sign(audited, store)
