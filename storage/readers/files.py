@@ -91,7 +91,8 @@ class Refused(CorpusError):
 
 def shown(path: Path) -> str:
     """A file in a message: its name, and never its folder; of a copy the URL that it is from (`shown_as`)."""
-    return _COPIES.get(path, path.name)
+    name = _COPIES.get(path, path.name)
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in name)
 
 
 def shown_as(path: Path, url: str | None) -> None:
