@@ -24,7 +24,9 @@ from ksdp.flows.audits.run import run_audit
 from ksdp.flows.prepare import read_spec_file
 from ksdp.storage.readers.files import toml_value
 
-_FORK = multiprocessing.get_context("fork")
+_CLEAN = multiprocessing.get_context("forkserver")
+"""What earlier tests left in this process, threads and memory, is not the children's."""
+_CLEAN.set_forkserver_preload([__name__])
 SECONDS, BYTES = 10, 1536 * 2**20
 COUNTS = np.random.default_rng(1).poisson(0.5, (12, 8))
 FRAME = pd.DataFrame(COUNTS, columns=[f"c{at}" for at in range(8)]).assign(id=[f"d{row}" for row in range(12)])
@@ -112,8 +114,8 @@ def answer(folder: Path, number: int) -> tuple[bool, str]:
     text = "\n".join(lines).replace("NaN", "nan").replace("Infinity", "inf")
     tomllib.loads(text)
     (here / "s.toml").write_text(text)
-    ear, mouth = _FORK.Pipe(duplex=False)
-    process = _FORK.Process(target=_answer, args=(here / "s.toml", here / "store", mouth))
+    ear, mouth = _CLEAN.Pipe(duplex=False)
+    process = _CLEAN.Process(target=_answer, args=(here / "s.toml", here / "store", mouth))
     process.start()
     mouth.close()
     try:
