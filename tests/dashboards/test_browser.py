@@ -191,7 +191,7 @@ def test_from_a_finished_audit_to_a_clearance(own_store: Store, visit: Visit, tm
         expect(page.get_by_role("status")).to_contain_text("Recorded as entry 1")
         page.get_by_role("link", name="Queue").click()
         page.get_by_role("link", name="PD-SVD").locator("xpath=ancestor::tr").get_by_role("link").nth(1).click()
-        left = int((verdicts == "sensitive").sum()) - 1
+        left = int((verdicts != "clear").sum()) - 1
         expect(page.locator("#documents ~ form caption, section caption").last).to_contain_text(
             plural(left, "document", "documents")
         )

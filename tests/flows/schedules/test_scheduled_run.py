@@ -131,7 +131,7 @@ def test_the_first_run_audits_everything_once_for_all_that_was_missed(site: Site
     assert state.name == "Skipped"
     assert len(read_runs(site.store, "nightly")) == 1
     assert (run.outcome, run.full, run.missed, run.number) == ("audited", True, 2, 1)
-    assert run.documents == {"new": 120, "changed": 0, "removed": 0, "unchanged": 0, "audited": 120}
+    assert run.documents == {"new": 120, "changed": 0, "removed": 0, "unchanged": 0, "audited": 120, "excluded": 0}
     assert run.audit is not None
     spec = read_spec(site.store.audit(run.audit))
     assert spec.decision.level == run.level == pytest.approx(0.0109, abs=1e-4)
@@ -162,7 +162,7 @@ def test_then_new_and_changed_documents_only_and_nothing_where_nothing_changed(s
     site.write([*range(5, 119), 1119, *range(120, 124)])
     run, state = site.run()
     assert state.is_completed()
-    assert run.documents == {"new": 4, "changed": 1, "removed": 5, "unchanged": 114, "audited": 5}
+    assert run.documents == {"new": 4, "changed": 1, "removed": 5, "unchanged": 114, "audited": 5, "excluded": 0}
     assert (run.full, run.number, run.planned, run.missed) == (False, 2, None, 0)
     first = next(past for past in read_runs(site.store, "nightly") if past.audit)
     assert first.audit is not None
