@@ -18,6 +18,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
@@ -58,6 +59,30 @@ def locked(root: Path) -> Iterator[Path]:
     path = log_file(root)
     with lock(path.parent / "lock"):
         yield path
+
+
+def check_copy(source: Path, target: Path) -> None:
+    """Refuse to copy the decisions of a store into one that has others: two chains cannot be joined.
+
+    Raises
+    ------
+    StoreError
+        If the target's log is no beginning of the source's.
+    """
+    here, there = log_file(source), log_file(target)
+    if here.exists() and there.exists() and not here.read_bytes().startswith(there.read_bytes()):
+        raise StoreError(
+            f"{source} and {target} have decisions of their own, and two logs cannot be joined: copy into a store "
+            "without decisions."
+        )
+
+
+def copy_reviews(source: Path, target: Path) -> None:
+    """Copy the decisions of a store, with their policy and signatures; see `check_copy`."""
+    if log_file(source).exists():
+        with locked(source) as log:
+            made_again = shutil.ignore_patterns("lock", "index.sqlite*")
+            shutil.copytree(log.parent, log_file(target).parent, dirs_exist_ok=True, ignore=made_again)
 
 
 def _canonical(said: dict[str, Any]) -> bytes:

@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,10 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import ksdp
 from ksdp.audit.errors import InputError, StoreError
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
+from ksdp.audit.reviewing import Decision, Proposal
 from ksdp.storage.audits.ledger import find_attempt, lost_audits, read_attempts
+from ksdp.storage.reviews.decisions import append, document_state
+from ksdp.storage.reviews.log import check_chain
 from ksdp.storage.store import Store
 
 Matrix = NDArray[np.float64]
@@ -234,6 +238,20 @@ def test_what_another_seed_proved_is_saved_with_an_audit(counts: Matrix, tmp_pat
     assert lost_audits(kept) == {}
     shutil.rmtree(kept.audit(first.id))
     assert list(lost_audits(kept)) == [first.id]
+
+
+def test_decisions_are_saved_with_an_audit_and_never_joined_with_others(counts: Matrix, tmp_path: Path) -> None:
+    found = ksdp.audit(counts, mean, version=1, store=tmp_path / "s", **FEW)
+    here, there = Store(tmp_path / "s"), Store.open(tmp_path / "kept")
+    excluded = Proposal(found.id, "7", Decision.EXCLUDE, "objection", "Ana")
+    append(here, [excluded], datetime.now(UTC))
+    for _ in range(2):  # the second time they are there already
+        found.save(there.root)
+        assert document_state(there, found.id, "7") == document_state(here, found.id, "7")
+        assert (check_chain(there.root).entries, check_chain(there.root).reason) == (1, "")
+    append(there, [Proposal(found.id, "8", Decision.EXCLUDE, "objection", "Ana")], datetime.now(UTC))
+    with pytest.raises(StoreError, match="two logs cannot be joined"):
+        found.save(there.root)
 
 
 def test_plan_says_what_it_would_take(counts: Matrix) -> None:

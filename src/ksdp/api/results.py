@@ -15,6 +15,7 @@ from ksdp.audit.results.parts import clear_words
 from ksdp.audit.results.summary import Summary
 from ksdp.storage.audits.ledger import copy_attempts, find_attempt, read_attempts
 from ksdp.storage.findings import Curve, DocumentFindings, read_document, read_statistics, read_verdicts
+from ksdp.storage.reviews.log import check_copy, copy_reviews
 from ksdp.storage.store import Store
 
 if TYPE_CHECKING:
@@ -171,17 +172,18 @@ class Audit:
         """Copy the audit into a store: a new one, or one that is there. `ksdp show --store` reads it then.
 
         What was proved of the same question before goes with it: the tables of its audits, and their lines of the
-        ledger.
+        ledger; and all decisions of the store, so that who is excluded stays so.
 
         Raises
         ------
         StoreError
-            If the folder is something else.
+            If the folder is something else, or has decisions that this audit's store does not know.
         """
         target, summary = Store.open(Path(store)), self.summary
         source = Store(self.store)
         if target.root == source.root:
             return target.root
+        check_copy(source.root, target.root)
         started = find_attempt(source, summary.audit)
         alike = () if started is None else read_attempts(source, started.question)
         names = {Path("corpora") / source.corpus(summary.corpus).name, Path("audits") / summary.audit}
@@ -191,6 +193,7 @@ class Audit:
             shutil.copytree(source.root / name, target.root / name, dirs_exist_ok=True)
         if started is not None:
             copy_attempts(source, target, started.question)
+        copy_reviews(source.root, target.root)
         return target.root
 
     def report(self, path: str | Path | None = None) -> Path:
