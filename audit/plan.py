@@ -298,7 +298,7 @@ class Plan:
     @property
     def proved(self) -> bool:
         """Whether every document is clear against every attack before any run."""
-        return self.spec.proved_by_draw or within(self.promise, self.spec)
+        return proved_before_runs(self.promise, self.spec)
 
     @property
     def units(self) -> Units:
@@ -494,6 +494,11 @@ class Plan:
 def within(promise: Promise | None, spec: Spec) -> bool:
     """Whether a promise is at most the margin."""
     return promise is not None and promise.bound <= spec.rule.margin and spec.rule.margin > 0
+
+
+def proved_before_runs(promise: Promise | None, spec: Spec) -> bool:
+    """Whether the draw or the mechanism's noise proves the margin of every document."""
+    return spec.proved_by_draw or within(promise, spec)
 
 
 @lru_cache(maxsize=4)

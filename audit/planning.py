@@ -18,7 +18,7 @@ from ksdp.audit.mechanisms.recorded import RecordedRuns, is_own
 from ksdp.audit.numeric.kernels import one_thread
 from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.party_view import Holdings, holdings_of
-from ksdp.audit.plan import Plan, planned_runs, planned_statistics, within
+from ksdp.audit.plan import Plan, planned_runs, planned_statistics, proved_before_runs
 from ksdp.audit.randomness import Purpose, derived_seed, generator
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec.design import Balanced, Design, make_design
@@ -46,7 +46,7 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     if rank is not None:
         _check_rank(rank, holdings, corpus.features)
     promise = promised(spec, holdings, mechanism, corpus.features)
-    proved = (spec.proved_by_draw or within(promise, spec)) and not spec.statistics.explored
+    proved = proved_before_runs(promise, spec) and not spec.statistics.explored
     design = _design(spec, holdings, mechanism, proved)
     sees, keeps = spec.statistics.sees, spec.store.observables
     shown = release_schema(mechanism, corpus.features, sees=sees, keeps=keeps)

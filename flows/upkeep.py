@@ -26,7 +26,7 @@ from ksdp.flows.audits.run import one_at_a_time, run_prepared
 from ksdp.flows.interruption import current
 from ksdp.flows.prepare import audit_id, prepare_stored
 from ksdp.storage.audits.history import finished_views, read_summary, read_views
-from ksdp.storage.audits.ledger import check_none_lost, find_attempt, lost_audits, signed_audits
+from ksdp.storage.audits.ledger import check_none_lost, find_attempt, lost_audits, signed_audits, started_audits
 from ksdp.storage.clearances import content_hash, read_clearance, verify_clearance
 from ksdp.storage.codec import REPAIR, SUMS, failures, read_object
 from ksdp.storage.findings import read_spec
@@ -121,8 +121,9 @@ def _of_records(store: Store) -> Iterator[Damage]:
 
 
 def _check_ledger(store: Store) -> None:
+    started = started_audits(store)
     for audit in store.audits():
-        if find_attempt(store, audit) is None:
+        if audit not in started:
             raise StoreError(f"audit {audit!r} is not in the ledger: lines of it are gone. Restore it.")
 
 

@@ -227,8 +227,8 @@ class LearntRules:
 
     reading: Alignments
     levels: Levels
-    scales: tuple[Scale, Scale, Scale]
-    vectors: tuple[Singles, Singles, Singles]
+    scales: tuple[Scale, ...]
+    vectors: tuple[Singles, ...]
     """Numbers, levels, order of the training runs, each of shape (n_training_runs, n_varying)."""
     ridges: tuple[RidgeRule, ...]
     alone: Ints
@@ -246,8 +246,9 @@ class LearntRules:
         out = np.zeros(self.count)
         with one_thread():
             inner = [_inner(vectors, one) for vectors, one in zip(self.vectors, z, strict=True)]
+            kernels = _kernels(inner)
             for rule in self.ridges:
-                out[rule.documents] = _kernel(rule.kernel, inner) @ rule.weights
+                out[rule.documents] = kernels[rule.kernel] @ rule.weights
         out[self.alone] = _one_by_one([one[None] for one in z])[0][self.entry]
         return out
 
@@ -256,18 +257,12 @@ def _inner(vectors: Singles, other: Singles) -> Floats:
     return np.asarray(np.asarray(vectors @ other, np.float64) / max(vectors.shape[1], 1))
 
 
-_KERNELS = 4
-
-
-def _kernel(which: int, inner: Sequence[Floats]) -> Floats:
+def _kernels(inner: Sequence[Floats]) -> tuple[Floats, ...]:
     """Numbers; numbers and levels; all; products of two of all."""
     numbers, levels, order = inner
-    if which == 0:
-        return numbers
-    if which == 1:
-        return np.asarray(numbers + levels)
-    whole = np.asarray(numbers + levels + order)
-    return whole if which == 2 else np.asarray(whole**2)
+    both = np.asarray(numbers + levels)
+    whole = np.asarray(both + order)
+    return numbers, both, whole, np.asarray(whole**2)
 
 
 def _one_by_one(z: Sequence[Singles]) -> Singles:
@@ -330,23 +325,23 @@ def learn(reading: Alignments, numbers: Floats, order: Floats, bits: Floats) -> 
     """The rules of numbers and order, a row a run, and of bits, or how many copies are in, (runs, documents)."""
     levels = Levels.by_quantiles(numbers)
     parts = (numbers, levels(numbers), order)
-    scales = (Scale.of(parts[0]), Scale.of(parts[1]), Scale.of(parts[2]))
-    z = (scales[0](parts[0]), scales[1](parts[1]), scales[2](parts[2]))
+    scales = tuple(Scale.of(part) for part in parts)
+    z = tuple(scale(part) for scale, part in zip(scales, parts, strict=True))
     centred = bits - bits.mean(axis=0)
     with one_thread():
         entry, best = _most_moved(_one_by_one(z), centred)
         inner = [_inner(one, one.T) for one in z]
         kernel = np.full(bits.shape[1], -1)
         weights = np.zeros_like(centred)
-        for which in range(_KERNELS):
-            for some, gain in ridge_rules(_kernel(which, inner), centred):
+        for which, matrix in enumerate(_kernels(inner)):
+            for some, gain in ridge_rules(matrix, centred):
                 better = gain > best
                 weights[:, better], kernel[better] = some[:, better], which
                 best = np.maximum(best, gain)
     ridges = tuple(
-        RidgeRule(which, mine, np.ascontiguousarray(weights[:, mine]))
-        for which in range(_KERNELS)
-        if len(mine := np.flatnonzero(kernel == which))
+        RidgeRule(int(which), mine, np.ascontiguousarray(weights[:, mine]))
+        for which in np.unique(kernel[kernel >= 0])
+        for mine in [np.flatnonzero(kernel == which)]
     )
     alone = np.flatnonzero(kernel < 0)
     return LearntRules(reading, levels, scales, z, ridges, alone, entry[alone], bits.shape[1])

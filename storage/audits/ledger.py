@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ksdp.audit.errors import DamagedFile, StoreError
-from ksdp.storage.codec import START, add_line, hashed_line, is_whole, names_file, whole_lines
+from ksdp.storage.codec import START, SUMS, add_line, hashed_line, is_whole, names_file, whole_lines
 from ksdp.storage.locks import lock
 from ksdp.storage.store import Store
 
@@ -50,6 +50,11 @@ def signed_audits(store: Store) -> dict[str, tuple[str, ...]]:
     return {str(line["signed"]): tuple(line["audits"]) for line in _lines(store) if "signed" in line}
 
 
+def started_audits(store: Store) -> set[str]:
+    """Every audit that the ledger names."""
+    return _values(store, "audit")
+
+
 def read_attempts(store: Store, question: str) -> tuple[Attempt, ...]:
     """All audits of a question, in the order in which they were started."""
     return tuple(one for one in _attempts(store) if one.question == question)
@@ -65,8 +70,8 @@ def lost_audits(store: Store) -> dict[str, str]:
 
     The ledger names them, or the checksums of their folder do.
     """
-    finished = _finished(store)
-    folders = (sums.parent for sums in store.root.glob("audits/*/SHA256SUMS"))
+    finished = _values(store, "finished")
+    folders = (sums.parent for sums in store.root.glob(f"audits/*/{SUMS}"))
     finished |= {folder.name for folder in folders if names_file(folder / "audit.json")}
     return {
         audit: f"audit {audit!r} was finished, and its audit.json is gone: restore audits/{audit} from a backup, "
@@ -78,7 +83,7 @@ def lost_audits(store: Store) -> dict[str, str]:
 
 def copy_attempts(source: Store, target: Store, question: str) -> None:
     """Record all audits of a question in another store as well, the finished ones as finished."""
-    finished = _finished(source)
+    finished = _values(source, "finished")
     for attempt in read_attempts(source, question):
         record_attempt(target, attempt)
         if attempt.audit in finished:
@@ -113,8 +118,8 @@ def _record(store: Store, name: str, content: Mapping[str, Any]) -> bool:
     return True
 
 
-def _finished(store: Store) -> set[str]:
-    return {str(line["finished"]) for line in _lines(store) if "finished" in line}
+def _values(store: Store, name: str) -> set[str]:
+    return {str(line[name]) for line in _lines(store) if name in line}
 
 
 def _attempts(store: Store) -> Iterator[Attempt]:
