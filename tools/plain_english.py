@@ -27,7 +27,8 @@ class Counts:
 
 def pages() -> list[Path]:
     """Every page of the repository that people read."""
-    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+    folders = (ROOT / "docs", ROOT / "examples")
+    return [*sorted(ROOT.glob("*.md")), *(page for folder in folders for page in sorted(folder.rglob("*.md")))]
 
 
 def _blocks(text: str) -> Iterator[tuple[bool, str]]:
