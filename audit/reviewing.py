@@ -12,8 +12,9 @@ where the document has a newer one.
                                (four eyes; without them the arrow ends in decided at once)
 
 `more-runs` lets nobody's document into a run, so it never waits. A withdrawal of what is in force waits for a
-second person too: two undo what two have done. A newer audit that asks the same question of the same document
-supersedes what was decided: the old decision is still shown, and counts no more.
+second person too: two undo what two have done. A newer audit that asks the same of the same document
+(`ksdp.audit.screening.clearance.question_of`) supersedes what was decided: the old decision is still shown, and
+counts no more.
 
 An exclusion is of the document, not of an audit: it holds for its corpus and id in every audit, before the first
 one too, until it is withdrawn. Nothing else may be decided before that.
@@ -21,8 +22,6 @@ one too, until it is withdrawn. Nothing else may be decided before that.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -30,7 +29,6 @@ from datetime import datetime
 from enum import StrEnum
 
 from ksdp.audit.errors import InputError, StaleDecision
-from ksdp.audit.spec.models import Spec
 
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Unicode's categories: controls, formats, surrogates, private, unassigned, line and paragraph separators."""
@@ -135,7 +133,16 @@ class CorpusUnits:
     @property
     def file(self) -> str:
         """Name of its file: the same data in another folder, or with other weights, is the same corpus."""
-        return self.source.replace("\\", "/").rstrip("/").rpartition("/")[2]
+        return file_of(self.source)
+
+
+def file_of(source: str) -> str:
+    """Name of the file at a path.
+
+    >>> file_of("data/mail/"), file_of("c:\\\\mail.csv")
+    ('mail', 'mail.csv')
+    """
+    return source.replace("\\", "/").rstrip("/").rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +181,8 @@ class State:
     """The newest audit that holds the document, where this is not it."""
     earlier: Entry | None = None
     """What was in force for it in the audit before this one, where anything was. Shown; it counts no more."""
+    proved_by: str | None = None
+    """Another audit of the same question and content that proved it sensitive: no newer one makes it clear."""
 
     @property
     def exclusion(self) -> Entry | None:
@@ -189,22 +198,6 @@ class State:
     def asks_for_runs(self) -> bool:
         """Whether what is in force asks for more runs, which no newer audit of the document has brought."""
         return self.decision is Decision.MORE_RUNS and self.superseded_by is None
-
-
-def question(spec: Spec) -> str:
-    """A hash of what an audit asks: its spec without seed, number of runs, documents, level and storage.
-
-    Audits with equal questions ask the same of a document, so a newer one supersedes an older. Corpora are told
-    apart by their path: a file that grows between two scheduled audits is the same corpus.
-    """
-    tables = spec.model_dump(mode="json", exclude={"seed": True, "store": True})
-    for name in ("with_runs", "documents"):
-        tables["design"].pop(name)
-    for name in ("level", "clear_level"):
-        tables["decision"].pop(name)
-    (tables["certificate"] or {}).pop("level", None)
-    text = json.dumps(tables, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
 def same_person(one: str, other: str) -> bool:

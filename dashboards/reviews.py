@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -27,6 +27,7 @@ from ksdp.storage.reviews.decisions import (
     Status,
     append,
     head,
+    newest_audits,
     read_log,
     read_policy,
     states,
@@ -237,19 +238,23 @@ def _place(state: State) -> str:
 
 @lru_cache(maxsize=64)
 def _places(store: Store, audit: str, _stamp: int, _head: LogHead, _policy: Policy) -> dict[str, tuple[str, ...]]:
-    """Documents by where they stand, for all that anything was decided about; once for each entry of the log."""
-    places: dict[str, list[str]] = {name: [] for name in SHOWN}
+    """Documents by where they stand, for all that the log or another audit says something of; once an entry."""
+    places: dict[str, list[str]] = {name: [] for name in (*SHOWN, "proved")}
     for document, state in states(store, audit).items():
-        places[_place(state)].append(document)
+        place = _place(state)
+        places[place].append(document)
+        if place == "open" and state.proved_by:
+            places["proved"].append(document)
     return {name: tuple(documents) for name, documents in places.items()}
 
 
 def _filter(places: Mapping[str, tuple[str, ...]], shown: str, listing: Listing) -> Filter:
-    """Open documents are those that are not clear and nothing is decided about, unless a verdict is asked for."""
+    """Open documents are those that nothing is decided about and that are not clear, here or in another audit."""
     if shown == "open":
         without = places["waiting"] + places["more-runs"] + places["decided"]
+        asked = (listing.verdict, listing.search, listing.sort, listing.descending)
         but = None if listing.verdict else "clear"
-        return Filter(listing.verdict, listing.search, listing.sort, listing.descending, without=without, but=but)
+        return Filter(*asked, without=without, but=but, even=places["proved"])
     return Filter(listing.verdict, listing.search, listing.sort, listing.descending, only=places[shown])
 
 
@@ -262,11 +267,6 @@ def _counts(store: Store, audit: str, _stamp: int, _head: LogHead, _policy: Poli
         name: findings.page(_filter(places, name, usual), limit=1).total if name == "open" else len(places[name])
         for name in SHOWN
     }
-
-
-def _newest(history: Sequence[Brief]) -> list[Brief]:
-    """The newest valid audit of each series."""
-    return list({entry.series: entry for entry in reversed(history) if entry.valid}.values())[::-1]
 
 
 def read_queue_page(store: Store, query: Mapping[str, str]) -> QueuePage:
@@ -290,7 +290,7 @@ def read_queue_page(store: Store, query: Mapping[str, str]) -> QueuePage:
 
     known = read_history(store)
     history = known.audits
-    audits = sorted((pending(entry) for entry in _newest(history)), key=lambda p: p.brief.finished, reverse=True)
+    audits = [pending(entry) for entry in newest_audits(store)]
     named = query.get("audit")
     if named:
         require_audit(store, named)

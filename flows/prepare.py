@@ -15,7 +15,7 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.planning import corpus_notes, make_plan
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.sampling import names_own_code, try_own_code
-from ksdp.audit.screening.clearance import attempt_of, question_of
+from ksdp.audit.screening.clearance import AuditQuestion, attempt_of, question_of
 from ksdp.audit.spec.models import Spec, parse_spec
 from ksdp.flows.interruption import current
 from ksdp.storage.audits.ledger import find_attempt, record_attempt
@@ -42,7 +42,7 @@ class GivenSpec:
 
     spec: Spec
     """What was given."""
-    question: str
+    question: AuditQuestion
     """Of this audit (`question_of`), of the whole corpus."""
     attempt: str | None = None
     """As the ledger names it; by the hash of the spec where there is no other name."""
@@ -130,7 +130,7 @@ def prepare_stored(
     asked = asked or GivenSpec(spec, question_of(spec, corpus.hash, len(plan.units)))
     now = datetime.now(UTC).isoformat(timespec="seconds")
     before = None if after is None else find_attempt(opened, after)
-    question = asked.question if before is None else before.question
+    question = asked.question if before is None else AuditQuestion(before.question, before.file)
     size = {"runs": plan.runs, "looks": len(plan.looks)}
     attempt = attempt_of(spec, audit, now, **size, question=question, given=asked.spec, name=asked.attempt)
     record_attempt(opened, attempt)

@@ -286,7 +286,8 @@ class Patience:
 def undecided_documents(store: Path, audit: str) -> tuple[str, list[str]]:
     """The newest audit that asked what `audit` asked, and its documents that people must still answer for.
 
-    These are the sensitive ones without `exclude` or `accept` in force, and any that waits for a second person.
+    These are the sensitive ones, by this audit or another of the question, without `exclude` or `accept` in force,
+    and any that waits for a second person.
     """
     opened = Store.open(store, create=False)
     newest = (newer_audits(opened, audit) or [audit])[0]
@@ -298,7 +299,9 @@ def undecided_documents(store: Path, audit: str) -> tuple[str, list[str]]:
     }
     waiting = [name for name, state in states.items() if state.status is Status.WAITING]
     sensitive = verdict_ids(read_verdicts(opened.audit(newest)), ["sensitive"])
-    return newest, list(dict.fromkeys([*(name for name in sensitive if name not in settled), *waiting]))
+    proved = [name for name, state in states.items() if state.proved_by]
+    left = (name for name in (*sensitive, *proved) if name not in settled)
+    return newest, list(dict.fromkeys([*left, *waiting]))
 
 
 def _markdown(audit: str, waiting: Sequence[str], until: datetime) -> str:

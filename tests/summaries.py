@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
+
+import pyarrow as pa
 
 from ksdp.audit.mechanisms.contract import NOTHING
 from ksdp.audit.results.parts import (
@@ -21,8 +24,18 @@ from ksdp.audit.results.parts import (
 from ksdp.audit.results.summary import VERSION, Summary
 from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.verdicts.control_outcome import Controls
+from ksdp.storage.findings import VERDICTS
 
 SPEC = parse_spec({"corpus": {"path": "mail.parquet"}, "mechanism": {"name": "pd-svd", "rank": 3}})
+
+
+def verdict_table(verdicts: Mapping[str, str]) -> pa.Table:
+    """Verdicts of an audit as `verdicts.parquet` holds them; the figures say nothing."""
+    figures: dict[Any, Any] = {True: 0, False: 0.0}
+    columns = {field.name: [figures[pa.types.is_integer(field.type)]] * len(verdicts) for field in VERDICTS.schema}
+    words = {"statistic": "s", "detected": False, "proof": None}
+    columns |= {name: [value] * len(verdicts) for name, value in words.items()}
+    return VERDICTS.of(columns | {"document": list(verdicts), "verdict": list(verdicts.values())})
 
 
 def stored_values(**changes: Any) -> StoredValues:

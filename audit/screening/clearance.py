@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -20,7 +20,7 @@ from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.registry import mechanism_of
-from ksdp.audit.reviewing import Decision, State
+from ksdp.audit.reviewing import Decision, State, file_of
 from ksdp.audit.spec.design import as_rows
 from ksdp.audit.spec.models import Spec
 from ksdp.audit.verdicts.decide import Verdict
@@ -31,7 +31,9 @@ class Attempt:
     """One audit of an attempt; the audits of a screen or of several views are one attempt together."""
 
     question: str
-    """Key of corpus, mechanism and parties."""
+    """`AuditQuestion.content`."""
+    file: str
+    """`AuditQuestion.file`."""
     attempt: str
     """Hash of the spec as it was given: an audit's, or the one that the views started from. A screen's id."""
     audit: str
@@ -82,8 +84,25 @@ class Attempts:
         )
 
 
-def question_of(spec: Spec, corpus: str, units: int) -> str:
-    """Key of what is asked: spelling a default out, 1 as 1.0, or a part of the corpus in rows, asks nothing new.
+@dataclass(frozen=True, slots=True)
+class AuditQuestion:
+    """What is asked, in two keys. Audits of one content share what they prove, those of one file are one row.
+
+    The newest of a row is the one that people decide about.
+    """
+
+    content: str
+    """Key of mechanism, parties and the content of the corpus."""
+    file: str
+    """Key of mechanism, parties and the name of its file, which may grow."""
+
+    def same(self, other: AuditQuestion) -> bool:
+        """Whether two are of one content, or of one file."""
+        return self.content == other.content or self.file == other.file
+
+
+def question_of(spec: Spec, corpus: str, units: int) -> AuditQuestion:
+    """What a spec asks: spelling a default out, 1 as 1.0, or a part of the corpus in rows, asks nothing new.
 
     The version of the mechanism is left out on purpose: what was proved of an earlier one is not forgotten.
 
@@ -99,18 +118,29 @@ def question_of(spec: Spec, corpus: str, units: int) -> str:
     mechanism = mechanism_of(spec.mechanism)
     asked = {"name": mechanism.name, "parameters": parameters_of(mechanism)}
     parties = spec.parties.model_dump(mode="json")
-    for name in ("honest", "coalition"):
-        parties[name] = None if parties[name] is None else as_rows(parties[name], units)
-    return content_key({"corpus": corpus, "mechanism": whole_numbers(asked), "parties": parties})
+    rows = {name: parties[name] and as_rows(parties[name], units) for name in ("honest", "coalition")}
+    asked = {"mechanism": whole_numbers(asked), "unit": spec.design.unit}
+    return AuditQuestion(
+        content=content_key(asked | {"corpus": corpus, "parties": parties | rows}),
+        file=content_key(asked | {"file": file_of(spec.corpus.path), "parties": whole_numbers(parties)}),
+    )
 
 
-def asked_of(spec: Spec, corpus: Corpus) -> str:
+def asked_of(spec: Spec, corpus: Corpus) -> AuditQuestion:
     """`question_of` what a spec asks of a whole corpus."""
     return question_of(spec, corpus.hash, unit_count(corpus, spec.design.unit))
 
 
 def attempt_of(
-    spec: Spec, audit: str, at: str, runs: int, looks: int, *, question: str, given: Spec, name: str | None = None
+    spec: Spec,
+    audit: str,
+    at: str,
+    runs: int,
+    looks: int,
+    *,
+    question: AuditQuestion,
+    given: Spec,
+    name: str | None = None,
 ) -> Attempt:
     """An audit as the ledger keeps it.
 
@@ -124,7 +154,7 @@ def attempt_of(
         When it starts, ISO 8601.
     runs, looks : int
         Planned; runs of all lanes.
-    question : str
+    question : AuditQuestion
         `question_of` it.
     given : Spec
         What a person gave: of an audit by itself, the same spec.
@@ -133,7 +163,8 @@ def attempt_of(
     """
     design = spec.design
     return Attempt(
-        question=question,
+        question=question.content,
+        file=question.file,
         attempt=name or given.hash,
         audit=audit,
         at=at,
@@ -391,23 +422,20 @@ class Selection:
         return self.proved + self.accepted
 
 
-def select(
-    verdicts: Mapping[str, str], states: Mapping[str, State], remembered: Collection[str] = ()
-) -> Selection:
+def select(verdicts: Mapping[str, str], states: Mapping[str, State]) -> Selection:
     """Sort the documents of an audit.
 
     Parameters
     ----------
     verdicts : mapping from id to `sensitive`, `clear` or `undecided`
     states : mapping from id to State
-        A document that is not in it is open.
-    remembered : collection of ids
-        What an earlier audit proved to be above the margin: listed, if clear now, only where somebody accepts it.
+        A document that is not in it is open. One that another audit proved sensitive is listed, if clear now,
+        only where somebody accepts it.
     """
     found: dict[str, list[str]] = {"proved": [], "accepted": [], "excluded": [], "left_open": [], "waiting": []}
     for document, verdict in verdicts.items():
         state = states.get(document)
-        clear = verdict == Verdict.CLEAR and document not in remembered
+        clear = verdict == Verdict.CLEAR and not (state and state.proved_by)
         decision = state.decision if state else None
         if state and state.waiting is not None:
             found["waiting"].append(document)

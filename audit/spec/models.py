@@ -518,6 +518,18 @@ class Spec(Section, frozen=True):
         text = json.dumps(self.model_dump(mode="json", exclude={"gain"}), sort_keys=True, separators=(",", ":"))
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
+    @property
+    def series(self) -> str:
+        """Hash without seed, runs, documents, levels and storage: what the audits of one trend share."""
+        tables = self.model_dump(mode="json", exclude={"seed": True, "store": True})
+        for name in ("with_runs", "documents"):
+            tables["design"].pop(name)
+        for name in ("level", "clear_level"):
+            tables["decision"].pop(name)
+        (tables["certificate"] or {}).pop("level", None)
+        text = json.dumps(tables, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:20]
+
 
 def parse_spec(tables: Mapping[str, Any]) -> Spec:
     """Check the tables of a spec; `SpecError` as by `validated`."""

@@ -41,8 +41,7 @@ from ksdp.audit.verdicts.decide import Proof
 from ksdp.flows.prepare import spec_corpus
 from ksdp.storage.audits.continuation import Origin, read_origin
 from ksdp.storage.audits.history import finished_views, read_summary, views_of
-from ksdp.storage.audits.ledger import find_attempt, read_attempts, record_signed
-from ksdp.storage.audits.queries import remembered_sensitive
+from ksdp.storage.audits.ledger import check_none_lost, find_attempt, read_attempts, record_signed
 from ksdp.storage.audits.screens import screen_of
 from ksdp.storage.clearances import (
     check_sizes,
@@ -356,9 +355,8 @@ def _decided(opened: Store, audit: str, *, superseded: bool) -> _Decided:
 
 def _chosen(opened: Store, decided: _Decided, *, leave_out_waiting: bool) -> Selection:
     """The documents that may be listed, one at least, and those that may not."""
-    margin, unit = decided.spec.rule.margin, decided.spec.design.unit
-    remembered = remembered_sensitive(opened, decided.attempts, margin=margin, unit=unit)
-    chosen = select(decided.verdicts, decided.seen.states, remembered)
+    check_none_lost(opened)
+    chosen = select(decided.verdicts, decided.seen.states)
     if chosen.waiting and not leave_out_waiting:
         raise InputError(
             f"{len(chosen.waiting)} documents wait for a second person, {chosen.waiting[0]!r} among them; confirm "

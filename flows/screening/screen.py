@@ -20,7 +20,7 @@ from ksdp.audit.party_view import size_base
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import VERSION, Summary
-from ksdp.audit.screening.clearance import asked_of, screen_statement
+from ksdp.audit.screening.clearance import AuditQuestion, asked_of, screen_statement
 from ksdp.audit.screening.rounds import (
     AS_ASKED,
     Ended,
@@ -44,8 +44,8 @@ from ksdp.flows.interruption import current
 from ksdp.flows.prepare import GivenSpec, Prepared, prepare_stored, spec_corpus
 from ksdp.flows.screening.clear import Grounds, Signing, audited_sizes, evidence_of, exclusion_rows, sign
 from ksdp.storage.audits.history import read_summary
-from ksdp.storage.audits.ledger import read_attempts
-from ksdp.storage.audits.queries import remembered_sensitive
+from ksdp.storage.audits.ledger import check_none_lost, read_attempts
+from ksdp.storage.audits.queries import proved_sensitive
 from ksdp.storage.audits.screens import (
     RoundVerdicts,
     page_path,
@@ -135,7 +135,7 @@ class _Series:
         return screen_id(self.spec, self.corpus.hash, self.rules)
 
     @property
-    def question(self) -> str:
+    def question(self) -> AuditQuestion:
         """Of all rounds: later ones have a part of the corpus."""
         return asked_of(self.spec, self.corpus)
 
@@ -164,15 +164,16 @@ class _Series:
         units = dict(zip(self.corpus.ids.tolist(), unit_names(self.corpus, self.spec.design.unit), strict=True))
         alone = Counter(map(str, units.values()))
         out = Counter(str(units[document]) for document in self.exclusions())
-        return self.remembered() | {name for name, gone in out.items() if gone == alone[name]}
+        return frozenset(self.remembered() | {name for name, gone in out.items() if gone == alone[name]})
 
-    def remembered(self) -> frozenset[str]:
+    def remembered(self) -> set[str]:
         """What audits of this question beside its own proved to be above the margin."""
         opened = Store.open(self.store)
-        attempts = read_attempts(opened, self.question)
+        check_none_lost(opened)
+        attempts = read_attempts(opened, self.question.content)
         others = [one for one in attempts if one.attempt != self.id]
         rule, unit = self.spec.rule, self.spec.design.unit
-        return remembered_sensitive(opened, others, margin=rule.margin, unit=unit)
+        return set(proved_sensitive(opened, others, margin=rule.margin, unit=unit))
 
 
 _SPARE = 0.8
@@ -447,7 +448,7 @@ class _Screened:
         """What the clearance rests on: the verdicts of the last round."""
         spec, rules, rounds = self.spec, self.rules, self.rounds
         last = rounds.about[-1]
-        attempts = read_attempts(self.store, asked_of(spec, self.corpus))
+        attempts = read_attempts(self.store, asked_of(spec, self.corpus).content)
         return Grounds(
             plan=rounds.plan,
             corpus=self.corpus,

@@ -13,7 +13,6 @@ from ksdp.audit.errors import DamagedFile, StoreError
 from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.results.summary import Summary as Summary
 from ksdp.audit.results.views_summary import ViewsSummary as ViewsSummary
-from ksdp.audit.reviewing import question
 from ksdp.audit.spec.models import Spec
 from ksdp.storage.audits.ledger import lost_audits
 from ksdp.storage.codec import names_file, read_object, write_json_with_checksum
@@ -121,7 +120,7 @@ class Brief:
     corpus: str
     """Hash of the corpus."""
     series: str
-    """`ksdp.audit.reviewing.question`: audits of one setting."""
+    """`ksdp.audit.spec.models.Spec.series`: audits of one setting."""
     documents: int
     """Or groups, where `unit` says so."""
     unit: str
@@ -151,7 +150,7 @@ def brief(summary: Summary) -> Brief:
         mechanism=mechanism_of(summary.mechanism, summary.spec),
         corpus_path=summary.spec.corpus.path,
         corpus=summary.corpus,
-        series=question(summary.spec),
+        series=summary.spec.series,
         documents=summary.documents,
         unit=summary.design.unit,
         runs=summary.runs,

@@ -21,7 +21,7 @@ from ksdp.storage.locks import lock
 from ksdp.storage.store import Store
 
 if TYPE_CHECKING:
-    from ksdp.audit.screening.clearance import Attempt
+    from ksdp.audit.screening.clearance import Attempt, AuditQuestion
 
 
 def record_attempt(store: Store, attempt: Attempt) -> bool:
@@ -58,6 +58,13 @@ def started_audits(store: Store) -> set[str]:
 def read_attempts(store: Store, question: str) -> tuple[Attempt, ...]:
     """All audits of a question, in the order in which they were started."""
     return tuple(one for one in _attempts(store) if one.question == question)
+
+
+def read_questions(store: Store) -> dict[str, AuditQuestion]:
+    """What every audit asked."""
+    from ksdp.audit.screening.clearance import AuditQuestion  # imports numpy
+
+    return {one.audit: AuditQuestion(one.question, one.file) for one in _attempts(store)}
 
 
 def find_attempt(store: Store, audit: str) -> Attempt | None:

@@ -16,7 +16,6 @@ from ksdp.audit.screening.clearance import Attempt
 from ksdp.audit.verdicts.decide import Verdict
 from ksdp.storage.audits.duckdb_query import ask
 from ksdp.storage.audits.history import read_summary
-from ksdp.storage.audits.ledger import check_none_lost
 from ksdp.storage.findings import EFFECTS, STATISTICS, EffectRow, StatisticTestRow, VerdictRow, read_verdicts
 from ksdp.storage.findings import VERDICTS as VERDICTS_TABLE
 from ksdp.storage.store import Store
@@ -58,6 +57,8 @@ class Filter:
     """None of these documents."""
     but: str | None = None
     """Not this verdict."""
+    even: tuple[str, ...] = ()
+    """These documents in spite of it."""
 
     def __post_init__(self) -> None:
         if self.verdict is not None and self.verdict not in VERDICTS:
@@ -276,8 +277,10 @@ class Findings:
         )
 
 
-def remembered_sensitive(store: Store, attempts: Iterable[Attempt], *, margin: float, unit: str) -> frozenset[str]:
-    """Documents (or groups) that an earlier audit proved to be above the margin: no other seed makes them clear.
+def proved_sensitive(store: Store, attempts: Iterable[Attempt], *, margin: float, unit: str) -> dict[str, str]:
+    """Documents (or groups) that an audit proved to be above the margin, each with the newest that did.
+
+    No other seed makes them clear.
 
     Parameters
     ----------
@@ -291,18 +294,19 @@ def remembered_sensitive(store: Store, attempts: Iterable[Attempt], *, margin: f
     Raises
     ------
     StoreError
-        If a finished audit cannot be read, or is lost: what it proved would be forgotten.
+        If a finished audit cannot be read: what it proved would be forgotten.
     """
-    check_none_lost(store)
-    proved: set[str] = set()
-    for folder in {store.audit(one.audit) for one in attempts if one.margin >= margin}:
+    proved: dict[str, str] = {}
+    for audit in dict.fromkeys(one.audit for one in attempts if one.margin >= margin):
+        folder = store.audit(audit)
         if not (folder / "audit.json").is_file():
             continue
         summary = read_summary(folder)
         if summary.valid and summary.design.unit == unit:
             verdicts = read_verdicts(folder)
-            proved |= set(verdicts.filter(pc.equal(verdicts["verdict"], "sensitive"))["document"].to_pylist())
-    return frozenset(map(str, proved))
+            sensitive = verdicts.filter(pc.equal(verdicts["verdict"], "sensitive"))["document"].to_pylist()
+            proved |= dict.fromkeys(map(str, sensitive), audit)
+    return proved
 
 
 def _where(chosen: Filter) -> tuple[str, dict[str, Any]]:
@@ -312,8 +316,8 @@ def _where(chosen: Filter) -> tuple[str, dict[str, Any]]:
         terms.append("verdict = $verdict")
         values["verdict"] = chosen.verdict
     if chosen.but is not None:
-        terms.append("verdict <> $but")
-        values["but"] = chosen.but
+        terms.append("(verdict <> $but or document in (select unnest(cast($even as varchar[]))))")
+        values |= {"but": chosen.but, "even": list(chosen.even)}
     if chosen.search:
         terms.append("contains(lower(document), lower($search))")
         values["search"] = chosen.search

@@ -15,19 +15,19 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ksdp.audit.corpus.matrix import Corpus
-from ksdp.audit.errors import InputError, InvalidAudit, SpecError, StoreError
+from ksdp.audit.errors import InputError, InvalidAudit, StoreError
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.reviewing import WITHOUT_AUDIT, CorpusUnits, check_proposal, fold, is_exclusion, question
+from ksdp.audit.reviewing import WITHOUT_AUDIT, CorpusUnits, check_proposal, fold, is_exclusion
 from ksdp.audit.reviewing import Decision as Decision
 from ksdp.audit.reviewing import Entry as Entry
 from ksdp.audit.reviewing import Proposal as Proposal
 from ksdp.audit.reviewing import State as State
 from ksdp.audit.reviewing import Status as Status
 from ksdp.audit.reviewing import visible as visible
-from ksdp.storage.audits.history import read_history, read_summary
-from ksdp.storage.audits.queries import Findings
+from ksdp.storage.audits.history import Brief, read_history, read_summary
+from ksdp.storage.audits.ledger import find_attempt, read_attempts, read_questions
+from ksdp.storage.audits.queries import Findings, proved_sensitive
 from ksdp.storage.codec import read_object, write_checked_json
-from ksdp.storage.findings import read_spec
 from ksdp.storage.locks import shared_lock
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.reviews.log import (
@@ -82,29 +82,34 @@ def write_policy(store: Store, policy: Policy) -> None:
     write_checked_json(store.root / "reviews" / "policy.json", asdict(policy))
 
 
+def newest_audits(store: Store) -> list[Brief]:
+    """The newest valid audit of every question, newest first; one that the ledger does not name stands alone."""
+    questions, newest = read_questions(store), list[Brief]()
+    for entry in read_history(store).audits:
+        asked = questions.get(entry.audit)
+        known = (questions.get(other.audit) for other in newest)
+        if entry.valid and not (asked and any(one and asked.same(one) for one in known)):
+            newest.append(entry)
+    return newest
+
+
 def newer_audits(store: Store, audit: str) -> list[str]:
-    """Valid audits finished later that ask the same question (`ksdp.audit.reviewing.question`), newest first."""
+    """Valid audits finished later that ask the same question, newest first."""
     return lineage(store, audit)[0]
 
 
 def lineage(store: Store, audit: str) -> tuple[list[str], list[str]]:
     """Audits of the same question, newest first: the newer ones, the older ones."""
-    mine = question(read_summary(store.audit(audit)).spec)
+    read_summary(store.audit(audit))
+    questions = read_questions(store)
+    mine = questions.get(audit)
+    alike = {audit} | {name for name, asked in questions.items() if mine and mine.same(asked)}
     history = read_history(store).audits
-    for name in set(store.audits()) - {entry.audit for entry in history}:
-        if _question_of_damaged(store, name) == mine:
-            read_summary(store.audit(name))  # an error that says why: a look that is not counted would be hidden
-    alike = (entry for entry in history if entry.series == mine)
-    order = [entry.audit for entry in alike if entry.valid or entry.audit == audit]
+    for name in set(store.audits()) & alike - {entry.audit for entry in history}:
+        read_summary(store.audit(name))  # an error that says why: a look that is not counted would be hidden
+    order = [entry.audit for entry in history if entry.audit in alike and (entry.valid or entry.audit == audit)]
     place = order.index(audit)
     return order[:place], order[place + 1 :]
-
-
-def _question_of_damaged(store: Store, audit: str) -> str:
-    try:
-        return question(read_spec(store.audit(audit)))
-    except (SpecError, StoreError):  # nothing is known to ask the same
-        return ""
 
 
 _TABLES = """
@@ -504,7 +509,8 @@ def states(store: Store, audit: str, documents: Iterable[str] | None = None) -> 
     ----------
     documents : iterable of str, optional
         All of these are in the result. Without it: those that have an entry, here or (as `earlier`) in an older
-        audit of the same question; a document that is not in the result is open, at version 0.
+        audit of the same question, or that another audit of it proved sensitive. A document that is not in the
+        result is open, at version 0.
     """
     four_eyes = read_policy(store).four_eyes
     with _index(store) as index:
@@ -533,11 +539,13 @@ def _states(
     store: Store, index: ReviewIndex, audit: str, documents: Sequence[str] | None, four_eyes: bool
 ) -> dict[str, State]:
     newer, older = lineage(store, audit)
-    units = units_of(read_summary(store.audit(audit)))
+    summary = read_summary(store.audit(audit))
+    units = units_of(summary)
+    proved = _proved_elsewhere(store, summary)
     written = index.about(units, documents)
     groups = _excluded_with_group(store, index, units, four_eyes)
     if documents is None:
-        named = list(dict.fromkeys([*_concerned(written, [audit, *older]), *groups]))
+        named = list(dict.fromkeys([*_concerned(written, [audit, *older]), *groups, *proved]))
         held = Findings(store.audit(audit)).held(named)
         documents = [document for document in named if document in held]
     superseded = _newest_of(store, newer, documents)
@@ -555,8 +563,16 @@ def _states(
         if state.exclusion is None and document in groups:
             status = Status.SUPERSEDED if state.superseded_by else Status.DECIDED
             state = replace(state, decided=groups[document], confirmed=None, status=status)
-        found[document] = state
+        found[document] = replace(state, proved_by=proved.get(document))
     return found
+
+
+def _proved_elsewhere(store: Store, summary: Summary) -> dict[str, str]:
+    """What other audits of the same question, of this content, proved to be above this one's margin."""
+    asked = find_attempt(store, summary.audit)
+    attempts = () if asked is None else read_attempts(store, asked.question)
+    others = [one for one in attempts if one.audit != summary.audit]
+    return proved_sensitive(store, others, margin=summary.spec.rule.margin, unit=summary.design.unit)
 
 
 def _concerned(written: Mapping[str, Sequence[Entry]], audits: Sequence[str]) -> list[str]:

@@ -18,13 +18,10 @@ from ksdp.audit.reviewing import (
     Status,
     check_proposal,
     fold,
-    question,
     same_person,
 )
-from ksdp.audit.spec.models import parse_spec
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
-SPEC = {"corpus": {"path": "mail.parquet"}, "mechanism": {"name": "pd-svd", "rank": 3}}
 
 
 def written(number: int, decision: str, who: str, audit: str = "a", document: str = "7") -> Entry:
@@ -175,20 +172,6 @@ def test_an_exclusion_holds_in_every_audit_until_it_is_withdrawn(
         for wanted in (Decision.ACCEPT, Decision.MORE_RUNS):
             with pytest.raises(InputError, match=r"is excluded, .*by Ana on 2026-03-01: why\. Withdraw"):
                 check_proposal(Proposal("b", "7", wanted, "why", "Cem"), found, four_eyes=four_eyes)
-
-
-def test_the_question_leaves_out_how_hard_one_looks_and_nothing_else() -> None:
-    asked = question(parse_spec(SPEC))
-    for same in ({"seed": 9}, {"design": {"with_runs": 9}}, {"decision": {"level": 0.01}}):
-        assert question(parse_spec(SPEC | same)) == asked
-    for other in (
-        {"decision": {"margin": 0.3}},
-        {"design": {"party_size": 0.1}},
-        {"statistics": {"names": ["d-sum"]}},
-        {"mechanism": {"name": "pd-svd", "rank": 4}},
-        {"corpus": {"path": "post.parquet"}},
-    ):
-        assert question(parse_spec(SPEC | other)) != asked
 
 
 def test_names_are_compared_as_people_read_them() -> None:

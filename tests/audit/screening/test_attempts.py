@@ -8,7 +8,7 @@ import pytest
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
-from ksdp.audit.screening.clearance import Attempt, attempt_of, count_attempts, question_of
+from ksdp.audit.screening.clearance import Attempt, AuditQuestion, attempt_of, count_attempts, question_of
 from ksdp.audit.screening.rounds import round_spec
 from ksdp.audit.spec.models import Spec
 
@@ -52,7 +52,7 @@ def test_any_change_is_an_attempt_at_the_same_question(changes: dict[str, Any]) 
 def test_another_mechanism_or_other_parties_are_another_question(changes: dict[str, Any]) -> None:
     same = changes == {"seed": 1}
     assert (question_of(spec_with(), "c", 90) == question_of(spec_with(**changes), "c", 90)) is same
-    assert question_of(spec_with(), "c", 90) != question_of(spec_with(), "d", 90)
+    assert question_of(spec_with(), "c", 90).content != question_of(spec_with(), "d", 90).content
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_whole_number_spelt_with_a_point_is_no_question_at_all() -> None:
 
 
 def test_the_parameters_of_what_noise_is_put_on_count_as_they_are() -> None:
-    def noisy(**parameters: Any) -> str:
+    def noisy(**parameters: Any) -> AuditQuestion:
         asked = {"name": "noisy", "mechanism": "pd-svd", "noise": 1, "parameters": parameters}
         return question_of(spec_with(mechanism=asked), "c", 90)
 
@@ -134,6 +134,18 @@ def test_parts_of_the_corpus_and_rows_are_one_question() -> None:
     asked = spec_with(parties={"honest": 0.2, "coalition": 0.1})
     rounds = [attempt(round_spec(asked, n, 3, 90), str(n), asked, "screen") for n in (1, 2)]
     assert rounds[1].seed != rounds[0].seed
-    assert rounds[0].question == rounds[1].question == question_of(asked, "c", 90)
-    assert question_of(asked, "c", 90) == question_of(spec_with(parties={"honest": 18, "coalition": 9}), "c", 90)
-    assert question_of(asked, "c", 90) != question_of(spec_with(parties={"honest": 17, "coalition": 9}), "c", 90)
+    question = question_of(asked, "c", 90)
+    assert rounds[0].question == rounds[1].question == question.content
+    assert question.content == question_of(spec_with(parties={"honest": 18, "coalition": 9}), "c", 90).content
+    assert not question.same(question_of(spec_with(parties={"honest": 17, "coalition": 9}), "c", 90))
+
+
+def test_a_file_that_grows_is_asked_the_same() -> None:
+    asked = spec_with(parties={"honest": 0.2, "coalition": 0.1}, corpus={"path": "data/mail.csv"})
+    grown = question_of(asked, "grown", 91)
+    assert question_of(asked, "c", 90).same(grown)
+    assert question_of(asked, "c", 90).content != grown.content
+    assert grown.same(question_of(spec_with(parties=asked.parties, corpus={"path": "other"}), "grown", 91))
+    assert not grown.same(question_of(spec_with(parties=asked.parties, corpus={"path": "other"}), "c", 91))
+    people = spec_with(parties=asked.parties, corpus=asked.corpus, design={"unit": "group"})
+    assert not grown.same(question_of(people, "grown", 91))

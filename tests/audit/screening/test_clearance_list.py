@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -51,8 +52,8 @@ def test_where_a_document_goes(verdict: str, found: State | None, place: str) ->
     ("found", "place"), [(None, "left_open"), (state("accept"), "accepted"), (state("exclude"), "excluded")]
 )
 def test_what_an_earlier_audit_proved_is_not_forgotten(found: State | None, place: str) -> None:
-    states = {} if found is None else {"x": found}
-    chosen = select({"x": "clear", "y": "clear"}, states, {"x"})
+    states = {"x": replace(found or State("a", "x", Status.OPEN, 0), proved_by="before")}
+    chosen = select({"x": "clear", "y": "clear"}, states)
     assert getattr(chosen, place) == ("x",)
     assert chosen.proved == ("y",)
 

@@ -153,3 +153,17 @@ def test_what_is_refused(wrong: dict[str, Any], said: str) -> None:
 )
 def test_what_is_taken(given: dict[str, Any]) -> None:
     assert parsed(**given).cluster is not None
+
+
+def test_a_series_leaves_out_how_hard_one_looks_and_nothing_else() -> None:
+    asked = parse_spec(TABLES).series
+    for same in ({"seed": 9}, {"design": {"with_runs": 9}}, {"decision": {"level": 0.01}}):
+        assert parse_spec(TABLES | same).series == asked
+    for other in (
+        {"decision": {"margin": 0.3}},
+        {"design": {"party_size": 0.1}},
+        {"statistics": {"names": ["d-sum"]}},
+        {"mechanism": {"name": "pd-svd", "rank": 4}},
+        {"corpus": {"path": "post.parquet"}},
+    ):
+        assert parse_spec(TABLES | other).series != asked

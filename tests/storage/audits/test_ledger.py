@@ -8,22 +8,21 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from ksdp.audit.errors import DamagedFile, StoreError
 from ksdp.audit.screening.clearance import Attempt
 from ksdp.storage.audits.history import find_audit, read_history
-from ksdp.storage.audits.ledger import lost_audits, read_attempts, record_attempt, record_finished
-from ksdp.storage.audits.queries import remembered_sensitive
+from ksdp.storage.audits.ledger import check_none_lost, lost_audits, read_attempts, record_attempt, record_finished
+from ksdp.storage.audits.queries import proved_sensitive
 from ksdp.storage.codec import write_table_with_checksum
-from ksdp.storage.findings import VERDICTS, write_summary
+from ksdp.storage.findings import write_summary
 from ksdp.storage.store import Store
 
 from ...flips import flipped
-from ...summaries import example
+from ...summaries import example, verdict_table
 
-ONE = Attempt("q", "spec", "a", "2026-01-01T00:00:00+00:00", 1, 0.2, 0.05, "s", 400, 1, 100)
+ONE = Attempt("q", "f", "spec", "a", "2026-01-01T00:00:00+00:00", 1, 0.2, 0.05, "s", 400, 1, 100)
 
 
 @pytest.fixture
@@ -133,16 +132,8 @@ def test_many_at_once_are_all_counted(store: Store) -> None:
 
 def finished(store: Store, audit: str, verdicts: dict[str, str], **changes: Any) -> Attempt:
     folder = store.audit(audit)
-    columns: dict[str, list[Any]] = {
-        name: [0.0] * len(verdicts) for name in VERDICTS.columns if name not in ("document", "verdict")
-    }
-    integers = [f.name for f in VERDICTS.schema if pa.types.is_integer(f.type)]
-    columns |= {name: [0] * len(verdicts) for name in integers}
-    columns |= {"document": list(verdicts), "verdict": list(verdicts.values()), "statistic": ["s"] * len(verdicts)}
-    columns["detected"] = [False] * len(verdicts)
-    columns["proof"] = [None] * len(verdicts)
     folder.mkdir(parents=True)
-    write_table_with_checksum(folder / "verdicts.parquet", VERDICTS.of(columns))
+    write_table_with_checksum(folder / "verdicts.parquet", verdict_table(verdicts))
     write_summary(folder, example(audit=audit, **changes))
     record_attempt(store, one := dataclasses.replace(ONE, audit=audit, attempt=audit))
     record_finished(store, audit)
@@ -157,29 +148,29 @@ def test_what_another_audit_proved_is_remembered(store: Store) -> None:
     ]
     stopped = dataclasses.replace(ONE, audit="stopped")
     at = {"margin": 0.2, "unit": "document"}
-    assert remembered_sensitive(store, [*seeds, stopped], **at) == {"x"}
-    assert remembered_sensitive(store, seeds[1:], **at) == set()
-    assert remembered_sensitive(store, seeds, margin=0.3, unit="document") == set()
-    assert remembered_sensitive(store, seeds, margin=0.1, unit="document") == {"x"}
-    assert remembered_sensitive(store, seeds, margin=0.2, unit="group") == set()
+    assert proved_sensitive(store, [*seeds, stopped], **at) == {"x": "one"}
+    assert proved_sensitive(store, seeds[1:], **at) == {}
+    assert proved_sensitive(store, seeds, margin=0.3, unit="document") == {}
+    assert proved_sensitive(store, seeds, margin=0.1, unit="document") == {"x": "one"}
+    assert proved_sensitive(store, seeds, margin=0.2, unit="group") == {}
 
 
 def test_an_audit_that_cannot_be_read_is_not_passed_over(store: Store) -> None:
     one = finished(store, "one", {"x": "sensitive"})
     (store.audit("one") / "audit.json").write_text("{}", encoding="utf-8")
     with pytest.raises(StoreError):
-        remembered_sensitive(store, [one], margin=0.2, unit="document")
+        proved_sensitive(store, [one], margin=0.2, unit="document")
 
 
 @pytest.mark.parametrize("gone", [["audit.json"], ["audit.json", "SHA256SUMS"], ["."]])
 def test_what_a_lost_audit_proved_is_not_forgotten(store: Store, gone: list[str]) -> None:
-    one, other = finished(store, "one", {"x": "sensitive"}), finished(store, "other", {"x": "clear"})
+    finished(store, "one", {"x": "sensitive"})
+    finished(store, "other", {"x": "clear"})
     for name in gone:
         path = store.audit("one") / name
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-    for attempts in ([one, other], [other]):
-        with pytest.raises(DamagedFile, match=r"audit 'one' .* gone"):
-            remembered_sensitive(store, attempts, margin=0.2, unit="document")
+    with pytest.raises(DamagedFile, match=r"audit 'one' .* gone"):
+        check_none_lost(store)
     with pytest.raises(DamagedFile, match="audit 'one'"):
         find_audit(store, "one")
     assert find_audit(store, "other") == "other"

@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,10 +19,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError, InvalidAudit, StaleDecision, StoreError
 from ksdp.audit.reviewing import CorpusUnits, Decision, Proposal, Status, fold
-from ksdp.audit.spec.models import parse_spec
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.codec import write_json_with_checksum
-from ksdp.storage.findings import write_spec
 from ksdp.storage.mapped_corpus import store_corpus
 from ksdp.storage.reviews.decisions import (
     Policy,
@@ -32,6 +31,7 @@ from ksdp.storage.reviews.decisions import (
     head,
     lineage,
     newer_audits,
+    newest_audits,
     read_log,
     read_policy,
     states,
@@ -39,8 +39,6 @@ from ksdp.storage.reviews.decisions import (
 )
 from ksdp.storage.reviews.log import check_chain, log_file, parse_line, read_lines
 from ksdp.storage.store import Store
-
-from ..conftest import SPEC
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -121,9 +119,10 @@ def test_a_newer_audit_of_the_same_question_makes_old_decisions_stale(
     say(store, "1", "accept")
     audited("two", 3, day=2, seed=9)
     audited("void", 5, day=3, valid=False)
-    audited("other", 5, day=4, decision={"margin": 0.5})
+    audited("other", 5, day=4, mechanism={"name": "pd-svd", "rank": 4})
     assert newer_audits(store, "one") == ["two"]
     assert newer_audits(store, "two") == newer_audits(store, "other") == []
+    assert [entry.audit for entry in newest_audits(store)] == ["other", "two"]
     old = document_state(store, "one", "1")
     assert (old.status, old.decision, old.superseded_by) == ("superseded", "accept", "two")
     with pytest.raises(StaleDecision, match="audited again in two"):
@@ -134,6 +133,38 @@ def test_a_newer_audit_of_the_same_question_makes_old_decisions_stale(
     assert "4" not in states(store, "two")
     with pytest.raises(InvalidAudit, match="controls of audit void failed"):
         say(store, "1", "accept", audit="void")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"decision": {"margin": 0.5}},
+        {"statistics": {"names": ["d-sum"]}},
+        {"design": {"with_runs": 90}},
+        {"corpus": {"path": "elsewhere/mail.parquet"}},
+        {"corpus": {"path": "renamed.parquet"}},
+    ],
+)
+def test_how_it_was_asked_makes_no_other_question(
+    store: Store, audited: Callable[..., str], changes: dict[str, Any]
+) -> None:
+    audited("one", 5)
+    audited("two", 5, day=2, **changes)
+    assert newer_audits(store, "one") == ["two"]
+    assert [entry.audit for entry in newest_audits(store)] == ["two"]
+
+
+def test_what_another_audit_proved_stands_beside_the_newest_verdict(
+    store: Store, audited: Callable[..., str]
+) -> None:
+    loose = {"decision": {"margin": 0.1}}
+    audited("one", 5, sensitive=["2"])
+    audited("two", 5, day=2, seed=9, sensitive=["4"], **loose)
+    audited("three", 5, day=3, seed=10)
+    found = states(store, "three")
+    assert {name: state.proved_by for name, state in found.items()} == {"2": "one"}, "0.1 is less than 0.2"
+    assert states(store, "two")["2"].proved_by == "one"
+    assert document_state(store, "three", "3").proved_by is None
 
 
 @pytest.mark.parametrize(
@@ -235,14 +266,11 @@ RANK_5 = {"name": "pd-svd", "rank": 5}
 def test_an_audit_of_another_version_is_never_overlooked(store: Store, audited: Callable[..., str]) -> None:
     """Where it asked the same, its level was spent: nothing is signed as if it had not been."""
     mine, same, other = audited("mine", day=3), audited("same", day=2), audited("other", day=1, mechanism=RANK_5)
-    for name in (same, other):
+    for name in (other, same):
+        assert lineage(store, mine)[1] == [same]
         file = store.audit(name) / "audit.json"
-        told = json.loads(file.read_text()) | {"version": 0}
-        write_json_with_checksum(file, told)
-    write_spec(store.audit(other), parse_spec(SPEC | {"mechanism": RANK_5}))
-    assert lineage(store, mine)[1] == []  # nothing is known of what `same` asked
-    write_spec(store.audit(same), parse_spec(SPEC))
-    os.utime(store.audit(same) / "audit.json", ns=(1, 1))
+        write_json_with_checksum(file, json.loads(file.read_text()) | {"version": 0})
+        os.utime(file, ns=(1, 1))
     with pytest.raises(StoreError, match="'same' cannot be read: its summary has version 0"):
         lineage(store, mine)[1]
 
