@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +17,7 @@ import numpy as np
 
 from ksdp.audit.errors import DamagedBlock, StoreError
 from ksdp.audit.plan import CONTROLS
-from ksdp.audit.sampling import BlockValues, measure, sample
+from ksdp.audit.sampling import BlockValues, Stored, measure, sample
 from ksdp.audit.spec.design import Block
 from ksdp.audit.verdicts.controls import CANARY
 from ksdp.audit.verdicts.looks import FIRST
@@ -72,6 +76,54 @@ def read_cells(ref: AuditRef, block: Block, part: int, names: Sequence[str]) -> 
         raise
 
 
+_LOOK_SECONDS = 1.0
+
+
+def _folder_of_counts(ref: AuditRef) -> Path:
+    return Store(Path(ref.store)).root / "under-way" / ref.audit
+
+
+def _counted(ref: AuditRef, block: Block, runs: Iterable[Stored]) -> Iterator[Stored]:
+    """The same runs; every second a file says how many of them are made, for `runs_under_way`."""
+    folder, said = _folder_of_counts(ref), time.monotonic()
+    try:
+        for count, one in enumerate(runs, 1):
+            yield one
+            if (now := time.monotonic()) - said >= _LOOK_SECONDS:
+                said = now
+                with contextlib.suppress(OSError):  # nothing but a bar rests on it
+                    folder.mkdir(parents=True, exist_ok=True)
+                    (folder / block_name(block)).write_text(str(count), encoding="ascii")
+    finally:
+        with contextlib.suppress(OSError):
+            (folder / block_name(block)).unlink()
+
+
+@contextmanager
+def followed(ref: AuditRef, tell: Callable[[int], None]) -> Iterator[None]:
+    """Call `tell` every second with the runs that are made of blocks under way, as long as the context lasts."""
+    folder, over = _folder_of_counts(ref), threading.Event()
+
+    def count(path: Path) -> int:
+        with contextlib.suppress(OSError, ValueError):
+            return int(path.read_text(encoding="ascii"))
+        return 0
+
+    def follow() -> None:
+        while not over.wait(_LOOK_SECONDS):
+            tell(sum(map(count, folder.glob("*.parquet"))))
+
+    remove_folder(folder)  # of workers that were killed
+    thread = threading.Thread(target=follow, name="ksdp-under-way", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        remove_folder(folder)
+
+
 def compute_block(ref: AuditRef, block: Block) -> BlockDone:
     """Make sure that a block's values are stored, with as little work as the store allows.
 
@@ -87,7 +139,7 @@ def compute_block(ref: AuditRef, block: Block) -> BlockDone:
     if measured is None and seen and plan.from_store:
         try:
             stored = read_observables(folders.observables, block, folders.key)
-            measured, how = measure(plan, block, stored, plan.statistics), "measured"
+            measured, how = measure(plan, block, _counted(ref, block, stored), plan.statistics), "measured"
         except DamagedBlock:
             discard(folders.observables, block, damaged)
     if measured is None:
@@ -97,7 +149,8 @@ def compute_block(ref: AuditRef, block: Block) -> BlockDone:
                 'and this command samples nothing; run `ksdp audit` with `store.observables = "all"` first.'
             )
         writer = ObservablesWriter(block, folders.key)
-        measured = measure(plan, block, sample(plan, block), plan.statistics, writer.add if keep else None)
+        runs = _counted(ref, block, sample(plan, block))
+        measured = measure(plan, block, runs, plan.statistics, writer.add if keep else None)
         if keep:
             writer.write(folders.observables)
         how = "sampled"

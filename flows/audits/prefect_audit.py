@@ -87,10 +87,10 @@ async def _follow(artifact: Any, share: Callable[[], float]) -> None:
 @asynccontextmanager
 async def shown(tally: Tally, total: int, key: str, what: str) -> AsyncIterator[None]:
     """Keep a progress artifact of the flow run up to date while the context lasts."""
-    before = tally.runs
+    before = tally.told
 
     def share() -> float:
-        return min(100.0, 100.0 * (tally.runs - before) / total)
+        return min(100.0, 100.0 * (tally.told - before) / total)
 
     artifact: Any = await acreate_progress_artifact(key=key, progress=0.0, description=what)
     following = asyncio.create_task(_follow(artifact, share))

@@ -31,7 +31,7 @@ from ksdp.storage.audits.stages import write_stage
 from ksdp.storage.findings import write_curves, write_effects, write_findings, write_report, write_summary
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, folders_of, open_plan, open_stage, parts_of
-from ksdp.tasks.blocks import drop_values
+from ksdp.tasks.blocks import drop_values, followed
 from ksdp.tasks.provenance import versions
 from ksdp.tasks.repeats import repeat_runs
 from ksdp.tasks.slices import SliceTests, pairs_parts, slices
@@ -84,7 +84,8 @@ async def measured_stage(ref: AuditRef, steps: Steps, tally: Tally, of: str = ""
     what = f"runs of the mechanism{f' ({where})' if where else ''}"
     async with steps.shown(tally, plan.runs, f"audit-{ref.audit}-runs", what):
         sampled = tally.sampled
-        await steps.sample(ref, plan.blocks, tally)
+        with followed(ref, tally.tell):
+            await steps.sample(ref, plan.blocks, tally)
     if tally.sampled > sampled and (said := await steps.aside(repeat_runs, ref)):
         current().say(said)
     return plan

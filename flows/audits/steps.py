@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec.design import Block
 from ksdp.audit.verdicts.effects import Flagged
-from ksdp.flows.interruption import advance
+from ksdp.flows.interruption import Listener, check_stopped, current
 from ksdp.storage.audits.stages import PairsPart
 from ksdp.storage.findings import Curve
 from ksdp.storage.store import Store
@@ -30,12 +31,24 @@ class Tally:
     measured: int = 0
     cached: int = 0
     damaged: list[str] = field(default_factory=list)
+    told: int = 0
+    """Runs that the listener knows of."""
+    listener: Listener = field(default_factory=current)
+    _telling: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, done: BlockDone) -> None:
         """Count a block."""
         setattr(self, done.how, getattr(self, done.how) + done.runs)
         self.damaged += done.damaged
-        advance(done.runs)
+        self.tell()
+        check_stopped()
+
+    def tell(self, under_way: int = 0) -> None:
+        """Let the listener know of runs that it does not know of yet, those of blocks under way among them."""
+        with self._telling:
+            if (new := self.runs + under_way - self.told) > 0:
+                self.told += new
+                self.listener.advance(new)
 
     @property
     def runs(self) -> int:

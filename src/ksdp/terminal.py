@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -100,11 +101,12 @@ def _ended_by_sigterm() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    import psutil
+
     from ksdp.flows.interruption import at_sigterm
 
     def leave(number: int, frame: object) -> None:
-        import psutil
-
+        signal.signal(number, signal.SIG_IGN)  # `timeout` and service managers send more than one
         os.write(2, b"\nstopped; the same command resumes from what is stored.\n")
         for child in psutil.Process().children(recursive=True):
             with suppress(psutil.Error):

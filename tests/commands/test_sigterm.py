@@ -25,13 +25,16 @@ with terminal():
 
 
 @pytest.mark.e2e
-def test_it_leaves_one_line_and_no_child() -> None:
+@pytest.mark.parametrize("times", [1, 3])
+def test_it_leaves_one_line_and_no_child(times: int) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", COMMAND], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as running:
         assert running.stdout is not None
         child = psutil.Process(int(running.stdout.readline()))
-        running.send_signal(signal.SIGTERM)
+        for _ in range(times):
+            running.send_signal(signal.SIGTERM)
+            time.sleep(0.01)
         _, said = running.communicate(timeout=300)
     assert running.returncode == 128 + signal.SIGTERM
     assert said.split("\n") == ["", "stopped; the same command resumes from what is stored.", ""]
