@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from ksdp.audit.content_keys import content_key
-from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError
 from ksdp.audit.learning.gain import GainSummary, Score, gain_scores, summarise_gain
 from ksdp.audit.learning.learners import exact_of
@@ -18,7 +17,6 @@ from ksdp.audit.mechanisms.contract import Mechanism, recorded, traits_of
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.party_view import size_base
 from ksdp.audit.plan import Plan
-from ksdp.audit.planning import make_plan
 from ksdp.audit.randomness import Purpose, derived_seed
 from ksdp.audit.registry import mechanism_of, own_code
 from ksdp.audit.results.summary import Summary
@@ -39,8 +37,9 @@ from ksdp.audit.screening.advice import (
     lever_space,
     sampled_leak,
     settings,
+    trial_plan,
 )
-from ksdp.audit.screening.rounds import fewest_drawn, most_allowed, pool_size, sampled_spec
+from ksdp.audit.screening.rounds import fewest_drawn, most_allowed
 from ksdp.audit.spec.models import LeversSpec, Spec
 from ksdp.dashboards.learning import render_advice
 from ksdp.flows.audits.place import Place
@@ -245,7 +244,7 @@ class _Search:
             gain = self._gain(spec, mechanism)
             corpus = spec_corpus(spec, self.base)
             main = gain.measures[0]
-            plan = self._plan(spec, corpus, _MORE if main.gains else 1)
+            plan = trial_plan(spec, corpus, self.drawn, self.limits.runs * (_MORE if main.gains else 1))
             promised = None if plan.promise is None else spec.corpus.levers.enters * plan.promise.bound
             leak = self._leak(plan)
         except InputError as error:
@@ -272,7 +271,7 @@ class _Search:
             tables["corpus"]["idf"] = "global"
         try:
             spec = Spec.model_validate(tables)
-            return self._leak(self._plan(spec, spec_corpus(spec, self.base), 1))
+            return self._leak(trial_plan(spec, spec_corpus(spec, self.base), self.drawn, self.limits.runs))
         except (InputError, ValueError):
             return None
 
@@ -282,14 +281,6 @@ class _Search:
         scores = gain_scores(mechanism, rows, spec.gain, spec.seed, baselines=False)
         others = [score for score in self.scores if score.learner != "run"]
         return summarise_gain([*scores, *others], mechanism.name, spec.gain, self.named)
-
-    def _plan(self, spec: Spec, corpus: Corpus, more: int) -> Plan:
-        """Of some documents, each in half of the runs: at most so many times those asked for."""
-        units = size_base(spec, corpus)
-        tables = sampled_spec(spec, units, pool_size(spec, units), self.drawn).model_dump(mode="json")
-        runs = more * self.limits.runs
-        tables["design"] |= {"with_runs": runs, "looks": "end", "fresh_runs": 0, "without_runs": "all"}
-        return make_plan(Spec.model_validate(tables), corpus)
 
     def _leak(self, plan: Plan) -> Leak:
         level, population, quota = self.level, self.population, self.limits.quota

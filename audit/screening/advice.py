@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import norm
 
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.learning.gain import Interval
 from ksdp.audit.mechanisms.contract import OPENS, traits_of
@@ -19,10 +21,13 @@ from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.privacy.moments import Moments
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.numeric.array_types import Floats
+from ksdp.audit.party_view import size_base
 from ksdp.audit.plan import Plan
+from ksdp.audit.planning import make_plan
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.sampling import measure, sample
+from ksdp.audit.screening.rounds import pool_size, sampled_spec
 from ksdp.audit.spec.models import Spec
 from ksdp.audit.verdicts.laws import ks_table
 from ksdp.audit.verdicts.multiplicity import share_lower_limit, share_upper_limit
@@ -409,11 +414,43 @@ class Advice:
 
 
 def documents_needed(leak: Leak, margin: float, documents: int) -> int:
-    """Documents from which on D would be small enough, as D falls with the root of their number.
+    r"""Documents from which on D would be small enough: an estimate and no bound.
 
-    An estimate and no bound.
+    The two laws of a sum over n documents lie :math:`\delta \propto 1 / \sqrt{n}` deviations apart, so that
+    :math:`D = 2 \Phi(\delta / 2) - 1` (Sankararaman et al. 2009, https://doi.org/10.1038/ng.436).
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> leak = Leak(60, 200, 0.2, 0.4, 9, 0.3, 0.1, 0.26, 0.3, "row-space-energy", (), False)
+    >>> documents_needed(leak, 0.2, 1000), documents_needed(replace(leak, net=0.1), 0.2, 1000)
+    (4152, 1000)
     """
-    return math.ceil(documents * max(1.0, (leak.net / (_AIM * margin)) ** 2))
+    shown = min(leak.net, 1 - 1 / leak.runs)  # more cannot be told apart from certainty
+    far, near = (float(norm.ppf((1 + distance) / 2)) for distance in (shown, _AIM * margin))
+    return math.ceil(documents * max(1.0, (far / near) ** 2))
+
+
+def needed_words(needed: int, documents: int) -> str:
+    """From how many documents on a run would be safe, for people."""
+    there = f"there are {documents:,}"
+    if needed <= documents:
+        return f"95 % of the documents within the margin with these {documents:,}, by what was measured"
+    return f"95 % of the documents within the margin from about {needed:,} on, by what was measured; {there}"
+
+
+def trial_plan(spec: Spec, corpus: Corpus, drawn: int, runs: int) -> Plan:
+    """Of some random documents, each in half of the runs, at most so many in either arm: for `sampled_leak`.
+
+    Raises
+    ------
+    InputError
+        If there is no such audit.
+    """
+    units = size_base(spec, corpus)
+    tables = sampled_spec(spec, units, pool_size(spec, units), drawn).model_dump(mode="json")
+    tables["design"] |= {"with_runs": runs, "looks": "end", "fresh_runs": 0, "without_runs": "all"}
+    return make_plan(Spec.model_validate(tables), corpus)
 
 
 def advise(
@@ -500,10 +537,7 @@ def advice_sentences(advice: Advice) -> tuple[str, ...]:
         )
     sentence = f"No setting within these levers is both useful and safe: {tried}."
     if advice.needed is not None:
-        sentence += (
-            f" Useful, and 95 % of the documents within the margin, from about {advice.needed:,} documents on, by "
-            f"what was measured; there are {advice.documents:,}."
-        )
+        sentence += f" Useful, and {needed_words(advice.needed, advice.documents)}."
     return (sentence,)
 
 

@@ -5,19 +5,23 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ksdp.audit.certifying import copies_of
 from ksdp.audit.corpus.matrix import Corpus
-from ksdp.audit.learning.enough import documents_enough
+from ksdp.audit.errors import InputError
+from ksdp.audit.learning.enough import documents_useful
 from ksdp.audit.mechanisms.contract import traits_of
+from ksdp.audit.mechanisms.recorded import is_own
 from ksdp.audit.mechanisms.words import mechanism_words
+from ksdp.audit.party_view import size_base
 from ksdp.audit.plan import CONTROLS, Plan, document_parts, keeps_values
 from ksdp.audit.planning import corpus_notes, make_plan
 from ksdp.audit.run_subsampling import more_runs
 from ksdp.audit.sampling import try_own_code
+from ksdp.audit.screening.advice import documents_needed, needed_words, sampled_leak, trial_plan
 from ksdp.audit.spec.models import DecisionSpec, Spec
 from ksdp.audit.verdicts.power import minimal_detectable, runs_for_margin, smallest_margin
 from ksdp.audit.views import View, make_views
@@ -96,8 +100,7 @@ def forecast_words(forecast: Mapping[str, Any]) -> str:
         f"certifies a margin of {forecast['certifiable_margin']:.2f}, 8 times in 10, where there is no leak",
         *_margin(forecast),
     ]
-    if forecast.get("enough"):
-        lines.append(f"enough    {forecast['enough']['sentence']}")
+    lines += [f"{key:9} {said['sentence']}" for key in ("safe", "useful") if (said := forecast.get(key))]
     lines += [f"note      {note}" for note in forecast.get("notes", ())]
     if (proof := forecast.get("promise")) is not None:
         lines.append(f"proof     {proof}")
@@ -153,8 +156,8 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
         margin 0, under which nothing is clear). With views, costs are of all together, the rest is of the worst
         one, and `views` has one entry each; it is empty otherwise. `cpu_seconds` are by stage, at most: where no
         early look decides anybody, and every document is measured again. `here` says that no server and no workers
-        are started. `enough` says from how many documents on the run is useful and safe, by estimate (None for
-        mechanisms of which that is not known);
+        are started. `safe` says from how many documents on 95 % of them are within the margin, by a trial
+        of some as `ksdp advise` has for every setting, and `useful` from how many on noise hardly costs anything;
         `certificate_runs` are those of the pairs, on top of `runs`. `certified_copies` are documents that have so
         many copies that they will be clear against every attack (`audit.copies`).
         `bytes` are what the store keeps, the corpus among them, and `passing_bytes` what it holds besides while
@@ -295,7 +298,8 @@ def _one(spec: Spec, corpus: Corpus, started: _Started) -> dict[str, Any]:
         "certifiable_margin": float(min(smallest_margin(*arms), 1.0)),
         "margin": spec.rule.margin,
         "runs_for_margin": needed,
-        "enough": _enough(plan),
+        "safe": _safe(plan, costs.sample),
+        "useful": _useful(plan),
     }
 
 
@@ -310,18 +314,38 @@ def _promise(plan: Plan) -> str | None:
     return f"{what}: above the margin of {margin:g}, so runs decide"
 
 
-def _enough(plan: Plan) -> dict[str, Any] | None:
-    """From how many documents on it is useful and safe, as far as that can be said beforehand."""
-    if plan.units.word != "document":
+_DRAWN, _RUNS, _FEWEST, _SECONDS = 60, 100, 40, 20.0
+"""Of the trial: documents, runs in either arm, the fewest that say anything, and CPU seconds."""
+
+
+def _safe(plan: Plan, seconds_a_run: float) -> dict[str, Any] | None:
+    """From how many documents on a run is safe, by a trial; None where that is not asked or would last."""
+    margin, population = plan.spec.rule.margin, size_base(plan.spec, plan.corpus)
+    runs = min(_RUNS, int(_SECONDS / 2 / max(seconds_a_run, 1e-9)))
+    if plan.proved or not margin or plan.coverage.unread or runs < _FEWEST or is_own(plan.mechanism):
         return None
+    try:
+        trial = trial_plan(plan.spec, plan.corpus, min(_DRAWN, len(plan.audited)), runs)
+        leak = sampled_leak(trial, level=plan.spec.rule.level, population=population)
+    except InputError:  # so few documents, or such a design
+        return None
+    needed = documents_needed(leak, margin, population)
+    sentence = (
+        f"D of {leak.documents} documents in {leak.runs} runs: median {leak.median:.2f}, 95 % below "
+        f"{leak.high:.2f} ({leak.chance:.2f} by chance); {needed_words(needed, population)}"
+    )
+    return {"documents": needed, "leak": asdict(leak), "sentence": sentence}
+
+
+def _useful(plan: Plan) -> dict[str, Any] | None:
+    """From how many documents on noise hardly costs anything, where that can be said beforehand."""
     corpus = plan.corpus
     parties = 3 if corpus.party is None else len(set(corpus.party.tolist()))
-    found = documents_enough(
-        plan.mechanism,
-        corpus.matrix,
-        in_a_run=plan.holdings.size + len(plan.holdings.honest),
-        parties=parties,
-        margin=plan.spec.rule.margin,
-        proved=1.0 if plan.promise is None else plan.promise.bound,
+    found = documents_useful(plan.mechanism, corpus.matrix, parties)
+    if found is None:
+        return None
+    sentence = (
+        f"the wanted directions are {found.ratio:.1f} times as strong as the noise, which hardly costs anything "
+        f"from about {found.documents:,} documents on (there are {len(corpus):,}); `ksdp gain` measures it"
     )
-    return None if found is None else found.to_json()
+    return asdict(found) | {"sentence": sentence}

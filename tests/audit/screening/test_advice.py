@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 
+import numpy as np
 import pytest
+from scipy.stats import ks_2samp
 
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.learning.gain import Interval
@@ -76,12 +78,12 @@ def test_where_none_is_safe_it_says_from_how_many_documents_on() -> None:
     found = advice(leaky, tried(0.05, 0.1, 0.03, low=-0.1))
     assert found.best is None
     assert found.needed == documents_needed(leaky.leak, 0.2, 1000)
-    assert f"{found.needed:,} documents" in advice_sentences(found)[0]
+    assert f"{found.needed:,} on" in advice_sentences(found)[0]
 
 
 def test_what_more_runs_may_settle_is_not_called_unsafe() -> None:
     found = advice(tried(0.29, 0.18, 0.09))
-    assert (found.best, found.unsettled, found.needed) == (None, (0,), 1440)
+    assert (found.best, found.unsettled, found.needed) == (None, (0,), 1448)
     assert "not settled" in advice_sentences(found)[0]
 
 
@@ -98,8 +100,35 @@ def test_what_nobody_looks_at_is_not_safe() -> None:
     assert Tried({}, Interval(0.1, 0.05, 0.2), None, 0.2, LEAK).good(0.05, 0.2)
 
 
-def test_four_times_the_documents_halve_the_distance() -> None:
-    assert documents_needed(dataclasses.replace(LEAK, net=0.3), 0.2, 1000) == 4000
+@pytest.mark.parametrize(("few", "many"), [(30, 120), (60, 240)])
+def test_among_the_documents_needed_the_best_attack_measures_so_little(few: int, many: int) -> None:
+    """Normal documents; the attack is the likelihood ratio of two normal laws of the sum, with and without x."""
+    features, runs = 6, 2000
+    upper = np.triu_indices(features)
+
+    def distance(documents: int) -> float:
+        rng = np.random.default_rng(documents)
+
+        def sums(rows: np.ndarray) -> np.ndarray:
+            return (rows.transpose(0, 2, 1) @ rows)[:, upper[0], upper[1]]
+
+        others = sums(rng.standard_normal((runs, documents, features)))
+        mean, variance = (np.where(upper[0] == upper[1], *of) for of in ((1.0, 0.0), (2.0, 1.0)))
+        found = []
+        for x in np.random.default_rng(0).standard_normal((40, features)):
+            own = np.outer(x, x)[upper]
+            # With x it stands in the place of one other document.
+            with_x = sums(rng.standard_normal((runs, documents - 1, features))) + own
+            ratio = (own - mean) / variance
+            found.append(ks_2samp(with_x @ ratio, others @ ratio).statistic)
+        chance = 0.87 * np.sqrt(2 / runs)  # the mean of D where nothing leaks
+        return float(np.mean(np.sqrt(np.maximum(np.square(found) - chance**2, 0))))
+
+    leak = dataclasses.replace(LEAK, net=distance(few), runs=2 * runs)
+    assert documents_needed(leak, distance(many) / 0.75, few) == pytest.approx(many, rel=0.25)
+
+
+def test_where_the_distance_is_small_enough_no_more_documents_are_needed() -> None:
     assert documents_needed(LEAK, 0.2, 1000) == 1000
 
 

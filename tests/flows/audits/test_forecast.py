@@ -120,8 +120,16 @@ def test_forecast_agrees_with_the_plan_and_writes_nothing(spec: Callable[..., Pa
         said["bytes"] > 300 * (3 * 60 + 30 + (120 + 32) * len(said["statistics"])) * 4
     )  # and canaries, bits, corpus
     assert said["seconds_a_run"] > 0
+    assert (said["safe"], said["useful"]) == (None, None)  # nothing is safe below a margin of 0
     assert set(said["cpu_seconds"]) == {"start", "sample", "test", "confirm"}
     assert said["cpu_hours"] * 3600 == pytest.approx(sum(said["cpu_seconds"].values()))
+
+
+def test_a_trial_says_how_many_documents_would_be_safe(spec: Callable[..., Path]) -> None:
+    said = forecast(*at_margin(spec("forecast", with_runs=60), 0.2))
+    assert (said["safe"]["leak"]["documents"], said["useful"]) == (60, None)
+    assert said["safe"]["documents"] > 120
+    assert f"from about {said['safe']['documents']:,} on" in forecast_words(said)
 
 
 def test_values_that_do_not_stay_are_said(spec: Callable[..., Path]) -> None:
