@@ -60,8 +60,8 @@ class PemNode(Machine):
             assert self._agreement is not None
             return sign_envelope(self._key, self._terms.session, "pem-hello", self.name, self._agreement.public)
 
-    def _due_state(self, message: Envelope) -> tuple[PemState, bytes]:
-        """The aggregator's state and its hash. Its iteration is counted here: it is a nonce, and a cost."""
+    def _due_state(self, message: Envelope) -> tuple[PemState, bytes] | None:
+        """The state and its hash; none at the end. Iterations are counted here: they are nonces, and a cost."""
         terms = self._terms
         body = open_numbered(message, terms.session, "pem-state", terms.aggregator, self._iteration)
         state = unpack_state(body)
@@ -70,6 +70,11 @@ class PemNode(Machine):
                 f"{terms.aggregator.name} sent a state of iteration {state.iteration}; "
                 f"iteration {self._iteration} is due: the aggregator is not to be trusted."
             )
+        if terms.budget.over(state):
+            self._due = "done"
+            self._forget()
+            return None
+        terms.check_room(state.blocks)
         return state, hashlib.sha256(body).digest()
 
     def _agree(self, hellos: Iterable[Envelope], others: Mapping[str, Participant]) -> dict[str, bytes]:
@@ -135,12 +140,10 @@ class PemClient(PemNode):
     def answer(self, message: Envelope) -> dict[str, PemUpload]:
         """One share a server for the aggregator's state; nothing where the state says that the run is over."""
         with self._step("answer", "answer"):
-            terms = self._terms
-            state, digest = self._due_state(message)
-            if terms.budget.over(state):
-                self._forget()
+            terms, due = self._terms, self._due_state(message)
+            if due is None:
                 return {}
-            terms.check_room(state.blocks)
+            state, digest = due
             records = self._batch()
             chosen = sampled(records, terms.budget.sampling, self._random)
             steps, places = client_vector(self._algorithm, chosen, state, terms.budget, self._sampler)
@@ -213,16 +216,10 @@ class PemServer(PemNode):
     def open(self, message: Envelope) -> bool:
         """Begin the iteration of the aggregator's state; False where it says that the run is over."""
         with self._step("open", "present"):
-            terms = self._terms
-            state, digest = self._due_state(message)
-            over = terms.budget.over(state)
-            if not over:
-                terms.check_room(state.blocks)
-            self._state, self._digest, self._taken = state, digest, {}
-        if over:
-            self._due = "done"
-            self._forget()
-        return not over
+            due = self._due_state(message)
+            if due is not None:
+                (self._state, self._digest), self._taken = due, {}
+            return due is not None
 
     def take(self, upload: PemUpload) -> None:
         """Add one client's share. What is refused changes nothing: that client has not been heard."""

@@ -57,7 +57,7 @@ class Machine(ABC):
 
     @contextmanager
     def _step(self, name: str, then: str) -> Iterator[None]:
-        """Run a step if it is due. Input that is refused changes nothing; any other fault ends the machine."""
+        """Run a step if it is due; it may say what follows. Refused input changes nothing; faults end all."""
         if self._due == "ended":
             raise ProtocolError("This run has ended with an error: start a new session.")
         if self._due == "done":
@@ -72,7 +72,8 @@ class Machine(ABC):
             self._due = "ended"
             self._forget()
             raise
-        self._due = then
+        if self._due == name:
+            self._due = then
 
     @abstractmethod
     def _forget(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from ksdp.audit.mechanisms.pem.noise import Budget, Simulated, Sparse
 from ksdp.extras.pem.messages import numbered, pack_state
 from ksdp.extras.pem.parties import PemAggregator, PemClient, PemServer
 from ksdp.protocols.channel.keys import Envelope, sign_envelope
+from ksdp.protocols.channel.wire import pack_names
 
 from ...protocols.conftest import identity, seeded
 from .parties_here import Parties, ScriptedSampler, one_hot, parties_of, terms_of
@@ -320,21 +322,50 @@ def test_refused_before_the_start(call: Callable[[object], object], message: str
         call(terms_of(KMEANS, 4, 2, Budget(1.0, 3)))
 
 
-def test_a_state_that_stays_at_its_iteration_is_refused_by_clients_and_servers() -> None:
-    """An aggregator that numbers messages on and says iteration 0 in them would have a nonce used twice."""
+@pytest.mark.parametrize(
+    ("says", "served", "refusal"),
+    [
+        (lambda asked: 0, 1, "of iteration 0; iteration 1 is due: the aggregator is not to be trusted"),
+        (lambda asked: min(asked, 4), 5, "of iteration 4; iteration 5 is due"),
+        (lambda asked: 2 * asked, 1, "of iteration 2; iteration 1 is due"),
+        (lambda asked: asked, 5, "nobody may be asked twice"),
+    ],
+    ids=["the first for ever", "the last again", "every other one", "more than agreed"],
+)
+def test_an_aggregator_that_asks_fifty_times_gets_what_was_agreed(
+    says: Callable[[int], int], served: int, refusal: str
+) -> None:
+    """Each client and each server counts five iterations: no nonce serves twice, and no sum is extra."""
     terms = terms_of(KMEANS, 4, 2, Budget(40.0, 5))
     run = parties_of(terms, KMEANS, PARTS, samplers(2))
     run.meet()
-    first = run.aggregator.state
-    assert run.step()
-    client, server = run.clients["client 0"], run.servers["server 0"]
-    for stale in (first, replace(first, iteration=2)):
-        message = sign_envelope(
-            identity("aggregator"), terms.session, "pem-state", "aggregator", numbered(1, pack_state(stale))
-        )
-        for answers in (client.answer, server.open):
-            with pytest.raises(ProtocolError, match=f"of iteration {stale.iteration}; iteration 1 is due"):
-                answers(message)
-        client, server = run.clients["client 1"], run.servers["server 1"]
-    nonces = [(upload.sender, upload.receiver, upload.iteration) for upload in run.wire]
-    assert len(set(nonces)) == len(nonces)
+    first, sums = run.aggregator.state, 0
+    refusals: list[str] = []
+
+    def signed(kind: str, asked: int, body: bytes) -> Envelope:
+        return sign_envelope(identity("aggregator"), terms.session, kind, "aggregator", numbered(asked, body))
+
+    def told(step: Callable[[Envelope], Any], message: Envelope) -> Any:
+        try:
+            return step(message)
+        except ProtocolError as error:
+            refusals.append(str(error))
+            return None
+
+    for asked in range(50):
+        message = signed("pem-state", asked, pack_state(replace(first, iteration=says(asked))))
+        uploads = [u for c in run.clients.values() for u in (told(c.answer, message) or {}).values()]
+        for name, server in run.servers.items():
+            if told(server.open, message):
+                for upload in uploads:
+                    if upload.receiver == name:
+                        server.take(upload)
+                server.present()
+                server.total(signed("pem-roster", asked, pack_names(sorted(run.clients))))
+                sums += 1
+        run.wire += uploads
+    nonces = {(upload.sender, upload.receiver, upload.iteration) for upload in run.wire}
+    assert len(nonces) == len(run.wire) == 4 * 2 * served
+    assert sums == 2 * served
+    assert all(refusal in one for one in refusals[:6])
+    assert len(refusals) >= 44 * 6
