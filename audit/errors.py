@@ -65,6 +65,10 @@ class StoreError(KsdpError):
     """The store cannot be read or written."""
 
 
+class NotFound(InputError, StoreError):
+    """What a person named is not in the store."""
+
+
 class DamagedFile(StoreError):
     """What is stored is not what was written, or was lost: never the same as what was never there."""
 

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ksdp.audit.continuing import topped_up, wanted_factor
 from ksdp.audit.corpus.groups import Unit, unit_names
-from ksdp.audit.errors import InputError, InvalidAudit, KsdpError, StoreError
+from ksdp.audit.errors import InputError, InvalidAudit, KsdpError, NotFound, StoreError
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.reviewing import CorpusUnits, Decision, Entry, Proposal, Status
@@ -213,7 +213,7 @@ def _more(store: Store, audit: str, asked: Sequence[str], with_runs: int | None)
     rows = read_verdicts(folder).to_pandas().set_index("document")
     missing = [name for name in asked if name not in rows.index]
     if missing:
-        raise InputError(f"audit {audit} has no document {missing[0]!r}.")
+        raise NotFound(f"audit {audit} has no document {missing[0]!r}.")
     mine = rows.loc[list(asked)]
     # Both arms together are a part of the runs; the forecast is in runs.
     done = read_summary(folder).design.reading.total(mine["n_with"] + mine["n_without"])

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ksdp.audit.errors import StoreError
+from ksdp.audit.errors import NotFound, StoreError
 from ksdp.audit.results.parts import StatisticSummary as StatisticSummary
 from ksdp.audit.results.summary import Summary as Summary
 from ksdp.audit.spec.models import Spec, parse_spec
@@ -422,7 +422,7 @@ def read_document(folder: Path, document: str) -> DocumentFindings:
     rows = read_verdicts(folder)
     mine = VERDICTS.rows(rows.filter(pc.equal(rows["document"], document)))
     if not mine:
-        raise StoreError(f"audit {folder.name!r} has no document {document!r}.")
+        raise NotFound(f"audit {folder.name!r} has no document {document!r}.")
     tests = read_statistics(folder)
     tests = tests.filter(pc.equal(tests["document"].cast(pa.string()), document))
     effects = read_effects(folder)

@@ -97,10 +97,14 @@ def _of_command(name: str, command: Any, shared: Collection[tuple[str, str]]) ->
     lines = ["", f"### `ksdp {name}`", "", inspect.cleandoc(command.help or "").replace("\b\n", "")]
     example = [line for line in EXAMPLES if line.split()[1] == name]
     lines += ["", "```", *example, "```"] if example else []
-    every = [_help_of(one) for one in command.params]
+    every = [_help_of(one) for one in _shown(command)]
     also = ", ".join(f"`{key}`" for key, said in every if (key, said) in shared)
     rows = [f"- `{key}`: {said}" for key, said in every if (key, said) not in shared]
     return [*lines, *(["", *rows] if rows else []), *(["", f"Also {also}."] if also else [])]
+
+
+def _shown(command: Any) -> list[Any]:
+    return [one for one in command.params if not getattr(one, "hidden", False)]
 
 
 def _all_commands(name: str, command: Any) -> Iterator[Any]:
@@ -111,7 +115,7 @@ def _all_commands(name: str, command: Any) -> Iterator[Any]:
 def commands() -> str:
     """`docs/commands.md`."""
     every: Any = typer.main.get_command(app)
-    times = Counter(_help_of(one) for command in _all_commands("", every) for one in command.params)
+    times = Counter(_help_of(one) for command in _all_commands("", every) for one in _shown(command))
     shared = {option: None for option, number in times.items() if number >= _MANY and option[0].startswith("-")}
     lines = [
         "# Commands",

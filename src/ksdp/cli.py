@@ -12,6 +12,7 @@ import contextlib
 import errno
 import gc
 import importlib
+import inspect
 import io
 import os
 import re
@@ -19,7 +20,7 @@ import sys
 from collections.abc import Callable
 from functools import cache, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # workers are processes of one thread; so are we
 os.environ.setdefault(
@@ -136,7 +137,7 @@ def application(command: str | None = None) -> typer.Typer:
             own = made.registered_commands[-1:]
         for one in own:
             if one.callback is not None:
-                one.callback = _with_local_paths(one.callback)
+                one.callback = _with_any_store(_with_local_paths(one.callback))
     return made
 
 
@@ -179,6 +180,24 @@ def _with_local_paths(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(**given)
 
     return checked
+
+
+def _with_any_store(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same command; where it needs no store it takes `--store` none the less, so that a script may name it."""
+    known = inspect.signature(command)
+    if "store" in known.parameters:
+        return command
+
+    @wraps(command)
+    def asked(*, store: Path | None, **given: Any) -> Any:
+        return command(**given)
+
+    types = get_type_hints(command, include_extras=True)
+    types["store"] = Annotated[Path | None, typer.Option("--store", hidden=True)]
+    taken = [*known.parameters.values(), inspect.Parameter("store", inspect.Parameter.KEYWORD_ONLY, default=None)]
+    vars(asked)["__signature__"] = inspect.Signature([one.replace(annotation=types[one.name]) for one in taken])
+    asked.__annotations__ = types
+    return asked
 
 
 def _print_version(wanted: bool) -> None:

@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 
-from ksdp.audit.errors import DamagedFile, StoreError
+from ksdp.audit.errors import DamagedFile, NotFound, StoreError
 from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.results.summary import Summary as Summary
 from ksdp.audit.results.views_summary import ViewsSummary as ViewsSummary
@@ -92,16 +92,16 @@ def find_audit(store: Store, name: str) -> str:
         for sentence in () if known else lost_audits(store).values():
             raise DamagedFile(sentence)
         if not known:
-            raise StoreError(f"there is no finished audit in {store.root}.")
+            raise NotFound(f"there is no finished audit in {store.root}.")
         files = {audit: store.audit(audit) / "audit.json" for audit in store.audits()}
         files |= {views: store.root / "views" / f"{views}.json" for views in finished_views(store)}
         return max(known, key=lambda audit: files[audit].stat().st_mtime)
     lost = lost_audits(store)
     mine = [audit for audit in (*known, *lost) if audit.startswith(name)] if name else []
     if len(mine) > 1:
-        raise StoreError(f"several audits begin with {name!r}: {', '.join(sorted(mine))}.")
+        raise NotFound(f"several audits begin with {name!r}: {', '.join(sorted(mine))}.")
     if not mine:
-        raise StoreError(
+        raise NotFound(
             f"there is no finished audit {name!r} in {store.root}; `ksdp list` shows those there are."
         )
     if mine[0] in lost:

@@ -17,8 +17,11 @@ import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
+from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import ksdp
@@ -101,6 +104,18 @@ def test_estimators_are_fitted_in_every_run(counts: Matrix) -> None:
     assert not regression.summary.unread
     with pytest.raises(InputError, match="no fitted attribute 'secret_'"):
         ksdp.audit(counts, KMeans(2, n_init=1), publishes=["secret_"], **FEW)
+
+
+def test_of_a_pipeline_the_steps_before_the_last_are_looked_at(counts: Matrix) -> None:
+    """Nobody can use the components without the scaler's means, so they are published too."""
+    pipeline = make_pipeline(StandardScaler(), PCA(2))
+    found = ksdp.audit(counts, pipeline, **FEW).summary
+    names = {array.name for array in found.announced}
+    assert names == {"components_", "mean_", *(f"standardscaler__{name}_" for name in ("mean", "scale", "var"))}
+    assert not found.unread
+    assert "projection:standardscaler__mean_" in found.statistics
+    only = ksdp.audit(counts, pipeline, publishes=["pca__components_"], **FEW).summary
+    assert [array.name for array in only.announced] == ["pca__components_"]
 
 
 def test_a_warning_of_an_estimator_is_heard_once_and_not_in_every_run(counts: Matrix) -> None:

@@ -24,10 +24,13 @@ from ksdp.storage.readers.spec_files import spec_path
 
 PUBLISHED = {
     "coef_": ("coef_", "intercept_"),
-    "components_": ("components_",),
+    "components_": ("components_", "mean_"),
     "cluster_centers_": ("cluster_centers_",),
 }
-"""What an estimator is taken to publish, by the first of these that it has after it was fitted."""
+"""What an estimator is taken to publish, by the first of these that it has after it was fitted, where it is there.
+
+Of a pipeline every step before the last publishes all numbers that it learnt: who uses the last needs them.
+"""
 
 
 def is_estimator(thing: Any) -> bool:
@@ -66,7 +69,7 @@ def estimator_call(estimator: Any, publishes: Sequence[str] | None, dense: bool,
 
     Parameters
     ----------
-    publishes : names of fitted attributes; by default what `PUBLISHED` says
+    publishes : names of fitted attributes, `step__attribute` in a pipeline; by default what `PUBLISHED` says
     features : columns that are features, where labels come after them
     """
     from sklearn.base import clone
@@ -80,18 +83,37 @@ def estimator_call(estimator: Any, publishes: Sequence[str] | None, dense: bool,
         fresh.set_params(**{name: int(rng.integers(2**31)) for name in states})
         with _heard_once(heard):
             fitted = fresh.fit(matrix.toarray() if dense else matrix, *(() if labels is None else (labels,)))
-        last = fitted[-1] if hasattr(fitted, "steps") else fitted
-        names = publishes or next((names for first, names in PUBLISHED.items() if hasattr(last, first)), None)
-        if names is None:
+        steps = dict(getattr(fitted, "steps", ()))
+        last = fitted[-1] if steps else fitted
+        if not (names := publishes or (*_learnt(list(steps.items())[:-1]), *_usual(last))):
             raise InputError(
                 f"`publishes` must name the fitted attributes that {type(estimator).__name__} would publish."
             )
-        missing = [name for name in names if not hasattr(last, name)]
-        if missing:
+        found = {name: _attribute(steps, last, name) for name in names}
+        if missing := [name for name, value in found.items() if value is None]:
             raise InputError(f"{type(estimator).__name__} has no fitted attribute {missing[0]!r} to publish.")
-        return {name: np.asarray(getattr(last, name), dtype=np.float64) for name in names}
+        return {name: np.asarray(value, dtype=np.float64) for name, value in found.items()}
 
     return call
+
+
+def _usual(last: Any) -> tuple[str, ...]:
+    names: tuple[str, ...] = next((names for first, names in PUBLISHED.items() if hasattr(last, first)), ())
+    return tuple(name for name in names if getattr(last, name, None) is not None)
+
+
+def _learnt(steps: Sequence[tuple[str, Any]]) -> list[str]:
+    return [
+        f"{step}__{name}"
+        for step, one in steps
+        for name, value in getattr(one, "__dict__", {}).items()
+        if name.endswith("_") and isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
+    ]
+
+
+def _attribute(steps: Mapping[str, Any], last: Any, name: str) -> Any:
+    step, _, attribute = name.rpartition("__")
+    return getattr(steps.get(step) if step else last, attribute, None)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ksdp.audit.errors import StoreError
+from ksdp.audit.errors import NotFound, StoreError
 from ksdp.commands.options import KEYS, AuditArgument, JsonOption, StoreOption, tell, tell_void
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _show_document(store: Store, audit: str, document: str, *, again: bool, as_j
         evidence = read_document(folder, document)
     except StoreError:
         if _left_out(store, read_summary(folder), document):
-            raise StoreError(f"document {document!r} is left out: empty, without any feature.") from None
+            raise NotFound(f"document {document!r} is left out: empty, without any feature.") from None
         raise
     summary = read_summary(folder)
     held_out = _held_out(store, summary, document, again=again, quiet=as_json)
