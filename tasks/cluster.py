@@ -29,7 +29,7 @@ from ksdp.audit.spec.models import ClusterSpec
 from ksdp.tasks.audit_ref import AuditRef, open_plan, parts_of
 from ksdp.tasks.blocks import compute_block
 from ksdp.tasks.interrupts import interrupts_blocked
-from ksdp.tasks.local_workers import WORKER_ENVIRONMENT
+from ksdp.tasks.local_workers import WORKER_ENVIRONMENT, require_main_guard
 from ksdp.tasks.remote import at_worker, check_shared, computing_versions, published
 
 _INSECURE = "insecure+"
@@ -130,6 +130,7 @@ def _at(address: str) -> Iterator[Workers]:
 @contextmanager
 def _of_this_machine(count: int) -> Iterator[Workers]:
     """So many worker processes of one thread each, which hear this machine alone."""
+    require_main_guard()
     import dask
     from distributed.security import Security
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -13,11 +14,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import Pipe, forkserver, get_context
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, TypeVar
 
 from threadpoolctl import threadpool_limits
 
-from ksdp.audit.errors import KsdpError
+from ksdp.audit.errors import InputError, KsdpError
 from ksdp.tasks.interrupts import interrupts_blocked
 
 _log = logging.getLogger("ksdp.tasks")
@@ -77,6 +79,7 @@ class LocalWorkers:
         return [results[at] for at in range(len(arguments))]
 
     def _started(self) -> ProcessPoolExecutor:
+        require_main_guard()
         forkserver.set_forkserver_preload(["ksdp.tasks.slices", "ksdp.tasks.blocks"])
         with environment(WORKER_ENVIRONMENT):
             forkserver.ensure_running()
@@ -89,6 +92,26 @@ class LocalWorkers:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
         self._alive[0].close()
+
+
+def require_main_guard() -> None:
+    """Refuse a script that its own workers, which import it, would run once more each.
+
+    Raises
+    ------
+    InputError
+        If the script that this process runs has no `if __name__ == "__main__":`.
+    """
+    script = getattr(sys.modules["__main__"], "__file__", None)
+    try:
+        guarded = script is None or b"__main__" in Path(script).read_bytes()
+    except OSError:
+        return
+    if not guarded:
+        raise InputError(
+            f'{script} must start under `if __name__ == "__main__":`, as every worker imports it, and would '
+            "start the same."
+        )
 
 
 @contextmanager

@@ -142,7 +142,7 @@ def page() -> str:
         "Written by `tools/spec_docs.py` from the models that check a spec. Unknown keys are refused.",
         "For editors: `#:schema docs/spec.schema.json` as the first line of a spec.",
         "",
-        "`seed`, a whole number, stands above all sections; 0 by default.",
+        "`seed`, a whole number (default 0), and `title`, what people call the audit, stand above all sections.",
     ]
     for name, model in tables.items():
         lines += [

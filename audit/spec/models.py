@@ -438,6 +438,8 @@ class CertificateSpec(Section, frozen=True):
 class Spec(Section, frozen=True):
     """A whole audit."""
 
+    title: Annotated[str, Field(max_length=80)] = ""
+    """What people call this audit; no number depends on it."""
     seed: Annotated[int, Field(ge=0)] = 0
     corpus: CorpusSpec
     mechanism: MechanismSpec
@@ -514,14 +516,16 @@ class Spec(Section, frozen=True):
 
     @property
     def hash(self) -> str:
-        """`sha256:` over the complete spec, defaults included, but for `gain`, on which no audit depends."""
-        text = json.dumps(self.model_dump(mode="json", exclude={"gain"}), sort_keys=True, separators=(",", ":"))
+        """`sha256:` over the whole spec, defaults included, but for `gain` and `title`, which change no number."""
+        text = json.dumps(
+            self.model_dump(mode="json", exclude={"gain", "title"}), sort_keys=True, separators=(",", ":")
+        )
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
     @property
     def series(self) -> str:
         """Hash without seed, runs, documents, levels and storage: what the audits of one trend share."""
-        tables = self.model_dump(mode="json", exclude={"seed": True, "store": True})
+        tables = self.model_dump(mode="json", exclude={"seed": True, "store": True, "title": True})
         for name in ("with_runs", "documents"):
             tables["design"].pop(name)
         for name in ("level", "clear_level"):

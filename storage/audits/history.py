@@ -13,6 +13,7 @@ from ksdp.audit.errors import DamagedFile, NotFound, StoreError
 from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.results.summary import Summary as Summary
 from ksdp.audit.results.views_summary import ViewsSummary as ViewsSummary
+from ksdp.audit.reviewing import visible
 from ksdp.audit.spec.models import Spec
 from ksdp.storage.audits.ledger import lost_audits
 from ksdp.storage.codec import names_file, read_object, write_json_with_checksum
@@ -101,9 +102,7 @@ def find_audit(store: Store, name: str) -> str:
     if len(mine) > 1:
         raise NotFound(f"several audits begin with {name!r}: {', '.join(sorted(mine))}.")
     if not mine:
-        raise NotFound(
-            f"there is no finished audit {name!r} in {store.root}; `ksdp list` shows those there are."
-        )
+        raise NotFound(f"there is no finished audit {name!r} in {store.root}; `ksdp list` shows those there are.")
     if mine[0] in lost:
         raise DamagedFile(lost[mine[0]])
     return mine[0]
@@ -138,8 +137,9 @@ def valid_audit(audit: str) -> bool:
 
 
 def mechanism_of(mechanism: str, spec: Spec) -> str:
-    """Name of an audit's mechanism; of one around another, that one's."""
-    return mechanism_words(mechanism, spec.mechanism.parameters)
+    """Name of an audit's mechanism; of one around another, that one's; with the title that the spec gives."""
+    words = mechanism_words(mechanism, spec.mechanism.parameters)
+    return f"{words} ({visible(spec.title)})" if spec.title else words
 
 
 def brief(summary: Summary) -> Brief:

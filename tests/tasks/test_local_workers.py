@@ -54,6 +54,18 @@ def deadly(folder: str, number: int, ever: bool) -> int:
     return number
 
 
+def test_a_script_without_a_guard_is_refused_before_workers_start(tmp_path: Path) -> None:
+    """Every worker would import it, and start workers of its own."""
+    (tmp_path / "calls.py").write_text(CALLS)
+    script = tmp_path / "script.py"
+    script.write_text(PARENT.replace('if __name__ == "__main__":', "if True:"))
+    done = subprocess.run(
+        [sys.executable, script, tmp_path, tmp_path], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert 'must start under `if __name__ == "__main__":`' in done.stderr.splitlines()[-1]
+
+
 def test_results_are_in_order_and_of_other_processes() -> None:
     arrived: list[tuple[int, int]] = []
     with local_workers(2) as workers:

@@ -55,10 +55,10 @@ def _tell_list(summaries: list[Summary | ViewsSummary], as_json: bool) -> None:
         told = [summary.to_json() for summary in summaries]
         typer.echo(json.dumps([{key: row[key] for key in KEYS} for row in told]))
         return
-    from ksdp.audit.mechanisms.words import mechanism_words
+    from ksdp.storage.audits.history import mechanism_of
 
     for summary in summaries:
-        words = mechanism_words(summary.mechanism, summary.spec.mechanism.parameters)
+        words = mechanism_of(summary.mechanism, summary.spec)
         counts, unit = summary.verdicts, summary.design.unit
         typer.echo(
             f"{summary.audit}  {summary.provenance.finished}  {words:12}  "
