@@ -86,6 +86,7 @@ def ready(budget: Budget | None = None, least: int = 1, clients: int = 4) -> Par
     return run
 
 
+@pytest.mark.deviation("PEM: as all servers: put their shares together")
 def test_what_a_server_holds_says_nothing_without_the_others() -> None:
     """A server's shares of two different vectors, under the same coins, are the same but for the last server."""
     first, second = [], []
@@ -104,6 +105,12 @@ def test_what_a_server_holds_says_nothing_without_the_others() -> None:
     assert first[2] != second[2]
 
 
+def announced(run: Parties) -> NDArray[np.float64]:
+    """The first sum, in steps."""
+    blocks = zip(run.aggregator.totals[0].values, KMEANS.init().blocks, strict=True)
+    return np.concatenate([values * 2.0**block.fraction_bits for values, block in blocks])
+
+
 def test_a_client_that_fails_is_left_out_and_the_run_goes_on() -> None:
     run = ready()
     assert run.step(lost=lambda u: u.sender == "client 1")
@@ -111,13 +118,7 @@ def test_a_client_that_fails_is_left_out_and_the_run_goes_on() -> None:
     assert run.aggregator.totals[0].rows == 60
     exact = sum(contribution(KMEANS, p, KMEANS.init()) for i, p in enumerate(PARTS) if i != 1)
     noise = sum(np.concatenate(s.sampler.given) for s in run.servers.values())
-    seen = np.concatenate(
-        [
-            v * 2.0**b.fraction_bits
-            for v, b in zip(run.aggregator.totals[0].values, KMEANS.init().blocks, strict=True)
-        ]
-    )
-    assert (seen - noise).tolist() == exact.tolist()
+    assert (announced(run) - noise).tolist() == exact.tolist()
     assert run.step()  # client 1 comes back too late: it stays out
     assert run.aggregator.totals[1].rows == 60
     assert run.step(lost=lambda u: u.sender == "client 3")
@@ -235,6 +236,7 @@ def test_a_changed_or_foreign_upload_is_not_taken() -> None:
     assert server.waits_for == {"client 1", "client 2", "client 3"}
 
 
+@pytest.mark.deviation("PEM: as aggregator: show servers another state, or ask more often than agreed")
 def test_an_aggregator_that_shows_the_servers_less_sensitivity_gets_nothing() -> None:
     run = ready()
     honest = run.aggregator.begin()
@@ -278,6 +280,7 @@ def test_a_missing_server_ends_the_run() -> None:
         run.aggregator.roster([run.servers["server 0"].present()])
 
 
+@pytest.mark.deviation("PEM: as client: send shares that do not cancel")
 def test_a_sum_larger_than_it_can_be_is_void() -> None:
     """What a share that does not cancel looks like: a number of any size."""
     run = ready()
@@ -290,6 +293,21 @@ def test_a_sum_larger_than_it_can_be_is_void() -> None:
     with pytest.raises(ProtocolError, match="the run is void"):
         run.step()
     assert run.aggregator.due == "ended"
+
+
+@pytest.mark.deviation("PEM: as server: add no noise")
+def test_a_server_that_adds_no_noise_leaves_that_of_the_others() -> None:
+    class Silent(ScriptedSampler):
+        def draw(self, scale: float, entries: int, parties: int = 1) -> NDArray[np.int64]:
+            return np.zeros(entries, dtype=np.int64)
+
+    run = ready()
+    honest = samplers(1)[0]
+    run.servers["server 0"].sampler, run.servers["server 1"].sampler = honest, Silent(np.random.default_rng(0))
+    assert run.step()
+    exact = sum(contribution(KMEANS, part, KMEANS.init()) for part in PARTS)
+    assert (announced(run) - np.concatenate(honest.given)).tolist() == exact.tolist()
+    assert np.abs(np.concatenate(honest.given)).max() > 0
 
 
 def test_a_sum_that_could_wrap_is_not_taken() -> None:
@@ -322,6 +340,7 @@ def test_refused_before_the_start(call: Callable[[object], object], message: str
         call(terms_of(KMEANS, 4, 2, Budget(1.0, 3)))
 
 
+@pytest.mark.deviation("PEM: as aggregator: show servers another state, or ask more often than agreed")
 @pytest.mark.parametrize(
     ("says", "served", "refusal"),
     [

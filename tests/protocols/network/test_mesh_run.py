@@ -17,7 +17,9 @@ from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.protocols.network import tls
 from ksdp.protocols.network.links import LinkTimes
-from ksdp.protocols.programs.rounds import RunOutcome
+from ksdp.protocols.programs.programs import party_program
+from ksdp.protocols.programs.rounds import RunOutcome, party_rounds
+from ksdp.protocols.programs.run_terms import Statement
 
 from .conftest import NAMES, NMF, Meddle, Party, all_ends, free_ports, parties, party_matrix, proxy
 
@@ -134,6 +136,37 @@ def test_meddling_that_does_not_stop_ends_the_run_for_all() -> None:
     assert all(isinstance(end, ProtocolError) for end in ends), ends
     assert any("disappeared" in str(end) for end in ends[:2])
     assert "ended the run: it lost" in str(ends[2]), "cyd's own connections are well; she is told"
+
+
+@pytest.mark.deviation("every run: break off with the last message")
+def test_who_breaks_off_with_the_last_message_has_the_result_alone() -> None:
+    """Bob hears everybody's last word and keeps his own."""
+
+    async def silent(party: Party) -> RunOutcome:
+        program = party_program(party.mechanism, party_matrix(party.name))
+        rounds = party_rounds(party.terms, party.name, party.identity, program, Statement(cleared=False))
+        async with party.mesh() as mesh:
+            await mesh.join(party.present)
+            said = next(rounds)
+            while said.kind != "result":
+                said = rounds.send(await mesh.exchange(said.messages))
+            last = {name: await link.receive() for name, link in mesh.links.items()}
+        with pytest.raises(StopIteration) as stop:
+            rounds.send(last)
+        outcome: RunOutcome = stop.value.value
+        return outcome
+
+    async def play() -> list[RunOutcome | BaseException]:
+        all_of = parties()
+        for party in all_of.values():
+            party.times = LinkTimes(message=2.0, reconnect=1.0)
+        return await all_ends(all_of["ada"].run(), silent(all_of["bob"]), all_of["cyd"].run())
+
+    ada, bob, cyd = asyncio.run(play())
+    assert isinstance(bob, RunOutcome)
+    for end in (ada, cyd):
+        assert isinstance(end, ProtocolError)
+        assert "bob" in str(end)
 
 
 def test_who_disappears_ends_the_run_for_the_others() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, ProtocolError, SpecError
 from ksdp.audit.mechanisms.contract import Database
@@ -13,11 +17,14 @@ from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD, SigmaSVD
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
 from ksdp.protocols.channel.rounds import Round, Rounds, run_together
 from ksdp.protocols.channel.wire import pack, pack_arrays, unpack, unpack_arrays
+from ksdp.protocols.programs import final_rounds as module
 from ksdp.protocols.programs.final_rounds import final_rounds, largest_final_message
 from ksdp.protocols.programs.programs import Precision
 from ksdp.protocols.programs.rounds import RunOutcome
 from ksdp.protocols.programs.run_terms import RunTerms, Statement
 from ksdp.protocols.programs.share_terms import ShareTerms
+from ksdp.protocols.shares.field import BYTES, PRIME, integers
+from ksdp.protocols.shares.rounds import ComputingSide
 
 from ..conftest import identity, participant, seeded
 
@@ -35,18 +42,39 @@ def parts(m: int, rows: int = 20) -> list[sp.csr_array]:
 
 def terms_of(m: int, mechanism: PDSVD, rounds: int = 8, **other: object) -> RunTerms:
     names = NAMES[:3] if "computing" not in other else other["computing"]
-    final = ShareTerms(names, 7, rounds)  # type: ignore[arg-type]
+    final = ShareTerms(names, 7 if rounds else 0, rounds)  # type: ignore[arg-type]
     participants = tuple(map(participant, NAMES[:m]))
     return RunTerms(mechanism, FEATURES, "sha256:0", Precision(bound=2.0**12), participants, shares=final)
 
 
-def played(terms: RunTerms, rows: list[sp.csr_array]) -> tuple[dict[str, RunOutcome], list[tuple[str, Round]]]:
+def sides_of(terms: RunTerms, rows: list[sp.csr_array]) -> dict[str, Rounds[RunOutcome]]:
     names = [p.name for p in terms.participants]
-    sides = {
+    return {
         name: final_rounds(terms, name, identity(name), part, UNCLEARED, random_bytes=seeded(name))
         for name, part in zip(names, rows, strict=True)
     }
-    return run_together(sides)
+
+
+def played(terms: RunTerms, rows: list[sp.csr_array]) -> tuple[dict[str, RunOutcome], list[tuple[str, Round]]]:
+    return run_together(sides_of(terms, rows))
+
+
+def meddled(kind: str, told: Callable[[bytes], bytes]) -> str:
+    """The fault that ends a run in which bob tells ada something else in a round of a kind."""
+    sides = sides_of(terms_of(3, PDSVD(rank=1, opens="final")), parts(3))
+
+    def play() -> None:
+        steps = {name: next(side) for name, side in sides.items()}
+        while True:
+            mail = {name: {n: s.messages[name] for n, s in steps.items() if n != name} for name in sides}
+            if steps["bob"].kind == kind:
+                what, number, body = unpack("round", mail["ada"]["bob"], 3)
+                mail["ada"]["bob"] = pack("round", what, number, told(body))
+            steps = {name: side.send(mail[name]) for name, side in sides.items()}
+
+    with pytest.raises(ProtocolError) as caught:
+        play()
+    return str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -130,52 +158,74 @@ def test_a_party_whose_numbers_do_not_fit_enters_nothing() -> None:
         played(terms_of(3, PDSVD(rank=3, opens="final")), rows)
 
 
-def spoiled(steps: dict[str, Round], sides: dict[str, Rounds[RunOutcome]], after: int) -> None:
-    """Carry messages; from one round on, what bob tells ada is a byte short."""
-    for count in range(200):
-        following = {}
-        for name, side in sides.items():
-            arrived = {n: s.messages[name] for n, s in steps.items() if n != name}
-            if count >= after and name == "ada":
-                arrived["bob"] = arrived["bob"][:-1]
-            following[name] = side.send(arrived)
-        steps = following
-
-
 def test_a_message_cut_short_ends_the_run() -> None:
-    terms = terms_of(3, PDSVD(rank=3, opens="final"))
-    sides = {
-        name: final_rounds(terms, name, identity(name), part, UNCLEARED, random_bytes=seeded(name))
-        for name, part in zip(NAMES, parts(3), strict=False)
-    }
-    with pytest.raises(ProtocolError):
-        spoiled({name: next(side) for name, side in sides.items()}, sides, 30)
+    assert "bob" in meddled("computation", lambda body: body[:-1])
 
 
-def test_false_rows_within_the_bound_are_noticed_by_nobody() -> None:
+@pytest.mark.deviation("final output, vectors: enter moments beyond what all may enter together")
+@pytest.mark.parametrize(
+    ("first", "second", "noticed"), [(2**62 // 3 * 2, 2**40, False), (2**62 - 1, 2**61, True)]
+)
+def test_moments_that_no_rows_have_are_noticed_beyond_what_all_may_enter(
+    first: int, second: int, noticed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bob enters a diagonal that adds up to twice his bound, and to more than that of three parties, 2^62."""
+    rows, whole = parts(3), module._moments
+    false = np.zeros(FEATURES * (FEATURES + 1) // 2, dtype=np.int64)
+    false[[0, FEATURES]] = first, second
+    monkeypatch.setattr(
+        module, "_moments", lambda matrix, *how: false if matrix is rows[1] else whole(matrix, *how)
+    )
+    terms = terms_of(3, PDSVD(rank=1, opens="final"))
+    with (
+        pytest.raises(ProtocolError, match="has not converged, and nothing but this") if noticed else nullcontext()
+    ):
+        assert len({outcome.digest for outcome in played(terms, rows)[0].values()}) == 1
+
+
+@pytest.mark.deviation("shares: as two computing parties: put their shares together")
+def test_two_computing_parties_learn_what_the_third_entered_and_one_of_them_nothing() -> None:
+    """Bob and cyd read the shares that ada sent them as a line through places 2 and 3."""
     rows = parts(3)
-    rows[1] = sp.csr_array(np.vstack([rows[1].toarray()[:1]] * 20))
-    results = played(terms_of(3, PDSVD(rank=1, opens="final")), rows)[0]
-    assert len({outcome.digest for outcome in results.values()}) == 1
+    said = [each for name, each in played(terms_of(3, PDSVD(rank=1, opens="final")), rows)[1] if name == "ada"]
+    sent = next(each.messages for each in said if each.kind == "shares")
+    bob, cyd = (
+        integers(np.frombuffer(unpack("round", sent[n], 3)[2], np.uint8).reshape(-1, BYTES), (78,))
+        for n in NAMES[1:3]
+    )
+    entered = module._moments(rows[0], None, 2.0**12, 3)
+    assert ((3 * bob - 2 * cyd - entered) % PRIME == 0).all()
+    assert min(int(share).bit_length() for share in bob) > 200, "nothing of numbers below 2^62"
 
 
+@pytest.mark.deviation("shares: as computing party: compute something else")
 def test_computing_parties_that_open_different_things_void_the_run() -> None:
     """Bob's copy of what was opened says something else, in a message of the right form."""
-    terms = terms_of(3, PDSVD(rank=1, opens="final"))
-    sides = {
-        name: final_rounds(terms, name, identity(name), part, UNCLEARED, random_bytes=seeded(name))
-        for name, part in zip(NAMES, parts(3), strict=False)
-    }
-    steps = {name: next(side) for name, side in sides.items()}
 
-    def play(steps: dict[str, Round]) -> None:
-        while True:
-            mail = {name: {n: s.messages[name] for n, s in steps.items() if n != name} for name in sides}
-            if steps["bob"].kind == "opened":
-                kind, number, body = unpack("round", mail["ada"]["bob"], 3)
-                arrays = {name: array + 1.0 for name, array in unpack_arrays(body).items()}
-                mail["ada"]["bob"] = pack("round", kind, number, pack_arrays(arrays))
-            steps = {name: side.send(mail[name]) for name, side in sides.items()}
+    def other(body: bytes) -> bytes:
+        return pack_arrays({name: array + 1.0 for name, array in unpack_arrays(body).items()})
 
-    with pytest.raises(ProtocolError, match="opened different things"):
-        play(steps)
+    assert "opened different things" in meddled("opened", other)
+
+
+@pytest.mark.deviation("shares: as computing party: compute something else")
+def test_a_computing_party_that_takes_another_number_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bob changes one bit of one of his shares, and follows the protocol from there."""
+    whole = ComputingSide.sum_of
+
+    def sum_of(side: ComputingSide, entered: NDArray[np.int64]) -> Rounds[NDArray[np.uint8] | None]:
+        total = yield from whole(side, entered)
+        if side._engine.name == "bob":
+            assert total is not None
+            total[5, 0] ^= 1
+        return total
+
+    monkeypatch.setattr(ComputingSide, "sum_of", sum_of)
+    with pytest.raises(ProtocolError, match="has not converged, and nothing but this was opened"):
+        played(terms_of(3, PDSVD(rank=1, opens="final")), parts(3))
+
+
+@pytest.mark.deviation("every run: tell nodes different grounds")
+def test_grounds_told_differently_void_the_run_at_its_end() -> None:
+    lie = Statement(True, "ab" * 32).to_bytes()
+    assert meddled("statement", lambda body: lie) == "bob has another result: the run is void."

@@ -58,18 +58,27 @@ def played(terms: RunTerms, rows: list[sp.csr_array]) -> tuple[dict[str, RunOutc
     )
 
 
+@pytest.mark.deviation("final output, topics: enter rows beyond the bound, or negative ones")
 @pytest.mark.parametrize(
     "mechanism", [TOPICS, PDNMF(rank=2, sweeps=2, opens="final")], ids=["penalties", "simplex"]
 )
 def test_rows_far_beyond_the_bound_give_no_result(mechanism: PDNMF, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bob does not check his own: numbers on shares leave their range, and no topic is of anything."""
-    rows, whole = parts(9, 8, 7), module._blocks
+    rows, whole, times = parts(9, 8, 7), module._blocks, 1.0
 
     def blocks(matrix: sp.csr_array, most: int, scale: float) -> Iterator[NDArray[np.int64]]:
-        return whole(matrix, most, scale * (10.0 if matrix is rows[1] else 1.0))
+        return whole(matrix, most, scale * (times if matrix is rows[1] else 1.0))
 
-    assert np.isfinite(played(terms_of(mechanism), rows)[0]["ada"].result.public["T"]).all()
     monkeypatch.setattr(module, "_blocks", blocks)
+    found = []
+    for sign in (1.0, -1.0):  # negative rows within the bound: nobody notices
+        times = sign
+        outcomes = played(terms_of(mechanism), rows)[0]
+        assert len({outcome.digest for outcome in outcomes.values()}) == 1
+        found.append(outcomes["ada"].result.public["T"])
+    assert np.isfinite(found[0]).all()
+    assert np.abs(found[0] - found[1]).max() > 0.01
+    times = 10.0
     with pytest.raises(ProtocolError, match="longer than rows within `precision.bound`|projected on the simplex"):
         played(terms_of(mechanism), rows)
 

@@ -128,6 +128,7 @@ def test_a_real_run_draws_its_noise_itself() -> None:
     assert 0.3 < size < 2.2
 
 
+@pytest.mark.deviation("final output with noise: add no noise, or tell its own to somebody")
 def test_a_party_that_adds_no_noise_takes_away_its_part_and_no_more() -> None:
     """Cyd's source gives zeros: nobody notices, and who subtracts its own noise has one party's left."""
     mechanism = Noisy("pd-svd", noise=0.5, scale=0.1, parameters=VECTORS)

@@ -56,6 +56,7 @@ def test_the_run_announces_what_was_audited(kind: type[PDSVD], m: int, computing
         assert "Hidden is one number" in words
 
 
+@pytest.mark.deviation("normed sums: enter a row so short or long that nothing has a direction")
 @pytest.mark.parametrize("fraction", [0.0, 1e-7])
 def test_a_direction_that_nobody_has_ends_the_run(fraction: float) -> None:
     """Rank-one data and two vectors: the second is mapped to nothing, or to nearly nothing, and is not opened."""

@@ -153,6 +153,7 @@ def test_the_two_parties_of_a_run_are_told_what_a_sum_gives_away() -> None:
     assert "the other's input" in outcomes["ada"].reveals
 
 
+@pytest.mark.deviation("every run: mean other terms")
 @pytest.mark.parametrize(
     ("changed", "name"),
     [
@@ -195,11 +196,18 @@ def ended(meddle: Any, m: int = 3) -> ProtocolError:
     return caught.value
 
 
-def test_a_repeated_message_ends_the_run() -> None:
-    def repeat(spoken: Any, before: Any, mail: dict[str, bytes]) -> dict[str, bytes]:
-        return mail | {"bob": before["bob"].messages["ada"]} if spoken["bob"].number == 6 else mail
+@pytest.mark.deviation("every run: send a repeated, foreign or early message")
+@pytest.mark.parametrize("early", [False, True])
+def test_a_repeated_or_early_message_ends_the_run(early: bool) -> None:
+    def other(spoken: Any, before: Any, mail: dict[str, bytes]) -> dict[str, bytes]:
+        if spoken["bob"].number != 6:
+            return mail
+        kind, _, body = unpack("round", mail["bob"], 3)
+        return mail | {
+            "bob": pack("round", kind, pack_number(7), body) if early else before["bob"].messages["ada"]
+        }
 
-    assert "bob is at another step" in str(ended(repeat))
+    assert str(ended(other)).startswith("bob is at another step")
 
 
 @pytest.mark.parametrize("number", range(7))
@@ -214,6 +222,7 @@ def test_what_cannot_be_read_names_who_sent_it(number: int, what: str) -> None:
     assert str(ended(damage)).startswith("bob")
 
 
+@pytest.mark.deviation("secure sums: change a share on the way")
 def test_a_changed_vector_ends_the_run() -> None:
     def change(spoken: Any, before: Any, mail: dict[str, bytes]) -> dict[str, bytes]:
         if spoken["bob"].number != 5:
@@ -222,17 +231,18 @@ def test_a_changed_vector_ends_the_run() -> None:
         data[-100] ^= 1  # among the entries; the tags come last
         return mail | {"bob": bytes(data)}
 
-    assert "changed on the way" in str(ended(change))
+    assert "contribution of bob was changed on the way" in str(ended(change))
 
 
+@pytest.mark.deviation("every run: send a repeated, foreign or early message")
 def test_a_message_of_another_party_ends_the_run() -> None:
     def swap(spoken: Any, before: Any, mail: dict[str, bytes]) -> dict[str, bytes]:
         return {"bob": mail["cyd"], "cyd": mail["bob"]} if spoken["bob"].number == 2 else mail
 
-    assert "message of another party" in str(ended(swap))
+    assert str(ended(swap)) == "bob sent a message of another party."
 
 
-def test_a_statement_told_differently_to_different_parties_ends_the_run() -> None:
+def test_a_damaged_statement_ends_the_run() -> None:
     def lie(spoken: Any, before: Any, mail: dict[str, bytes]) -> dict[str, bytes]:
         if spoken["bob"].kind != "statement":
             return mail
@@ -241,11 +251,27 @@ def test_a_statement_told_differently_to_different_parties_ends_the_run() -> Non
     assert "statement is damaged" in str(ended(lie))
 
 
+@pytest.mark.deviation("every run: tell nodes different grounds")
+def test_grounds_told_differently_to_different_parties_end_the_run_before_the_first_sum() -> None:
+    kinds: list[str] = []
+
+    def lie(spoken: Any, before: Any, mail: dict[str, bytes]) -> dict[str, bytes]:
+        kinds.append(spoken["bob"].kind)
+        if kinds[-1] != "statement":
+            return mail
+        kind, number, _ = unpack("round", mail["bob"], 3)
+        return mail | {"bob": pack("round", kind, number, Statement(True, "ab" * 32).to_bytes())}
+
+    assert "message of bob belongs to another session, or to other terms" in str(ended(lie))
+    assert kinds == ["greeting", "statement", "hello"]
+
+
+@pytest.mark.deviation("every run: tell of another result")
 def test_another_result_voids_the_run() -> None:
     def other(spoken: Any, before: Any, mail: dict[str, bytes]) -> dict[str, bytes]:
         return mail | {"bob": mail["bob"][:-1] + b"?"} if spoken["bob"].kind == "result" else mail
 
-    assert "another result" in str(ended(other))
+    assert str(ended(other)) == "bob has another result: the run is void."
 
 
 def test_a_share_out_of_bounds_is_refused_before_it_is_sent() -> None:

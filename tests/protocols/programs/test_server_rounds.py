@@ -125,6 +125,19 @@ def test_who_deviates_ends_the_run(kind: str, sender: str, receiver: str, body: 
     assert any(part in found for part in message.split("|")), found
 
 
+@pytest.mark.deviation("fedpower's and dpdispca's server: tell devices different numbers")
+def test_a_server_that_tells_devices_different_numbers_voids_the_run() -> None:
+    """It tells bob others, and takes no notice of the result that he then hands it."""
+
+    def meddle(spoken: Any, mail: dict[str, dict[str, bytes]]) -> None:
+        if spoken[SERVER].kind == "told":
+            mail["bob"][SERVER] = body_of(mail["bob"][SERVER], pack_array(np.eye(2, 12)))
+        if spoken["bob"].kind == "public":
+            mail[SERVER]["bob"] = mail[SERVER]["ada"]
+
+    assert played(sides(3, FEDPOWER), meddle) == "bob has another result: the run is void."
+
+
 def test_all_that_ask_for_what_there_is_not_are_refused() -> None:
     def meddle(spoken: Any, mail: dict[str, dict[str, bytes]]) -> None:
         for name in NAMES[:3]:

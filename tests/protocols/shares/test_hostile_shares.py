@@ -25,6 +25,7 @@ async def opened_twice(runtime: Any) -> Any:
     return number
 
 
+@pytest.mark.deviation("shares: as computing party: send shares that do not fit, or twice")
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [

@@ -17,7 +17,7 @@ from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.randomness import os_random
 from ksdp.protocols.channel.keys import Envelope, sign_envelope
 from ksdp.protocols.channel.rounds import Bodies, RoundEngine, Rounds, run_together
-from ksdp.protocols.channel.wire import pack
+from ksdp.protocols.channel.wire import pack, unpack
 from ksdp.protocols.sums.fixed_point import FixedPoint
 from ksdp.protocols.sums.secure_sum import Contribution, SumParty, SumRounds, SumTerms, tag, what_follows
 
@@ -259,6 +259,7 @@ def test_any_changed_byte_is_refused() -> None:
             receiver.begin([Envelope.from_bytes(changed)])
 
 
+@pytest.mark.deviation("secure sums: enter a share beyond `precision.bound`")
 def test_a_value_beyond_the_bound_is_noticed_where_the_sum_shows_it() -> None:
     """A party that changes its own code keeps its tag, but not the bound."""
 
@@ -381,6 +382,7 @@ def test_all_have_the_same_sums() -> None:
         np.testing.assert_allclose(two, 3 * (one + 1.0), atol=1e-8)
 
 
+@pytest.mark.deviation("secure sums: tell two parties different shares")
 def test_a_party_that_tells_two_others_different_numbers_ends_the_run_with_the_next_sum() -> None:
     """Bob is there twice, with the same keys: one of him speaks with ada, the other with cyd."""
     sides = {"ada": two_sums("ada", 0.0), "bob": two_sums("bob", 1.0), "cyd": two_sums("cyd", 2.0)}
@@ -402,3 +404,8 @@ def test_a_party_that_tells_two_others_different_numbers_ends_the_run_with_the_n
     with pytest.raises(ProtocolError, match="received another sum.*different values to different parties"):
         step()
     assert spoken["ada"].number == 2, "the first sum went through, the second did not"
+    added = np.zeros(2, dtype="<u8")
+    for name, to in (("ada", "bob"), ("cyd", "bob"), ("bob", "ada")):
+        _, contribution = unpack("summed", unpack("round", spoken[name].messages[to], 3)[2], 2)
+        added += np.frombuffer(Contribution.from_bytes(contribution).payload, "<u8")
+    assert FixedPoint(31, 2.0**12, 3).decode(added).tolist() == [16.0, 12.0], "the second sum, which the liar sees"
