@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import hmac
 from dataclasses import replace
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.randomness import os_random
@@ -23,6 +21,7 @@ from ksdp.protocols.channel.keys import (
 from ksdp.protocols.channel.wire import pack
 
 from ..conftest import identity, participant
+from ..written_out import hkdf
 
 ADA, BOB = AgreementKey(b"a" * 32), AgreementKey(b"b" * 32)
 SESSION = bytes(32)
@@ -44,15 +43,16 @@ def test_both_ends_derive_the_same_key_and_any_change_another() -> None:
     assert len(ends | set(others)) == 1 + len(others)
 
 
-def test_the_key_is_rfc_5869_written_out() -> None:
-    """HMAC by HMAC, from the raw X25519 secret."""
-    secret = X25519PrivateKey.from_private_bytes(b"a" * 32).exchange(X25519PublicKey.from_public_bytes(BOB.public))
-    salt = hashlib.sha256(pack("salt", SESSION, ADA.public, BOB.public)).digest()
+def test_the_key_is_rfc_5869_of_the_secret_of_rfc_7748() -> None:
+    """Alice's and Bob's secret of its section 6.1."""
+    ada, bob = (
+        AgreementKey(bytes.fromhex("77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a")),
+        AgreementKey(bytes.fromhex("5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb")),
+    )
+    secret = bytes.fromhex("4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742")
+    salt = hashlib.sha256(pack("salt", SESSION, ada.public, bob.public)).digest()
     info = pack("key", VERSION, b"mask", b"ada", b"bob")
-    extracted = hmac.digest(salt, secret, "sha256")
-    first = hmac.digest(extracted, info + b"\x01", "sha256")
-    second = hmac.digest(extracted, first + info + b"\x02", "sha256")
-    assert BOB.derive("mask", SESSION, "bob", "ada", ADA.public, length=40) == (first + second)[:40]
+    assert bob.derive("mask", SESSION, "bob", "ada", ada.public, length=40) == hkdf(secret, salt, info, 40)
 
 
 @pytest.mark.parametrize("bad", [bytes(32), b"\x01" + bytes(31), b"short", b""])

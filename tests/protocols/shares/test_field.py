@@ -7,6 +7,8 @@ import random
 import numpy as np
 import pytest
 from gmpy2 import is_prime
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.protocols.shares.field import (
@@ -72,6 +74,17 @@ def test_two_shares_say_all_and_the_third_fits() -> None:
     for value, a, b, c in zip(values.tolist(), first, second, third, strict=True):
         assert (2 * a - b) % PRIME == value % PRIME
         assert (a - 2 * b + c) % PRIME == 0
+
+
+@given(
+    st.lists(st.integers(-(2**62) + 1, 2**62 - 1), min_size=1, max_size=5), st.binary(min_size=140, max_size=140)
+)
+def test_shares_are_the_values_of_lines(values: list[int], coins: bytes) -> None:
+    """Shamir's scheme in Python's integers: value and slope of a line, read at places 1, 2 and 3."""
+    slopes = [int.from_bytes(coins[BYTES * at : BYTES * (at + 1)], "little") for at in range(len(values))]
+    written = [[(v + place * s) % PRIME for v, s in zip(values, slopes, strict=True)] for place in (1, 2, 3)]
+    made = split(np.array(values, dtype=np.int64), lambda count: coins[:count])
+    assert [[number % PRIME for number in read(share)] for share in made] == written
 
 
 def test_shares_add_up() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -14,13 +13,14 @@ from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.protocols.sums import masks
 from ksdp.protocols.sums.masks import Keystream, PairwiseMasks
 
+from ..written_out import aes_ctr
+
 KEY = bytes(range(16))
 
 
 def block_by_block(key: bytes, number: int, entries: int) -> list[int]:
     """AES of number * 2^64 + i, one block after the other, as little-endian numbers."""
-    single = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # one block a call: nothing is chained
-    stream = b"".join(single.update((number * 2**64 + i).to_bytes(16, "big")) for i in range((entries + 1) // 2))
+    stream = aes_ctr(key, number * 2**64, 8 * entries)
     return [int.from_bytes(stream[8 * i : 8 * i + 8], "little") for i in range(entries)]
 
 

@@ -22,6 +22,7 @@ from ksdp.protocols.sums.fixed_point import FixedPoint
 from ksdp.protocols.sums.secure_sum import Contribution, SumParty, SumRounds, SumTerms, tag, what_follows
 
 from ..conftest import identity, participant, seeded
+from ..written_out import aes_gcm
 
 NAMES = ("ada", "bob", "cyd", "dan", "eve")
 
@@ -339,6 +340,11 @@ def test_tags_are_the_published_ones_of_gcm(key: str, nonce: str, data: str, pub
     """McGrew and Viega's test case 1, and one of NIST's vectors without plaintext, cut anywhere."""
     text = bytes.fromhex(data)
     assert tag(bytes.fromhex(key), int(nonce, 16), text[:at], text[at:]).hex() == published
+
+
+@given(st.binary(min_size=16, max_size=16), st.integers(0, 2**96 - 1), st.binary(max_size=70), st.integers(0, 70))
+def test_a_tag_is_that_of_gcm_written_out(key: bytes, number: int, text: bytes, at: int) -> None:
+    assert tag(key, number, text[:at], text[at:]) == aes_gcm(key, number.to_bytes(12, "big"), b"", text)
 
 
 def test_a_session_is_all_that_was_agreed() -> None:
