@@ -11,6 +11,7 @@ from itertools import pairwise
 from markupsafe import Markup
 
 from ksdp.dashboards.charts import PlotArea, line, number, picture, rect, text, ticks
+from ksdp.dashboards.words import plural
 
 _WIDTH = 720
 _MARKS = 5
@@ -146,13 +147,15 @@ def timeline_svg(rows: Sequence[tuple[str, Sequence[Mark], Sequence[tuple[dateti
             if one.at not in broken:
                 body.append(line(own.x(one.at.timestamp()), y, own.x(other.at.timestamp()), y, "thread"))
         body += [_mark(own.x(mark.at.timestamp()), y, mark.kind) for mark in known]
-        parts = [f"{len(known):,} audits from {known[0].at:%-d %B %Y} to {known[-1].at:%-d %B %Y}"]
+        parts = [
+            f"{plural(len(known), 'audit', 'audits')} from {known[0].at:%-d %B %Y} to {known[-1].at:%-d %B %Y}"
+        ]
         for kind, words in (("sensitive", "with sensitive documents"), ("void", "void"), ("failed", "not run")):
             count = sum(mark.kind == kind for mark in known)
             if count:
                 parts.append(f"{count:,} {words}")
         if missing:
-            parts.append(f"{len(missing):,} {'gap' if len(missing) == 1 else 'gaps'}")
+            parts.append(plural(len(missing), "gap", "gaps"))
         sentences.append(f"{name}: {', '.join(parts)}.")
     return picture("timeline", _WIDTH, frame.bottom + 24, " ".join(sentences), body)
 
@@ -209,9 +212,9 @@ def trend_svg(
     if values:
         figures = "{:,.0f}" if top is None else "{:.2f}"
         sentence = (
-            f"{name} over {len(known):,} audits: {figures.format(values[0])} at first, "
+            f"{name} over {plural(len(known), 'audit', 'audits')}: {figures.format(values[0])} at first, "
             f"{figures.format(values[-1])} at last, between {figures.format(min(values))} and "
-            f"{figures.format(max(values))}; {len(missing):,} gaps."
+            f"{figures.format(max(values))}; {plural(len(missing), 'gap', 'gaps')}."
         )
     else:
         sentence = f"{name}: no audit of {len(known):,} has a number, because all are void."

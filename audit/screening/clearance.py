@@ -21,6 +21,7 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.reviewing import Decision, State, file_of
+from ksdp.audit.screening.rounds import plural
 from ksdp.audit.spec.design import as_rows
 from ksdp.audit.spec.models import Spec
 from ksdp.audit.verdicts.decide import Verdict
@@ -76,10 +77,10 @@ class Attempts:
         if self.attempts <= 1:
             return "This question was asked once of this corpus, this mechanism and these parties."
         margins = ", ".join(f"{margin:g}" for margin in self.margins)
+        made = f"{plural(self.audits, 'audit')} with {plural(self.seeds, 'seed')}"
         return (
-            f"This question was asked {self.attempts} times of this corpus, this mechanism and these parties: "
-            f"{self.audits} audits, {self.seeds} seeds, {self.statistics} choices of statistics, margins "
-            f"{margins}. "
+            f"This question was asked {self.attempts} times of this corpus, this mechanism and these parties: by "
+            f"{made}, {plural(self.statistics, 'choice')} of statistics, and margins {margins}. "
             f"What they call clear holds the level {self.level:g}, all together."
         )
 

@@ -369,7 +369,8 @@ def spent_words(total: Spent, delta: float = _DELTA) -> str:
             f"has an advantage above {total.advantage:.3f}."
         )
     if total.unbounded:
-        words.append(f"{_runs(total.unbounded)} without a promise of a record: a joint audit is needed.")
+        asked = "before another, audit both together" if total.unbounded == 1 else "a joint audit is needed"
+        words.append(f"{_runs(total.unbounded)} without a promise of a record: {asked}.")
     if total.audited:
         words.append(
             f"{_runs(total.audited)} without a promise of a record, all in one joint audit, which found every "

@@ -63,6 +63,8 @@ def test_the_same_seed_gives_the_same_table(counts: Matrix) -> None:
     tables = [ksdp.audit(counts, mean, **FEW).statistics for _ in range(2)]
     pd.testing.assert_frame_equal(*tables, check_exact=True)
     assert not tables[0].equals(ksdp.audit(counts, mean, **{**FEW, "seed": 2}).statistics)
+    ids = [ksdp.audit(counts, how, **FEW).id for how in (mean, mean, everything)]
+    assert ids[0] == ids[1] != ids[2]
 
 
 def test_a_mechanism_as_an_object_is_looked_at_as_by_its_name(counts: Matrix) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ksdp.api.call_spec import call_spec
+from ksdp.api.given import version_of
 from ksdp.api.results import Audit, Forecast, blank
 from ksdp.audit.errors import InputError
 from ksdp.audit.results.summary import Summary
@@ -84,6 +85,8 @@ def audit(
     """
     from ksdp.flows.audits.place import Place
 
+    if store is None and mechanism is not None:  # nothing is stored before: the same function, the same id
+        settings = {"version": version_of(mechanism, settings.get("publishes"))} | settings
     wanted = call_spec(data, mechanism, settings)
     if workers is not None and workers > 1 and wanted.objects:
         raise InputError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError
-from ksdp.audit.mechanisms.callables import failure_of
+from ksdp.audit.mechanisms.callables import failure_of, pickled
 from ksdp.audit.mechanisms.contract import Mechanism, Observables
 from ksdp.audit.mechanisms.recorded import RecordedRuns
 from ksdp.audit.statistics.contract import Documents, Statistic
@@ -46,6 +47,12 @@ def lent_name(name: str, version: int | str | None) -> str:
     """
     name = name.strip("<>")
     return f"{name}#{secrets.token_hex(4)}" if version is None else f"{name}#v{version}"
+
+
+def version_of(*things: Any) -> str:
+    """A version by what they hold and what their code is: enough to cite, and not to read stored runs by."""
+    held = pickled(things)
+    return secrets.token_hex(4) if held is None else hashlib.sha256(held).hexdigest()[:8]
 
 
 def called(function: Callable[[Any, np.random.Generator], Any], dense: bool) -> Callable[..., Any]:

@@ -186,7 +186,7 @@ def test_the_command_tells_what_is_spent(two: Two) -> None:
         two.guard(two.run(mechanism)).begin()
     said = typed("budget", two.folder / "ada.ledger").output
     assert "2 runs with noise: epsilon 1.4" in said
-    assert "1 run without a promise of a record: a joint audit is needed" in said
+    assert "1 run without a promise of a record: before another, audit both together" in said
     assert said.count("did not finish") == 3
     found = json.loads(typed("budget", two.folder / "ada.ledger", "--json").output)
     assert found["together"]["unbounded"] == 1
