@@ -20,7 +20,7 @@ from ksdp.storage.schedules import schedule_files
 _PARTY = "protocol-run.md"
 FILES: dict[str, tuple[str, Mapping[str, type[BaseModel]]]] = {
     f"A protocol file ([a run among parties]({_PARTY}))": (
-        "`protocol = 1` stands above all sections; `[mechanism]` is that of a spec, with `opens`.",
+        "`protocol = 1` and `learns` (`--invite` writes it) stand above all sections; `[mechanism]` has `opens`.",
         {
             "[features]": protocol_file.FeaturesSpec,
             "[precision]": protocol_file.PrecisionSpec,

@@ -12,7 +12,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.network.mesh import Address
 from ksdp.protocols.programs.programs import Precision, check_program, is_noisy
 from ksdp.protocols.programs.protocol_file import PartySpec, RunSpec, parse_draft, parse_run_spec
-from ksdp.protocols.programs.run_terms import RunTerms
+from ksdp.protocols.programs.run_terms import RunTerms, who_must_be_trusted
 from ksdp.protocols.programs.share_terms import share_terms, uses_shares
 from ksdp.storage.keys import load_public
 from ksdp.storage.readers.counts import read_vocabulary
@@ -38,6 +38,7 @@ _PREFIX = b"ksdp-protocol-file-1\n"
 _DIGITS = 40
 """Hex digits of the fingerprint: 160 bits, as whoever writes the file could look for two with one fingerprint."""
 _SIGNATURES = re.compile(r"^[ \t]*\[\[[ \t]*signatures[ \t]*\]\]", re.MULTILINE)
+_LEARNS = re.compile(r"\Alearns = .*\n")
 _SHOWN = 100
 
 
@@ -172,6 +173,13 @@ class ProtocolFile:
         unsigned = Signature(name, self.content, marks, "")
         mine = Signature(name, self.content, marks, key.sign(unsigned.signed()).hex())
         self.write([one for one in self.signatures if one.name != name] + [mine])
+
+    def state(self, learns: str) -> ProtocolFile:
+        """Write who learns what into the file, as its first line; signatures stay, of the lines they are over."""
+        text = f"learns = {toml_value(learns)}\n{_LEARNS.sub('', self.text, count=1)}"
+        stated = replace(self, text=text, tables=tomllib.loads(text))
+        stated.write(self.signatures)
+        return stated
 
     def join(self, name: str, address: str, key: Ed25519PublicKey, *, server: bool) -> None:
         """Write a party, or the server, into the file.
@@ -379,8 +387,14 @@ class Run:
         return self.spec.server.name if self.spec.server else ""
 
 
-def read_run(path: Path) -> Run:
-    """Read and check a protocol file, with the keys and the vocabulary that it names."""
+def read_run(path: Path, *, stated: bool = True) -> Run:
+    """Read and check a protocol file, with the keys and the vocabulary that it names.
+
+    Parameters
+    ----------
+    stated : bool
+        Whether it must say right who learns what, if it says that.
+    """
     file = read_protocol_file(path)
     spec, base = parse_run_spec(file.tables), file.base
     count, vocabulary, names = _features(spec, base)
@@ -401,6 +415,11 @@ def read_run(path: Path) -> Run:
     terms = RunTerms(
         mechanism, count, vocabulary, precision, participants, server, rows=spec.features.rows or "", shares=shares
     )
+    if stated and spec.learns not in (None, who_must_be_trusted(terms)):
+        raise SpecError(
+            f"`learns` must be what follows from the other lines of {path.name}, which is: "
+            f"{who_must_be_trusted(terms)} `ksdp party {path.name} --invite` writes it."
+        )
     return Run(spec, file, terms, names)
 
 

@@ -82,6 +82,8 @@ class DraftSpec(Section, frozen=True):
 
     protocol: Literal[1]
     """Version of what is sent."""
+    learns: str | None = None
+    """Who learns what, which follows from the other keys: `ksdp party --invite` writes it, and all sign it."""
     mechanism: MechanismSpec
     features: FeaturesSpec
     precision: PrecisionSpec = PrecisionSpec()

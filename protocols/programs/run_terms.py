@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from ksdp.audit.errors import InputError, ProtocolError
-from ksdp.audit.mechanisms.contract import Mechanism
+from ksdp.audit.mechanisms.contract import Mechanism, guarantee_of
 from ksdp.protocols.channel.keys import Participant, check_participants
 from ksdp.protocols.channel.wire import name_of, pack, unpack
 from ksdp.protocols.programs.programs import (
@@ -414,6 +414,9 @@ def who_must_be_trusted(terms: RunTerms) -> str:
     if opens_final(terms.mechanism):
         return on_shares
     if is_noisy(terms.mechanism):
-        return "Every round is opened, with noise; `ksdp party` says at the end against whom its guarantee holds."
+        promised = guarantee_of(terms.mechanism)
+        unsound = "" if promised.sound else f" UNSOUND as printed: {promised.notes}"
+        protects = f" Protected: {promised.unit}." if promised.unit else ""
+        return f"Every round is opened, with noise. Trusted: {promised.trust}.{protects}{unsound}"
     opened = f"Every round is opened: all parties see every sum. {what_follows(terms.parties)}"
     return f"{opened} {on_shares}".rstrip()

@@ -247,7 +247,7 @@ def main() -> None:
         typer.secho(f"error: this needs {error.name}: pip install 'ksdp[{extra}]'.", err=True, fg="red")
         code = 1
     except typer.Abort:  # at a prompt: Ctrl-C elsewhere is no Abort
-        typer.echo("stopped: a question was left without an answer; the same command asks again.", err=True)
+        typer.echo("\nstopped: a question was left without an answer; the same command asks again.", err=True)
         sys.exit(_INTERRUPTED)
     except KeyboardInterrupt:
         code = _INTERRUPTED

@@ -155,7 +155,11 @@ def _agree(protocol: Path, me: str, key: Path, agreeing: AgreeingOptions, *, as_
             f"{me} is in {protocol.name}: send it to whoever invites, who reads out its fingerprint", err=True
         )
     elif agreeing.invite or agreeing.accept:
-        trust = "" if "pem" in file.tables else who_must_be_trusted(read_run(protocol).terms)
+        trust = ""
+        if "pem" not in file.tables:
+            trust = who_must_be_trusted(read_run(protocol, stated=agreeing.accept).terms)
+        if agreeing.invite and trust:
+            file = file.state(trust)
         if agreeing.accept:
             typer.echo(
                 "\n".join(f"{name:32} {value}" for name, value in file.lines.items()) + f"\n{trust}", err=True

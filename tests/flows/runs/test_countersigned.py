@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from ksdp.audit.errors import InputError, KsdpError
+from ksdp.audit.errors import InputError, KsdpError, SpecError
 from ksdp.cli import application
 from ksdp.flows.runs.protocol_files import read_protocol_file, read_run, require_typed
 from ksdp.storage.keys import load_private, make_identity
@@ -68,6 +68,31 @@ def test_three_agree_on_one_file_that_runs(draft: Path) -> None:
     assert [node.name for node in run.terms.nodes] == list(NAMES)
     assert "# as audited" in draft.read_text(), "comments stay"
     assert len(run.file.fingerprint.replace("-", "")) == 40
+
+
+def test_the_signed_file_says_first_who_learns_what(draft: Path) -> None:
+    first = signed(draft).read_text().splitlines()[0]
+    assert first.startswith('learns = "Every round is opened: all parties see every sum. Any 2 of the 3 parties')
+    text = draft.read_text()
+    draft.write_text(text.replace("Any 2 of the 3", "No 2 of the 3"))
+    with pytest.raises(SpecError, match="`learns` must be what follows"):
+        read_run(draft)
+    ksdp(draft, "bob", "--accept", "--fingerprint", read_protocol_file(draft).fingerprint, code=2)
+    ksdp(draft, "ada", "--invite")
+    assert draft.read_text() == text, "with the signatures of all"
+
+
+def test_two_organisations_sign_that_each_learns_the_others_input(draft: Path) -> None:
+    for at, name in enumerate(NAMES[:2]):
+        ksdp(draft, name, "--join", f"{name}.example:{7001 + at}")
+    ksdp(draft, "ada", "--invite")
+    words = "Two parties: each learns the other's input exactly"
+    assert words in draft.read_text().splitlines()[0]
+    assert words in ksdp(draft, "bob", "--accept", "--fingerprint", read_protocol_file(draft).fingerprint)
+    ksdp(draft, "cyd", "--join", "cyd.example:7003")
+    assert "`learns` must be" in ksdp(draft, "cyd", "--accept", "--fingerprint", "x", code=2), "they are three now"
+    ksdp(draft, "ada", "--invite")
+    assert words not in draft.read_text()
 
 
 def test_parties_may_join_and_sign_copies(draft: Path) -> None:
