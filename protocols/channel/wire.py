@@ -99,6 +99,13 @@ def number_of(field: bytes) -> int:
     return int.from_bytes(field, "big")
 
 
+def rows_of(field: bytes) -> int:
+    """How many rows a party says that it has: it must have some."""
+    if not (rows := number_of(field)):
+        raise ProtocolError("no rows, where every party must have some.")
+    return rows
+
+
 def name_of(field: bytes) -> str:
     """The name in a field."""
     try:

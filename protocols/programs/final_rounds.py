@@ -32,8 +32,8 @@ from ksdp.audit.mechanisms.factorisation.rri_nmf import fit_coefficients
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients
 from ksdp.audit.mechanisms.party_side import PartyResult
 from ksdp.audit.randomness import RandomBytes, os_random
-from ksdp.protocols.channel.rounds import RoundEngine, Rounds
-from ksdp.protocols.channel.wire import number_of, pack_number
+from ksdp.protocols.channel.rounds import RoundEngine, Rounds, read_from
+from ksdp.protocols.channel.wire import pack_number, rows_of
 from ksdp.protocols.programs.rounds import (
     NoiseSource,
     RunOutcome,
@@ -158,9 +158,7 @@ def _check(matrix: sp.csr_array, bound: float) -> None:
 
 def _rows_of_all(terms: RunTerms, engine: RoundEngine, mine: int) -> Rounds[dict[str, int]]:
     counts = yield from engine.everybody("rows", pack_number(mine))
-    rows = {name: number_of(body) for name, body in counts.items()} | {engine.name: mine}
-    if min(rows.values()) < 1:
-        raise ProtocolError("A party has no rows.")
+    rows = {name: read_from(name, rows_of, body) for name, body in counts.items()} | {engine.name: mine}
     most = _most_rows(terms)
     if sum(rows.values()) > most:
         raise InputError(

@@ -39,6 +39,7 @@ from ksdp.protocols.channel.wire import (
     pack_array,
     pack_arrays,
     pack_number,
+    rows_of,
     unpack,
     unpack_array,
     unpack_arrays,
@@ -367,10 +368,9 @@ class ProgramRounds:
 
     def _tell_sizes(self, rows: int) -> Rounds[tuple[int, ...]]:
         arrived = yield from self._engine.exchange("sizes", self._to_all(pack_number(rows)), self._peers)
-        sizes = {peer: number_of(body) for peer, body in arrived.items()} | {self._engine.name: rows}
+        sizes = {peer: read_from(peer, rows_of, body) for peer, body in arrived.items()}
+        sizes[self._engine.name] = rows
         self._sizes = tuple(sizes[name] for name in self._names)
-        if not all(self._sizes):
-            raise ProtocolError("A party says that it has no rows.")
         return self._sizes
 
     def _broadcast(self, array: NDArray[np.float64]) -> Rounds[NDArray[np.float64]]:
@@ -558,9 +558,7 @@ class _Server:
             self.asked[what] += 1
             if what == "sizes":
                 sizes = yield from self._from_all("sizes")
-                self.sizes = tuple(number_of(sizes[name]) for name in self._names)
-                if not all(self.sizes):
-                    raise ProtocolError("A party says that it has no rows.")
+                self.sizes = tuple(read_from(name, rows_of, sizes[name]) for name in self._names)
             elif what in ("sum", "show"):  # among the parties
                 yield from self._engine.tell(what, {})
             elif what == "upload":

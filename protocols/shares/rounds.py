@@ -44,7 +44,7 @@ class ComputingSide:
     def sum_of(self, entered: NDArray[np.int64]) -> Rounds[ShareBytes | None]:
         """Share numbers, and get a share of all parties' sum; None where this party does not compute."""
         arrived = yield from self._shared(entered, self._engine.others)
-        return added(list(arrived.values()), len(entered)) if self.computes else None
+        return added(arrived, len(entered)) if self.computes else None
 
     def blocks_of(
         self, blocks: Iterator[NDArray[np.int64]], entries: Mapping[str, list[int]]
@@ -62,7 +62,7 @@ class ComputingSide:
             mine = next(blocks) if self._engine.name in speak else None
             arrived = yield from self._shared(mine, [name for name in self._engine.others if name in speak])
             for name, body in arrived.items():
-                received[name].append(added([body], speak[name]))
+                received[name].append(added({name: body}, speak[name]))
         return received if self.computes else None
 
     def normed(self, share: NDArray[np.float64], bound: float, parties: int) -> Rounds[NDArray[np.float64]]:

@@ -173,7 +173,7 @@ def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         played(terms_of(TOPICS), [rows[0], rows[1] * 100.0, rows[2]])
     with pytest.raises(InputError, match="must not be negative"):
         played(terms_of(TOPICS), [rows[0], -rows[1], rows[2]])
-    with pytest.raises(ProtocolError, match="no rows"):
+    with pytest.raises(ProtocolError, match="bob: no rows"):
         played(terms_of(TOPICS), [rows[0], rows[1][:0], rows[2]])
     monkeypatch.setattr(module, "MOST_ENTRIES", 8 * FEATURES)
     with pytest.raises(InputError, match="may have 8 rows of 7 features .*; they have 9"):

@@ -115,8 +115,8 @@ def instead(kind: str, sender: str, receiver: str, body: bytes) -> Any:
         ("public", "bob", SERVER, pack_arrays({"V": np.eye(2, 12)}), "hold different results"),
         ("ask", "bob", SERVER, pack("ask", b"sum", b""), "ask for different things"),
         ("ask", "bob", "ada", pack("ask", b"sum", b""), "bob asks for something else"),
-        ("sizes", "bob", "ada", bytes(8), "no rows"),
-        ("sizes", "bob", SERVER, bytes(8), "no rows"),
+        ("sizes", "bob", "ada", bytes(8), "bob: no rows"),
+        ("sizes", "bob", SERVER, bytes(8), "bob: no rows"),
         ("result", SERVER, "ada", bytes(32), "hub has another result"),
     ],
 )  # fmt: skip
