@@ -16,7 +16,6 @@ whole number it is.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -390,13 +389,12 @@ def split(values: NDArray[np.int64], random_bytes: RandomBytes) -> list[bytes]:
     return shares
 
 
-def added(shares: Mapping[str, bytes], entries: int) -> NDArray[np.uint8]:
-    """The sum of such messages by who sent them, entry by entry; shape (entries, `BYTES`)."""
-    for name, share in shares.items():
-        if len(share) != BYTES * entries:
-            raise ProtocolError(f"{name} sent shares of another length than the protocol file says.")
+def added(shares: list[bytes], entries: int) -> NDArray[np.uint8]:
+    """The sum of such messages, entry by entry; shape (entries, `BYTES`)."""
+    if any(len(share) != BYTES * entries for share in shares):
+        raise ProtocolError("Shares have another length than the protocol file says.")
     total = np.zeros((WORDS, entries), dtype=np.uint64)
-    for share in shares.values():
+    for share in shares:
         total += np.frombuffer(share, dtype="<u4").reshape(entries, WORDS).T
     total = _carried(total, np.zeros(entries, dtype=np.int64))
     return np.ascontiguousarray(total.T.astype("<u4")).view(np.uint8).reshape(entries, BYTES)

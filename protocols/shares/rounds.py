@@ -13,7 +13,7 @@ from ksdp.audit.randomness import RandomBytes
 from ksdp.protocols.channel.rounds import RoundEngine, Rounds, read_from
 from ksdp.protocols.channel.wire import pack_arrays, unpack_arrays
 from ksdp.protocols.shares.engine import ComputingParty
-from ksdp.protocols.shares.field import added, integers, split
+from ksdp.protocols.shares.field import BYTES, added, integers, split
 from ksdp.protocols.shares.matrices import NORM_BITS, normed_rows
 
 Arrays = dict[str, NDArray[np.float64]]
@@ -44,7 +44,7 @@ class ComputingSide:
     def sum_of(self, entered: NDArray[np.int64]) -> Rounds[ShareBytes | None]:
         """Share numbers, and get a share of all parties' sum; None where this party does not compute."""
         arrived = yield from self._shared(entered, self._engine.others)
-        return added(arrived, len(entered)) if self.computes else None
+        return _added(arrived, len(entered)) if self.computes else None
 
     def blocks_of(
         self, blocks: Iterator[NDArray[np.int64]], entries: Mapping[str, list[int]]
@@ -62,7 +62,7 @@ class ComputingSide:
             mine = next(blocks) if self._engine.name in speak else None
             arrived = yield from self._shared(mine, [name for name in self._engine.others if name in speak])
             for name, body in arrived.items():
-                received[name].append(added({name: body}, speak[name]))
+                received[name].append(_added({name: body}, speak[name]))
         return received if self.computes else None
 
     def normed(self, share: NDArray[np.float64], bound: float, parties: int) -> Rounds[NDArray[np.float64]]:
@@ -126,6 +126,13 @@ class ComputingSide:
         if party is not None:
             results[engine.name] = mine
         return _one_of(results)
+
+
+def _added(shares: Mapping[str, bytes], entries: int) -> ShareBytes:
+    for name, share in shares.items():
+        if len(share) != BYTES * entries:
+            raise ProtocolError(f"{name} sent shares of another length than the protocol file says.")
+    return added(list(shares.values()), entries)
 
 
 def _one_of(results: Mapping[str, Arrays]) -> Arrays:
