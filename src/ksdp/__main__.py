@@ -10,4 +10,5 @@ if not sys.flags.safe_path and sys.path and sys.path[0] in ("", os.getcwd()):  #
 
 from ksdp.cli import main
 
-main()
+if __name__ == "__main__":
+    main()
