@@ -1,4 +1,4 @@
-"""Some runs of somebody's own mechanism again: in another process and order, equal to the last bit."""
+"""Some runs of somebody's own mechanism again, equal to the last bit; recorded ones as they belong together."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def repeat_runs(ref: AuditRef) -> str:
         If a run announces other numbers: verdicts would be of something else than what will be released.
     """
     plan = open_plan(ref)
-    if isinstance(plan.mechanism, RecordedRuns) or not is_own(plan.mechanism):
+    if isinstance(plan.mechanism, RecordedRuns):
+        return _as_recorded(plan.mechanism, plan)
+    if not is_own(plan.mechanism):
         return ""
     runs = [(block, run) for block in plan.blocks for run in range(block.start, block.stop)]
     picked = np.unique(np.linspace(0, len(runs) - 1, REPEATED).round().astype(int))[::-1]
@@ -71,6 +73,19 @@ def repeat_runs(ref: AuditRef) -> str:
             )
         return f"{same}: it does not depend on them, or hardly ever"
     return ""
+
+
+def _as_recorded(mechanism: RecordedRuns, plan: Plan) -> str:
+    """What to say of recorded runs, unless what they announced is not of those who are said to have been in."""
+    if (shift := mechanism.better_shift(plan.corpus.matrix)) is not None:
+        raise InvalidAudit(
+            f"the recorded runs were mixed up: with the {shift.what} of one table moved by {shift.by}, what was "
+            f"announced fits who was in (p 10^-{shift.digits:.0f}), and as they are it does not (p "
+            f"10^-{shift.recorded:.0f}). Number runs and documents alike in both tables."
+        )
+    if not mechanism.repeated:
+        return ""
+    return f"{mechanism.repeated} recorded runs repeat earlier ones to the last bit, and are counted once"
 
 
 def _digests_before(ref: AuditRef, chosen: list[tuple[Block, int]]) -> list[str]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, KsdpError
@@ -20,6 +21,7 @@ from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables, Rel
 from ksdp.audit.numeric.array_types import Bits
 from ksdp.audit.spec.design import Block, Rows
 from ksdp.audit.statistics.plain import statistics_of_arrays
+from ksdp.audit.verdicts.mix_ups import Shift, better_shift
 
 _FEWEST = 2
 
@@ -79,6 +81,11 @@ class RecordedRuns:
         self._bits = np.ascontiguousarray(bits, dtype=np.bool_)
         if not self._arrays:
             raise InputError("the recorded runs announce nothing: `observables` has no array.")
+        first = _first_of_each(self._bits, self._arrays)
+        self.repeated = len(self._bits) - len(first)
+        """Runs that were recorded before, to the last bit; they are counted once."""
+        if self.repeated:
+            self._bits, self._arrays = self._bits[first], {n: a[first] for n, a in self._arrays.items()}
         runs = len(self._bits)
         digest = hashlib.sha256(self._bits.tobytes())
         for name, array in self._arrays.items():
@@ -101,6 +108,11 @@ class RecordedRuns:
         )
         self.statistics = statistics_of_arrays(shapes, features)
         self._shapes = shapes
+
+    def better_shift(self, rows: sp.csr_array) -> Shift | None:
+        """How the tables have to be shifted to belong together, of a corpus of these rows; None as they are."""
+        flat = np.hstack([array.reshape(len(self._bits), -1) for array in self._arrays.values()])
+        return better_shift(flat, self._bits, rows)
 
     @property
     def rows(self) -> int:
@@ -133,6 +145,17 @@ class RecordedRuns:
     def of_run(self, run: int) -> Observables:
         """What one recorded run announced."""
         return Observables({name: array[run] for name, array in self._arrays.items()})
+
+
+def _first_of_each(bits: Bits, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
+    """Places of the runs that no earlier run equals; all of them where lengths differ, which is refused later."""
+    if any(len(array) != len(bits) for array in arrays.values()):
+        return np.arange(len(bits))
+    seen: dict[bytes, int] = {}
+    for run, held in enumerate(np.packbits(bits, axis=1)):
+        told = b"".join(np.ascontiguousarray(array[run]).tobytes() for array in arrays.values())
+        seen.setdefault(hashlib.sha256(held.tobytes() + told).digest(), run)
+    return np.array(list(seen.values()), dtype=np.int64)
 
 
 def is_own(mechanism: Mechanism) -> bool:

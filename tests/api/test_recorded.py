@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.stats import ks_2samp
 
 import ksdp
-from ksdp.audit.errors import InputError
+from ksdp.audit.errors import InputError, InvalidAudit
 from ksdp.storage import corpora
 
 from ..typed import typed
@@ -77,6 +77,23 @@ def test_a_spec_names_the_two_files(made: Any, tmp_path: Path, monkeypatch: pyte
     (tmp_path / "spec.toml").write_text(spec.replace("observables.parquet", "s3://bucket/observables.parquet"))
     with pytest.raises(InputError, match="must be a file of this machine"):
         ksdp.audit(tmp_path / "spec.toml")
+
+
+@pytest.mark.parametrize(("axis", "by", "what"), [(0, 1, "runs"), (0, -3, "runs"), (1, 2, "documents")])
+def test_shifted_tables_void_the_audit(made: Any, axis: int, by: int, what: str) -> None:
+    """They were valid, and everybody clear."""
+    data, means, bits = made
+    with pytest.raises(InvalidAudit, match=rf"{what} of one table moved by -?{abs(by)}, "):
+        ksdp.audit(data, ksdp.Recorded({"mean": means}, np.roll(bits, by, axis=axis)))
+
+
+def test_a_run_that_was_recorded_twice_counts_once(made: Any) -> None:
+    data, means, bits = made
+    twice = ksdp.Recorded({"mean": np.concatenate([means, means])}, np.concatenate([bits, bits]))
+    found = ksdp.audit(data, twice)
+    assert found.summary.runs == RUNS
+    once = ksdp.audit(data, ksdp.Recorded({"mean": means}, bits))
+    assert found.verdicts["log10_p"].tolist() == once.verdicts["log10_p"].tolist()
 
 
 def test_what_does_not_fit_is_refused(made: Any) -> None:
