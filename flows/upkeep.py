@@ -62,12 +62,16 @@ def damage(store: Store) -> list[Damage]:
 def _of_checksums(store: Store) -> Iterator[Damage]:
     for sums in sorted(store.root.rglob(SUMS)):
         folder = sums.parent.relative_to(store.root)
-        audit = folder.parts[1] if folder.parts[:1] == ("audits",) else None
         for name, wrong in failures(sums.parent).items():
-            yield Damage(str(folder / name), f"{wrong}.", audit)
+            yield Damage(str(folder / name), f"{wrong}.", _audit_of(folder))
     for audit, sentence in _or_none(lost_audits, store).items():
         if not (store.audit(audit) / SUMS).is_file():
             yield Damage(f"audits/{audit}", sentence, audit)
+
+
+def _audit_of(folder: Path) -> str | None:
+    """The audit that a folder below the store belongs to."""
+    return folder.parts[1] if folder.parts[:1] == ("audits",) and len(folder.parts) > 1 else None
 
 
 def _or_none(read: Callable[[Store], dict[str, Value]], store: Store) -> dict[str, Value]:
@@ -96,7 +100,7 @@ def _of_objects(store: Store) -> Iterator[Damage]:
                 json.loads(path.read_bytes())
         except StoreError as error:
             if path.name not in failures(path.parent):  # else it was counted
-                yield Damage(str(where), str(error))
+                yield Damage(str(where), str(error), _audit_of(where.parent))
         except (OSError, ValueError) as error:
             yield Damage(str(where), f"it is not what was written ({type(error).__name__}).")
 

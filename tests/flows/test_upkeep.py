@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
 import shutil
-import signal
 import sys
-import tempfile
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
@@ -25,12 +19,9 @@ from ksdp.flows.reviews import decide
 from ksdp.flows.screening.clear import Signing, clearance_from_decisions
 from ksdp.flows.upkeep import damage, prunable, prune, repair
 from ksdp.storage.audits.ledger import signed_audits
-from ksdp.storage.clearances import content_hash, read_clearance
 from ksdp.storage.findings import read_verdicts
-from ksdp.storage.schedules.schedule_files import add_schedule, check_schedule, read_schedules
 from ksdp.storage.store import Store
 
-from ..deadly import Points, ended_well
 from ..flips import flip
 
 NOW = datetime(2100, 3, 1, tzinfo=UTC)
@@ -63,27 +54,6 @@ def clear(store: Store, audit: str) -> str:
 def verdicts(store: Store, audit: str) -> str:
     """All of its table, NaN included."""
     return repr(read_verdicts(store.audit(audit)).to_pylist())
-
-
-def work(do: Callable[[], object], kill_at: int, told: Connection) -> None:
-    points = Points(((os, "fsync"), (os, "replace"), (os, "ftruncate"), (tempfile, "mkstemp")), kill_at)
-    do()
-    told.send(points.passed)
-    ended_well()
-
-
-def killed(do: Callable[[], object], kill_at: int) -> int:
-    """Do something in a process that dies at a point; how many points it passed, 0 where it died."""
-    fork = multiprocessing.get_context("fork")
-    here, there = fork.Pipe(duplex=False)
-    process = fork.Process(target=work, args=(do, kill_at, there))
-    process.start()
-    there.close()
-    process.join(60)
-    if process.exitcode == -signal.SIGKILL:
-        return 0
-    assert process.exitcode == 0
-    return int(here.recv())
 
 
 def command(name: str, store: Store, *options: str) -> int:
@@ -172,34 +142,3 @@ def test_the_commands_say_what_they_do(
     assert len(list(store.root.glob("runs/*/"))) == 4, "nothing was deleted"
     assert command("prune", store, "--days", "0", "--yes") == 0
     assert not list(store.root.glob("runs/*/"))
-
-
-def test_killed_at_any_write_a_clearance_is_whole_or_absent_and_never_unrecorded(
-    store: Store, kept: tuple[Path, list[str]]
-) -> None:
-    points = killed(lambda: clear(store, kept[1][1]), 0)
-    assert points > 6
-    for at in range(1, points + 1):
-        shutil.rmtree(store.root.parent)
-        shutil.copytree(kept[0], store.root)
-        assert killed(lambda: clear(store, kept[1][1]), at) == 0
-        signed = store.root.parent / "c.json"
-        if not signed.exists():
-            clear(store, kept[1][1])
-        assert list(signed_audits(store)) == [content_hash(read_clearance(signed))]
-        assert damage(store) == []
-    print(f"{points} kills of `clear`, 0 lost")
-
-
-def test_killed_at_any_write_a_schedule_is_there_whole_or_not_at_all(store: Store) -> None:
-    asked = {"name": "daily", "spec": "/spec.toml", "cron": "0 3 * * *", "created": NOW, "level": 0.05}
-    schedule = check_schedule(asked)
-    points = killed(lambda: add_schedule(store, schedule), 0)
-    assert points > 1
-    for at in range(1, points + 1):
-        shutil.rmtree(store.root / "schedules")
-        assert killed(lambda: add_schedule(store, schedule), at) == 0
-        assert read_schedules(store) in ([], [schedule])
-        assert add_schedule(store, schedule) == schedule
-        assert damage(store) == []
-    print(f"{points} kills of `schedule`, 0 lost")
