@@ -52,14 +52,18 @@ def run_until_stopped(flow: Coroutine[Any, Any, _Result], lost: Callable[[], str
 
     `asyncio.run` cancels the flow at Ctrl-C and waits for it, and a library that catches the cancellation, or
     loses it while it talks to a server, keeps the command alive. Here the wait ends after some seconds, and
-    threads that wait for workers hear of it.
+    threads that wait for workers hear of it. Where something is lost, nobody waits for what is left of the flow.
     """
     halt = _halt.get() or threading.Event()  # a run within a run stops with it
-    token = _halt.set(halt)
+    token, runner = _halt.set(halt), asyncio.Runner()
     try:
-        return asyncio.run(_guarded(flow, halt, lost))
+        return runner.run(_guarded(flow, halt, lost))
     finally:
         _halt.reset(token)
+        if lost():
+            runner.get_loop().set_exception_handler(lambda *_: None)
+        else:
+            runner.close()
 
 
 @contextlib.contextmanager

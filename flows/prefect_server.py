@@ -19,6 +19,7 @@ from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ksdp.audit.errors import KsdpError
 from ksdp.flows.interruption import die_with_parent
@@ -56,9 +57,11 @@ class Server:
         """That this server, started here, is gone, in a sentence for people; empty while it is there."""
         if self.process is None or self.process.poll() is None:
             return ""
-        # What Prefect says of it at length is said here in a line.
-        for name in [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "prefect"]:
-            logging.getLogger(name).disabled = True
+        # What Prefect, and Dask of the flow that is left, say of it at length is said here in a line.
+        for name in list(logging.root.manager.loggerDict):
+            if name.partition(".")[0] in ("prefect", "distributed", "ksdp"):
+                logging.getLogger(name).disabled = True
+        _give_up()
         return (
             f"the Prefect server stopped (exit {self.process.returncode}; see {self.log}): the same command goes "
             "on from what is stored."
@@ -72,8 +75,8 @@ class Server:
         request = urllib.request.Request(f"{self.url}/api/health")
         request.add_header("Authorization", f"Basic {b64encode((self.password or '').encode()).decode()}")
         while time.monotonic() < end:
-            if self.process.poll() is not None:
-                raise KsdpError(f"the Prefect server stopped (exit {self.process.returncode}); see {self.log}.")
+            if gone := self.lost():
+                raise KsdpError(gone)
             with contextlib.suppress(OSError), urllib.request.urlopen(request, timeout=2) as answer:
                 if answer.status == 200:
                     return
@@ -177,16 +180,29 @@ def within_a_run() -> bool:
     return FlowRunContext.get() is not None
 
 
-def _flush() -> None:
-    """Let Prefect send what it still holds: once its server is gone it would keep trying for up to a minute."""
+def _senders() -> list[Any]:
+    """What Prefect in this process sends logs and events with."""
     if "prefect" not in sys.modules:
-        return
+        return []
     from prefect.events.worker import EventsWorker
     from prefect.logging.handlers import APILogWorker
 
-    with contextlib.suppress(Exception):
-        APILogWorker.drain_all(timeout=5)
-        EventsWorker.drain_all(timeout=5)
+    return [APILogWorker, EventsWorker]
+
+
+def _flush() -> None:
+    """Let Prefect send what it still holds: once its server is gone it would keep trying for up to a minute."""
+    for sender in _senders():
+        with contextlib.suppress(Exception):
+            sender.drain_all(timeout=5)
+
+
+def _give_up() -> None:
+    """Let nobody wait at this process's end for what can be sent to nobody; without this they do for seconds."""
+    for sender in _senders():
+        with contextlib.suppress(Exception):
+            for one in list(sender._instances.values()):
+                one._loop.call_soon_threadsafe(one._done_event.set)
 
 
 def _named(home: Path, url: str, password: str) -> dict[str, str]:
