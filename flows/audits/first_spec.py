@@ -33,6 +33,7 @@ _RANK = 2
 _MORE = 2
 """Times the runs that certify the margin for a document that leaks nothing: most leak a little."""
 _MECHANISM = "pd-svd"
+_OFFICE = "cp1252"
 
 
 def spec_beside(data: str) -> Path:
@@ -105,11 +106,10 @@ def _corpus(data: Path) -> tuple[dict[str, object], str]:
     """Keys of [corpus], and remarks on what was chosen."""
     if extension(data) in (".npz", ".mtx", ".txt"):
         return {}, '# weighting = "counts"        # tf-idf by default\n'
-    columns = open_columns(data, "utf-8")
+    columns, keys = _opened(data)
     names = {name.lower(): name for name in columns.names}
-    keys: dict[str, object] = {}
     if {"user_id", "item_id", "rating"} <= set(columns.names):
-        return {}, "# ratings: one document a user_id\n"
+        return keys, "# ratings: one document a user_id\n"
     numeric = set(columns.numeric_among(columns.names))
     texts = [name for name in columns.names if name not in numeric]
     text = _text(columns, names, texts)
@@ -136,7 +136,8 @@ def _corpus(data: Path) -> tuple[dict[str, object], str]:
     if identity is not None and _unique(columns, identity):
         keys["id"] = identity
     one_person = 'audit what one person has as one: design.unit = "group"'
-    notes = "" if group is None else f"# group = {json.dumps(group)}              # {one_person}\n"
+    notes = "" if columns.source.separator == "," else f"# separated by {columns.source.separator!r}\n"
+    notes += "" if group is None else f"# group = {json.dumps(group)}              # {one_person}\n"
     if "columns" in keys:
         labels = [name for name in columns.names if name.lower() in _LABELS]
         gaps = [name for name in numbers if name not in wanted]
@@ -150,6 +151,17 @@ def _corpus(data: Path) -> tuple[dict[str, object], str]:
             notes += f"# left out {why}: {', '.join(left)}\n" if left else ""
         notes += 'weighting = "standardised"    # each column to mean 0 and deviation 1; "counts": as they are\n'
     return keys, notes
+
+
+def _opened(data: Path) -> tuple[Columns, dict[str, object]]:
+    """The file, and the key of its encoding: that of most offices in the West, where it is not UTF-8."""
+    try:
+        return open_columns(data, "utf-8"), {}
+    except CorpusError as refused:
+        try:
+            return open_columns(data, _OFFICE), {"encoding": _OFFICE}
+        except CorpusError:
+            raise refused from None
 
 
 def _text(columns: Columns, names: dict[str, str], texts: list[str]) -> str | None:

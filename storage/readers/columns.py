@@ -39,6 +39,8 @@ class Source:
     """One column by name. CSV and JSON lines give null for a missing value."""
     types: Mapping[str, pa.DataType] = field(default_factory=dict)
     """Of the columns, where they are known before any is read (Parquet)."""
+    separator: str = ","
+    """Of a CSV."""
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
@@ -52,9 +54,9 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _open_csv(path: Path, encoding: str) -> Source:
-    """Open a CSV file, whose first line names the columns."""
+    """Open a CSV file, whose first line names the columns; by that line, commas, semicolons or tabs separate."""
     text = read_text(path, encoding)
-    names = _header(path, text)
+    names, separator = _header(path, text)
     wrong: list[Any] = []
 
     def note(row: Any) -> str:
@@ -63,14 +65,14 @@ def _open_csv(path: Path, encoding: str) -> Source:
 
     data = text.encode()
     if len(names) > _WIDE and len(data) < _SHORT * len(names):
-        return _open_wide(path, encoding, names, text)
+        return _open_wide(path, encoding, names, text, separator)
     columns = {name: pa.large_string() for name in names}
     try:
         table = pacsv.read_csv(
             pa.BufferReader(data + b"\n"),
             # One block: a quoted text may be longer than any block. One thread: rows are numbered only then.
             pacsv.ReadOptions(use_threads=False, block_size=min(max(len(data) + 2, 2**16), 2**31 - 2)),
-            pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=note),
+            pacsv.ParseOptions(delimiter=separator, newlines_in_values=True, invalid_row_handler=note),
             pacsv.ConvertOptions(
                 column_types=columns,
                 strings_can_be_null=True,
@@ -86,20 +88,35 @@ def _open_csv(path: Path, encoding: str) -> Source:
         expected, got = first.expected_columns, first.actual_columns
         raise Refused(path, f"has {got} fields where the header has {expected}.", row=first.number - 1)
     if data.count(b'"') % 2:
-        _require_closed_quotes(path, text)
-    return Source(path, encoding, names, table.num_rows, False, lambda name: _one_array(table.column(name)))
+        _require_closed_quotes(path, text, separator)
+
+    def read(name: str) -> pa.Array:
+        return _with_points(_one_array(table.column(name)), separator)
+
+    return Source(path, encoding, names, table.num_rows, False, read, separator=separator)
 
 
 _WIDE, _SHORT = 1000, 1000
 """Arrow spends a tenth of a millisecond and kilobytes on a column: too much for many with few bytes each."""
 
 
-def _open_wide(path: Path, encoding: str, names: tuple[str, ...], text: str) -> Source:
+_DECIMAL_COMMAS = r"^\s*[+-]?\d+(,\d+)?\s*$"
+
+
+def _with_points(column: pa.Array, separator: str) -> pa.Array:
+    """A column of numbers with decimal commas, which a comma cannot separate, with points; any other as it is."""
+    if separator == "," or not pc.any(pc.match_substring(column, ",")).as_py():
+        return column
+    numbers = pc.or_(pc.match_substring_regex(column, _DECIMAL_COMMAS), pc.is_in(column, MISSING))
+    return pc.replace_substring(column, ",", ".") if pc.all(numbers).as_py() else column
+
+
+def _open_wide(path: Path, encoding: str, names: tuple[str, ...], text: str, separator: str) -> Source:
     """Open a CSV of many short columns."""
     limit = csv.field_size_limit(len(text) + 1)
     rows: list[list[str]] = []
     try:
-        for record in csv.reader(io.StringIO(text, newline=""), strict=True):
+        for record in csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True):
             if record and len(record) != len(names):
                 problem = f"has {len(record)} fields where the header has {len(names)}."
                 raise Refused(path, problem, row=len(rows))
@@ -114,26 +131,31 @@ def _open_wide(path: Path, encoding: str, names: tuple[str, ...], text: str) -> 
 
     def read(name: str) -> pa.Array:
         place = at[name]
-        return pa.array([row[place] or None for row in rows], pa.large_string())
+        return _with_points(pa.array([row[place] or None for row in rows], pa.large_string()), separator)
 
-    return Source(path, encoding, names, len(rows), False, read)
-
-
-def _header(path: Path, text: str) -> tuple[str, ...]:
-    try:
-        for record in csv.reader(io.StringIO(text, newline="")):
-            if record:
-                return tuple(record)
-    except csv.Error:
-        raise Refused(path, "the header is not CSV.") from None
-    raise Refused(path, "is empty.")
+    return Source(path, encoding, names, len(rows), False, read, separator=separator)
 
 
-def _require_closed_quotes(path: Path, text: str) -> None:
+def _header(path: Path, text: str) -> tuple[tuple[str, ...], str]:
+    """Names of the columns, and what separates them: a comma, or what else there is in a header without."""
+    found = {}
+    for separator in ",;\t":
+        try:
+            records = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+            found[separator] = tuple(next((record for record in records if record), ()))
+        except csv.Error:
+            raise Refused(path, "the header is not CSV.") from None
+    if not found[","]:
+        raise Refused(path, "is empty.")
+    separator = next((one for one, names in found.items() if len(names) > 1), ",")
+    return found[separator], separator
+
+
+def _require_closed_quotes(path: Path, text: str, separator: str) -> None:
     """Refuse an unclosed quote: it would swallow the rest of the file, or the file is cut short."""
     records, limit = 0, csv.field_size_limit(len(text) + 1)  # the header is one: the row at fault is the last
     try:
-        for _ in csv.reader(io.StringIO(text, newline=""), strict=True):
+        for _ in csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True):
             records += 1
     except csv.Error:
         problem = "a quote is opened and not closed, or the file is cut short."
@@ -267,6 +289,7 @@ _OPENERS: dict[str, Callable[[Path, str], Source]] = {
     ".parquet": _open_parquet,
     ".pq": _open_parquet,
     ".csv": _open_csv,
+    ".tsv": _open_csv,
     ".jsonl": _open_json_lines,
     ".ndjson": _open_json_lines,
 }

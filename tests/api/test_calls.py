@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import subprocess
 import sys
+import warnings
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,12 @@ def test_ids_of_arrays_are_places_and_those_of_frames_their_index(counts: Matrix
     assert list(found.verdicts.index) == [str(at) for at in range(48) if at not in (0, 5)]
     frame = pd.DataFrame(counts[6:], index=[f"patient {at}" for at in range(6, 48)])
     frame = frame.rename(columns=str).assign(city="here")
+    few = {**FEW, "with_runs": 8}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        ksdp.audit(
+            pd.DataFrame(np.abs(counts) + 1), "pd-svd", rank=2, **few
+        )  # its columns are called 0, 1, 2, ...
     with pytest.warns(UserWarning, match=r"do not hold numbers are left out: city\."):
         named = ksdp.audit(frame, mean, **few)
     assert list(named.verdicts.index) == list(frame.index)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -242,6 +243,18 @@ def test_init_names_the_url_it_was_given(tmp_path: Path, monkeypatch: pytest.Mon
         run("init", "s3://me:hush@bucket/patients.csv")
     with pytest.raises(InputError, match=r"all patients.toml exists"):
         run("init", "s3://bucket/in/all%20patients.csv")  # before anything is fetched
+
+
+def test_init_reads_what_an_office_exports_and_says_how(tmp_path: Path) -> None:
+    path = tmp_path / "kunden.csv"
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"Kundennr": range(40), "Größe": rng.normal(170, 9, 40), "Betrag": rng.normal(90, 9, 40)})
+    frame.to_csv(path, sep=";", decimal=",", index=False, encoding="cp1252")
+    text = first_spec(str(path), tmp_path, 0.2)
+    assert 'encoding = "cp1252"\n' in text
+    assert "# separated by ';'\n" in text
+    read = load_corpus(CorpusSpec.model_validate(tomllib.loads(text)["corpus"]), tmp_path, nonnegative=False)
+    assert (len(read), read.features) == (40, 2)
 
 
 def test_init_takes_addresses_and_codes_for_no_texts_and_says_what_it_leaves_out(tmp_path: Path) -> None:

@@ -196,8 +196,8 @@ def _warn_of_left_out(data: Any, corpus: Corpus, said: Mapping[str, Any]) -> Non
             f"{len(rows)} rows without any number but 0 are left out and have no verdict: {listed}.", stacklevel=4
         )
     if corpus.taken and hasattr(data, "columns"):
-        used = {*corpus.taken, *(said.get(name) for name in ("id", "party", "group"))}
-        if ignored := [str(name) for name in table_columns(data) if name not in used]:
+        used = {*map(str, corpus.taken), *(str(said.get(name)) for name in ("id", "party", "group"))}
+        if ignored := [str(name) for name in table_columns(data) if str(name) not in used]:
             warnings.warn(
                 f"columns that do not hold numbers are left out: {', '.join(ignored)}. Encode them as numbers, or "
                 "name the columns to read (`columns=`).",

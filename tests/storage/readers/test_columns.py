@@ -293,6 +293,28 @@ def test_other_encodings(write):
     assert "is not utf-8 at byte 0" in refused(path)
 
 
+@pytest.mark.parametrize("separator", [";", "\t"])
+@pytest.mark.parametrize("columns", [4, 1500])
+def test_what_european_programs_export_is_the_same_table(tmp_path, separator, columns):
+    """Semicolons, decimal commas, and commas that are only in texts."""
+    rng = np.random.default_rng(columns)
+    table = pd.DataFrame(rng.normal(size=(6, columns)).round(3)).add_prefix("x")
+    table["whole"], table["town"] = range(6), ["Graz, Gries", "Wien", "1,5 and 2", "Linz", "Graz", "Wels"]
+    path = tmp_path / "export.tsv"
+    table.to_csv(path, sep=separator, decimal=",", index=False)
+    read = open_columns(path, "utf-8")
+    wanted = [*table.columns[:-1]]
+    assert read.source.separator == separator
+    assert read.numeric_among(read.names) == tuple(wanted)
+    assert np.array_equal(read.table(wanted), table[wanted].to_numpy())
+    assert read.text("town") == table["town"].tolist()
+
+
+def test_thousands_are_refused_with_row_and_column(text_file):
+    read = text_file("a.csv", "a;b\n1,5;2\n1.234,5;3\n")
+    assert message(read.numbers, "a") == "a.csv, row 1, column `a`: is not a number."
+
+
 def test_other_extensions_are_refused(write):
     assert "columns are read from .parquet" in refused(write("a.xlsx", ""))
 
