@@ -151,7 +151,10 @@ class _FunctionStatistic:
         try:
             values = np.asarray(self.function(observables, matrix), dtype=np.float64)
         except Exception as error:  # somebody else's code
-            raise InputError(f"the statistic {self.name!r} failed: {failure_of(error)}.") from error
+            raise InputError(
+                f"the statistic {self.name!r} failed: {failure_of(error)}. It is handed what a run announced "
+                f"({', '.join(observables)}), and the documents as a matrix of shape {matrix.shape}."
+            ) from error
         if values.shape != (len(documents),) or not np.isfinite(values).all():
             raise InputError(
                 f"the statistic {self.name!r} must return a finite number a document, shape ({len(documents)},), "
