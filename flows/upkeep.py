@@ -265,7 +265,13 @@ def prunable(store: Store, now: datetime, keep: timedelta) -> list[Runs]:
 
 
 def prune(store: Store, now: datetime, keep: timedelta) -> list[Runs]:
-    """Delete the runs that may be deleted (`prunable`); the same `ksdp audit` makes them again."""
+    """Delete the runs that may be deleted (`prunable`); the same `ksdp audit` makes them again.
+
+    Raises
+    ------
+    StoreError
+        If a folder cannot be deleted, besides what `prunable` raises.
+    """
     with one_at_a_time(store.root):
         known = prunable(store, now, keep)
         for runs in known:
@@ -273,4 +279,6 @@ def prune(store: Store, now: datetime, keep: timedelta) -> list[Runs]:
                 if isinstance(store.blocks, RemotePlace):
                     remove_folder(store.blocks / runs.folder)
                 remove_folder(store.root / runs.folder)
+                if (store.root / runs.folder).exists():
+                    raise StoreError(f"{runs.folder} cannot be deleted whole: see who owns its files; then again.")
     return known

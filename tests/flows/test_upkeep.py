@@ -118,6 +118,12 @@ def test_an_unsigned_old_audit_goes_and_what_is_signed_stays(store: Store, kept:
     assert damage(store) == []
 
 
+def test_what_cannot_be_deleted_is_named(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "rmtree", lambda folder, ignore_errors: None)
+    with pytest.raises(StoreError, match="runs/.* cannot be deleted whole"):
+        prune(store, NOW, MONTH)
+
+
 def test_nothing_is_deleted_while_an_audit_cannot_be_read(store: Store, kept: tuple[Path, list[str]]) -> None:
     flip(store.audit(kept[1][0]) / "audit.json", 800)
     with pytest.raises(StoreError, match="damaged"):
