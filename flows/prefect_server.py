@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -32,6 +33,10 @@ _SCHEDULE_SERVICES = ("LATE_RUNS", "CANCELLATION_CLEANUP", "REPOSSESSOR")
 _IDLE_SERVICES = ("SCHEDULER", "PAUSE_EXPIRATIONS", "FOREMAN")
 
 _START_SECONDS = 300.0  # a busy machine takes minutes; a server that dies is noticed at once
+
+_LITTLE = 2**20
+"""Bytes; with fewer a disk is called full."""
+_SHOWN = 120
 
 
 @dataclass(frozen=True)
@@ -62,9 +67,15 @@ class Server:
             if name.partition(".")[0] in ("prefect", "distributed", "ksdp"):
                 logging.getLogger(name).disabled = True
         _give_up()
+        return self.fails(f"stopped (exit {self.process.returncode}")
+
+    def fails(self, how: str) -> str:
+        """That it does, in a sentence for people; `how` begins a bracket."""
+        full = self.log is not None and shutil.disk_usage(self.log.parent).free < _LITTLE
+        where = f"; see {self.log}" if self.log is not None else ""
         return (
-            f"the Prefect server stopped (exit {self.process.returncode}; see {self.log}): the same command goes "
-            "on from what is stored."
+            f"the Prefect server {how}{', the disk is full' if full else ''}{where}): the same command goes on "
+            "from what is stored."
         )
 
     def wait(self) -> None:
@@ -89,12 +100,21 @@ def reached(server: Server) -> Iterator[None]:
     """Let Prefect in this process talk to this server.
 
     Prefect reads the environment when it is imported: an earlier import must learn of this server too.
+
+    Raises
+    ------
+    KsdpError
+        If the server refuses what Prefect tells it, or does not answer.
     """
+    from httpx import HTTPError
     from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
     ours = {PREFECT_API_URL: f"{server.url}/api", PREFECT_API_AUTH_STRING: server.password}
-    with temporary_settings(ours if server.ours else {}):
-        yield
+    try:
+        with temporary_settings(ours if server.ours else {}):
+            yield
+    except HTTPError as error:
+        raise KsdpError(server.fails(f"failed ({str(error).partition(' for url')[0][:_SHOWN]}")) from error
 
 
 def _listening() -> socket.socket:

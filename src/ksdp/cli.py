@@ -252,6 +252,7 @@ def main() -> None:
     except KeyboardInterrupt:
         code = _INTERRUPTED
     except _UsageError as error:
+        error.message = _seen(error.message)
         error.show()
         code = error.exit_code
     if code == _INTERRUPTED:  # Typer turns Ctrl-C into this code itself
@@ -260,7 +261,7 @@ def main() -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-_STYLE = re.compile(r"(\x1b\[[0-9;?]*[A-Za-z]|\r)")
+_STYLE = re.compile(r"(\x1b\[[0-9;?]*[AKJhlm]|\r)")
 """What styles a terminal's text and moves its progress: on standard error, where no result is printed."""
 
 

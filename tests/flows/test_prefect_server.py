@@ -11,8 +11,12 @@ import sys
 import time
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
+
+from ksdp.audit.errors import KsdpError
+from ksdp.flows.prefect_server import Server, reached
 
 STARTS = """
 import sys, time
@@ -93,3 +97,11 @@ def test_a_second_home_starts_from_the_database_that_the_first_server_made(tmp_p
     assert again.pop() == "(0,)"  # nothing of a home is in the template
     assert first == second == [*again, "(1,)"]
     assert template == again
+
+
+def test_a_server_that_refuses_is_one_line(tmp_path: Path) -> None:
+    """As one whose disk is full does."""
+    server = Server("http://127.0.0.1:9", None, tmp_path / "server.log", "x")
+    said = r"the Prefect server failed \(500; see .*server.log\): the same command"
+    with pytest.raises(KsdpError, match=said), reached(server):
+        raise httpx.HTTPError("500 for url 'http://127.0.0.1:9/api'")
