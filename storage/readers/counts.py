@@ -18,7 +18,7 @@ from ksdp.storage.readers.files import (
     Refused,
     contents,
     kind_of_file,
-    largest_input,
+    largest_unpacked,
     read_text,
 )
 
@@ -55,8 +55,8 @@ def _check_archive(path: Path) -> None:
     """Refuse an npz that would be larger than a file may be, by the sizes of its members and of its matrix."""
     with zipfile.ZipFile(path) as archive:
         inflated = sum(member.file_size for member in archive.infolist())
-        if inflated > largest_input():
-            raise Refused(path, f"has more than {largest_input()} bytes, decompressed (KSDP_LARGEST_INPUT).")
+        if inflated > (most := largest_unpacked(path)):
+            raise Refused(path, f"has more than {most} bytes, decompressed (KSDP_LARGEST_INPUT).")
         with archive.open("shape.npy") as file:
             shape = np.lib.format.read_array(io.BytesIO(file.read(4096)), allow_pickle=False)
     if shape.shape == (2,):

@@ -23,12 +23,23 @@ MOST_COLUMNS = 20_000_000
 LARGEST_KEY = 16 * 2**10
 LARGEST_TOML = 16 * 2**20
 _LARGEST = 8 * 2**30
+_LITTLE = 2**28
+_PART = 2**24
+_TIMES = 16
+"""Texts and counts are compressed to a tenth; what is made to fill a memory, to a thousandth."""
 
 
 def largest_input() -> int:
     """Bytes of a file, decompressed."""
     largest = os.environ.get("KSDP_LARGEST_INPUT", "")
     return int(largest) if largest.isascii() and largest.isdigit() else _LARGEST
+
+
+def largest_unpacked(path: Path) -> int:
+    """Bytes of a compressed file, decompressed: many times its own, and no more than its reader was allowed."""
+    if os.environ.get("KSDP_LARGEST_INPUT"):
+        return largest_input()
+    return min(_LARGEST, max(_LITTLE, _TIMES * path.stat().st_size))
 
 
 def _is_regular(path: Path) -> bool:
@@ -155,11 +166,13 @@ def contents(path: Path) -> bytes:
     if path.suffix.lower() != ".gz":
         return data
     try:
+        most, inflated = largest_unpacked(path), bytearray()
         with gzip.open(io.BytesIO(data)) as file:
-            inflated = file.read(largest_input() + 1)
-        if len(inflated) > largest_input():
-            raise Refused(path, f"has more than {largest_input()} bytes, decompressed (KSDP_LARGEST_INPUT).")
-        return inflated
+            while part := file.read(_PART):
+                inflated += part
+                if len(inflated) > most:
+                    raise Refused(path, f"has more than {most} bytes, decompressed (KSDP_LARGEST_INPUT).")
+        return bytes(inflated)
     except (EOFError, OSError, zlib.error):
         raise Refused(path, "is damaged, cut short or not gzip.") from None
 
