@@ -245,12 +245,13 @@ def add_schedule(store: Store, schedule: Schedule) -> Schedule:
     ------
     InputError
         If the level or the kind of budget would change: what has been spent cannot be spent otherwise.
+    StoreError
+        If the one of that name is damaged: what it may spend is not known.
     """
-    try:
-        before = read_schedule(store, schedule.name)
-    except StoreError:
+    if not (schedule_folder(store, schedule.name) / "schedule.json").is_file():
         write_schedule(store, schedule)
         return schedule
+    before = read_schedule(store, schedule.name)
     if (before.level, before.budget) != (schedule.level, schedule.budget):
         raise InputError(
             f"schedule {schedule.name!r} has the level {before.level} and the budget {before.budget!r}, which "

@@ -121,6 +121,15 @@ def test_a_changed_schedule_keeps_its_budget_and_forgives_the_past(store: Store)
         add_schedule(store, check_schedule(VALUES | {"budget": "spending"}))
 
 
+def test_a_damaged_schedule_is_not_written_over(store: Store) -> None:
+    add_schedule(store, check_schedule(VALUES))
+    path = store.root / "schedules" / "nightly" / "schedule.json"
+    path.write_bytes(damage := path.read_bytes()[:-9])
+    with pytest.raises(StoreError, match="remove the schedule and add it"):
+        add_schedule(store, check_schedule(VALUES | {"level": 0.1}))
+    assert path.read_bytes() == damage
+
+
 def test_word_that_a_run_is_wanted(store: Store, scheduled: Callable[..., Schedule]) -> None:
     with pytest.raises(StoreError, match="there is no schedule"):
         ask_now(store, "nightly", RunRequest(at=NOW))
