@@ -236,7 +236,8 @@ def _left_out(statistics: Sequence[Statistic], shown: ReleaseSchema, documents: 
 
 
 LEARNED_VERSION = 1
-_NO_MATTER = {"with_runs", "looks", "fresh_runs", "without_runs"}  # of the design, what no run depends on
+# Of the design, what no run depends on.
+_NO_MATTER = {"with_runs", "looks", "stop_when_open", "fresh_runs", "without_runs"}
 _FRESH_READ = 600  # a without arm of 437 runs bounds a false positive rate of 1 % (`effect.tpr_at_fpr`)
 
 NULL_CONTROLS = 24

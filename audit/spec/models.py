@@ -375,6 +375,9 @@ class DesignSpec(Section, frozen=True):
     """`planned`: decide at 0.1, 0.17 and 0.3 of the runs, too, where documents times runs are a million or more.
     Only documents that are still undecided are measured further, and the audit ends where there is none. `end`:
     decide once, with every document measured in all runs."""
+    stop_when_open: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """End at a look where at most this share of the documents is undecided, and leave them so: the last runs are
+    half of the cost and decide few."""
     fresh_runs: Annotated[int, Field(ge=0, le=MOST_RUNS)] | None = None
     """The same number for the fresh runs that measure detected leaks once more; default: a quarter; 0: none."""
     without_runs: Literal["needed", "all"] = "needed"

@@ -480,6 +480,8 @@ def looks(summary: Summary) -> str | None:
         for look in made
     )
     saved = f" The last {plural(len(planned) - len(made), 'look was', 'looks were')} not needed."
+    if summary.verdicts.undecided and (share := summary.spec.design.stop_when_open):
+        saved = f" At most {percent(share)} were open then, where the spec ends (`design.stop_when_open`)."
     return (
         f"The audit looked {plural(len(made), 'time', 'times')}, each at its own part of the level, planned "
         f"beforehand: {decided}.{saved if len(made) < len(planned) else ''}"

@@ -52,7 +52,7 @@ from ksdp.tasks.slices import Slice, SliceEffects, slices
 async def _looks(
     first: AuditRef, steps: Steps, tally: Tally, seconds: dict[str, float]
 ) -> tuple[Tested, tuple[AuditRef, ...]]:
-    """Look after look, until no verdict is open; what they gave, and the stages they were made in."""
+    """Look after look, until so few verdicts are open; what they gave, and the stages they were made in."""
     whole = await steps.aside(open_audit, first)
     paper = [n for n, column in enumerate(whole.columns) if column.family.startswith("paper")]
     names = tuple(s.name for s in whole.statistics)
@@ -76,7 +76,7 @@ async def _looks(
             documents = documents[open_documents(interim)]  # a design whose targets cannot leave
         interim = after_look(interim, documents, number, look, whole.spec.rule, paper, scope)
         interim = after_certificate(interim, proved, whole.spec.rule)
-        if not len(open_documents(interim)):
+        if len(open_documents(interim)) <= whole.spec.design.stop_when_open * len(whole.audited):
             break
     assert interim is not None
     drop_stages(Store(Path(first.store)).audit(first.audit), "look-", [ref.stage for ref in refs])

@@ -100,6 +100,8 @@ def forecast_words(forecast: Mapping[str, Any]) -> str:
         f"certifies a margin of {forecast['certifiable_margin']:.2f}, 8 times in 10, where there is no leak",
         *_margin(forecast),
     ]
+    if (share := forecast.get("stop_when_open")) is not None:
+        lines.append(f"ends      at a planned look where at most {share:.3g} of the documents are open")
     lines += [f"{key:9} {said['sentence']}" for key in ("safe", "useful") if (said := forecast.get(key))]
     lines += [f"note      {note}" for note in forecast.get("notes", ())]
     if (proof := forecast.get("promise")) is not None:
@@ -297,6 +299,9 @@ def _one(spec: Spec, corpus: Corpus, started: _Started) -> dict[str, Any]:
         "detectable_D": float(minimal_detectable(*arms)),
         "certifiable_margin": float(min(smallest_margin(*arms), 1.0)),
         "margin": spec.rule.margin,
+        "stop_when_open": spec.design.stop_when_open
+        if len(plan.looks) > 1 and spec.design.stop_when_open
+        else None,
         "runs_for_margin": needed,
         "safe": _safe(plan, costs.sample),
         "useful": _useful(plan),

@@ -148,8 +148,8 @@ def audited_sizes(plan: Plan) -> AuditedSizes:
     )
 
 
-def sign(signing: Signing, grounds: Grounds, store: Store) -> Clearance:
-    """Write the signed clearance and return it; the store keeps a copy, and its ledger names what it rests on."""
+def clearance_of(signing: Signing, grounds: Grounds) -> Clearance:
+    """What is to be signed."""
     plan, out = grounds.plan, grounds.excluded
 
     def documents(names: Sequence[str]) -> list[str]:
@@ -158,7 +158,7 @@ def sign(signing: Signing, grounds: Grounds, store: Store) -> Clearance:
 
     salt = secrets.token_bytes(16) if signing.salted else None
     sensitive = documents(grounds.sensitive)
-    clearance = Clearance(
+    return Clearance(
         corpus=grounds.corpus.hash,
         mechanism=mechanism_identity(plan),
         spec=grounds.spec,
@@ -181,13 +181,16 @@ def sign(signing: Signing, grounds: Grounds, store: Store) -> Clearance:
         certified=Clearance.entries(documents(grounds.certified), salt) or None,
         drawn=plan.spec.corpus.levers.drawn,
     )
+
+
+def sign(signing: Signing, clearance: Clearance, store: Store) -> None:
+    """Write the signed clearance; the store keeps a copy, and its ledger names what it rests on."""
     digest = content_hash(clearance)
     copy = store.root / "clearances" / f"{digest}.json"
     if not copy.exists():  # whoever signed this was killed before it was recorded
         write_clearance(copy, clearance, signing.private_key)
     record_signed(store, digest, clearance.audits)
     write_clearance(signing.path, clearance, signing.private_key)
-    return clearance
 
 
 def exclusion_rows(excluded: Mapping[str, Entry]) -> list[dict[str, str]]:
@@ -276,7 +279,8 @@ def clearance_from_decisions(
     decided = _decided(opened, audit, superseded=superseded)
     chosen = _chosen(opened, decided, leave_out_waiting=leave_out_waiting)
     grounds = _grounds(opened, decided, chosen)
-    cleared = sign(signing, grounds, opened)
+    cleared = clearance_of(signing, grounds)
+    sign(signing, cleared, opened)
     return {
         "clearance": str(signing.path.resolve()),
         "audit": audit,

@@ -42,7 +42,15 @@ from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.interruption import current
 from ksdp.flows.prepare import GivenSpec, Prepared, prepare_stored, spec_corpus
-from ksdp.flows.screening.clear import Grounds, Signing, audited_sizes, evidence_of, exclusion_rows, sign
+from ksdp.flows.screening.clear import (
+    Grounds,
+    Signing,
+    audited_sizes,
+    clearance_of,
+    evidence_of,
+    exclusion_rows,
+    sign,
+)
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.ledger import check_none_lost, read_attempts
 from ksdp.storage.audits.queries import proved_sensitive
@@ -354,19 +362,21 @@ def screen(
     if screened.excluded:
         members = (corpus.ids, unit_names(corpus, "group")) if spec.design.unit == "group" else None
         write_excluded(opened, name, rounds.verdicts, members)
-    quality, statement = None, None
+    quality, clearance = None, None
     if screened.cleared:
         current().say("learning from all documents and from the cleared ones, to see what leaving out costs")
         quality = cost_of_leaving_out(spec, corpus, screened.listed)
-        statement = sign(signing, screened.grounds(), opened).statement
+        clearance = clearance_of(signing, screened.grounds())
     summary = replace(
         screened.summary(name, signing),
-        statement=statement,
+        statement=None if clearance is None else clearance.statement,
         quality=quality,
         seconds=round(time.monotonic() - started, 3),
     )
     write_screen(opened, summary)
     write_page(opened, name, render_screen(opened, name))
+    if clearance is not None:  # last of all: where it is, nothing is left to do
+        sign(signing, clearance, opened)
     return summary
 
 

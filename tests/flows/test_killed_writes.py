@@ -184,6 +184,7 @@ def test_a_screen_killed_at_a_write_or_in_the_midst_of_computing_comes_to_the_sa
         if not (folder / "c.json").exists():
             assert done(lambda: screened(folder)) is not None  # noqa: B023
         assert read_clearance(folder / "c.json").documents == listed
+        assert list(folder.glob("store/screens/*.json"))  # the clearance is the last that is written
         opened = Store.open(folder / "store", create=False)
         assert content_hash(read_clearance(folder / "c.json")) in signed_audits(opened)
         assert damage(opened) == []

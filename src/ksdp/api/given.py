@@ -192,6 +192,7 @@ _DECIDED = (
     "party_size",
     "with_runs",
     "looks",
+    "stop_when_open",
     "fresh_runs",
     "without_runs",
     "sampling",

@@ -108,6 +108,17 @@ def test_looks_stop_where_nothing_is_open_and_fresh_runs_confirm(
         two = plain[plain.document.isin(final)][columns].reset_index(drop=True)
         pd.testing.assert_frame_equal(one, two, check_exact=True)
     assert len(late)
+    # Who is content with half of the verdicts gets those of the first look, and pays for no other.
+    half = path.with_name("half.toml")
+    half.write_text(text.replace("with_runs = 1700", "with_runs = 1700\nstop_when_open = 0.9"))
+    done = ksdp("audit", half, "--store", store, "--json").out
+    stopped = json.loads((store / "audits" / done["audit"] / "audit.json").read_text())
+    assert [look["tested"] for look in stopped["looks"]] == [120, 0, 0, 0]
+    assert (stopped["runs"], stopped["sampled_runs"]) == (1024, 0)
+    first = verdicts[verdicts.n_with + verdicts.n_without == 1024]
+    early = tables(store, done["audit"])[0].set_index("document").verdict
+    assert (early[first.document].to_numpy() == first.verdict.to_numpy()).all()
+    assert done["verdicts"]["undecided"] == looks[1]["tested"] + (first.verdict == "undecided").sum()
     # Fresh runs: every flagged document, with an advantage that nothing selected.
     effects = pd.read_parquet(store / "audits" / out["audit"] / "effects.parquet")
     assert len(effects) == out["detected"] == summary["fresh"]["documents"]
