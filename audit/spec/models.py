@@ -39,17 +39,24 @@ class Section(BaseModel, extra="forbid", frozen=True, defer_build=True):
     """A table of a spec: unknown keys are refused."""
 
 
+_TOLD = 20
+"""Faults named; a stranger's file may have any number."""
+
+
 def validated(model: type[Model], tables: Mapping[str, Any], what: str) -> Model:
     """Check tables against a model."""
     try:
         return model.model_validate(tables)
     except ValidationError as error:
         lines = []
-        for problem in error.errors(include_url=False, include_input=False):
+        problems = error.errors(include_url=False, include_input=False)
+        for problem in problems[:_TOLD]:
             where = ".".join(_keys(tables, problem["loc"]))
             hint = problem["type"] == "extra_forbidden" and _permitted(model, problem["loc"])
             told = hint or problem["msg"].removeprefix("Value error, ")
             lines.append(f"`{where or what}`{'' if told.startswith('must be a whole') else ':'} {told}")
+        if len(problems) > _TOLD:
+            lines.append(f"and {len(problems) - _TOLD:,} more")
         raise SpecError(f"the {what} is refused.\n  " + "\n  ".join(dict.fromkeys(lines))) from None
 
 

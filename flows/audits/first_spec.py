@@ -114,7 +114,7 @@ def _corpus(data: Path) -> tuple[dict[str, object], str]:
     texts = [name for name in columns.names if name not in numeric]
     text = _text(columns, names, texts)
     group = next((names[n] for n in _GROUPS if n in names and names[n] != text), None)
-    counters = [name for name in columns.names if name not in texts and _counts_rows(columns, name)]
+    counters = [name for name in columns.names if name in numeric and _counts_rows(columns, name)]
     identity = next((names[n] for n in _IDS if n in names and names[n] != text), None)
     if identity is None and group is not None and _unique(columns, group):
         identity, group = group, None  # one row a person
@@ -125,7 +125,8 @@ def _corpus(data: Path) -> tuple[dict[str, object], str]:
     else:
         ids = [name for name in columns.names if name.lower() in _IDS or name.lower().endswith("_id")]
         ids += [name for name in (identity, *counters) if name is not None and name not in ids]
-        numbers = [n for n in columns.names if n not in (*texts, *ids) and n.lower() not in _LABELS]
+        plain = numeric - {*ids}
+        numbers = [n for n in columns.names if n in plain and n.lower() not in _LABELS]
         wanted = [name for name in numbers if _whole(columns, name)]
         if not wanted:
             raise CorpusError(

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import re
 import stat
 import tomllib
 import zlib
@@ -200,6 +201,10 @@ def decoded(path: Path, data: bytes, encoding: str, *, row: int | None = None, c
     return text.removeprefix("\ufeff")
 
 
+_DOTTED = re.compile(r"(?<![\w\"'-])(?:[\w\"'-]++[ \t]*+\.[ \t]*+){32}")
+"""Keys that take time as the square of their parts."""
+
+
 def read_toml(path: Path, what: str = "") -> dict[str, Any]:
     """The tables of a TOML file.
 
@@ -212,7 +217,10 @@ def read_toml(path: Path, what: str = "") -> dict[str, Any]:
     if was_url(path):
         raise SpecError(f"{subject}must be a file of this machine, and no URL.")
     try:
-        return tomllib.loads(read_bounded(path, LARGEST_TOML).decode("utf-8"))
+        text = read_bounded(path, LARGEST_TOML).decode("utf-8")
+        if _DOTTED.search(text):
+            raise tomllib.TOMLDecodeError("a key has more than 32 parts")
+        return tomllib.loads(text)
     except OSError as error:
         raise SpecError(f"{subject}{path} cannot be read: {error.strerror}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

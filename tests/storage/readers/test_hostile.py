@@ -1,0 +1,126 @@
+"""Files that strangers make, by the command: refused in a line, or one a fault, in seconds and little memory."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+SECONDS, MEMORY = 30.0, 1.5e9
+"""Wanted are ten seconds, where nothing else runs beside."""
+Make = Callable[[Path], None]
+
+
+def zeros(path: Path, megabytes: int, head: bytes = b"") -> None:
+    """Many times its size, unpacked."""
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(head)
+        for _ in range(megabytes):
+            file.write(bytes(2**20))
+
+
+def archive(path: Path, **members: bytes | int) -> None:
+    """An npz of such bytes, or of so many megabytes of zeros."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as held:
+        for name, data in members.items():
+            with held.open(f"{name}.npy", "w", force_zip64=True) as file:
+                for _ in range(data if isinstance(data, int) else 0):
+                    file.write(bytes(2**20))
+                file.write(data if isinstance(data, bytes) else b"")
+
+
+def cut_parquet(path: Path) -> None:
+    pq.write_table(pa.table({"a": np.arange(100_000.0), "b": np.arange(100_000.0)}), path)
+    path.write_bytes(path.read_bytes()[:-5000])
+
+
+def flipped_parquet(path: Path) -> None:
+    pq.write_table(pa.table({"a": np.arange(1000.0), "b": np.arange(1000.0)}), path)
+    data = bytearray(path.read_bytes())
+    data[200:260] = bytes(60)
+    path.write_bytes(bytes(data))
+
+
+def objects(path: Path) -> None:
+    np.savez(path, data=np.array([print, {}], dtype=object), allow_pickle=True)
+
+
+FILES: dict[str, Make] = {
+    "zeros.csv.gz": lambda path: zeros(path, 4000, b"a,b\n"),
+    "zeros.jsonl.gz": lambda path: zeros(path, 4000),
+    "bomb.npz": lambda path: archive(path, data=4000, indices=10, indptr=1, shape=b"", format=b""),
+    "empty.npz": lambda path: archive(path),
+    "objects.npz": objects,
+    "text.npz": lambda path: path.write_text("no archive") and None,
+    "promise.mtx": lambda path: (
+        path.write_text("%%MatrixMarket matrix coordinate real general\n9 9 999999999999\n1 1 1\n") and None
+    ),
+    "wide.mtx": lambda path: (
+        path.write_text("%%MatrixMarket matrix array real general\n99999999999 9\n1\n") and None
+    ),
+    "docword.promise.txt": lambda path: (
+        path.write_text("999999999999\n999999999999\n999999999999\n1 1 1\n") and None
+    ),
+    "docword.words.txt": lambda path: path.write_text("a\nb\nc\n") and None,
+    "cut.parquet": cut_parquet,
+    "flipped.parquet": flipped_parquet,
+    "wide.csv": lambda path: path.write_text("," * 10_000_000 + "\n1\n") and None,
+    "quote.csv": lambda path: path.write_text('a,b\n"' + "x" * 50_000_000) and None,
+    "nul.csv": lambda path: path.write_bytes(b"a,b\n1,\0\n\xff\xfe,2\n") and None,
+    "deep.jsonl": lambda path: path.write_text('{"a": ' + "[" * 200_000 + "]" * 200_000 + "}\n") and None,
+    "number.jsonl": lambda path: path.write_text('{"a": ' + "9" * 5_000_000 + "}\n") and None,
+    "wide.jsonl": lambda path: path.write_text(json.dumps({f"k{n}": "" for n in range(300_000)}) + "\n") and None,
+    "pipe.csv": lambda path: os.mkfifo(path),
+    "zero.csv": lambda path: path.symlink_to("/dev/zero"),
+    "folder.csv": lambda path: path.mkdir(),
+    "deep.toml": lambda path: path.write_text("a = " + "[" * 100_000 + "]" * 100_000 + "\n") and None,
+    "keys.toml": lambda path: path.write_text(".".join("k" * 100_000) + " = 1\n") and None,
+    "many.toml": lambda path: path.write_text("".join(f"[t{n}]\n" for n in range(200_000))) and None,
+    "zero.toml": lambda path: path.symlink_to("/dev/zero"),
+}
+
+
+@pytest.fixture
+def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / request.param
+    FILES[request.param](path)
+    yield path
+    if not path.is_dir():
+        path.unlink()  # tens of megabytes
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("made", FILES, indirect=True)
+def test_a_hostile_file_is_refused_in_seconds(made: Path, tmp_path: Path) -> None:
+    command = "plan" if made.suffix == ".toml" else "init"
+    began = time.monotonic()
+    with (tmp_path / "out").open("w") as out, (tmp_path / "err").open("w") as err:
+        process = subprocess.Popen([sys.executable, "-m", "ksdp", command, str(made)], stdout=out, stderr=err)
+        ending = threading.Timer(SECONDS, process.kill)
+        ending.start()
+        _, status, used = os.wait4(process.pid, 0)
+        ending.cancel()
+        process.returncode = os.waitstatus_to_exitcode(status)
+    seconds = time.monotonic() - began
+    said = (tmp_path / "err").read_text().strip().splitlines()
+    cost = f"{seconds:5.1f} s  {used.ru_maxrss / 1e6:5.2f} GB"
+    print(f"{made.name:22} exit {process.returncode}  {cost}  {said[-1:]}")
+    assert process.returncode in (1, 2), said
+    assert said[0].startswith(("refused:", "error:"))
+    assert len(said) == 1 or (made.suffix == ".toml" and len(said) < 25), said[:3]
+    assert max(map(len, said)) < 1000
+    assert seconds < SECONDS
+    assert used.ru_maxrss * 1024 < MEMORY
+    assert not made.with_suffix(".toml").exists() or made.suffix == ".toml"
