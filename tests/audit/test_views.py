@@ -94,7 +94,7 @@ def test_final_outputs_are_announced(name: str, parameters: dict, final: set[str
 
 def test_a_mechanism_without_a_final_output_has_none_to_audit() -> None:
     with pytest.raises(SpecError, match="announces no final output"):
-        final_output(RecordedRuns({"total": np.arange(8.0).reshape(4, 2)}, np.eye(4, 2, dtype=bool)[[0, 1, 0, 1]], 2), 2)
+        final_output(RecordedRuns({"total": np.arange(4.0)}, np.eye(4, 2, dtype=bool)[[0, 1, 0, 1]], 2), 2)
 
 
 @pytest.mark.parametrize(
