@@ -138,17 +138,21 @@ def _open_wide(path: Path, encoding: str, names: tuple[str, ...], text: str, sep
 
 def _header(path: Path, text: str) -> tuple[tuple[str, ...], str]:
     """Names of the columns, and what separates them: a comma, or what else there is in a header without."""
-    found = {}
+    one: tuple[str, ...] | None = None
     for separator in ",;\t":
         try:
             records = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
-            found[separator] = tuple(next((record for record in records if record), ()))
-        except csv.Error:
-            raise Refused(path, "the header is not CSV.") from None
-    if not found[","]:
+            names = tuple(next((record for record in records if record), ()))
+        except csv.Error:  # by another separator, a name may be too long to be one
+            continue
+        if len(names) > 1:
+            return names, separator
+        one = one or names
+    if one is None:
+        raise Refused(path, "the header is not CSV.")
+    if not one:
         raise Refused(path, "is empty.")
-    separator = next((one for one, names in found.items() if len(names) > 1), ",")
-    return found[separator], separator
+    return one, ","
 
 
 def _require_closed_quotes(path: Path, text: str, separator: str) -> None:

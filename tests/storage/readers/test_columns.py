@@ -310,6 +310,14 @@ def test_what_european_programs_export_is_the_same_table(tmp_path, separator, co
     assert read.text("town") == table["town"].tolist()
 
 
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_a_header_may_be_longer_than_any_name(text_file, separator):
+    names = [f"gene{n:06}" for n in range(20_000)]
+    cells = separator.join("1" for _ in names)
+    read = text_file("genes.csv", f"{separator.join(names)}\n{cells}\n")
+    assert (list(read.names), read.source.separator) == (names, separator)
+
+
 def test_thousands_are_refused_with_row_and_column(text_file):
     read = text_file("a.csv", "a;b\n1,5;2\n1.234,5;3\n")
     assert message(read.numbers, "a") == "a.csv, row 1, column `a`: is not a number."
