@@ -106,4 +106,4 @@ def test_runs_for_margin(share: float, margin: float, documents: int, statistics
         rates.append((runs, float(np.mean(highest <= math.log10(_clearing_level(RULE, documents, 0.8))))))
     needed = runs_needed(rates, 0.8)
     print(f"margin {margin}, share {share}: forecast {forecast} runs, simulation {needed:.0f}")
-    assert needed == pytest.approx(forecast, rel=0.08)
+    assert forecast == pytest.approx(needed, rel=0.08)
