@@ -55,6 +55,15 @@ def visible(text: str, *, lines: bool = False) -> str:
     )
 
 
+def plural(count: int, word: str) -> str:
+    """A number of things.
+
+    >>> plural(1, "document"), plural(2, "group")
+    ('1 document', '2 groups')
+    """
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
 LONGEST_REASON = 2000
 """Characters of a reason, at most."""
 LONGEST_NAME = 200

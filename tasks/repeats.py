@@ -17,6 +17,7 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.registry import unused_mechanism
 from ksdp.audit.sampling import as_declared, run_digest
 from ksdp.audit.spec.design import Block, mechanism_rng
+from ksdp.audit.verdicts.mix_ups import MOST_RUNS, better_shift
 from ksdp.storage.blocks import read_digests
 from ksdp.tasks.audit_ref import AuditRef, folders_of, open_plan
 from ksdp.tasks.rerun import Answer, answer_file, rerun
@@ -77,7 +78,7 @@ def repeat_runs(ref: AuditRef) -> str:
 
 def _as_recorded(mechanism: RecordedRuns, plan: Plan) -> str:
     """What to say of recorded runs, unless what they announced is not of those who are said to have been in."""
-    if (shift := mechanism.better_shift(plan.corpus.matrix)) is not None:
+    if (shift := better_shift(*mechanism.first(MOST_RUNS), plan.corpus.matrix)) is not None:
         raise InvalidAudit(
             f"the recorded runs were mixed up: with the {shift.what} of one table moved by {shift.by}, what was "
             f"announced fits who was in (p 10^-{shift.digits:.0f}), and as they are it does not (p "

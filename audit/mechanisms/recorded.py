@@ -12,16 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, KsdpError
 from ksdp.audit.mechanisms.callables import FunctionMechanism, has_minus_zeros
 from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables, Release, inner_of
-from ksdp.audit.numeric.array_types import Bits
+from ksdp.audit.numeric.array_types import Bits, Floats
 from ksdp.audit.spec.design import Block, Rows
 from ksdp.audit.statistics.plain import statistics_of_arrays
-from ksdp.audit.verdicts.mix_ups import Shift, better_shift
 
 _FEWEST = 2
 
@@ -81,18 +79,19 @@ class RecordedRuns:
         self._bits = np.ascontiguousarray(bits, dtype=np.bool_)
         if not self._arrays:
             raise InputError("the recorded runs announce nothing: `observables` has no array.")
-        first = _first_of_each(self._bits, self._arrays)
-        self.repeated = len(self._bits) - len(first)
-        """Runs that were recorded before, to the last bit; they are counted once."""
-        if self.repeated:
-            self._bits, self._arrays = self._bits[first], {n: a[first] for n, a in self._arrays.items()}
         runs = len(self._bits)
-        digest = hashlib.sha256(self._bits.tobytes())
         for name, array in self._arrays.items():
             if len(array) != runs:
                 raise InputError(f"{name!r} was recorded for {len(array)} runs, and who was in them for {runs}.")
             if not np.isfinite(array).all():
                 raise InputError(f"the recorded {name!r} holds NaN or infinity.")
+        first = _first_of_each(self._bits, self._arrays)
+        self.repeated = runs - len(first)
+        """Runs that were recorded before, to the last bit; they are counted once."""
+        if self.repeated:
+            self._bits, self._arrays = self._bits[first], {n: a[first] for n, a in self._arrays.items()}
+        digest = hashlib.sha256(self._bits.tobytes())
+        for name, array in self._arrays.items():
             digest.update(f"{name}{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
         arms = np.minimum(self._bits.sum(axis=0), (~self._bits).sum(axis=0))
         if (arms < _FEWEST).any():
@@ -109,10 +108,10 @@ class RecordedRuns:
         self.statistics = statistics_of_arrays(shapes, features)
         self._shapes = shapes
 
-    def better_shift(self, rows: sp.csr_array) -> Shift | None:
-        """How the tables have to be shifted to belong together, of a corpus of these rows; None as they are."""
-        flat = np.hstack([array.reshape(len(self._bits), -1) for array in self._arrays.values()])
-        return better_shift(flat, self._bits, rows)
+    def first(self, most: int) -> tuple[Floats, Bits]:
+        """What the first runs announced, shape (n_runs, n_numbers), and who was in them."""
+        bits = self._bits[:most]
+        return np.hstack([array[:most].reshape(len(bits), -1) for array in self._arrays.values()]), bits
 
     @property
     def rows(self) -> int:
@@ -148,9 +147,7 @@ class RecordedRuns:
 
 
 def _first_of_each(bits: Bits, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
-    """Places of the runs that no earlier run equals; all of them where lengths differ, which is refused later."""
-    if any(len(array) != len(bits) for array in arrays.values()):
-        return np.arange(len(bits))
+    """Places of the runs that no earlier run equals."""
     seen: dict[bytes, int] = {}
     for run, held in enumerate(np.packbits(bits, axis=1)):
         told = b"".join(np.ascontiguousarray(array[run]).tobytes() for array in arrays.values())

@@ -20,8 +20,7 @@ from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.registry import mechanism_of
-from ksdp.audit.reviewing import Decision, State, file_of
-from ksdp.audit.screening.rounds import plural
+from ksdp.audit.reviewing import Decision, State, file_of, plural
 from ksdp.audit.spec.design import as_rows
 from ksdp.audit.spec.models import Spec
 from ksdp.audit.verdicts.decide import Verdict

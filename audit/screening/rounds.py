@@ -13,6 +13,7 @@ from ksdp.audit.continuing import tables_at_part
 from ksdp.audit.errors import SpecError
 from ksdp.audit.plan import Plan
 from ksdp.audit.randomness import Purpose, derived_seed, generator
+from ksdp.audit.reviewing import plural
 from ksdp.audit.run_subsampling import more_runs
 from ksdp.audit.spec.design import as_rows
 from ksdp.audit.spec.models import Spec
@@ -65,15 +66,6 @@ def check_screenable(spec: Spec) -> None:
         raise SpecError("`design.documents` must name ids or be left out: screening decides about each document.")
     if spec.design.documents is not None and (spec.parties.honest or spec.parties.coalition):
         raise SpecError("`design.documents` must be left out where `parties` are given.")
-
-
-def plural(count: int, word: str) -> str:
-    """A number of things.
-
-    >>> plural(1, "document"), plural(2, "group")
-    ('1 document', '2 groups')
-    """
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from scipy.stats import chi2
 from ksdp.audit.numeric.array_types import Bits, Floats
 
 _COMPONENTS = 20
-_MOST_RUNS = 1500
+MOST_RUNS = 1500
+"""That are looked at: a shift shows in fewer."""
 _MOST_DOCUMENTS = 5
 """By how many places documents are shifted, either way; runs are by any number."""
 _SURE = 9.0
@@ -59,15 +60,14 @@ def better_shift(announced: Floats, bits: Bits, rows: sp.csr_array) -> Shift | N
     >>> found.what, found.by
     ('runs', 1)
     """
-    runs = min(len(bits), _MOST_RUNS)
-    numbers = announced[:runs].reshape(runs, -1)
+    runs = len(bits)
     # Where signs or orders are arbitrary, the squares are not.
-    theirs = _components(np.hstack([numbers, np.square(numbers)]))
-    fits = _digits(theirs, _components(bits[:runs] @ rows))
+    theirs = _components(np.hstack([announced, np.square(announced)]))
+    fits = _digits(theirs, _components(bits @ rows))
     recorded, by = float(fits[0]), int(np.argmax(fits))
     found = [Shift("runs", by if by <= runs // 2 else by - runs, float(fits[by]), recorded)]
-    for by in (by for size in range(1, _MOST_DOCUMENTS + 1) for by in (size, -size)):
-        moved = _components(np.roll(bits[:runs], -by, axis=1) @ rows)
+    for by in (*range(-_MOST_DOCUMENTS, 0), *range(1, _MOST_DOCUMENTS + 1)):
+        moved = _components(np.roll(bits, -by, axis=1) @ rows)
         found.append(Shift("documents", by, float(_digits(theirs, moved)[0]), recorded))
     best = max(found, key=lambda shift: shift.digits)
     return best if best.digits > recorded + _SURE + math.log10(runs) else None
@@ -79,10 +79,10 @@ def _components(columns: Floats) -> Floats:
 
     centred = columns - columns.mean(axis=0)
     spread = np.sqrt(np.square(centred).mean(axis=0))
-    centred = centred[:, spread > 1e-12 * (1.0 + np.abs(columns).max(axis=0))]
-    if not centred.size:
+    varies = spread > 1e-12 * (1.0 + np.abs(columns).max(axis=0))
+    standard = centred[:, varies] / spread[varies]
+    if not standard.size:
         return np.zeros((len(columns), 0))
-    standard = centred / np.sqrt(np.square(centred).mean(axis=0))
     most = min(_COMPONENTS, len(columns) // 10, standard.shape[1])
     left, sizes, _ = randomized_svd(standard, max(most, 1), random_state=0)
     return np.asarray(left[:, sizes > 1e-9 * sizes[0]])
@@ -97,8 +97,7 @@ def _digits(theirs: Floats, ours: Floats) -> Floats:
     moved = np.fft.rfft(theirs, axis=0)[:, :, None] * np.conj(np.fft.rfft(ours, axis=0))[:, None, :]
     traces = np.square(np.fft.irfft(moved, n=runs, axis=0)).sum(axis=(1, 2))
     at, half = traces * (runs - 1) / 2, pairs / 2
-    far = (
-        at - (half - 1) * np.log(np.maximum(at, 1.0)) + gammaln(half)
-    )  # the tail's first term, where p underflows
+    # The tail's first term, where p underflows.
+    far = at - (half - 1) * np.log(np.maximum(at, 1.0)) + gammaln(half)
     exact = -chi2.logsf(2 * at, pairs)
     return np.asarray(np.where(np.isfinite(exact), exact, far) / math.log(10))

@@ -30,6 +30,7 @@ from ksdp.audit.numeric.whole_numbers import Whole
 from ksdp.audit.randomness import os_random
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.results.summary import Summary
+from ksdp.audit.reviewing import plural
 from ksdp.audit.spec.models import Section, validated
 from ksdp.flows.interruption import Clock
 from ksdp.flows.runs.protocol_files import Run
@@ -243,7 +244,7 @@ class BudgetGuard:
             if limit is not None and would > limit and would > was:
                 raise InputError(
                     f"this run is beyond the budget: `{name}` may be {limit:g}{more}; {was:.4g} is spent by "
-                    f"{_runs(before.runs)}, and with this one it would be {would:.4g}. Nothing was sent. "
+                    f"{plural(before.runs, 'run')}, and with this one it would be {would:.4g}. Nothing was sent. "
                     + (_JOINT if name == "unbounded" else "")
                 )
         return price
@@ -364,20 +365,16 @@ def spent_words(total: Spent, delta: float = _DELTA) -> str:
     words = []
     if bounded:
         words.append(
-            f"{_runs(bounded)} with noise: epsilon {total.epsilon(delta):.4g} at delta {delta:g} together "
+            f"{plural(bounded, 'run')} with noise: epsilon {total.epsilon(delta):.4g} at delta {delta:g} together "
             f"({UNIT}; Gaussian releases composed exactly; each against those that it names); no attack on them "
             f"has an advantage above {total.advantage:.3f}."
         )
     if total.unbounded:
         asked = "before another, audit both together" if total.unbounded == 1 else "a joint audit is needed"
-        words.append(f"{_runs(total.unbounded)} without a promise of a record: {asked}.")
+        words.append(f"{plural(total.unbounded, 'run')} without a promise of a record: {asked}.")
     if total.audited:
         words.append(
-            f"{_runs(total.audited)} without a promise of a record, all in one joint audit, which found every "
-            "document clear."
+            f"{plural(total.audited, 'run')} without a promise of a record, all in one joint audit, which found "
+            "every document clear."
         )
     return " ".join(words)
-
-
-def _runs(count: int) -> str:
-    return "1 run" if count == 1 else f"{count} runs"

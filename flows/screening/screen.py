@@ -20,6 +20,7 @@ from ksdp.audit.party_view import size_base
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import VERSION, Summary
+from ksdp.audit.reviewing import plural
 from ksdp.audit.screening.clearance import AuditQuestion, asked_of, screen_statement
 from ksdp.audit.screening.rounds import (
     AS_ASKED,
@@ -31,7 +32,6 @@ from ksdp.audit.screening.rounds import (
     drawn_from,
     ending,
     no_proof,
-    plural,
     round_spec,
     runs_for_proof,
 )

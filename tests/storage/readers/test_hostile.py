@@ -28,7 +28,7 @@ from ksdp.flows.prepare import read_spec_file
 
 SECONDS, MEMORY = 30.0, 1.5e9
 """Wanted are ten seconds, where nothing else runs beside."""
-Make = Callable[[Path], None]
+Make = Callable[[Path], object]
 
 
 def zeros(path: Path, megabytes: int, head: bytes = b"") -> None:
@@ -71,31 +71,27 @@ FILES: dict[str, Make] = {
     "bomb.npz": lambda path: archive(path, data=4000, indices=10, indptr=1, shape=b"", format=b""),
     "empty.npz": lambda path: archive(path),
     "objects.npz": objects,
-    "text.npz": lambda path: path.write_text("no archive") and None,
-    "promise.mtx": lambda path: (
-        path.write_text("%%MatrixMarket matrix coordinate real general\n9 9 999999999999\n1 1 1\n") and None
+    "text.npz": lambda path: path.write_text("no archive"),
+    "promise.mtx": lambda path: path.write_text(
+        "%%MatrixMarket matrix coordinate real general\n9 9 999999999999\n1 1 1\n"
     ),
-    "wide.mtx": lambda path: (
-        path.write_text("%%MatrixMarket matrix array real general\n99999999999 9\n1\n") and None
-    ),
-    "docword.promise.txt": lambda path: (
-        path.write_text("999999999999\n999999999999\n999999999999\n1 1 1\n") and None
-    ),
-    "docword.words.txt": lambda path: path.write_text("a\nb\nc\n") and None,
+    "wide.mtx": lambda path: path.write_text("%%MatrixMarket matrix array real general\n99999999999 9\n1\n"),
+    "docword.promise.txt": lambda path: path.write_text("999999999999\n999999999999\n999999999999\n1 1 1\n"),
+    "docword.words.txt": lambda path: path.write_text("a\nb\nc\n"),
     "cut.parquet": cut_parquet,
     "flipped.parquet": flipped_parquet,
-    "wide.csv": lambda path: path.write_text("," * 10_000_000 + "\n1\n") and None,
-    "quote.csv": lambda path: path.write_text('a,b\n"' + "x" * 50_000_000) and None,
-    "nul.csv": lambda path: path.write_bytes(b"a,b\n1,\0\n\xff\xfe,2\n") and None,
-    "deep.jsonl": lambda path: path.write_text('{"a": ' + "[" * 200_000 + "]" * 200_000 + "}\n") and None,
-    "number.jsonl": lambda path: path.write_text('{"a": ' + "9" * 5_000_000 + "}\n") and None,
-    "wide.jsonl": lambda path: path.write_text(json.dumps({f"k{n}": "" for n in range(100_000)}) + "\n") and None,
+    "wide.csv": lambda path: path.write_text("," * 10_000_000 + "\n1\n"),
+    "quote.csv": lambda path: path.write_text('a,b\n"' + "x" * 50_000_000),
+    "nul.csv": lambda path: path.write_bytes(b"a,b\n1,\0\n\xff\xfe,2\n"),
+    "deep.jsonl": lambda path: path.write_text('{"a": ' + "[" * 200_000 + "]" * 200_000 + "}\n"),
+    "number.jsonl": lambda path: path.write_text('{"a": ' + "9" * 5_000_000 + "}\n"),
+    "wide.jsonl": lambda path: path.write_text(json.dumps({f"k{n}": "" for n in range(100_000)}) + "\n"),
     "pipe.csv": lambda path: os.mkfifo(path),
     "zero.csv": lambda path: path.symlink_to("/dev/zero"),
     "folder.csv": lambda path: path.mkdir(),
-    "deep.toml": lambda path: path.write_text("a = " + "[" * 100_000 + "]" * 100_000 + "\n") and None,
-    "keys.toml": lambda path: path.write_text(".".join("k" * 100_000) + " = 1\n") and None,
-    "many.toml": lambda path: path.write_text("".join(f"[t{n}]\n" for n in range(200_000))) and None,
+    "deep.toml": lambda path: path.write_text("a = " + "[" * 100_000 + "]" * 100_000 + "\n"),
+    "keys.toml": lambda path: path.write_text(".".join("k" * 100_000) + " = 1\n"),
+    "many.toml": lambda path: path.write_text("".join(f"[t{n}]\n" for n in range(200_000))),
     "zero.toml": lambda path: path.symlink_to("/dev/zero"),
 }
 
