@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import typer
 
 import ksdp
 from ksdp.audit.errors import CorpusError, DamagedFile, InputError, SpecError, StoreError
 from ksdp.audit.spec.models import CorpusSpec, parse_spec
-from ksdp.cli import COMMANDS
+from ksdp.cli import COMMANDS, application
 from ksdp.flows.audits.first_spec import first_spec
 from ksdp.flows.prepare import read_spec_file
 from ksdp.storage.audits.sql import ask
@@ -47,6 +48,17 @@ def test_version_and_help_in_groups() -> None:
         assert f"{group}:" in shown
     assert "Others:" not in shown
     assert "..." not in shown.split("Begin:")[1]
+
+
+def test_no_command_takes_one_option_twice() -> None:
+    """The second would take what is typed: `party --store` let documents in that the store excludes."""
+    doubled, waiting = [], [("ksdp", typer.main.get_command(application()))]
+    while waiting:
+        name, command = waiting.pop()
+        waiting += [(f"{name} {more}", inner) for more, inner in getattr(command, "commands", {}).items()]
+        flags = [flag for given in command.params for flag in (*given.opts, *given.secondary_opts)]
+        doubled += [f"{name} {flag}" for flag in {*flags} if flags.count(flag) > 1]
+    assert not doubled
 
 
 def test_ids_are_abbreviated_and_latest_is_the_newest(audited: tuple[Path, str]) -> None:

@@ -21,7 +21,7 @@ ProtocolArgument = Annotated[Path, typer.Argument(help="The protocol file, the s
 UnclearedOption = Annotated[
     bool, typer.Option("--uncleared", help="Enter every document without a clearance. All parties are told.")
 ]
-ReviewsOption = Annotated[
+OwnStoreOption = Annotated[
     Path | None,
     typer.Option(
         "--store",
@@ -48,7 +48,7 @@ class EnteringOptions:
         Path | None, typer.Option("--signer", help="Public key that signed the clearance; the party's by default.")
     ] = None
     uncleared: UnclearedOption = False
-    reviews: ReviewsOption = None
+    store: OwnStoreOption = None
     ledger: Annotated[
         Path | None,
         typer.Option(
@@ -198,9 +198,11 @@ def _check(
     from ksdp.flows.runs.budget import budget_files
     from ksdp.flows.runs.check import PeerCheck, Question, check_here, check_peers
 
-    given = {name: getattr(entering, name) for name in ("corpus", "clearance", "signer", "uncleared", "reviews")}
+    given = {name: getattr(entering, name) for name in ("corpus", "clearance", "signer", "uncleared")}
     kept, limits = budget_files(me, entering.key, entering.ledger, entering.budget)
-    question = Question(protocol, me, entering.key, signing_key, out, **given, ledger=kept, budget=limits)
+    question = Question(
+        protocol, me, entering.key, signing_key, out, **given, ledger=kept, budget=limits, reviews=entering.store
+    )
     here = check_here(question, datetime.now(UTC))
     tell = tell_findings(here.findings, as_json=as_json)
     findings = list(here.findings)
@@ -245,7 +247,7 @@ def _take_part(
     log, stack = RunLog(lambda line: typer.echo(line, err=True)), contextlib.ExitStack()
     node = Node(read, me, private, out, address, log=log)
     node.check()
-    kept = reviews_of(entering.reviews)
+    kept = reviews_of(entering.store)
     with stack:
         if metrics.metrics_port is not None:
             port = stack.enter_context(serve_metrics(log, metrics.metrics_port, metrics.metrics_host))
@@ -306,7 +308,7 @@ def _as_party(node: Node, entering: EnteringOptions) -> tuple[dict[str, Any], st
         signer=load_public(entering.signer) if entering.signer else private.public_key(),
         now=datetime.now(UTC),
         identity=private,
-        reviews=entering.reviews,
+        reviews=entering.store,
     )
     for line in (entered.exclusions, *entered.excluded):
         typer.echo(f"excluded  {line}", err=True)
@@ -390,7 +392,7 @@ def run(
         "run"
     ),
     uncleared: UnclearedOption = False,
-    reviews: ReviewsOption = None,
+    store: OwnStoreOption = None,
     wait: Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for the parties.")] = 0.0,
     as_json: JsonOption = False,
 ) -> None:
@@ -402,7 +404,7 @@ def run(
 
     read = read_run(protocol)
     if local is not None:
-        ends = run_local(read, protocol, local, out, uncleared=uncleared, reviews=reviews)
+        ends = run_local(read, protocol, local, out, uncleared=uncleared, reviews=store)
         failed = [name for name, end in ends.items() if end["code"]]
         if as_json:
             typer.echo(json.dumps({"parties": ends, "out": str(out.resolve())}))
