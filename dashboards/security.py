@@ -153,7 +153,8 @@ class TokenReviewers:
 
     names: Mapping[str, str]
     """Name of each SHA-256 of a token, in hex."""
-    clock: Callable[[], float] = time.time
+    clock: Callable[[], float] = time.monotonic
+    """Seconds; one that nobody can set, or a wait and a cookie would last as long as the clock was set back."""
     _key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     _ended: dict[str, int] = field(default_factory=dict, repr=False)
     """Cookies that were signed out, and when they would have ended by themselves."""

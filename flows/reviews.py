@@ -164,7 +164,7 @@ class _Written:
         self._about["units"] += units
         if self._about["stage"].startswith("sample"):
             self._about["runs"] += units
-        if (self._clock() - self._last).total_seconds() >= 1:
+        if abs(self._clock() - self._last) >= timedelta(seconds=1):
             self.write()
 
     def say(self, text: str) -> None:

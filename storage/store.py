@@ -257,7 +257,7 @@ class Store:
         return self.root / "audits" / audit
 
     def audits(self) -> list[str]:
-        """Finished audits, newest first."""
+        """Finished audits, the one written last first."""
         files = self.root.glob("audits/*/audit.json")
         return [file.parent.name for file in sorted(files, key=lambda f: f.stat().st_mtime, reverse=True)]
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from datetime import datetime, timedelta
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from math import inf
 from typing import Any
 from uuid import UUID
 
@@ -29,7 +32,7 @@ from prefect.states import Cancelled, Crashed, Scheduled
 from prefect.types.entrypoint import EntrypointType
 
 from ksdp.audit.content_keys import content_key
-from ksdp.flows.interruption import current, utc_now
+from ksdp.flows.interruption import Clock, current, utc_now
 from ksdp.flows.schedules.notices import send_waiting
 from ksdp.flows.schedules.scheduled_run import scheduled_audit
 from ksdp.storage.schedules.outbox import set_damaged_aside
@@ -88,8 +91,11 @@ class NewRuns:
         return runs[known:]
 
 
-_AGAIN = timedelta(seconds=30)
-"""A run that is due and left no line in the history is not started anew sooner."""
+_AGAIN = 30.0
+"""Seconds: a run that is due and left no line in the history is not started anew sooner."""
+
+_AHEAD = timedelta(minutes=1)
+"""A run that is to begin at once waits no longer, whatever became of the clock."""
 
 _SELDOM = 5
 """Ticks between looks at Prefect's pages' switches, and at notices that wait."""
@@ -106,10 +112,20 @@ class Follower:
         Other stores may use the same Prefect server: names of deployments tell them apart.
     json_log : bool
         A run's line is a JSON object.
+    now, clock : callable
+        The time, which somebody may set, and seconds that nobody can.
     """
 
     def __init__(
-        self, store: Store, runner: Runner, client: PrefectClient, *, shared: bool, json_log: bool = False
+        self,
+        store: Store,
+        runner: Runner,
+        client: PrefectClient,
+        *,
+        shared: bool,
+        json_log: bool = False,
+        now: Clock = utc_now,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store, self._runner, self._client = store, runner, client
         self._ended, self._json_log = NewRuns(store), json_log
@@ -117,8 +133,9 @@ class Follower:
         self._shared = shared
         self._applied: dict[str, tuple[Schedule, UUID]] = {}
         self._started: dict[str, UUID] = {}
-        self._begun = utc_now()
-        self._tried: dict[str, datetime] = {}
+        self._now, self._clock = now, clock
+        self._begun = now()
+        self._tried: dict[str, float] = {}
         self._ticks = 0
 
     async def clear(self) -> None:
@@ -190,7 +207,7 @@ class Follower:
             for name in self._applied:
                 for file in await asyncio.to_thread(set_damaged_aside, self._store, name):
                     current().say(f"notice {file} of schedule {name} is damaged and is not sent; see its history")
-                await asyncio.to_thread(send_waiting, self._store, name, utc_now)
+                await asyncio.to_thread(send_waiting, self._store, name, self._now)
         self._ticks += 1
         for schedule, deployment in list(self._applied.values()):
             await self._start_what_waits(schedule, deployment)
@@ -204,7 +221,7 @@ class Follower:
                 self._applied.pop(name)  # deleted there: the file still says that it should be
                 continue
             if shown.paused != schedule.paused:
-                self._applied[name] = (set_paused(self._store, name, shown.paused, utc_now()), deployment)
+                self._applied[name] = (set_paused(self._store, name, shown.paused, self._now()), deployment)
                 current().say(f"schedule {name} is {'paused' if shown.paused else 'resumed'} on Prefect's pages")
 
     async def _start_what_waits(self, schedule: Schedule, deployment: UUID) -> None:
@@ -226,14 +243,13 @@ class Follower:
             else:
                 await self._start(schedule, deployment, full=mark.full, only_due=False)
             return
-        now = utc_now()
-        if schedule.paused or due(schedule, read_runs(self._store, schedule.name), now) is None:
+        if schedule.paused or due(schedule, read_runs(self._store, schedule.name), self._now()) is None:
             self._tried.pop(schedule.name, None)
             return
         with hold(self._store) as free:
             pass  # a run under way may be the one that is due; when it has ended, the history says so
-        if free and (schedule.name not in self._tried or now - self._tried[schedule.name] > _AGAIN):
-            self._tried[schedule.name] = now
+        if free and self._clock() - self._tried.get(schedule.name, -inf) > _AGAIN:
+            self._tried[schedule.name] = self._clock()
             await self._start(schedule, deployment, full=False, only_due=True)
 
     async def _start(self, schedule: Schedule, deployment: UUID, *, full: bool, only_due: bool) -> None:
@@ -257,6 +273,10 @@ class Follower:
             except ObjectNotFound:
                 run = None
             if run is not None and run.state is not None and not run.state.is_final():
+                if run.state.is_scheduled() and (run.expected_start_time or self._now()) > self._now() + _AHEAD:
+                    await self._client.set_flow_run_state(
+                        run.id, Scheduled(), force=True
+                    )  # the clock was set back
                 return False
             del self._started[name]
         return True
@@ -279,7 +299,7 @@ class Follower:
             run = ScheduledRun(
                 planned=mark.planned,
                 started=mark.started,
-                finished=utc_now(),
+                finished=self._now(),
                 outcome="cancelled",
                 reason="cancelled on Prefect's pages.",
                 flow_run=mark.flow_run,

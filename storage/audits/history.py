@@ -15,7 +15,7 @@ from ksdp.audit.results.summary import Summary as Summary
 from ksdp.audit.results.views_summary import ViewsSummary as ViewsSummary
 from ksdp.audit.reviewing import visible
 from ksdp.audit.spec.models import Spec
-from ksdp.storage.audits.ledger import lost_audits
+from ksdp.storage.audits.ledger import finished_audits, lost_audits
 from ksdp.storage.codec import names_file, read_object, write_json_with_checksum
 from ksdp.storage.store import Store
 
@@ -57,6 +57,20 @@ def read_views(store: Store, name: str) -> ViewsSummary:
     return replace(summary, store=str(store.root), report=str(views_page(store, name)))
 
 
+def _places(store: Store) -> dict[str, int]:
+    """Audits in the order in which they were finished: by the ledger, as a clock may have been set back since."""
+    try:
+        return {audit: place for place, audit in enumerate(finished_audits(store))}
+    except StoreError:  # damage of its own
+        return {}
+
+
+def newest_first(store: Store) -> list[str]:
+    """The finished audits, that which was finished last first."""
+    places = _places(store)
+    return sorted(store.audits(), key=lambda audit: places.get(audit, -1), reverse=True)
+
+
 def finished_views(store: Store) -> list[str]:
     """Ids of the finished ones, newest first."""
     files = sorted(store.root.glob("views/*.json"), key=lambda file: file.stat().st_mtime, reverse=True)
@@ -94,9 +108,10 @@ def find_audit(store: Store, name: str) -> str:
             raise DamagedFile(sentence)
         if not known:
             raise NotFound(f"there is no finished audit in {store.root}.")
-        files = {audit: store.audit(audit) / "audit.json" for audit in store.audits()}
-        files |= {views: store.root / "views" / f"{views}.json" for views in finished_views(store)}
-        return max(known, key=lambda audit: files[audit].stat().st_mtime)
+        places = _places(store)
+        parts = {views: _audits(_file(store, f"{views}.json")) for views in reversed(finished_views(store))}
+        places |= {views: max((places.get(one, -1) for one in parts[views]), default=-1) for views in parts}
+        return max(reversed(known), key=lambda audit: (places.get(audit, -1), audit in parts))
     lost = lost_audits(store)
     mine = [audit for audit in (*known, *lost) if audit.startswith(name)] if name else []
     if len(mine) > 1:
@@ -185,7 +200,8 @@ def read_history(store: Store) -> History:
     files = sorted((file.stat().st_mtime_ns, file) for file in store.root.glob("audits/*/audit.json"))
     entries = [_brief(file, written) for written, file in reversed(files)]
     audits = [entry for entry in entries if isinstance(entry, Brief)]
-    audits.sort(key=lambda entry: entry.finished, reverse=True)  # stable: of one second, the one written last
+    places = _places(store)
+    audits.sort(key=lambda entry: (places.get(entry.audit, -1), entry.finished), reverse=True)
     damaged = [entry for entry in entries if isinstance(entry, str)]
     try:
         damaged += lost_audits(store).values()

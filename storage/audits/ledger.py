@@ -52,7 +52,12 @@ def signed_audits(store: Store) -> dict[str, tuple[str, ...]]:
 
 def started_audits(store: Store) -> set[str]:
     """Every audit that the ledger names."""
-    return _values(store, "audit")
+    return set(_values(store, "audit"))
+
+
+def finished_audits(store: Store) -> list[str]:
+    """Every audit that was finished, in that order, whatever the clock said."""
+    return list(_values(store, "finished"))
 
 
 def read_attempts(store: Store, question: str) -> tuple[Attempt, ...]:
@@ -77,7 +82,7 @@ def lost_audits(store: Store) -> dict[str, str]:
 
     The ledger names them, or the checksums of their folder do.
     """
-    finished = _values(store, "finished")
+    finished = set(finished_audits(store))
     folders = (sums.parent for sums in store.root.glob(f"audits/*/{SUMS}"))
     finished |= {folder.name for folder in folders if names_file(folder / "audit.json")}
     return {
@@ -90,7 +95,7 @@ def lost_audits(store: Store) -> dict[str, str]:
 
 def copy_attempts(source: Store, target: Store, question: str) -> None:
     """Record all audits of a question in another store as well, the finished ones as finished."""
-    finished = _values(source, "finished")
+    finished = set(finished_audits(source))
     for attempt in read_attempts(source, question):
         record_attempt(target, attempt)
         if attempt.audit in finished:
@@ -125,8 +130,8 @@ def _record(store: Store, name: str, content: Mapping[str, Any]) -> bool:
     return True
 
 
-def _values(store: Store, name: str) -> set[str]:
-    return {str(line[name]) for line in _lines(store) if name in line}
+def _values(store: Store, name: str) -> Iterator[str]:
+    return (str(line[name]) for line in _lines(store) if name in line)
 
 
 def _attempts(store: Store) -> Iterator[Attempt]:

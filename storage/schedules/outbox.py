@@ -65,7 +65,14 @@ def waiting_notices(store: Store, name: str, now: datetime | None = None) -> lis
     for file in _files(store, name):
         with contextlib.suppress(StoreError):
             items.append(_read(file))
-    return [item for item in items if now is None or item.next_try <= now]
+    return [
+        item for item in items if now is None or not timedelta() < item.next_try - now <= _delay(item.attempts)
+    ]
+
+
+def _delay(attempts: int) -> timedelta:
+    """How long a notice waits after so many; one that would wait longer was tried by a clock that was ahead."""
+    return timedelta(seconds=_FIRST_DELAY * 2 ** (attempts - 1))
 
 
 def set_damaged_aside(store: Store, name: str) -> list[str]:
@@ -94,12 +101,11 @@ def attempted(store: Store, name: str, item: Waiting, error: str | None, now: da
     """Record an attempt: done with if it went well or was the last, else tried again after a doubled delay."""
     attempts = item.attempts + 1
     over = error is None or attempts >= MOST_ATTEMPTS
-    delay = timedelta(seconds=_FIRST_DELAY * 2 ** (attempts - 1))
     after = item.model_copy(
         update={
             "attempts": attempts,
             "error": error,
-            "next_try": now + delay,
+            "next_try": now + _delay(attempts),
             "done": now if over else None,
             "delivered": error is None,
         }

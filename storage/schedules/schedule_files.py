@@ -416,16 +416,18 @@ def due(schedule: Schedule, runs: Sequence[ScheduledRun], now: datetime) -> Due 
     """What should be run at `now`: one run for all the times that have come since the last planned one.
 
     Counted from the latest of: created, resumed, last planned run. None where no time has come. A run that failed
-    has had its attempts and is not due again before the next time.
+    has had its attempts and is not due again before the next time. What is later than `now` was said by a clock
+    that was ahead and does not count: no time on the calendar waits for it, and none is run twice.
     """
-    since = max([schedule.created, *([schedule.since] if schedule.since else [])])
-    since = max([since, *(run.planned for run in runs if run.planned is not None)])
+    said = [schedule.created, schedule.since, *(run.planned for run in runs)]
+    since = max((time for time in said if time is not None and time <= now), default=None)
+    minute = now.astimezone(ZoneInfo(schedule.timezone)).replace(second=0, microsecond=0)
+    latest = next(CronSim(schedule.cron, minute + timedelta(minutes=1), reverse=True))
+    if since is None:
+        return Due(latest, 0)
     times = itertools.takewhile(lambda time: time <= now, _times(schedule, since))
     count = sum(1 for _ in itertools.islice(times, _MOST_MISSED))
-    if not count:
-        return None
-    minute = now.astimezone(ZoneInfo(schedule.timezone)).replace(second=0, microsecond=0)
-    return Due(next(CronSim(schedule.cron, minute + timedelta(minutes=1), reverse=True)), count - 1)
+    return Due(latest, count - 1) if count else None
 
 
 def append_run(store: Store, name: str, run: ScheduledRun) -> None:

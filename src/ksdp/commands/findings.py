@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 def list_audits(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = False) -> None:
     """List the finished audits of a store, newest first. Exit 1: one cannot be read."""
-    from ksdp.storage.audits.history import finished_views, read_summary, read_views
+    from ksdp.storage.audits.history import finished_views, newest_first, read_summary, read_views
     from ksdp.storage.audits.ledger import lost_audits
     from ksdp.storage.store import Store
 
     opened = Store.open(store, create=False)
     finders: list[Callable[[], Summary | ViewsSummary]] = [
         *(partial(read_views, opened, name) for name in finished_views(opened)),
-        *(partial(read_summary, opened.audit(name)) for name in opened.audits()),
+        *(partial(read_summary, opened.audit(name)) for name in newest_first(opened)),
     ]
     summaries: list[Summary | ViewsSummary] = []
     lost = lost_audits(opened).values()

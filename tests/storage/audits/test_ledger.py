@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shutil
 import threading
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,12 @@ import pytest
 
 from ksdp.audit.errors import DamagedFile, StoreError
 from ksdp.audit.screening.clearance import Attempt
-from ksdp.storage.audits.history import find_audit, read_history
+from ksdp.storage.audits.history import find_audit, newest_first, read_history
 from ksdp.storage.audits.ledger import check_none_lost, lost_audits, read_attempts, record_attempt, record_finished
 from ksdp.storage.audits.queries import proved_sensitive
 from ksdp.storage.codec import write_table_with_checksum
 from ksdp.storage.findings import write_summary
+from ksdp.storage.reviews.decisions import newer_audits
 from ksdp.storage.store import Store
 
 from ...flips import flipped
@@ -153,6 +156,22 @@ def test_what_another_audit_proved_is_remembered(store: Store) -> None:
     assert proved_sensitive(store, seeds, margin=0.3, unit="document") == {}
     assert proved_sensitive(store, seeds, margin=0.1, unit="document") == {"x": "one"}
     assert proved_sensitive(store, seeds, margin=0.2, unit="group") == {}
+
+
+def test_the_audit_that_was_finished_last_is_the_latest_whatever_the_clock_said(store: Store) -> None:
+    days = {"ahead": 40, "today": 0, "behind": -40}
+    for audit, day in days.items():
+        finished(store, audit, {"x": "clear"})
+        summary = store.audit(audit) / "audit.json"
+        at = datetime(2026, 6, 1, tzinfo=UTC) + timedelta(days=day)
+        provenance = dataclasses.replace(example().provenance, finished=at.isoformat())
+        write_summary(store.audit(audit), example(audit=audit, provenance=provenance))
+        os.utime(summary, (at.timestamp(), at.timestamp()))
+    assert [entry.audit for entry in read_history(store).audits] == [*reversed(days)]
+    assert newest_first(store) == [*reversed(days)]
+    assert find_audit(store, "latest") == "behind"
+    newer = {audit: newer_audits(store, audit) for audit in days}
+    assert newer == {"ahead": ["behind", "today"], "today": ["behind"], "behind": []}
 
 
 def test_an_audit_that_cannot_be_read_is_not_passed_over(store: Store) -> None:

@@ -59,6 +59,18 @@ def test_one_that_fails_waits_longer_each_time_and_is_given_up(
     assert (given_up.delivered, given_up.error, given_up.attempts) == (False, "still no", MOST_ATTEMPTS)
 
 
+def test_a_clock_that_was_ahead_keeps_no_notice_waiting(store: Store, scheduled: Callable[..., Schedule]) -> None:
+    scheduled()
+    ahead = NOW + timedelta(days=20)
+    new = put_notice(store, "nightly", "void", NOTICE, {}, ahead)
+    assert waiting_notices(store, "nightly", NOW) == [new]
+    tried = attempted(store, "nightly", new, "no", ahead)
+    assert waiting_notices(store, "nightly", NOW) == [tried]
+    tried = attempted(store, "nightly", tried, "no", NOW)
+    assert waiting_notices(store, "nightly", NOW + timedelta(seconds=1)) == []
+    assert waiting_notices(store, "nightly", NOW + timedelta(days=20)) == [tried]
+
+
 def test_a_damaged_notice_is_named_once_and_the_others_are_sent(
     store: Store, scheduled: Callable[..., Schedule]
 ) -> None:

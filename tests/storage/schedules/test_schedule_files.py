@@ -294,19 +294,32 @@ def test_what_was_planned_before_it_was_resumed_is_forgiven() -> None:
 
 def test_a_clock_that_was_set_back_makes_nothing_run_twice() -> None:
     hourly, planned = made("0 * * * *"), CREATED + timedelta(hours=5)
-    done = [ran(planned)]
-    for back in (timedelta(minutes=1), timedelta(hours=3), timedelta(days=400)):
+    done = [ran(CREATED + timedelta(hours=hour)) for hour in range(1, 6)]
+    for back in (timedelta(minutes=1), timedelta(hours=3)):
         assert due(hourly, done, planned - back) is None
     assert due(hourly, done, planned + timedelta(minutes=59)) is None
     assert due(hourly, done, planned + timedelta(hours=1)) == Due(planned + timedelta(hours=1), 0)
 
 
-def test_a_clock_that_jumps_ahead_makes_one_run_of_all_that_it_passed() -> None:
+def test_a_clock_that_was_ahead_makes_one_run_of_all_that_it_passed_and_loses_none() -> None:
     hourly, planned = made("0 * * * *"), CREATED + timedelta(hours=5)
     ahead = planned + timedelta(days=30)
     assert due(hourly, [ran(planned)], ahead) == Due(ahead, 30 * 24 - 1)
-    # Set right again, it waits until the calendar has come to where it was.
-    assert due(hourly, [ran(planned), ran(ahead)], planned + timedelta(days=2)) is None
+    runs = [ran(planned), ran(ahead)]
+    assert due(hourly, runs, planned + timedelta(minutes=59)) is None
+    for hour in range(1, 30 * 24):
+        now = planned + timedelta(hours=hour)
+        assert due(hourly, runs, now) == Due(now, 0)
+        runs.append(ran(now))
+    assert due(hourly, runs, ahead) is None
+
+
+def test_a_schedule_that_was_made_by_a_clock_ahead_does_not_wait_for_it() -> None:
+    nightly, now = made("30 2 * * *", created=CREATED + timedelta(days=400)), CREATED + timedelta(hours=20)
+    tonight = CREATED + timedelta(hours=2, minutes=30)
+    assert due(nightly, [], now) == Due(tonight, 0)
+    assert due(nightly, [ran(tonight)], now) is None
+    assert due(nightly, [ran(tonight)], now + timedelta(days=1)) == Due(tonight + timedelta(days=1), 0)
 
 
 def test_a_run_that_was_asked_for_does_not_stand_for_a_planned_one() -> None:
