@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import typer.main
@@ -80,7 +80,7 @@ ksdp party protocol.toml --me ada --key ada.key --corpus mail.toml --clearance m
 ksdp export latest --to verdicts.csv
 ksdp sql latest "select statistic, median(distance) from statistics group by 1 order by 2 desc"
 """.strip().splitlines()
-_MANY = 5
+_SEVERAL = 2
 
 
 def _help_of(one: Any) -> tuple[str, str]:
@@ -90,7 +90,7 @@ def _help_of(one: Any) -> tuple[str, str]:
     return name, str(getattr(one, "help", "") or "")
 
 
-def _of_command(name: str, command: Any, shared: Collection[tuple[str, str]]) -> list[str]:
+def _of_command(name: str, command: Any, shared: Mapping[str, str]) -> list[str]:
     if hasattr(command, "commands"):
         parts = command.commands.items()
         return [line for part, one in parts for line in _of_command(f"{name} {part}", one, shared)]
@@ -98,8 +98,8 @@ def _of_command(name: str, command: Any, shared: Collection[tuple[str, str]]) ->
     example = [line for line in EXAMPLES if line.split()[1] == name]
     lines += ["", "```", *example, "```"] if example else []
     every = [_help_of(one) for one in _shown(command)]
-    also = ", ".join(f"`{key}`" for key, said in every if (key, said) in shared)
-    rows = [f"- `{key}`: {said}" for key, said in every if (key, said) not in shared]
+    also = ", ".join(f"`{key}`" for key, said in every if shared.get(key) == said)
+    rows = [f"- `{key}`: {said}" for key, said in every if shared.get(key) != said]
     return [*lines, *(["", *rows] if rows else []), *(["", f"Also {also}."] if also else [])]
 
 
@@ -116,7 +116,10 @@ def commands() -> str:
     """`docs/commands.md`."""
     every: Any = typer.main.get_command(app)
     times = Counter(_help_of(one) for command in _all_commands("", every) for one in _shown(command))
-    shared = {option: None for option, number in times.items() if number >= _MANY and option[0].startswith("-")}
+    shared: dict[str, str] = {}
+    for (key, said), number in times.most_common():
+        if number >= _SEVERAL:
+            shared.setdefault(key, said)
     lines = [
         "# Commands",
         "",
@@ -124,7 +127,7 @@ def commands() -> str:
         "",
         "Written by `tools/reference_docs.py` from the commands, as `ksdp COMMAND --help` prints it.",
         "`ksdp --install-completion` completes commands in your shell. `export KSDP_STORE=~/ksdp-store` names the",
-        "store once for all. AUDIT is the beginning of an audit's id, or `latest`.",
+        "store once for all.",
         "",
         "| exit code | |",
         "|---|---|",
@@ -136,9 +139,9 @@ def commands() -> str:
         "| 130, 143 | stopped by Ctrl-C or SIGTERM; the same command resumes |",
         "| 1 | anything else |",
         "",
-        "## Options of many commands",
+        "## Arguments and options of several commands",
         "",
-        *(f"- `{key}`: {said}" for key, said in shared),
+        *(f"- `{key}`: {said}" for key, said in sorted(shared.items(), key=lambda one: one[0].lower())),
     ]
     for group, names in COMMANDS.items():
         lines += ["", f"## {group}"]

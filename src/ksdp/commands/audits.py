@@ -11,6 +11,7 @@ import typer
 from ksdp.commands.options import (
     AuditArgument,
     JsonOption,
+    PipelineOptions,
     PlaceOptions,
     SpecArgument,
     StoreOption,
@@ -33,6 +34,7 @@ def audit(
     spec: SpecArgument,
     store: StoreOption = Path("ksdp-store"),
     where: PlaceOptions,
+    pipeline: PipelineOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Audit every document of a corpus, in every view of the spec. The same command resumes it."""
@@ -47,7 +49,8 @@ def audit(
         else:
             summary = _run(read, base, store, place)
     tell(summary, as_json)
-    raise typer.Exit(exit_code(summary))
+    pipeline.write(summary)
+    raise typer.Exit(exit_code(summary, pipeline.fail_on))
 
 
 def _run_recorded(spec: Spec, base: Path, store: Path) -> Summary:

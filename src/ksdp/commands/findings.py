@@ -12,8 +12,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ksdp.audit.errors import NotFound, StoreError
-from ksdp.commands.options import KEYS, AuditArgument, JsonOption, StoreOption, tell, tell_void
+from ksdp.audit.errors import InputError, NotFound, StoreError
+from ksdp.commands.options import (
+    KEYS,
+    AuditArgument,
+    JsonOption,
+    PipelineOptions,
+    StoreOption,
+    exit_code,
+    tell,
+    tell_void,
+    with_options,
+)
 
 if TYPE_CHECKING:
     from ksdp.audit.results.summary import Summary
@@ -69,7 +79,9 @@ def _tell_list(summaries: list[Summary | ViewsSummary], as_json: bool) -> None:
         )
 
 
+@with_options
 def show(
+    *,
     audit: Annotated[str, typer.Argument(help="Id of a finished audit, of one view or several.")],
     document: Annotated[str | None, typer.Argument(help="Id of a document. Default: the whole audit.")] = None,
     worst: Annotated[int, typer.Option("--worst", min=0, help="How many documents to list.")] = 10,
@@ -77,30 +89,38 @@ def show(
         bool, typer.Option("--again", help="Measure the document again where the store keeps no values.")
     ] = False,
     store: StoreOption = Path("ksdp-store"),
+    pipeline: PipelineOptions,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what an audit found, or what it found of one document."""
+    """Show what an audit found, or what it found of one document. Exit 0, but for `--fail-on`."""
     from ksdp.storage.audits.history import find_audit, finished_views
     from ksdp.storage.store import Store
 
     opened = Store.open(store, create=False)
     audit = find_audit(opened, audit)
+    if document is not None and pipeline != PipelineOptions():
+        raise InputError("`--junit`, `--sarif` and `--fail-on` are of a whole audit: name no document.")
+    if document is None:
+        of_views = audit in finished_views(opened)
+        summary = _show_views(opened, audit, as_json) if of_views else _show_audit(opened, audit, worst, as_json)
+        pipeline.write(summary)
+        raise typer.Exit(exit_code(summary, pipeline.fail_on) if pipeline.fail_on else 0)
     if audit in finished_views(opened):
-        _show_views(opened, audit, document, as_json)
-    elif document is None:
-        _show_audit(opened.audit(audit), worst, as_json)
+        _show_view_document(opened, audit, document, as_json)
     else:
         _show_document(opened, audit, document, again=again, as_json=as_json)
 
 
-def _show_audit(folder: Path, worst: int, as_json: bool) -> None:
+def _show_audit(store: Store, audit: str, worst: int, as_json: bool) -> Summary:
     from ksdp.storage.audits.history import read_summary
 
+    folder = store.audit(audit)
     summary = read_summary(folder)
     tell(summary, as_json, made=False)
     if not as_json:
         _tell_documents(folder, worst)
         typer.echo(f"by chance, {_by_chance(summary)}", err=True)
+    return summary
 
 
 def _by_chance(summary: Summary) -> str:
@@ -239,17 +259,21 @@ def replay(
     raise typer.Exit(0 if out["equal"] else 1)
 
 
-def _show_views(opened: Store, audit: str, document: str | None, as_json: bool) -> None:
+def _show_views(opened: Store, audit: str, as_json: bool) -> ViewsSummary:
     """The same over several views."""
     from ksdp.storage.audits.history import read_views
 
     summary = read_views(opened, audit)
-    if document is None:
-        tell(summary, as_json, made=False)
-        return
+    tell(summary, as_json, made=False)
+    return summary
+
+
+def _show_view_document(opened: Store, audit: str, document: str, as_json: bool) -> None:
+    from ksdp.storage.audits.history import read_views
     from ksdp.storage.audits.view_tables import read_view_document
     from ksdp.storage.findings import row_json
 
+    summary = read_views(opened, audit)
     evidence = read_view_document(opened, audit, document)
     if as_json:
         typer.echo(json.dumps(row_json(evidence) | {"valid": summary.valid}))

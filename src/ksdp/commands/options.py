@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from enum import StrEnum
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -60,6 +62,15 @@ MetricsPortOption = Annotated[
 MetricsHostOption = Annotated[str, typer.Option("--metrics-host", help="Address to listen on.")]
 SaltedOption = Annotated[bool, typer.Option("--salted", help="List salted hashes instead of ids.")]
 
+
+class FailOn(StrEnum):
+    """What a pipeline may fail by, besides failed controls."""
+
+    sensitive = "sensitive"
+    undecided = "undecided"
+    uncovered = "uncovered"
+
+
 KEYS = (
     "version",
     "audit",
@@ -107,6 +118,35 @@ class PlaceOptions:
         if self.workers is not None or self.dask is not None:
             raise InputError("`--here` is without Dask, `--workers` and `--dask` are with it: name one of them.")
         return Place(self.here, here=True)
+
+
+@dataclass(frozen=True)
+class PipelineOptions:
+    """Options of a command whose result a pipeline reads."""
+
+    junit: Annotated[Path | None, typer.Option("--junit", help="Write JUnit XML there.")] = None
+    sarif: Annotated[Path | None, typer.Option("--sarif", help="Write SARIF 2.1.0 there.")] = None
+    fail_on: Annotated[
+        list[FailOn] | None,
+        typer.Option("--fail-on", help="Let the exit code speak of these alone; repeatable. A void audit fails."),
+    ] = None
+
+    def write(self, summary: Summary | ViewsSummary) -> None:
+        """Write what is asked for, and a few lines of Markdown to the file that `GITHUB_STEP_SUMMARY` names."""
+        page = os.environ.get("GITHUB_STEP_SUMMARY")
+        if not (self.junit or self.sarif or page):
+            return
+        from ksdp.dashboards.audits import pipelines
+        from ksdp.storage.store import Store, append_synced, write_json, write_text
+
+        fail_on = _JUDGED if self.fail_on is None else self.fail_on
+        found = pipelines.checks(Store.open(Path(summary.store), create=False), summary, fail_on)
+        if self.junit:
+            write_text(self.junit, pipelines.junit(found, summary))
+        if self.sarif:
+            write_json(self.sarif, pipelines.sarif(found, summary))
+        if page:
+            append_synced(Path(page), pipelines.markdown(found, summary).encode())
 
 
 @dataclass(frozen=True)
@@ -160,13 +200,23 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     return typed
 
 
-def exit_code(summary: Summary | ViewsSummary) -> int:
-    """What the verdicts of an audit mean to a shell."""
+_JUDGED = (FailOn.sensitive, FailOn.undecided)
+
+
+def exit_code(summary: Summary | ViewsSummary, fail_on: Sequence[FailOn] | None = None) -> int:
+    """What the verdicts of an audit mean to a shell; by default sensitive and undecided ones count."""
+    judged = _JUDGED if fail_on is None else fail_on
     if not summary.valid:
         return 5
-    if summary.verdicts.sensitive:
+    if FailOn.sensitive in judged and summary.verdicts.sensitive:
         return 3
-    return 4 if summary.verdicts.undecided else 0
+    if FailOn.undecided in judged and summary.verdicts.undecided:
+        return 4
+    if FailOn.uncovered not in judged:
+        return 0
+    from ksdp.dashboards.audits.pipelines import uncovered
+
+    return 4 if uncovered(summary) else 0
 
 
 def tell(summary: Summary | ViewsSummary, as_json: bool, *, made: bool = True) -> None:

@@ -1,0 +1,202 @@
+"""What a pipeline reads of an audit: JUnit, SARIF, a few lines of Markdown. Ids of documents, never their text.
+
+Four rules are held to every view. SARIF names them all, and has results only for those that do not hold: GitHub
+takes a result of the kind "pass" for a finding, and closes what a new file does not have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import quote
+from xml.etree import ElementTree as Xml
+
+from ksdp.dashboards.audits.sentences import AnySummary, called, explored
+from ksdp.dashboards.words import plural
+from ksdp.storage.audits.history import Summary, read_summary
+from ksdp.storage.audits.queries import Filter, Findings
+from ksdp.storage.reviews.decisions import visible
+from ksdp.storage.store import Store
+
+NAMED = 100
+"""Most documents that are named for one rule in one view; the others are counted."""
+
+RULES = {
+    "controls": (
+        "The audit is valid",
+        "Its controls came out as they must; no verdict of a void audit may be used.",
+    ),
+    "uncovered": (
+        "Nothing is uncovered",
+        "A statistic reads every array that is announced, and every document of the corpus was audited.",
+    ),
+    "sensitive": ("Nobody is sensitive", "No document is proved to have an advantage above the margin."),
+    "undecided": (
+        "Nobody is undecided",
+        "Every document is proved to be above or below the margin. Undecided is not safe.",
+    ),
+}
+"""By name, each with what it says and what that means; the last three are what `--fail-on` takes."""
+FAIL_ON = tuple(RULES)[1:]
+
+
+State = Literal["pass", "warning", "fail", "void"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One rule held to one view."""
+
+    rule: str
+    view: str
+    """Empty where an audit has one view."""
+    state: State
+    """`warning`: the rule does not hold, and the pipeline need not fail by it."""
+    message: str
+    documents: tuple[str, ...] = ()
+    """Those named."""
+
+    @property
+    def name(self) -> str:
+        """Of the rule, and of the view where there are several."""
+        return f"{self.rule} ({self.view})" if self.view else self.rule
+
+
+def checks(store: Store, summary: AnySummary, fail_on: Collection[str]) -> list[Check]:
+    """Every rule in every view."""
+    if isinstance(summary, Summary):
+        return _of_view(store, "", summary, fail_on)
+    read = ((view.name, read_summary(store.audit(view.audit))) for view in summary.views)
+    return [check for name, view in read for check in _of_view(store, name, view, fail_on)]
+
+
+def _of_view(store: Store, view: str, summary: Summary, fail_on: Collection[str]) -> list[Check]:
+    void = "" if summary.valid else f"void: {summary.controls.reason}"
+    found = [Check("controls", view, "fail" if void else "pass", void or RULES["controls"][0])]
+    for rule in FAIL_ON:
+        documents, broken = _broken(store, rule, summary)
+        state: State = "void" if void else "pass" if not broken else "fail" if rule in fail_on else "warning"
+        found.append(Check(rule, view, state, void or broken or RULES[rule][0], documents))
+    return found
+
+
+def _broken(store: Store, rule: str, summary: Summary) -> tuple[tuple[str, ...], str]:
+    """Who breaks a rule, and how in words; no words where it holds."""
+    if rule == "uncovered":
+        return (), uncovered(summary)
+    count: int = getattr(summary.verdicts, rule)
+    if not count or not summary.valid:
+        return (), ""
+    rows = Findings(store.audit(summary.audit)).page(Filter(verdict=rule), limit=NAMED).rows
+    words = f"{_units(count, summary)} of {summary.documents:,} {rule}. {explored(summary)}"
+    return tuple(visible(row.document) for row in rows), words.strip()
+
+
+def _units(number: int, summary: AnySummary) -> str:
+    return plural(number, summary.design.unit, f"{summary.design.unit}s")
+
+
+def uncovered(summary: AnySummary) -> str:
+    """What was left out of the audit; empty where nothing was."""
+    unread = f"No statistic reads {', '.join(summary.unread)}. " if summary.unread else ""
+    some = summary.spec.design.documents is not None
+    part = f"Only {_units(summary.documents, summary)} of the corpus audited." if some else ""
+    return (unread + part).strip()
+
+
+def junit(found: Sequence[Check], summary: AnySummary) -> str:
+    """JUnit XML: a test case for every rule and view, and one for every document that is named."""
+    suite = Xml.Element(
+        "testsuite", name=f"ksdp {visible(called(summary))}", timestamp=summary.provenance.finished[:19]
+    )
+    for check in found:
+        _case(suite, check, check.name, check.message + _others(check, summary))
+        for document in check.documents:
+            _case(suite, check, f"{check.name}: {document}", f"{document} is {check.rule}")
+    for tag in ("failure", "error", "skipped"):
+        suite.set({"failure": "failures", "error": "errors"}.get(tag, tag), str(len(suite.findall(f"*/{tag}"))))
+    suite.set("tests", str(len(suite)))
+    root = Xml.Element("testsuites")
+    root.append(suite)
+    Xml.indent(root)
+    return Xml.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _case(suite: Xml.Element, check: Check, name: str, message: str) -> None:
+    case = Xml.SubElement(suite, "testcase", classname=f"ksdp.{check.rule}", name=name)
+    if check.state != "pass":
+        tag = "skipped" if check.state in ("warning", "void") else "failure"
+        Xml.SubElement(case, "error" if check.rule == "controls" else tag, message=message)
+
+
+def _others(check: Check, summary: AnySummary) -> str:
+    if not check.documents:
+        return ""
+    return f" Named: {len(check.documents)}; `ksdp export {summary.audit} --to verdicts.csv` has all."
+
+
+def sarif(found: Sequence[Check], summary: AnySummary) -> dict[str, Any]:
+    """SARIF 2.1.0: all rules, and a result for each that does not hold and for every document that is named."""
+    rules = [
+        {
+            "id": name,
+            "shortDescription": {"text": short},
+            "fullDescription": {"text": long},
+            "help": {"text": long},
+            "properties": {"tags": ["privacy"]},
+        }
+        for name, (short, long) in RULES.items()
+    ]
+    results = []
+    for check in found:
+        if check.state == "pass":
+            continue
+        results.append(_result(check, summary, "", check.message + _others(check, summary)))
+        results += [_result(check, summary, one, f"{one} is {check.rule}.") for one in check.documents]
+    made = summary.provenance
+    driver = {"name": "ksdp", "version": made.versions["ksdp"], "rules": rules}
+    run = {
+        "tool": {"driver": driver},
+        "automationDetails": {"id": f"ksdp/{summary.spec.series}/"},
+        "invocations": [{"executionSuccessful": summary.valid, "endTimeUtc": f"{made.finished[:19]}Z"}],
+        "results": results,
+        "properties": {"audit": summary.audit, "rules": {check.name: check.state for check in found}},
+    }
+    return {"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0", "runs": [run]}
+
+
+def _result(check: Check, summary: AnySummary, document: str, message: str) -> dict[str, Any]:
+    """One result: every one needs a place in a file, or GitHub refuses them all."""
+    place: dict[str, Any] = {
+        "physicalLocation": {
+            "artifactLocation": {"uri": quote(summary.spec.corpus.path)},
+            "region": {"startLine": 1},
+        }
+    }
+    if document:
+        place["logicalLocations"] = [{"name": document, "kind": summary.design.unit}]
+    same = "\n".join((summary.spec.series, check.name, document)).encode()
+    return {
+        "ruleId": check.rule,
+        "ruleIndex": list(RULES).index(check.rule),
+        "kind": "open" if check.state == "void" else "fail",
+        "level": {"fail": "error", "warning": "warning"}.get(check.state, "none"),
+        "message": {"text": message},
+        "locations": [place],
+        "partialFingerprints": {"primaryLocationLineHash": hashlib.sha256(same).hexdigest()[:32]},
+    }
+
+
+def markdown(found: Sequence[Check], summary: AnySummary) -> str:
+    """A few lines for the page of a pipeline."""
+    counts = summary.verdicts
+    marks = {"pass": "✅ holds", "warning": "⚠️ does not hold", "fail": "❌ does not hold", "void": "❔ not known"}
+    rows = [f"| {check.name} | {marks[check.state]} | {check.message} |" for check in found]
+    head = (
+        f"{_units(summary.documents, summary)}: {counts.sensitive} sensitive, {counts.clear} clear, "
+        f"{counts.undecided} undecided, at a margin of {summary.spec.decision.margin:g}."
+    )
+    lines = [f"### ksdp: {visible(called(summary))}", "", head, "", "| rule | | |", "|---|---|---|", *rows, ""]
+    return "\n".join(lines)
