@@ -23,15 +23,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from ksdp.audit.errors import ClearanceError, InputError
-from ksdp.audit.screening.clearance import (
-    Attempts,
-    AuditedSizes,
-    Clearance,
-    Covered,
-    Evidence,
-    MechanismIdentity,
-    Reviewed,
-)
+from ksdp.audit.screening.clearance import Attempts, AuditedSizes, Covered, Evidence, MechanismIdentity, Reviewed
+from ksdp.audit.screening.clearance import Clearance as Clearance
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.readers.files import largest_input, read_bounded
 from ksdp.storage.store import write_whole

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import NotFound, StoreError
 from ksdp.audit.results.parts import StatisticSummary as StatisticSummary
 from ksdp.audit.results.summary import Summary as Summary
+from ksdp.audit.spec.models import DeclaredSpec as DeclaredSpec
 from ksdp.audit.spec.models import Spec, parse_spec
 from ksdp.audit.verdicts.effects import EffectMeasures
 from ksdp.audit.verdicts.laws import Gap as Gap

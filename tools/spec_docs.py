@@ -1,4 +1,4 @@
-"""Write `docs/spec.md` and `docs/spec.schema.json` from the models that check a spec."""
+"""Write `docs/spec.md`, and the schemas of a spec and a dossier, from the types that check them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
 from ksdp.audit.spec import models
+from ksdp.dashboards.audits.dossier import Dossier
 
 ROOT = Path(__file__).resolve().parents[1]
 SECTIONS = (
@@ -27,6 +28,7 @@ SECTIONS = (
     "views",
     "certificate",
     "gain",
+    "declared",
     "cluster",
 )
 
@@ -79,7 +81,8 @@ def key_list(model: type[BaseModel]) -> list[str]:
     words, kinds = all_of(model, described), model.model_json_schema()["properties"]
     for key, field in model.model_fields.items():
         name = field.alias or key
-        lines.append(f"- `{name}` ({kind(kinds[name])}{_default(field)}): {words.get(key, '')}")
+        said = f": {words[key]}" if words.get(key) else ""
+        lines.append(f"- `{name}` ({kind(kinds[name])}{_default(field)}){said}")
     return lines
 
 
@@ -123,7 +126,7 @@ def _default(field: FieldInfo) -> str:
         return ", needed"
     value = field.get_default(call_default_factory=True)
     shown = json.dumps(value, default=lambda other: None if isinstance(other, BaseModel) else list(other))
-    return "" if shown == "null" else f"; default `{shown}`"
+    return "" if shown in ("null", '""', "[]", "{}") else f"; default `{shown}`"
 
 
 def cell(text: str) -> str:
@@ -164,10 +167,19 @@ def schema() -> str:
     return json.dumps(models.Spec.model_json_schema(), indent=2, sort_keys=True) + "\n"
 
 
+def dossier_schema() -> str:
+    """`docs/dossier.schema.json`."""
+    return json.dumps(TypeAdapter(Dossier).json_schema(mode="serialization"), indent=2, sort_keys=True) + "\n"
+
+
 def main() -> None:
-    """Write both."""
-    (ROOT / "docs" / "spec.md").write_text(page(), encoding="utf-8")
-    (ROOT / "docs" / "spec.schema.json").write_text(schema(), encoding="utf-8")
+    """Write all three."""
+    for name, text in {
+        "spec.md": page(),
+        "spec.schema.json": schema(),
+        "dossier.schema.json": dossier_schema(),
+    }.items():
+        (ROOT / "docs" / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
+from datetime import date
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, TypeVar, cast, get_args
 
@@ -445,6 +446,56 @@ class CertificateSpec(Section, frozen=True):
     """That any bound of any document is wrong; default: a tenth of that of "clear", which it comes on top of."""
 
 
+_Words = Annotated[str, Field(max_length=2000)]
+
+
+class DeclaredSpec(Section, frozen=True):
+    """What no audit can measure and a dossier must say (`ksdp dossier`); what is left out is named as missing."""
+
+    controller: _Words = ""
+    parties: dict[str, _Words] = Field(default_factory=dict)
+    """Name to role."""
+    purpose: _Words = ""
+    legal_basis: _Words = ""
+    dpia: _Words = ""
+    """Where the data protection impact assessment is."""
+    recipients: tuple[_Words, ...] = ()
+    data_subjects: _Words = ""
+    people: Annotated[int, Field(ge=1)] | None = None
+    """How many they are."""
+    release: _Words = ""
+    """What leaves."""
+    how_often: _Words = ""
+    released_before: _Words = ""
+    """From the same data."""
+    main_attacks: _Words = ""
+    """Why those tried are the main ones."""
+    prior: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """How sure an attacker is beforehand that somebody took part."""
+    harm: _Words = ""
+    """To who is found out."""
+    measures: tuple[_Words, ...] = ()
+    """Taken, and what they cost."""
+    auditor: _Words = ""
+    """Who audited, and from whom independent."""
+    dpo_advice: _Words = ""
+    dpo_followed: bool | None = None
+    dpo_reason: _Words = ""
+    """Why it was not followed."""
+    measures_approved_by: _Words = ""
+    residual_risk_accepted_by: _Words = ""
+    review_date: date | None = None
+    review_triggers: tuple[_Words, ...] = ()
+
+    @model_validator(mode="after")
+    def _fits(self) -> DeclaredSpec:
+        if self.dpo_followed is not None and not self.dpo_advice:
+            raise ValueError("`dpo_followed` goes with `dpo_advice`: say what was advised.")
+        if self.dpo_followed is False and not self.dpo_reason:
+            raise ValueError("`dpo_followed = false` goes with `dpo_reason`: say why.")
+        return self
+
+
 class Spec(Section, frozen=True):
     """A whole audit."""
 
@@ -463,6 +514,7 @@ class Spec(Section, frozen=True):
     certificate: CertificateSpec | None = None
     """None: nothing is certified."""
     gain: GainSpec = Field(default_factory=GainSpec)
+    declared: DeclaredSpec = Field(default_factory=DeclaredSpec)
     cluster: ClusterSpec | None = Field(default=None, exclude=True)
     """None: worker processes of this machine."""
 
@@ -526,16 +578,15 @@ class Spec(Section, frozen=True):
 
     @property
     def hash(self) -> str:
-        """`sha256:` over the whole spec, defaults included, but for `gain` and `title`, which change no number."""
-        text = json.dumps(
-            self.model_dump(mode="json", exclude={"gain", "title"}), sort_keys=True, separators=(",", ":")
-        )
+        """`sha256:` over all, defaults included, but for `gain`, `title`, `declared`, which change no number."""
+        tables = self.model_dump(mode="json", exclude={"gain", "title", "declared"})
+        text = json.dumps(tables, sort_keys=True, separators=(",", ":"))
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
     @property
     def series(self) -> str:
         """Hash without seed, runs, documents, levels and storage: what the audits of one trend share."""
-        tables = self.model_dump(mode="json", exclude={"seed": True, "store": True, "title": True})
+        tables = self.model_dump(mode="json", exclude={"seed", "store", "title", "declared"})
         for name in ("with_runs", "documents"):
             tables["design"].pop(name)
         for name in ("level", "clear_level"):

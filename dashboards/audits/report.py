@@ -22,6 +22,7 @@ from ksdp.dashboards.charts import scale_svg, shares_svg
 from ksdp.storage.audits.history import ViewsSummary, read_views
 from ksdp.storage.audits.view_tables import read_strongest
 from ksdp.storage.findings import Summary
+from ksdp.storage.reviews.decisions import visible
 from ksdp.storage.store import Store
 
 _HERE = Path(__file__).parents[1]
@@ -46,7 +47,7 @@ def make_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= _functions_of(words) | {"p_text": _p_text}
+    environment.filters |= _functions_of(words) | {"p_text": _p_text, "visible": visible}
     environment.globals |= _functions_of(sentences)
     return environment
 
@@ -56,16 +57,16 @@ def _environment() -> Environment:
     return make_environment()
 
 
-@lru_cache(maxsize=1)
-def _stylesheet() -> tuple[Markup, str]:
-    """The style sheet and its hash, which is all that the page's own policy allows."""
-    css = (_HERE / "static" / "app.css").read_text(encoding="utf-8")
+@lru_cache(maxsize=4)
+def _stylesheet(sheets: tuple[str, ...]) -> tuple[Markup, str]:
+    """Style sheets and their hash, which is all that the page's own policy allows."""
+    css = "".join((_HERE / "static" / name).read_text(encoding="utf-8") for name in sheets)
     return Markup(css), "sha256-" + base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
 
 
-def standalone(template: str, **values: Any) -> str:
-    """Render a template to a complete page, with the style sheet inside."""
-    css, css_hash = _stylesheet()
+def standalone(template: str, *, sheets: tuple[str, ...] = ("app.css",), **values: Any) -> str:
+    """Render a template to a complete page, with the style sheets inside."""
+    css, css_hash = _stylesheet(sheets)
     return _environment().get_template(template).render(css=css, css_hash=css_hash, **values)
 
 

@@ -113,7 +113,7 @@ def spec_basis(spec: Spec, columns: str | None = None) -> str:
     columns : str, optional
         What the files hold that say which columns there are (`columns_digest`), where the spec names some.
     """
-    tables = spec.model_dump(mode="json", exclude={"seed": True, "store": True})
+    tables = spec.model_dump(mode="json", exclude={"seed", "store", "title", "declared"})
     for section, key in (
         ("corpus", "path"),
         ("corpus", "labels"),

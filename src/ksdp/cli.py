@@ -66,6 +66,7 @@ COMMANDS: dict[str, dict[str, str | None]] = {
         "list": "ksdp.commands.findings:list_audits",
         "show": "ksdp.commands.findings:show",
         "report": "ksdp.commands.findings:report",
+        "dossier": "ksdp.commands.findings:dossier",
         "replay": "ksdp.commands.findings:replay",
         "export": "ksdp.commands.findings:export",
         "tables": "ksdp.commands.findings:tables",

@@ -16,12 +16,13 @@ import numpy as np
 import pytest
 
 import ksdp
+from ksdp.dashboards.audits.dossier import read_dossier, render_dossier
 from ksdp.flows.upkeep import damage, prune, repair
 from ksdp.storage.audits.ledger import signed_audits
 from ksdp.storage.clearances import content_hash, read_clearance
 from ksdp.storage.keys import make_identity
 from ksdp.storage.schedules.schedule_files import add_schedule, check_schedule, read_schedules
-from ksdp.storage.store import Store
+from ksdp.storage.store import Store, write_text
 
 from ..deadly import Points, ended_well
 from ..flips import flip
@@ -92,6 +93,20 @@ def test_a_clearance_is_whole_or_absent_and_never_unrecorded(store: Store, kept:
             sign()
         assert list(signed_audits(store)) == [content_hash(read_clearance(signed))]
         assert damage(store) == []
+
+
+def test_a_dossier_is_whole_or_absent_and_harms_nothing(store: Store, kept: Kept) -> None:
+    audit = kept[1][1]
+    page = store.audit(audit) / "dossier.html"
+
+    def hand_over() -> None:
+        write_text(page, render_dossier(store, read_dossier(store, audit, NOW)))
+
+    for _ in killed_at(store, kept[0], hand_over, all_points(hand_over, 2), "dossier"):
+        assert not page.exists() or page.read_text(encoding="utf-8").endswith("</html>")
+        assert damage(store) == []
+        hand_over()
+        assert page.read_text(encoding="utf-8").endswith("</html>")
 
 
 def test_a_schedule_is_there_whole_or_not_at_all(store: Store, kept: Kept) -> None:

@@ -242,8 +242,6 @@ def claim(
 ) -> None:
     """Compare the epsilon that a mechanism claims with what runs on its worst case prove. Exit 3: refuted.
 
-    The noise is drawn by the sampler that real parties use, whatever the spec names.
-
     The finding is stored: audits of the same mechanism show it, and the same command reads it.
     """
     from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Look at what was found: `list`, `show`, `report`, `replay`, `export`, `tables`, `sql`."""
+"""Look at what was found: `list`, `show`, `report`, `dossier`, `replay`, `export`, `tables`, `sql`."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from ksdp.commands.options import (
 if TYPE_CHECKING:
     from ksdp.audit.results.summary import Summary
     from ksdp.audit.results.views_summary import ViewsSummary
+    from ksdp.audit.spec.models import DeclaredSpec
     from ksdp.storage.findings import DocumentFindings
     from ksdp.storage.store import Store
 
@@ -310,6 +311,50 @@ def report(
     else:
         write_text(html, page)
     typer.echo(str(html))
+
+
+def dossier(
+    audit: AuditArgument,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Where to write it. Default: beside the findings.")
+    ] = None,
+    spec: Annotated[
+        Path | None, typer.Option("--spec", help="Take `[declared]` from here; else as it was at the audit.")
+    ] = None,
+    store: StoreOption = Path("ksdp-store"),
+    as_json: JsonOption = False,
+) -> None:
+    """Put what was measured, declared and decided into one page for a regulator or a board; it prints on A4."""
+    from datetime import UTC, datetime
+
+    from ksdp.dashboards.audits.dossier import read_dossier, render_dossier
+    from ksdp.storage.audits.history import find_audit, finished_views, read_summary, read_views
+    from ksdp.storage.store import Store, write_text
+
+    opened = Store.open(store, create=False)
+    audit = find_audit(opened, audit)
+    if audit in finished_views(opened):
+        mine = ", ".join(view.audit for view in read_views(opened, audit).views)
+        raise InputError(f"{audit} is of several views; a dossier is of one of them: {mine}.")
+    declared = None if spec is None else _declared(spec, read_summary(opened.audit(audit)))
+    found = read_dossier(opened, audit, datetime.now(UTC), declared)
+    tell_void(read_summary(opened.audit(audit)))
+    if as_json:
+        typer.echo(json.dumps(found.to_json()))
+    if html is not None or not as_json:
+        html = html or opened.audit(audit) / "dossier.html"
+        write_text(html, render_dossier(opened, found))
+        typer.echo(str(html), err=as_json)
+
+
+def _declared(path: Path, summary: Summary) -> DeclaredSpec:
+    """What a spec declares, if it is the spec of this audit."""
+    from ksdp.flows.prepare import read_spec_file
+
+    read, _ = read_spec_file(path, own_code=False)
+    if read.hash != summary.provenance.spec:
+        raise InputError(f"{path} is not the spec of audit {summary.audit}: more differs than `[declared]`.")
+    return read.declared
 
 
 class TableName(StrEnum):

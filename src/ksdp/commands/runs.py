@@ -25,9 +25,8 @@ OwnStoreOption = Annotated[
     Path | None,
     typer.Option(
         "--store",
-        help="Your store: documents excluded there stay out, and `ksdp party` keeps what the run was. Default: "
-        "KSDP_STORE or ksdp-store, if it is there; without one, exclusions are those known when the clearance was "
-        "signed, and the run says so.",
+        help="Your store: what is excluded there stays out, and runs are recorded there. Default: KSDP_STORE or "
+        "ksdp-store. Without one, only exclusions known to the clearance count; the run says so.",
     ),
 ]
 
@@ -121,7 +120,7 @@ def party(
 ) -> None:
     """Take part in a run: waits for the others, shares nothing but what the protocol says, writes the result.
 
-    Before that: --join, --invite and --accept agree on the file; --check says what would fail, before any data.
+    Before that: --join, --invite and --accept agree on the file.
     """
     from ksdp.audit.errors import InputError
     from ksdp.protocols.network.mesh import Address

@@ -1,0 +1,414 @@
+"""What an officer hands to a regulator or a board: what was measured, declared, decided, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from pydantic import TypeAdapter
+
+from ksdp.dashboards.audits import sentences
+from ksdp.dashboards.audits.audit_model import AuditModel, read_audit_model
+from ksdp.dashboards.audits.frameworks import Clause, crosswalk
+from ksdp.dashboards.audits.report import parts_of, standalone
+from ksdp.dashboards.words import count, decimal, percent, plural
+from ksdp.storage.audits.history import Summary
+from ksdp.storage.clearances import Clearance, content_hash, read_clearance
+from ksdp.storage.findings import DeclaredSpec, read_spec, read_verdicts
+from ksdp.storage.mapped_corpus import open_corpus
+from ksdp.storage.reviews.decisions import read_log, read_policy
+from ksdp.storage.store import Store
+
+VERSION = 1
+"""Of the JSON."""
+_PICTURED = 4
+"""Documents of which the distributions are drawn."""
+_GROUPS = 5
+"""Of each kind, those with the largest average."""
+_TIME = "%-d %b %Y, %H:%M UTC"
+
+CHAPTERS: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...]], ...] = (
+    (
+        "processing",
+        "Who, why, and whose data",
+        (
+            *("controller", "parties", "purpose", "legal_basis", "dpia", "recipients"),
+            *("data_subjects", "people", "harm"),
+        ),
+        (),
+    ),
+    (
+        "release",
+        "What is released, and who might attack it",
+        ("release", "how_often", "released_before", "prior", "main_attacks"),
+        ("asked",),
+    ),
+    ("measured", "What was measured", (), ("result", "worst")),
+    ("theory", "What theory says", (), ()),
+    ("trust", "Can the test be trusted?", ("auditor",), ("controls", "undecided")),
+    ("measures", "Measures, and what is gained", ("measures",), ("gain",)),
+    (
+        "signoff",
+        "Sign-off",
+        (
+            *("dpo_advice", "dpo_followed", "dpo_reason", "measures_approved_by"),
+            *("residual_risk_accepted_by", "review_date", "review_triggers"),
+        ),
+        (),
+    ),
+    ("crosswalk", "What is asked for elsewhere", (), ()),
+    ("limits", "What this result does not say", (), ("limits",)),
+    ("plain", "For those whose data it is", (), ()),
+    ("provenance", "Who, when, and how to do it again", (), ("cost", "provenance")),
+)
+"""Anchor, heading, keys of `[declared]`, and parts of the report that stand there."""
+_NAMES = {
+    "dpia": "Impact assessment (DPIA)",
+    "dpo_advice": "Advice of the data protection officer",
+    "dpo_followed": "Advice followed",
+    "dpo_reason": "Why not followed",
+    "prior": "Attacker's prior",
+}
+NOT_CLAIMED = (
+    "Nobody claims that this processing is lawful, or that it complies with any law or standard.",
+    "Whether somebody took part is tested; not what else could be learnt about them.",
+    "What was not tried may leak: clear means clear under the statistics tried, unless a proof is named.",
+    "Another corpus, other settings, a smaller party, a second run: each needs an audit of its own.",
+)
+
+
+@dataclass(frozen=True)
+class Advantage:
+    """What the strongest statistic tells of some documents. All intervals hold together."""
+
+    name: str
+    document: str
+    """The worst."""
+    documents: int
+    sensitive: int
+    average: float
+    average_low: float
+    average_high: float
+    largest: float
+    largest_low: float
+    largest_high: float
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One thing that is said, and who says it."""
+
+    name: str
+    text: tuple[str, ...]
+    source: Literal["declared", "measured", "recorded", "missing"]
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """Some facts under a heading."""
+
+    anchor: str
+    heading: str
+    facts: tuple[Fact, ...]
+
+
+@dataclass(frozen=True)
+class Dossier:
+    """Everything that is handed over."""
+
+    version: int
+    audit: str
+    called: str
+    made: datetime
+    valid: bool
+    decision: tuple[str, ...]
+    """What holds, in sentences."""
+    for_whom: str
+    until: str
+    answered_by: str
+    """Who approved it, and who accepted what is left."""
+    not_claimed: tuple[str, ...]
+    missing: tuple[str, ...]
+    """Keys of `[declared]` that nobody filled in."""
+    verdicts: Mapping[str, int]
+    margin: float
+    level: float
+    error: Literal["fdr", "fwer"]
+    advantages: tuple[Advantage, ...]
+    """Everybody first, then the worst groups."""
+    chapters: tuple[Chapter, ...]
+    crosswalk: tuple[Clause, ...]
+    plain: tuple[str, ...]
+    declared: DeclaredSpec
+    summary: Mapping[str, Any]
+    """`audit.json`: all that the audit found and rests on."""
+
+    def to_json(self) -> dict[str, Any]:
+        """For machines: `docs/dossier.schema.json` says what stands where."""
+        told: dict[str, Any] = TypeAdapter(Dossier).dump_python(self, mode="json")
+        return told
+
+
+def read_dossier(store: Store, audit: str, made: datetime, declared: DeclaredSpec | None = None) -> Dossier:
+    """Put together what the store knows of an audit.
+
+    Parameters
+    ----------
+    declared : DeclaredSpec, optional
+        In place of what the audit's own spec declares.
+    """
+    view = read_audit_model(store, audit)
+    summary = view.summary
+    stated = declared or read_spec(store.audit(audit)).declared
+    missing = tuple(_missing(stated))
+    signed = _clearances(store, audit)
+    found = advantages(store, summary)
+    measured = {
+        "measured": _measured(found, summary),
+        "theory": _theory(view),
+        "trust": _trust(summary),
+        "signoff": _recorded(store, audit, signed),
+        "provenance": _again(summary),
+    }
+    return Dossier(
+        version=VERSION,
+        audit=audit,
+        called=sentences.called(summary),
+        made=made,
+        valid=summary.valid,
+        decision=_decision(summary, signed),
+        for_whom="; ".join(filter(None, (stated.controller, *stated.recipients))) or "nobody is named",
+        until=_until(signed, stated, made.date()),
+        answered_by=(
+            f"measures approved by {stated.measures_approved_by or 'nobody named'}; residual risk accepted by "
+            f"{stated.residual_risk_accepted_by or 'nobody named'}"
+        ),
+        not_claimed=NOT_CLAIMED,
+        missing=missing,
+        verdicts=summary.verdicts.as_dict(),
+        margin=summary.spec.decision.margin,
+        level=summary.spec.decision.level,
+        error=summary.spec.decision.error,
+        advantages=found,
+        chapters=tuple(
+            Chapter(anchor, heading, (*_stated(stated, keys), *measured.get(anchor, ())))
+            for anchor, heading, keys, _ in CHAPTERS
+        ),
+        crosswalk=crosswalk(missing, summary.valid),
+        plain=tuple(_plain(summary, stated)),
+        declared=stated,
+        summary=summary.to_json(),
+    )
+
+
+def render_dossier(store: Store, dossier: Dossier) -> str:
+    """The dossier as one page that loads nothing."""
+    view = read_audit_model(store, dossier.audit)
+    view = replace(view, worst=view.worst[:_PICTURED])
+    parts = {anchor: parts for anchor, _, _, parts in CHAPTERS}
+    return standalone(
+        "dossier.html.j2", sheets=("app.css", "dossier.css"), dossier=dossier, parts=parts, **parts_of(view)
+    )
+
+
+def advantages(store: Store, summary: Summary) -> tuple[Advantage, ...]:
+    """Of everybody, and of the parties and persons with the largest average, where the corpus names them."""
+    table = read_verdicts(store.audit(summary.audit))
+    found = [_advantage(table, f"all {summary.design.unit}s")]
+    if summary.design.unit == "group":
+        return tuple(found)
+    corpus = open_corpus(store.corpus(summary.corpus))
+    for kind, labels in (("party", corpus.party), ("group", corpus.group)):
+        if labels is not None:
+            of = dict(zip(corpus.ids.tolist(), labels.tolist(), strict=True))
+            mine = np.array([of[document] for document in table["document"].to_pylist()])
+            groups = [_advantage(table.filter(mine == name), f"{kind} {name}") for name in np.unique(mine)]
+            found += sorted(groups, key=lambda one: -one.average)[:_GROUPS]
+    return tuple(found)
+
+
+def _advantage(table: pa.Table, name: str) -> Advantage:
+    """Where an arm was empty nothing is known: from 0 to 1."""
+    measured, low, high = (
+        np.nan_to_num(table[column].to_numpy(), nan=unknown)
+        for column, unknown in (("distance", 0.0), ("band_low", 0.0), ("largest_band_high", 1.0))
+    )
+    worst = int(measured.argmax())
+    numbers = (measured.mean(), low.mean(), high.mean(), measured[worst], low.max(), high.max())
+    return Advantage(
+        name,
+        str(table["document"][worst]),
+        len(table),
+        table["verdict"].to_pylist().count("sensitive"),
+        *(round(float(number), 6) for number in numbers),
+    )
+
+
+def _missing(stated: DeclaredSpec) -> Iterator[str]:
+    for key, value in stated.model_dump().items():
+        if value in ("", (), {}, None) and not (key == "dpo_reason" and stated.dpo_followed is not False):
+            yield key
+
+
+def _stated(stated: DeclaredSpec, keys: tuple[str, ...]) -> Iterator[Fact]:
+    missing = set(_missing(stated))
+    for key in keys:
+        value = getattr(stated, key)
+        name = _NAMES.get(key, key.replace("_", " ").capitalize())
+        if key in missing:
+            yield Fact(name, ("not declared",), "missing")
+        elif value not in ("", None):
+            yield Fact(name, _words(value), "declared")
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    if isinstance(value, Mapping):
+        return tuple(f"{name}: {said}" for name, said in value.items())
+    if isinstance(value, tuple):
+        return value
+    if isinstance(value, bool):
+        return ("yes" if value else "no",)
+    return (f"{value:,}" if isinstance(value, int) else str(value),)
+
+
+def _decision(summary: Summary, signed: list[Clearance]) -> tuple[str, ...]:
+    if not summary.valid:
+        return (f"Nothing may be decided on this audit. It is void: {summary.controls.reason}.",)
+    said = [sentences.headline(summary)]
+    if not signed:
+        return (*said, "No clearance was signed on it: nothing may enter a run on its account.")
+    newest = signed[-1]
+    entering = plural(len(newest.documents), "document", "documents")
+    return (*said, f"{entering} may enter a run: {newest.reviewer} signed that on {_at(newest.created)}.")
+
+
+def _until(signed: list[Clearance], stated: DeclaredSpec, today: date) -> str:
+    ends = [(one.expires.date(), "the clearance expires") for one in signed[-1:]]
+    if stated.review_date:
+        ends.append((stated.review_date, "it is reviewed"))
+    if not ends:
+        return "no date is named"
+    day, why = min(ends)
+    return f"{day:%-d %b %Y}: {why}{', and that day is past' if day < today else ''}"
+
+
+def _at(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime(_TIME)
+
+
+def _measured(found: tuple[Advantage, ...], summary: Summary) -> tuple[Fact, ...]:
+    every, margin = found[0], summary.spec.rule.margin
+    largest = f"{decimal(every.largest)} ({decimal(every.largest_low)} to {decimal(every.largest_high)})"
+    average = f"{decimal(every.average)} ({decimal(every.average_low)} to {decimal(every.average_high)})"
+    by_chance = f"By chance half of the {summary.design.unit}s measure up to {decimal(summary.chance.median_D)}"
+    return (
+        Fact("Maximum advantage", (largest,), "measured"),
+        Fact("Average advantage", (average,), "measured"),
+        Fact("Margin accepted", (f"{decimal(margin)}. {by_chance}.",), "measured"),
+    )
+
+
+def _theory(view: AuditModel) -> tuple[Fact, ...]:
+    summary = view.summary
+    said = (
+        *(sentences.promised(summary, view.claim), sentences.kept_promise(summary), sentences.certified(summary)),
+        *(sentences.doubtful(summary), sentences.copied(summary), sentences.stronger(summary)),
+    )
+    known = tuple(filter(None, said[:5]))
+    none = "No bound: it claims no differential privacy, and no attack beyond those tried was bounded."
+    more = tuple(filter(None, said[5:]))
+    return (Fact("Bounds", (*(known or (none,)), *more), "measured"),)
+
+
+def _trust(summary: Summary) -> tuple[Fact, ...]:
+    power, unread = summary.power, ", ".join(summary.unread)
+    return (
+        Fact("Error rate", (f"{sentences.correction(summary)}.",), "measured"),
+        Fact(
+            "Power",
+            (
+                f"8 times in 10 it finds an advantage of {decimal(power.detectable_D)}, and clears where the "
+                f"margin is {decimal(power.certifiable_margin)} or more.",
+            ),
+            "measured",
+        ),
+        Fact("Coverage", (f"not looked at: {unread}" if unread else "all that is announced",), "measured"),
+    )
+
+
+def _recorded(store: Store, audit: str, signed: list[Clearance]) -> tuple[Fact, ...]:
+    """Who decided what: of the review log and the clearances."""
+    policy = read_policy(store)
+    how = "two persons" if policy.four_eyes else "one person"
+    rule = Fact("Decided by", (f"{how}{', each with a key' if policy.signed else ''}",), "recorded")
+    kinds: dict[tuple[str, str], list[datetime]] = {}
+    entries = read_log(store, audit=audit)
+    for entry in entries:
+        kinds.setdefault((entry.reviewer, entry.decision.value), []).append(entry.at)
+    lines = [
+        f"{who}: {decision}, {plural(len(when), 'document', 'documents')}, {_at(min(when))} to {_at(max(when))}"
+        for (who, decision), when in kinds.items()
+    ]
+    if entries:
+        lines.append(f"Newest entry: {entries[-1].number}, {entries[-1].hash}")
+    log = Fact("Decisions", tuple(lines) or ("none",), "recorded" if lines else "missing")
+    cleared = tuple(
+        f"{one.reviewer}, {_at(one.created)}: {plural(len(one.documents), 'document', 'documents')}, until "
+        f"{_at(one.expires)} ({content_hash(one)})"
+        for one in signed
+    )
+    return (rule, log, Fact("Clearances", cleared or ("none",), "recorded" if cleared else "missing"))
+
+
+def _clearances(store: Store, audit: str) -> list[Clearance]:
+    """Those that rest on the audit, the oldest first."""
+    every = (read_clearance(path) for path in store.root.glob("clearances/*.json"))
+    return sorted((one for one in every if audit in one.audits), key=lambda one: one.created)
+
+
+def _again(summary: Summary) -> tuple[Fact, ...]:
+    """Who can check it, and by what."""
+    same = f"with the specification below and the same corpus: it makes audit {summary.audit} again."
+    return (
+        Fact("To repeat it", (f"ksdp audit SPEC --store STORE, {same}",), "measured"),
+        Fact(
+            "To check one number", (f"ksdp replay {summary.audit} DOCUMENT STATISTIC --store STORE",), "measured"
+        ),
+        Fact("For machines", (f"ksdp dossier {summary.audit} --json: this dossier as one object.",), "measured"),
+    )
+
+
+def _plain(summary: Summary, stated: DeclaredSpec) -> Iterator[str]:
+    """For people who never heard of any of this."""
+    counts, margin = summary.verdicts, summary.spec.decision.margin
+    who = stated.controller or "Somebody whom this dossier does not name"
+    purpose = f" The purpose: {stated.purpose.rstrip('.')}." if stated.purpose else ""
+    yield f"{who} wants to compute something from data about you and others.{purpose}"
+    yield (
+        "We asked: can somebody who sees what is published find out whether your data was in it? To know, we made "
+        f"the computation {plural(summary.runs, 'time', 'times')}, each time with data drawn anew, and looked."
+    )
+    if not summary.valid:
+        yield "The test went wrong and was thrown away. Nothing may be decided by it."
+        return
+    right = round(50 + 50 * margin)
+    yield (
+        f"We call it safe enough if a guesser is right at most {right} times in 100. With a coin it is 50. Of "
+        f"{plural(summary.documents, summary.design.unit, summary.design.unit + 's')}, {count(counts.clear)} are "
+        f"safe enough by this test. {count(counts.sensitive)} are not. Of {count(counts.undecided)} we cannot say."
+    )
+    level, rule = percent(summary.spec.decision.level), summary.spec.decision.error
+    wrong = (
+        f"at most {level} of them are expected to be" if rule == "fdr" else f"the chance of any is {level} at most"
+    )
+    yield (
+        "We tested only whether your data was used. We tried the attacks that we know; there may be others. Our "
+        f"answers can be wrong: {wrong}."
+    )
+    harm = f" If it were found out: {stated.harm.rstrip('.')}." if stated.harm else ""
+    yield f"What happens to data that is not safe enough, people decide: see Sign-off.{harm}"
+    yield f"Questions go to {stated.controller or 'whoever gave you this page'}."

@@ -1,0 +1,205 @@
+"""The dossier: what is declared changes no number, what is missing is named, a void audit covers nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pandas as pd
+import pytest
+
+from ksdp.audit.errors import InputError, SpecError
+from ksdp.audit.spec.models import parse_spec
+from ksdp.dashboards.audits.dossier import CHAPTERS, Dossier, advantages, read_dossier, render_dossier
+from ksdp.flows.prepare import read_spec_file
+from ksdp.flows.schedules.scheduled_run import spec_basis
+from ksdp.storage.audits.history import find_audit, read_summary
+from ksdp.storage.findings import read_verdicts, write_summary
+from ksdp.storage.keys import make_identity
+from ksdp.storage.store import Store
+
+from ...typed import typed
+
+ROOT = Path(__file__).resolve().parents[3]
+NOW = datetime(2030, 3, 1, tzinfo=UTC)
+DECLARED = """
+[declared]
+controller = "Registry <of> three"
+purpose = "To learn topics."
+recipients = ["the hospitals"]
+prior = 0.1
+people = 30
+dpo_advice = "Leave the sensitive out."
+dpo_followed = false
+dpo_reason = "None is left."
+measures_approved_by = "Ada"
+review_date = 2031-05-01
+[declared.parties]
+Graz = "controller"
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with an audit of 30 rows of two parties, and its spec without and with `[declared]`."""
+    folder = tmp_path_factory.mktemp("dossier")
+    rows = np.random.default_rng(0).poisson(1.0, (30, 5)) + 0.5
+    rows[:3] *= 40
+    named = pd.DataFrame(rows, columns=list("abcde"))
+    named.insert(0, "who", [f"row-{n}" for n in range(30)])
+    named.insert(1, "house", ["Graz"] * 10 + ["Linz"] * 20)
+    named.to_csv(folder / "rows.csv", index=False)
+    spec = (
+        '[corpus]\npath = "rows.csv"\nformat = "table"\nid = "who"\nparty = "house"\n'
+        '[mechanism]\nname = "pd-svd"\nrank = 2\n[statistics]\nfamilies = ["geometry"]\n'
+        '[design]\nparty_size = 0.3\nwith_runs = 30\nfresh_runs = 8\nlooks = "end"\n'
+    )
+    (folder / "spec.toml").write_text(spec)
+    (folder / "declared.toml").write_text(spec + DECLARED)
+    typed("audit", folder / "spec.toml", "--store", folder / "store", "--here", 1)
+    return folder
+
+
+def made(folder: Path, spec: str = "declared") -> tuple[Store, Dossier]:
+    store = Store.open(folder / "store")
+    declared = read_spec_file(folder / f"{spec}.toml")[0].declared
+    return store, read_dossier(store, find_audit(store, "latest"), NOW, declared)
+
+
+def words(page: str) -> str:
+    return " ".join(re.sub(r"<[^>]+>", " ", page).split())
+
+
+def test_what_is_declared_changes_no_number(folder: Path) -> None:
+    plain, more = (read_spec_file(folder / f"{name}.toml")[0] for name in ("spec", "declared"))
+    assert plain.hash == more.hash
+    assert plain.series == more.series
+    assert spec_basis(plain) == spec_basis(more)
+    again = typed("audit", folder / "declared.toml", "--store", folder / "store", "--here", 1, "--json")
+    found = json.loads(again.stdout)
+    assert found["cached_runs"] == found["runs"]
+    store = Store.open(folder / "store")
+    assert found["audit"] == find_audit(store, "latest")
+    page = typed("dossier", "latest", "--store", folder / "store").stdout.strip()
+    assert "Leave the sensitive out." in Path(page).read_text()  # the same audit again takes the new words
+    typed("check", "--store", store.root, code=0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"dpo_followed": True}, "goes with `dpo_advice`"),
+        ({"dpo_advice": "No.", "dpo_followed": False}, "goes with `dpo_reason`"),
+        ({"review_date": "soon"}, "review_date"),
+        ({"prior": 1.5}, "prior"),
+        ({"owner": "Ada"}, "no such key"),
+    ],
+)
+def test_what_is_declared_is_checked(wrong: Mapping[str, object], said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        parse_spec({"corpus": {"path": "a.csv"}, "mechanism": {"name": "pd-svd"}, "declared": wrong})
+
+
+def test_page_and_json_hold_the_same_and_name_what_is_missing(folder: Path) -> None:
+    store, dossier = made(folder)
+    told = dossier.to_json()
+    jsonschema.validate(told, json.loads((ROOT / "docs" / "dossier.schema.json").read_text()))
+    page = render_dossier(store, dossier)
+    shown = words(page)
+    for chapter in dossier.chapters:
+        assert f'id="{chapter.anchor}"' in page
+        for line in (line for one in chapter.facts for line in one.text):
+            assert " ".join(line.replace("<", "&lt;").replace(">", "&gt;").replace("'", "&#39;").split()) in shown
+    assert "Registry &lt;of&gt; three" in page
+    missing = {"auditor", "dpia", "harm", "residual_risk_accepted_by", "review_triggers"}
+    assert missing <= set(dossier.missing)
+    assert not {"controller", "prior", "dpo_followed", "dpo_reason"} & set(dossier.missing)
+    assert page.count('class="missing"') >= len(dossier.missing)
+    assert "compliant" not in page.lower()
+    assert "src=" not in page.replace('src="data:', "")
+    assert dossier.until == "1 May 2031: it is reviewed"
+    assert {parts for _, _, _, used in CHAPTERS for parts in used} >= {"result", "asked", "controls", "provenance"}
+
+
+def test_maximum_average_and_worst_group_are_those_of_the_table(folder: Path) -> None:
+    store, dossier = made(folder)
+    every, worst, other = advantages(store, read_summary(store.audit(dossier.audit)))
+    table = read_verdicts(store.audit(dossier.audit)).to_pandas()
+    assert every.average == pytest.approx(table["distance"].mean(), abs=1e-6)
+    assert every.largest == pytest.approx(table["distance"].max(), abs=1e-6)
+    assert every.average_low <= every.average <= every.average_high
+    assert every.average_high == pytest.approx(table["largest_band_high"].mean(), abs=1e-6)
+    assert worst.average >= other.average
+    assert {worst.name: worst.documents, other.name: other.documents} == {"party Graz": 10, "party Linz": 20}
+    graz = table[table["document"].isin([f"row-{n}" for n in range(10)])]
+    assert worst.average == pytest.approx(graz["distance"].mean(), abs=1e-6)
+    assert worst.sensitive == (graz["verdict"] == "sensitive").sum()
+
+
+def test_the_cross_walk_covers_what_is_there_alone(folder: Path) -> None:
+    _, dossier = made(folder)
+    found = {one.clause: one for one in dossier.crosswalk}
+    assert found["7.3.2 maximum or average risk"].status == "covered"
+    assert found["9.2.2, 9.2.4 roles, disclosure"].status == "covered"
+    harms = found["6.3.3 harms"]
+    assert (harms.status, harms.why) == ("partial", "not declared: harm")
+    assert found["3 consultation"].status == "out of scope"
+    anchors = {chapter.anchor for chapter in dossier.chapters}
+    assert {one.chapter for one in dossier.crosswalk} - {""} <= anchors
+    assert {one.status for one in dossier.crosswalk} == {"covered", "partial", "out of scope"}
+
+
+def test_sign_off_is_filled_from_log_and_clearances(folder: Path, tmp_path: Path) -> None:
+    store, before = made(folder)
+    assert "No clearance was signed" in before.decision[-1]
+    table = read_verdicts(store.audit(before.audit)).to_pandas()
+    sensitive = table.loc[table["verdict"] == "sensitive", "document"]
+    make_identity(tmp_path, "ada")
+    where = ("--store", folder / "store", "--who", "Ada", "--key", tmp_path / "ada.key")
+    typed("decide", before.audit, *sensitive, "--decision", "exclude", "--reason", "out", *where, code=0)
+    others = table.loc[table["verdict"] != "sensitive", "document"]
+    typed("decide", before.audit, others.iloc[0], "--decision", "accept", "--reason", "fine", *where, code=0)
+    typed("clear", before.audit, "--clearance", tmp_path / "c.json", "--days", 3, *where, code=0)
+    _, after = made(folder)
+    assert after.decision[-1].startswith("1 document may enter a run: Ada signed that on")
+    assert after.until.endswith("the clearance expires, and that day is past")
+    signoff = next(chapter for chapter in after.chapters if chapter.anchor == "signoff")
+    said = {one.name: one for one in signoff.facts}
+    assert said["Decisions"].source == "recorded"
+    assert said["Decisions"].text[0].startswith(f"Ada: exclude, {len(sensitive)} document")
+    assert said["Clearances"].text[0].startswith("Ada, ")
+    assert said["Residual risk accepted by"].source == "missing"
+
+
+def test_nothing_of_a_void_audit_is_covered(folder: Path) -> None:
+    store, dossier = made(folder)
+    place = store.audit(dossier.audit)
+    summary = read_summary(place)
+    void = replace(summary, valid=False, controls=replace(summary.controls, reason="a control failed"))
+    write_summary(place, void)
+    try:
+        _, dossier = made(folder)
+        assert not dossier.valid
+        assert dossier.decision == ("Nothing may be decided on this audit. It is void: a control failed.",)
+        assert {one.status for one in dossier.crosswalk} == {"partial", "out of scope"}
+        assert any("thrown away" in sentence for sentence in dossier.plain)
+        assert "No verdict in this dossier may be used" in render_dossier(store, dossier)
+    finally:
+        write_summary(place, summary)
+
+
+def test_declared_is_taken_from_the_spec_of_this_audit_alone(folder: Path, tmp_path: Path) -> None:
+    asked = ("dossier", "latest", "--store", folder / "store", "--html", tmp_path / "d.html")
+    told = json.loads(typed(*asked, "--spec", folder / "declared.toml", "--json", code=0).stdout)
+    assert told["declared"]["controller"] == "Registry <of> three"
+    assert (tmp_path / "d.html").is_file()
+    other = folder / "other.toml"
+    other.write_text((folder / "declared.toml").read_text().replace("rank = 2", "rank = 3"))
+    with pytest.raises(InputError, match="is not the spec of audit"):
+        typed(*asked, "--spec", other)
