@@ -12,6 +12,7 @@ State machines have steps in order, each taken once; a fault ends one, and its s
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -109,6 +110,31 @@ def read_from(peer: str, read: Callable[[bytes], _Read], body: bytes) -> _Read:
         return read(body)
     except ProtocolError as error:
         raise ProtocolError(f"{peer}: {error}") from None
+
+
+def agreed(said: Mapping[str, _Read], what: str, same: Callable[[_Read, _Read], bool] = operator.eq) -> _Read:
+    """What all say, as the first by name says it.
+
+    Parameters
+    ----------
+    what : str
+        What they do that say something else, such as `hold different results`.
+
+    Raises
+    ------
+    ProtocolError
+        If they do not say the same: who against whom, the fewest first.
+    """
+    sides: list[list[str]] = []
+    for name in sorted(said):
+        side = next((side for side in sides if same(said[side[0]], said[name])), None)
+        if side is None:
+            sides.append(side := [])
+        side.append(name)
+    if len(sides) > 1:
+        against = " against ".join(", ".join(side) for side in sorted(sides, key=len))
+        raise ProtocolError(f"The parties {what}: {against}.")
+    return said[sides[0][0]]
 
 
 @dataclass(frozen=True)

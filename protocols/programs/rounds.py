@@ -31,7 +31,7 @@ from ksdp.audit.mechanisms.privacy.noise import FRACTION_BITS, draw, on_grid
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.randomness import RandomBytes, os_random
-from ksdp.protocols.channel.rounds import RoundEngine, Rounds, read_from
+from ksdp.protocols.channel.rounds import RoundEngine, Rounds, agreed, read_from
 from ksdp.protocols.channel.wire import (
     name_of,
     number_of,
@@ -539,6 +539,15 @@ def _upload(body: bytes) -> tuple[Floats, Floats]:
     return unpack_array(values), unpack_array(more)
 
 
+def _asked(body: bytes) -> tuple[str, float, tuple[int, ...]]:
+    """What `request_body` wrote: the request, its noise and its shape."""
+    try:
+        what, deviation, *shape = unpack("ask", body)
+        return name_of(what), float.fromhex(name_of(deviation)) if deviation else 0.0, tuple(map(number_of, shape))
+    except (ValueError, OverflowError):
+        raise ProtocolError("What it asks for is damaged.") from None
+
+
 class _Server:
     """Follows what the parties say comes next."""
 
@@ -567,30 +576,20 @@ class _Server:
                 yield from self.one_noise.total(shape, deviation)
             else:
                 raise ProtocolError("The parties ask for something that this server does not do.")
-        handed = set((yield from self._from_all("public")).values())
-        if len(handed) > 1:
-            raise ProtocolError("The parties hold different results: the run is void.")
-        return unpack_arrays(handed.pop())
+        handed = yield from self._from_all("public")
+        return unpack_arrays(agreed(handed, "hold different results, and the run is void"))
 
     def _what_comes(self) -> Rounds[tuple[str, float, tuple[int, ...]]]:
-        requests = set((yield from self._from_all("ask")).values())
-        if len(requests) > 1:
-            raise ProtocolError("The parties ask for different things: they are out of step.")
-        fields = unpack("ask", requests.pop())
-        if len(fields) < 2:
-            raise ProtocolError("What the parties ask for is damaged.")
-        try:
-            deviation = float.fromhex(name_of(fields[1])) if fields[1] else 0.0
-        except (ValueError, OverflowError):
-            raise ProtocolError("What the parties ask for is damaged.") from None
-        return name_of(fields[0]), deviation, tuple(number_of(field) for field in fields[2:])
+        requests = yield from self._from_all("ask")
+        asked = {name: read_from(name, _asked, body) for name, body in requests.items()}
+        return agreed(asked, "ask for different things and are out of step")
 
     def _collect(self) -> Rounds[None]:
         sent = yield from self._from_all("upload")
         read = [read_from(name, _upload, sent[name]) for name in self._names]
         uploads, beside = [upload for upload, _ in read], [more for _, more in read]
-        if len({array.shape for array in uploads}) > 1 or len({array.shape for array in beside}) > 1:
-            raise ProtocolError("The parties sent uploads of different shapes.")
+        shapes = {name: (upload.shape, more.shape) for name, (upload, more) in zip(self._names, read, strict=True)}
+        agreed(shapes, "sent uploads of different shapes")
         mechanism = self._terms.mechanism
         assert isinstance(mechanism, GaussianReleases)
         try:

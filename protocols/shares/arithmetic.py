@@ -107,7 +107,7 @@ class PairedBits:
         runtime._send_message(self.after, hidden.astype("<u8").tobytes())
         (arrived,) = await runtime.gather([runtime._receive_message(self.before)])
         if len(arrived) != 8 * len(mine):
-            raise ProtocolError("A computing party sent bits of another length.")
+            raise ProtocolError(f"{runtime.names[self.before]} sent bits of another length.")
         # What a party computes is the part of the one before it: it and the one after it know it.
         return np.frombuffer(arrived, dtype="<u8").astype(np.uint64), hidden
 
@@ -221,7 +221,7 @@ class SharedArithmetic:
         Raises
         ------
         ProtocolError
-            If the three shares are not those of one number.
+            If the three shares are not those of one number: that does not say which of two is false.
         """
         return integers_of(await self._opened_words(words_of(share % PRIME)), share.shape)
 
@@ -235,9 +235,10 @@ class SharedArithmetic:
 
     async def _opened_words(self, share: Words) -> Words:
         """The same as `opened`, as words."""
-        parts = await self._exchanged(share)
+        runtime, parts = self._runtime, await self._exchanged(share)
         if not fits_line(*parts):
-            raise ProtocolError("The shares of an opened value do not fit: a party deviates from the protocol.")
+            first, second = (name for at, name in enumerate(runtime.names) if at != runtime.pid)
+            raise ProtocolError(f"The shares of an opened value do not fit: {first} or {second} deviates.")
         return _interpolated(parts)
 
     async def _exchanged(self, share: Words) -> list[Words]:
@@ -252,7 +253,7 @@ class SharedArithmetic:
         parts = [share] * COMPUTING
         for peer, theirs in zip(peers, arrived, strict=True):
             if len(theirs) != len(data):
-                raise ValueError("a share of another length")
+                raise ProtocolError(f"{runtime.names[peer]} sent shares of another length.")
             parts[peer] = np.frombuffer(theirs, dtype="<u4").astype(np.uint32, copy=False).reshape(-1, WORDS)
         return parts
 

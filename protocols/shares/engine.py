@@ -99,7 +99,8 @@ class _Outbox:
 class _Runtime(mpyc_runtime.Runtime):  # type: ignore[misc]  # MPyC has no types
     """MPyC's runtime on `Turns`."""
 
-    def __init__(self, place: int, turns: Turns, random_bytes: RandomBytes) -> None:
+    def __init__(self, place: int, turns: Turns, random_bytes: RandomBytes, names: tuple[str, ...]) -> None:
+        self.names = names
         self.pid, self.parties = place, tuple(mpyc_runtime.Party(at) for at in range(COMPUTING))
         self.options = SimpleNamespace(
             threshold=1, no_log=True, no_prss=False, no_async=False, no_barrier=True, sec_param=_HIDING,
@@ -129,7 +130,7 @@ class ComputingParty:
         self, place: int, random_bytes: RandomBytes, names: tuple[str, ...] = ("first", "second", "third")
     ) -> None:
         self._names, self._turns = names, Turns()
-        self.runtime = _Runtime(place, self._turns, random_bytes)
+        self.runtime = _Runtime(place, self._turns, random_bytes, names)
         self.place = place
         self._boxes, self._links = dict[int, _Outbox](), dict[int, Any]()
 
@@ -173,8 +174,9 @@ class ComputingParty:
                 if self.done:
                     self._task.result()
             except (ArithmeticError, IndexError, LookupError, TypeError, ValueError, struct.error) as error:
+                senders = " or ".join(self._names[peer] for peer, data in arrived.items() if data) or "this party"
                 raise ProtocolError(
-                    f"The shares that arrived fit no computation ({type(error).__name__})."
+                    f"The shares of {senders} fit no computation ({type(error).__name__})."
                 ) from error
         return {peer: box.taken() for peer, box in self._boxes.items()}
 

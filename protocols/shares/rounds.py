@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.randomness import RandomBytes
-from ksdp.protocols.channel.rounds import RoundEngine, Rounds, read_from
+from ksdp.protocols.channel.rounds import RoundEngine, Rounds, agreed, read_from
 from ksdp.protocols.channel.wire import pack_arrays, unpack_arrays
 from ksdp.protocols.shares.engine import ComputingParty
 from ksdp.protocols.shares.field import BYTES, added, integers, split
@@ -137,12 +137,11 @@ def _added(shares: Mapping[str, bytes], entries: int) -> ShareBytes:
 
 def _one_of(results: Mapping[str, Arrays]) -> Arrays:
     """The copy of the first computing party; the others' have the last bits of their own BLAS."""
-    first, *others = (results[name] for name in sorted(results))
-    for other in others:
-        same = other.keys() == first.keys() and all(
+
+    def same(first: Arrays, other: Arrays) -> bool:
+        return other.keys() == first.keys() and all(
             other[n].shape == first[n].shape and np.allclose(other[n], first[n], rtol=_AGREE, atol=_AGREE)
             for n in first
         )
-        if not same:
-            raise ProtocolError("The computing parties opened different things: the run is void.")
-    return first
+
+    return agreed(results, "opened different things, and the run is void", same)

@@ -205,7 +205,7 @@ def test_computing_parties_that_open_different_things_void_the_run() -> None:
     def other(body: bytes) -> bytes:
         return pack_arrays({name: array + 1.0 for name, array in unpack_arrays(body).items()})
 
-    assert "opened different things" in meddled("opened", other)
+    assert "opened different things, and the run is void: bob against " in meddled("opened", other)
 
 
 @pytest.mark.deviation("shares: as computing party: compute something else")

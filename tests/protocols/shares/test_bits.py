@@ -97,5 +97,5 @@ def test_bits_of_another_length_end_the_run() -> None:
         words = np.zeros(2 + runtime.pid, dtype=np.uint64)
         return await PairedBits(runtime)._reshared(words)
 
-    with pytest.raises(ProtocolError, match="another length"):
+    with pytest.raises(ProtocolError, match="first sent bits of another length"):
         compute_together([work] * 3, seeded("short"))

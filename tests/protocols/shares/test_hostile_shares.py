@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -30,9 +31,10 @@ async def opened_twice(runtime: Any) -> Any:
     ("spoil", "sentence"),
     [
         (lambda data: data * 3, "bob sent shares that fit no computation, or sent some twice"),
-        (lambda data: data[:12] + bytes(28 * [255]), "fit"),
+        (lambda data: data[:12] + bytes(28 * [255]), "opened value do not fit: bob or cyd deviates"),
+        (lambda data: data[:8] + struct.pack("<I", 56) + bytes(56), "bob sent shares of another length"),
     ],
-    ids=["three times", "another number"],
+    ids=["three times", "another number", "two numbers"],
 )
 def test_shares_that_deviate_name_who_sent_them(spoil: Callable[[bytes], bytes], sentence: str) -> None:
     parties = [ComputingParty(place, seeded(name), NAMES) for place, name in enumerate(NAMES)]
