@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ksdp.audit.errors import StoreError
+from ksdp.audit.errors import NotFound
 from ksdp.audit.screening.screen_summary import RoundSummary as RoundSummary
 from ksdp.audit.screening.screen_summary import ScreenSummary as ScreenSummary
 from ksdp.audit.verdicts.decide import Proof
@@ -98,7 +98,7 @@ def read_screen(store: Store, screen: str) -> ScreenSummary:
     """Read `screens/<id>.json`."""
     path = _file(store, f"{screen}.json")
     if not path.is_file():
-        raise StoreError(f"there is no screen {screen!r} in this store.")
+        raise NotFound(f"there is no screen {screen!r} in this store.")
     return read_object(path, ScreenSummary.from_json, f"screen {screen!r}", "screen again")
 
 

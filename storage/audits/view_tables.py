@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ksdp.audit.errors import StoreError
+from ksdp.audit.errors import NotFound
 from ksdp.audit.verdicts.decide import Proof, Verdict
 from ksdp.audit.views import ViewVerdicts
 from ksdp.storage.audits.history import views_table
@@ -97,5 +97,5 @@ def read_view_document(store: Store, name: str, document: str) -> ViewsRow:
     rows = read_view_verdicts(store, name)
     mine = VIEWS.rows(rows.filter(pc.equal(rows["document"], document)))
     if not mine:
-        raise StoreError(f"the views {name!r} have no document {document!r}.")
+        raise NotFound(f"the views {name!r} have no document {document!r}.")
     return mine[0]

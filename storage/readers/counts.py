@@ -123,17 +123,18 @@ def read_docword(path: Path, encoding: str = "utf-8") -> sp.csr_array:
     -------
     csr_array, shape (D, W), float64
     """
-    lines = read_text(path, encoding).rstrip().split("\n")
+    *head, body = [*read_text(path, encoding).rstrip().split("\n", 3), ""][:4]
     try:
-        documents, words, entries = (int(line) for line in lines[:3])
+        documents, words, entries = (int(line) for line in head)
     except ValueError:
         raise Refused(path, "must begin with three lines: documents, words, entries.") from None
     if min(documents, words, entries) < 1:
         raise Refused(path, f"is empty: its header says {documents} documents, {words} words, {entries} entries.")
     _check_size(path, documents, words)
-    if len(lines) - 3 != entries:
-        raise Refused(path, f"is damaged or cut short: {entries} entries in the header, {len(lines) - 3} lines.")
-    triples = _triples(path, lines[3:])
+    lines = body.count("\n") + bool(body)
+    if lines != entries:
+        raise Refused(path, f"is damaged or cut short: {entries} entries in the header, {lines} lines.")
+    triples = _triples(path, body, lines)
     for number, (what, limit) in enumerate((("document", documents), ("word", words))):
         wrong = (triples[:, number] < 1) | (triples[:, number] > limit)
         if wrong.any():
@@ -151,13 +152,14 @@ def read_docword(path: Path, encoding: str = "utf-8") -> sp.csr_array:
     return _checked(path, matrix)
 
 
-def _triples(path: Path, lines: list[str]) -> NDArray[np.int64]:
-    try:
-        triples = np.loadtxt(lines, dtype=np.int64, ndmin=2, comments=None)
+def _triples(path: Path, body: str, lines: int) -> NDArray[np.int64]:
+    try:  # as a file: a list of its lines would be ten times as large
+        triples = np.loadtxt(io.StringIO(body), dtype=np.int64, ndmin=2, comments=None)
     except (ValueError, OverflowError):
         triples = np.empty((0, 0), dtype=np.int64)
-    if triples.shape != (len(lines), 3):
-        number = next((i for i, line in enumerate(lines, start=4) if not ENTRY.fullmatch(line)), 4)
+    if triples.shape != (lines, 3):
+        each = enumerate(io.StringIO(body, newline="\n"), start=4)
+        number = next((i for i, line in each if not ENTRY.fullmatch(line.removesuffix("\n"))), 4)
         raise Refused(path, f"line {number} is not three whole numbers.")
     return triples
 

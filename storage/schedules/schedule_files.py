@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from ksdp.audit.errors import InputError, StoreError
+from ksdp.audit.errors import InputError, NotFound, StoreError
 from ksdp.audit.spec.models import Section, validated
 from ksdp.storage.codec import add_line, hashed_line, is_whole, read_object, whole_lines, write_checked_json
 from ksdp.storage.locks import try_lock
@@ -191,7 +191,7 @@ def read_schedule(store: Store, name: str) -> Schedule:
     """Read a schedule."""
     path = schedule_folder(store, name) / "schedule.json"
     if not _NAME.match(name) or not path.is_file():
-        raise StoreError(f"there is no schedule {name!r} in this store.")
+        raise NotFound(f"there is no schedule {name!r} in this store.")
     return read_object(path, Schedule.model_validate, f"schedule {name!r}", "remove the schedule and add it")
 
 
@@ -205,7 +205,7 @@ def remove_schedule(store: Store, name: str) -> None:
     """Remove a schedule with its history; its audits stay."""
     folder = schedule_folder(store, name)
     if not _NAME.match(name) or not (folder / "schedule.json").is_file():
-        raise StoreError(f"there is no schedule {name!r} in this store.")
+        raise NotFound(f"there is no schedule {name!r} in this store.")
     (folder / "schedule.json").unlink()  # first: from here on it is no schedule
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -39,6 +39,16 @@ def zeros(path: Path, megabytes: int, head: bytes = b"") -> None:
             file.write(bytes(2**20))
 
 
+def lines(path: Path, head: str, line: str) -> None:
+    """As many times this line as are let through of a small file; the head says how many there are."""
+    count = 19_900_000 // len(line)
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(head.format(count).encode())
+        for _ in range(100):
+            file.write(line.encode() * (count // 100))
+        file.write(line.encode() * (count % 100))
+
+
 def archive(path: Path, **members: bytes | int) -> None:
     """An npz of such bytes, or of so many megabytes of zeros."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as held:
@@ -77,6 +87,11 @@ FILES: dict[str, Make] = {
     ),
     "wide.mtx": lambda path: path.write_text("%%MatrixMarket matrix array real general\n99999999999 9\n1\n"),
     "docword.promise.txt": lambda path: path.write_text("999999999999\n999999999999\n999999999999\n1 1 1\n"),
+    "zeros.mtx.gz": lambda path: zeros(path, 4000, b"%%MatrixMarket matrix coordinate real general\n9 9 9\n"),
+    "dense.mtx.gz": lambda path: lines(path, "%%MatrixMarket matrix array real general\n1 {}\n", "1\n"),
+    "full.mtx.gz": lambda path: lines(path, "%%MatrixMarket matrix coordinate real general\n1 1 {}\n", "1 1 1\n"),
+    "docword.zeros.txt.gz": lambda path: zeros(path, 4000, b"9\n9\n9\n"),
+    "docword.full.txt.gz": lambda path: lines(path, "9\n9\n{}\n", "1 1 1\n"),
     "docword.words.txt": lambda path: path.write_text("a\nb\nc\n"),
     "cut.parquet": cut_parquet,
     "flipped.parquet": flipped_parquet,
