@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,20 +21,31 @@ from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import DamagedFile, KsdpError, StoreError
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
+from ksdp.audit.screening.clearance import Clearance
 from ksdp.audit.verdicts.looks import fresh_seed
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import one_at_a_time, run_prepared
 from ksdp.flows.interruption import current
 from ksdp.flows.prepare import audit_id, prepare_stored
 from ksdp.storage.audits.history import finished_views, read_summary, read_views
-from ksdp.storage.audits.ledger import check_none_lost, find_attempt, lost_audits, signed_audits, started_audits
+from ksdp.storage.audits.ledger import (
+    check_none_lost,
+    find_attempt,
+    finished_audits,
+    lost_audits,
+    record_finished,
+    record_signed,
+    signed_audits,
+    started_audits,
+)
 from ksdp.storage.clearances import content_hash, read_clearance, verify_clearance
 from ksdp.storage.codec import REPAIR, SUMS, failures, read_object
 from ksdp.storage.findings import read_spec
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.remote import RemotePlace, remove_folder
-from ksdp.storage.reviews.log import check_chain, set_torn_aside
-from ksdp.storage.schedules.schedule_files import read_runs, read_schedule
+from ksdp.storage.reviews.log import LogHead, check_chain, set_torn_aside
+from ksdp.storage.schedules.changes import drift_audits
+from ksdp.storage.schedules.schedule_files import read_runs, read_schedule, running
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import code_of
 
@@ -113,7 +125,7 @@ def _of_records(store: Store) -> Iterator[Damage]:
     }
     for folder in sorted(store.root.glob("schedules/*/")):
         checks[f"schedules/{folder.name}/schedule.json"] = partial(read_schedule, store, folder.name)
-        checks[f"schedules/{folder.name}/history.jsonl"] = partial(read_runs, store, folder.name)
+        checks[f"schedules/{folder.name}/history.jsonl"] = partial(_check_history, store, folder.name)
     for digest in _or_none(signed_audits, store):
         where = f"clearances/{digest}.json"
         checks[where] = partial(_check_signature, store.root / where)
@@ -125,16 +137,43 @@ def _of_records(store: Store) -> Iterator[Damage]:
 
 
 def _check_ledger(store: Store) -> None:
-    started = started_audits(store)
-    for audit in store.audits():
-        if audit not in started:
-            raise StoreError(f"audit {audit!r} is not in the ledger: lines of it are gone. Restore it.")
+    for kind, names in _gone(store).items():
+        for name in names:
+            raise StoreError(f"lines of it are gone: it no longer says that {name!r} was {kind}. Restore it.")
+
+
+def _gone(store: Store) -> dict[str, list[str]]:
+    """What the ledger does not say and other files of the store witness, by what it said of it."""
+    signed = {content_hash(clearance): clearance.audits for clearance in _clearances(store)}
+    finished = store.audits()
+    witnessed = {"started": {*finished, *chain(*signed.values())}, "finished": {*finished}, "signed": {*signed}}
+    said = {"started": started_audits(store), "finished": finished_audits(store), "signed": signed_audits(store)}
+    return {kind: sorted(names.difference(said[kind])) for kind, names in witnessed.items()}
+
+
+def _clearances(store: Store) -> list[Clearance]:
+    """Those signed in this store that can be read."""
+    found = []
+    for path in sorted(store.root.glob("clearances/*.json")):
+        with contextlib.suppress(KsdpError):
+            found.append(read_clearance(path))
+    return found
 
 
 def _check_reviews(store: Store) -> None:
-    report = check_chain(store.root)
+    reviewed = (clearance.reviewed for clearance in _clearances(store))
+    report = check_chain(store.root, [LogHead(one.log_entries, one.log_head) for one in reviewed if one])
     if not report.whole:
         raise StoreError(report.reason)
+
+
+def _check_history(store: Store, name: str) -> None:
+    audits = {run.audit for run in read_runs(store, name)}
+    for audit in drift_audits(store, name):
+        if audit not in audits and running(store, name) is None:
+            raise StoreError(
+                f"lines of it are gone: it no longer says what audit {audit!r} has spent. Restore it."
+            )
 
 
 def _check_signature(path: Path) -> None:
@@ -186,12 +225,15 @@ def repair(store: Store) -> list[Damage]:
     """Make again what follows from what is whole, and return the damage that remains.
 
     An audit is made again from its stored spec and corpus; only blocks that are damaged are computed. A last line
-    of the review log that a crash cut short is set aside.
+    of the review log that a crash cut short is set aside; a line of the ledger that a whole audit or clearance
+    witnesses is written again.
     """
     known = damage(store)
     with one_at_a_time(store.root):
         if any(one.where == "reviews/log.jsonl" for one in known) and check_chain(store.root).torn:
             set_torn_aside(store.root, datetime.now(UTC))
+        with contextlib.suppress(KsdpError):
+            _lines_again(store)
         for one in known:
             if one.where.startswith("runs/") and one.audit is not None:
                 (store.root / one.where).unlink(missing_ok=True)
@@ -201,6 +243,19 @@ def repair(store: Store) -> list[Damage]:
             except KsdpError as error:
                 current().say(f"audit {audit} cannot be made again here: {error}")
     return damage(store) if known else []
+
+
+def _lines_again(store: Store) -> None:
+    """Write again what the ledger has lost of what is whole: that an audit was finished, a clearance signed."""
+    gone = _gone(store)
+    if gone["started"]:  # which no other file has whole
+        return
+    for audit in gone["finished"]:
+        record_finished(store, audit)
+    for digest in gone["signed"]:
+        path = store.root / "clearances" / f"{digest}.json"
+        _check_signature(path)
+        record_signed(store, digest, read_clearance(path).audits)
 
 
 def _audit_again(store: Store, audit: str) -> None:

@@ -359,6 +359,11 @@ def read_standing(store: Store, name: str, file: str | None) -> pa.Table | None:
     return _STANDING.read(path, f"schedule {name!r}", "add it again")
 
 
+def drift_audits(store: Store, name: str) -> list[str]:
+    """The audits of a schedule whose drift is written."""
+    return sorted(file.stem for file in (schedule_folder(store, name) / "drift").glob("*.json"))
+
+
 def write_drift(store: Store, name: str, audit: str, drift: Drift) -> None:
     """Write both tables and, last, their summary."""
     folder = schedule_folder(store, name) / "drift"

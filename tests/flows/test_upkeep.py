@@ -19,7 +19,9 @@ from ksdp.flows.reviews import decide
 from ksdp.flows.screening.clear import Signing, clearance_from_decisions
 from ksdp.flows.upkeep import damage, prunable, prune, repair
 from ksdp.storage.audits.ledger import signed_audits
+from ksdp.storage.codec import write_json_with_checksum
 from ksdp.storage.findings import read_verdicts
+from ksdp.storage.schedules.schedule_files import check_schedule, write_schedule
 from ksdp.storage.store import Store
 
 from ..flips import flip
@@ -101,6 +103,36 @@ def test_what_is_lost_is_named(store: Store, kept: tuple[Path, list[str]], gone:
     assert str(path.relative_to(store.root)) in {one.where for one in damage(store)}
     left = repair(store)
     assert bool(left) == (path.name != "audit.json")
+
+
+@pytest.mark.parametrize("rest", [0, 40])
+@pytest.mark.parametrize(("gone", "what"), [(1, "signed"), (2, "finished"), (3, "started")])
+def test_last_lines_that_were_cut_are_named_by_what_they_were_written_for(
+    store: Store, kept: tuple[Path, list[str]], gone: int, what: str, rest: int
+) -> None:
+    clear(store, kept[1][1])
+    path = store.root / "audits" / "ledger.jsonl"
+    *_, whole = lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:-gone]) + lines[-gone][:rest])
+    (found,) = [one for one in damage(store) if one.where == "audits/ledger.jsonl"]
+    assert f"was {what}" in found.sentence
+    left = repair(store)
+    assert bool(left) == (what == "started"), "what was asked is in no other file"
+    assert path.read_bytes().endswith(whole) != bool(left)
+
+
+def test_decisions_and_scheduled_audits_that_were_cut_are_named(
+    store: Store, kept: tuple[Path, list[str]]
+) -> None:
+    clear(store, kept[1][1])
+    shutil.rmtree(store.root / "reviews")
+    write_schedule(store, check_schedule({"name": "n", "spec": "/s", "cron": "0 3 * * *", "created": NOW}))
+    drift = store.root / "schedules" / "n" / "drift"
+    drift.mkdir()
+    write_json_with_checksum(drift / f"{kept[1][0]}.json", {})
+    said = {one.where: one.sentence for one in damage(store)}
+    assert "missing at the end" in said["reviews/log.jsonl"]
+    assert kept[1][0] in said["schedules/n/history.jsonl"]
 
 
 def test_an_unsigned_old_audit_goes_and_what_is_signed_stays(store: Store, kept: tuple[Path, list[str]]) -> None:
