@@ -30,6 +30,7 @@ from ksdp.audit.results.parts import (
     StatisticSummary,
     VerdictCounts,
 )
+from ksdp.audit.results.risk import Risk, risk_of
 from ksdp.audit.spec.models import Spec
 from ksdp.audit.verdicts.control_outcome import Controls
 
@@ -141,3 +142,8 @@ class Summary(StoredSummary):
     def largest_distance(self) -> float:
         """The largest D of any document under any statistic."""
         return max((statistic.max_D for statistic in self.statistics.values()), default=0.0)
+
+    @property
+    def risk(self) -> Risk:
+        """What was measured, what people declared, and what follows from both."""
+        return risk_of(self)

@@ -16,7 +16,7 @@ from ksdp.dashboards.audits.audit_model import AuditModel, read_audit_model
 from ksdp.dashboards.audits.frameworks import Clause, crosswalk
 from ksdp.dashboards.audits.report import parts_of, standalone
 from ksdp.dashboards.words import count, decimal, percent, plural
-from ksdp.storage.audits.history import Summary
+from ksdp.storage.audits.history import Risk, Summary
 from ksdp.storage.clearances import Clearance, content_hash, read_clearance
 from ksdp.storage.findings import DeclaredSpec, read_spec, read_verdicts
 from ksdp.storage.mapped_corpus import open_corpus
@@ -143,7 +143,7 @@ class Dossier:
     chapters: tuple[Chapter, ...]
     crosswalk: tuple[Clause, ...]
     plain: tuple[str, ...]
-    declared: DeclaredSpec
+    risk: Risk
     summary: Mapping[str, Any]
     """`audit.json`: all that the audit found and rests on."""
 
@@ -161,9 +161,9 @@ def read_dossier(store: Store, audit: str, made: datetime, declared: DeclaredSpe
     declared : DeclaredSpec, optional
         In place of what the audit's own spec declares.
     """
-    view = read_audit_model(store, audit)
-    summary = view.summary
     stated = declared or read_spec(store.audit(audit)).declared
+    view = _declaring(store, audit, stated)
+    summary = view.summary
     missing = tuple(_missing(stated))
     signed = _clearances(store, audit)
     found = advantages(store, summary)
@@ -200,15 +200,21 @@ def read_dossier(store: Store, audit: str, made: datetime, declared: DeclaredSpe
         ),
         crosswalk=crosswalk(missing, summary.valid),
         plain=tuple(_plain(summary, stated)),
-        declared=stated,
+        risk=summary.risk,
         summary=summary.to_json(),
     )
 
 
+def _declaring(store: Store, audit: str, stated: DeclaredSpec) -> AuditModel:
+    """What the report shows, with what is declared by now, and few pictures."""
+    view = read_audit_model(store, audit)
+    spec = view.summary.spec.model_copy(update={"declared": stated})
+    return replace(view, summary=replace(view.summary, spec=spec), worst=view.worst[:_PICTURED])
+
+
 def render_dossier(store: Store, dossier: Dossier) -> str:
     """The dossier as one page that loads nothing."""
-    view = read_audit_model(store, dossier.audit)
-    view = replace(view, worst=view.worst[:_PICTURED])
+    view = _declaring(store, dossier.audit, dossier.risk.declared)
     parts = {anchor: parts for anchor, _, _, parts in CHAPTERS}
     return standalone(
         "dossier.html.j2", sheets=("app.css", "dossier.css"), dossier=dossier, parts=parts, **parts_of(view)

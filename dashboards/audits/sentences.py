@@ -462,6 +462,35 @@ def fresh(summary: Summary) -> list[str]:
     ]
 
 
+def precise(summary: Summary) -> list[str]:
+    """How often a claim to know who took part is right, by the declared prior; empty where none is declared."""
+    risk = summary.risk
+    combined = risk.combined
+    if combined is None:
+        return []
+    prior = percent(summary.spec.declared.prior or 0)
+    known = (
+        ("of the time at the margin", combined.at_margin),
+        ("for the most exposed document", combined.largest),
+        ("for half of the documents with a detected leak", combined.median),
+    )
+    least = ", ".join(f"{percent(right)} {whom}" for whom, right in known if right is not None)
+    found = [
+        f"Declared: before the run, the attacker holds that a document takes part with a chance of {prior}. "
+        "Combined with what fresh runs measured of each document by itself: who claims it by the best threshold "
+        f"is right at least {least}."
+    ]
+    if combined.median_at_fpr_01 is not None:
+        right = percent(combined.median_at_fpr_01)
+        found.append(f"With 1 % false alarms, such a claim is right {right} of the time for half of the detected.")
+    if combined.exposed is not None:
+        found.append(
+            f"Of {count(summary.spec.declared.people or 0)} people, about {count(combined.exposed)} are exposed "
+            "above the margin, if all have equally many documents."
+        )
+    return found
+
+
 def _rarely_wrong(rate: float | None) -> str:
     if rate is None:
         return "What an adversary detects at 1 % false alarms cannot be measured with so few runs."

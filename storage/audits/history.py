@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ksdp.audit.errors import DamagedFile, NotFound, StoreError
 from ksdp.audit.mechanisms.words import mechanism_words
+from ksdp.audit.results.risk import Risk as Risk
 from ksdp.audit.results.summary import Summary as Summary
 from ksdp.audit.results.views_summary import ViewsSummary as ViewsSummary
 from ksdp.audit.reviewing import visible

@@ -239,6 +239,8 @@ def tell(summary: Summary | ViewsSummary, as_json: bool, *, made: bool = True) -
         shown = {key: told[key] for key in KEYS}
         shown |= {"statistics": statistics, "store": summary.store, "report": summary.report}
         shown |= {key: told[key] for key in ("share", "views") if key in told}
+        if not isinstance(summary, ViewsSummary):
+            shown["risk"] = summary.risk.to_json()
         typer.echo(json.dumps(shown))
         return
     counts, unit = summary.verdicts, summary.design.unit

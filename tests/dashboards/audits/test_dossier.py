@@ -124,6 +124,7 @@ def test_page_and_json_hold_the_same_and_name_what_is_missing(folder: Path) -> N
     assert "compliant" not in page.lower()
     assert "src=" not in page.replace('src="data:', "")
     assert dossier.until == "1 May 2031: it is reviewed"
+    assert "the attacker holds that a document takes part with a chance of 10 %" in shown
     assert {parts for _, _, _, used in CHAPTERS for parts in used} >= {"result", "asked", "controls", "provenance"}
 
 
@@ -197,7 +198,7 @@ def test_nothing_of_a_void_audit_is_covered(folder: Path) -> None:
 def test_declared_is_taken_from_the_spec_of_this_audit_alone(folder: Path, tmp_path: Path) -> None:
     asked = ("dossier", "latest", "--store", folder / "store", "--html", tmp_path / "d.html")
     told = json.loads(typed(*asked, "--spec", folder / "declared.toml", "--json", code=0).stdout)
-    assert told["declared"]["controller"] == "Registry <of> three"
+    assert told["risk"]["declared"]["controller"] == "Registry <of> three"
     assert (tmp_path / "d.html").is_file()
     other = folder / "other.toml"
     other.write_text((folder / "declared.toml").read_text().replace("rank = 2", "rank = 3"))

@@ -1,0 +1,65 @@
+"""Three layers of risk: what is declared never enters what was measured, and the combined one is a bound."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ksdp.audit.results.parts import FreshSummary
+from ksdp.audit.results.risk import gaussian_mu, least_precision, precision
+from ksdp.audit.spec.models import DeclaredSpec
+from ksdp.dashboards.audits.sentences import precise
+
+from ...summaries import SPEC, example
+
+FRESH = FreshSummary(60, 2, 30, 2, 0.4, 0.6, 0.45, 1.2, 0.25, None)
+DECLARED = SPEC.model_copy(update={"declared": DeclaredSpec(prior=0.1, people=50)})
+
+
+@pytest.mark.parametrize("prior", [0.01, 0.1, 0.5])
+@pytest.mark.parametrize("advantage", [0.0, 0.2, 0.9, 1.0])
+def test_no_pair_of_rates_with_this_difference_has_a_lower_precision(prior: float, advantage: float) -> None:
+    least = least_precision(prior, advantage)
+    for fpr in np.linspace(0, 1 - advantage, 11):
+        assert precision(prior, fpr + advantage, fpr) >= least - 1e-12
+
+
+def test_precision_is_what_a_simulation_counts() -> None:
+    rng = np.random.default_rng(5)
+    took_part = rng.random(400_000) < 0.1
+    claims = rng.random(400_000) < np.where(took_part, 0.25, 0.01)
+    assert precision(0.1, 0.25, 0.01) == pytest.approx(took_part[claims].mean(), abs=0.01)
+
+
+def test_mu_is_that_of_two_gaussians_with_this_distance() -> None:
+    rng = np.random.default_rng(6)
+    mu = gaussian_mu(0.2)
+    assert mu == pytest.approx(0.507, abs=0.001)
+    values = rng.standard_normal(400_000)
+    assert (values + mu > mu / 2).mean() - (values > mu / 2).mean() == pytest.approx(0.2, abs=0.005)
+    assert gaussian_mu(1.0) is None
+
+
+def test_layers_stay_apart() -> None:
+    plain, declared = example(fresh=FRESH), example(fresh=FRESH, spec=DECLARED)
+    assert plain.risk.measured == declared.risk.measured
+    assert plain.risk.combined is None
+    combined = declared.risk.combined
+    assert combined is not None
+    assert combined.largest == pytest.approx(0.1 / (0.1 + 0.9 * 0.4))
+    assert combined.median_at_fpr_01 == pytest.approx(0.025 / (0.025 + 0.009))
+    assert combined.exposed == pytest.approx(10.0)
+    assert declared.risk.to_json()["declared"]["people"] == 50
+
+
+def test_sentences_say_what_is_known_and_nothing_of_a_void_audit() -> None:
+    assert precise(example(fresh=FRESH)) == []
+    assert precise(replace(example(fresh=FRESH, spec=DECLARED), valid=False)) == []
+    first, second, third = precise(example(fresh=FRESH, spec=DECLARED))
+    assert "with a chance of 10 %" in first
+    assert "at least 12.2 % of the time at the margin, 21.7 % for the most exposed document" in first
+    assert second.startswith("With 1 % false alarms, such a claim is right 73.5 %")
+    assert third.startswith("Of 50 people, about 10 are exposed")
+    assert len(precise(example(spec=DECLARED))) == 2
