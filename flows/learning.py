@@ -11,7 +11,7 @@ from typing import Any
 
 from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import InputError
-from ksdp.audit.learning.gain import GainSummary, Score, gain_scores, summarise_gain
+from ksdp.audit.learning.gain import GainSummary, Interval, Score, gain_scores, summarise_gain
 from ksdp.audit.learning.learners import exact_of
 from ksdp.audit.mechanisms.contract import Mechanism, recorded, traits_of
 from ksdp.audit.mechanisms.parameters import parameters_of
@@ -242,8 +242,11 @@ class _Search:
             spec = at_setting(self.spec, setting, self.features)
             mechanism = mechanism_of(spec.mechanism)
             gain = self._gain(spec, mechanism)
-            corpus = spec_corpus(spec, self.base)
             main = gain.measures[0]
+            if main.gain.mean <= 0:  # working alone is better, and gives nothing away
+                self.gains.append(gain)
+                return Tried(setting, main.gain, main.kept, main.run.mean, refused=_nothing(main.gain))
+            corpus = spec_corpus(spec, self.base)
             plan = trial_plan(spec, corpus, self.drawn, self.limits.runs * (_MORE if main.gains else 1))
             promised = None if plan.promise is None else spec.corpus.levers.enters * plan.promise.bound
             leak = self._leak(plan)
@@ -302,6 +305,10 @@ def _cannot_run(spec: Spec, mechanism: Mechanism, base: Path) -> str | None:
     except InputError as error:
         return str(error)
     return None
+
+
+def _nothing(gain: Interval) -> str:
+    return f"it gains nothing over working alone ({gain.mean:+.4f}, {gain.low:+.4f} to {gain.high:+.4f})"
 
 
 def _seen(one: Tried, margin: float) -> str:

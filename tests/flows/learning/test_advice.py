@@ -161,6 +161,19 @@ def test_where_everything_leaks_no_spec_is_written(base: Path) -> None:
     assert not (base / "advised.toml").exists()
 
 
+def test_a_setting_that_gains_nothing_is_not_run(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*_: object, **__: object) -> None:
+        raise InputError("it was run")
+
+    monkeypatch.setattr(learning, "sampled_leak", run)
+    limits = Limits(tried=1, documents=60, runs=60, quota=0.2, levers=("rank",))
+    out = advise_spec(spec(noise=1e4, rank=2), base, base / "store", limits, write=base / "advised.toml")
+    (tried,) = out["tried"]
+    assert tried["refused"].startswith("it gains nothing over working alone (-")
+    assert tried["leak"] is None
+    assert out["sentences"][0].startswith("No setting within these levers gains anything")
+
+
 def test_a_spec_elsewhere_and_a_quota_that_cannot_be_shown_are_refused(base: Path) -> None:
     with pytest.raises(InputError, match="folder"):
         advise_spec(spec(), base, base / "store", Limits(), write=base / "other" / "x.toml")
