@@ -231,9 +231,10 @@ def advantages(store: Store, summary: Summary) -> tuple[Advantage, ...]:
     for kind, labels in (("party", corpus.party), ("group", corpus.group)):
         if labels is not None:
             of = dict(zip(corpus.ids.tolist(), labels.tolist(), strict=True))
-            mine = np.array([of[document] for document in table["document"].to_pylist()])
-            groups = [_advantage(table.filter(mine == name), f"{kind} {name}") for name in np.unique(mine)]
-            found += sorted(groups, key=lambda one: -one.average)[:_GROUPS]
+            mine, which = np.unique([of[one] for one in table["document"].to_pylist()], return_inverse=True)
+            total = np.bincount(which, weights=np.nan_to_num(table["distance"].to_numpy()))
+            worst = np.argsort(-total / np.bincount(which), kind="stable")[:_GROUPS]
+            found += [_advantage(table.filter(which == at), f"{kind} {mine[at]}") for at in worst]
     return tuple(found)
 
 
@@ -349,8 +350,8 @@ def _trust(summary: Summary) -> tuple[Fact, ...]:
 def _recorded(store: Store, audit: str, signed: list[Clearance]) -> tuple[Fact, ...]:
     """Who decided what: of the review log and the clearances."""
     policy = read_policy(store)
-    how = "two persons" if policy.four_eyes else "one person"
-    rule = Fact("Decided by", (f"{how}{', each with a key' if policy.signed else ''}",), "recorded")
+    how = "two persons decide" if policy.four_eyes else "one person decides"
+    rule = Fact("Rule", (f"{how}{', with a key each' if policy.signed else ''}",), "recorded")
     kinds: dict[tuple[str, str], list[datetime]] = {}
     entries = read_log(store, audit=audit)
     for entry in entries:
@@ -391,9 +392,9 @@ def _again(summary: Summary) -> tuple[Fact, ...]:
 def _plain(summary: Summary, stated: DeclaredSpec) -> Iterator[str]:
     """For people who never heard of any of this."""
     counts, margin = summary.verdicts, summary.spec.decision.margin
-    who = stated.controller or "Somebody whom this dossier does not name"
+    who = f"Answerable: {stated.controller}." if stated.controller else "Nobody is named who answers for it."
     purpose = f" The purpose: {stated.purpose.rstrip('.')}." if stated.purpose else ""
-    yield f"{who} wants to compute something from data about you and others.{purpose}"
+    yield f"Something will be computed from data about you and others. {who}{purpose}"
     yield (
         "We asked: can somebody who sees what is published find out whether your data was in it? To know, we made "
         f"the computation {plural(summary.runs, 'time', 'times')}, each time with data drawn anew, and looked."

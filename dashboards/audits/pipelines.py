@@ -193,7 +193,8 @@ def markdown(found: Sequence[Check], summary: AnySummary) -> str:
     """A few lines for the page of a pipeline."""
     counts = summary.verdicts
     marks = {"pass": "✅ holds", "warning": "⚠️ does not hold", "fail": "❌ does not hold", "void": "❔ not known"}
-    rows = [f"| {check.name} | {marks[check.state]} | {check.message} |" for check in found]
+    cells = ((check.name, marks[check.state], check.message) for check in found)
+    rows = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in cells]
     head = (
         f"{_units(summary.documents, summary)}: {counts.sensitive} sensitive, {counts.clear} clear, "
         f"{counts.undecided} undecided, at a margin of {summary.spec.decision.margin:g}."
