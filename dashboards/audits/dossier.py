@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any, Literal
@@ -14,9 +14,11 @@ from pydantic import TypeAdapter
 from ksdp.dashboards.audits import sentences
 from ksdp.dashboards.audits.audit_model import AuditModel, read_audit_model
 from ksdp.dashboards.audits.frameworks import Clause, crosswalk
-from ksdp.dashboards.audits.report import parts_of, standalone
+from ksdp.dashboards.audits.report import of_summary, parts_of, parts_of_views, standalone
+from ksdp.dashboards.audits.sentences import AnySummary
 from ksdp.dashboards.words import count, decimal, percent, plural
-from ksdp.storage.audits.history import Risk, Summary
+from ksdp.storage.audits.history import Risk, Summary, finished_views, read_views
+from ksdp.storage.audits.view_tables import read_view_verdicts
 from ksdp.storage.clearances import Clearance, content_hash, read_clearance
 from ksdp.storage.findings import DeclaredSpec, read_spec, read_verdicts
 from ksdp.storage.mapped_corpus import open_corpus
@@ -31,7 +33,8 @@ _GROUPS = 5
 """Of each kind, those with the largest average."""
 _TIME = "%-d %b %Y, %H:%M UTC"
 
-CHAPTERS: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...]], ...] = (
+_Names = tuple[str, ...]
+CHAPTERS: tuple[tuple[str, str, _Names, _Names, _Names], ...] = (
     (
         "processing",
         "Who, why, and whose data",
@@ -40,17 +43,19 @@ CHAPTERS: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...]], ...] = (
             *("data_subjects", "people", "harm"),
         ),
         (),
+        (),
     ),
     (
         "release",
         "What is released, and who might attack it",
         ("release", "how_often", "released_before", "prior", "main_attacks"),
         ("asked",),
+        (),
     ),
-    ("measured", "What was measured", (), ("result", "worst")),
-    ("theory", "What theory says", (), ()),
-    ("trust", "Can the test be trusted?", ("auditor",), ("controls", "undecided")),
-    ("measures", "Measures, and what is gained", ("measures",), ("gain",)),
+    ("measured", "What was measured", (), ("result", "worst"), ("views_result", "views_views", "views_listing")),
+    ("theory", "What theory says", (), (), ()),
+    ("trust", "Can the test be trusted?", ("auditor",), ("controls", "undecided"), ()),
+    ("measures", "Measures, and what is gained", ("measures",), ("gain",), ()),
     (
         "signoff",
         "Sign-off",
@@ -59,13 +64,14 @@ CHAPTERS: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...]], ...] = (
             *("residual_risk_accepted_by", "review_date", "review_triggers"),
         ),
         (),
+        (),
     ),
-    ("crosswalk", "What is asked for elsewhere", (), ()),
-    ("limits", "What this result does not say", (), ("limits",)),
-    ("plain", "For those whose data it is", (), ()),
-    ("provenance", "Who, when, and how to do it again", (), ("cost", "provenance")),
+    ("crosswalk", "What is asked for elsewhere", (), (), ()),
+    ("limits", "What this result does not say", (), ("limits",), ("views_meaning",)),
+    ("plain", "For those whose data it is", (), (), ()),
+    ("provenance", "Who, when, and how to do it again", (), ("cost", "provenance"), ("views_provenance",)),
 )
-"""Anchor, heading, keys of `[declared]`, and parts of the report that stand there."""
+"""Anchor, heading, keys of `[declared]`, parts of the report that stand there, and those of a page of views."""
 _NAMES = {
     "dpia": "Impact assessment (DPIA)",
     "dpo_advice": "Advice of the data protection officer",
@@ -143,7 +149,9 @@ class Dossier:
     chapters: tuple[Chapter, ...]
     crosswalk: tuple[Clause, ...]
     plain: tuple[str, ...]
-    risk: Risk
+    declared: DeclaredSpec
+    risk: Mapping[str, Risk]
+    """By audit: one a view."""
     summary: Mapping[str, Any]
     """`audit.json`: all that the audit found and rests on."""
 
@@ -161,26 +169,26 @@ def read_dossier(store: Store, audit: str, made: datetime, declared: DeclaredSpe
     declared : DeclaredSpec, optional
         In place of what the audit's own spec declares.
     """
-    stated = declared or read_spec(store.audit(audit)).declared
-    view = _declaring(store, audit, stated)
-    summary = view.summary
+    whole, views = _read(store, audit, declared)
+    stated = whole.spec.declared
     missing = tuple(_missing(stated))
-    signed = _clearances(store, audit)
-    found = advantages(store, summary)
+    audits = list(dict.fromkeys([audit, *(view.summary.audit for view in views.values())]))
+    signed = _clearances(store, audits)
+    found = advantages(store, whole)
     measured = {
-        "measured": _measured(found, summary),
-        "theory": _theory(view),
-        "trust": _trust(summary),
-        "signoff": _recorded(store, audit, signed),
-        "provenance": _again(summary),
+        "measured": _measured(found, whole),
+        "theory": _each(views, _theory),
+        "trust": (Fact("Error rate", (f"{sentences.correction(whole)}.",), "measured"), *_each(views, _trust)),
+        "signoff": _recorded(store, audits, signed),
+        "provenance": _again(audits),
     }
     return Dossier(
         version=VERSION,
         audit=audit,
-        called=sentences.called(summary),
+        called=sentences.called(whole),
         made=made,
-        valid=summary.valid,
-        decision=_decision(summary, signed),
+        valid=whole.valid,
+        decision=_decision(whole, signed),
         for_whom="; ".join(filter(None, (stated.controller, *stated.recipients))) or "nobody is named",
         until=_until(signed, stated, made.date()),
         answered_by=(
@@ -189,20 +197,32 @@ def read_dossier(store: Store, audit: str, made: datetime, declared: DeclaredSpe
         ),
         not_claimed=NOT_CLAIMED,
         missing=missing,
-        verdicts=summary.verdicts.as_dict(),
-        margin=summary.spec.decision.margin,
-        level=summary.spec.decision.level,
-        error=summary.spec.decision.error,
+        verdicts=whole.verdicts.as_dict(),
+        margin=whole.spec.decision.margin,
+        level=whole.spec.decision.level,
+        error=whole.spec.decision.error,
         advantages=found,
         chapters=tuple(
             Chapter(anchor, heading, (*_stated(stated, keys), *measured.get(anchor, ())))
-            for anchor, heading, keys, _ in CHAPTERS
+            for anchor, heading, keys, *_ in CHAPTERS
         ),
-        crosswalk=crosswalk(missing, summary.valid),
-        plain=tuple(_plain(summary, stated)),
-        risk=summary.risk,
-        summary=summary.to_json(),
+        crosswalk=crosswalk(missing, whole.valid),
+        plain=tuple(_plain(whole, stated)),
+        declared=stated,
+        risk={view.summary.audit: view.summary.risk for view in views.values()},
+        summary=whole.to_json(),
     )
+
+
+def _read(store: Store, audit: str, declared: DeclaredSpec | None) -> tuple[AnySummary, dict[str, AuditModel]]:
+    """An audit, and its views by name (of one view: without a name), with what is declared by now."""
+    if audit in finished_views(store):
+        several = read_views(store, audit)
+        stated = declared or several.spec.declared
+        views = {view.name: _declaring(store, view.audit, stated) for view in several.views}
+        return replace(several, spec=several.spec.model_copy(update={"declared": stated})), views
+    view = _declaring(store, audit, declared or read_spec(store.audit(audit)).declared)
+    return view.summary, {"": view}
 
 
 def _declaring(store: Store, audit: str, stated: DeclaredSpec) -> AuditModel:
@@ -212,18 +232,30 @@ def _declaring(store: Store, audit: str, stated: DeclaredSpec) -> AuditModel:
     return replace(view, summary=replace(view.summary, spec=spec), worst=view.worst[:_PICTURED])
 
 
-def render_dossier(store: Store, dossier: Dossier) -> str:
-    """The dossier as one page that loads nothing."""
-    view = _declaring(store, dossier.audit, dossier.risk.declared)
-    parts = {anchor: parts for anchor, _, _, parts in CHAPTERS}
-    return standalone(
-        "dossier.html.j2", sheets=("app.css", "dossier.css"), dossier=dossier, parts=parts, **parts_of(view)
+def _each(views: Mapping[str, AuditModel], facts: Callable[[AuditModel], tuple[Fact, ...]]) -> tuple[Fact, ...]:
+    """The facts of every view, with its name where there are several."""
+    return tuple(
+        replace(fact, name=f"{fact.name} ({name})" if name else fact.name)
+        for name, view in views.items()
+        for fact in facts(view)
     )
 
 
-def advantages(store: Store, summary: Summary) -> tuple[Advantage, ...]:
+def render_dossier(store: Store, dossier: Dossier) -> str:
+    """The dossier as one page that loads nothing."""
+    whole, views = _read(store, dossier.audit, dossier.declared)
+    if isinstance(whole, Summary):
+        shown, which = parts_of(views[""]), 0
+    else:
+        shown, which = parts_of_views(store, dossier.audit) | of_summary(whole), 1
+    parts = {anchor: parts[which] for anchor, _, _, *parts in CHAPTERS}
+    return standalone("dossier.html.j2", sheets=("app.css", "dossier.css"), dossier=dossier, parts=parts, **shown)
+
+
+def advantages(store: Store, summary: AnySummary) -> tuple[Advantage, ...]:
     """Of everybody, and of the parties and persons with the largest average, where the corpus names them."""
-    table = read_verdicts(store.audit(summary.audit))
+    of_one = isinstance(summary, Summary)
+    table = read_verdicts(store.audit(summary.audit)) if of_one else read_view_verdicts(store, summary.audit)
     found = [_advantage(table, f"all {summary.design.unit}s")]
     if summary.design.unit == "group":
         return tuple(found)
@@ -282,15 +314,15 @@ def _words(value: Any) -> tuple[str, ...]:
     return (f"{value:,}" if isinstance(value, int) else str(value),)
 
 
-def _decision(summary: Summary, signed: list[Clearance]) -> tuple[str, ...]:
+def _decision(summary: AnySummary, signed: list[Clearance]) -> tuple[str, ...]:
     if not summary.valid:
         return (f"Nothing may be decided on this audit. It is void: {summary.controls.reason}.",)
-    said = [sentences.headline(summary)]
+    said = sentences.headline(summary)
     if not signed:
-        return (*said, "No clearance was signed on it: nothing may enter a run on its account.")
+        return (said, "No clearance was signed on it: nothing may enter a run on its account.")
     newest = signed[-1]
     entering = plural(len(newest.documents), "document", "documents")
-    return (*said, f"{entering} may enter a run: {newest.reviewer} signed that on {_at(newest.created)}.")
+    return (said, f"{entering} may enter a run: {newest.reviewer} signed that on {_at(newest.created)}.")
 
 
 def _until(signed: list[Clearance], stated: DeclaredSpec, today: date) -> str:
@@ -307,15 +339,14 @@ def _at(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime(_TIME)
 
 
-def _measured(found: tuple[Advantage, ...], summary: Summary) -> tuple[Fact, ...]:
+def _measured(found: tuple[Advantage, ...], summary: AnySummary) -> tuple[Fact, ...]:
     every, margin = found[0], summary.spec.rule.margin
     largest = f"{decimal(every.largest)} ({decimal(every.largest_low)} to {decimal(every.largest_high)})"
     average = f"{decimal(every.average)} ({decimal(every.average_low)} to {decimal(every.average_high)})"
-    by_chance = f"By chance half of the {summary.design.unit}s measure up to {decimal(summary.chance.median_D)}"
     return (
         Fact("Maximum advantage", (largest,), "measured"),
         Fact("Average advantage", (average,), "measured"),
-        Fact("Margin accepted", (f"{decimal(margin)}. {by_chance}.",), "measured"),
+        Fact("Margin accepted", (decimal(margin),), "measured"),
     )
 
 
@@ -331,10 +362,10 @@ def _theory(view: AuditModel) -> tuple[Fact, ...]:
     return (Fact("Bounds", (*(known or (none,)), *more), "measured"),)
 
 
-def _trust(summary: Summary) -> tuple[Fact, ...]:
+def _trust(view: AuditModel) -> tuple[Fact, ...]:
+    summary = view.summary
     power, unread = summary.power, ", ".join(summary.unread)
     return (
-        Fact("Error rate", (f"{sentences.correction(summary)}.",), "measured"),
         Fact(
             "Power",
             (
@@ -343,17 +374,18 @@ def _trust(summary: Summary) -> tuple[Fact, ...]:
             ),
             "measured",
         ),
+        Fact("By chance", (f"half measure a D below {decimal(summary.chance.median_D)}",), "measured"),
         Fact("Coverage", (f"not looked at: {unread}" if unread else "all that is announced",), "measured"),
     )
 
 
-def _recorded(store: Store, audit: str, signed: list[Clearance]) -> tuple[Fact, ...]:
+def _recorded(store: Store, audits: Sequence[str], signed: list[Clearance]) -> tuple[Fact, ...]:
     """Who decided what: of the review log and the clearances."""
     policy = read_policy(store)
     how = "two persons decide" if policy.four_eyes else "one person decides"
     rule = Fact("Rule", (f"{how}{', with a key each' if policy.signed else ''}",), "recorded")
     kinds: dict[tuple[str, str], list[datetime]] = {}
-    entries = read_log(store, audit=audit)
+    entries = [entry for audit in audits for entry in read_log(store, audit=audit)]
     for entry in entries:
         kinds.setdefault((entry.reviewer, entry.decision.value), []).append(entry.at)
     lines = [
@@ -361,7 +393,8 @@ def _recorded(store: Store, audit: str, signed: list[Clearance]) -> tuple[Fact, 
         for (who, decision), when in kinds.items()
     ]
     if entries:
-        lines.append(f"Newest entry: {entries[-1].number}, {entries[-1].hash}")
+        newest = max(entries, key=lambda entry: entry.number)
+        lines.append(f"Newest entry: {newest.number}, {newest.hash}")
     log = Fact("Decisions", tuple(lines) or ("none",), "recorded" if lines else "missing")
     cleared = tuple(
         f"{one.reviewer}, {_at(one.created)}: {plural(len(one.documents), 'document', 'documents')}, until "
@@ -371,25 +404,23 @@ def _recorded(store: Store, audit: str, signed: list[Clearance]) -> tuple[Fact, 
     return (rule, log, Fact("Clearances", cleared or ("none",), "recorded" if cleared else "missing"))
 
 
-def _clearances(store: Store, audit: str) -> list[Clearance]:
+def _clearances(store: Store, audits: Sequence[str]) -> list[Clearance]:
     """Those that rest on the audit, the oldest first."""
     every = (read_clearance(path) for path in store.root.glob("clearances/*.json"))
-    return sorted((one for one in every if audit in one.audits), key=lambda one: one.created)
+    return sorted((one for one in every if set(audits) & set(one.audits)), key=lambda one: one.created)
 
 
-def _again(summary: Summary) -> tuple[Fact, ...]:
+def _again(audits: Sequence[str]) -> tuple[Fact, ...]:
     """Who can check it, and by what."""
-    same = f"with the specification below and the same corpus: it makes audit {summary.audit} again."
+    same = f"with the specification below and the same corpus: it makes {audits[0]} again."
     return (
         Fact("To repeat it", (f"ksdp audit SPEC --store STORE, {same}",), "measured"),
-        Fact(
-            "To check one number", (f"ksdp replay {summary.audit} DOCUMENT STATISTIC --store STORE",), "measured"
-        ),
-        Fact("For machines", (f"ksdp dossier {summary.audit} --json: this dossier as one object.",), "measured"),
+        Fact("To check one number", (f"ksdp replay {audits[-1]} DOCUMENT STATISTIC --store STORE",), "measured"),
+        Fact("For machines", (f"ksdp dossier {audits[0]} --json: this dossier as one object.",), "measured"),
     )
 
 
-def _plain(summary: Summary, stated: DeclaredSpec) -> Iterator[str]:
+def _plain(summary: AnySummary, stated: DeclaredSpec) -> Iterator[str]:
     """For people who never heard of any of this."""
     counts, margin = summary.verdicts, summary.spec.decision.margin
     who = f"Answerable: {stated.controller}." if stated.controller else "Nobody is named who answers for it."

@@ -388,8 +388,10 @@ def correction(summary: AnySummary) -> str:
     )
 
 
-def headline(summary: Summary) -> str:
+def headline(summary: AnySummary) -> str:
     """The result in one sentence."""
+    if isinstance(summary, ViewsSummary):
+        return _views_headline(summary)
     name, total = called(summary), summary.documents
     word = summary.design.unit
     everything = plural(total, word, f"{word}s")
@@ -424,6 +426,26 @@ def headline(summary: Summary) -> str:
     return (
         f"No {word} was proved to be given away by {name}, but {some} undecided: there, this audit proves "
         f"neither that an advantage is above {margin_words(summary)} nor that it is below."
+    )
+
+
+def _views_headline(summary: ViewsSummary) -> str:
+    """The result over all views in one sentence."""
+    counts, word = summary.verdicts, summary.design.unit
+    everything = plural(summary.documents, word, f"{word}s")
+    if not summary.valid:
+        return f"This audit is void: nothing can be said about any of its {everything}."
+    if counts.sensitive:
+        some = f"{count(counts.sensitive)} of {everything}"
+        return f"{called(summary)} gives away {some} in at least one of the views tried."
+    if counts.clear == summary.documents:
+        return (
+            f"All {everything} are clear in every view tried: the advantage of an adversary is proved to be below "
+            f"{decimal(summary.margin)}."
+        )
+    return (
+        f"No {word} was proved to be given away in any view, but {count(counts.undecided)} of "
+        f"{count(summary.documents)} are undecided in at least one."
     )
 
 

@@ -333,21 +333,19 @@ def dossier(
 
     opened = Store.open(store, create=False)
     audit = find_audit(opened, audit)
-    if audit in finished_views(opened):
-        mine = ", ".join(view.audit for view in read_views(opened, audit).views)
-        raise InputError(f"{audit} is of several views; a dossier is of one of them: {mine}.")
-    declared = None if spec is None else _declared(spec, read_summary(opened.audit(audit)))
-    found = read_dossier(opened, audit, datetime.now(UTC), declared)
-    tell_void(read_summary(opened.audit(audit)))
+    of_views = audit in finished_views(opened)
+    summary = read_views(opened, audit) if of_views else read_summary(opened.audit(audit))
+    found = read_dossier(opened, audit, datetime.now(UTC), None if spec is None else _declared(spec, summary))
+    tell_void(summary)
     if as_json:
         typer.echo(json.dumps(found.to_json()))
     if html is not None or not as_json:
-        html = html or opened.audit(audit) / "dossier.html"
+        html = html or Path(summary.report).with_name(f"{audit}-dossier.html" if of_views else "dossier.html")
         write_text(html, render_dossier(opened, found))
         typer.echo(str(html), err=as_json)
 
 
-def _declared(path: Path, summary: Summary) -> DeclaredSpec:
+def _declared(path: Path, summary: Summary | ViewsSummary) -> DeclaredSpec:
     """What a spec declares, if it is the spec of this audit."""
     from ksdp.flows.prepare import read_spec_file
 

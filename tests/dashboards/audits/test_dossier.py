@@ -16,10 +16,11 @@ import pytest
 
 from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.spec.models import parse_spec
-from ksdp.dashboards.audits.dossier import CHAPTERS, Dossier, advantages, read_dossier, render_dossier
+from ksdp.dashboards.audits.dossier import Dossier, advantages, read_dossier, render_dossier
 from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.schedules.scheduled_run import spec_basis
 from ksdp.storage.audits.history import find_audit, read_summary
+from ksdp.storage.audits.view_tables import read_view_verdicts
 from ksdp.storage.findings import read_verdicts, write_summary
 from ksdp.storage.keys import make_identity
 from ksdp.storage.store import Store
@@ -125,7 +126,6 @@ def test_page_and_json_hold_the_same_and_name_what_is_missing(folder: Path) -> N
     assert "src=" not in page.replace('src="data:', "")
     assert dossier.until == "1 May 2031: it is reviewed"
     assert "the attacker holds that a document takes part with a chance of 10 %" in shown
-    assert {parts for _, _, _, used in CHAPTERS for parts in used} >= {"result", "asked", "controls", "provenance"}
 
 
 def test_maximum_average_and_worst_group_are_those_of_the_table(folder: Path) -> None:
@@ -198,9 +198,30 @@ def test_nothing_of_a_void_audit_is_covered(folder: Path) -> None:
 def test_declared_is_taken_from_the_spec_of_this_audit_alone(folder: Path, tmp_path: Path) -> None:
     asked = ("dossier", "latest", "--store", folder / "store", "--html", tmp_path / "d.html")
     told = json.loads(typed(*asked, "--spec", folder / "declared.toml", "--json", code=0).stdout)
-    assert told["risk"]["declared"]["controller"] == "Registry <of> three"
+    assert told["declared"]["controller"] == "Registry <of> three"
     assert (tmp_path / "d.html").is_file()
     other = folder / "other.toml"
     other.write_text((folder / "declared.toml").read_text().replace("rank = 2", "rank = 3"))
     with pytest.raises(InputError, match="is not the spec of audit"):
         typed(*asked, "--spec", other)
+
+
+def test_several_views_have_one_dossier_with_the_facts_of_each(folder: Path, tmp_path: Path) -> None:
+    spec = (folder / "declared.toml").read_text() + "[views]\nfinal = true\ncoalitions = [0]\n"
+    (folder / "views.toml").write_text(spec)
+    typed("audit", folder / "views.toml", "--store", tmp_path / "store", "--here", 1)
+    asked = ("dossier", "latest", "--store", tmp_path / "store")
+    told = json.loads(typed(*asked, "--json", code=0).stdout)
+    jsonschema.validate(told, json.loads((ROOT / "docs" / "dossier.schema.json").read_text()))
+    views = {view["name"]: view for view in told["summary"]["views"]}
+    assert set(told["risk"]) == {view["audit"] for view in views.values()}
+    facts = [fact["name"] for chapter in told["chapters"] for fact in chapter["facts"]]
+    assert {f"{what} ({name})" for what in ("Bounds", "Power") for name in views} <= set(facts)
+    store = Store.open(tmp_path / "store")
+    table = read_view_verdicts(store, told["audit"]).to_pandas()
+    assert told["advantages"][0]["average"] == pytest.approx(table["distance"].mean(), abs=1e-6)
+    page = Path(typed(*asked, code=0).stdout.strip()).read_text()
+    assert "in at least one of the views tried" in words(page)
+    assert all(f"<code>{view['audit']}</code>" in page for view in views.values())
+    assert len(re.findall(r'<section id="provenance"', page)) == 1
+    typed("check", "--store", store.root, code=0)
