@@ -232,7 +232,6 @@ class Follower:
             if wanted.damaged:
                 current().say(_DAMAGED.format(name=schedule.name, file="asked.json"))
             await self._start(schedule, deployment, full=wanted.full, only_due=False)
-            forget_asked(self._store, schedule.name)
             return
         mark = interrupted(self._store, schedule.name)
         if mark is not None:
@@ -278,6 +277,8 @@ class Follower:
                         run.id, Scheduled(), force=True
                     )  # the clock was set back
                 return False
+            if run is not None and run.state is not None and run.state.is_cancelled():
+                forget_asked(self._store, name)  # on Prefect's pages, before it began
             del self._started[name]
         return True
 

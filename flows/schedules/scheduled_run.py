@@ -60,9 +60,11 @@ from ksdp.storage.schedules.schedule_files import (
     Schedule,
     ScheduledRun,
     append_run,
+    asked,
     begin,
     due,
     finish,
+    forget_asked,
     hold,
     read_runs,
     read_schedule,
@@ -272,6 +274,9 @@ async def _tried(store: Store, schedule: Schedule, mark: Running) -> _Tried:
     if mark.crashes > schedule.retries:
         return _Tried("crashed", failure=KsdpError(f"its process died {mark.crashes} times."))
     begin(store, schedule.name, mark)
+    wanted = asked(store, schedule.name)
+    if wanted is not None and (mark.full or not wanted.full):
+        forget_asked(store, schedule.name)  # not before: until here it is nowhere else that a run is wanted
     attempts: list[datetime] = []
     tried = _attempt.with_options(
         retries=schedule.retries,

@@ -14,7 +14,7 @@ import pytest
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import State
 from prefect.runner import Runner
-from prefect.states import Completed
+from prefect.states import Cancelled, Completed
 
 from ksdp.flows.schedules.deployments import Follower
 from ksdp.storage.schedules.schedule_files import (
@@ -71,7 +71,7 @@ class Machine:
         self.runs[run] = SimpleNamespace(id=run, state=state, expected_start_time=self.now())
 
     async def create_flow_run_from_deployment(self, deployment: UUID, parameters: Any, state: State[Any]) -> Any:
-        run = SimpleNamespace(id=uuid4(), state=state, expected_start_time=self.now())
+        run = SimpleNamespace(id=uuid4(), state=state, expected_start_time=self.now(), parameters=parameters)
         self.runs[run.id] = run
         if not self.stuck:
             found = due(read_schedule(self.store, "nightly"), read_runs(self.store, "nightly"), self.now())
@@ -126,10 +126,24 @@ def test_a_run_that_waits_for_a_time_that_was_set_back_begins(machine: Machine) 
     ask_now(machine.store, "nightly", RunRequest(at=machine.now()))
     asyncio.run(follower.tick())
     (waits,) = [run for run in machine.runs.values() if not run.state.is_final()]
-    assert asked(machine.store, "nightly") is None
     machine.off = timedelta()
     asyncio.run(follower.tick())
     assert machine.runs[waits.id].expected_start_time == machine.now()
+
+
+def test_a_run_that_was_asked_for_is_not_lost_before_it_begins(machine: Machine) -> None:
+    machine.stuck = True
+    ask_now(machine.store, "nightly", RunRequest(at=machine.now(), full=True))
+    asyncio.run(machine.follower().tick())
+    asyncio.run(machine.follower().tick())  # killed, and started again
+    assert [run.parameters["full"] for run in machine.runs.values()] == [True, True]
+    follower = machine.follower()
+    asyncio.run(follower.tick())
+    for run in machine.runs.values():
+        run.state = Cancelled()  # by a person
+    machine.stuck = False
+    asyncio.run(follower.tick())
+    assert asked(machine.store, "nightly") is None
 
 
 def test_one_that_left_no_line_is_started_again_after_the_clock_was_set_back(machine: Machine) -> None:
