@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 from ksdp.dashboards.audits import sentences
 from ksdp.dashboards.audits.audit_model import AuditModel, read_audit_model
 from ksdp.dashboards.audits.frameworks import Clause, crosswalk
+from ksdp.dashboards.audits.pipelines import uncovered
 from ksdp.dashboards.audits.report import of_summary, parts_of, parts_of_views, standalone
 from ksdp.dashboards.audits.sentences import AnySummary
 from ksdp.dashboards.words import count, decimal, percent, plural
@@ -206,7 +207,7 @@ def read_dossier(store: Store, audit: str, made: datetime, declared: DeclaredSpe
             Chapter(anchor, heading, (*_stated(stated, keys), *measured.get(anchor, ())))
             for anchor, heading, keys, *_ in CHAPTERS
         ),
-        crosswalk=crosswalk(missing, whole.valid),
+        crosswalk=crosswalk(missing, _gaps(whole, views), not whole.valid),
         plain=tuple(_plain(whole, stated)),
         declared=stated,
         risk={view.summary.audit: view.summary.risk for view in views.values()},
@@ -223,6 +224,16 @@ def _read(store: Store, audit: str, declared: DeclaredSpec | None) -> tuple[AnyS
         return replace(several, spec=several.spec.model_copy(update={"declared": stated})), views
     view = _declaring(store, audit, declared or read_spec(store.audit(audit)).declared)
     return view.summary, {"": view}
+
+
+def _gaps(whole: AnySummary, views: Mapping[str, AuditModel]) -> dict[str, str]:
+    """By chapter, what the audit itself leaves open."""
+    proved = all(
+        one.guarantee.kind == "(epsilon, delta)" or one.certificate or one.promise
+        for one in (view.summary for view in views.values())
+    )
+    nothing = "nothing is proved of every attack"
+    return {"measured": uncovered(whole).rstrip("."), "theory": "" if proved else nothing}
 
 
 def _declaring(store: Store, audit: str, stated: DeclaredSpec) -> AuditModel:

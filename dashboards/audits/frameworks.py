@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Status = Literal["covered", "partial", "out of scope"]
@@ -77,17 +77,30 @@ _ASKED: tuple[tuple[str, str, str, tuple[str, ...], str], ...] = (
 """Framework, clause, chapter that answers, what must be declared for it, what is not looked at."""
 
 
-def crosswalk(missing: Collection[str], valid: bool) -> tuple[Clause, ...]:
-    """Every clause, given what was not declared; of a void audit nothing is covered."""
+def crosswalk(missing: Collection[str], gaps: Mapping[str, str], void: bool) -> tuple[Clause, ...]:
+    """Every clause; of a void audit nothing is covered.
+
+    Parameters
+    ----------
+    missing : keys of `[declared]` that nobody filled in
+    gaps : chapter to what the audit itself left open there; nothing is left open where it is empty
+    """
     return tuple(
-        _clause(framework, clause, chapter, [key for key in needs if key in missing], but, valid)
+        Clause(framework, clause, chapter, "out of scope", but)
+        if not chapter
+        else _clause(
+            Clause(framework, clause, chapter, "covered", ""),
+            (but, _not_declared(needs, missing), gaps.get(chapter, ""), "the audit is void" if void else ""),
+        )
         for framework, clause, chapter, needs, but in _ASKED
     )
 
 
-def _clause(framework: str, clause: str, chapter: str, lacks: list[str], but: str, valid: bool) -> Clause:
-    if not chapter:
-        return Clause(framework, clause, chapter, "out of scope", but)
-    reasons = [but, f"not declared: {', '.join(lacks)}" if lacks else "", "" if valid else "the audit is void"]
+def _not_declared(needs: Sequence[str], missing: Collection[str]) -> str:
+    lacks = [key for key in needs if key in missing]
+    return f"not declared: {', '.join(lacks)}" if lacks else ""
+
+
+def _clause(covered: Clause, reasons: Sequence[str]) -> Clause:
     why = "; ".join(filter(None, reasons))
-    return Clause(framework, clause, chapter, "partial" if why else "covered", why)
+    return replace(covered, status="partial", why=why) if why else covered
