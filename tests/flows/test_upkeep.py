@@ -180,3 +180,17 @@ def test_the_commands_say_what_they_do(
     assert len(list(store.root.glob("runs/*/"))) == 4, "nothing was deleted"
     assert command("prune", store, "--days", "0", "--yes") == 0
     assert not list(store.root.glob("runs/*/"))
+
+
+def test_the_log_names_what_was_signed_and_check_what_was_cut(
+    store: Store, kept: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    digest = clear(store, kept[1][1])
+    assert command("log", store) == 0
+    assert f"signed: clearance {digest[:12]}, of audit {kept[1][1]}" in capsys.readouterr().err
+    path = store.root / "audits" / "ledger.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    assert command("check", store) == 1
+    assert f"{digest!r} was signed" in capsys.readouterr().out
+    assert command("check", store, "--repair") == 0
+    assert list(signed_audits(store)) == [digest]

@@ -319,6 +319,7 @@ def log(
     as_json: JsonOption = False,
 ) -> None:
     """Print the review log, or its head. Exit 1: the log is damaged."""
+    from ksdp.storage.audits.ledger import signed_audits
     from ksdp.storage.reviews.decisions import read_log
     from ksdp.storage.store import Store
 
@@ -342,6 +343,8 @@ def log(
         typer.echo(entry_line(entry))
     if not entries:
         typer.echo("nobody has decided anything here.", err=True)
+    for digest, audits in signed_audits(opened).items() if audit is None and document is None else ():
+        typer.echo(f"signed: clearance {digest[:12]}, of audit {audits[-1]}", err=True)
 
 
 def _tell_head(store: Store, known: str | None, as_json: bool) -> None:
