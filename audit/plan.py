@@ -35,9 +35,10 @@ from ksdp.audit.spec.models import Spec
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic, own_statistics, sentence_of
 from ksdp.audit.statistics.learned import LEARNED, LEARNED_PREFIX, LEARNED_SENTENCE, RAW
 from ksdp.audit.statistics.linear.groups import GroupMean, OfGroups, solves_groups
+from ksdp.audit.statistics.linear.solve import fits_dense_solver
 from ksdp.audit.statistics.plain import COEFFICIENTS, coefficients
+from ksdp.audit.statistics.simulated import SIMULATED, SimulatedStatistic
 from ksdp.audit.statistics.simulated import STATISTICS as SIMULATIONS
-from ksdp.audit.statistics.simulated import SimulatedStatistic
 from ksdp.audit.verdicts.looks import FRESH, Look, Stage, planned_looks
 
 Rows = NDArray[np.int64]
@@ -199,14 +200,13 @@ def planned_statistics(
     families, names, learners : asked for; learners are named besides
     """
     plain = [n for n in names if not n.startswith(LEARNED_PREFIX)]
-    brought = own_statistics(mechanism)
-    if simulates_by_default(mechanism) and held.units.word == "document":
-        brought = (*brought, *SIMULATIONS)
+    missing = _not_simulated(mechanism, shown, held, asked=SIMULATED in (*plain, *families))
+    brought = (*own_statistics(mechanism), *(() if missing else SIMULATIONS))
     chosen, skipped = select_statistics(families, plain, shown.seen, background, brought)
-    chosen = tuple(s.over(shown.read, runs) if isinstance(s, SimulatedStatistic) else s for s in chosen)
+    trained = runs if is_own(mechanism) else runs // 2
+    chosen = tuple(s.over(shown.read, trained) if isinstance(s, SimulatedStatistic) else s for s in chosen)
     needs = _left_out([s for s in chosen if s.name not in plain], shown, held.unknown)
-    if held.units.word == "group":
-        needs |= {s.name: "needs documents, not groups" for s in chosen if isinstance(s, SimulatedStatistic)}
+    needs |= {s.name: f"needs {missing}" for s in chosen if isinstance(s, SimulatedStatistic) and missing}
     chosen, skipped = tuple(s for s in chosen if s.name not in needs), skipped | needs
     if held.units.word == "group":
         solved = (OfGroups(statistic) for statistic in chosen if solves_groups(statistic))
@@ -214,18 +214,37 @@ def planned_statistics(
     rank = traits_of(mechanism).rank
     if set(learners) - {RAW} and rank is not None:
         chosen += coefficients(rank, shown.seen)
-    default = tuple(s.name for s in brought if isinstance(s, SimulatedStatistic))
+    every = default_statistics(shown.seen, background, brought)
     # Arrays of a program's own function, or of recorded runs, may have the names of ours and be something else.
-    if not isinstance(mechanism, FunctionMechanism | RecordedRuns):
-        every = default_statistics(shown.seen, background, brought)
-        dear = _left_out(every, shown, held.unknown)
-        default = tuple(statistic.name for statistic in every if statistic.name not in dear)
-    return PlannedStatistics(chosen, skipped, default)
+    if isinstance(mechanism, FunctionMechanism | RecordedRuns):
+        every = tuple(s for s in every if isinstance(s, SimulatedStatistic))
+    dear = _left_out(every, shown, held.unknown)
+    return PlannedStatistics(chosen, skipped, tuple(s.name for s in every if s.name not in dear))
 
 
-def simulates_by_default(mechanism: Mechanism) -> bool:
-    """Whether it is somebody's own, of which no statistic knows anything, and can be run again."""
-    return is_own(mechanism) and not isinstance(mechanism, RecordedRuns)
+MOST_LEARNT_OF, MOST_LEARNT_FROM = 2048, 2**14
+"""Documents, and announced numbers of a run, up to which ksdp's own mechanisms are simulated for training."""
+
+
+def _not_simulated(mechanism: Mechanism, shown: ReleaseSchema, held: Holdings, *, asked: bool) -> str:
+    """What the statistic that is learnt from simulated runs needs; empty where it is tested.
+
+    Of somebody's own mechanism no other statistic knows anything. Of ksdp's it is tested where its runs cost
+    little, and nobody solves for who was in.
+    """
+    if isinstance(mechanism, RecordedRuns):
+        return "a mechanism that can be run"
+    if held.units.word == "group":
+        return "documents, not groups"
+    if is_own(mechanism) or asked:
+        return ""
+    exact = traits_of(mechanism).noise_free and any(array.early for array in shown.read)
+    if exact and fits_dense_solver(held.unknown):
+        return "no equations that say who was in: these do"
+    if held.unknown > MOST_LEARNT_OF or shown.numbers > MOST_LEARNT_FROM:
+        most = f"at most {MOST_LEARNT_OF:,} documents and {MOST_LEARNT_FROM:,} announced numbers"
+        return f"{most}, or `statistics.names` to name it"
+    return ""
 
 
 def _left_out(statistics: Sequence[Statistic], shown: ReleaseSchema, documents: int) -> dict[str, str]:

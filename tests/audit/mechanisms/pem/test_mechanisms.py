@@ -130,9 +130,10 @@ def test_an_audit_finds_more_where_epsilon_is_larger(name: str, statistic: str, 
             for values in (measured.values[one.name] for one in plan.statistics)
         ])  # fmt: skip
 
-    own, matched = median_distances(1e4) - median_distances(0.05)
+    own, matched, learnt = median_distances(1e4) - median_distances(0.05)
     assert own > 0.1
     assert matched > 0.1
+    assert learnt > 0.1
 
 
 @pytest.mark.parametrize("mechanism", ALL, ids=NAMES)

@@ -178,8 +178,11 @@ def test_an_audit_finds_what_counts_tell_and_holds_the_level_where_there_is_noth
         assert np.mean(found[f"{name} dealt"] > chance) < 0.2, name
 
 
-def test_what_is_small_is_counted_in_the_columns_that_are_expected_to_stay() -> None:
+def test_what_is_small_is_counted_in_the_columns_that_are_expected_to_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """PD-NMF's sums, of fewer numbers than there are runs, must be learnt from: 3 sweeps, 10 columns."""
+    monkeypatch.setattr("ksdp.audit.plan.MOST_LEARNT_FROM", 0)  # simulated runs for training are too dear
     made = plan()
     counts = expected_counts(made.pool)
     few = int(np.sort(counts)[-10])
