@@ -188,7 +188,7 @@ def statistics() -> str:
         "",
         "Written by `tools/reference_docs.py` from the code. A spec that names no families tests",
         f"{', '.join(f'`{family}`' for family in StatisticsSpec().families)}, each where the announcement",
-        "allows it, and for a function of your own `simulated`.",
+        "allows it, and `simulated` ([attacks](attacks.md)).",
     ]
     for family, members in sorted(families.items()):
         names = {one.name for one in members}
