@@ -478,9 +478,7 @@ def fresh(summary: Summary) -> list[str]:
         f"the {detected} measured again on {runs}, by the statistic and the threshold that the first runs chose. "
         f"There the advantage of half of them is at least {decimal(found.median_advantage)}; {confirmed} (each "
         f"by itself, at {percent(level)}).",
-        f"{_rarely_wrong(found.median_tpr_at_fpr_01)} For the most exposed document, a promise of differential "
-        f"privacy with epsilon below {decimal(found.largest_epsilon_low)} (delta 0) would be false, with a "
-        f"confidence of {percent(1 - level)} for that document by itself.",
+        _rarely_wrong(found.median_tpr_at_fpr_01) + _broken_promise(found.largest_epsilon_low, level),
     ]
 
 
@@ -511,6 +509,16 @@ def precise(summary: Summary) -> list[str]:
             "above the margin, if all have equally many documents."
         )
     return found
+
+
+def _broken_promise(epsilon: float, level: float) -> str:
+    """Nothing where no promise is broken that anybody could give."""
+    if epsilon < 0.005:
+        return ""
+    return (
+        f" For the most exposed document, a promise of differential privacy with epsilon below {decimal(epsilon)} "
+        f"(delta 0) would be false, with a confidence of {percent(1 - level)} for that document by itself."
+    )
 
 
 def _rarely_wrong(rate: float | None) -> str:

@@ -12,7 +12,7 @@ from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
 from ksdp.audit.results.parts import FreshSummary, GuaranteeSummary, ShareSummary
 from ksdp.audit.results.summary import Summary
-from ksdp.dashboards.audits.sentences import adversary, drawn_share, promised, proved
+from ksdp.dashboards.audits.sentences import adversary, drawn_share, fresh, promised, proved
 from ksdp.storage.audits.claims import ClaimInputs, StoredClaim
 
 from ...summaries import example
@@ -31,6 +31,13 @@ def test_a_claim_stands_beside_what_was_proved() -> None:
     assert "claims epsilon 0.5 at delta 1e-05" in told
     assert "at least 1.25" in told
     assert "fast sampler" in told
+
+
+def test_fresh_runs_break_no_promise_that_nobody_can_give() -> None:
+    broken = replace(claiming(PDSVD()), fresh=FRESH)
+    assert "epsilon below 1.25 (delta 0) would be false" in " ".join(fresh(broken))
+    none = replace(broken, fresh=replace(FRESH, largest_epsilon_low=0.0))
+    assert "epsilon" not in " ".join(fresh(none))
 
 
 def test_what_the_worst_case_proved_is_said_and_a_refutation_loudly() -> None:
