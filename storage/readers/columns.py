@@ -370,7 +370,7 @@ class Columns:
         array = self._read(name)
         if not pa.types.is_large_string(array.type):
             raise Refused(self.path, f"holds {array.type}; text is needed.", column=name)
-        return cast(list[str], array.fill_null("").to_pylist())
+        return cast(list[str], (array.fill_null("") if array.null_count else array).to_pylist())
 
     def labels(self, name: str, *, unique: bool = False) -> NDArray[np.str_]:
         """Return a column of text or whole numbers (as decimal digits: `1`, not `1.0`); none may be missing.
