@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ksdp.audit.corpus.groups import Units
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.coverage import Coverage, observed_precision, planned_coverage, reads
+from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.callables import FunctionMechanism
 from ksdp.audit.mechanisms.contract import Database, Mechanism, Release, ReleaseSchema, kept_of, traits_of
 from ksdp.audit.mechanisms.parameters import parameters_of
@@ -208,6 +209,8 @@ def planned_statistics(
     needs = _left_out([s for s in chosen if s.name not in plain], shown, held.unknown)
     needs |= {s.name: f"needs {missing}" for s in chosen if isinstance(s, SimulatedStatistic) and missing}
     chosen, skipped = tuple(s for s in chosen if s.name not in needs), skipped | needs
+    if not chosen:
+        raise SpecError(f"no statistic can be computed: {'; '.join(f'{n} {why}' for n, why in skipped.items())}.")
     if held.units.word == "group":
         solved = (OfGroups(statistic) for statistic in chosen if solves_groups(statistic))
         chosen = (*chosen, *(GroupMean(statistic) for statistic in chosen), *solved)
@@ -227,16 +230,12 @@ MOST_LEARNT_OF, MOST_LEARNT_FROM = 2048, 2**14
 
 
 def _not_simulated(mechanism: Mechanism, shown: ReleaseSchema, held: Holdings, *, asked: bool) -> str:
-    """What the statistic that is learnt from simulated runs needs; empty where it is tested.
-
-    Of somebody's own mechanism no other statistic knows anything. Of ksdp's it is tested where its runs cost
-    little, and nobody solves for who was in.
-    """
+    """What the statistic that is learnt from simulated runs needs; empty where it is tested."""
     if isinstance(mechanism, RecordedRuns):
         return "a mechanism that can be run"
     if held.units.word == "group":
         return "documents, not groups"
-    if is_own(mechanism) or asked:
+    if is_own(mechanism) or asked:  # of somebody's own mechanism no other statistic knows anything
         return ""
     exact = traits_of(mechanism).noise_free and any(array.early for array in shown.read)
     if exact and fits_dense_solver(held.unknown):

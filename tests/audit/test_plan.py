@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,25 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.contract import Database, Observables, Release
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.statistics.contract import Documents
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Somebody's own: how many documents there are."""
+
+    name: str = "counted-rows"
+    version: int = 1
+
+    def releases(self, features: int) -> tuple[Release, ...]:
+        return (Release("rows", (1,)),)
+
+    def run(self, database: Database, rng: np.random.Generator) -> Observables:
+        return Observables({"rows": np.array([float(database.rows)])})
 
 
 def plan_of(corpus: Corpus, **sections) -> Plan:
@@ -36,6 +52,24 @@ def plan_of(corpus: Corpus, **sections) -> Plan:
 def test_refuses(corpus: Corpus, sections: dict, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         plan_of(corpus, **sections)
+
+
+def test_the_learnt_statistic_is_tested_where_it_costs_little_and_nobody_solves(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def learnt(**sections: Any) -> bool:
+        return "simulated" in {statistic.name for statistic in plan_of(corpus, **sections).tested}
+
+    final, own = {"name": "pd-svd", "rank": 2, "opens": "final"}, {"name": f"{__name__}:Counted"}
+    assert learnt(mechanism=final)
+    assert learnt(mechanism=own)
+    assert not learnt(), "every round is opened: equations say who was in"
+    for limit in ("MOST_LEARNT_FROM", "MOST_LEARNT_OF"):
+        monkeypatch.setattr(f"ksdp.audit.plan.{limit}", 0)
+        assert not learnt(mechanism=final)
+        assert learnt(mechanism=final, statistics={"names": ["simulated"]})
+        assert learnt(mechanism=own)
+        monkeypatch.undo()
 
 
 def test_a_document_that_another_party_holds_cannot_be_audited(corpus: Corpus) -> None:

@@ -1639,9 +1639,17 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/plan.py",
-        ("if not isinstance(mechanism, FunctionMechanism | RecordedRuns)", "if False"),
-        ("if statistic.name not in dear)", ")"),
+        ("every = tuple(s for s in every if isinstance(s, SimulatedStatistic))", "pass"),
+        ("if s.name not in dear)", ")"),
         tests=("tests/audit/test_coverage.py",),
+    ),
+    *_of(
+        "audit/plan.py",
+        ("if is_own(mechanism) or asked:", "if asked:"),
+        ("if is_own(mechanism) or asked:", "if is_own(mechanism):"),
+        ("if exact and fits_dense_solver(held.unknown):", "if False:"),
+        ("or shown.numbers > MOST_LEARNT_FROM:", ":"),
+        tests=("tests/audit/test_plan.py",),
     ),
     *_of(
         "audit/coverage.py",
