@@ -538,7 +538,7 @@ def advice_sentences(advice: Advice) -> tuple[str, ...]:
     sentence = f"No setting within these levers is both useful and safe: {tried}."
     if advice.needed is not None:
         sentence += f" Useful, and {needed_words(advice.needed, advice.documents)}."
-    return (sentence,)
+    return (sentence, "Documents that are clear by themselves may enter: ksdp screen leaves the others out.")
 
 
 def _recommended(advice: Advice, one: Tried) -> tuple[str, ...]:

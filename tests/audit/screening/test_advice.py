@@ -78,7 +78,9 @@ def test_where_none_is_safe_it_says_from_how_many_documents_on() -> None:
     found = advice(leaky, tried(0.05, 0.1, 0.03, low=-0.1))
     assert found.best is None
     assert found.needed == documents_needed(leaky.leak, 0.2, 1000)
-    assert f"{found.needed:,} on" in advice_sentences(found)[0]
+    said = advice_sentences(found)
+    assert f"{found.needed:,} on" in said[0]
+    assert "ksdp screen" in said[1]
 
 
 def test_what_more_runs_may_settle_is_not_called_unsafe() -> None:
