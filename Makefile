@@ -29,9 +29,9 @@ demo: kernels
 test: kernels lint
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
-# Real processes, one after the other: they use all cores by themselves.
+# Real processes, two files at a time: they use some cores by themselves.
 e2e: kernels
-	$(BIN)/python -m pytest -m "e2e and not validity"
+	$(BIN)/python -m pytest -m "e2e and not validity" -n 2 --dist loadfile
 
 validity: kernels
 	$(BIN)/python -m pytest -m validity
