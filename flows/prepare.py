@@ -17,6 +17,8 @@ from ksdp.audit.registry import mechanism_of
 from ksdp.audit.sampling import names_own_code, try_own_code
 from ksdp.audit.screening.clearance import AuditQuestion, attempt_of, question_of
 from ksdp.audit.spec.models import Spec, parse_spec
+from ksdp.audit.statistics.contract import own_statistics
+from ksdp.audit.statistics.simulated import SIMULATED
 from ksdp.flows.interruption import current
 from ksdp.storage.audits.ledger import find_attempt, record_attempt
 from ksdp.storage.corpora import load_corpus
@@ -98,7 +100,10 @@ def _note_exploration(store: Store, plan: Plan, audit: str) -> None:
     """Remember which statistics were explored on which runs; refuse a verdict by them on the same runs."""
     place = store.root / "explored" / f"{content_key(plan.runs_identity)}.txt"
     before = set(place.read_text(encoding="utf-8").splitlines()) if place.is_file() else set()
+    # What is measured whatever is named was not chosen by looking.
+    always = {SIMULATED, *(statistic.name for statistic in own_statistics(plan.mechanism))}
     names = {statistic.name.partition("#")[0] for statistic in plan.statistics}
+    names -= always - set(plan.spec.statistics.names)
     if plan.spec.statistics.explored:
         place.parent.mkdir(exist_ok=True)
         write_text(place, "".join(f"{name}\n" for name in sorted(before | names)))

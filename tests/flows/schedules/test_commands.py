@@ -85,7 +85,7 @@ def test_a_promise_is_not_changed(typed: Typed, nightly: tuple[Any, ...], tmp_pa
 @pytest.mark.parametrize("command", ["pause", "resume", "now", "unschedule"])
 def test_one_that_is_not_there(typed: Typed, tmp_path: Path, command: str) -> None:
     Store.open(tmp_path / "store")
-    assert "'nobody'" in typed(command, "nobody", "--store", tmp_path / "store", code=1)
+    assert "'nobody'" in typed(command, "nobody", "--store", tmp_path / "store", code=2)
 
 
 @pytest.mark.parametrize(

@@ -60,8 +60,10 @@ def test_nothing_but_tls_records(two_runs: tuple[bytes, bytes]) -> None:
         kinds = [kind for kind, _ in records(stream)]
         assert set(kinds) <= {HANDSHAKE, CHANGE, APPLICATION}
         assert kinds.count(HANDSHAKE) == 1, "the client's first words"
-        for word in (b"KSF1", b"ksdp1", b"greeting", b"pd-nmf", b"bob", b"ada"):
+        for word in (b"KSF1", b"ksdp1", b"greeting", b"pd-nmf"):
             assert word not in stream
+        # Three letters stand in random bytes by chance, if once in a thousand streams; not twice.
+        assert stream.count(b"bob") + stream.count(b"ada") < 2
 
 
 def test_what_is_sent_looks_random(two_runs: tuple[bytes, bytes]) -> None:

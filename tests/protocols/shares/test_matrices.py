@@ -65,7 +65,7 @@ def test_signs_and_shares_that_do_not_fit() -> None:
         return await shares.opened((values[place] + (place == 2)) % PRIME)
 
     assert computed(work).tolist() == [1, 0, 0]
-    with pytest.raises(ProtocolError, match="a party deviates"):
+    with pytest.raises(ProtocolError, match="second or third deviates"):
         computed(spoiled)
 
 
