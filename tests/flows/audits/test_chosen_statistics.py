@@ -53,3 +53,12 @@ def test_a_verdict_by_an_explored_statistic_takes_fresh_runs(tables: dict[str, A
         run_audit(parse_spec(named), tmp_path, store, HERE)
     assert run_audit(parse_spec({**named, "seed": 5}), tmp_path, store, HERE).sampled_runs > 0
     assert run_audit(parse_spec(tables), tmp_path, store, HERE).audit == first.audit, "it was asked before"
+
+
+def test_what_is_always_measured_was_not_chosen_by_looking(tables: dict[str, Any], tmp_path: Path) -> None:
+    """The learnt statistic is: a test of another one takes no default audit of these runs away."""
+    store = tmp_path / "store"
+    first = run_audit(parse_spec(tables), tmp_path, store, HERE)
+    assert "simulated" in run_test(store, first.audit, ("w-max",), HERE).statistics
+    other = parse_spec({**tables, "decision": {"margin": 0.29}})
+    assert run_audit(other, tmp_path, store, HERE).audit != first.audit
