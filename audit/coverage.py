@@ -274,9 +274,14 @@ def observed_precision(plan: Plan) -> str:
     that is new, in digits that single precision rounds away and the wire, of multiples of 2^-31, does not: D is up
     to 0.09 larger, of ratings 0.24. Of a final output, and of more documents, it is the same (decision 5).
     """
-    exact = traits_of(plan.mechanism).noise_free and any(array.early for array in plan.announced)
     documents = int(plan.units.sizes[plan.holdings.victim].sum())
-    return "float64" if exact and fits_dense_solver(documents) else plan.spec.store.precision
+    return "float64" if rounds_solved(plan.mechanism, plan.announced, documents) else plan.spec.store.precision
+
+
+def rounds_solved(mechanism: Mechanism, arrays: Iterable[Release], documents: int) -> bool:
+    """Whether exact sums of rounds are among these arrays, and so many documents are solved for who was in."""
+    exact = traits_of(mechanism).noise_free and any(array.early for array in arrays)
+    return exact and fits_dense_solver(documents)
 
 
 def planned_coverage(plan: Plan) -> Coverage:

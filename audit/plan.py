@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.corpus.groups import Units
 from ksdp.audit.corpus.matrix import Corpus
-from ksdp.audit.coverage import Coverage, observed_precision, planned_coverage, reads
+from ksdp.audit.coverage import Coverage, observed_precision, planned_coverage, reads, rounds_solved
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.callables import FunctionMechanism
 from ksdp.audit.mechanisms.contract import Database, Mechanism, Release, ReleaseSchema, kept_of, traits_of
@@ -36,7 +36,6 @@ from ksdp.audit.spec.models import Spec
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic, own_statistics, sentence_of
 from ksdp.audit.statistics.learned import LEARNED, LEARNED_PREFIX, LEARNED_SENTENCE, RAW
 from ksdp.audit.statistics.linear.groups import GroupMean, OfGroups, solves_groups
-from ksdp.audit.statistics.linear.solve import fits_dense_solver
 from ksdp.audit.statistics.plain import COEFFICIENTS, coefficients
 from ksdp.audit.statistics.simulated import SIMULATED, SimulatedStatistic
 from ksdp.audit.statistics.simulated import STATISTICS as SIMULATIONS
@@ -237,8 +236,7 @@ def _not_simulated(mechanism: Mechanism, shown: ReleaseSchema, held: Holdings, *
         return "documents, not groups"
     if is_own(mechanism) or asked:  # of somebody's own mechanism no other statistic knows anything
         return ""
-    exact = traits_of(mechanism).noise_free and any(array.early for array in shown.read)
-    if exact and fits_dense_solver(held.unknown):
+    if rounds_solved(mechanism, shown.read, held.unknown):
         return "no equations that say who was in: these do"
     if held.unknown > MOST_LEARNT_OF or shown.numbers > MOST_LEARNT_FROM:
         most = f"at most {MOST_LEARNT_OF:,} documents and {MOST_LEARNT_FROM:,} announced numbers"

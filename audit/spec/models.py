@@ -496,6 +496,10 @@ class DeclaredSpec(Section, frozen=True):
         return self
 
 
+SAID_ALONE = frozenset({"title", "declared"})
+"""Keys of a spec that people read and no number depends on: they change no hash, trend or schedule."""
+
+
 class Spec(Section, frozen=True):
     """A whole audit."""
 
@@ -579,14 +583,14 @@ class Spec(Section, frozen=True):
     @property
     def hash(self) -> str:
         """`sha256:` over all, defaults included, but for `gain`, `title`, `declared`, which change no number."""
-        tables = self.model_dump(mode="json", exclude={"gain", "title", "declared"})
+        tables = self.model_dump(mode="json", exclude={"gain", *SAID_ALONE})
         text = json.dumps(tables, sort_keys=True, separators=(",", ":"))
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
     @property
     def series(self) -> str:
         """Hash without seed, runs, documents, levels and storage: what the audits of one trend share."""
-        tables = self.model_dump(mode="json", exclude={"seed", "store", "title", "declared"})
+        tables = self.model_dump(mode="json", exclude={"seed", "store", *SAID_ALONE})
         for name in ("with_runs", "documents"):
             tables["design"].pop(name)
         for name in ("level", "clear_level"):

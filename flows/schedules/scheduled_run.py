@@ -31,7 +31,7 @@ from ksdp.audit.errors import InvalidAudit, KsdpError, SpecError, StoreError
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import own_code
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.spec.models import Spec
+from ksdp.audit.spec.models import SAID_ALONE, Spec
 from ksdp.audit.verdicts.online import LevelBudget, next_spec, open_budget, read_budget
 from ksdp.flows.audits.prefect_audit import audit
 from ksdp.flows.audits.run import one_at_a_time
@@ -115,7 +115,7 @@ def spec_basis(spec: Spec, columns: str | None = None) -> str:
     columns : str, optional
         What the files hold that say which columns there are (`columns_digest`), where the spec names some.
     """
-    tables = spec.model_dump(mode="json", exclude={"seed", "store", "title", "declared"})
+    tables = spec.model_dump(mode="json", exclude={"seed", "store", *SAID_ALONE})
     for section, key in (
         ("corpus", "path"),
         ("corpus", "labels"),
