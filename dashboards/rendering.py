@@ -7,7 +7,6 @@ import hashlib
 import math
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -28,16 +27,6 @@ from ksdp.storage.reviews.decisions import visible
 from ksdp.storage.store import Store
 
 _STATIC = Path(__file__).parent / "static"
-
-
-def timestamp(at: datetime | str) -> str:
-    """A time for people, in UTC.
-
-    >>> timestamp(datetime(2026, 11, 3, 7, 5, tzinfo=UTC))
-    '3 Nov 2026, 07:05 UTC'
-    """
-    when = datetime.fromisoformat(at) if isinstance(at, str) else at
-    return f"{when.astimezone(UTC):%-d %b %Y, %H:%M} UTC"
 
 
 def _runs_needed(runs: float) -> str:
@@ -79,12 +68,7 @@ def static_files() -> StaticFiles:
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     environment = make_environment()
-    environment.filters |= {
-        "timestamp": timestamp,
-        "runs_needed": _runs_needed,
-        "share": _share,
-        "visible": _visible,
-    }
+    environment.filters |= {"runs_needed": _runs_needed, "share": _share, "visible": _visible}
     environment.globals |= {"link": link, "static": _static_link, "verdict_words": VERDICTS}
     return environment
 

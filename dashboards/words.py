@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from datetime import UTC, datetime
 
 from markupsafe import Markup, escape
 
@@ -45,6 +46,16 @@ def plural(number: float, one: str, many: str) -> str:
     ('1 document', '1,200 documents')
     """
     return f"{count(number)} {one if number == 1 else many}"
+
+
+def timestamp(at: datetime | str) -> str:
+    """A time for people, in UTC.
+
+    >>> timestamp(datetime(2026, 11, 3, 7, 5, tzinfo=UTC))
+    '3 Nov 2026, 07:05 UTC'
+    """
+    when = datetime.fromisoformat(at) if isinstance(at, str) else at
+    return f"{when.astimezone(UTC):%-d %b %Y, %H:%M} UTC"
 
 
 def power_of_ten(exponent: float) -> Markup:

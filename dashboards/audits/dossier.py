@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +17,7 @@ from ksdp.dashboards.audits.frameworks import Clause, crosswalk
 from ksdp.dashboards.audits.pipelines import uncovered
 from ksdp.dashboards.audits.report import of_summary, parts_of, parts_of_views, standalone
 from ksdp.dashboards.audits.sentences import AnySummary
-from ksdp.dashboards.words import count, decimal, percent, plural
+from ksdp.dashboards.words import count, decimal, percent, plural, timestamp
 from ksdp.storage.audits.history import Risk, Summary, finished_views, read_views
 from ksdp.storage.audits.view_tables import read_view_verdicts
 from ksdp.storage.clearances import Clearance, content_hash, read_clearance
@@ -32,7 +32,6 @@ _PICTURED = 4
 """Documents of which the distributions are drawn."""
 _GROUPS = 5
 """Of each kind, those with the largest average."""
-_TIME = "%-d %b %Y, %H:%M UTC"
 
 _Names = tuple[str, ...]
 CHAPTERS: tuple[tuple[str, str, _Names, _Names, _Names], ...] = (
@@ -333,7 +332,7 @@ def _decision(summary: AnySummary, signed: list[Clearance]) -> tuple[str, ...]:
         return (said, "No clearance was signed on it: nothing may enter a run on its account.")
     newest = signed[-1]
     entering = plural(len(newest.documents), "document", "documents")
-    return (said, f"{entering} may enter a run: {newest.reviewer} signed that on {_at(newest.created)}.")
+    return (said, f"{entering} may enter a run: {newest.reviewer} signed that on {timestamp(newest.created)}.")
 
 
 def _until(signed: list[Clearance], stated: DeclaredSpec, today: date) -> str:
@@ -344,10 +343,6 @@ def _until(signed: list[Clearance], stated: DeclaredSpec, today: date) -> str:
         return "no date is named"
     day, why = min(ends)
     return f"{day:%-d %b %Y}: {why}{', and that day is past' if day < today else ''}"
-
-
-def _at(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime(_TIME)
 
 
 def _measured(found: tuple[Advantage, ...], summary: AnySummary) -> tuple[Fact, ...]:
@@ -400,7 +395,8 @@ def _recorded(store: Store, audits: Sequence[str], signed: list[Clearance]) -> t
     for entry in entries:
         kinds.setdefault((entry.reviewer, entry.decision.value), []).append(entry.at)
     lines = [
-        f"{who}: {decision}, {plural(len(when), 'document', 'documents')}, {_at(min(when))} to {_at(max(when))}"
+        f"{who}: {decision}, {plural(len(when), 'document', 'documents')}, {timestamp(min(when))} to "
+        f"{timestamp(max(when))}"
         for (who, decision), when in kinds.items()
     ]
     if entries:
@@ -408,8 +404,8 @@ def _recorded(store: Store, audits: Sequence[str], signed: list[Clearance]) -> t
         lines.append(f"Newest entry: {newest.number}, {newest.hash}")
     log = Fact("Decisions", tuple(lines) or ("none",), "recorded" if lines else "missing")
     cleared = tuple(
-        f"{one.reviewer}, {_at(one.created)}: {plural(len(one.documents), 'document', 'documents')}, until "
-        f"{_at(one.expires)} ({content_hash(one)})"
+        f"{one.reviewer}, {timestamp(one.created)}: {plural(len(one.documents), 'document', 'documents')}, until "
+        f"{timestamp(one.expires)} ({content_hash(one)})"
         for one in signed
     )
     return (rule, log, Fact("Clearances", cleared or ("none",), "recorded" if cleared else "missing"))
