@@ -17,6 +17,7 @@ from http.client import HTTPException
 
 import psutil
 import pytest
+from distributed.utils import LoopRunner
 
 from ksdp.audit.errors import InputError
 from ksdp.tasks.cluster import Workers, credentials, dask_address, open_workers, spread
@@ -174,7 +175,7 @@ def test_a_worker_that_is_killed_while_it_starts_does_not_end_the_audit() -> Non
                         process.kill()
                         killed.set()
                         return
-            time.sleep(0.005)
+            time.sleep(0.02)
 
     killer = threading.Thread(target=kill)
     killer.start()
@@ -182,6 +183,21 @@ def test_a_worker_that_is_killed_while_it_starts_does_not_end_the_audit() -> Non
         killer.join()
         assert killed.is_set()
         assert spread(cluster.address, str.upper, [("a",)], lambda _: None) == ["A"]
+
+
+@pytest.mark.e2e
+def test_an_audit_starts_again_where_dask_takes_too_long_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask waits ten seconds for its own loop, and then says `assert loop is not None`."""
+    started, late = LoopRunner.start, iter([True])
+
+    def start(self: LoopRunner) -> None:
+        assert not next(late, False)
+        started(self)
+
+    monkeypatch.setattr(LoopRunner, "start", start)
+    with open_workers(1) as cluster:
+        assert spread(cluster.address, str.upper, [("a",)], lambda _: None) == ["A"]
+    assert next(late, None) is None
 
 
 STARTING = """
