@@ -1172,6 +1172,8 @@ MUTANTS: list[Mutant] = [
         ("parts * (shares.sum() / parts.sum())", "parts"),
         ("same = gram > 1.0 - _SAME", "same = np.eye(len(gram)) > 0.5"),
         ("<= _SAME * np.minimum(lengths, lengths[:, None])", "<= np.inf"),
+        ("adds = sizes > _NOTHING**2 * sizes.max()", "adds = sizes > 0.0"),
+        ("astype(np.float32))) < many", "astype(np.float32))) < 0"),
         ("left < LEFT * sizes[adds].min(initial=np.inf)", "True"),
         ("left < LEFT * sizes[adds].min(initial=np.inf)", "False"),
         ("return np.asarray(lost / np", "return np.asarray(1e14 * lost / np"),

@@ -239,12 +239,38 @@ def solved_parts(made: FactoredContributions, apart: Floats, shares: Floats, los
             return Solved(found)
         if not few_to_write(len(gram), made.entries):
             return Solved(found)
-        now = max(now, _ROUNDING**2 * float(sizes.max()))
-        noise = _noise(now, factors)
-        in_terms = (made.entries + 1) * _IN_TERMS
-        if lost >= LOST and sizes[adds].min(initial=np.inf) > _EVEN * in_terms:
-            noise += in_terms * made.variances
+        noise = _noise(now, factors, sizes)
+        if lost >= LOST:
+            noise += _noise_of_terms(sizes[adds], made.variances)
         return Solved(found, direction_of(made, apart, shares, noise))
+
+
+_MANY = 2
+"""Documents of different lengths a number, from which on no parts tell who is in: they are not solved for."""
+_NOTHING = 1e-4
+"""Of the longest document's length; shorter ones, which what it loses might hide, are not counted among these."""
+
+
+def direction_of_few_numbers(
+    made: FactoredContributions, apart: Floats, shares: Floats, lost: float = LOST
+) -> Direction | None:
+    """The direction of largest entropy, as `solved_parts` finds it, where documents are many more than numbers.
+
+    None where they are not. A database is then one of many that agree with the sums, and least squares are of no
+    use: nothing of the size of the documents' products is worked out.
+    """
+    many = _MANY * made.entries
+    if not 0 < many <= made.rows.shape[0] or not few_to_write(made.rows.shape[0], made.entries):
+        return None
+    factors, terms = scales_of(made).written(), made.written()
+    sizes = np.square(terms * factors).sum(axis=1)
+    adds = sizes > _NOTHING**2 * sizes.max()
+    if len(np.unique(np.sqrt(sizes[adds]).astype(np.float32))) < many:
+        return None
+    noise = _noise(_losses(made, factors, lost)(shares), factors, sizes)
+    if lost >= LOST:
+        noise += _noise_of_terms(sizes[adds], np.square(terms).sum(axis=0))
+    return direction_of(made, apart, shares, noise, terms)
 
 
 def _losses(made: FactoredContributions, factors: Floats, lost: float) -> Callable[[Floats], float]:
@@ -253,9 +279,16 @@ def _losses(made: FactoredContributions, factors: Floats, lost: float) -> Callab
     return lambda likely: lost * float(np.square(plain.summed(likely) * factors).mean())
 
 
-def _noise(lost: float, factors: Floats) -> Floats:
+def _noise(lost: float, factors: Floats, sizes: Floats) -> Floats:
     """The variance of every number, shape (entries,); who adds nothing to a number adds none."""
+    lost = max(lost, _ROUNDING**2 * float(sizes.max()))
     return np.asarray(lost / np.square(np.where(factors > 0.0, factors, 1.0)))
+
+
+def _noise_of_terms(sizes: Floats, variances: Floats) -> Floats | float:
+    """That of terms which follow from single precision; 0 where it would hide the least of the documents."""
+    lost = (len(variances) + 1) * _IN_TERMS
+    return lost * variances if sizes.min(initial=np.inf) > _EVEN * lost else 0.0
 
 
 def _shared(parts: Floats, first: Ints) -> Floats:
@@ -519,10 +552,13 @@ def overdetermined(
             all_told = told(distinct(narrow, shares, same), used, apart)
             if all_told is not None:
                 return all_told
-        found = solved_parts(narrow, apart, shares, lost)
-        if found.direction is None:
-            return with_parts(narrow, used, seen - narrow.summed(shares + found.parts), found.parts)
-        return replace(found.direction, numbers=_spread(made, used, found.direction.numbers))
+        direction = direction_of_few_numbers(narrow, apart, shares, lost)
+        if direction is None:
+            found = solved_parts(narrow, apart, shares, lost)
+            if found.direction is None:
+                return with_parts(narrow, used, seen - narrow.summed(shares + found.parts), found.parts)
+            direction = found.direction
+        return replace(direction, numbers=_spread(made, used, direction.numbers))
 
     def begin() -> tuple[Floats, Floats]:
         found, usual = _filter_in(narrow, apart, np.zeros(narrow.entries), _work(made, entries))

@@ -72,18 +72,22 @@ class Direction:
         return between(made.along(self.numbers) + self.usual)
 
 
-def direction_of(made: ContributionOperator, apart: Floats, shares: Floats, noise: Floats) -> Direction:
+def direction_of(
+    made: ContributionOperator, apart: Floats, shares: Floats, noise: Floats, terms: Floats | None = None
+) -> Direction:
     """The direction of largest entropy for documents with these terms.
 
     Parameters
     ----------
-    apart : the sums less what is expected of them, shape (entries,)
+    apart : the announced sums less what is expected of them, shape (entries,)
     shares : p, between 0 and 1, shape (n,)
     noise : the variance of each number, shape (entries,)
+    terms : the terms written out, where they are at hand, shape (n, entries)
     """
     units = 1.0 / np.sqrt(noise)
     with one_thread():
-        numbers, usual = span_of(made.written() * units, 1.0).direction(apart * units, shares)
+        terms = made.written() if terms is None else terms
+        numbers, usual = span_of(terms * units, 1.0).direction(apart * units, shares)
     return Direction(numbers * units, usual)
 
 

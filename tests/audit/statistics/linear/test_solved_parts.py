@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -15,7 +17,7 @@ from ksdp.audit.statistics.linear import tilting
 from ksdp.audit.statistics.linear.coordinate_descent import SETTLED
 from ksdp.audit.statistics.linear.operator import FactoredContributions, gram_of_contributions, scales_of
 from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
-from ksdp.audit.statistics.linear.solve import solved_parts
+from ksdp.audit.statistics.linear.solve import direction_of_few_numbers, solved_parts
 from ksdp.audit.verdicts.laws import ks_table
 
 from .who_is_in import KINDS, numbers_of, some_rows
@@ -133,3 +135,36 @@ def test_sums_of_nothing_do_not_tell_that_nobody_was_in() -> None:
     made = FactoredContributions.plain(sp.csr_array(np.vstack([half, -half])), np.ones((40, 1)))
     shares = np.full(40, 0.3)
     assert solved_parts(made, -made.summed(shares), shares).direction is not None
+
+
+@pytest.mark.parametrize("kind", ["plain", "subtracted", "single numbers"])
+def test_few_numbers_are_turned_into_the_direction_that_equations_of_documents_leave_open(kind: str) -> None:
+    """Of 120 documents and at most 15 numbers: the same order, though nobody was solved for."""
+    rng = np.random.default_rng(7)
+    rows, weights = sp.csr_array(rng.gamma(0.5, 1.0, (120, 7))), rng.normal(size=(120, 2))
+    made = FactoredContributions.plain(rows, weights)
+    if kind == "subtracted":
+        made = replace(
+            made, numbers=rng.random((120, 1)), basis=rng.random((1, 7)), taken=np.array([[True, False]])
+        )
+    elif kind == "single numbers":
+        made = replace(made, scalars=rng.random((120, 1)))
+    shares = np.full(120, 0.3)
+    apart = made.summed((np.arange(120) < 36) - shares)
+    found, other = direction_of_few_numbers(made, apart, shares), solved_parts(made, apart, shares).direction
+    assert found is not None
+    assert other is not None
+    np.testing.assert_allclose(found.of(made), other.of(made), atol=1e-6)
+
+
+def test_documents_that_do_not_differ_are_solved_for() -> None:
+    """Ten contents of six numbers, or ten long ones, may be told by equations, however many others there are."""
+    rows, shares = np.tile(np.random.default_rng(2).random((10, 6)), (6, 1)), np.full(60, 0.3)
+    for matrix in (
+        rows,
+        np.random.default_rng(2).random((60, 6)) * np.where(np.arange(60) < 10, 1.0, 1e-5)[:, None],
+    ):
+        made = FactoredContributions.plain(sp.csr_array(matrix), np.ones((60, 1)))
+        assert direction_of_few_numbers(made, -made.summed(shares), shares) is None
+    made = FactoredContributions.plain(sp.csr_array(np.random.default_rng(2).random((60, 31))), np.ones((60, 1)))
+    assert direction_of_few_numbers(made, -made.summed(shares), shares) is None
