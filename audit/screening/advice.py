@@ -28,6 +28,7 @@ from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.screening.rounds import pool_size, sampled_spec
+from ksdp.audit.spec.design import Block
 from ksdp.audit.spec.models import Spec
 from ksdp.audit.verdicts.laws import ks_table
 from ksdp.audit.verdicts.multiplicity import share_lower_limit, share_upper_limit
@@ -209,8 +210,6 @@ _LOOKS = (1 / 16, 1 / 4, 1 / 2, 1.0)
 """The first one, at a sixteenth, gives hopeless settings up, and decides nothing else."""
 _HOPELESS = 0.5
 """Share of documents far above the margin from which it is not worth looking again."""
-_KOLMOGOROV = 1.36
-"""95 % of the law of D where nothing leaks, times sqrt(1 / m + 1 / n)."""
 _RELABELLED = 2**31
 """The stream that deals runs anew, to see what chance alone would show."""
 
@@ -243,15 +242,17 @@ class Leak:
     """Given up after a part of the runs: too much was above the margin."""
 
 
-def chance_distance(n_with: int, n_without: int) -> float:
-    """D of one statistic below which 95 % of tests stay where nothing leaks.
+def chance_distance(n_with: int, n_without: int, statistics: int = 1) -> float:
+    """D of the largest of some statistics below which at least 95 % of documents stay where nothing leaks.
+
+    By the limit law of Kolmogorov's statistic, whose tail is 2 exp(-2 x^2), times the statistics.
 
     Examples
     --------
     >>> round(chance_distance(200, 200), 3)
     0.136
     """
-    return float(_KOLMOGOROV * np.sqrt(1 / n_with + 1 / n_without))
+    return math.sqrt(math.log(2 * statistics / 0.05) / 2 * (1 / n_with + 1 / n_without))
 
 
 def sampled_leak(plan: Plan, *, level: float, population: int, quota: float = 0.0) -> Leak:
@@ -273,31 +274,31 @@ def sampled_leak(plan: Plan, *, level: float, population: int, quota: float = 0.
     if not plan.reading.all:
         raise SpecError("a sampled leak needs `design.without_runs` all.")
     count, enters = len(plan.audited), plan.spec.corpus.levers.enters
-    stops = [max(1, round(len(plan.blocks) * part)) for part in _LOOKS]
+    stops = [max(1, round(plan.runs * part)) for part in _LOOKS]
     values: dict[str, list[Floats]] = {statistic.name: [] for statistic in plan.tested}
     bits: list[NDArray[np.bool_]] = []
-    for number, block in enumerate(plan.blocks, start=1):
+    for block in _cut(plan.blocks, stops):
         found = measure(plan, block, sample(plan, block), plan.tested)
         bits.append(found.inclusion[:count])
         for name, part in found.values.items():
             values[name].append(part[:count])
-        last = number == len(plan.blocks)
-        if number not in stops and not last:
+        last = block.stop == plan.runs
+        if block.stop not in stops and not last:
             continue
         inclusion = np.concatenate(bits, axis=1)
         columns = {name: np.concatenate(parts, axis=1) for name, parts in values.items()}
         distances = {name: enters * _distances(column, inclusion) for name, column in columns.items()}
         largest = np.max(list(distances.values()), axis=0)
         held = max(1, int(inclusion.sum(axis=1).mean()))
-        one = enters * chance_distance(held, max(1, inclusion.shape[1] - held))
+        by_chance = enters * chance_distance(held, max(1, inclusion.shape[1] - held), len(columns))
         margin = plan.spec.decision.margin
         # With few runs many are above the margin by chance: that gives no setting up.
-        above, far = int((largest > margin).sum()), int((largest > margin + one).sum())
+        above, far = int((largest > margin).sum()), int((largest > margin + by_chance).sum())
         hopeless = far > _HOPELESS * count
         units = max(population, count)
         limit = share_upper_limit(above, count, level / LOOKS, units)
         least = share_lower_limit(far, count, level / LOOKS, units)
-        settled = number >= stops[1] and (limit <= quota or least > quota)
+        settled = block.stop >= stops[1] and (limit <= quota or least > quota)
         if last or hopeless or settled:
             break
     else:
@@ -320,6 +321,13 @@ def sampled_leak(plan: Plan, *, level: float, population: int, quota: float = 0.
         plan.coverage.unread,
         (hopeless or least > quota) and not last,
     )
+
+
+def _cut(blocks: Sequence[Block], stops: Sequence[int]) -> Iterator[Block]:
+    """The same runs in blocks that end where somebody looks."""
+    for block in blocks:
+        ends = [*(stop for stop in stops if block.start < stop < block.stop), block.stop]
+        yield from (Block(block.lane, start, end) for start, end in itertools.pairwise([block.start, *ends]))
 
 
 def _distances(values: Floats, inclusion: NDArray[np.bool_]) -> Floats:

@@ -215,6 +215,18 @@ def test_a_leak_is_settled_as_soon_as_its_limits_say_so(corpus: Corpus) -> None:
     assert sampled_leak(plan, level=0.05, population=90).runs == 320
 
 
+def test_a_hopeless_setting_is_given_up_after_a_sixteenth_of_its_runs(corpus: Corpus) -> None:
+    tables = spec({"name": "pd-svd", "rank": 2}).model_dump(mode="json")
+    tables["design"]["with_runs"] = 160
+    leaks = {}
+    for margin in (0.1, 0.3):  # beyond which chance alone could show what is told for certain
+        tables["decision"]["margin"] = margin
+        leaks[margin] = sampled_leak(make_plan(parse_spec(tables), corpus), level=0.05, population=90)
+    assert (leaks[0.1].runs, leaks[0.3].runs) == (20, 80)
+    assert leaks[0.1].early
+    assert leaks[0.3].early
+
+
 def test_of_what_is_held_a_run_of_a_draw_tells_that_share(corpus: Corpus) -> None:
     whole = spec({"name": "pd-svd", "rank": 2})
     tables = whole.model_dump(mode="json")
@@ -224,7 +236,8 @@ def test_of_what_is_held_a_run_of_a_draw_tells_that_share(corpus: Corpus) -> Non
         tables["decision"]["margin"] = margin
         return sampled_leak(make_plan(parse_spec(tables), corpus), level=0.05, population=90)
 
-    every = sampled_leak(make_plan(whole, corpus), level=0.05, population=90)
+    usual = whole.model_copy(update={"decision": whole.decision.model_copy(update={"margin": 0.14 / 0.15})})
+    every = sampled_leak(make_plan(usual, corpus), level=0.05, population=90)
     # The same runs: sizes are of what enters, and no draw proves a margin below its share.
     part = leak(0.14)
     assert part.median == pytest.approx(0.15 * every.median)
