@@ -205,10 +205,13 @@ def stage_line(stage: str, done: int, total: int, seconds: float) -> str:
     'running the mechanism: 512 runs in 4.0 s, 128 runs/s'
     >>> stage_line("test", 900, 1800, 4.0)
     'testing documents: 900 of 1800 documents in 4.0 s, 225 documents/s'
+    >>> stage_line("confirm", 1, 1, 4.0)
+    'measuring detected leaks on fresh runs: 1 part in 4.0 s, 0.25 parts/s'
     >>> stage_line("prepare", 0, 1, 0.5)
     'reading the corpus: 0.5 s'
     """
     what, fast = counted(stage), rate(stage, done, seconds)
+    what = what.removesuffix("s") if done == total == 1 else what
     if not what:
         return f"{words(stage)}: {seconds:.1f} s"
     share = f"{done}" if done >= total else f"{done} of {total}"

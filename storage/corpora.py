@@ -201,7 +201,10 @@ def _handed_over(nonnegative: bool) -> Corpus:
         raise SpecError("the corpus of this spec was handed over by a Python program; it is in no file.")
     corpus = lent[1]
     if nonnegative and corpus.matrix.nnz and corpus.matrix.data.min() < 0:
-        raise CorpusError("the corpus holds negative entries, which this mechanism does not take.")
+        low = corpus.matrix.data.min()
+        raise CorpusError(
+            f"the corpus holds {low:g}; this mechanism takes no negative entries: `ksdp mechanisms`."
+        )
     return corpus
 
 
@@ -212,7 +215,8 @@ def weighed_corpus(source: RawCorpus, *, nonnegative: bool) -> Corpus:
     levers = read_levers(file.spec, source.names, raw.shape[1], raw)
     if nonnegative and (levers.basis is not None or levers.centre is not None):
         raise SpecError(
-            "`corpus.levers` with `basis` or `units` gives negative entries, which the mechanism refuses."
+            "`corpus.levers` with `basis` or `units` gives negative entries, which this mechanism refuses: take "
+            "the lever away, or another mechanism."
         )
     chosen = narrowed(raw, levers)
     weighted = weighed(chosen, labels.party, file.weighting, file.spec.idf, rows, levers.idf)
@@ -291,7 +295,10 @@ class RawCorpus:
 def read_source(file: SourceFile, *, nonnegative: bool) -> RawCorpus:
     """What the file holds, before weighting; rows in its order."""
     if nonnegative and file.spec.weighting == "standardised":
-        raise SpecError("`corpus.weighting` standardised gives negative entries, which the mechanism refuses.")
+        raise SpecError(
+            "`corpus.weighting` standardised gives negative entries, which this mechanism refuses: set "
+            '`weighting = "counts"`, or take another mechanism.'
+        )
     # Weights of negative counts mean nothing.
     return _READERS[file.kind](file, nonnegative or file.spec.weighting == "tf-idf")
 

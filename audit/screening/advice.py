@@ -441,10 +441,9 @@ def documents_needed(leak: Leak, margin: float, documents: int) -> int:
 
 def needed_words(needed: int, documents: int) -> str:
     """From how many documents on a run would be safe, for people."""
-    there = f"there are {documents:,}"
     if needed <= documents:
-        return f"95 % of the documents within the margin with these {documents:,}, by what was measured"
-    return f"95 % of the documents within the margin from about {needed:,} on, by what was measured; {there}"
+        return f"an estimated 95 % of these {documents:,} documents are within the margin"
+    return f"it takes about {needed:,} documents until 95 % are within the margin, and there are {documents:,}"
 
 
 def trial_plan(spec: Spec, corpus: Corpus, drawn: int, runs: int) -> Plan:
@@ -545,7 +544,7 @@ def advice_sentences(advice: Advice) -> tuple[str, ...]:
         )
     sentence = f"No setting within these levers is both useful and safe: {tried}."
     if advice.needed is not None:
-        sentence += f" Useful, and {needed_words(advice.needed, advice.documents)}."
+        sentence += f" For a useful one {needed_words(advice.needed, advice.documents)}, by an estimate."
     return (sentence, "Documents that are clear by themselves may enter: ksdp screen leaves the others out.")
 
 

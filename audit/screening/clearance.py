@@ -80,7 +80,7 @@ class Attempts:
         return (
             f"This question was asked {self.attempts} times of this corpus, this mechanism and these parties: by "
             f"{made}, {plural(self.statistics, 'choice')} of statistics, and margins {margins}. "
-            f"What they call clear holds the level {self.level:g}, all together."
+            f"Together, what they call clear is held to a level of {self.level:g}."
         )
 
 
@@ -490,22 +490,22 @@ def review_statement(
     promises = [
         f"{len(selection.proved)} documents are listed because they were proved clear: the advantage of every "
         f"threshold on every statistic tried is below {margin:g}, in databases of {rows} documents drawn from "
-        f"{among}. Audits that asked this so far: {asked.audits}; their levels add up to {asked.level:g}."
-        " Of what an audit calls clear, at most its level is expected to be wrong; it counts every document that "
-        "its runs could test, so that looking again at chosen ones gains nothing."
+        f"{among}. Audits that asked this so far: {asked.audits}; their levels add up to {asked.level:g}. "
+        "Of the documents that an audit calls clear, a share of at most its level is expected to be wrong. Each "
+        "audit counts every document that its runs could test, so that looking again at chosen ones gains nothing."
     ]
     if selection.accepted:
         others = len(selection.accepted) - accepted_sensitive
         promises.append(
-            f"{len(selection.accepted)} are listed by decision alone: {accepted_sensitive} were proved sensitive, "
-            f"of {others} nothing is proved. Their risk was accepted, each with a reason in the review log."
+            f"{len(selection.accepted)} are listed by decision alone: {accepted_sensitive} proved sensitive, "
+            f"and {others} of which nothing is proved. Their risk was accepted, each with a reason in the log."
         )
     out = len(selection.excluded) + len(selection.left_open)
     if out:
         promises.append(
             f"{out} documents are not listed: {len(selection.excluded)} excluded by decision, "
-            f"{len(selection.left_open)} left open. What is left when they are out was not audited again: leaving "
-            "documents out can make others sensitive that they hid."
+            f"{len(selection.left_open)} left open. The listed documents were not audited again without "
+            "these: leaving documents out can expose others that they hid."
         )
     else:
         promises.append("Every document of the audit is listed.")
@@ -552,8 +552,8 @@ def screen_statement(
     if "clear" in allowed:
         promises.append(
             "Documents with the verdict clear: the advantage of every threshold on every statistic tried was "
-            f"proved to be below {margin:g}; of those that an audit calls clear, at most its level is expected to "
-            "be wrong."
+            f"proved to be below {margin:g}. Of those that an audit calls clear, a share of at most its level is "
+            "expected to be wrong."
         )
     if "undecided" in allowed:
         promises.append(

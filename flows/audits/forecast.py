@@ -337,7 +337,7 @@ def _safe(plan: Plan, seconds_a_run: float) -> dict[str, Any] | None:
     needed = documents_needed(leak, margin, population)
     sentence = (
         f"D of {leak.documents} documents in {leak.runs} runs: median {leak.median:.2f}, 95 % below "
-        f"{leak.high:.2f} ({leak.chance:.2f} by chance); {needed_words(needed, population)}"
+        f"{leak.high:.2f} (by chance {leak.chance:.2f}); {needed_words(needed, population)}"
     )
     return {"documents": needed, "leak": asdict(leak), "sentence": sentence}
 

@@ -503,8 +503,8 @@ def enter_documents(
     return Entered(restrict(entering, rows), statement, len(mine), grounds, held, columns, known, excluded)
 
 
-_LATER = "no store with later decisions was read (--store)"
-_NONE_KNOWN = f"no exclusion by decision is known; {_LATER}"
+_LATER = "later decisions are not known, as no store was named (--store)"
+_NONE_KNOWN = f"none are known; {_LATER}"
 
 
 def _read_from(store: Store) -> str:

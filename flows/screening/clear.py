@@ -199,10 +199,10 @@ def exclusion_rows(excluded: Mapping[str, Entry]) -> list[dict[str, str]]:
 
 
 _OPENED = {
-    "every round": "It was audited what a run that opens every round shows its parties.",
+    "every round": "The audit looked at what a run that opens every round shows its parties.",
     "final": (
-        "It was audited what a run that opens its final output alone shows its parties: it holds for no run that "
-        "opens more, nor against two of the three parties that compute together."
+        "The audit looked at what a run that opens its final output alone shows its parties. The clearance does "
+        "not hold for a run that opens more, nor if two of the three parties that compute pool what they hold."
     ),
 }
 
@@ -235,14 +235,14 @@ def _certified(grounds: Grounds) -> list[str]:
     if spec.certificate is None:
         return [
             f"Of the listed {spec.design.unit}s, {count} are clear against every attack (`certified`): none "
-            f"of any kind that takes the others for random has an advantage above {spec.rule.margin:g} on them, "
-            "as so many have the same content, and a run shows at most how many of these were in."
+            f"of any kind that takes the others for random has an advantage above {spec.rule.margin:g} on them. "
+            "So many have the same content, and at most a run shows how many of these were in."
         ]
     return [
         f"Of the listed {spec.design.unit}s, {count} are clear against every attack (`certified`): where the "
         f"noise is what the mechanism says, no attack of any kind that takes the others for random has an "
-        f"advantage above {spec.rule.margin:g} on them; all of these bounds hold together but with a "
-        f"probability of {spec.certificate_level:g}."
+        f"advantage above {spec.rule.margin:g} on them. The probability that any of these bounds is wrong is at "
+        f"most {spec.certificate_level:g}."
     ]
 
 

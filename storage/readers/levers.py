@@ -107,9 +107,11 @@ def levered_names(spec: CorpusSpec, names: Sequence[str]) -> tuple[str, ...]:
 def _places(path: Path, labels: Sequence[str], encoding: str) -> NDArray[np.int64]:
     place = {label: column for column, label in enumerate(labels)}
     wanted = read_vocabulary(path, encoding)
-    missing = sum(term not in place for term in wanted)
+    missing = [term for term in wanted if term not in place]
     if missing:
-        raise Refused(path, f"holds {missing} terms that are no columns of the corpus.")
+        raise Refused(
+            path, f"holds {len(missing)} terms that are no columns of the corpus, {missing[0][:40]!r} among them."
+        )
     return np.array([place[term] for term in wanted], dtype=np.int64)
 
 
@@ -138,11 +140,15 @@ def _units(
     place = {str(name): row for row, name in enumerate(table.labels("column", unique=True))}
     missing = [labels[column] for column in columns if labels[column] not in place]
     if missing:
-        raise Refused(path, f"has no units of {len(missing)} columns of the corpus.")
+        raise Refused(
+            path, f"has no row for {len(missing)} columns of the corpus, {missing[0][:40]!r} among them."
+        )
     rows = np.array([place[labels[column]] for column in columns])
     scale = table.numbers("scale")[rows]
-    if (scale <= 0).any():
-        raise Refused(path, "a scale is not positive.")
+    if (wrong := np.flatnonzero(~(scale > 0))).size:
+        raise Refused(
+            path, f"must be above 0; got {scale[wrong[0]]:g}.", row=int(rows[wrong[0]]) + 1, column="scale"
+        )
     return table.numbers("centre")[rows], scale
 
 

@@ -174,19 +174,20 @@ def _evidence_words(
     """What is known of a document, line by line."""
     verdict = evidence.verdict
     yield (
-        f"{document}: {verdict.verdict}{_detected(verdict.detected)}; adjusted p of no leak "
-        f"10^{verdict.log10_adjusted_p:.1f}, of at most the margin "
-        f"10^{verdict.log10_adjusted_p_above:.1f}, of at least the margin 10^{verdict.log10_adjusted_p_below:.1f}"
+        f"{document}: {verdict.verdict}{_detected(verdict.detected)}; adjusted p of 'no leak' "
+        f"10^{verdict.log10_adjusted_p:.1f}, of 'at most the margin' "
+        f"10^{verdict.log10_adjusted_p_above:.1f}, of 'at least the margin' "
+        f"10^{verdict.log10_adjusted_p_below:.1f}"
     )
     yield f"  {_by_chance(summary)}"
     if held_out is not None:
-        yield f"  D without the bias of choosing (chosen on half of the runs, measured on the rest) {held_out:.3f}"
+        yield f"  D without selection bias (chosen on half of the runs, measured on the rest) {held_out:.3f}"
     if verdict.certified_bound is not None:
         yield f"no attack has an advantage above {verdict.certified_bound:.3f}"
     if verdict.certified_bound is not None and summary.certificate is not None:
-        yield f"whoever knows all other documents has {verdict.knows_all:.3f} on average"
+        yield f"somebody who knows all other documents has an advantage of {verdict.knows_all:.3f} on average"
     elif verdict.knows_all is not None:
-        yield f"whoever knows all other documents has an advantage of {verdict.knows_all:g}"
+        yield f"somebody who knows all other documents has an advantage of {verdict.knows_all:g}"
     for row in evidence.tests:
         yield (
             f"  {row.statistic:28} D {row.distance:.3f} [{row.band_low:.3f}, {row.band_high:.3f}]  "
@@ -202,7 +203,7 @@ def _evidence_words(
             f"({fresh.n_with} with, {fresh.n_without} without)"
         )
     else:
-        yield f"surely found from a measured D of {verdict.detectable_distance:.3f}"
+        yield f"a measured D of {verdict.detectable_distance:.3f} or more would surely have been detected"
 
 
 def _tell_documents(folder: Path, most: int) -> None:
@@ -281,9 +282,9 @@ def _show_view_document(opened: Store, audit: str, document: str, as_json: bool)
         return
     tell_void(summary)
     typer.echo(
-        f"{document}: {evidence.verdict}{_detected(evidence.detected)}; adjusted p of no leak "
+        f"{document}: {evidence.verdict}{_detected(evidence.detected)}; adjusted p of 'no leak' "
         f"10^{evidence.log10_adjusted_p:.1f} ({evidence.view}, {evidence.statistic}, D {evidence.distance:.3f} "
-        f"[{evidence.band_low:.3f}, {evidence.band_high:.3f}]), of at least the margin "
+        f"[{evidence.band_low:.3f}, {evidence.band_high:.3f}]), of 'at least the margin' "
         f"10^{evidence.log10_adjusted_p_below:.1f}\n"
         f"  sensitive in {', '.join(evidence.sensitive_in) or 'no view'}; clear in "
         f"{', '.join(evidence.clear_in) or 'no view'}"

@@ -262,7 +262,7 @@ def tell(summary: Summary | ViewsSummary, as_json: bool, *, made: bool = True) -
         typer.echo(explored(summary), err=True)
     typer.echo(
         f"{summary.documents} {unit}s: {counts.sensitive} sensitive, {clear_words(counts)}, "
-        f"{counts.undecided} undecided; a leak of {summary.detected} detected "
+        f"{counts.undecided} undecided; leaks detected in {summary.detected} "
         f"({summary.runs} runs{waited})",
         err=True,
     )
@@ -300,7 +300,7 @@ def _tell_certificate(summary: Summary) -> None:
         ("proof", kept_promise(summary)),
         ("bound", certified(summary)),
         ("copies", copied(summary)),
-        ("knows all", stronger(summary)),
+        ("limit", stronger(summary)),
     ):
         if sentence is not None:
             typer.echo(f"{label:9} {sentence}", err=True)

@@ -342,7 +342,7 @@ def log(
     for entry in entries:
         typer.echo(entry_line(entry))
     if not entries:
-        typer.echo("nobody has decided anything here.", err=True)
+        typer.echo("no decision is recorded in this store.", err=True)
     for digest, audits in signed_audits(opened).items() if audit is None and document is None else ():
         typer.echo(f"signed: clearance {digest[:12]}, of audit {audits[-1]}", err=True)
 

@@ -79,7 +79,7 @@ def test_where_none_is_safe_it_says_from_how_many_documents_on() -> None:
     assert found.best is None
     assert found.needed == documents_needed(leaky.leak, 0.2, 1000)
     said = advice_sentences(found)
-    assert f"{found.needed:,} on" in said[0]
+    assert f"about {found.needed:,} documents until 95 % are within the margin" in said[0]
     assert "ksdp screen" in said[1]
 
 

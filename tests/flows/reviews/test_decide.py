@@ -67,7 +67,7 @@ def test_the_clearance_lists_what_was_proved_or_accepted_and_verifies(
     assert cleared.reviewed.log_entries == 6
     assert cleared.reviewed.log_head == read_log(Store(store))[-1].hash
     assert (cleared.sensitive, cleared.excluded) == (len(kinds["sensitive"]) - 2, 2)
-    opened = "It was audited what a run that opens every round shows its parties."
+    opened = "The audit looked at what a run that opens every round shows its parties."
     for said in ("listed by decision alone: 1 were proved sensitive, of 1", "one person each", "0.05", opened):
         assert said in cleared.statement
     spec, base = read_spec_file(folder / "spec.toml")

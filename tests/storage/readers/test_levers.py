@@ -21,6 +21,9 @@ def base(tmp_path):
     (tmp_path / "words.txt").write_text("ant\nbee\ncat\ndog\n")
     (tmp_path / "public.tsv").write_text("documents\t100\nbee\t10\ndog\t50\nant\t20\nelk\t9\n")
     (tmp_path / "list.txt").write_text("dog\nant\n")
+    (tmp_path / "others.txt").write_text("dog\nelk\nfox\n")
+    (tmp_path / "short.csv").write_text("column,centre,scale\nant,0,1\n")
+    (tmp_path / "flat.csv").write_text("column,centre,scale\nant,0,1\nbee,0,0\ncat,0,1\ndog,0,1\n")
     return tmp_path
 
 
@@ -85,6 +88,9 @@ def test_how_rows_are_made_is_one_hash(base):
         ({"terms": "words.txt", "reference": "list.txt"}, "list.txt: line 1"),
         ({"basis": "words.txt"}, "words.txt"),
         ({"reference": "public.tsv", "idf": "public", "hashed": 2}, "do not go together"),
+        ({"terms": "others.txt"}, "others.txt: holds 2 terms that are no columns of the corpus, 'elk' among them"),
+        ({"units": "short.csv"}, "short.csv: has no row for 3 columns of the corpus, 'bee' among them"),
+        ({"units": "flat.csv"}, "flat.csv, row 2, column `scale`: must be above 0; got 0"),
     ],
 )
 def test_refuses(base, levers, message):
