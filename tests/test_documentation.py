@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, get_args
+from xml.etree import ElementTree
 
 import pytest
+import typer.main
 
 from ksdp.cli import app
 from ksdp.extras.pem.spec import PemSpec
@@ -127,6 +131,42 @@ def test_every_figure_has_a_command_that_prints_it(page: str) -> None:
     assert figures_of(page, known) == []
 
 
+def test_samples_have_the_numbers_that_pages_say() -> None:
+    said = {
+        name: (ROOT / "docs" / name).read_text(encoding="utf-8")
+        for name in ("gallery.md", "what-a-verdict-means.md")
+    }
+    rows = re.findall(
+        r"\]\((sample/\S+)\)[^|]*\| (\d+) \| (\d+), (\d+) of them against every attack \| (\d+) \|", said["gallery.md"]
+    )
+    assert len(rows) == 2
+    for name, sensitive, clear, copies, undecided in rows:
+        sample = (ROOT / "docs" / name).read_text(encoding="utf-8")
+        assert f"{sensitive} sensitive, {clear} clear, {undecided} undecided, of 150 documents." in sample
+        assert f"{copies} documents have so many copies" in sample
+    _, sensitive, clear, copies, undecided = rows[0]
+    example = re.findall(r"^- (\d+) texts .*", said["what-a-verdict-means.md"], re.MULTILINE)
+    assert example == [sensitive, clear, undecided]
+    assert f"Of {copies} of them many copies exist" in said["what-a-verdict-means.md"]
+
+
+def test_pictures_stand_by_themselves_and_their_page_says_their_numbers() -> None:
+    pictures = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "pictures").glob("*.svg")}
+    for text in pictures.values():
+        assert ElementTree.fromstring(text).tag == "{http://www.w3.org/2000/svg}svg"
+        assert text.count("http") == 1
+    arms = re.search(r"over (\d+) runs with document \d+ and (\d+) runs without it", pictures["arms"])
+    assert arms is not None
+    page = " ".join((ROOT / "docs" / "what-a-verdict-means.md").read_text(encoding="utf-8").split())
+    assert f"in {arms[1]} runs with it (blue) and {arms[2]} without it (grey)" in page
+    drawn = script("pictures").standalone('<svg class="chart"><path class="axis"/></svg>')
+    styles = {
+        re.search(r"<style>.*</style>", one, re.DOTALL)[0]
+        for one in (drawn, pictures["arms"], pictures["frontier"])
+    }  # type: ignore[index]
+    assert len(styles) == 1, "run tools/pictures.py: the pages' colours have changed"
+
+
 def test_decisions_are_few_and_short_and_of_one_form() -> None:
     pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
     assert [int(page.name[:4]) for page in pages] == list(range(1, len(pages) + 1))
@@ -141,6 +181,34 @@ def test_decisions_are_few_and_short_and_of_one_form() -> None:
             "Consequences",
             "Rejected",
         ], page.name
+
+
+def typed_commands(page: Path) -> list[list[str]]:
+    """The `ksdp` commands of a page's fenced blocks, as a shell would split them."""
+    found = []
+    for kind, block in re.findall(
+        r"^ *```(\w*)\n(.*?)^ *```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    ):
+        lines = [line for line in block.splitlines() if re.search(r"\bksdp ", line)]
+        for line in lines if kind in {"", "console", "sh"} else ():
+            words = shlex.shlex(line, posix=True, punctuation_chars=True)
+            words.whitespace_split = True
+            for _, part in itertools.groupby(words, lambda word: set(word) <= set("();<>|&")):
+                command = list(part)
+                if "ksdp" in command[:2] and (command[0] in ("ksdp", "do") or command[0][-1] == "$"):
+                    found.append(command[command.index("ksdp") + 1 :])
+    return [command for command in found if command]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_every_command_of_a_page_is_one_that_ksdp_takes(page: Path) -> None:
+    known: Any = typer.main.get_command(app)
+    context = known.context_class(known)
+    for name, *rest in typed_commands(page):
+        command = known.get_command(context, name)
+        assert command is not None, (page.name, name)
+        _, left, _ = command.make_parser(known.context_class(command)).parse_args(rest)
+        assert left == [], (page.name, name, rest)
 
 
 @pytest.mark.e2e
