@@ -25,10 +25,12 @@ html_extra_path = ["llms.txt"]
 
 
 def _with_contents(app: Any, page: str, source: list[str]) -> None:
-    """Give the index a table of contents for each of its headings, and one for the decisions.
+    """Give the index a table of contents for each of its headings, and one for the decisions; these say for whom.
 
     Pages are read on forges too, which know no such directive; so it is in no file.
     """
+    if page.startswith("decisions/"):
+        source[0] = source[0].replace("\n\n", "\n\n*For maintainers, and for people who ask why.*\n\n", 1)
     if page != root_doc:
         return
     parts = re.split(r"^## (.+)$", source[0], flags=re.MULTILINE)

@@ -54,17 +54,17 @@ class VerdictRow:
     proof: str | None
     """What a clear document is proved against: the `statistics` that were tried, or `every attack`."""
     log10_p: float
-    """Of no leak at all: the paper's question."""
+    """Log10 of the p-value of no leak at all: the paper's question."""
     log10_adjusted_p: float
     """The same, adjusted for all statistics and documents."""
     detected: bool
     """Whether any leak is proved, however small."""
     log10_p_above: float
-    """Of an advantage of at most the margin: small where it is above."""
+    """Log10 p of an advantage of at most the margin: small where it is above."""
     log10_adjusted_p_above: float
     """Adjusted; at or below the level: sensitive."""
     log10_p_below: float
-    """Of an advantage of at least the margin: small where it is below."""
+    """Log10 p of an advantage of at least the margin: small where it is below."""
     log10_adjusted_p_below: float
     """Adjusted, over all statistics; at or below the level: clear."""
     statistic: str
@@ -72,13 +72,13 @@ class VerdictRow:
     distance: float
     """Measured D under it."""
     band_low: float
-    """Of the true D under it; all bands hold together."""
+    """Lower end of the band of the true D; all bands hold together."""
     band_high: float
-    """Its upper end."""
+    """Upper end of the band."""
     largest_band_high: float
-    """Over all statistics."""
+    """Largest upper end over all statistics."""
     n_with: int
-    """Runs that held it."""
+    """Runs that held the document."""
     n_without: int
     """Runs without it that its tests read."""
     detectable_distance: float
@@ -86,7 +86,7 @@ class VerdictRow:
     runs_to_decide: float
     """Runs after which it would be decided, were the measured D the true one; infinite where none would do."""
     certified_bound: float | None
-    """Of the advantage of every attack; None where nothing bounds it: no proof, no paired runs, no copies."""
+    """Upper bound on every attack; none without proof, paired runs or copies."""
     knows_all: float | None
     """Advantage of whoever knows all other documents, on average over databases; None where it is not known."""
 
@@ -100,7 +100,7 @@ class StatisticTestRow:
     statistic: Annotated[str, _REPEATED]
     """Its name."""
     version: Annotated[int, pa.int32()]
-    """Of the statistic: another one gives other numbers."""
+    """Version of the statistic: another one gives other numbers."""
     n_with: int
     """Runs that held the document."""
     n_without: int
@@ -108,17 +108,17 @@ class StatisticTestRow:
     distance: float
     """Measured D."""
     band_low: float
-    """Of the true D; all bands hold together."""
+    """Lower end of the band of the true D; all bands hold together."""
     band_high: float
-    """Its upper end."""
+    """Upper end of the band."""
     log10_p: float
-    """Of no leak: Kolmogorov-Smirnov, exact given ties, and the tails beside it."""
+    """Log10 p of no leak: Kolmogorov-Smirnov, exact given ties, and the tails beside it."""
     log10_p_tail: float
-    """Of the tails alone."""
+    """The same of the tails alone."""
     log10_p_above: float
-    """Of an advantage of at most the margin."""
+    """Log10 p of an advantage of at most the margin."""
     log10_p_below: float
-    """Of an advantage of at least the margin."""
+    """Log10 p of an advantage of at least the margin."""
 
 
 @dataclass(frozen=True)
@@ -144,35 +144,35 @@ class ViewsRow:
     document: str
     """Its id."""
     verdict: str
-    """Over all views."""
+    """Verdict over all views."""
     proof: str | None
     """What a clear document is proved against in every view."""
     log10_adjusted_p: float
-    """Of no leak at all."""
+    """Log10 p of no leak at all, adjusted."""
     log10_adjusted_p_below: float
-    """Of an advantage of at least the margin, over all views: small where every view is below it."""
+    """The same of an advantage of at least the margin: small where every view is below it."""
     detected: bool
-    """In some view."""
+    """Whether a leak is proved in some view."""
     view: str
     """Its name."""
     statistic: str
-    """Of that view."""
+    """The strongest statistic of that view."""
     distance: float
     """Measured D."""
     band_low: float
-    """Of the true D."""
+    """Lower end of the band of the true D."""
     band_high: float
-    """Its upper end."""
+    """Upper end of the band."""
     n_with: int
     """Runs that held it."""
     n_without: int
     """Runs without it that its tests read."""
     largest_band_high: float
-    """Over statistics and views, as all bands of all views hold together."""
+    """Largest upper end over statistics and views."""
     runs_to_decide: float
     """That of the view that takes the most."""
     sensitive_in: Annotated[tuple[str, ...], _NAMES]
-    """Views."""
+    """Views in which it is sensitive."""
     clear_in: Annotated[tuple[str, ...], _NAMES]
     """Views in which it is clear."""
 

@@ -9,6 +9,8 @@ import re
 import shlex
 import subprocess
 import sys
+import textwrap
+import tomllib
 from pathlib import Path
 from typing import Any, get_args
 from xml.etree import ElementTree
@@ -16,6 +18,7 @@ from xml.etree import ElementTree
 import pytest
 import typer.main
 
+import ksdp
 from ksdp.cli import app
 from ksdp.extras.pem.spec import PemSpec
 from ksdp.flows.runs.budget import BudgetFile
@@ -137,7 +140,8 @@ def test_samples_have_the_numbers_that_pages_say() -> None:
         for name in ("gallery.md", "what-a-verdict-means.md")
     }
     rows = re.findall(
-        r"\]\((sample/\S+)\)[^|]*\| (\d+) \| (\d+), (\d+) of them against every attack \| (\d+) \|", said["gallery.md"]
+        r"\]\((sample/\S+)\)[^|]*\| (\d+) \| (\d+), (\d+) of them against every attack \| (\d+) \|",
+        said["gallery.md"],
     )
     assert len(rows) == 2
     for name, sensitive, clear, copies, undecided in rows:
@@ -211,6 +215,18 @@ def test_every_command_of_a_page_is_one_that_ksdp_takes(page: Path) -> None:
         assert left == [], (page.name, name, rest)
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_code_and_files_of_a_page_are_whole(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for kind, indented in re.findall(r"^ *```(python|toml)\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE):
+        block = textwrap.dedent(indented)
+        if kind == "toml":
+            tomllib.loads(block)
+        elif page.name != "api.md":  # signatures
+            compile(block, page.name, "exec")
+            assert [name for name in re.findall(r"\bksdp\.(\w+)\(", block) if not hasattr(ksdp, name)] == []
+
+
 @pytest.mark.e2e
 def test_the_site_is_built_without_a_warning_and_asks_nobody_for_anything(tmp_path: Path) -> None:
     told = ("--builder", "html", "--fail-on-warning", "--keep-going", "--quiet")
@@ -222,6 +238,10 @@ def test_the_site_is_built_without_a_warning_and_asks_nobody_for_anything(tmp_pa
             text = (tmp_path / "site" / f"{page.stem}.html").read_text(encoding="utf-8")
             fetched = re.findall(r"<(?:script|img|source|link)[^>]* (?:src|href)=\"https?:[^\"]*", text)
             assert fetched == [], page.name
+            assert f"ksdp {ksdp.__version__}" in text, page.name
+    assert (tmp_path / "site" / "searchindex.js").stat().st_size > 10_000
+    for page in (tmp_path / "site" / "decisions").glob("*.html"):
+        assert "For maintainers" in page.read_text(encoding="utf-8"), page.name
 
 
 def run_blocks(page: str) -> dict[str, Any]:

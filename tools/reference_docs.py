@@ -65,6 +65,13 @@ FOR_WHOM = {
     "Explanation": "What the numbers mean, and why they are as they are.",
 }
 TABLES = ("VerdictRow", "StatisticTestRow", "EffectRow", "ViewsRow")
+EXAMPLES = {
+    "VerdictRow": "ksdp export latest --to verdicts.csv",
+    "StatisticTestRow": 'ksdp sql latest "select statistic, max(distance) from statistics group by 1"',
+    "EffectRow": "ksdp export latest --table effects --to effects.csv",
+    "ViewsRow": 'pandas.read_parquet("ksdp-store/views/<id>.parquet")',
+}
+"""How to read each table of `tables.md`."""
 TITLES = {
     "api.md": "Python, name by name",
     "commands.md": "Commands",
@@ -143,6 +150,7 @@ def tables() -> str:
         row = getattr(findings, name)
         first, _, rest = (inspect.getdoc(row) or "").partition("\n")
         lines += [f"## {first}", ""] + ([" ".join(rest.split()), ""] if rest.strip() else [])
+        lines += ["```", EXAMPLES[name], "```", ""]
         words, kinds = all_of(row, described), all_of(row, types_of)
         for column, said in words.items():
             lines.append(f"- `{column}` ({kinds[column]}): {said}")
