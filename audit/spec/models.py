@@ -380,7 +380,8 @@ class DesignSpec(Section, frozen=True):
     with_runs: Annotated[int, Field(ge=2, le=MOST_RUNS)] = 200
     """Runs in the smaller arm, a document (its mean, where arms are random)."""
     looks: Literal["planned", "end"] = "planned"
-    """`planned`: decide at 0.1, 0.17 and 0.3 of the runs, too, where documents times runs are a million or more.
+    """`planned`: decide at 0.1, 0.17 and 0.3 of the runs, too, where a document is in eight of these, and
+    documents times runs are a million or more.
     Only documents that are still undecided are measured further, and the audit ends where there is none. `end`:
     decide once, with every document measured in all runs."""
     stop_when_open: Annotated[float, Field(ge=0, lt=1)] = 0.0

@@ -43,7 +43,7 @@ are within a hundredth of those of the whole level."""
 _LEAST_VALUES = 10**6
 """Documents times runs below which an audit looks at the end only: nothing would be saved."""
 _LEAST_WITH = 8
-"""Runs with a document before the first look, below which hardly anything is decided."""
+"""Runs with a document before a look, below which hardly anything is decided: it has its part at the next look."""
 
 
 @dataclass(frozen=True)
@@ -86,13 +86,15 @@ def planned_looks(spec: Spec, design: Design, whole_runs: int) -> tuple[Look, ..
     """
     runs, level = design.runs, spec.decision.level
     documents = len(design.pool) if isinstance(design, Shared) else 0
-    few = min(design.share, 1 - design.share) * runs * min(LOOKS) < _LEAST_WITH
-    if spec.design.looks == "end" or few or documents * runs < _LEAST_VALUES:
+    if spec.design.looks == "end" or documents * runs < _LEAST_VALUES:
         return (Look(runs, level),)
+    rarer, before = min(design.share, 1 - design.share), 0.0
     parts: dict[int, float] = {}
     for share, part in LOOKS.items():
         end = min(-(-round(share * runs) // whole_runs) * whole_runs, runs)
-        parts[end] = parts.get(end, 0.0) + part
+        before += part
+        if end == runs or rarer * share * runs >= _LEAST_WITH:
+            parts[end], before = parts.get(end, 0.0) + before, 0.0
     return tuple(Look(end, level * part) for end, part in parts.items())
 
 

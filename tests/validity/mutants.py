@@ -178,7 +178,9 @@ MUTANTS: list[Mutant] = [
     *_of(
         "audit/verdicts/looks.py",
         ("Look(end, level * part)", "Look(end, level)"),
-        ("parts.get(end, 0.0) + part", "part"),
+        ("parts.get(end, 0.0) + before, 0.0", "before, 0.0"),
+        ("parts.get(end, 0.0) + before, 0.0", "part, 0.0"),
+        (">= _LEAST_WITH", ">= 0"),
         tests=("tests/audit/verdicts/test_looks.py",),
     ),
     *_of(
@@ -1056,10 +1058,11 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/statistics/linear/operator.py",
-        ("found = scalars @ scalars.T", "found = 0.0 * (scalars @ scalars.T)"),
+        ("scalars[start:end] @ scalars[:end].T", "0.0 * (scalars[start:end] @ scalars[:end].T)"),
         ("0.5 * numbers @ form", "numbers @ form"),
         ("left += between", "pass"),
-        ("left *= mine @ mine.T", "pass"),
+        ("left *= np.matmul(mine", "np.matmul(mine"),
+        ("found[:end, start:end] = total, total.T", "found[:end, start:end] = total, 0.0"),
         tests=(SOLVED, MAX_ENTROPY),
     ),
     *_of(
@@ -1170,8 +1173,8 @@ MUTANTS: list[Mutant] = [
         ("gram /= lengths[:, None]", "pass"),
         ("and 2.0 * told.sum() > shares.sum()", ""),
         ("parts * (shares.sum() / parts.sum())", "parts"),
-        ("same = gram > 1.0 - _SAME", "same = np.eye(len(gram)) > 0.5"),
-        ("<= _SAME * np.minimum(lengths, lengths[:, None])", "<= np.inf"),
+        ("same = gram[np.ix_(alike, alike)] > 1.0 - _SAME", "same = np.eye(len(alike)) > 0.5"),
+        ("np.flatnonzero(np.diff(short) > _SAME * short[:-1]) + 1", "[]"),
         ("adds = sizes > _NOTHING**2 * sizes.max()", "adds = sizes > 0.0"),
         ("astype(np.float32))) < many", "astype(np.float32))) < 0"),
         ("left < LEFT * sizes[adds].min(initial=np.inf)", "True"),

@@ -274,6 +274,10 @@ def lost_of(numbers: Floats) -> float:
     return LOST if (numbers == numbers.astype(np.float32)).all() else LOST_ON_WIRE
 
 
+_TILE = 64
+"""Documents whose products are worked out together, so that what is added up stays in the processor's cache."""
+
+
 def gram_of_contributions(made: FactoredContributions, scales: Scales) -> tuple[Floats, Floats]:
     """Products of documents' terms with one another, in these scales, shape (n, n); and how large numbers are
     that each one's own is the difference of, shape (n,).
@@ -283,20 +287,25 @@ def gram_of_contributions(made: FactoredContributions, scales: Scales) -> tuple[
     few = rows.nnz < _SPARSE * n * wide
     laid = rows if few else rows.toarray()
     basis, weights, scalars = made.basis * scales.columns, made.weights * scales.rows, made.scalars * scales.single
-    between, across = (np.asarray(laid @ other) for other in (_dense(laid.T, few), basis.T))
-    form = basis @ basis.T
-    found = scalars @ scalars.T
-    squares = np.square(weights).sum(axis=1) * between.diagonal() + np.square(scalars).sum(axis=1)
-    left = np.empty_like(found)
+    found, across = (np.asarray(laid @ other) for other in (_dense(laid.T, few), basis.T))
+    squares = np.square(weights).sum(axis=1) * found.diagonal() + np.square(scalars).sum(axis=1)
+    form, parts = basis @ basis.T, []
     patterns, which = np.unique(made.taken, axis=1, return_inverse=True)
     for number, pattern in enumerate(patterns.T):
-        mine = weights[:, which.ravel() == number]
-        numbers = np.ascontiguousarray(made.numbers[:, pattern])
+        mine = np.ascontiguousarray(weights[:, which.ravel() == number])
+        numbers = made.numbers[:, pattern]
         half = 0.5 * numbers @ form[np.ix_(pattern, pattern)] - across[:, pattern]
-        np.matmul(np.hstack([numbers, half]), np.hstack([half, numbers]).T, out=left)
-        left += between
-        left *= mine @ mine.T
-        found += left
+        parts.append((mine, np.hstack([numbers, half]), np.hstack([half, numbers])))
+    for start in range(0, n, _TILE):
+        end = min(start + _TILE, n)
+        between, total = found[start:end, :end].copy(), scalars[start:end] @ scalars[:end].T
+        left, together = np.empty_like(between), np.empty_like(between)
+        for mine, ours, theirs in parts:
+            np.matmul(ours[start:end], theirs[:end].T, out=left)
+            left += between
+            left *= np.matmul(mine[start:end], mine[:end].T, out=together)
+            total += left
+        found[start:end, :end], found[:end, start:end] = total, total.T
     return found, np.maximum(squares, found.diagonal())
 
 

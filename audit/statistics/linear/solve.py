@@ -308,10 +308,16 @@ def _everybody(parts: Floats, shares: Floats, first: Ints) -> Floats:
 
 def _copies(gram: Floats, lengths: Floats) -> Ints:
     """For each document the first that adds the same, itself or one before it; `gram` of terms of length 1."""
-    same = gram > 1.0 - _SAME
-    same &= np.abs(lengths - lengths[:, None]) <= _SAME * np.minimum(lengths, lengths[:, None])
-    np.fill_diagonal(same, True)
-    return np.asarray(same.argmax(axis=1))
+    first, order = np.arange(len(lengths)), np.argsort(lengths, kind="stable")
+    short = lengths[order]
+    ends = np.flatnonzero(np.diff(short) > _SAME * short[:-1]) + 1
+    for alike in np.split(order, ends):
+        if len(alike) > 1 and lengths[alike[0]] > 0.0:
+            alike = np.sort(alike)
+            same = gram[np.ix_(alike, alike)] > 1.0 - _SAME
+            np.fill_diagonal(same, True)
+            first[alike] = alike[same.argmax(axis=1)]
+    return first
 
 
 def fits_dense_solver(documents: int) -> bool:

@@ -68,6 +68,12 @@ def test_looks_spend_little_of_the_level_early() -> None:
     assert [look.level for look in few] == pytest.approx([0.01, 0.04])
 
 
+def test_a_look_that_comes_too_early_leaves_its_part_of_the_level_to_the_next() -> None:
+    planned = planned_looks(spec_of(70), design_of(spec_of(70), 1000), 16)
+    assert [look.runs for look in planned] == [400, 704, 2334]
+    assert [look.level for look in planned] == pytest.approx([0.0075, 0.0025, 0.04])
+
+
 @pytest.mark.parametrize(
     ("spec", "documents", "looks"),
     [
@@ -75,7 +81,8 @@ def test_looks_spend_little_of_the_level_early() -> None:
         (spec_of(decision={"margin": 0.0}), 3000, 4),
         (spec_of(certificate={}), 3000, 4),
         (spec_of(design={"looks": "end"}), 3000, 1),
-        (spec_of(70), 3000, 1),  # a tenth of the runs holds a document seven times
+        (spec_of(70), 3000, 3),  # a tenth of the runs holds a document seven times
+        (spec_of(20), 3000, 1),
         (spec_of(), 100, 1),
     ],
 )
