@@ -170,4 +170,4 @@ def _read(path: Path) -> bytes:
     try:
         return read_bounded(path, LARGEST_KEY)
     except OSError as error:
-        raise InputError(f"the key {path} cannot be read: {error.strerror}.") from error
+        raise InputError(f"the key {path} cannot be read: {error.strerror}; `ksdp keys` makes one.") from error

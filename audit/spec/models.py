@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import date
 from difflib import get_close_matches
+from itertools import groupby
 from typing import Annotated, Any, Literal, TypeVar, cast, get_args
 
 from pydantic import (
@@ -50,15 +51,43 @@ def validated(model: type[Model], tables: Mapping[str, Any], what: str) -> Model
         return model.model_validate(tables)
     except ValidationError as error:
         lines = []
-        problems = error.errors(include_url=False, include_input=False)
-        for problem in problems[:_TOLD]:
-            where = ".".join(_keys(tables, problem["loc"]))
-            hint = problem["type"] == "extra_forbidden" and _permitted(model, problem["loc"])
-            told = hint or problem["msg"].removeprefix("Value error, ")
-            lines.append(f"`{where or what}`{'' if told.startswith('must be a whole') else ':'} {told}")
+        problems = error.errors(include_url=False)
+        for where, found in groupby(problems[:_TOLD], lambda one: ".".join(_keys(tables, one["loc"])) or what):
+            wanted, got = [], ""
+            for problem in found:
+                hint = problem["type"] == "extra_forbidden" and _permitted(model, problem["loc"])
+                told = hint or problem["msg"].removeprefix("Value error, ")
+                if told.startswith(_SHOULD_BE):
+                    wanted.append(_in_words(told.removeprefix(_SHOULD_BE)))
+                    got = f"; got {problem['input']!r}"[:46] if isinstance(problem["input"], int | float) else ""
+                else:
+                    lines.append(f"`{where}`{'' if told.startswith('must be a whole') else ':'} {told}")
+            if wanted:
+                lines.append(f"`{where}`: must be {', or '.join(dict.fromkeys(wanted))}{got}.")
         if len(problems) > _TOLD:
             lines.append(f"and {len(problems) - _TOLD:,} more")
         raise SpecError(f"the {what} is refused.\n  " + "\n  ".join(dict.fromkeys(lines))) from None
+
+
+_SHOULD_BE = "Input should be "
+_WORDS = {
+    "greater than or equal to": "at least",
+    "less than or equal to": "at most",
+    "greater than": "above",
+    "less than": "below",
+    "a valid number": "a number",
+    "a valid integer": "a whole number",
+    "a valid string": "text",
+    "a valid boolean": "true or false",
+}
+
+
+def _in_words(wanted: str) -> str:
+    """What pydantic wanted, as people say it."""
+    for theirs, ours in _WORDS.items():
+        if wanted.startswith(theirs):
+            return ours + ("" if "valid" in theirs else wanted.removeprefix(theirs))
+    return wanted
 
 
 def _keys(tables: Mapping[str, Any], loc: tuple[int | str, ...]) -> list[str]:
