@@ -1174,7 +1174,7 @@ MUTANTS: list[Mutant] = [
         ("and 2.0 * told.sum() > shares.sum()", ""),
         ("parts * (shares.sum() / parts.sum())", "parts"),
         ("same = gram[np.ix_(alike, alike)] > 1.0 - _SAME", "same = np.eye(len(alike)) > 0.5"),
-        ("np.flatnonzero(np.diff(short) > _SAME * short[:-1]) + 1", "[]"),
+        ("np.diff(short) > _SAME * short[:-1]", "short[1:] < 0.0"),
         ("adds = sizes > _NOTHING**2 * sizes.max()", "adds = sizes > 0.0"),
         ("astype(np.float32))) < many", "astype(np.float32))) < 0"),
         ("left < LEFT * sizes[adds].min(initial=np.inf)", "True"),

@@ -310,13 +310,13 @@ def _copies(gram: Floats, lengths: Floats) -> Ints:
     """For each document the first that adds the same, itself or one before it; `gram` of terms of length 1."""
     first, order = np.arange(len(lengths)), np.argsort(lengths, kind="stable")
     short = lengths[order]
-    ends = np.flatnonzero(np.diff(short) > _SAME * short[:-1]) + 1
-    for alike in np.split(order, ends):
-        if len(alike) > 1 and lengths[alike[0]] > 0.0:
-            alike = np.sort(alike)
-            same = gram[np.ix_(alike, alike)] > 1.0 - _SAME
-            np.fill_diagonal(same, True)
-            first[alike] = alike[same.argmax(axis=1)]
+    ends = np.flatnonzero(np.append(np.diff(short) > _SAME * short[:-1], True)) + 1
+    counts = np.diff(ends, prepend=0)
+    for end, count in zip(ends[counts > 1], counts[counts > 1], strict=True):
+        alike = np.sort(order[end - count : end])
+        same = gram[np.ix_(alike, alike)] > 1.0 - _SAME
+        np.fill_diagonal(same, True)
+        first[alike] = alike[same.argmax(axis=1)]
     return first
 
 
