@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -40,13 +41,13 @@ target = "log_shares"
 """
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Read, split, write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--channels", nargs="*", default=["world", "tech", "bus"])
-    asked = parser.parse_args()
+    asked = parser.parse_args(arguments)
     table = pd.read_parquet(asked.data / "table.parquet")
     mine = pd.read_parquet(asked.data / "samples.parquet")["sample_a"].to_numpy()
     columns = [name for name in map(str, table.columns[2:-1]) if not name.startswith(_APART)]

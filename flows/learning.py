@@ -5,23 +5,30 @@ from __future__ import annotations
 import math
 import shlex
 import time
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from ksdp.audit.certifying import paired_advantages
 from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import InputError
 from ksdp.audit.learning.gain import GainSummary, Interval, Score, gain_scores, summarise_gain
 from ksdp.audit.learning.learners import exact_of
 from ksdp.audit.mechanisms.contract import Mechanism, recorded, traits_of
 from ksdp.audit.mechanisms.parameters import parameters_of
+from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.party_view import size_base
 from ksdp.audit.plan import Plan
+from ksdp.audit.planning import make_plan
 from ksdp.audit.randomness import Purpose, derived_seed
 from ksdp.audit.registry import mechanism_of, own_code
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.screening.advice import (
     ADVICE_VERSION,
+    CERTIFIED,
     LEVERS,
     LOOKS,
     Advice,
@@ -33,12 +40,15 @@ from ksdp.audit.screening.advice import (
     advice_sentences,
     advise,
     at_setting,
+    certifying,
     described,
     lever_space,
+    paired_plan,
     sampled_leak,
     settings,
     trial_plan,
 )
+from ksdp.audit.screening.certified_noise import GRID, CertifiedNoise, certified_noise, check_pairs
 from ksdp.audit.screening.rounds import fewest_drawn, most_allowed
 from ksdp.audit.spec.models import LeversSpec, Spec
 from ksdp.dashboards.learning import render_advice
@@ -85,6 +95,8 @@ def measure_gain(spec: Spec, base: Path, store: Path | None = None) -> GainSumma
 
 _MORE = 4
 """Runs of a setting that is not settled, in place of one."""
+_KEPT = 10
+"""Pairs of runs that are kept together."""
 
 
 @dataclass(frozen=True)
@@ -180,6 +192,7 @@ def _tried(search: _Search, space: tuple[Lever, ...], count: int) -> list[Tried]
     for proposed in _first(space, count):
         study.enqueue_trial(dict(proposed))
     tried: list[Tried] = []
+    asked: list[Setting] = []
     for _ in range(20 * count):
         if len(tried) >= count:
             break
@@ -187,13 +200,14 @@ def _tried(search: _Search, space: tuple[Lever, ...], count: int) -> list[Tried]
         setting: dict[str, Any] = {
             lever.name: trial.suggest_categorical(lever.name, lever.values) for lever in space
         }
-        one = next((one for one in tried if dict(one.setting) == setting), None)
+        one = next((one for one, before in zip(tried, asked, strict=True) if before == setting), None)
         if one is None:
             one = search.attempt(setting)
             tried.append(one)
+            asked.append(setting)
             current().advance(1)
             current().say(
-                f"setting {len(tried)} of {count}, {described(setting) or 'as it stands'}: "
+                f"setting {len(tried)} of {count}, {described(one.setting) or 'as it stands'}: "
                 f"{_seen(one, search.spec.decision.margin)}{_left(began, len(tried), count)}"
             )
         if one.value is None or one.leak is None:
@@ -238,18 +252,23 @@ class _Search:
 
     def attempt(self, setting: Setting) -> Tried:
         """What the run gains at a setting, and what it gives away; or why it is refused."""
+        certified = None
         try:
+            if setting.get("noise") == CERTIFIED:
+                certified = self._certified(setting)
+                setting = certifying(self.spec, setting, certified.noise)
             spec = at_setting(self.spec, setting, self.features)
             mechanism = mechanism_of(spec.mechanism)
             gain = self._gain(spec, mechanism)
             main = gain.measures[0]
             if main.gain.mean <= 0:  # working alone is better, and gives nothing away
                 self.gains.append(gain)
-                return Tried(setting, main.gain, main.kept, main.run.mean, refused=_nothing(main.gain))
+                told = _nothing(main.gain) + ("" if certified is None else self._enough(setting, certified))
+                return Tried(setting, main.gain, main.kept, main.run.mean, certified=certified, refused=told)
             corpus = spec_corpus(spec, self.base)
             plan = trial_plan(spec, corpus, self.drawn, self.limits.runs * (_MORE if main.gains else 1))
             promised = None if plan.promise is None else spec.corpus.levers.enters * plan.promise.bound
-            leak = self._leak(plan)
+            leak = self._leak(plan, self.level if certified is None else self.level / 2)
         except InputError as error:
             self.gains.append(None)
             return Tried(setting, refused=str(error))
@@ -261,6 +280,7 @@ class _Search:
             main.run.mean,
             leak,
             promised,
+            certified,
             sum(math.prod(array.shape) for array in recorded(mechanism, corpus.features)),
             _cannot_run(spec, mechanism, self.base),
         )
@@ -274,7 +294,9 @@ class _Search:
             tables["corpus"]["idf"] = "global"
         try:
             spec = Spec.model_validate(tables)
-            return self._leak(trial_plan(spec, spec_corpus(spec, self.base), self.drawn, self.limits.runs))
+            return self._leak(
+                trial_plan(spec, spec_corpus(spec, self.base), self.drawn, self.limits.runs), self.level
+            )
         except (InputError, ValueError):
             return None
 
@@ -285,16 +307,66 @@ class _Search:
         others = [score for score in self.scores if score.learner != "run"]
         return summarise_gain([*scores, *others], mechanism.name, spec.gain, self.named)
 
-    def _leak(self, plan: Plan) -> Leak:
-        level, population, quota = self.level, self.population, self.limits.quota
-        own = own_code(plan.spec.mechanism.model_dump(mode="json"), [plan.mechanism])
-        asked = {"level": level, "population": population, "quota": quota, "code": code_hash(), "own": own}
+    def _leak(self, plan: Plan, level: float) -> Leak:
+        population, quota = self.population, self.limits.quota
         return kept_step(
             self.store,
-            asked | {"spec": plan.spec.hash, "corpus": plan.corpus.hash},
+            _step_of(plan) | {"level": level, "population": population, "quota": quota},
             Leak,
             lambda: sampled_leak(plan, level=level, population=population, quota=quota),
         )
+
+    def _certified(self, setting: Setting) -> CertifiedNoise:
+        """The least noise that certifies enough documents, by pairs of runs of a sample, at half of the level."""
+        spec = at_setting(self.spec, certifying(self.spec, setting, GRID[-1]), self.features)
+        quiet = self._gain_at(setting, GRID[0])
+        if quiet.mean <= 0:
+            raise InputError(_nothing(quiet) + " with next to no noise")
+        assert spec.certificate is not None
+        pairs, corpus = spec.certificate.pairs, spec_corpus(spec, self.base)
+        documents = make_plan(spec, corpus).counted
+        check_pairs(spec, pairs, documents)
+        plan = paired_plan(spec, corpus, self.drawn)
+        current().say(f"{pairs} pairs of runs of {self.drawn} documents: {pairs * (1 + self.drawn):,} runs")
+        return certified_noise(
+            plan,
+            np.concatenate([self._pairs(plan, at, min(at + _KEPT, pairs)) for at in range(0, pairs, _KEPT)], 1),
+            documents=documents,
+            level=self.level / 2,
+            population=self.population,
+            quota=self.limits.quota,
+        )
+
+    def _pairs(self, plan: Plan, first: int, stop: int) -> Floats:
+        kept = kept_step(
+            self.store,
+            _step_of(plan) | {"first": first, "stop": stop},
+            _Pairs,
+            lambda: _Pairs(paired_advantages(plan, first, stop).tolist()),
+        )
+        return np.array(kept.advantages)
+
+    def _gain_at(self, setting: Setting, noise: float) -> Interval:
+        spec = at_setting(self.spec, certifying(self.spec, setting, noise), self.features)
+        return self._gain(spec, mechanism_of(spec.mechanism)).measures[0].gain
+
+    def _enough(self, setting: Setting, certified: CertifiedNoise) -> str:
+        """From how many documents on a gain would be left, as one moves the output by 1 / n."""
+        sizes = [noise for noise in GRID if noise < certified.noise]
+        place = bisect_left(sizes, True, key=lambda noise: self._gain_at(setting, noise).mean <= 0)
+        needed = math.ceil(self.population * certified.noise / sizes[max(place - 1, 0)])
+        return f"; it would gain something from about {needed:,} documents on, where {self.population:,} are"
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    advantages: list[list[float]]
+
+
+def _step_of(plan: Plan) -> dict[str, Any]:
+    """What every number of a trial depends on."""
+    own = own_code(plan.spec.mechanism.model_dump(mode="json"), [plan.mechanism])
+    return {"spec": plan.spec.hash, "corpus": plan.corpus.hash, "code": code_hash(), "own": own}
 
 
 def _cannot_run(spec: Spec, mechanism: Mechanism, base: Path) -> str | None:
@@ -316,6 +388,8 @@ def _seen(one: Tried, margin: float) -> str:
         return f"refused: {one.refused}"
     kept = "" if one.kept is None else f", keeps {one.kept.mean:.0%}"
     proved = f"; proved: {one.promised:.2f}" if one.promised is not None else ""
+    if one.certified is not None:
+        proved += f"; certified: {one.certified.certified} of {one.certified.documents}"
     early = ", given up" if one.leak.early else ""
     return (
         f"gain {one.gain.mean:+.4f}{kept}; D median {one.leak.median:.2f}, 95 % below {one.leak.high:.2f} "

@@ -27,9 +27,10 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.sampling import measure, sample
+from ksdp.audit.screening.certified_noise import CHOICE_BITS, GRID, CertifiedNoise
 from ksdp.audit.screening.rounds import pool_size, sampled_spec
 from ksdp.audit.spec.design import Block
-from ksdp.audit.spec.models import Spec
+from ksdp.audit.spec.models import CertificateSpec, Spec
 from ksdp.audit.verdicts.laws import ks_table
 from ksdp.audit.verdicts.multiplicity import share_lower_limit, share_upper_limit
 
@@ -53,6 +54,8 @@ LEVERS = (
 
 _TERMS = (4000, 2000, 1000, 500, 250)
 _NOISE = (0.0, 0.1, 0.2, 0.4)
+CERTIFIED = "certified"
+"""Of the lever noise, where it is named: as much as pairs of runs say (`certified_noise`)."""
 _ADVANTAGES = (0.1, 0.2, 0.25, 0.4, 0.6)
 _CLIPS = (1.0, 0.5)
 _DRAWN = (0.5, 0.25)
@@ -104,12 +107,21 @@ def lever_space(spec: Spec, features: int, wanted: tuple[str, ...] = LEVERS) -> 
             found.append(Lever("clip", _CLIPS))
     elif isinstance(mechanism, Counted):
         found.append(Lever("at-least", tuple(mechanism.at_least * times for times in (1, 2, 4))))
-    elif "V" in {a.name for a in mechanism.releases(max(features, 64))} and "opens" in has:
+    elif "opens" in has and not isinstance(inner, Moments):
         noise = mechanism.noise if isinstance(mechanism, Noisy) else 0.0
-        found.append(Lever("noise", (noise, *(value for value in _NOISE if value != noise))))
+        if wanted != LEVERS and _opens_one(inner, max(features, 64)):
+            found.append(Lever("noise", (noise, CERTIFIED)))
+        elif "V" in {a.name for a in mechanism.releases(max(features, 64))}:
+            found.append(Lever("noise", (noise, *(value for value in _NOISE if value != noise))))
     enters = spec.corpus.levers.enters
     found.append(Lever("drawn", (enters, *(share for share in _DRAWN if share < enters))))
     return tuple(lever for lever in found if lever.name in wanted and len(lever.values) > 1)
+
+
+def _opens_one(mechanism: Any, features: int) -> bool:
+    """Whether its final output is one array, without noise of its own: one size fits no two."""
+    alone = dataclasses.replace(mechanism, opens=OPENS[1])
+    return traits_of(alone).noise_free and len(alone.releases(features)) == 1
 
 
 def _iterations_key(mechanism: Any) -> str | None:
@@ -154,6 +166,8 @@ def at_setting(spec: Spec, setting: Setting, features: int) -> Spec:
         inner["advantage"] = float(setting["advantage"])
     if "clip" in setting and mechanism["name"] == Moments.name:
         inner["row_bound"] = float(setting["clip"])
+    if "pairs" in setting:
+        tables["certificate"] = (tables["certificate"] or {}) | {"pairs": int(setting["pairs"])}
     if "drawn" in setting:
         _draw(tables, spec.corpus.levers.enters, float(setting["drawn"]))
     noise = float(setting.get("noise", 0.0))
@@ -172,6 +186,26 @@ def at_setting(spec: Spec, setting: Setting, features: int) -> Spec:
         return Spec.model_validate(tables)
     except ValueError as error:
         raise InputError(f"the levers {described(setting)} do not go together: {error}") from None
+
+
+def certifying(spec: Spec, setting: Setting, noise: float) -> Setting:
+    """A setting whose final output has so much noise, with pairs that certify it."""
+    pairs = (spec.certificate or CertificateSpec()).pairs
+    return {**setting, "opens": OPENS[1], "noise": noise, "pairs": pairs}
+
+
+def paired_plan(spec: Spec, corpus: Corpus, drawn: int) -> Plan:
+    """Of pairs with and without some random documents, in the design of the spec: for `certified_noise`.
+
+    Raises
+    ------
+    InputError
+        If pairs certify nothing of it.
+    """
+    units = size_base(spec, corpus)
+    tables = sampled_spec(spec, units, pool_size(spec, units), drawn).model_dump(mode="json")
+    tables["design"]["kind"] = spec.design.kind
+    return make_plan(Spec.model_validate(tables), corpus)
 
 
 def _draw(tables: dict[str, Any], before: float, drawn: float) -> None:
@@ -334,7 +368,7 @@ def _distances(values: Floats, inclusion: NDArray[np.bool_]) -> Floats:
     return np.nan_to_num(np.asarray(ks_table(values, inclusion).distance, dtype=np.float64))
 
 
-ADVICE_VERSION = 2
+ADVICE_VERSION = 3
 _AIM = 0.75
 """Of the margin: where D has to lie for a whole audit to clear most documents."""
 _NEARLY = 0.95
@@ -355,6 +389,8 @@ class Tried:
     leak: Leak | None = None
     promised: float | None = None
     """What bounds the advantage of every attack on every document, where the mechanism proves a bound."""
+    certified: CertifiedNoise | None = None
+    """What pairs of runs certify, where the noise was chosen by them."""
     announced: int = 0
     """Numbers that a run opens."""
     cannot_run: str | None = None
@@ -370,11 +406,16 @@ class Tried:
         """Whether no attack on any document exceeds the margin, by the mechanism's own proof."""
         return self.promised is not None and self.promised <= margin
 
+    def every_attack(self, margin: float) -> bool:
+        """Whether it is safe whatever the attack: proved of everybody, or certified of enough documents."""
+        return self.proved(margin) or self.certified is not None
+
     def safe(self, quota: float, margin: float) -> bool:
         """Whether few enough documents are above the margin, by proof or by the limit that the sample gives."""
-        if self.leak is None or self.leak.unread:
+        if self.leak is None:
             return False
-        return self.proved(margin) or self.leak.limit <= quota
+        measured = not self.leak.unread and (self.proved(margin) or self.leak.limit <= quota)
+        return measured or self.certified is not None
 
     def good(self, quota: float, margin: float) -> bool:
         """Useful and safe."""
@@ -457,6 +498,7 @@ def trial_plan(spec: Spec, corpus: Corpus, drawn: int, runs: int) -> Plan:
     units = size_base(spec, corpus)
     tables = sampled_spec(spec, units, pool_size(spec, units), drawn).model_dump(mode="json")
     tables["design"] |= {"with_runs": runs, "looks": "end", "fresh_runs": 0, "without_runs": "all"}
+    tables["certificate"] = None
     return make_plan(Spec.model_validate(tables), corpus)
 
 
@@ -494,9 +536,9 @@ def advise(
 
 
 def _chosen(tried: Sequence[Tried], good: Sequence[int], margin: float) -> int | None:
-    """Of those that parties can run, where there are any, and that gain nearly the most, the safest."""
-    runnable = [place for place in good if tried[place].cannot_run is None]
-    among = runnable or list(good)
+    """Of those that can be run, and are safe whatever the attack, if any: of those that gain most, the safest."""
+    runnable = [place for place in good if tried[place].cannot_run is None] or list(good)
+    among = [place for place in runnable if tried[place].every_attack(margin)] or runnable
     if not among:
         return None
     most = max(_gained(tried[place]) for place in among)
@@ -507,6 +549,14 @@ def _chosen(tried: Sequence[Tried], good: Sequence[int], margin: float) -> int |
         return not one.proved(margin), 0.0 if one.proved(margin) else _net(one), -_gained(one)
 
     return min(near, key=order)
+
+
+def _gains_more(advice: Advice) -> Tried | None:
+    """The setting that gains more than the recommended one, and most, of those that are measured safe alone."""
+    least = -math.inf if advice.best is None else _gained(advice.tried[advice.best])
+    safe = (one for one in advice.tried if one.good(advice.quota, advice.margin))
+    more = [one for one in safe if not one.every_attack(advice.margin) and _gained(one) > least]
+    return max(more, key=_gained, default=None)
 
 
 def _gained(one: Tried) -> float:
@@ -566,6 +616,14 @@ def _recommended(advice: Advice, one: Tried) -> tuple[str, ...]:
             f"No attack on any document has an advantage above {one.promised:.2f}: the mechanism's noise proves "
             "it."
         )
+    if one.certified is not None:
+        found = one.certified
+        sentences.append(
+            f"{found.pairs} pairs of runs certify {found.certified} of {found.documents} random documents: no "
+            f"attack on them has an advantage above {advice.margin:g}. Such pairs certify at least "
+            f"{1 - found.limit:.1%} of all documents, to {advice.confidence:.0%} certain. The noise is one of "
+            f"{len(GRID)} public sizes: the choice tells {CHOICE_BITS:.0f} bits of the documents at most."
+        )
     limit = (
         f"at least {1 - one.leak.limit:.1%} of the documents are at or below it"
         if one.leak.limit <= advice.quota or not one.proved(advice.margin)
@@ -576,6 +634,11 @@ def _recommended(advice: Advice, one: Tried) -> tuple[str, ...]:
         f"{advice.margin:g}, so that {limit}, to {advice.confidence:.0%} certain over all settings together."
     )
     sentences.append(f"A run opens {one.announced:,} numbers.")
+    if one.every_attack(advice.margin) and (more := _gains_more(advice)) is not None:
+        sentences.append(
+            f"Safe against the tried attacks alone, {described(more.setting) or 'the spec as it stands'} "
+            f"gains {_gained(more):+.4f}."
+        )
     if one.cannot_run is not None:
         sentences.append(f"Parties cannot run it yet as it is: {one.cannot_run}")
     return tuple(sentences)

@@ -37,7 +37,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp, ndtr
+from scipy.special import logsumexp, ndtr, ndtri
 from scipy.stats import binom, hypergeom
 
 from ksdp.audit.numeric.array_types import Floats
@@ -58,6 +58,17 @@ def pair_advantage(distance: NDArray[np.floating] | float) -> Floats:
     array([0. , 0.2, 1. ])
     """
     return np.asarray(2 * ndtr(np.asarray(distance, dtype=np.float64) / 2) - 1, dtype=np.float64)
+
+
+def pair_distance(advantage: NDArray[np.floating] | float) -> Floats:
+    """How far apart two normals of one covariance are: what `pair_advantage` was given.
+
+    Examples
+    --------
+    >>> pair_distance(np.array([0.0, 0.2, 1.0])).round(3)
+    array([0.   , 0.507,   inf])
+    """
+    return np.asarray(2 * ndtri((1 + np.asarray(advantage, dtype=np.float64)) / 2), dtype=np.float64)
 
 
 def knows_all_others(largest_distance: float | None) -> float:

@@ -201,7 +201,12 @@ class SearchOptions:
     quota: Annotated[
         float, typer.Option("--quota", help="Largest share of documents that may be above the margin.")
     ] = 0.05
-    levers: Annotated[str, typer.Option("--levers", help="Search only these levers; comma-separated.")] = ""
+    levers: Annotated[
+        str,
+        typer.Option(
+            "--levers", help="Search only these levers; comma-separated. Named, noise is what certifies."
+        ),
+    ] = ""
 
     def limits(self) -> Limits:
         """How far the search goes."""
@@ -266,6 +271,8 @@ def _advised(out: dict[str, Any]) -> list[str]:
         one = out["tried"][place]
         kept = "" if one["kept"] is None else f"{one['kept']['mean']:.0%}"
         proved = "" if one["promised"] is None else f"{one['promised']:.2f}"
+        if one["certified"]:
+            proved = f"{1 - one['certified']['limit']:.0%}"
         named = ", ".join(f"{name.replace('-', ' ')} {value}" for name, value in one["setting"].items())
         mark = "  (recommended)" if place == out["best"] else ""
         lines.append(_row(f"{one['value']:.4f}", kept, f"{one['leak']['net']:.2f}", proved, named + mark))

@@ -25,6 +25,7 @@ from ksdp.audit.screening.advice import (
     sampled_leak,
     settings,
 )
+from ksdp.audit.screening.certified_noise import CertifiedNoise
 from ksdp.audit.spec.models import parse_spec
 
 LEAK = Leak(100, 400, 0.05, 0.1, 0, 0.03, 0.0, 0.1, 0.0, "row-space-energy", (), False)
@@ -65,6 +66,18 @@ def test_a_proof_is_safe_whatever_chance_measures_and_comes_first() -> None:
     assert any("by chance" in sentence for sentence in said)
     # A promise beyond the margin proves nothing.
     assert advice(tried(0.275, 0.21, 0.2, promised=0.3)).best is None
+
+
+def test_what_is_certified_comes_before_what_is_measured_alone_and_this_is_said() -> None:
+    certified = CertifiedNoise(0.5, 200, 100, 99, 0.04)
+    measured, sure = tried(0.29, 0.1, 0.02), tried(0.2, 0.1, 0.3, certified=certified)
+    found = advice(measured, sure)
+    assert found.best == 1
+    said = advice_sentences(found)
+    assert said[1].startswith("200 pairs of runs certify 99 of 100 random documents: no attack")
+    assert "at least 96.0% of all documents" in said[1]
+    assert "Safe against the tried attacks alone, rank 3 gains +0.1900." in said
+    assert advice(measured, tried(0.2, 0.1, 0.3)).best == 0
 
 
 def test_what_parties_cannot_run_is_advised_only_where_nothing_else_is_good() -> None:

@@ -10,8 +10,11 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
+from ksdp.audit.certifying import paired_advantages
 from ksdp.audit.errors import InputError
+from ksdp.audit.planning import make_plan
 from ksdp.audit.spec.models import Spec, parse_spec
+from ksdp.audit.verdicts.certificates import certified_bound
 from ksdp.flows import learning
 from ksdp.flows.learning import Limits, advise_spec, measure_gain
 from ksdp.flows.prepare import read_spec_file, spec_corpus
@@ -172,6 +175,48 @@ def test_a_setting_that_gains_nothing_is_not_run(base: Path, monkeypatch: pytest
     assert tried["refused"].startswith("it gains nothing over working alone (-")
     assert tried["leak"] is None
     assert out["sentences"][0].startswith("No setting within these levers gains anything")
+
+
+def certified(margin: float) -> Spec:
+    tables = spec().tables() | {"decision": {"margin": margin}, "certificate": {"pairs": 60}}
+    tables["design"] |= {"documents": 20}
+    tables["statistics"] = {"families": [], "names": ["row-space-energy"]}
+    return parse_spec(tables | {"mechanism": {"name": "pd-svd", "rank": 2}})
+
+
+def test_noise_that_pairs_of_runs_ask_for_is_written_with_its_certificate(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = Limits(tried=2, documents=30, runs=20, quota=0.3, levers=("noise",))
+    out = advise_spec(certified(0.4), base, base / "store", limits, write=base / "advised.toml")
+    setting, found = (out["tried"][out["best"]][key] for key in ("setting", "certified"))
+    advised, _ = read_spec_file(base / "advised.toml")
+    assert (advised.certificate.pairs, advised.design) == (60, certified(0.4).design)
+    written = advised.mechanism.parameters
+    assert (written["noise"], written["parameters"]["opens"]) == (setting["noise"], "final")
+    # Its pairs are new, and certify what was said.
+    plan = make_plan(advised, spec_corpus(advised, base))
+    bound = certified_bound(paired_advantages(plan, 0, 60), advised.certificate_level, 20)
+    assert (bound <= 0.4).mean() >= 1 - limits.quota
+    assert f"60 pairs of runs certify {found['certified']} of 30" in out["sentences"][1]
+    assert "one of 65 public sizes: the choice tells 6 bits" in out["sentences"][1]
+    assert "0.40 of" in Path(out["report"]).read_text()
+    # No pair is run twice.
+    monkeypatch.setattr(learning, "paired_advantages", None)
+    again = advise_spec(certified(0.4), base, base / "store", limits, write=base / "advised.toml")
+    assert again == out
+
+
+def test_where_what_certifies_leaves_no_gain_it_says_from_how_many_documents_it_would(base: Path) -> None:
+    limits = Limits(tried=2, documents=30, runs=20, quota=0.3, levers=("noise",))
+    out = advise_spec(certified(0.15), base, base / "store", limits, write=base / "advised.toml")
+    refused = out["tried"][1]["refused"]
+    assert refused.startswith("it gains nothing over working alone (-")
+    assert "documents on, where 600 are" in refused
+    # Too few pairs are refused before the first of them.
+    few = parse_spec(certified(0.4).tables() | {"certificate": {"pairs": 5}})
+    out = advise_spec(few, base, base / "store", limits, write=base / "advised.toml")
+    assert out["tried"][1]["refused"].startswith("`certificate.pairs` must be more than 5")
 
 
 def test_a_spec_elsewhere_and_a_quota_that_cannot_be_shown_are_refused(base: Path) -> None:

@@ -1,0 +1,117 @@
+"""What a run keeps of its gain with the least noise on V that certifies 95 % of the documents at 0.2.
+
+::
+
+    python -m benchmarks certified --corpora enron-mail6 --ranks 5 --sizes 0.5 --documents 60 --pairs 200
+
+PD-SVD, V alone; the six mailboxes (1,000 terms), the twenty groups (1,000 terms) or three channels of Online News
+(44 columns in public units) as parties. A row for each rank and share of the documents in a run. Gain is over
+working alone, kept of what the exact run of rank 7 gains; `needed`: from how many documents on noise would cost a
+tenth of what V alone keeps, as a document moves V by 1 / n.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import ROOT, data_folder, news_parts
+from ksdp.audit.certifying import paired_advantages
+from ksdp.audit.errors import InputError
+from ksdp.audit.learning.gain import GainRows, MeasureGain, Score, gain_scores, summarise_gain
+from ksdp.audit.registry import mechanism_of
+from ksdp.audit.screening.advice import at_setting, certifying, paired_plan
+from ksdp.audit.screening.certified_noise import GRID, certified_noise
+from ksdp.audit.spec.models import Spec, parse_spec
+from ksdp.flows.prepare import read_spec_file, spec_corpus
+from ksdp.storage.gain_rows import load_rows
+
+TEXTS = {"enron-mail6": {"party": "mailbox"}, "20newsgroups": {"party": "label", "id": "id"}}
+NEWS = "online-news-popularity"
+RANK, SPLITS, SEED, LEVEL, QUOTA = 7, 3, 7, 0.05, 0.05
+WORTH = 0.9
+"""Of what V alone keeps: `needed`."""
+
+
+def run(corpora: Sequence[str], ranks: Sequence[int], sizes: Sequence[float], documents: int, pairs: int) -> None:
+    """Print a line a corpus, and one a rank and size."""
+    with tempfile.TemporaryDirectory() as name:
+        for corpus in corpora:
+            if corpus == NEWS:
+                news_parts.main([str(data_folder() / NEWS), name])
+                read, base = read_spec_file(Path(name) / "news.toml")
+                tables = read.tables()
+            else:
+                tables, base = _texts(corpus), ROOT
+            tables |= {"seed": SEED, "decision": {"margin": 0.2}, "certificate": {"pairs": pairs}}
+            tables["gain"] = {**tables.get("gain", {}), "splits": SPLITS}
+            _corpus(corpus, tables, base, [(rank, size) for rank in ranks for size in sizes], documents)
+
+
+def _texts(corpus: str) -> dict[str, Any]:
+    folder = f"$KSDP_DATA/{corpus}"
+    keys = {"path": f"{folder}/counts.npz", "labels": f"{folder}/labels.parquet", "weighting": "tf-idf"}
+    return {"corpus": keys | TEXTS[corpus] | {"levers": {"most_frequent": 1000}}}
+
+
+def _spec(tables: dict[str, Any], rank: int, size: float) -> Spec:
+    mechanism = {"name": "pd-svd", "rank": rank, "opens": "final"}
+    return parse_spec(tables | {"mechanism": mechanism, "design": {"party_size": size, "with_runs": 100}})
+
+
+def _corpus(
+    name: str, tables: dict[str, Any], base: Path, cells: Sequence[tuple[int, float]], documents: int
+) -> None:
+    full = _spec(tables, RANK, 0.5)
+    corpus, rows = spec_corpus(full, base), load_rows(full, base, nonnegative=False)
+    every = [*gain_scores(mechanism_of(full.mechanism), rows, full.gain, SEED)]
+    main, others = _measured(every, full), [score for score in every if score.learner != "run"]
+    print(
+        f"{name}: {len(corpus):,} documents, {corpus.features} columns; {main.measure}: the exact run gains "
+        f"{main.gain_exact.mean:+.4f} ({main.gain_exact.low:+.4f} to {main.gain_exact.high:+.4f})",
+        flush=True,
+    )
+    for rank, size in cells:
+        spec = _spec(tables, rank, size)
+        plan = paired_plan(at_setting(spec, certifying(spec, {}, GRID[-1]), corpus.features), corpus, documents)
+        pairs = full.certificate.pairs if full.certificate else 0
+        advantages = paired_advantages(plan, 0, pairs)
+        alone = _kept(spec, 0.0, rows, others, corpus.features)
+        said = f"{name}, rank {rank}, {plan.holdings.size:,} in a run: V alone keeps {alone:.1%}"
+        try:
+            found = certified_noise(
+                plan, advantages, documents=documents, level=LEVEL, population=len(corpus), quota=QUOTA
+            )
+        except InputError as error:
+            print(f"{said}; {error}", flush=True)
+            continue
+        kept = _kept(spec, found.noise, rows, others, corpus.features)
+        print(
+            f"{said}; noise {found.noise:g} certifies {found.certified} of {found.documents} by {pairs} pairs and "
+            f"keeps {kept:.1%}; needed {_needed(spec, found.noise, rows, others, corpus.features):,.0f}",
+            flush=True,
+        )
+
+
+def _needed(spec: Spec, noise: float, rows: GainRows, others: Sequence[Score], features: int) -> float:
+    """Documents of which the largest noise that costs at most a tenth would be enough."""
+    least, count = WORTH * _kept(spec, 0.0, rows, others, features), len(rows.judge.indptr) - 1
+    for smaller in reversed([size for size in GRID if size <= noise]):
+        if _kept(spec, smaller, rows, others, features) >= least:
+            return count * noise / smaller
+    return math.inf
+
+
+def _kept(spec: Spec, noise: float, rows: GainRows, others: Sequence[Score], features: int) -> float:
+    asked = at_setting(spec, certifying(spec, {}, noise), features) if noise else spec
+    scores = gain_scores(mechanism_of(asked.mechanism), rows, spec.gain, SEED, baselines=False)
+    found = _measured([*scores, *others], spec)
+    kept: float = found.gain.mean / found.gain_exact.mean
+    return kept
+
+
+def _measured(scores: Sequence[Score], spec: Spec) -> MeasureGain:
+    return summarise_gain(scores, "pd-svd", spec.gain, True).measures[0]
