@@ -129,7 +129,7 @@ def test_a_trial_says_how_many_documents_would_be_safe(spec: Callable[..., Path]
     said = forecast(*at_margin(spec("forecast", with_runs=60), 0.2))
     assert (said["safe"]["leak"]["documents"], said["useful"]) == (60, None)
     assert said["safe"]["documents"] > 120
-    assert f"from about {said['safe']['documents']:,} on" in forecast_words(said)
+    assert f"it takes about {said['safe']['documents']:,} documents" in forecast_words(said)
 
 
 def test_values_that_do_not_stay_are_said(spec: Callable[..., Path]) -> None:
