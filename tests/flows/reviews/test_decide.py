@@ -68,7 +68,7 @@ def test_the_clearance_lists_what_was_proved_or_accepted_and_verifies(
     assert cleared.reviewed.log_head == read_log(Store(store))[-1].hash
     assert (cleared.sensitive, cleared.excluded) == (len(kinds["sensitive"]) - 2, 2)
     opened = "The audit looked at what a run that opens every round shows its parties."
-    for said in ("listed by decision alone: 1 were proved sensitive, of 1", "one person each", "0.05", opened):
+    for said in ("listed by decision alone: 1 proved sensitive, and 1 of", "one person each", "0.05", opened):
         assert said in cleared.statement
     spec, base = read_spec_file(folder / "spec.toml")
     checked = verify(path, now=NOW, public_key=load_public(folder / "ana.pub"))

@@ -55,7 +55,7 @@ def test_a_clearance_says_which_documents_were_certified(tmp_path: Path, ksdp: C
     sentence = f"{len(certified)} are clear against every attack (`certified`)"
     assert sentence in said["statement"]
     assert said["coverage"]["opens"] == "final"
-    assert "holds for no run that opens more, nor against two of the three parties" in said["statement"]
+    assert "not hold for a run that opens more, nor if two of the three parties" in said["statement"]
     # What it may err by: the level of "clear" and a tenth of it for the certificates.
     assert said["evidence"]["attempts"]["level"] == pytest.approx(0.055)
 
