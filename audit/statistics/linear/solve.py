@@ -262,15 +262,16 @@ def direction_of_few_numbers(
     many = _MANY * made.entries
     if not 0 < many <= made.rows.shape[0] or not few_to_write(made.rows.shape[0], made.entries):
         return None
-    factors, terms = scales_of(made).written(), made.written()
-    sizes = np.square(terms * factors).sum(axis=1)
-    adds = sizes > _NOTHING**2 * sizes.max()
-    if len(np.unique(np.sqrt(sizes[adds]).astype(np.float32))) < many:
-        return None
-    noise = _noise(_losses(made, factors, lost)(shares), factors, sizes)
-    if lost >= LOST:
-        noise += _noise_of_terms(sizes[adds], np.square(terms).sum(axis=0))
-    return direction_of(made, apart, shares, noise, terms)
+    with one_thread():
+        factors, terms = scales_of(made).written(), made.written()
+        sizes = np.square(terms * factors).sum(axis=1)
+        adds = sizes > _NOTHING**2 * sizes.max()
+        if len(np.unique(np.sqrt(sizes[adds]).astype(np.float32))) < many:
+            return None
+        noise = _noise(_losses(made, factors, lost)(shares), factors, sizes)
+        if lost >= LOST:
+            noise += _noise_of_terms(sizes[adds], np.square(terms).sum(axis=0))
+        return direction_of(made, apart, shares, noise, terms)
 
 
 def _losses(made: FactoredContributions, factors: Floats, lost: float) -> Callable[[Floats], float]:
