@@ -202,10 +202,15 @@ def paired_plan(spec: Spec, corpus: Corpus, drawn: int) -> Plan:
     InputError
         If pairs certify nothing of it.
     """
-    units = size_base(spec, corpus)
-    tables = sampled_spec(spec, units, pool_size(spec, units), drawn).model_dump(mode="json")
+    tables = _sampled(spec, corpus, drawn)
     tables["design"]["kind"] = spec.design.kind
     return make_plan(Spec.model_validate(tables), corpus)
+
+
+def _sampled(spec: Spec, corpus: Corpus, drawn: int) -> dict[str, Any]:
+    """The tables of a spec that audits some random documents."""
+    units = size_base(spec, corpus)
+    return sampled_spec(spec, units, pool_size(spec, units), drawn).model_dump(mode="json")
 
 
 def _draw(tables: dict[str, Any], before: float, drawn: float) -> None:
@@ -495,8 +500,7 @@ def trial_plan(spec: Spec, corpus: Corpus, drawn: int, runs: int) -> Plan:
     InputError
         If there is no such audit.
     """
-    units = size_base(spec, corpus)
-    tables = sampled_spec(spec, units, pool_size(spec, units), drawn).model_dump(mode="json")
+    tables = _sampled(spec, corpus, drawn)
     tables["design"] |= {"with_runs": runs, "looks": "end", "fresh_runs": 0, "without_runs": "all"}
     tables["certificate"] = None
     return make_plan(Spec.model_validate(tables), corpus)
