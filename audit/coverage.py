@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from ksdp.audit.plan import Plan
 
 _RAW = "raw"
-_TOGETHER = 'what the runs say together (`statistics.families` with "learned" looks at it)'
+_TOGETHER = (
+    'what the runs say together (`statistics.families` with "learned" looks at it, and so does "simulated" with '
+    "as many training runs as there are announced numbers)"
+)
 _UNSOLVED = (
     "who was in, by equations: {} are {:,} exact numbers in all for {:,} documents, and more than "
     f"{MOST_SOLVED:,} documents are not solved for (fewer columns or a lower rank show fewer numbers, and so does "
@@ -113,9 +116,16 @@ def learnable(announced: Sequence[Release], runs: int) -> tuple[str, ...]:
     return tuple(a.name for a in announced if a.learner == "always" or (a.learner and sizes[a.name] < runs))
 
 
-def uncombined(mechanism: Mechanism, learners: Iterable[str]) -> tuple[str, ...]:
-    """What no statistic sees of several runs, which say more together."""
-    combine = any(name != _RAW for name in learners)
+def uncombined(mechanism: Mechanism, learners: Iterable[str], numbers: int, trained: int) -> tuple[str, ...]:
+    """What no statistic sees of several runs, which say more together.
+
+    Parameters
+    ----------
+    numbers : announced
+    trained : training runs of the statistic that learns from all of them at once; of fewer than numbers it learns
+        too little
+    """
+    combine = trained >= numbers or any(name != _RAW for name in learners)
     return () if combine or len(inner_of(mechanism)) < 2 else (_TOGETHER,)
 
 
@@ -288,7 +298,8 @@ def planned_coverage(plan: Plan) -> Coverage:
     """Which announced arrays are read by which tested statistics of a plan, and what else is left."""
     mechanism, seen = plan.mechanism, plan.seen
     learnt: tuple[str, ...] = ()
-    if RAW not in plan.learners and not any(isinstance(s, SimulatedStatistic) for s in plan.tested):
+    trained = max((s.runs for s in plan.tested if isinstance(s, SimulatedStatistic)), default=0)
+    if RAW not in plan.learners and not trained:
         learnt = plan.seen if _own_alone(plan) else learnable(expected_shapes(plan), plan.design.runs)
     held, groups = plan.holdings, plan.units.word == "group"
     who = MayBeIn(held.unknown, held.share, plan.spec.rule.margin, groups)
@@ -296,7 +307,8 @@ def planned_coverage(plan: Plan) -> Coverage:
     if not _solved(plan):
         sums = unsolved(mechanism, plan.announced, seen, who) + unblurred(_little_noise(plan), who)
     sums += followed(_final(plan), who)
-    more = untested(plan.default_columns, plan.tested) + uncombined(mechanism, plan.learners)
+    numbers = sum(math.prod(array.shape) for array in plan.read)
+    more = untested(plan.default_columns, plan.tested) + uncombined(mechanism, plan.learners, numbers, trained)
     return coverage(plan.opened, seen, plan.tested, learnt, more + unfollowed(plan.read) + sums)
 
 

@@ -843,6 +843,12 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/test_coverage.py",),
     ),
     *_of(
+        "audit/coverage.py",
+        ("combine = trained >= numbers or", "combine = trained > 0 or"),
+        ("combine = trained >= numbers or", "combine = "),
+        tests=("tests/audit/mechanisms/test_joint.py",),
+    ),
+    *_of(
         "audit/mechanisms/privacy/fedpower.py",
         ("hidden_rounds=self.period > 1", "hidden_rounds=False"),
         tests=("tests/audit/test_coverage.py",),

@@ -160,6 +160,12 @@ def test_nothing_is_clear_unless_somebody_looks_at_the_runs_together(
     assert learnt.coverage.may_clear
     large = {"party_size": 20, "with_runs": 12 * corpus.features}
     assert plan_of(corpus, TWO, design=large).coverage.unread == few.coverage.unread
+    final = [run | {"name": "pd-svd", "opens": "final"} for run in ({"rank": 2}, {"rank": 3})]
+    numbers = 5 * corpus.features
+    for trained, clear in ((numbers - 1, False), (numbers, True)):
+        monkeypatch.setattr("ksdp.audit.statistics.simulated.TRAINING_RUNS", trained)
+        assert plan_of(corpus, final, design=large).coverage.may_clear is clear
+    monkeypatch.undo()
     monkeypatch.setattr("ksdp.audit.plan.MOST_LEARNT_FROM", 0)  # simulated runs for training are too dear
     many = plan_of(corpus, TWO, design=large)
     assert any("run1_sums number by number" in reason for reason in many.coverage.unread)
