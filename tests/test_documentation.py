@@ -64,7 +64,7 @@ def test_every_table_command_and_key_is_in_the_generated_pages() -> None:
         commands += [f"{inner.info.name} {one.name}" for one in inner.registered_commands]
     assert [name for name in commands if f"### `ksdp {name}`" not in said("commands.md")] == []
     events = get_args(Event)
-    assert [event for event in events if f"| `{event}` |" not in said("notices.md")] == []
+    assert [event for event in events if f"| `{event}` |" not in said("scheduling.md")] == []
     for model in (RunSpec, PemSpec, BudgetFile):
         for key in model.model_fields:
             assert re.search(rf"[\[`]{re.escape(key)}\b", said("file-keys.md")), (model.__name__, key)
@@ -118,7 +118,12 @@ def figures_of(page: str, known: dict[str, Any]) -> list[str]:
     for part in re.split(r"^#+ ", text, flags=re.MULTILINE):
         quoted = re.findall(r"`([^`]*)`", part)
         commands = tuple(each for each in quoted if each.startswith("python -m benchmarks "))
-        said = [one for one in known if one.removeprefix("pytest -s ") in quoted or one.startswith(commands)]
+        tables = tuple(f"ksdp reproduce {each} --short" for each in quoted)
+        said = [
+            one
+            for one in known
+            if one.removeprefix("pytest -s ") in quoted or one.startswith(commands) or one in tables
+        ]
         printed = [float(one) for each in said for one in [*known[each]["figures"], *numbers(each)]]
         for one in numbers(re.sub(r"`[^`]*`", " ", part)):
             digits = len(one.partition(".")[2])
@@ -128,7 +133,10 @@ def figures_of(page: str, known: dict[str, Any]) -> list[str]:
     return missing
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/measured.md", "docs/why-everything-leaks.md"])
+MEASURED = ("measured", "why-everything-leaks", "gain-and-levers", "peers", "pem", "reproduced")
+
+
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{name}.md" for name in MEASURED)])
 def test_every_figure_has_a_command_that_prints_it(page: str) -> None:
     known = json.loads((ROOT / "docs" / "measured.json").read_text(encoding="utf-8"))
     assert all(set(entry) == {"date", "machine", "load", "figures"} for entry in known.values())

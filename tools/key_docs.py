@@ -45,7 +45,7 @@ FILES: dict[str, tuple[str, Mapping[str, type[BaseModel]]]] = {
             "[run]": spec.PemRunSpec,
         },
     ),
-    "Notices ([who is told of what](notices.md))": ("", {"[[notice]]": schedule_files.Notice}),
+    "Notices ([who is told of what](scheduling.md))": ("", {"[[notice]]": schedule_files.Notice}),
 }
 
 

@@ -114,7 +114,7 @@ class Counted(DelegatingMechanism):
         kept = np.asarray(counts >= self.at_least)
         left = int(kept.sum())
         if not left:
-            raise CorpusError(f"`at_least` = {self.at_least} leaves none of {len(counts)} columns.")
+            raise CorpusError(f"`at_least` = {self.at_least} leaves none of {len(counts)} columns: lower it.")
         try:
             self.inner.releases(left)
         except SpecError as error:

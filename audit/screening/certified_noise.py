@@ -26,7 +26,7 @@ from ksdp.audit.spec.models import Spec
 from ksdp.audit.verdicts.certificates import certified_bound, pair_advantage, pair_distance
 from ksdp.audit.verdicts.multiplicity import share_upper_limit
 
-GRID = tuple(float(f"{2.0 ** (step / 4):.4g}") for step in range(-40, 25))
+GRID = tuple(float(f"{2.0 ** (step / 4):.4g}") for step in range(-39, 25))
 """Sizes of noise, in units of `scale`: 2^-10 to 2^6, four in every doubling."""
 CHOICE_BITS = math.log2(len(GRID))
 

@@ -87,7 +87,7 @@ class _Ciphertexts:
     def read(self, data: bytes, count: int) -> list[mpz]:
         width = self.public.width
         if len(data) != count * width:
-            raise ProtocolError(f"{count} ciphertexts were due; something of another length arrived.")
+            raise ProtocolError(f"{count} ciphertexts have {count * width} bytes; got {len(data)}.")
         parts = (data[start : start + width] for start in range(0, len(data), width))
         return [self.public.check(int.from_bytes(part, "big")) for part in parts]
 
@@ -239,8 +239,8 @@ class RemovalServer(_Node):
         n, entries = len(self._devices), math.prod(shape)
         try:
             form = _Ciphertexts.of(self._key.public, deviation, n, entries)
-        except (ValueError, OverflowError):
-            raise ProtocolError("The devices ask for a sum that cannot be taken.") from None
+        except (ValueError, OverflowError) as error:
+            raise ProtocolError(f"The devices ask for a sum that does not fit the key: {error}") from None
         masked = np.zeros(entries, dtype="<u8")
         for name, body in (yield from self._engine.exchange("masked", {}, self._devices)).items():
             if len(body) != masked.nbytes:

@@ -237,20 +237,21 @@ class PemServer(PemNode):
             raise ProtocolError(f"{upload.sender} was shown another state: the aggregator is not to be trusted.")
         if number_of(rows) > self._terms.rows:
             raise ProtocolError(f"{upload.sender} puts in more records than the terms allow.")
-        self._taken[upload.sender] = number_of(rows), self._spread(where, share, self._state.entries)
+        self._taken[upload.sender] = number_of(rows), self._spread(upload.sender, where, share, self._state.entries)
 
-    def _spread(self, where: bytes, share: bytes, entries: int) -> Words:
+    def _spread(self, sender: str, where: bytes, share: bytes, entries: int) -> Words:
         sparse = self._terms.budget.sparse
         if (sparse is None) != (not where):
-            raise ProtocolError("An upload is sparse where it should not be, or the other way round.")
+            asked = "a whole vector" if sparse is None else "places and their values"
+            raise ProtocolError(f"{sender} sent another form of upload than the terms ask for: {asked}.")
         if sparse is None:
             return self._terms.field.from_bytes(share, entries)
         (raw,) = unpack("places", where, 1)
         if len(raw) % 8 or len(raw) // 8 > sparse.most:
-            raise ProtocolError("An upload names too many places.")
+            raise ProtocolError(f"{sender} sent more places than the terms allow, {sparse.most}.")
         places = np.frombuffer(raw, dtype="<i8")
         if places.size and not (places[0] >= 0 and places[-1] < entries and (np.diff(places) > 0).all()):
-            raise ProtocolError("An upload names places that are not there, or not in order.")
+            raise ProtocolError(f"{sender} sent places that are not there, or not in order.")
         full = np.zeros(entries, dtype=np.uint64)
         full[places] = self._terms.field.from_bytes(share, len(places))
         return full

@@ -199,7 +199,7 @@ def test_noise_that_pairs_of_runs_ask_for_is_written_with_its_certificate(
     bound = certified_bound(paired_advantages(plan, 0, 60), advised.certificate_level, 20)
     assert (bound <= 0.4).mean() >= 1 - limits.quota
     assert f"60 pairs of runs certify {found['certified']} of 30" in out["sentences"][1]
-    assert "one of 65 public sizes: the choice tells 6 bits" in out["sentences"][1]
+    assert "one of 64 public sizes: the choice tells 6 bits" in out["sentences"][1]
     assert "0.40 of" in Path(out["report"]).read_text()
     # No pair is run twice.
     monkeypatch.setattr(learning, "paired_advantages", None)
