@@ -40,6 +40,7 @@ from ksdp.audit.statistics.plain import COEFFICIENTS, coefficients
 from ksdp.audit.statistics.simulated import SIMULATED, SimulatedStatistic
 from ksdp.audit.statistics.simulated import STATISTICS as SIMULATIONS
 from ksdp.audit.verdicts.looks import FRESH, Look, Stage, planned_looks
+from ksdp.audit.verdicts.low_fpr import LowFpr
 
 Rows = NDArray[np.int64]
 
@@ -361,6 +362,14 @@ class Plan:
         return len(self.design.pool if named and isinstance(self.design, Shared | Literal) else self.audited)
 
     @property
+    def low_fpr(self) -> LowFpr | None:
+        """How true positives at 1 % false ones are tested: the same at every look, whoever is open there."""
+        asked = self.spec.design.documents
+        documents = asked if isinstance(asked, int) else len(self.holdings.victim)
+        clear = self.spec.rule.for_clear / self.spec.rule.level
+        return LowFpr.of(self.spec.rule, min(1.0, clear) * min(look.level for look in self.looks), documents)
+
+    @property
     def fresh_runs(self) -> int:
         """Fresh runs of a lane for what was flagged; even, as the literal design deals runs in turn."""
         wanted = self.design.runs * self.spec.design.fresh_with_runs / self.spec.design.with_runs
@@ -510,7 +519,7 @@ class Plan:
 
 def within(promise: Promise | None, spec: Spec) -> bool:
     """Whether a promise is at most the margin."""
-    return promise is not None and promise.bound <= spec.rule.margin and spec.rule.margin > 0
+    return promise is not None and promise.bound <= spec.rule.bound_accepted and spec.rule.margin > 0
 
 
 def proved_before_runs(promise: Promise | None, spec: Spec) -> bool:

@@ -23,6 +23,7 @@ from ksdp.audit.verdicts.controls import CANARY, Canaries
 from ksdp.audit.verdicts.laws import ArmTests, ks_table, ks_tables
 from ksdp.audit.verdicts.learned import LearnedTests, learned_tests, raw_tests
 from ksdp.audit.verdicts.looks import Stage
+from ksdp.audit.verdicts.low_fpr import LowFpr
 from ksdp.audit.verdicts.multiplicity import weighted_minimum
 from ksdp.audit.verdicts.tails import tail_table
 from ksdp.audit.verdicts.ties import tied_table
@@ -31,13 +32,17 @@ from ksdp.audit.verdicts.ties import tied_table
 _CONTROL_LEVEL = 1e-5
 
 
-def compare_arms(values: Mapping[str, NDArray[Any]], inclusion: NDArray[np.bool_]) -> ArmTests:
+def compare_arms(
+    values: Mapping[str, NDArray[Any]], inclusion: NDArray[np.bool_], low_fpr: LowFpr | None = None
+) -> ArmTests:
     """Test every document under every statistic: Kolmogorov-Smirnov, exact given ties, and the tails beside it.
 
     Parameters
     ----------
     values : statistic to array of shape (n_documents, n_runs)
     inclusion : bool, shape (n_documents, n_runs)
+    low_fpr : LowFpr, optional
+        Where the decision limits the true positive rate at 1 % false positives.
     """
     columns = list(values.values())
     ordered = [np.sort(array, axis=1) for array in columns]  # once, for all three
@@ -45,12 +50,18 @@ def compare_arms(values: Mapping[str, NDArray[Any]], inclusion: NDArray[np.bool_
     exact = [tied_table(v, inclusion, table, o) for v, table, o in zip(columns, tables, ordered, strict=True)]
     tail = [tail_table(v, inclusion, o).log10_p for v, o in zip(columns, ordered, strict=True)]
     distances, tails = np.stack(exact, axis=1), np.stack(tail, axis=1)
+    rare = {}
+    if low_fpr is not None:
+        found = [low_fpr.log10_p(v, inclusion, o) for v, o in zip(columns, ordered, strict=True)]
+        below, above = (np.stack(part, axis=1) for part in zip(*found, strict=True))
+        rare = {"log10_low_below": below, "log10_low_above": above}
     return ArmTests(
         np.stack([t.n_with for t in tables], axis=1),
         np.stack([t.n_without for t in tables], axis=1),
         np.stack([t.distance for t in tables], axis=1),
         weighted_minimum(distances, tails),
         tails,
+        **rare,
     )
 
 

@@ -132,7 +132,7 @@ def test_slice(ref: AuditRef, part: Slice) -> SliceTests:
     for first in range(0, len(names), at_once):
         some = names[first : first + at_once]
         inclusion, values = gather(ref, part, some)
-        plain.append(compare_arms(dict(zip(some, values, strict=True)), inclusion))
+        plain.append(compare_arms(dict(zip(some, values, strict=True)), inclusion, plan.low_fpr))
         few = {name: array[:real] for name, array in zip(some, values, strict=True)}
         if real > 0:
             shuffled.append(shuffled_log10_p(few, inclusion[:real], order))

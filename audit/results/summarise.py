@@ -31,12 +31,12 @@ _AS_PROMISED = "the noise were what the mechanism says"
 
 
 def certificate_summary(
-    certificate: Certificate | None, interim: InterimVerdicts, margin: float
+    certificate: Certificate | None, interim: InterimVerdicts, accepted: float
 ) -> CertificateSummary | None:
     """In numbers; None where there is none."""
     if certificate is None:
         return None
-    below = (certificate.bound <= margin) & (margin > 0)
+    below = (certificate.bound <= accepted) & (accepted > 0)
     return CertificateSummary(
         pairs=certificate.pairs,
         level=certificate.level,
@@ -61,8 +61,7 @@ def copies_summary(plan: Plan, interim: InterimVerdicts, copies: Copies | None) 
     """In numbers; None where copies decided nothing of anybody, and nothing measured is above its bound."""
     if copies is None:
         return None
-    margin = plan.spec.rule.margin
-    below = copies.bound <= margin
+    below = copies.bound <= plan.spec.rule.bound_accepted
     above = int(above_bound(interim.tests, copies.bound, plan.counted, len(plan.looks)).sum())
     if not below.any() and not above:
         return None
@@ -224,7 +223,7 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: File
         chance=chance(tests.n_with[:, 0], tests.n_without[:, 0]),
         looks=_looks(tested),
         fresh=_fresh(tested, effects),
-        certificate=certificate_summary(tested.certificate, tested.interim, plan.spec.rule.margin),
+        certificate=certificate_summary(tested.certificate, tested.interim, plan.spec.rule.bound_accepted),
         knows_all=knows_all(plan.mechanism),
         corpus_about=parts.CorpusSummary(
             documents=len(plan.corpus),

@@ -55,10 +55,10 @@ def check_pairs(spec: Spec, pairs: int, documents: int) -> None:
         Names the least that such pairs can prove.
     """
     least = float(certified_bound(np.zeros((1, pairs)), spec.certificate_level, documents)[0])
-    if least > spec.rule.margin:
+    if least > spec.rule.bound_accepted:
         raise InputError(
             f"`certificate.pairs` must be more than {pairs}: of {documents:,} documents they prove no bound below "
-            f"{least:.2f}, and the margin is {spec.rule.margin:g}."
+            f"{least:.2f}, and the margin is {spec.rule.limits}."
         )
 
 
@@ -93,7 +93,7 @@ def certified_noise(
 
     def missed(noise: float) -> int:
         bounds = certified_bound(pair_advantage(apart / noise), spec.certificate_level, among)
-        return int((bounds > spec.rule.margin).sum())
+        return int((bounds > spec.rule.bound_accepted).sum())
 
     allowed = most_allowed(drawn, level, population, quota)
     fewest = -1 if allowed is None else allowed
@@ -101,7 +101,7 @@ def certified_noise(
     if place == len(GRID):
         raise InputError(
             f"no noise up to {GRID[-1]:g} times `scale` certifies {1 - quota:.1%} of the documents within "
-            f"{spec.rule.margin:g}: {missed(GRID[-1])} of {drawn} are not. Ask for a larger margin or quota."
+            f"{spec.rule.limits}: {missed(GRID[-1])} of {drawn} are not. Ask for a larger margin or quota."
         )
     noise, left = GRID[place], missed(GRID[place])
     limit = share_upper_limit(left, drawn, level, population)

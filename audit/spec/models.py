@@ -133,6 +133,8 @@ def _is_model(thing: Any) -> bool:
 
 _Level = Annotated[float, Field(ge=1e-12, lt=1)]
 _LEAST_MARGIN = 1e-6
+LOW_FPR = 0.01
+"""The false positive rate of `decision.margin_at_low_fpr`."""
 
 
 class DecisionSpec(Section, frozen=True):
@@ -145,6 +147,9 @@ class DecisionSpec(Section, frozen=True):
     """The error rate that the audit is held to, over all documents."""
     margin: Annotated[float, Field(ge=0, le=1)] = 0.2
     """The largest advantage that the owner of the data is willing to accept. 0: any proved leak is sensitive."""
+    margin_at_low_fpr: Annotated[float, Field(gt=LOW_FPR, lt=1)] | None = None
+    """A second limit, of true positives at 1 % false ones: clear must be below both, sensitive is above one. For
+    leaks that are rare, but certain."""
     clear_level: _Level | None = None
     """Of "clear" and of the bands, where it is not that of the discoveries: schedules spend it apart."""
 
@@ -154,6 +159,24 @@ class DecisionSpec(Section, frozen=True):
         if 0 < margin < _LEAST_MARGIN:
             raise ValueError(f"must be 0, or {_LEAST_MARGIN:g} at least: no number of runs tells less from 0.")
         return margin
+
+    @model_validator(mode="after")
+    def _fits(self) -> DecisionSpec:
+        if self.margin_at_low_fpr is not None and not self.margin:
+            raise ValueError("`margin_at_low_fpr` must be left out with `margin = 0`: any leak is sensitive.")
+        return self
+
+    @property
+    def bound_accepted(self) -> float:
+        """The largest bound of every attack's TPR - FPR that makes a document clear."""
+        low = self.margin_at_low_fpr
+        return self.margin if low is None else min(self.margin, low - LOW_FPR)
+
+    @property
+    def limits(self) -> str:
+        """Both limits, for people."""
+        low = self.margin_at_low_fpr
+        return f"{self.margin:g}" + ("" if low is None else f" (true positives at 1 % false ones: {low:g})")
 
     @property
     def for_clear(self) -> float:
@@ -572,23 +595,30 @@ class Spec(Section, frozen=True):
 
     @property
     def rule(self) -> DecisionSpec:
-        """How numbers of runs become verdicts: `decision`, its margin as it stands within a run.
+        """How numbers of runs become verdicts: `decision`, its margins as they stand within a run.
 
         Where every party enters a secret draw of its documents (`corpus.levers.drawn`), what anybody learns of a
         document being held is at most that share of what is learnt of its being in a run: who compares the run
         with x and the one with another document in its place compares the same runs, unless the draw took that
-        place. So a margin c of what is held is c / drawn within a run, at most 1.
+        place. So a margin c of what is held is c / drawn within a run, at most 1. A true positive rate T within a
+        run, at f false positives, is drawn T + (1 - drawn) f of what is held.
         """
         drawn = self.corpus.levers.drawn
         if drawn is None:
             return self.decision
-        return self.decision.model_copy(update={"margin": min(1.0, self.decision.margin / drawn)})
+        low = self.decision.margin_at_low_fpr
+        within = 1.0 if low is None else (low - (1 - drawn) * LOW_FPR) / drawn
+        changed = {
+            "margin": min(1.0, self.decision.margin / drawn),
+            "margin_at_low_fpr": within if within < 1 else None,
+        }
+        return self.decision.model_copy(update=changed)
 
     @property
     def proved_by_draw(self) -> bool:
         """Whether no attack of any kind can have an advantage above the margin, as so few documents enter."""
         drawn = self.corpus.levers.drawn
-        return drawn is not None and 0 < drawn <= self.decision.margin
+        return drawn is not None and 0 < drawn <= self.decision.bound_accepted
 
     @property
     def draw_sentence(self) -> str | None:

@@ -30,9 +30,10 @@ from numpy.typing import NDArray
 from ksdp.audit.numeric.array_types import Floats, Ints
 from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.verdicts.laws import ArmTests
+from ksdp.audit.verdicts.low_fpr import runs_for_low_fpr
 from ksdp.audit.verdicts.margins import band_width, log10_above, log10_below
-from ksdp.audit.verdicts.multiplicity import adjust, bonferroni
-from ksdp.audit.verdicts.power import largest_distance, runs_to_decide
+from ksdp.audit.verdicts.multiplicity import adjust, bonferroni, strictest_log10_p
+from ksdp.audit.verdicts.power import largest_distance, likely_distance, runs_to_decide
 
 
 class Verdict(StrEnum):
@@ -132,6 +133,9 @@ def decide(
     room = [1 + easier * int(kind.sum()) for kind in (sensitive, clear)]
     at = (level * room[0], clear_level * room[1])
     needed = runs_to_decide(*largest_distance(tested), at, rule, among, statistics)
+    if rule.margin_at_low_fpr is not None:
+        wanted = strictest_log10_p(at[1], among, 1, rule.error)
+        needed = runs_for_low_fpr(tested, needed, likely_distance(tested) <= rule.margin, wanted)
     each = clear_level / (among * statistics)
     low, high = _bands(tested, each)
     return Decisions(

@@ -418,10 +418,16 @@ class ArmTests:
     learned: Any = None
     """Bool: whether the distance is that of attacks fixed before the runs that test them, not the largest over all
     thresholds; False everywhere where not given."""
+    log10_low_below: Any = None
+    """Of "the true positive rate at 1 % false positives is at least its limit" (`low_fpr`); 0 where not tested."""
+    log10_low_above: Any = None
+    """Of "it is at most its limit"."""
 
     def __post_init__(self) -> None:
-        if self.learned is None:
-            object.__setattr__(self, "learned", np.zeros(np.shape(self.distance), np.bool_))
+        for name in ("learned", "log10_low_below", "log10_low_above"):
+            if getattr(self, name) is None:
+                kind = np.bool_ if name == "learned" else np.float64
+                object.__setattr__(self, name, np.zeros(np.shape(self.distance), kind))
 
     @staticmethod
     def join(parts: Sequence[ArmTests]) -> ArmTests:

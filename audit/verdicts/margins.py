@@ -69,6 +69,7 @@ from numba import njit
 from ksdp.audit.numeric.array_types import Floats, Ints
 from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.verdicts.laws import ArmTests
+from ksdp.audit.verdicts.multiplicity import weighted_minimum
 
 _CELLS = 16
 """Cells of the grid of rates in a standard deviation."""
@@ -312,18 +313,25 @@ SIDES = 2.4
 def log10_above(tested: ArmTests, rule: DecisionSpec) -> Floats:
     """Log10 p of "the advantage is at most the margin", of the shape of the tests; 0 where an arm is empty.
 
-    With margin 0 the tests' own p: what asks for any leak at all.
+    With margin 0 the tests' own p: what asks for any leak at all. With `margin_at_low_fpr`, of "both are at most
+    their limits": four fifths of the level for the advantage, one fifth for that.
     """
     if rule.margin == 0:
         return _where_tested(tested, tested.log10_p)
     over = np.nan_to_num(tested.distance) - rule.margin
     arms = tested.n_with, tested.n_without
     fixed = hoeffding_log10_p(over, *arms)
-    return _where_tested(tested, np.where(tested.learned, fixed, over_log10_p(over, *arms)))
+    out = np.where(tested.learned, fixed, over_log10_p(over, *arms))
+    if rule.margin_at_low_fpr is not None:
+        out = weighted_minimum(out, tested.log10_low_above)
+    return _where_tested(tested, out)
 
 
 def log10_below(tested: ArmTests, rule: DecisionSpec) -> Floats:
-    """Log10 p of "the advantage is at least the margin", of the shape of the tests; 0 where an arm is empty."""
+    """Log10 p of "the advantage is at least the margin", of the shape of the tests; 0 where an arm is empty.
+
+    With `margin_at_low_fpr`, of "one of the two is at least its limit": the larger p (intersection-union).
+    """
     measured = np.nan_to_num(tested.distance)
     short = rule.margin - measured
     if rule.margin == 0:
@@ -333,6 +341,8 @@ def log10_below(tested: ArmTests, rule: DecisionSpec) -> Floats:
     out[plain] = largest_log10_tail(
         measured[plain], tested.n_with[plain], tested.n_without[plain], float(rule.margin)
     )
+    if rule.margin_at_low_fpr is not None:
+        out = np.maximum(out, tested.log10_low_below)
     return _where_tested(tested, out)
 
 

@@ -51,8 +51,9 @@ from scipy.special import ndtr, ndtri
 from ksdp.audit.numeric.array_types import Floats, Ints
 from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.verdicts.laws import ArmTests, log10_p, smallest_log10_p
+from ksdp.audit.verdicts.low_fpr import LowFpr
 from ksdp.audit.verdicts.margins import LIKELY, SIDES, spread
-from ksdp.audit.verdicts.multiplicity import strictest_distance_log10_p, strictest_log10_p
+from ksdp.audit.verdicts.multiplicity import TAIL_SHARE, strictest_distance_log10_p, strictest_log10_p
 
 _LN10 = math.log(10)
 _TIMES = 64
@@ -266,7 +267,10 @@ def _needed_gaps(
     if rule.margin == 0:
         found = detectable_distance(n_with, n_without, documents, statistics, rule, levels[0])
         return found, np.full(np.shape(n_with), np.inf)
-    high = min(strictest_log10_p(levels[0], documents, statistics, rule.error), -0.31)
+    high = strictest_log10_p(levels[0], documents, statistics, rule.error)
+    if rule.margin_at_low_fpr is not None:  # which has the other part
+        high += math.log10(1 - TAIL_SHARE)
+    high = min(high, -0.31)
     low = min(strictest_log10_p(levels[1], documents, 1, rule.error), -0.31)
     return least_over(n_with, n_without, high), clearing_gap(n_with, n_without, 10**low)
 
@@ -364,6 +368,23 @@ def runs_for_margin(
     return _fewest_runs(
         share, lambda m, n: smallest_margin(m, n, documents, statistics, rule, power) <= margin, margin
     )
+
+
+def smallest_limit(
+    n_with: int, n_without: int, documents: int, statistics: int, rule: DecisionSpec, low: LowFpr
+) -> float:
+    """As `smallest_margin`, 8 times in 10, of true positives at 1 % false ones; 1 where no limit would do."""
+    power = 0.8
+    return low.least_limit(n_with, n_without, _clearing_level(rule, documents, power), statistics, power)
+
+
+def runs_for_limit(share: float, documents: int, statistics: int, rule: DecisionSpec, low: LowFpr) -> int:
+    """As `runs_for_margin`, of the limit of true positives at 1 % false ones; `ValueError` as there."""
+
+    def enough(m: int, n: int) -> bool:
+        return smallest_limit(m, n, documents, statistics, rule, low) <= low.limit
+
+    return _fewest_runs(share, enough, low.limit)
 
 
 def _clearing_level(rule: DecisionSpec, documents: int, power: float) -> float:

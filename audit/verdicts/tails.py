@@ -86,7 +86,7 @@ def _log_hypergeometric_tail(held: int, size: int, held_of_all: int, runs: int, 
 
 
 @njit(cache=True, nogil=True)
-def _place(ordered: NDArray[np.floating], value: float, beyond: bool) -> int:
+def place_of_value(ordered: NDArray[np.floating], value: float, beyond: bool) -> int:
     """How many of the ordered values are below one, or at most that; Numba takes a second for NumPy's."""
     low, high = 0, len(ordered)
     while low < high:
@@ -104,9 +104,9 @@ def _edge(ordered: NDArray[np.floating], size: int, high: bool) -> tuple[int, fl
     runs = len(ordered)
     at = ordered[runs - size] if high else ordered[size - 1]
     if high:
-        strict, whole = runs - _place(ordered, at, True), runs - _place(ordered, at, False)
+        strict, whole = runs - place_of_value(ordered, at, True), runs - place_of_value(ordered, at, False)
     else:
-        strict, whole = _place(ordered, at, False), _place(ordered, at, True)
+        strict, whole = place_of_value(ordered, at, False), place_of_value(ordered, at, True)
     if whole - size > size - strict and strict >= 3:
         return strict, ordered[runs - strict] if high else ordered[strict - 1]
     return (whole, at) if 2 * whole <= runs else (0, at)

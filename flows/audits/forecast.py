@@ -23,7 +23,13 @@ from ksdp.audit.run_subsampling import more_runs
 from ksdp.audit.sampling import try_own_code
 from ksdp.audit.screening.advice import documents_needed, needed_words, sampled_leak, trial_plan
 from ksdp.audit.spec.models import DecisionSpec, Spec
-from ksdp.audit.verdicts.power import minimal_detectable, runs_for_margin, smallest_margin
+from ksdp.audit.verdicts.power import (
+    minimal_detectable,
+    runs_for_limit,
+    runs_for_margin,
+    smallest_limit,
+    smallest_margin,
+)
 from ksdp.audit.views import View, make_views
 from ksdp.flows.audits.calibration import calibrate
 from ksdp.flows.audits.place import import_seconds, is_small, start_seconds
@@ -99,6 +105,7 @@ def forecast_words(forecast: Mapping[str, Any]) -> str:
         f"finds     a leak of advantage {forecast['detectable_D']:.2f}, 8 times in 10, even as the only one",
         f"certifies a margin of {forecast['certifiable_margin']:.2f}, 8 times in 10, where there is no leak",
         *_margin(forecast),
+        *_low_fpr(forecast),
     ]
     if (share := forecast.get("stop_when_open")) is not None:
         lines.append(f"ends      at a planned look where at most {share:.3g} of the documents are open")
@@ -175,6 +182,18 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
     return _one(spec, corpus, started) | {"views": [], "notes": corpus_notes(spec, corpus)}
 
 
+def _low_fpr(forecast: Mapping[str, Any]) -> list[str]:
+    limit = forecast["margin_at_low_fpr"]
+    if limit is None or forecast["proved"]:
+        return []
+    what = f"          {limit:g} true positives at 1 % false ones: "
+    if not forecast["can_clear_at_low_fpr"]:
+        return [f"{what}so few runs cannot prove it, even if nothing leaks: nobody can be clear"]
+    if forecast["certifiable_at_low_fpr"] <= limit:
+        return [f"{what}within reach"]
+    return [f"{what}these runs certify {forecast['certifiable_at_low_fpr']:.2f}, 8 times in 10"]
+
+
 @dataclass(frozen=True)
 class _Started:
     """CPU seconds before there is a plan."""
@@ -224,8 +243,10 @@ def _over_views(views: Sequence[View], corpus: Corpus, started: _Started) -> dic
 def _runs_for_margin(plan: Plan, columns: int, rule: DecisionSpec) -> int | None:
     if not rule.margin:
         return None
-    share = plan.design.share
+    share, low = plan.design.share, plan.low_fpr
     needed = runs_for_margin(share, rule.margin, plan.counted, columns, rule)
+    if low is not None:
+        needed = max(needed, runs_for_limit(share, plan.counted, columns, rule, low))
     return math.ceil(needed * more_runs(share, plan.reading.every))
 
 
@@ -279,7 +300,7 @@ def _one(spec: Spec, corpus: Corpus, started: _Started) -> dict[str, Any]:
         "opens": traits_of(plan.mechanism).opens,
         "coverage": {name: list(who) for name, who in plan.coverage.read_by.items()},
         "unread": list(plan.coverage.unread),
-        "certified_copies": 0 if copies is None else int((copies.bound <= spec.rule.margin).sum()),
+        "certified_copies": 0 if copies is None else int((copies.bound <= spec.rule.bound_accepted).sum()),
         "proved": plan.proved,
         "promise": _promise(plan),
         "seconds_a_run": costs.sample,
@@ -299,12 +320,26 @@ def _one(spec: Spec, corpus: Corpus, started: _Started) -> dict[str, Any]:
         "detectable_D": float(minimal_detectable(*arms)),
         "certifiable_margin": float(min(smallest_margin(*arms), 1.0)),
         "margin": spec.rule.margin,
+        **_at_low_fpr(plan, rule),
         "stop_when_open": spec.design.stop_when_open
         if len(plan.looks) > 1 and spec.design.stop_when_open
         else None,
         "runs_for_margin": needed,
         "safe": _safe(plan, costs.sample),
         "useful": _useful(plan),
+    }
+
+
+def _at_low_fpr(plan: Plan, rule: DecisionSpec) -> dict[str, Any]:
+    """What the runs say of true positives at 1 % false ones, where the spec limits these."""
+    low, columns = plan.low_fpr, len(plan.columns)
+    if low is None:
+        return {"margin_at_low_fpr": None}
+    best = low.least_limit(*plan.arms, rule.for_clear)
+    return {
+        "margin_at_low_fpr": low.limit,
+        "can_clear_at_low_fpr": best <= low.limit,
+        "certifiable_at_low_fpr": smallest_limit(*plan.arms, plan.counted, columns, rule, low),
     }
 
 
