@@ -53,6 +53,11 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     families, learners = requested_learners(spec.statistics)
     if RAW in learners:
         _check_raw(shown, keeps, design.runs)
+    if learners and spec.decision.margin_at_low_fpr is not None:
+        raise SpecError(
+            "`decision.margin_at_low_fpr` must be left out where learned columns are tested: every part of the "
+            "runs has another attack there, of which no rate at 1 % false positives is known."
+        )
     background = _background(holdings, corpus, rank, spec.seed)
     asked = (families, spec.statistics.names, learners)
     tested = planned_statistics(*asked, mechanism, shown, holdings, background, design.runs)

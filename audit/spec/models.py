@@ -148,8 +148,7 @@ class DecisionSpec(Section, frozen=True):
     margin: Annotated[float, Field(ge=0, le=1)] = 0.2
     """The largest advantage that the owner of the data is willing to accept. 0: any proved leak is sensitive."""
     margin_at_low_fpr: Annotated[float, Field(gt=LOW_FPR, lt=1)] | None = None
-    """A second limit, of true positives at 1 % false ones: clear must be below both, sensitive is above one. For
-    leaks that are rare, but certain."""
+    """A second limit, of true positives at 1 % false ones: for leaks that are rare, but certain."""
     clear_level: _Level | None = None
     """Of "clear" and of the bands, where it is not that of the discoveries: schedules spend it apart."""
 
@@ -165,6 +164,12 @@ class DecisionSpec(Section, frozen=True):
         if self.margin_at_low_fpr is not None and not self.margin:
             raise ValueError("`margin_at_low_fpr` must be left out with `margin = 0`: any leak is sensitive.")
         return self
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without `margin_at_low_fpr` where it is not set: hashes of what was agreed without it stay."""
+        tables: dict[str, Any] = write(self)
+        return {name: value for name, value in tables.items() if name != "margin_at_low_fpr" or value is not None}
 
     @property
     def bound_accepted(self) -> float:
@@ -629,7 +634,7 @@ class Spec(Section, frozen=True):
         return (
             f"Every party enters a secret draw of its documents, each with a chance of {drawn:g}, the same in all "
             f"of its runs. Numbers are of a document that is in a run; of one that is held anybody learns at most "
-            f"{drawn:g} times that, so that the margin of {self.decision.margin:g} is {self.rule.margin:g} here. "
+            f"{drawn:g} times that, so that the margin of {self.decision.limits} is {self.rule.limits} here. "
             "Who is drawn is as exposed as the numbers say, and who learns the draw knows that."
             + (f" No attack of any kind tells more than {drawn:g} of who is held." if self.proved_by_draw else "")
         )

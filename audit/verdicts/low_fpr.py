@@ -4,15 +4,16 @@ A leak that is certain in 13 % of the runs and absent in the others has an advan
 knows. With `decision.margin_at_low_fpr` = c, a document is clear only if no threshold on any statistic, from above
 or from below, has a true positive rate (TPR) of c at a false positive rate (FPR) of at most 1 %.
 
-The threshold t is the k-th most extreme of the n runs without the document; k depends on n alone. The FPR beyond
-t, ties included, is stochastically at least Beta(k, n + 1 - k); strictly beyond t it is at most that. Given t, how
+The threshold t is the k-th most extreme of the n runs without the document; k depends on n alone. Given t, how
 many of the m runs with the document lie beyond it is binomial.
 
-- **below**: unless the FPR beyond t, ties included, is at most 1 %, every event of an FPR of at most 1 % lies in
-  it. Were the TPR of one c or more, so were that beyond t, and p = P(Beta < 0.01) + P(Bin(m, c) <= count). A
-  document needs every statistic from both sides: the largest p counts (Berger 1982).
-- **above**: unless the FPR strictly beyond t is above 1 %, the TPR there is at most c if it is so everywhere, and
-  p = P(Beta > 0.01) + P(Bin(m, c) >= count), times two for the sides.
+- **below**: equal values are put in a random order, the same for every document. The FPR up to t and with it is
+  then Beta(k, n + 1 - k). Where it is above 1 %, every threshold with an FPR of at most 1 % lies in it, as all of
+  them are thresholds of that order, too. Were the TPR of one c or more, so were the one up to t, and
+  p = P(Beta < 0.01) + P(Bin(m, c) <= count). A document needs every statistic from both sides: the largest p
+  counts (Berger 1982).
+- **above**: strictly beyond t the FPR is stochastically at most Beta(k, n + 1 - k). Where it is at most 1 % and no
+  threshold has more than c there, p = P(Beta > 0.01) + P(Bin(m, c) >= count), times two for the sides.
 
 The chances that t is on the wrong side are small parts of the smallest level that a document may have to reach.
 """
@@ -36,6 +37,8 @@ from ksdp.audit.verdicts.tails import place_of_value
 
 _PART_BELOW, _PART_ABOVE = 0.1, 0.001
 """Of the smallest level, for a threshold on the wrong side; "above" has a part of it for every statistic."""
+_SEED = 0x7_1E5
+"""Of the order of equal values, which depends on nothing."""
 _SOME = -0.3
 """Log10 p above which nothing points to this side."""
 
@@ -83,7 +86,8 @@ class LowFpr:
         beyond = [_rank_above(int(n), self.wrong_above) for n in free]
         ranks = np.array([[rank for rank, _ in pair] for pair in (included, beyond)], dtype=np.int64)
         counts = np.zeros_like(ranks)
-        _count(np.ascontiguousarray(values), ordered, np.ascontiguousarray(inclusion), ranks, counts)
+        order = np.random.default_rng(_SEED).random(inclusion.shape[1])
+        _count(np.ascontiguousarray(values), ordered, np.ascontiguousarray(inclusion), ranks, order, counts)
         below = np.array([p for _, p in included]) + bdtr(counts[0], n_with, self.limit)
         above = np.array([p for _, p in beyond]) + np.where(
             counts[1] > 0, bdtrc(counts[1] - 1, n_with, self.limit), 1.0
@@ -144,24 +148,37 @@ def _extreme(ordered: NDArray[np.floating], arm: NDArray[np.floating], rank: int
 
 
 @njit(cache=True, nogil=True)
+def _tied_before(row: NDArray[np.floating], held: NDArray[np.bool_], edge: float, rank: int, order: Floats) -> int:
+    """Runs with the document whose value is the edge, up to the `rank`-th of those without it, in this order."""
+    place = np.sort(order[(row == edge) & ~held])[rank - 1]
+    return int(((row == edge) & held & (order < place)).sum())
+
+
+@njit(cache=True, nogil=True)
 def _count(
     values: NDArray[np.floating],
     ordered: NDArray[np.floating],
     inclusion: NDArray[np.bool_],
     ranks: Ints,
+    order: Floats,
     counts: Ints,
 ) -> None:
-    """Runs with each document beyond the threshold of either rank, ties included and not; of the larger side."""
+    """Runs with each document up to the first rank, ties in order, and strictly beyond the second; larger side."""
     for row in range(len(values)):
         arm = np.sort(values[row][inclusion[row]])
-        for strict in range(2):
-            if ranks[strict, row] == 0:
+        for which in range(2):
+            rank = ranks[which, row]
+            if rank == 0:
                 continue
             for high in range(2):
-                edge = _extreme(ordered[row], arm, ranks[strict, row], high == 1)
-                found = place_of_value(arm, edge, high == strict)
-                found = len(arm) - found if high else found
-                counts[strict, row] = max(counts[strict, row], found)
+                edge = _extreme(ordered[row], arm, rank, high == 1)
+                found = place_of_value(arm, edge, high == 1)
+                every = place_of_value(ordered[row], edge, high == 1)
+                if high:
+                    found, every = len(arm) - found, len(ordered[row]) - every
+                if which == 0:
+                    found += _tied_before(values[row], inclusion[row], edge, rank - every + found, order)
+                counts[which, row] = max(counts[which, row], found)
 
 
 def runs_for_low_fpr(tested: ArmTests, needed: Floats, within: NDArray[np.bool_], wanted: float) -> Floats:

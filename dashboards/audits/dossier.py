@@ -346,13 +346,13 @@ def _until(signed: list[Clearance], stated: DeclaredSpec, today: date) -> str:
 
 
 def _measured(found: tuple[Advantage, ...], summary: AnySummary) -> tuple[Fact, ...]:
-    every, margin = found[0], summary.spec.rule.margin
+    every = found[0]
     largest = f"{decimal(every.largest)} ({decimal(every.largest_low)} to {decimal(every.largest_high)})"
     average = f"{decimal(every.average)} ({decimal(every.average_low)} to {decimal(every.average_high)})"
     return (
         Fact("Maximum advantage", (largest,), "measured"),
         Fact("Average advantage", (average,), "measured"),
-        Fact("Margin accepted", (decimal(margin),), "measured"),
+        Fact("Margin accepted", (sentences.margin_words(summary),), "measured"),
     )
 
 
@@ -446,6 +446,11 @@ def _plain(summary: AnySummary, stated: DeclaredSpec) -> Iterator[str]:
         f"{plural(summary.documents, summary.design.unit, summary.design.unit + 's')}, {count(counts.clear)} are "
         f"safe enough by this test. {count(counts.sensitive)} are not. Of {count(counts.undecided)} we cannot say."
     )
+    if (low := summary.spec.decision.margin_at_low_fpr) is not None:
+        yield (
+            "Nor may somebody who accuses 1 in 100 of those whose data was not used recognise more than "
+            f"{percent(low)} of the others."
+        )
     level, rule = percent(summary.spec.decision.level), summary.spec.decision.error
     wrong = (
         f"at most {level} of them are expected to be" if rule == "fdr" else f"the chance of any is {level} at most"

@@ -197,7 +197,7 @@ def markdown(found: Sequence[Check], summary: AnySummary) -> str:
     rows = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in cells]
     head = (
         f"{_units(summary.documents, summary)}: {counts.sensitive} sensitive, {counts.clear} clear, "
-        f"{counts.undecided} undecided, at a margin of {summary.spec.decision.margin:g}."
+        f"{counts.undecided} undecided, at a margin of {summary.spec.decision.limits}."
     )
     lines = [f"### ksdp: {visible(called(summary))}", "", head, "", "| rule | | |", "|---|---|---|", *rows, ""]
     return "\n".join(lines)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def certified(summary: Summary) -> str | None:
     """What paired runs prove of all documents; None where none were made."""
-    certificate, margin = summary.certificate, summary.spec.rule.margin
+    certificate = summary.certificate
     if certificate is None:
         return None
     unit = summary.design.unit
@@ -25,7 +25,7 @@ def certified(summary: Summary) -> str | None:
         "advantage of every attack, including those that nobody has thought of, if the noise is what the "
         "mechanism says it is. "
         f"Half of the {unit}s have a bound of at most {decimal(certificate.median_bound)}, all of them of at most "
-        f"{decimal(certificate.largest_bound)}; it is at most the margin of {decimal(margin)} for "
+        f"{decimal(certificate.largest_bound)}; it is within the margin of {margin_words(summary)} for "
         f"{count(certificate.certified)} of {count(summary.documents)}. All bounds hold together with probability "
         f"{percent(1 - certificate.level)}, and at every number of pairs."
     )
@@ -42,7 +42,7 @@ def kept_promise(summary: Summary) -> str | None:
         f"others. Whom one must trust: {promise.trust}."
     )
     if not promise.certified:
-        return f"{sure} That is above the margin of {decimal(summary.spec.rule.margin)}, so it decides nothing."
+        return f"{sure} That is above the margin of {margin_words(summary)}, so it decides nothing."
     return (
         f"{sure} So every {unit} is clear, whatever a run shows: the {count(summary.runs)} runs only check that "
         "the program does what was proved."
@@ -364,9 +364,11 @@ def explored(summary: AnySummary) -> str:
 
 
 def margin_words(summary: AnySummary) -> str:
-    """The margin that numbers are compared with, and whose advantage that is where it is not everybody's."""
-    margin = decimal(summary.spec.rule.margin)
-    return f"{margin} within a run" if summary.spec.draw_sentence else margin
+    """What numbers are compared with: the limits, and whose advantage that is where it is not everybody's."""
+    rule = summary.spec.rule
+    margin = f"{decimal(rule.margin)}{' within a run' if summary.spec.draw_sentence else ''}"
+    low = rule.margin_at_low_fpr
+    return margin if low is None else f"{margin} (true positives at 1 % false ones: {decimal(low)})"
 
 
 def correction(summary: AnySummary) -> str:
@@ -441,7 +443,7 @@ def _views_headline(summary: ViewsSummary) -> str:
     if counts.clear == summary.documents:
         return (
             f"All {everything} are clear in every view tried: the advantage of an adversary is proved to be below "
-            f"{decimal(summary.margin)}."
+            f"{margin_words(summary)}."
         )
     return (
         f"No {word} was proved to be given away in any view, but {count(counts.undecided)} of "

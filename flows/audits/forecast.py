@@ -347,11 +347,11 @@ def _promise(plan: Plan) -> str | None:
     """What is proved of every attack before any run, and whether that decides; None where nothing is."""
     if plan.promise is None:
         return None
-    bound, margin = plan.promise.bound, plan.spec.rule.margin
+    bound, margin = plan.promise.bound, plan.spec.rule.limits
     what = f"the mechanism's noise keeps every attack on every document to an advantage of {bound:.3g}"
     if plan.proved:
-        return f"{what}: all are clear at margin {margin:g} whatever a run shows; a few runs check the program"
-    return f"{what}: above the margin of {margin:g}, so runs decide"
+        return f"{what}: all are clear at margin {margin} whatever a run shows; a few runs check the program"
+    return f"{what}: above the margin of {margin}, so runs decide"
 
 
 _DRAWN, _RUNS, _FEWEST, _SECONDS = 60, 100, 40, 20.0

@@ -36,7 +36,7 @@ from ksdp.audit.screening.clearance import (
     select,
 )
 from ksdp.audit.screening.rounds import drawn_from
-from ksdp.audit.spec.models import Spec
+from ksdp.audit.spec.models import DecisionSpec, Spec
 from ksdp.audit.verdicts.decide import Proof
 from ksdp.flows.prepare import spec_corpus
 from ksdp.storage.audits.continuation import Origin, read_origin
@@ -211,8 +211,14 @@ def _sentences(grounds: Grounds) -> list[str]:
     groups = [GROUPS_AUDITED] if grounds.plan.spec.design.unit == "group" else []
     opens = _OPENED[traits_of(grounds.plan.mechanism).opens]
     draw = grounds.plan.spec.draw_sentence
-    drawn = [] if draw is None else [draw]
-    return [grounds.statement, *groups, *drawn, *_certified(grounds), grounds.evidence.sentence(), opens]
+    limits = [*([] if draw is None else [draw]), *_at_low_fpr(grounds.plan.spec.decision)]
+    return [grounds.statement, *groups, *limits, *_certified(grounds), grounds.evidence.sentence(), opens]
+
+
+def _at_low_fpr(rule: DecisionSpec) -> list[str]:
+    """What a second limit adds to "clear"."""
+    low = rule.margin_at_low_fpr
+    return [] if low is None else [f"Who is clear has true positives below {low:g} at 1 % false ones, too."]
 
 
 def _certified(grounds: Grounds) -> list[str]:

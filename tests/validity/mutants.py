@@ -49,6 +49,7 @@ ROUNDS = ("tests/audit/statistics/linear/test_rounds_match.py", RULED_OUT, *STEP
 FIRST_ROUND = "tests/audit/statistics/linear/test_first_round.py"
 RELEASES = ("tests/audit/statistics/linear/test_releases.py", FIRST_ROUND)
 PEM = ("tests/audit/statistics/linear/test_releases.py",)
+LOW_FPR = ("tests/audit/verdicts/test_low_fpr.py",)
 CANARIES = ("tests/audit/test_canaries.py",)
 PARTS = ("tests/audit/test_document_parts.py",)
 KEPT = ("tests/audit/statistics/linear/test_kept_columns.py",)
@@ -99,9 +100,29 @@ MUTANTS: list[Mutant] = [
         ("self.decision.margin / drawn)", "self.decision.margin)"),
         ("self.decision.margin / drawn)", "self.decision.margin * drawn)"),
         ("min(1.0, self.decision.margin / drawn)", "self.decision.margin / drawn"),
-        ("0 < drawn <= self.decision.margin", "0 < drawn"),
-        ("0 < drawn <= self.decision.margin", "0 < self.decision.margin <= drawn"),
+        ("0 < drawn <= self.decision.bound_accepted", "0 < drawn"),
+        ("0 < drawn <= self.decision.bound_accepted", "0 < self.decision.bound_accepted <= drawn"),
         tests=("tests/audit/spec/test_models.py",),
+    ),
+    *_of(
+        "audit/spec/models.py",
+        ("0 < drawn <= self.decision.bound_accepted", "0 < drawn <= self.decision.margin"),
+        ("min(self.margin, low - LOW_FPR)", "self.margin"),
+        ("min(self.margin, low - LOW_FPR)", "min(self.margin, low)"),
+        ("min(self.margin, low - LOW_FPR)", "low - LOW_FPR"),
+        ("(low - (1 - drawn) * LOW_FPR) / drawn", "low / drawn"),
+        ("(low - (1 - drawn) * LOW_FPR) / drawn", "low"),
+        tests=LOW_FPR,
+    ),
+    *_of(
+        "audit/verdicts/low_fpr.py",
+        ("betainc(k, n + 1 - k, LOW_FPR) <= most", "betainc(k, n + 1 - k, LOW_FPR) > most"),
+        ("rank = 1 + bisect_left(", "rank = bisect_left("),
+        ("betaincc(k, n + 1 - k, LOW_FPR) > most", "betaincc(k, n + 1 - k, 2 * LOW_FPR) > most"),
+        ("np.array([p for _, p in included]) + bdtr(", "bdtr("),
+        ("bdtr(counts[0], n_with, self.limit)", "bdtr(counts[0] - 1, n_with, self.limit)"),
+        ("np.minimum(2 * above, 1.0)", "np.minimum(above, 1.0)"),
+        tests=LOW_FPR,
     ),
     *_of(
         "audit/plan.py",
@@ -443,6 +464,15 @@ MUTANTS: list[Mutant] = [
         ("(np.minimum(tested.n_with, tested.n_without) > 0) & np.isfinite(tested.distance)", "tested.n_with > 0"),
     ),
     *_of(
+        "audit/verdicts/margins.py",
+        ("out = np.maximum(out, tested.log10_low_below)", "pass"),
+        ("out = np.maximum(out, tested.log10_low_below)", "out = tested.log10_low_below"),
+        ("out = weighted_minimum(out, tested.log10_low_above)", "pass"),
+        ("out = weighted_minimum(out, tested.log10_low_above)", "out = np.minimum(out, tested.log10_low_above)"),
+        tests=LOW_FPR,
+    ),
+    *_of("audit/verdicts/looks.py", ("bound <= rule.bound_accepted", "bound <= rule.margin"), tests=LOW_FPR),
+    *_of(
         "audit/verdicts/decide.py",
         ("among or len(tested)", "len(tested)"),
         ("level, among = level or rule.level,", "level, among = rule.level,"),
@@ -624,10 +654,16 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/verdicts/looks.py",
-        ("(bound <= rule.margin) & (rule.margin > 0) & ", "(bound < rule.margin) & (rule.margin > 0) & "),
-        ("(bound <= rule.margin) & (rule.margin > 0) & ", "(bound <= rule.margin) & "),
-        ("(bound <= rule.margin) & (rule.margin > 0) & ", "(bound >= rule.margin) & (rule.margin > 0) & "),
-        ("(bound <= rule.margin) & (rule.margin > 0) & ", "(rule.margin > 0) & "),
+        (
+            "(bound <= rule.bound_accepted) & (rule.margin > 0) & ",
+            "(bound < rule.bound_accepted) & (rule.margin > 0) & ",
+        ),
+        ("(bound <= rule.bound_accepted) & (rule.margin > 0) & ", "(bound <= rule.bound_accepted) & "),
+        (
+            "(bound <= rule.bound_accepted) & (rule.margin > 0) & ",
+            "(bound >= rule.bound_accepted) & (rule.margin > 0) & ",
+        ),
+        ("(bound <= rule.bound_accepted) & (rule.margin > 0) & ", "(rule.margin > 0) & "),
         (" & (decisions.verdict != Verdict.SENSITIVE)\n", "\n"),
         ("& (decisions.verdict != Verdict.SENSITIVE)\n", "& (decisions.verdict == Verdict.UNDECIDED)\n"),
         ("np.where(proved, Proof.EVERY_ATTACK.value", "np.where(proved, Proof.STATISTICS.value"),
@@ -693,7 +729,7 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/results/summarise.py",
-        ("below = copies.bound <= margin", "below = copies.bound < 1"),
+        ("below = copies.bound <= plan.spec.rule.bound_accepted", "below = copies.bound < 1"),
         ("above_bound(interim.tests, copies.bound, plan.counted, len(plan.looks))", "np.zeros(1)"),
         ("0 if copies is None else copies.contradicted, same", "0, same"),
         tests=COPIES,
@@ -743,8 +779,8 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/results/summarise.py",
-        ("(certificate.bound <= margin) & (margin > 0)", "(certificate.bound <= margin)"),
-        ("(certificate.bound <= margin) & (margin > 0)", "(certificate.bound < margin) & (margin > 0)"),
+        ("(certificate.bound <= accepted) & (accepted > 0)", "(certificate.bound <= accepted)"),
+        ("(certificate.bound <= accepted) & (accepted > 0)", "(certificate.bound < accepted) & (accepted > 0)"),
         (
             "(below & (interim.decisions.verdict == Verdict.SENSITIVE)).sum()),\n        contradicted=int(",
             "(~below & (interim.decisions.verdict == Verdict.SENSITIVE)).sum()),\n        contradicted=int(",

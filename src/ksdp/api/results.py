@@ -244,7 +244,7 @@ class Audit:
         return (
             f"<div>{void}<p><strong>{html.escape(summary.mechanism)}</strong>, {summary.documents} "
             f"{summary.design.unit}s, {summary.runs} runs: <strong>{counts.sensitive} sensitive</strong>, "
-            f"{clear_words(counts)}, {counts.undecided} undecided (margin {summary.spec.rule.margin:g}). "
+            f"{clear_words(counts)}, {counts.undecided} undecided (margin {summary.spec.rule.limits}). "
             f"{chance}</p>"
             "<table><tr><th>statistic</th><th>median D</th><th>largest D</th><th>sensitive by it alone</th></tr>"
             f"{cells}</table></div>"

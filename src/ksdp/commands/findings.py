@@ -179,6 +179,8 @@ def _evidence_words(
         f"10^{verdict.log10_adjusted_p_above:.1f}, of 'at least the margin' "
         f"10^{verdict.log10_adjusted_p_below:.1f}"
     )
+    if summary.spec.rule.margin_at_low_fpr is not None:
+        yield f"  the margin is {summary.spec.rule.limits}"
     yield f"  {_by_chance(summary)}"
     if held_out is not None:
         yield f"  D without selection bias (chosen on half of the runs, measured on the rest) {held_out:.3f}"

@@ -266,6 +266,8 @@ def tell(summary: Summary | ViewsSummary, as_json: bool, *, made: bool = True) -
         f"({summary.runs} runs{waited})",
         err=True,
     )
+    if summary.spec.rule.margin_at_low_fpr is not None:
+        typer.echo(f"margin  {summary.spec.rule.limits}", err=True)
     if not isinstance(summary, ViewsSummary):
         if gained is not None and gained.gain and not gained.nothing_gained:
             typer.echo(f"gain    {gained.gain['sentences'][0]}", err=True)

@@ -1,0 +1,65 @@
+"""A whole audit of a leak that is certain in some runs and absent in others, with the second limit and without."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import ksdp
+from ksdp.audit.errors import InputError
+from ksdp.audit.statistics import simulated
+
+RUNS = {"party_size": 0.5, "with_runs": 1600, "fresh_runs": 0, "seed": 3, "margin": 0.2}
+
+
+def sometimes(rows: NDArray[np.float64], rng: np.random.Generator) -> dict[str, NDArray[np.float64]]:
+    """The sum of a column in 13 % of the runs, and noise in all; only the first document has anything there."""
+    return {"seen": np.array([rows[:, 0].sum() * (rng.random() < 0.13) + rng.normal()])}
+
+
+@pytest.fixture(scope="module")
+def data() -> NDArray[np.float64]:
+    rows = np.zeros((24, 2))
+    rows[0, 0] = 1000.0
+    rows[:, 1] = np.arange(24)
+    return rows
+
+
+@pytest.fixture(autouse=True)
+def _trained_on_few_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulated, "TRAINING_RUNS", 200)
+
+
+def test_a_leak_of_some_runs_is_clear_by_the_margin_and_sensitive_at_low_rates(data: NDArray[np.float64]) -> None:
+    alone = ksdp.audit(data, sometimes, **RUNS)
+    assert alone.verdicts["verdict"].tolist() == ["clear"] * 24
+    assert "(margin 0.2)" in alone._repr_html_()
+
+    both = ksdp.audit(data, sometimes, **RUNS, margin_at_low_fpr=0.05)
+    assert both.id != alone.id
+    assert both.verdicts["verdict"].tolist() == ["sensitive"] + ["clear"] * 23
+    np.testing.assert_array_equal(both.verdicts["distance"], alone.verdicts["distance"])
+    assert (both.verdicts["log10_p_below"] >= alone.verdicts["log10_p_below"]).all()
+    assert "(margin 0.2 (true positives at 1 % false ones: 0.05))" in both._repr_html_()
+    page = " ".join(Path(both.summary.report).read_text(encoding="utf-8").split())
+    assert "0.20 (true positives at 1 % false ones: 0.05)" in page
+
+
+def test_a_plan_says_whether_the_runs_are_enough(data: NDArray[np.float64]) -> None:
+    limited = {**RUNS, "margin_at_low_fpr": 0.05}
+    for runs, said in (
+        (40, "so few runs cannot prove it, even if nothing leaks"),
+        (500, "these runs certify 0.0"),
+    ):
+        told = ksdp.plan(data, sometimes, **limited | {"with_runs": runs})
+        assert f"          0.05 true positives at 1 % false ones: {said}" in repr(told)
+        assert told["runs_for_margin"] > 2 * runs
+
+
+def test_learned_columns_are_refused(data: NDArray[np.float64]) -> None:
+    learned = {"names": ["learned-raw"]}
+    with pytest.raises(InputError, match="must be left out where learned columns are tested"):
+        ksdp.plan(data, sometimes, **RUNS, margin_at_low_fpr=0.05, statistics=learned)
