@@ -128,6 +128,8 @@ def test_every_statistic_must_be_below_and_one_above_is_enough() -> None:
     assert np.isinf(found.runs_to_decide[1])
     some = decide(arms([[0.2, 1e-6]], [[1.0, 1.0]]), RULE).runs_to_decide[0]
     assert 6000 < some < 60_000
+    near = decide(arms(below, above, 0.2), RULE)
+    assert near.verdict.tolist() == ["undecided", "undecided", "sensitive", "undecided"], "nor is one alone clear"
     over = decide(arms(below, above, 0.5), RULE)
     assert over.verdict.tolist() == ["sensitive"] * 4, "the advantage alone is enough"
     sizes = np.array([900]), np.array([2000])
