@@ -183,7 +183,7 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
 
 
 def _low_fpr(forecast: Mapping[str, Any]) -> list[str]:
-    limit = forecast["margin_at_low_fpr"]
+    limit = forecast.get("margin_at_low_fpr")
     if limit is None or forecast["proved"]:
         return []
     what = f"          {limit:g} true positives at 1 % false ones: "
