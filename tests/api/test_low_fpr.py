@@ -60,6 +60,6 @@ def test_a_plan_says_whether_the_runs_are_enough(data: NDArray[np.float64]) -> N
 
 
 def test_learned_columns_are_refused(data: NDArray[np.float64]) -> None:
-    learned = {"names": ["learned-raw"]}
+    learned = {"families": ["paper", "simulated"], "names": ["learned-raw"]}
     with pytest.raises(InputError, match="must be left out where learned columns are tested"):
         ksdp.plan(data, sometimes, **RUNS, margin_at_low_fpr=0.05, statistics=learned)
