@@ -237,7 +237,8 @@ class PemServer(PemNode):
             raise ProtocolError(f"{upload.sender} was shown another state: the aggregator is not to be trusted.")
         if number_of(rows) > self._terms.rows:
             raise ProtocolError(f"{upload.sender} puts in more records than the terms allow.")
-        self._taken[upload.sender] = number_of(rows), self._spread(upload.sender, where, share, self._state.entries)
+        spread = self._spread(upload.sender, where, share, self._state.entries)
+        self._taken[upload.sender] = number_of(rows), spread
 
     def _spread(self, sender: str, where: bytes, share: bytes, entries: int) -> Words:
         sparse = self._terms.budget.sparse
