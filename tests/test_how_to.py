@@ -161,7 +161,7 @@ def test_pipelines_and_results(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_estimators() -> None:
-    X = np.random.default_rng(3).normal(size=(100, 12))
+    X = np.random.default_rng(3).normal(size=(60, 12))
     run_python("estimators.md", {"X": X, "y": X[:, 0] > 0})
 
 
@@ -312,9 +312,7 @@ def test_protocol_run(desk: Desk) -> None:
 def test_pem(desk: Desk) -> None:
     known: dict[str, Any] = {}
     rng = np.random.default_rng(2)
-    known["records_by_client"] = {
-        f"c{i}": sp.csr_array(rng.integers(0, 2, (20, 27)).astype(float)) for i in range(4)
-    }
+    known["records_by_client"] = {f"c{i}": sp.csr_array(np.eye(27)[rng.integers(0, 27, 20)]) for i in range(4)}
     run_python("pem.md", known)
     records = list(known["records_by_client"].values())
     own = run_ideal(known["ColumnSums"](27), records, known["Budget"](epsilon=1e5, iterations=1), Vetted())
