@@ -196,12 +196,12 @@ def test_python(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(desk.folder)
     rng = np.random.default_rng(3)
     X = rng.normal(size=(100, 12))
-    held = rng.random((60, 5)) < 0.5
+    held = rng.random((60, len(X))) < 0.5
     made = pd.DataFrame({"run": range(60), "size": held.sum(axis=1).astype(float)})
     made.to_parquet("observables.parquet")
     runs, documents = np.nonzero(held)
     pd.DataFrame({"run": runs, "document": documents.astype(str)}).to_parquet("inclusion.parquet")
-    run_python("python.md", {"X": X, "ids": [str(row) for row in range(5)]})
+    run_python("python.md", {"X": X, "ids": [str(row) for row in range(len(X))]})
 
 
 @pytest.fixture
