@@ -205,8 +205,9 @@ def test_python(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def server(desk: Desk) -> Iterator[dict[str, str]]:
+def server(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
     """The environment that names somebody's own Prefect server."""
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)  # of other tests, which keep theirs to the end
     with prefect_server(desk.folder / "prefect") as started:
         started.wait()
         yield {
