@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from difflib import get_close_matches
 from itertools import groupby
-from typing import Annotated, Any, Literal, TypeVar, cast, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast, get_args
 
 from pydantic import (
     BaseModel,
@@ -137,8 +137,21 @@ LOW_FPR = 0.01
 """The false positive rate of `decision.margin_at_low_fpr`."""
 
 
-class DecisionSpec(Section, frozen=True):
+class _Grown(Section, frozen=True):
+    """A table some of whose keys are not written where they are not set: hashes of older specs stay."""
+
+    _later: ClassVar[tuple[str, ...]] = ()
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        tables: dict[str, Any] = write(self)
+        return {name: value for name, value in tables.items() if value is not None or name not in self._later}
+
+
+class DecisionSpec(_Grown, frozen=True):
     """How numbers become verdicts."""
+
+    _later = ("margin_at_low_fpr",)
 
     error: Literal["fdr", "fwer"] = "fdr"
     """What the level bounds, under any dependence: the expected share of wrong verdicts (Benjamini-Yekutieli), or
@@ -165,12 +178,6 @@ class DecisionSpec(Section, frozen=True):
             raise ValueError("`margin_at_low_fpr` must be left out with `margin = 0`: any leak is sensitive.")
         return self
 
-    @model_serializer(mode="wrap")
-    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without `margin_at_low_fpr` where it is not set: hashes of what was agreed without it stay."""
-        tables: dict[str, Any] = write(self)
-        return {name: value for name, value in tables.items() if name != "margin_at_low_fpr" or value is not None}
-
     @property
     def bound_accepted(self) -> float:
         """The largest bound of every attack's TPR - FPR that makes a document clear."""
@@ -192,11 +199,13 @@ class DecisionSpec(Section, frozen=True):
 _Count = Annotated[int, Field(ge=1)]
 
 
-class LeversSpec(Section, frozen=True):
+class LeversSpec(_Grown, frozen=True):
     """Applied in this order: terms, most frequent, units, hashed; then the weighting; then basis, clip.
 
     The same keys make the rows of an audit and of a run. Files are public: they must not come from the documents.
     """
+
+    _later = ("drawn",)
 
     terms: FileName | None = None
     """A public list of columns to keep, one a line; the corpus must say its columns' names."""
@@ -230,12 +239,6 @@ class LeversSpec(Section, frozen=True):
     def any(self) -> bool:
         """Whether one is set that makes other columns or rows."""
         return any(value is not None for name, value in self.model_dump().items() if name != "drawn")
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without `drawn` where it is not set: hashes of what was agreed before there was such a key stay."""
-        tables: dict[str, Any] = write(self)
-        return {name: value for name, value in tables.items() if name != "drawn" or value is not None}
 
 
 class StoreSpec(Section, frozen=True):

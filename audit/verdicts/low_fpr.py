@@ -33,7 +33,7 @@ from ksdp.audit.numeric.array_types import Floats, Ints
 from ksdp.audit.spec.models import LOW_FPR, DecisionSpec
 from ksdp.audit.verdicts.laws import ArmTests, checked_order
 from ksdp.audit.verdicts.multiplicity import strictest_log10_p
-from ksdp.audit.verdicts.tails import place_of_value
+from ksdp.audit.verdicts.tails import beyond
 
 _PART_BELOW, _PART_ABOVE = 0.1, 0.001
 """Of the smallest level, for a threshold on the wrong side; "above" has a part of it for every statistic."""
@@ -83,13 +83,13 @@ class LowFpr:
         n_with = inclusion.sum(axis=1, dtype=np.int64)
         free = inclusion.shape[1] - n_with
         included = [_rank_below(int(n), self.wrong_below) for n in free]
-        beyond = [_rank_above(int(n), self.wrong_above) for n in free]
-        ranks = np.array([[rank for rank, _ in pair] for pair in (included, beyond)], dtype=np.int64)
+        outside = [_rank_above(int(n), self.wrong_above) for n in free]
+        ranks = np.array([[rank for rank, _ in pair] for pair in (included, outside)], dtype=np.int64)
         counts = np.zeros_like(ranks)
         order = np.random.default_rng(_SEED).random(inclusion.shape[1])
         _count(np.ascontiguousarray(values), ordered, np.ascontiguousarray(inclusion), ranks, order, counts)
         below = np.array([p for _, p in included]) + bdtr(counts[0], n_with, self.limit)
-        above = np.array([p for _, p in beyond]) + np.where(
+        above = np.array([p for _, p in outside]) + np.where(
             counts[1] > 0, bdtrc(counts[1] - 1, n_with, self.limit), 1.0
         )
         tested = n_with > 0
@@ -172,12 +172,10 @@ def _count(
                 continue
             for high in range(2):
                 edge = _extreme(ordered[row], arm, rank, high == 1)
-                found = place_of_value(arm, edge, high == 1)
-                every = place_of_value(ordered[row], edge, high == 1)
-                if high:
-                    found, every = len(arm) - found, len(ordered[row]) - every
+                found = beyond(arm, edge, high == 1)
                 if which == 0:
-                    found += _tied_before(values[row], inclusion[row], edge, rank - every + found, order)
+                    without = beyond(ordered[row], edge, high == 1) - found
+                    found += _tied_before(values[row], inclusion[row], edge, rank - without, order)
                 counts[which, row] = max(counts[which, row], found)
 
 

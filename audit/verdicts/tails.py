@@ -86,7 +86,7 @@ def _log_hypergeometric_tail(held: int, size: int, held_of_all: int, runs: int, 
 
 
 @njit(cache=True, nogil=True)
-def place_of_value(ordered: NDArray[np.floating], value: float, beyond: bool) -> int:
+def _place(ordered: NDArray[np.floating], value: float, beyond: bool) -> int:
     """How many of the ordered values are below one, or at most that; Numba takes a second for NumPy's."""
     low, high = 0, len(ordered)
     while low < high:
@@ -99,14 +99,17 @@ def place_of_value(ordered: NDArray[np.floating], value: float, beyond: bool) ->
 
 
 @njit(cache=True, nogil=True)
+def beyond(ordered: NDArray[np.floating], value: float, high: bool) -> int:
+    """How many of the ordered values are above one, or below it."""
+    return int(len(ordered) - _place(ordered, value, True) if high else _place(ordered, value, False))
+
+
+@njit(cache=True, nogil=True)
 def _edge(ordered: NDArray[np.floating], size: int, high: bool) -> tuple[int, float]:
     """Size of the tail nearest to `size` that splits no tie, and the innermost value in it; 0 if there is none."""
     runs = len(ordered)
     at = ordered[runs - size] if high else ordered[size - 1]
-    if high:
-        strict, whole = runs - place_of_value(ordered, at, True), runs - place_of_value(ordered, at, False)
-    else:
-        strict, whole = place_of_value(ordered, at, False), place_of_value(ordered, at, True)
+    strict, whole = beyond(ordered, at, high), runs - beyond(ordered, at, not high)
     if whole - size > size - strict and strict >= 3:
         return strict, ordered[runs - strict] if high else ordered[strict - 1]
     return (whole, at) if 2 * whole <= runs else (0, at)
