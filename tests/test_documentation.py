@@ -9,7 +9,6 @@ import re
 import shlex
 import subprocess
 import sys
-import textwrap
 import tomllib
 from pathlib import Path
 from typing import Any, get_args
@@ -25,6 +24,7 @@ from ksdp.flows.runs.budget import BudgetFile
 from ksdp.protocols.programs.protocol_file import RunSpec
 from ksdp.storage.schedules.schedule_files import Event
 
+from .fences import fences, run_python
 from .scripts import script
 
 numbers = script("measure").numbers
@@ -199,11 +199,8 @@ def test_decisions_are_few_and_short_and_of_one_form() -> None:
 def typed_commands(page: Path) -> list[list[str]]:
     """The `ksdp` commands of a page's fenced blocks, as a shell would split them."""
     found = []
-    for kind, block in re.findall(
-        r"^ *```(\w*)\n(.*?)^ *```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
-    ):
-        lines = [line for line in block.splitlines() if re.search(r"\bksdp ", line)]
-        for line in lines if kind in {"", "console", "sh"} else ():
+    for block in fences(page, "", "console", "sh"):
+        for line in (line for line in block.splitlines() if re.search(r"\bksdp ", line)):
             words = shlex.shlex(line, posix=True, punctuation_chars=True)
             words.whitespace_split = True
             for _, part in itertools.groupby(words, lambda word: set(word) <= set("();<>|&")):
@@ -226,14 +223,11 @@ def test_every_command_of_a_page_is_one_that_ksdp_takes(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_code_and_files_of_a_page_are_whole(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    for kind, indented in re.findall(r"^ *```(python|toml)\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE):
-        block = textwrap.dedent(indented)
-        if kind == "toml":
-            tomllib.loads(block)
-        elif page.name != "api.md":  # signatures
-            compile(block, page.name, "exec")
-            assert [name for name in re.findall(r"\bksdp\.(\w+)\(", block) if not hasattr(ksdp, name)] == []
+    for block in fences(page, "toml"):
+        tomllib.loads(block)
+    for block in fences(page, "python") if page.name != "api.md" else ():  # signatures
+        compile(block, page.name, "exec")
+        assert [name for name in re.findall(r"\bksdp\.(\w+)\(", block) if not hasattr(ksdp, name)] == []
 
 
 @pytest.mark.e2e
@@ -253,23 +247,14 @@ def test_the_site_is_built_without_a_warning_and_asks_nobody_for_anything(tmp_pa
         assert "For maintainers" in page.read_text(encoding="utf-8"), page.name
 
 
-def run_blocks(page: str) -> dict[str, Any]:
-    """What a page's Python blocks leave behind, run one after the other as they stand."""
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
-    known: dict[str, Any] = {}
-    for block in blocks:
-        exec(compile(block, page, "exec"), known)
-    return known
-
-
 def test_totals_of_the_explanation_say_who_was_in() -> None:
-    assert run_blocks("docs/why-everything-leaks.md")["everybody_is_known"] is True
+    assert run_python("why-everything-leaks.md")["everybody_is_known"] is True
 
 
 @pytest.mark.e2e
 def test_the_notebook_runs_and_finds_what_it_says() -> None:
     page = (ROOT / "docs" / "notebook.md").read_text(encoding="utf-8")
-    known = run_blocks("docs/notebook.md")
+    known = run_python("notebook.md")
     for name in ("found", "mean", "recorded"):
         counts = known[name].verdicts["verdict"].value_counts().to_dict()
         said = "".join(f"{verdict} {number}" for verdict, number in counts.items())
@@ -298,6 +283,6 @@ def test_a_tutorial_runs_as_it_is_typed(page: str, tmp_path: Path) -> None:
 
 @pytest.mark.e2e
 def test_what_the_readme_shows_researchers_runs() -> None:
-    known = run_blocks("README.md")
+    known = run_python(ROOT / "README.md")
     assert len(known["found"].verdicts) == 40
     assert known["worst"] in known["found"].verdicts.index

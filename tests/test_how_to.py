@@ -9,13 +9,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,10 +22,11 @@ import scipy.sparse as sp
 
 from ksdp.audit.mechanisms.pem.algorithm import run_ideal
 from ksdp.audit.mechanisms.pem.noise import Vetted
-from ksdp.flows.prefect_server import prefect_server
 
+from .fences import fences, run_python
 from .ports import free_ports
 from .scripts import script
+from .servers import own_server
 
 ROOT = Path(__file__).resolve().parents[1]
 HOW_TO = script("reference_docs").PAGES["How-to guides"]
@@ -54,13 +53,6 @@ margin = 0.5
 pytestmark = pytest.mark.e2e
 
 
-def fences(page: str, *kinds: str) -> list[str]:
-    """Blocks of a page, of these kinds, as they stand."""
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    found = re.findall(r"^ *```(\w*)\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE)
-    return [textwrap.dedent(block) for kind, block in found if kind in kinds]
-
-
 def shell(page: str) -> list[str]:
     return fences(page, "", "sh")
 
@@ -82,9 +74,9 @@ class Desk:
 
     def _start(self, block: str) -> subprocess.Popen[str]:
         # 3 and 4 say what an audit found; anything else is a failure.
-        script = "trap 'code=$?; case $code in 3|4) ;; *) exit $code;; esac' ERR\nset -E\n" + block + "\ntrue"
+        checked = "trap 'code=$?; case $code in 3|4) ;; *) exit $code;; esac' ERR\nset -E\n" + block + "\ntrue"
         return subprocess.Popen(
-            ["bash", "-c", script], cwd=self.folder, env=dict(self.environment), text=True,
+            ["bash", "-c", checked], cwd=self.folder, env=dict(self.environment), text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
 
@@ -110,7 +102,7 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
-    """With `mail.toml`, `mail.csv` and Ada's key in it."""
+    """With `mail.toml` and `mail.csv` in it."""
     rng = np.random.default_rng(1)
     rows = rng.normal(size=(150, 2)) @ rng.normal(size=(2, 6)) + rng.normal(scale=0.3, size=(150, 6))
     columns = [f"word{number}" for number in range(6)]
@@ -155,9 +147,7 @@ def test_pipelines_and_results(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> N
     assert len(pd.read_csv(desk.folder / "verdicts.csv")) == 150
     assert json.loads((desk.folder / "audit.json").read_text())["documents"] == 150
     monkeypatch.chdir(desk.folder)
-    known: dict[str, Any] = {}
-    run_python("results.md", known)
-    assert len(known["found"].verdicts) == 150
+    assert len(run_python("results.md")["found"].verdicts) == 150
 
 
 def test_estimators() -> None:
@@ -186,12 +176,6 @@ def test_gain_and_levers(desk: Desk, data_folder: Path) -> None:
     assert "guarantee: epsilon" in there.type(first + cd + smaller + rest)
 
 
-def run_python(page: str, known: dict[str, Any]) -> None:
-    """Every Python block of a page, one after the other."""
-    for block in fences(page, "python"):
-        exec(compile(block, page, "exec"), known)
-
-
 def test_python(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(desk.folder)
     rng = np.random.default_rng(3)
@@ -205,16 +189,10 @@ def test_python(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def server(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+def server(tmp_path: Path) -> Iterator[dict[str, str]]:
     """The environment that names somebody's own Prefect server."""
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)  # of other tests, which keep theirs to the end
-    with prefect_server(desk.folder / "prefect") as started:
-        started.wait()
-        yield {
-            "PREFECT_API_URL": f"{started.url}/api",
-            "PREFECT_API_AUTH_STRING": str(started.password),
-            "PREFECT_HOME": str(desk.folder / "prefect"),
-        }
+    with own_server(tmp_path / "prefect") as named:
+        yield named
 
 
 def test_prefect(desk: Desk, server: dict[str, str]) -> None:
@@ -271,14 +249,14 @@ def test_protocol_run(desk: Desk) -> None:
     (at["ada"].folder / "protocol.toml").write_text(mechanism)
     at["ada"].type("ksdp columns mail.toml >> protocol.toml")
     ports = iter(free_ports(3))
-    here = [
-        re.sub(r"ksdp\.\w+\.example:7001", lambda _: f"127.0.0.1:{next(ports)}", each)
-        for each in joined["ada"][:1]
-    ]
-    at["ada"].type(here[0])
+
+    def here(command: str) -> str:
+        return re.sub(r"ksdp\.\w+\.example:7001", f"127.0.0.1:{next(ports)}", command)
+
+    at["ada"].type(here(joined["ada"][0]))
     send("ada", "bob", "cyd")
     for name, command in zip(("bob", "cyd"), as_others(joined["bob"][0]), strict=True):
-        at[name].type(re.sub(r"ksdp\.\w+\.example:7001", f"127.0.0.1:{next(ports)}", command))
+        at[name].type(here(command))
         send(name, "ada", name=f"{name}.toml")
     at["ada"].type(joined["ada"][1])
     fingerprint = re.search(r"\b(?:[0-9a-f]{4}-){9}[0-9a-f]{4}\b", at["ada"].type(signed["ada"][0]))
@@ -311,22 +289,20 @@ def test_protocol_run(desk: Desk) -> None:
 
 
 def test_pem(desk: Desk) -> None:
-    known: dict[str, Any] = {}
     rng = np.random.default_rng(2)
-    known["records_by_client"] = {f"c{i}": sp.csr_array(np.eye(27)[rng.integers(0, 27, 20)]) for i in range(4)}
-    run_python("pem.md", known)
-    records = list(known["records_by_client"].values())
+    clients = {f"c{i}": sp.csr_array(np.eye(27)[rng.integers(0, 27, 20)]) for i in range(4)}
+    known, records = run_python("pem.md", {"records_by_client": clients}), list(clients.values())
     own = run_ideal(known["ColumnSums"](27), records, known["Budget"](epsilon=1e5, iterations=1), Vetted())
     np.testing.assert_allclose(own.final.arrays["sums"], sum(records).sum(axis=0), atol=1e-3)
     (hosts,) = shell("pem.md")
     asked = prompts(hosts)
-    pages = [block for block in fences("pem.md", "toml") if block.startswith("pem = 1")]
+    (file,) = (block for block in fences("pem.md", "toml") if block.startswith("pem = 1"))
     names = (*asked, "tom", "una")
     parties = "".join(
         f'[[parties]]\nname = "{name}"\naddress = "127.0.0.1:{port}"\nkey = "{name}.pub"\n'
         for name, port in zip(names, free_ports(len(names)), strict=True)
     )
-    (desk.folder / "protocol.toml").write_text(pages[0].partition("[[parties]]")[0] + parties)
+    (desk.folder / "protocol.toml").write_text(file.partition("[[parties]]")[0] + parties)
     frame = pd.DataFrame({"age": rng.integers(0, 90, 400), "sex": rng.choice(["Female", "Male"], 400)})
     frame.assign(hospital=np.arange(400) % 120).to_parquet(desk.folder / "patients.parquet")
     desk.type("\n".join(f"ksdp keys {name}" for name in names))

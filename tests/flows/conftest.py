@@ -23,11 +23,12 @@ from starlette.testclient import TestClient
 from ksdp.dashboards.app import create_app
 from ksdp.dashboards.reviews import Actions
 from ksdp.dashboards.security import LocalReviewer
-from ksdp.flows.prefect_server import prefect_server
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.keys import make_identity
 from ksdp.storage.store import Store
 from ksdp.tasks.cluster import credentials, open_workers
+
+from ..servers import own_server
 
 SPEC = """
 seed = {seed}
@@ -56,16 +57,8 @@ class Ran:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The environment that names a running server, so that each command need not start its own."""
-    named = os.environ.pop("PREFECT_API_URL", None)
-    with prefect_server(tmp_path_factory.mktemp("prefect")) as started:
-        started.wait()
-        yield {
-            "PREFECT_API_URL": f"{started.url}/api",
-            "PREFECT_API_AUTH_STRING": str(started.password),
-            "PREFECT_HOME": os.environ["PREFECT_HOME"],
-        }
-    if named:
-        os.environ["PREFECT_API_URL"] = named
+    with own_server(tmp_path_factory.mktemp("prefect")) as named:
+        yield named
 
 
 @pytest.fixture(scope="session")
