@@ -12,7 +12,7 @@ from ksdp.audit.mechanisms.callables import FunctionMechanism
 from ksdp.audit.mechanisms.contract import Mechanism, Release, exact_throughout, inner_of, prefixed_runs, traits_of
 from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY
 from ksdp.audit.registry import statistics
-from ksdp.audit.statistics.contract import Statistic, own_statistics
+from ksdp.audit.statistics.contract import Statistic, own_statistics, weighs
 from ksdp.audit.statistics.learned import RAW
 from ksdp.audit.statistics.linear.counts import DOCUMENT_COUNTS, expected_shapes
 from ksdp.audit.statistics.linear.groups import OfGroups, groups_solved
@@ -114,6 +114,19 @@ def learnable(announced: Sequence[Release], runs: int) -> tuple[str, ...]:
     """
     sizes = {a.name: math.prod((*(min(n, EARLY) for n in a.shape[:1]), *a.shape[1:])) for a in announced}
     return tuple(a.name for a in announced if a.learner == "always" or (a.learner and sizes[a.name] < runs))
+
+
+def unweighed(
+    announced: Iterable[Release], seen: Iterable[str], statistics: Iterable[Statistic]
+) -> tuple[Release, ...]:
+    """Arrays, those aside that everybody works out from others, of which no statistic weighs every number.
+
+    One number is read whole by whatever reads it.
+    """
+    names = tuple(seen)
+    weighed = {name for statistic in statistics if weighs(statistic) for name in reads(statistic, names)}
+    found = (a for a in announced if a.name not in weighed and not a.derived_from)
+    return tuple(array for array in found if math.prod(array.shape) > 1)
 
 
 def uncombined(mechanism: Mechanism, learners: Iterable[str], numbers: int, trained: int) -> tuple[str, ...]:
@@ -297,10 +310,9 @@ def rounds_solved(mechanism: Mechanism, arrays: Iterable[Release], documents: in
 def planned_coverage(plan: Plan) -> Coverage:
     """Which announced arrays are read by which tested statistics of a plan, and what else is left."""
     mechanism, seen = plan.mechanism, plan.seen
-    learnt: tuple[str, ...] = ()
-    trained = max((s.runs for s in plan.tested if isinstance(s, SimulatedStatistic)), default=0)
-    if RAW not in plan.learners and not trained:
-        learnt = plan.seen if _own_alone(plan) else learnable(expected_shapes(plan), plan.design.runs)
+    of_all = [s for s in plan.tested if isinstance(s, SimulatedStatistic) and len(s.reads) == len(plan.read)]
+    trained = max((statistic.runs for statistic in of_all), default=0)
+    learnt = () if RAW in plan.learners else _to_learn(plan)
     held, groups = plan.holdings, plan.units.word == "group"
     who = MayBeIn(held.unknown, held.share, plan.spec.rule.margin, groups)
     sums: tuple[str, ...] = ()
@@ -312,9 +324,15 @@ def planned_coverage(plan: Plan) -> Coverage:
     return coverage(plan.opened, seen, plan.tested, learnt, more + unfollowed(plan.read) + sums)
 
 
-def _own_alone(plan: Plan) -> bool:
-    """Whether it is somebody's own function, of which no other statistic knows anything."""
-    return isinstance(plan.mechanism, FunctionMechanism)
+def _to_learn(plan: Plan) -> tuple[str, ...]:
+    """Names of arrays of which no tested statistic weighs every number; those aside that equations hold."""
+    simulated = {name for s in plan.tested if isinstance(s, SimulatedStatistic) for name in s.reads}
+    names = learnable(expected_shapes(plan), plan.design.runs)
+    if isinstance(plan.mechanism, FunctionMechanism):  # of which no other statistic knows anything
+        names = plan.seen
+    elif not rounds_solved(plan.mechanism, plan.read, plan.holdings.unknown):
+        names += tuple(array.name for array in unweighed(plan.read, plan.seen, plan.tested))
+    return tuple(name for name in dict.fromkeys(names) if name not in simulated)
 
 
 def _solved(plan: Plan) -> bool:

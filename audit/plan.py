@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.corpus.groups import Units
 from ksdp.audit.corpus.matrix import Corpus
-from ksdp.audit.coverage import Coverage, observed_precision, planned_coverage, reads, rounds_solved
+from ksdp.audit.coverage import Coverage, observed_precision, planned_coverage, reads, rounds_solved, unweighed
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.callables import FunctionMechanism
 from ksdp.audit.mechanisms.contract import Database, Mechanism, Release, ReleaseSchema, kept_of, traits_of
@@ -201,11 +201,14 @@ def planned_statistics(
     families, names, learners : asked for; learners are named besides
     """
     plain = [n for n in names if not n.startswith(LEARNED_PREFIX)]
-    missing = _not_simulated(mechanism, shown, held, asked=SIMULATED in (*plain, *families))
+    others = default_statistics(shown.seen, background, own_statistics(mechanism))
+    dear = _left_out(others, shown, held.unknown)
+    others = tuple(s for s in others if s.name not in dear and not isinstance(s, SimulatedStatistic))
+    learnt, missing = _simulated(mechanism, shown, held, others, asked=SIMULATED in (*plain, *families))
     brought = (*own_statistics(mechanism), *(() if missing else SIMULATIONS))
     chosen, skipped = select_statistics(families, plain, shown.seen, background, brought)
     trained = runs if is_own(mechanism) else runs // 2
-    chosen = tuple(s.over(shown.read, trained) if isinstance(s, SimulatedStatistic) else s for s in chosen)
+    chosen = tuple(s.over(learnt, trained) if isinstance(s, SimulatedStatistic) else s for s in chosen)
     needs = _left_out([s for s in chosen if s.name not in plain], shown, held.unknown)
     needs |= {s.name: f"needs {missing}" for s in chosen if isinstance(s, SimulatedStatistic) and missing}
     chosen, skipped = tuple(s for s in chosen if s.name not in needs), skipped | needs
@@ -226,23 +229,31 @@ def planned_statistics(
 
 
 MOST_LEARNT_OF, MOST_LEARNT_FROM = 2048, 2**14
-"""Documents, and announced numbers of a run, up to which ksdp's own mechanisms are simulated for training."""
+"""Documents, and announced numbers of a run, up to which runs of ksdp's own mechanisms are learnt from whole."""
+MOST_LEARNT_IN_PART = 2**15
+"""Documents up to which arrays are learnt from that no other statistic weighs."""
 
 
-def _not_simulated(mechanism: Mechanism, shown: ReleaseSchema, held: Holdings, *, asked: bool) -> str:
-    """What the statistic that is learnt from simulated runs needs; empty where it is tested."""
+def _simulated(
+    mechanism: Mechanism, shown: ReleaseSchema, held: Holdings, others: Sequence[Statistic], *, asked: bool
+) -> tuple[tuple[Release, ...], str]:
+    """Arrays that the statistic learnt from simulated runs reads; where it is not tested, what it needs."""
     if isinstance(mechanism, RecordedRuns):
-        return "a mechanism that can be run"
+        return (), "a mechanism that can be run"
     if held.units.word == "group":
-        return "documents, not groups"
+        return (), "documents, not groups"
     if is_own(mechanism) or asked:  # of somebody's own mechanism no other statistic knows anything
-        return ""
+        return shown.read, ""
     if rounds_solved(mechanism, shown.read, held.unknown):
-        return "no equations that say who was in: these do"
-    if held.unknown > MOST_LEARNT_OF or shown.numbers > MOST_LEARNT_FROM:
-        most = f"at most {MOST_LEARNT_OF:,} documents and {MOST_LEARNT_FROM:,} announced numbers"
-        return f"{most}, or `statistics.names` to name it"
-    return ""
+        return (), "no equations that say who was in: these do"
+    if held.unknown <= MOST_LEARNT_OF and shown.numbers <= MOST_LEARNT_FROM:
+        return shown.read, ""
+    arrays = unweighed(shown.read, shown.seen, others)
+    numbers = sum(math.prod(array.shape) for array in arrays)
+    if arrays and numbers <= MOST_LEARNT_FROM and held.unknown <= MOST_LEARNT_IN_PART:
+        return arrays, ""
+    most = f"at most {MOST_LEARNT_OF:,} documents and {MOST_LEARNT_FROM:,} announced numbers"
+    return (), f"{most}, or `statistics.names` to name it"
 
 
 def _left_out(statistics: Sequence[Statistic], shown: ReleaseSchema, documents: int) -> dict[str, str]:

@@ -212,6 +212,8 @@ ROWS = {
     ),
     # More documents than are solved for, and than `simulated` learns of.
     "large-V": Row(_named("pd-svd", rank=2, opens="final"), partial(_posts, 2100, 60)),
+    "large-pca": Row(_named("pd-pca", rank=2, opens="final"), partial(_posts, 2100, 60)),
+    "large-sigma": Row(_named("sigma-svd", rank=2, opens="final"), partial(_posts, 2100, 60)),
     "large-topics": Row(_named("pd-nmf", rank=3, opens="final"), partial(_posts, 3000)),
     "large-hardt-roth": Row(_named("hardt-roth", rank=2, epsilon=100.0), partial(_posts, 2100)),
     "large-noisy": Row(_noisy("pd-svd", 0.03), partial(_posts, 2100)),

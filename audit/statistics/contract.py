@@ -169,6 +169,9 @@ class Statistic(Protocol):
     so many documents, lacks for it to be worth its time, in words; empty where nothing. Audits leave it out then,
     unless it is named.
 
+    One that `weighs` reads every number, each by what a document would move it: an attack on the raw numbers, as
+    norms, counts and energies are not. Without one of them nobody is called clear (`coverage`).
+
     Versions never change meaning, and results of different versions are never compared.
     """
 
@@ -231,6 +234,8 @@ class TableStatistic:
     """What it reads of the adversary's background."""
     of_candidates: bool = False
     """It looks at all columns, and not at those alone that a run kept (`kept_columns`)."""
+    weighs: bool = False
+    """Whether it weighs all numbers that it reads (`Statistic`)."""
     shares: Callable[[Observables, Documents], None] | None = None
     """Says what the score will look for in a pass over the documents that several share."""
     version: int = 1
@@ -243,6 +248,11 @@ class TableStatistic:
     def evaluate(self, observables: Observables, documents: Documents) -> Vector:
         """One number a document, shape (n_documents,)."""
         return self.score(observables, documents)
+
+
+def weighs(statistic: object) -> bool:
+    """Whether a statistic weighs all numbers that it reads."""
+    return bool(getattr(statistic, "weighs", False))
 
 
 def own_statistics(mechanism: object) -> tuple[Statistic, ...]:

@@ -20,7 +20,7 @@ from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.numeric.kernels import eight_products
 from ksdp.audit.statistics.boxed import box_least_squares
 from ksdp.audit.statistics.contract import Documents, Statistic, TableStatistic
-from ksdp.audit.statistics.linear.expected import FirstOrderBasis, FirstOrderTopics
+from ksdp.audit.statistics.linear.expected import FirstOrderBasis, FirstOrderMean, FirstOrderTopics
 from ksdp.audit.statistics.linear.releases import LinearBasis
 from ksdp.audit.statistics.products import (
     BASES,
@@ -30,7 +30,6 @@ from ksdp.audit.statistics.products import (
     centred_squared_norms,
     csr_arrays,
     gram,
-    mean_products,
     padded_basis,
     products,
     row_dots,
@@ -168,11 +167,6 @@ def leverage_revealed(observables: Observables, documents: Documents) -> Floats:
     return row_quadratic(rows / np.maximum(sigma, SIGMA_FLOOR * largest))
 
 
-def mean_alignment(observables: Observables, documents: Documents) -> Floats:
-    """<x, mean>, where the mechanism announces the mean (PCA's first observable)."""
-    return mean_products(observables, documents).copy()
-
-
 def numerator_energy(observables: Observables, documents: Documents) -> Floats:
     """Energy of the document in the row space of the announced numerators, as `row_space_energy` for topics.
 
@@ -290,13 +284,6 @@ GEOMETRY: tuple[Statistic, ...] = (
         needs=("V", "sigma"),
     ),
     TableStatistic(
-        "mean-alignment",
-        "geometry",
-        mean_alignment,
-        "Whether the announced mean points towards the document.",
-        needs=("mean",),
-    ),
-    TableStatistic(
         "numerator-energy",
         "geometry",
         numerator_energy,
@@ -318,6 +305,7 @@ GEOMETRY: tuple[Statistic, ...] = (
         needs=("T",),
     ),
     LinearBasis(),
+    FirstOrderMean(),
     FirstOrderBasis(),
     FirstOrderTopics(),
 )

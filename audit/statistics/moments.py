@@ -132,6 +132,7 @@ MOMENTS = (
         moment_match,
         "How well the announced second moments match the document’s own, best weighed.",
         needs=("moments",),
+        weighs=True,
     ),
     TableStatistic(
         "linear-site",
@@ -139,5 +140,6 @@ MOMENTS = (
         site_match,
         "How well the square of a site’s root matches the document’s own second moments, best weighed.",
         needs=("P",),
+        weighs=True,
     ),
 )

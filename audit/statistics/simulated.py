@@ -18,10 +18,10 @@ better, it is the rule: a leak in one of many numbers drowns in a ridge.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 import scipy.linalg
@@ -53,6 +53,7 @@ _MOST_ORDERED = 4096
 _MOST_LEVELLED = 1024
 _LEVELS = 16
 _AT_ONCE = 256
+_LEARNT_AT_ONCE = 2048
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class SimulatedStatistic:
     family: str = SIMULATED
     needs: tuple[str, ...] = ()
     version: int = 1
+    weighs: ClassVar[bool] = True
 
     def over(self, releases: Sequence[Release], runs: int) -> SimulatedStatistic:
         """The same, of these arrays, from so many training runs, up to `TRAINING_RUNS`."""
@@ -334,10 +336,10 @@ def learn(reading: Alignments, numbers: Floats, order: Floats, bits: Floats) -> 
         kernel = np.full(bits.shape[1], -1)
         weights = np.zeros_like(centred)
         for which, matrix in enumerate(_kernels(inner)):
-            for some, gain in ridge_rules(matrix, centred):
-                better = gain > best
-                weights[:, better], kernel[better] = some[:, better], which
-                best = np.maximum(best, gain)
+            for part, some, gain in ridge_rules(matrix, centred):
+                better = part.start + np.flatnonzero(gain > best[part])
+                weights[:, better], kernel[better] = some[:, better - part.start], which
+                best[part] = np.maximum(best[part], gain)
     ridges = tuple(
         RidgeRule(int(which), mine, np.ascontiguousarray(weights[:, mine]))
         for which in np.unique(kernel[kernel >= 0])
@@ -364,8 +366,9 @@ def _most_moved(entries: Singles, centred: Floats) -> tuple[Ints, Floats]:
     return np.concatenate(places), np.sqrt(np.maximum(correlation**2 - chance, 0.0))
 
 
-def ridge_rules(kernel: Floats, centred: Floats) -> list[tuple[Floats, Floats]]:
-    """For each ridge the weights (runs, documents), which sum to 0, and correlations with each run left out.
+def ridge_rules(kernel: Floats, centred: Floats) -> Iterator[tuple[slice, Floats, Floats]]:
+    """For some documents after others, and each ridge: weights (runs, documents), which sum to 0, and correlations
+    with each run left out.
 
     With A = (K + r I)^-1 of the centred matrix K, weights are A y. Leaving run i out of the rule and its intercept
     leaves (A y)_i / (A_ii - 1 / (n r)) of y_i.
@@ -374,17 +377,19 @@ def ridge_rules(kernel: Floats, centred: Floats) -> list[tuple[Floats, Floats]]:
     values, vectors = scipy.linalg.eigh(kernel - means - means[:, None] + means.mean(), check_finite=False)
     values = np.maximum(values, 0.0)
     unit = float(values.mean()) or 1.0
-    turned, squares = vectors.T @ centred, vectors**2
-    out = []
-    for ridge in _RIDGES:
-        inverse = 1.0 / (values + ridge * unit)
-        weights = vectors @ (turned * inverse[:, None])
-        guess = centred - weights / (squares @ inverse - 1.0 / (len(kernel) * ridge * unit))[:, None]
-        guess -= guess.mean(axis=0)
-        sizes = np.sqrt((guess**2).sum(axis=0) * (centred**2).sum(axis=0))
-        correlation = (guess * centred).sum(axis=0) / np.maximum(sizes, np.finfo(float).tiny)
-        out.append((weights - weights.mean(axis=0), correlation))
-    return out
+    squares = vectors**2
+    for start in range(0, centred.shape[1], _LEARNT_AT_ONCE):
+        part = slice(start, start + _LEARNT_AT_ONCE)
+        bits = centred[:, part]
+        turned = vectors.T @ bits
+        for ridge in _RIDGES:
+            inverse = 1.0 / (values + ridge * unit)
+            weights = vectors @ (turned * inverse[:, None])
+            guess = bits - weights / (squares @ inverse - 1.0 / (len(kernel) * ridge * unit))[:, None]
+            guess -= guess.mean(axis=0)
+            sizes = np.sqrt((guess**2).sum(axis=0) * (bits**2).sum(axis=0))
+            correlation = (guess * bits).sum(axis=0) / np.maximum(sizes, np.finfo(float).tiny)
+            yield part, weights - weights.mean(axis=0), correlation
 
 
 def _places(documents: Documents, pool: Pool) -> Ints:

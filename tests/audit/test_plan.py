@@ -17,6 +17,7 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.statistics.contract import Documents
+from ksdp.audit.statistics.simulated import SimulatedStatistic
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,33 @@ def test_the_learnt_statistic_is_tested_where_it_costs_little_and_nobody_solves(
         assert learnt(mechanism=final, statistics={"names": ["simulated"]})
         assert learnt(mechanism=own)
         monkeypatch.undo()
+
+
+def test_of_many_documents_it_learns_of_the_arrays_that_no_other_statistic_weighs(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def learnt(**mechanism: Any) -> tuple[tuple[str, ...], list[str]]:
+        plan = plan_of(corpus, mechanism=mechanism | {"rank": 2})
+        found = [s.reads for s in plan.tested if isinstance(s, SimulatedStatistic)]
+        return (found[0] if found else ()), [one.split()[0] for one in plan.coverage.unread if "number by" in one]
+
+    final, fed = {"name": "sigma-svd", "opens": "final"}, {"name": "fedpower", "period": 1}
+    assert learnt(**final) == (("V", "sigma"), [])
+    assert "V" in learnt(**fed)[0]
+    monkeypatch.setattr("ksdp.audit.plan.MOST_LEARNT_OF", 0)
+    assert learnt(**final) == (("sigma",), [])
+    arrays, unread = learnt(**fed)
+    assert "V" not in arrays
+    assert "scales" in arrays
+    assert unread == []
+    for limit in ("MOST_LEARNT_IN_PART", "MOST_LEARNT_FROM"):
+        monkeypatch.setattr(f"ksdp.audit.plan.{limit}", 0)
+        assert learnt(**final) == ((), ["sigma"])
+        assert learnt(**fed) == ((), list(arrays))
+        assert learnt(name="hardt-roth", epsilon=1.0) == ((), []), "its sums are weighed"
+        assert learnt(name="pd-pca", opens="final") == ((), []), "and so is its mean"
+        monkeypatch.undo()
+        monkeypatch.setattr("ksdp.audit.plan.MOST_LEARNT_OF", 0)
 
 
 def test_a_document_that_another_party_holds_cannot_be_audited(corpus: Corpus) -> None:

@@ -117,7 +117,7 @@ def test_statistics_follow_what_is_announced() -> None:
     assert {"row-space-energy", "w-max", "d-square-sum"} <= names
     assert "sigma" not in names
     assert skipped["sigma"] == "needs T, denominators"
-    assert skipped["mean-alignment"] == "needs mean"
+    assert skipped["first-order-mean"] == "needs mean"
     assert select_statistics(("geometry",), (), ("mean",))[1]["best-cosine"] == "needs T or V"
     assert "adversary_sigma" in select_statistics(("paper", "geometry"), (), ("V",))[1]["w-max"]
     assert [s.name for s in chosen] == sorted(names)

@@ -37,7 +37,7 @@ from ksdp.storage.store import Store
 from ..screens import round_of, screened
 
 PAPER = ("w-max", "sigma")
-STATISTICS = ("best-cosine", "mean-alignment", "row-space-energy", "w-max")
+STATISTICS = ("best-cosine", "first-order-mean", "row-space-energy", "w-max")
 
 MakeAudit = Callable[..., tuple[Store, str]]
 
@@ -286,7 +286,9 @@ def build_history(root: Path) -> Store:
         summary["provenance"] |= {"finished": "2026-11-12T05:00:00+00:00", "runs_folder": "f" * 20}
 
     nmf = {"mechanism": {"name": "pd-nmf", "rank": 7}}
-    store, _ = build_audit(root, spec=nmf, names=("mean-alignment", "sigma", "topics"), change=other, stored=True)
+    store, _ = build_audit(
+        root, spec=nmf, names=("first-order-mean", "sigma", "topics"), change=other, stored=True
+    )
     verdicts = read_verdicts(store.audit("svd-08"))
     rounds = [round_of(n, audit=f"svd-0{n + 6}", among=60, documents=60, sensitive=12 * (2 - n), clear=40,
                        undecided=8, level=0.02, seed=n, runs=400) for n in (1, 2)]  # fmt: skip

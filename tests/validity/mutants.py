@@ -1685,6 +1685,13 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/test_coverage.py",),
     ),
     *_of(
+        "audit/coverage.py",
+        ("in unweighed(plan.read, plan.seen, plan.tested))", "in ())"),
+        ("for statistic in statistics if weighs(statistic)", "for statistic in statistics"),
+        ("a.name not in weighed and not a.derived_from)", "a.name not in weighed)"),
+        tests=("tests/audit/test_plan.py",),
+    ),
+    *_of(
         "audit/plan.py",
         ("every = tuple(s for s in every if isinstance(s, SimulatedStatistic))", "pass"),
         ("if s.name not in dear)", ")"),
@@ -1695,7 +1702,12 @@ MUTANTS: list[Mutant] = [
         ("if is_own(mechanism) or asked:", "if asked:"),
         ("if is_own(mechanism) or asked:", "if is_own(mechanism):"),
         ("if rounds_solved(mechanism, shown.read, held.unknown):", "if False:"),
-        ("or shown.numbers > MOST_LEARNT_FROM:", ":"),
+        (
+            "held.unknown <= MOST_LEARNT_OF and shown.numbers <= MOST_LEARNT_FROM:",
+            "held.unknown <= MOST_LEARNT_OF:",
+        ),
+        ("arrays = unweighed(shown.read, shown.seen, others)", "arrays = shown.read"),
+        ("and held.unknown <= MOST_LEARNT_IN_PART:", ":"),
         tests=("tests/audit/test_plan.py",),
     ),
     *_of(

@@ -161,7 +161,8 @@ def columns_kept(observables: Observables, documents: Documents) -> Floats:
 def _row(
     name: str, score: Callable[[Observables, Documents], Floats], sentence: str, needs: str = DOCUMENT_COUNTS
 ) -> TableStatistic:
-    return TableStatistic(name, "counts", score, sentence, needs=(needs,), of_candidates=True)
+    weighs = score in (counts_match, columns_kept)
+    return TableStatistic(name, "counts", score, sentence, needs=(needs,), of_candidates=True, weighs=weighs)
 
 
 COUNTS: tuple[Statistic, ...] = (

@@ -31,9 +31,14 @@ MOST_ENTRIES = 4096
 """Entries of a sum whose whole covariance is looked at; of larger sums, the variance of each."""
 SHRINK = 0.01
 """Part of the mean variance that is added to every one."""
-ROWS_PER_ENTRY = 6
-"""Documents looked at for a covariance, at most, by its size."""
+ROWS_PER_ENTRY, FEWEST_ROWS = 6, 2**13
+"""Documents looked at for a covariance, at most, by its size, and however small it is."""
 _PART = 1024
+
+
+def step_of(rows: int, entries: int) -> int:
+    """Of how many documents one is looked at for the covariance of so many entries."""
+    return max(1, rows // max(ROWS_PER_ENTRY * entries, FEWEST_ROWS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +78,7 @@ class CovarianceFilter:
 
     def _inverted(self) -> NDArray[np.float32]:
         entries = self.basis.size
-        step = max(1, len(self.weights) // (ROWS_PER_ENTRY * entries))
+        step = step_of(len(self.weights), entries)
         covariance, total, count = np.zeros((entries, entries)), np.zeros(entries), 0
         for weights, left in self._terms(step):
             terms = (weights[:, :, None] * left[:, None, :]).reshape(-1, entries)
@@ -419,6 +424,39 @@ def _leave(indptr: Any, indices: Any, data: Any, topics: Any, weights: Any, left
 
 
 @dataclass(frozen=True)
+class FirstOrderMean:
+    """How the announced mean differs from the expected one, by what the document would have added to it.
+
+    <C^-1 (x - m), a - m> for the announced mean a and the mean m and covariance C of the documents that may be in:
+    the log likelihood ratio of the normal model, up to one factor and what is the same in every run.
+    """
+
+    sentence = "Whether the announced mean moved the way this document would move it, best weighed."
+
+    name: str = "first-order-mean"
+    version: int = 1
+    family: str = "geometry"
+    needs: tuple[str, ...] = ("mean",)
+    of_expected: ClassVar[bool] = True
+    weighs: ClassVar[bool] = True
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Floats:
+        """One number a document, shape (n_documents,)."""
+        pool = documents.source_pool
+        additions = cast(CovarianceFilter, pool.derive("documents in a mean", lambda: _in_mean(pool)))
+        apart = announced(observables, "mean").reshape(1, -1) - additions.mean
+        weights = cast(Floats, observables.derive(("mean", additions), lambda: additions.filtered(apart).ravel()))
+        return np.asarray(documents.matrix @ weights - additions.mean @ weights)
+
+
+def _in_mean(pool: Pool) -> CovarianceFilter:
+    """What documents of the pool add to a sum of all, whose one coefficient is 1."""
+    drawn = at_even_steps(pool.drawn, MOST_ROWS)
+    mean = np.asarray(drawn.mean(axis=0)).ravel()
+    return CovarianceFilter(drawn, np.ones((drawn.shape[0], 1)), np.zeros((1, len(mean))), mean)
+
+
+@dataclass(frozen=True)
 class FirstOrderBasis:
     """How the announced V differs from the expected one, by what the document would have added to it.
 
@@ -434,6 +472,7 @@ class FirstOrderBasis:
     family: str = "geometry"
     needs: tuple[str, ...] = ("V",)
     of_expected: ClassVar[bool] = True
+    weighs: ClassVar[bool] = True
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,); all 0 where there are too few documents to expect a V."""
@@ -460,6 +499,7 @@ class FirstOrderTopics:
     family: str = "geometry"
     needs: tuple[str, ...] = ("T",)
     of_expected: ClassVar[bool] = True
+    weighs: ClassVar[bool] = True
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,); all 0 where nothing is known of what is expected."""

@@ -15,7 +15,7 @@ from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.numeric.kernels import one_thread
 from ksdp.audit.numeric.sparse_rows import take_rows
-from ksdp.audit.statistics.contract import Documents, Pool, Statistic, sentence_of
+from ksdp.audit.statistics.contract import Documents, Pool, Statistic, sentence_of, weighs
 from ksdp.audit.statistics.linear.coordinate_descent import between
 from ksdp.audit.statistics.linear.operator import ContributionOperator, FactoredContributions
 from ksdp.audit.statistics.linear.solve import LEAST, lost
@@ -52,6 +52,11 @@ class WrappedStatistic:
     def reads(self) -> tuple[str, ...]:
         """Further arrays, where they are announced."""
         return tuple(getattr(self.statistic, "reads", ()))
+
+    @property
+    def weighs(self) -> bool:
+        """Whether the other one does."""
+        return weighs(self.statistic)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.numeric.kernels import one_thread
-from ksdp.audit.statistics.linear.expected import MOST_ENTRIES, ROWS_PER_ENTRY
+from ksdp.audit.statistics.linear.expected import MOST_ENTRIES, step_of
 from ksdp.audit.statistics.linear.solve import fits_dense_solver
 from ksdp.audit.statistics.linear.tilting import few_to_write, span_of
 
@@ -144,7 +144,7 @@ def _by_documents(rows: Floats, added: float) -> Callable[[Floats], Floats]:
 
 def _by_numbers(rows: Floats, upper: Any, added: float) -> Callable[[Floats], Floats]:
     """C itself, of documents at even steps where there are many."""
-    some = rows[:: max(1, len(rows) // (ROWS_PER_ENTRY * len(upper[0])))]
+    some = rows[:: step_of(len(rows), len(upper[0]))]
     covariance, total = np.zeros((len(upper[0]),) * 2), np.zeros(len(upper[0]))
     for start in range(0, len(some), _PART):
         part = some[start : start + _PART]

@@ -84,6 +84,11 @@ class _Solved(ABC):
     """A statistic that takes releases for a linear system in who is in."""
 
     @property
+    def weighs(self) -> bool:
+        """Each number, by the equations."""
+        return True
+
+    @property
     @abstractmethod
     def name(self) -> str:
         """Under which it is asked for."""

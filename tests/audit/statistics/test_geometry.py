@@ -21,7 +21,6 @@ from ksdp.audit.statistics.geometry import (
     best_cosine,
     coefficient_mahalanobis,
     leverage_revealed,
-    mean_alignment,
     mixture_log_density,
     nonnegative_coefficients,
     nonnegative_residual,
@@ -29,6 +28,7 @@ from ksdp.audit.statistics.geometry import (
     row_space_energy,
     whitening,
 )
+from ksdp.audit.statistics.linear.expected import FirstOrderMean
 
 
 def signed(seed: int, n: int = 30, d: int = 14) -> Documents:
@@ -211,13 +211,6 @@ def test_leverage_with_singular_values_near_zero_is_large_and_finite() -> None:
         leverage_revealed(Observables({"V": basis, "sigma": np.ones(3)}), documents)
 
 
-def test_alignment_with_the_mean() -> None:
-    documents, mean = signed(18), np.random.default_rng(19).normal(size=14)
-    found = mean_alignment(Observables({"mean": mean}), documents)
-    expected = [np.dot(x, mean) for x in documents.matrix.toarray()]
-    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
-
-
 def test_numerator_energy_is_that_of_the_projection_on_numerators_of_any_size() -> None:
     documents = counts(20)
     numerators = np.random.default_rng(21).normal(size=(3, 14)) * [[1e6], [1.0], [1e-6]]
@@ -256,11 +249,11 @@ def test_names_needs_and_a_missing_basis() -> None:
         ("best-cosine", ()),
         ("coefficient-mahalanobis", ()),
         ("leverage-revealed", ("V", "sigma")),
-        ("mean-alignment", ("mean",)),
         ("numerator-energy", ("numerators",)),
         ("nonnegative-residual", ("T",)),
         ("mixture-log-density", ("T",)),
         ("linear-basis", ("V",)),
+        ("first-order-mean", ("mean",)),
         ("first-order-basis", ("V",)),
         ("first-order-topics", ("T",)),
     ]
@@ -277,7 +270,7 @@ def test_all_are_finite_on_real_mail(data_folder: object) -> None:
     basis = np.linalg.svd(matrix[:60].toarray(), full_matrices=False)[2][:7]
     sigma = np.r_[np.arange(6.0, 0, -1), 0.0]
     observables = Observables({"V": basis, "sigma": sigma, "mean": matrix.mean(axis=0)})
-    for statistic in GEOMETRY[:5]:
+    for statistic in (*GEOMETRY[:4], FirstOrderMean()):
         assert np.isfinite(statistic.evaluate(observables, documents)).all(), statistic.name
 
 

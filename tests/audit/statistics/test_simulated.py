@@ -105,13 +105,25 @@ def test_a_value_is_the_same_whoever_is_measured_beside() -> None:
         np.testing.assert_array_equal(one.evaluate(Observables(dict(arrays)), apart), whole[chosen])
 
 
+def test_documents_are_learnt_of_a_part_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    z, bits = rng.normal(size=(60, 9)), (rng.random((60, 7)) < 0.5).astype(float)
+    whole = learn(Alignments(()), z, np.zeros((60, 0)), bits)
+    monkeypatch.setattr("ksdp.audit.statistics.simulated._LEARNT_AT_ONCE", 3)
+    parts = learn(Alignments(()), z, np.zeros((60, 0)), bits)
+    assert len(whole.ridges) == len(parts.ridges)
+    for one, other in zip(whole.ridges, parts.ridges, strict=True):
+        np.testing.assert_array_equal(one.documents, other.documents)
+        np.testing.assert_allclose(one.weights, other.weights, atol=1e-12)
+
+
 def test_weights_are_those_of_ridge_regression_and_each_run_is_left_out() -> None:
     rng = np.random.default_rng(0)
     z, bits = rng.normal(size=(60, 9)), (rng.random((60, 4)) < 0.5).astype(float)
     bits[:, 1] = z[:, 2] > 0
     gram, centred = (z @ z.T) / 9, bits - bits.mean(axis=0)
     rows = (z - z.mean(axis=0)) / 3
-    for ridge, (weights, correlation) in zip((0.03, 0.3, 3.0), ridge_rules(gram, centred), strict=True):
+    for ridge, (_, weights, correlation) in zip((0.03, 0.3, 3.0), ridge_rules(gram, centred), strict=True):
         penalty = ridge * np.trace(rows @ rows.T) / 60
         expected = Ridge(penalty).fit(rows, bits).coef_
         np.testing.assert_allclose((rows.T @ weights).T, expected, atol=1e-10)

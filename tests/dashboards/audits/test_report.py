@@ -35,7 +35,7 @@ SECTIONS = (
 )  # fmt: skip
 VOID_ELEMENTS = {"meta", "link", "br", "wbr"}
 EIGHT = (
-    "best-cosine", "coefficient-mahalanobis", "d-square-sum", "leverage-revealed", "mean-alignment",
+    "best-cosine", "coefficient-mahalanobis", "d-square-sum", "leverage-revealed", "first-order-mean",
     "row-space-energy", "w-max", "w-square-sum",
 )  # fmt: skip
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -14,7 +16,13 @@ from ksdp.audit.registry import make_mechanism, statistics
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.geometry import GEOMETRY
 from ksdp.audit.statistics.linear import expected as module
-from ksdp.audit.statistics.linear.expected import FirstOrderBasis, FirstOrderTopics, expected, expected_topics
+from ksdp.audit.statistics.linear.expected import (
+    FirstOrderBasis,
+    FirstOrderMean,
+    FirstOrderTopics,
+    expected,
+    expected_topics,
+)
 
 RANK = 3
 
@@ -76,6 +84,7 @@ def test_filtered_sums_are_those_by_the_inverse_covariance(
     """Of all documents, or of some at even steps; in parts of sixteen."""
     monkeypatch.setattr(module, "_PART", 16)
     monkeypatch.setattr(module, "ROWS_PER_ENTRY", 5 // step)
+    monkeypatch.setattr(module, "FEWEST_ROWS", 1)
     dense = rows(300)
     picture = expected(Pool(sp.csr_array(dense)), RANK, centred)
     less = dense[::step] - picture.additions.mean
@@ -163,6 +172,22 @@ def test_values_are_the_products_of_what_documents_add_with_the_filtered_sum(mea
             assert value == pytest.approx((np.outer(picture.basis @ x, x) * filtered).sum(), rel=1e-9)
 
 
+@pytest.mark.parametrize("most", [4096, 8])
+def test_values_on_a_mean_are_the_normal_log_likelihood_ratio(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to one factor; of many columns by their variances alone."""
+    monkeypatch.setattr("ksdp.audit.statistics.linear.expected.MOST_ENTRIES", most)
+    dense = rows()
+    mean = dense[::2].mean(axis=0)
+    values = FirstOrderMean().evaluate(Observables({"mean": mean}), Documents(sp.csr_array(dense)))
+    covariance = np.cov(dense.T, bias=True)
+    shrunk = covariance if most > len(mean) else np.diag(np.diag(covariance))
+    shrunk = shrunk + 0.01 * np.trace(covariance) / len(mean) * np.eye(len(mean))
+    ratios = (dense - dense.mean(axis=0)) @ np.linalg.solve(shrunk, mean - dense.mean(axis=0))
+    factor = np.dot(values, ratios) / np.dot(ratios, ratios)
+    assert factor > 0.0
+    np.testing.assert_allclose(values, factor * ratios, atol=1e-4 * factor * np.abs(ratios).max())
+
+
 def test_values_on_topics_are_the_products_of_what_documents_add_with_the_filtered_sum() -> None:
     dense = texts()
     some = sp.csr_array(dense)
@@ -234,6 +259,19 @@ def test_on_v_it_sees_far_more_than_an_energy() -> None:
         lambda x: {"V": leading(x.T @ x, 2)}, (FirstOrderBasis(), statistics()["row-space-energy"]), pool
     )
     assert np.median(found["first-order-basis"]) > 1.5 * np.median(found["row-space-energy"])
+
+
+def test_on_a_mean_it_sees_far_more_than_a_product() -> None:
+    @dataclass(frozen=True)
+    class Product:
+        name = "product"
+
+        def evaluate(self, observables: Observables, documents: Documents) -> np.ndarray:
+            return np.asarray(documents.matrix @ observables["mean"])
+
+    pool = Pool(sp.csr_array(texts()), 0.5)
+    found = distances(lambda x: {"mean": x.mean(axis=0)}, (FirstOrderMean(), Product()), pool)
+    assert np.median(found["first-order-mean"]) > 1.3 * np.median(found["product"])
 
 
 def test_on_t_it_sees_far_more_than_energies() -> None:
