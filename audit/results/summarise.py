@@ -16,6 +16,7 @@ from ksdp.audit.plan import Plan, within
 from ksdp.audit.results import parts
 from ksdp.audit.results.parts import CertificateSummary, CopiesSummary, ShareSummary, count_verdicts
 from ksdp.audit.results.summary import VERSION, Summary
+from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.statistics.learned import LEARNED_PREFIX
 from ksdp.audit.testing import judge_controls
 from ksdp.audit.verdicts.control_outcome import Controls
@@ -31,12 +32,12 @@ _AS_PROMISED = "the noise were what the mechanism says"
 
 
 def certificate_summary(
-    certificate: Certificate | None, interim: InterimVerdicts, accepted: float
+    certificate: Certificate | None, interim: InterimVerdicts, rule: DecisionSpec
 ) -> CertificateSummary | None:
     """In numbers; None where there is none."""
     if certificate is None:
         return None
-    below = (certificate.bound <= accepted) & (accepted > 0)
+    below = rule.accepts(certificate.bound)
     return CertificateSummary(
         pairs=certificate.pairs,
         level=certificate.level,
@@ -61,7 +62,7 @@ def copies_summary(plan: Plan, interim: InterimVerdicts, copies: Copies | None) 
     """In numbers; None where copies decided nothing of anybody, and nothing measured is above its bound."""
     if copies is None:
         return None
-    below = copies.bound <= plan.spec.rule.bound_accepted
+    below = plan.spec.rule.accepts(copies.bound)
     above = int(above_bound(interim.tests, copies.bound, plan.counted, len(plan.looks)).sum())
     if not below.any() and not above:
         return None
@@ -223,7 +224,7 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: File
         chance=chance(tests.n_with[:, 0], tests.n_without[:, 0]),
         looks=_looks(tested),
         fresh=_fresh(tested, effects),
-        certificate=certificate_summary(tested.certificate, tested.interim, plan.spec.rule.bound_accepted),
+        certificate=certificate_summary(tested.certificate, tested.interim, plan.spec.rule),
         knows_all=knows_all(plan.mechanism),
         corpus_about=parts.CorpusSummary(
             documents=len(plan.corpus),

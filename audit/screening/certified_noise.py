@@ -55,7 +55,7 @@ def check_pairs(spec: Spec, pairs: int, documents: int) -> None:
         Names the least that such pairs can prove.
     """
     least = float(certified_bound(np.zeros((1, pairs)), spec.certificate_level, documents)[0])
-    if least > spec.rule.bound_accepted:
+    if not spec.rule.accepts(least):
         raise InputError(
             f"`certificate.pairs` must be more than {pairs}: of {documents:,} documents they prove no bound below "
             f"{least:.2f}, and the margin is {spec.rule.limits}."
@@ -93,7 +93,7 @@ def certified_noise(
 
     def missed(noise: float) -> int:
         bounds = certified_bound(pair_advantage(apart / noise), spec.certificate_level, among)
-        return int((bounds > spec.rule.bound_accepted).sum())
+        return drawn - int(spec.rule.accepts(bounds).sum())
 
     allowed = most_allowed(drawn, level, population, quota)
     fewest = -1 if allowed is None else allowed

@@ -14,6 +14,8 @@ from difflib import get_close_matches
 from itertools import groupby
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast, get_args
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -183,6 +185,10 @@ class DecisionSpec(_Grown, frozen=True):
         """The largest bound of every attack's TPR - FPR that makes a document clear."""
         low = self.margin_at_low_fpr
         return self.margin if low is None else min(self.margin, low - LOW_FPR)
+
+    def accepts(self, bound: ArrayLike) -> NDArray[np.bool_]:
+        """Whether a bound of every attack makes a document clear; none does with margin 0."""
+        return (np.asarray(bound) <= self.bound_accepted) & (self.margin > 0)
 
     @property
     def limits(self) -> str:
@@ -626,7 +632,7 @@ class Spec(Section, frozen=True):
     def proved_by_draw(self) -> bool:
         """Whether no attack of any kind can have an advantage above the margin, as so few documents enter."""
         drawn = self.corpus.levers.drawn
-        return drawn is not None and 0 < drawn <= self.decision.bound_accepted
+        return drawn is not None and bool(self.decision.accepts(drawn))
 
     @property
     def draw_sentence(self) -> str | None:

@@ -249,7 +249,7 @@ def after_certificate(interim: InterimVerdicts, bound: NDArray[np.float64], rule
         `verdicts.certificates.certified_bound`, of all documents together.
     """
     decisions = interim.decisions
-    proved = (bound <= rule.bound_accepted) & (rule.margin > 0) & (decisions.verdict != Verdict.SENSITIVE)
+    proved = rule.accepts(bound) & (decisions.verdict != Verdict.SENSITIVE)
     verdict = np.where(proved, Verdict.CLEAR.value, decisions.verdict).astype(np.str_)
     proof = np.where(proved, Proof.EVERY_ATTACK.value, decisions.proof).astype(np.str_)
     needed = np.where(proved, np.nan, decisions.runs_to_decide)

@@ -300,7 +300,7 @@ def _one(spec: Spec, corpus: Corpus, started: _Started) -> dict[str, Any]:
         "opens": traits_of(plan.mechanism).opens,
         "coverage": {name: list(who) for name, who in plan.coverage.read_by.items()},
         "unread": list(plan.coverage.unread),
-        "certified_copies": 0 if copies is None else int((copies.bound <= spec.rule.bound_accepted).sum()),
+        "certified_copies": 0 if copies is None else int(spec.rule.accepts(copies.bound).sum()),
         "proved": plan.proved,
         "promise": _promise(plan),
         "seconds_a_run": costs.sample,

@@ -100,13 +100,14 @@ MUTANTS: list[Mutant] = [
         ("self.decision.margin / drawn)", "self.decision.margin)"),
         ("self.decision.margin / drawn)", "self.decision.margin * drawn)"),
         ("min(1.0, self.decision.margin / drawn)", "self.decision.margin / drawn"),
-        ("0 < drawn <= self.decision.bound_accepted", "0 < drawn"),
-        ("0 < drawn <= self.decision.bound_accepted", "0 < self.decision.bound_accepted <= drawn"),
+        (" and bool(self.decision.accepts(drawn))", ""),
+        ("bool(self.decision.accepts(drawn))", "not self.decision.accepts(drawn)"),
         tests=("tests/audit/spec/test_models.py",),
     ),
     *_of(
         "audit/spec/models.py",
-        ("0 < drawn <= self.decision.bound_accepted", "0 < drawn <= self.decision.margin"),
+        ("bool(self.decision.accepts(drawn))", "drawn <= self.decision.margin"),
+        ("(np.asarray(bound) <= self.bound_accepted)", "(np.asarray(bound) <= self.margin)"),
         ("min(self.margin, low - LOW_FPR)", "self.margin"),
         ("min(self.margin, low - LOW_FPR)", "min(self.margin, low)"),
         ("min(self.margin, low - LOW_FPR)", "low - LOW_FPR"),
@@ -471,7 +472,7 @@ MUTANTS: list[Mutant] = [
         ("out = weighted_minimum(out, tested.log10_low_above)", "out = np.minimum(out, tested.log10_low_above)"),
         tests=LOW_FPR,
     ),
-    *_of("audit/verdicts/looks.py", ("bound <= rule.bound_accepted", "bound <= rule.margin"), tests=LOW_FPR),
+    *_of("audit/verdicts/looks.py", ("rule.accepts(bound)", "(bound <= rule.margin)"), tests=LOW_FPR),
     *_of(
         "audit/verdicts/decide.py",
         ("among or len(tested)", "len(tested)"),
@@ -654,16 +655,8 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/verdicts/looks.py",
-        (
-            "(bound <= rule.bound_accepted) & (rule.margin > 0) & ",
-            "(bound < rule.bound_accepted) & (rule.margin > 0) & ",
-        ),
-        ("(bound <= rule.bound_accepted) & (rule.margin > 0) & ", "(bound <= rule.bound_accepted) & "),
-        (
-            "(bound <= rule.bound_accepted) & (rule.margin > 0) & ",
-            "(bound >= rule.bound_accepted) & (rule.margin > 0) & ",
-        ),
-        ("(bound <= rule.bound_accepted) & (rule.margin > 0) & ", "(rule.margin > 0) & "),
+        ("rule.accepts(bound) & ", "(bound <= rule.bound_accepted) & "),
+        ("rule.accepts(bound) & ", "(rule.margin > 0) & "),
         (" & (decisions.verdict != Verdict.SENSITIVE)\n", "\n"),
         ("& (decisions.verdict != Verdict.SENSITIVE)\n", "& (decisions.verdict == Verdict.UNDECIDED)\n"),
         ("np.where(proved, Proof.EVERY_ATTACK.value", "np.where(proved, Proof.STATISTICS.value"),
@@ -722,6 +715,12 @@ MUTANTS: list[Mutant] = [
         tests=COPIES,
     ),
     *_of(
+        "audit/spec/models.py",
+        ("(np.asarray(bound) <= self.bound_accepted)", "(np.asarray(bound) < self.bound_accepted)"),
+        ("(np.asarray(bound) <= self.bound_accepted)", "(np.asarray(bound) >= self.bound_accepted)"),
+        ("(np.asarray(bound) <= self.bound_accepted) & (self.margin > 0)", "(np.asarray(bound) <= self.margin)"),
+    ),
+    *_of(
         "audit/verdicts/control_outcome.py",
         ("not documents or not self.valid", "not documents"),
         ("not documents or not self.valid", "not self.valid"),
@@ -729,7 +728,7 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/results/summarise.py",
-        ("below = copies.bound <= plan.spec.rule.bound_accepted", "below = copies.bound < 1"),
+        ("below = plan.spec.rule.accepts(copies.bound)", "below = copies.bound < 1"),
         ("above_bound(interim.tests, copies.bound, plan.counted, len(plan.looks))", "np.zeros(1)"),
         ("0 if copies is None else copies.contradicted, same", "0, same"),
         tests=COPIES,
@@ -779,8 +778,8 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/results/summarise.py",
-        ("(certificate.bound <= accepted) & (accepted > 0)", "(certificate.bound <= accepted)"),
-        ("(certificate.bound <= accepted) & (accepted > 0)", "(certificate.bound < accepted) & (accepted > 0)"),
+        ("rule.accepts(certificate.bound)", "certificate.bound <= rule.bound_accepted"),
+        ("rule.accepts(certificate.bound)", "(certificate.bound < rule.margin) & (rule.margin > 0)"),
         (
             "(below & (interim.decisions.verdict == Verdict.SENSITIVE)).sum()),\n        contradicted=int(",
             "(~below & (interim.decisions.verdict == Verdict.SENSITIVE)).sum()),\n        contradicted=int(",

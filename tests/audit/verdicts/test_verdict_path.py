@@ -544,13 +544,13 @@ def test_a_certificate_clears_all_but_what_is_proved_to_leak() -> None:
     assert after_certificate(before, np.zeros(5), ANY_LEAK).decisions.verdict.tolist()[2:] == ["undecided"] * 3
     pairs = np.full((5, 4), 0.01)
     found = replace(certify(pairs, tests, 5, 0.05), bound=bound)
-    said = certificate_summary(found, before, 0.3)
+    said = certificate_summary(found, before, FWER)
     assert said is not None
     assert (said.certified, said.sensitive, said.contradicted, said.runs, said.pairs) == (3, 1, 0, 24, 4)
-    none = certificate_summary(replace(found, bound=np.zeros(5)), before, 0.0)
+    none = certificate_summary(replace(found, bound=np.zeros(5)), before, ANY_LEAK)
     assert none is not None
     assert none.certified == 0
-    assert certificate_summary(None, before, 0.3) is None
+    assert certificate_summary(None, before, FWER) is None
 
 
 def test_verdicts_over_views_by_hand() -> None:
