@@ -194,7 +194,7 @@ class DecisionSpec(_Grown, frozen=True):
     def limits(self) -> str:
         """Both limits, for people."""
         low = self.margin_at_low_fpr
-        return f"{self.margin:g}" + ("" if low is None else f" (true positives at 1 % false ones: {low:g})")
+        return f"{self.margin:.4g}" + ("" if low is None else f" (true positives at 1 % false ones: {low:.4g})")
 
     @property
     def for_clear(self) -> float:

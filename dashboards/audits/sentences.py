@@ -365,10 +365,7 @@ def explored(summary: AnySummary) -> str:
 
 def margin_words(summary: AnySummary) -> str:
     """What numbers are compared with: the limits, and whose advantage that is where it is not everybody's."""
-    rule = summary.spec.rule
-    margin = f"{decimal(rule.margin)}{' within a run' if summary.spec.draw_sentence else ''}"
-    low = rule.margin_at_low_fpr
-    return margin if low is None else f"{margin} (true positives at 1 % false ones: {decimal(low)})"
+    return f"{summary.spec.rule.limits}{' within a run' if summary.spec.draw_sentence else ''}"
 
 
 def correction(summary: AnySummary) -> str:

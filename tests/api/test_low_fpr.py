@@ -45,7 +45,7 @@ def test_a_leak_of_some_runs_is_clear_by_the_margin_and_sensitive_at_low_rates(d
     assert (both.verdicts["log10_p_below"] >= alone.verdicts["log10_p_below"]).all()
     assert "(margin 0.2 (true positives at 1 % false ones: 0.05))" in both._repr_html_()
     page = " ".join(Path(both.summary.report).read_text(encoding="utf-8").split())
-    assert "0.20 (true positives at 1 % false ones: 0.05)" in page
+    assert "0.2 (true positives at 1 % false ones: 0.05)" in page
 
 
 def test_a_plan_says_whether_the_runs_are_enough(data: NDArray[np.float64]) -> None:
