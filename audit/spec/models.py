@@ -12,20 +12,11 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from difflib import get_close_matches
 from itertools import groupby
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast, get_args
+from typing import Annotated, Any, Literal, TypeVar, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    ValidationError,
-    field_validator,
-    model_serializer,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.spec.urls import FileName, check_url
@@ -139,21 +130,8 @@ LOW_FPR = 0.01
 """The false positive rate of `decision.margin_at_low_fpr`."""
 
 
-class _Grown(Section, frozen=True):
-    """A table some of whose keys are not written where they are not set: hashes of older specs stay."""
-
-    _later: ClassVar[tuple[str, ...]] = ()
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        tables: dict[str, Any] = write(self)
-        return {name: value for name, value in tables.items() if value is not None or name not in self._later}
-
-
-class DecisionSpec(_Grown, frozen=True):
+class DecisionSpec(Section, frozen=True):
     """How numbers become verdicts."""
-
-    _later = ("margin_at_low_fpr",)
 
     error: Literal["fdr", "fwer"] = "fdr"
     """What the level bounds, under any dependence: the expected share of wrong verdicts (Benjamini-Yekutieli), or
@@ -205,13 +183,11 @@ class DecisionSpec(_Grown, frozen=True):
 _Count = Annotated[int, Field(ge=1)]
 
 
-class LeversSpec(_Grown, frozen=True):
+class LeversSpec(Section, frozen=True):
     """Applied in this order: terms, most frequent, units, hashed; then the weighting; then basis, clip.
 
     The same keys make the rows of an audit and of a run. Files are public: they must not come from the documents.
     """
-
-    _later = ("drawn",)
 
     terms: FileName | None = None
     """A public list of columns to keep, one a line; the corpus must say its columns' names."""

@@ -77,8 +77,7 @@ def test_no_margin_is_none_within_a_run() -> None:
     assert spec.rule.margin == 0
 
 
-def test_specs_of_before_secret_draws_keep_their_hashes() -> None:
-    assert "drawn" not in parse_spec(MINIMAL).model_dump()["corpus"]["levers"]
+def test_a_secret_draw_is_a_part_of_the_spec() -> None:
     drawn = parse_spec(MINIMAL | {"corpus": {"path": "x.npz", "levers": {"drawn": 0.5}}})
     assert drawn.hash != parse_spec(MINIMAL).hash
     assert Spec.model_validate(drawn.model_dump(mode="json")) == drawn
