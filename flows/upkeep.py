@@ -38,7 +38,7 @@ from ksdp.storage.audits.ledger import (
     signed_audits,
     started_audits,
 )
-from ksdp.storage.clearances import content_hash, read_clearance, verify_clearance
+from ksdp.storage.clearances import clearance_at, content_hash, read_clearance, stored_clearances, verify_clearance
 from ksdp.storage.codec import REPAIR, SUMS, failures, read_object
 from ksdp.storage.findings import read_spec
 from ksdp.storage.mapped_corpus import open_corpus
@@ -127,8 +127,8 @@ def _of_records(store: Store) -> Iterator[Damage]:
         checks[f"schedules/{folder.name}/schedule.json"] = partial(read_schedule, store, folder.name)
         checks[f"schedules/{folder.name}/history.jsonl"] = partial(_check_history, store, folder.name)
     for digest in _or_none(signed_audits, store):
-        where = f"clearances/{digest}.json"
-        checks[where] = partial(_check_signature, store.root / where)
+        path = clearance_at(store, digest)
+        checks[str(path.relative_to(store.root))] = partial(_check_signature, path)
     for where, check in checks.items():
         try:
             check()
@@ -154,7 +154,7 @@ def _gone(store: Store) -> dict[str, list[str]]:
 def _clearances(store: Store) -> list[Clearance]:
     """Those signed in this store that can be read."""
     found = []
-    for path in sorted(store.root.glob("clearances/*.json")):
+    for path in stored_clearances(store):
         with contextlib.suppress(KsdpError):
             found.append(read_clearance(path))
     return found
@@ -253,7 +253,7 @@ def _lines_again(store: Store) -> None:
     for audit in gone["finished"]:
         record_finished(store, audit)
     for digest in gone["signed"]:
-        path = store.root / "clearances" / f"{digest}.json"
+        path = clearance_at(store, digest)
         _check_signature(path)
         record_signed(store, digest, read_clearance(path).audits)
 

@@ -27,7 +27,7 @@ from ksdp.audit.screening.clearance import Attempts, AuditedSizes, Covered, Evid
 from ksdp.audit.screening.clearance import Clearance as Clearance
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.readers.files import largest_input, read_bounded
-from ksdp.storage.store import write_whole
+from ksdp.storage.store import Store, write_whole
 
 FORMAT = 1
 _PREFIX = b"ksdp-clearance-1\n"
@@ -171,6 +171,16 @@ def _open(path: Path, content: Any) -> Clearance:
     if not same:
         raise ClearanceError("content", f"{path.name} was changed: it is not in the form it was written in.")
     return clearance
+
+
+def clearance_at(store: Store, digest: str) -> Path:
+    """Where a store keeps its copy, by the SHA-256 of what is signed."""
+    return store.root / "clearances" / f"{digest}.json"
+
+
+def stored_clearances(store: Store) -> list[Path]:
+    """The copies of all that were signed in a store."""
+    return sorted(clearance_at(store, "").parent.glob("*.json"))
 
 
 def read_clearance(path: Path) -> Clearance:

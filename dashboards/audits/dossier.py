@@ -20,7 +20,7 @@ from ksdp.dashboards.audits.sentences import AnySummary
 from ksdp.dashboards.words import count, decimal, percent, plural, timestamp
 from ksdp.storage.audits.history import Risk, Summary, finished_views, read_views
 from ksdp.storage.audits.view_tables import read_view_verdicts
-from ksdp.storage.clearances import Clearance, content_hash, read_clearance
+from ksdp.storage.clearances import Clearance, content_hash, read_clearance, stored_clearances
 from ksdp.storage.findings import DeclaredSpec, read_spec, read_verdicts
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.reviews.decisions import read_log, read_policy
@@ -34,6 +34,8 @@ _GROUPS = 5
 """Of each kind, those with the largest average."""
 
 _Names = tuple[str, ...]
+AuditRead = tuple[AnySummary, dict[str, AuditModel]]
+"""An audit, and its views by name; of one view: without a name."""
 CHAPTERS: tuple[tuple[str, str, _Names, _Names, _Names], ...] = (
     (
         "processing",
@@ -161,19 +163,14 @@ class Dossier:
         return told
 
 
-def read_dossier(store: Store, audit: str, made: datetime, declared: DeclaredSpec | None = None) -> Dossier:
-    """Put together what the store knows of an audit.
-
-    Parameters
-    ----------
-    declared : DeclaredSpec, optional
-        In place of what the audit's own spec declares.
-    """
-    whole, views = _read(store, audit, declared)
-    stated = whole.spec.declared
+def read_dossier(store: Store, read: AuditRead, made: datetime) -> Dossier:
+    """Put together what the store knows of an audit."""
+    whole, views = read
+    audit, stated = whole.audit, whole.spec.declared
     missing = tuple(_missing(stated))
     audits = list(dict.fromkeys([audit, *(view.summary.audit for view in views.values())]))
-    signed = _clearances(store, audits)
+    every = map(read_clearance, stored_clearances(store))
+    signed = sorted((one for one in every if set(audits) & set(one.audits)), key=lambda one: one.created)
     found = advantages(store, whole)
     measured = {
         "measured": _measured(found, whole),
@@ -214,8 +211,8 @@ def read_dossier(store: Store, audit: str, made: datetime, declared: DeclaredSpe
     )
 
 
-def _read(store: Store, audit: str, declared: DeclaredSpec | None) -> tuple[AnySummary, dict[str, AuditModel]]:
-    """An audit, and its views by name (of one view: without a name), with what is declared by now."""
+def read_audit(store: Store, audit: str, declared: DeclaredSpec | None = None) -> AuditRead:
+    """What a dossier is of, with what is declared by now; or with this instead."""
     if audit in finished_views(store):
         several = read_views(store, audit)
         stated = declared or several.spec.declared
@@ -251,9 +248,9 @@ def _each(views: Mapping[str, AuditModel], facts: Callable[[AuditModel], tuple[F
     )
 
 
-def render_dossier(store: Store, dossier: Dossier) -> str:
+def render_dossier(store: Store, read: AuditRead, dossier: Dossier) -> str:
     """The dossier as one page that loads nothing."""
-    whole, views = _read(store, dossier.audit, dossier.declared)
+    whole, views = read
     if isinstance(whole, Summary):
         shown, which = parts_of(views[""]), 0
     else:
@@ -409,12 +406,6 @@ def _recorded(store: Store, audits: Sequence[str], signed: list[Clearance]) -> t
         for one in signed
     )
     return (rule, log, Fact("Clearances", cleared or ("none",), "recorded" if cleared else "missing"))
-
-
-def _clearances(store: Store, audits: Sequence[str]) -> list[Clearance]:
-    """Those that rest on the audit, the oldest first."""
-    every = (read_clearance(path) for path in store.root.glob("clearances/*.json"))
-    return sorted((one for one in every if set(audits) & set(one.audits)), key=lambda one: one.created)
 
 
 def _again(audits: Sequence[str]) -> tuple[Fact, ...]:

@@ -45,6 +45,7 @@ from ksdp.storage.audits.ledger import check_none_lost, find_attempt, read_attem
 from ksdp.storage.audits.screens import screen_of
 from ksdp.storage.clearances import (
     check_sizes,
+    clearance_at,
     content_hash,
     read_clearance,
     require_new_clearance,
@@ -186,7 +187,7 @@ def clearance_of(signing: Signing, grounds: Grounds) -> Clearance:
 def sign(signing: Signing, clearance: Clearance, store: Store) -> None:
     """Write the signed clearance; the store keeps a copy, and its ledger names what it rests on."""
     digest = content_hash(clearance)
-    copy = store.root / "clearances" / f"{digest}.json"
+    copy = clearance_at(store, digest)
     if not copy.exists():  # whoever signed this was killed before it was recorded
         write_clearance(copy, clearance, signing.private_key)
     record_signed(store, digest, clearance.audits)

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import ksdp
-from ksdp.dashboards.audits.dossier import read_dossier, render_dossier
+from ksdp.dashboards.audits.dossier import read_audit, read_dossier, render_dossier
 from ksdp.flows.upkeep import damage, prune, repair
 from ksdp.storage.audits.ledger import signed_audits
 from ksdp.storage.clearances import content_hash, read_clearance
@@ -109,7 +109,8 @@ def test_a_dossier_is_whole_or_absent_and_harms_nothing(store: Store, kept: Kept
     page = store.audit(audit) / "dossier.html"
 
     def hand_over() -> None:
-        write_text(page, render_dossier(store, read_dossier(store, audit, NOW)))
+        read = read_audit(store, audit)
+        write_text(page, render_dossier(store, read, read_dossier(store, read, NOW)))
 
     for _ in killed_at(store, kept[0], hand_over, all_points(hand_over, 2), "dossier"):
         assert not page.exists() or page.read_text(encoding="utf-8").endswith("</html>")

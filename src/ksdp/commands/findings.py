@@ -330,7 +330,7 @@ def dossier(
     """Put what was measured, declared and decided into one page for a regulator or a board; it prints on A4."""
     from datetime import UTC, datetime
 
-    from ksdp.dashboards.audits.dossier import read_dossier, render_dossier
+    from ksdp.dashboards.audits.dossier import read_audit, read_dossier, render_dossier
     from ksdp.storage.audits.history import find_audit, finished_views, read_summary, read_views
     from ksdp.storage.store import Store, write_text
 
@@ -338,13 +338,14 @@ def dossier(
     audit = find_audit(opened, audit)
     of_views = audit in finished_views(opened)
     summary = read_views(opened, audit) if of_views else read_summary(opened.audit(audit))
-    found = read_dossier(opened, audit, datetime.now(UTC), None if spec is None else _declared(spec, summary))
+    read = read_audit(opened, audit, None if spec is None else _declared(spec, summary))
+    found = read_dossier(opened, read, datetime.now(UTC))
     tell_void(summary)
     if as_json:
         typer.echo(json.dumps(found.to_json()))
     if html is not None or not as_json:
         html = html or Path(summary.report).with_name(f"{audit}-dossier.html" if of_views else "dossier.html")
-        write_text(html, render_dossier(opened, found))
+        write_text(html, render_dossier(opened, read, found))
         typer.echo(str(html), err=as_json)
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.spec.models import parse_spec
-from ksdp.dashboards.audits.dossier import Dossier, advantages, read_dossier, render_dossier
+from ksdp.dashboards.audits.dossier import AuditRead, Dossier, advantages, read_audit, read_dossier, render_dossier
 from ksdp.dashboards.audits.frameworks import crosswalk
 from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.schedules.scheduled_run import spec_basis
@@ -68,10 +68,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def made(folder: Path, spec: str = "declared") -> tuple[Store, Dossier]:
+def made(folder: Path, spec: str = "declared") -> tuple[Store, AuditRead, Dossier]:
     store = Store.open(folder / "store")
     declared = read_spec_file(folder / f"{spec}.toml")[0].declared
-    return store, read_dossier(store, find_audit(store, "latest"), NOW, declared)
+    read = read_audit(store, find_audit(store, "latest"), declared)
+    return store, read, read_dossier(store, read, NOW)
 
 
 def words(page: str) -> str:
@@ -109,10 +110,10 @@ def test_what_is_declared_is_checked(wrong: Mapping[str, object], said: str) -> 
 
 
 def test_page_and_json_hold_the_same_and_name_what_is_missing(folder: Path) -> None:
-    store, dossier = made(folder)
+    store, read, dossier = made(folder)
     told = dossier.to_json()
     jsonschema.validate(told, json.loads((ROOT / "docs" / "dossier.schema.json").read_text()))
-    page = render_dossier(store, dossier)
+    page = render_dossier(store, read, dossier)
     shown = words(page)
     for chapter in dossier.chapters:
         assert f'id="{chapter.anchor}"' in page
@@ -130,7 +131,7 @@ def test_page_and_json_hold_the_same_and_name_what_is_missing(folder: Path) -> N
 
 
 def test_maximum_average_and_worst_group_are_those_of_the_table(folder: Path) -> None:
-    store, dossier = made(folder)
+    store, _, dossier = made(folder)
     every, worst, other = advantages(store, read_summary(store.audit(dossier.audit)))
     table = read_verdicts(store.audit(dossier.audit)).to_pandas()
     assert every.average == pytest.approx(table["distance"].mean(), abs=1e-6)
@@ -145,7 +146,7 @@ def test_maximum_average_and_worst_group_are_those_of_the_table(folder: Path) ->
 
 
 def test_the_cross_walk_covers_what_is_there_alone(folder: Path) -> None:
-    _, dossier = made(folder)
+    _, _, dossier = made(folder)
     found = {one.clause: one for one in dossier.crosswalk}
     risk = found["7.3.2 maximum or average risk"]  # of this spec's statistics none reads all that is announced
     assert risk.status == "partial"
@@ -163,7 +164,7 @@ def test_the_cross_walk_covers_what_is_there_alone(folder: Path) -> None:
 
 
 def test_sign_off_is_filled_from_log_and_clearances(folder: Path, tmp_path: Path) -> None:
-    store, before = made(folder)
+    store, _, before = made(folder)
     assert "No clearance was signed" in before.decision[-1]
     table = read_verdicts(store.audit(before.audit)).to_pandas()
     sensitive = table.loc[table["verdict"] == "sensitive", "document"]
@@ -173,7 +174,7 @@ def test_sign_off_is_filled_from_log_and_clearances(folder: Path, tmp_path: Path
     others = table.loc[table["verdict"] != "sensitive", "document"]
     typed("decide", before.audit, others.iloc[0], "--decision", "accept", "--reason", "fine", *where, code=0)
     typed("clear", before.audit, "--clearance", tmp_path / "c.json", "--days", 3, *where, code=0)
-    _, after = made(folder)
+    _, _, after = made(folder)
     assert after.decision[-1].startswith("1 document may enter a run: Ada signed that on")
     assert after.until.endswith("the clearance expires, and that day is past")
     signoff = next(chapter for chapter in after.chapters if chapter.anchor == "signoff")
@@ -185,18 +186,18 @@ def test_sign_off_is_filled_from_log_and_clearances(folder: Path, tmp_path: Path
 
 
 def test_nothing_of_a_void_audit_is_covered(folder: Path) -> None:
-    store, dossier = made(folder)
+    store, _, dossier = made(folder)
     place = store.audit(dossier.audit)
     summary = read_summary(place)
     void = replace(summary, valid=False, controls=replace(summary.controls, reason="a control failed"))
     write_summary(place, void)
     try:
-        _, dossier = made(folder)
+        _, read, dossier = made(folder)
         assert not dossier.valid
         assert dossier.decision == ("Nothing may be decided on this audit. It is void: a control failed.",)
         assert {one.status for one in dossier.crosswalk} == {"partial", "out of scope"}
         assert any("thrown away" in sentence for sentence in dossier.plain)
-        assert "No verdict in this dossier may be used" in render_dossier(store, dossier)
+        assert "No verdict in this dossier may be used" in render_dossier(store, read, dossier)
     finally:
         write_summary(place, summary)
 
