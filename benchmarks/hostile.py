@@ -324,8 +324,9 @@ def row(name: str, runs: int, most: int) -> None:
     above = sum(point > one.margin for point, _ in bounds)
     most_found = max((point for point, _ in bounds), default=float("nan"))
     print(
-        f"{name:<16} margin {one.margin:.1f}  {len(data):>5} documents  {(verdicts == 'sensitive').sum():>4} sensitive  "
-        f"{len(clear):>4} clear  {len(chosen):>3} attacked  {wrong:>3} proved wrong  {above:>3} by point  "
+        f"{name:<16} margin {one.margin:.1f}  {len(data):>5} documents  "
+        f"{(verdicts == 'sensitive').sum():>4} sensitive  {len(clear):>4} clear  "
+        f"{len(chosen):>3} attacked  {wrong:>3} proved wrong  {above:>3} by point  "
         f"most {most_found:.2f}  audit {spent:.0f} s, all {time.perf_counter() - start:.0f} s",
         flush=True,
     )
