@@ -293,7 +293,7 @@ def attacked(clear: NDArray[np.int64], data: Matrix, most: int, rng: np.random.G
 
 
 def row(name: str, runs: int, most: int) -> tuple[int, int, int, float]:
-    """Audit, attack, print; how many are clear, attacked and proved wrong, and the most by point, of the margin."""
+    """Audit, attack, print. How many are clear, attacked, proved wrong, and the most by point, of the margin."""
     global PLANTED
     one = ROWS[name]
     data = one.table()
