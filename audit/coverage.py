@@ -174,6 +174,22 @@ def unsolved(
     ----------
     seen : names of what statistics may read
     """
+    counted = exact_numbers(mechanism, announced, seen)
+    total = sum(counted.values())
+    if not who.told_by(total):
+        return ()
+    if who.groups:
+        return (_GROUPS.format(total, who.count),)
+    return (_UNSOLVED.format(", ".join(f"`{name}`" for name in counted), total, who.count),)
+
+
+def exact_numbers(mechanism: Mechanism, announced: Iterable[Release], seen: Iterable[str]) -> dict[str, int]:
+    """Different exact numbers that all rounds open, by the name of the array that has most of its kind.
+
+    Parameters
+    ----------
+    seen : names of what statistics may read
+    """
     sums = [a for a in announced if a.terms and a.name in set(seen)]
     counted: dict[str, int] = {}
     for prefix, one in prefixed_runs(mechanism):
@@ -183,12 +199,7 @@ def unsolved(
             numbers = {a.name: a.in_all or math.prod(a.shape) for a in mine if a.terms and a.terms.form == form}
             most = max(numbers, key=lambda name: numbers[name])
             counted[most] = numbers[most]
-    total = sum(counted.values())
-    if not who.told_by(total):
-        return ()
-    if who.groups:
-        return (_GROUPS.format(total, who.count),)
-    return (_UNSOLVED.format(", ".join(f"`{name}`" for name in counted), total, who.count),)
+    return counted
 
 
 def followed(found: Mapping[str, int], who: MayBeIn) -> tuple[str, ...]:
@@ -313,8 +324,7 @@ def planned_coverage(plan: Plan) -> Coverage:
     of_all = [s for s in plan.tested if isinstance(s, SimulatedStatistic) and len(s.reads) == len(plan.read)]
     trained = max((statistic.runs for statistic in of_all), default=0)
     learnt = () if RAW in plan.learners else _to_learn(plan)
-    held, groups = plan.holdings, plan.units.word == "group"
-    who = MayBeIn(held.unknown, held.share, plan.spec.rule.margin, groups)
+    who = may_be_in(plan)
     sums: tuple[str, ...] = ()
     if not _solved(plan):
         sums = unsolved(mechanism, plan.announced, seen, who) + unblurred(_little_noise(plan), who)
@@ -322,6 +332,12 @@ def planned_coverage(plan: Plan) -> Coverage:
     numbers = sum(math.prod(array.shape) for array in plan.read)
     more = untested(plan.default_columns, plan.tested) + uncombined(mechanism, plan.learners, numbers, trained)
     return coverage(plan.opened, seen, plan.tested, learnt, more + unfollowed(plan.read) + sums)
+
+
+def may_be_in(plan: Plan) -> MayBeIn:
+    """Who may be in a run of the plan."""
+    held, groups = plan.holdings, plan.units.word == "group"
+    return MayBeIn(held.unknown, held.share, plan.spec.rule.margin, groups)
 
 
 def _to_learn(plan: Plan) -> tuple[str, ...]:

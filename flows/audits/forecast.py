@@ -11,6 +11,7 @@ from typing import Any
 
 from ksdp.audit.certifying import copies_of
 from ksdp.audit.corpus.matrix import Corpus
+from ksdp.audit.coverage import exact_numbers, may_be_in
 from ksdp.audit.errors import InputError
 from ksdp.audit.learning.enough import documents_useful
 from ksdp.audit.mechanisms.contract import traits_of
@@ -82,6 +83,7 @@ _UNITS = {"TB": 1e12, "GB": 1e9, "MB": 1e6, "kB": 1e3}
 def forecast_words(forecast: Mapping[str, Any]) -> str:
     """What `ksdp plan` prints, from what `forecast` returned."""
     lines = [f"{forecast['sentence']}"] if "sentence" in forecast else []
+    lines += [f"expect    {expected}"] if (expected := forecast.get("expect")) else []
     for view in forecast["views"]:
         lines.append(
             f"{view['name']}: {view['runs']} runs{' (shared)' if view['shared'] else ''}, finds "
@@ -288,8 +290,10 @@ def _one(spec: Spec, corpus: Corpus, started: _Started) -> dict[str, Any]:
     columns = len(plan.columns)
     arms = (n_with, n_without, plan.counted, columns, rule)
     needed = _runs_for_margin(plan, columns, rule)
+    safe = _safe(plan, costs.sample)
     return {
         "sentence": _sentence(plan),
+        "expect": _expected(plan, safe),
         "with_runs_for_margin": None if needed is None else _with_runs(plan, needed),
         "documents": documents,
         "unit": plan.units.word,
@@ -325,7 +329,7 @@ def _one(spec: Spec, corpus: Corpus, started: _Started) -> dict[str, Any]:
         if len(plan.looks) > 1 and spec.design.stop_when_open
         else None,
         "runs_for_margin": needed,
-        "safe": _safe(plan, costs.sample),
+        "safe": safe,
         "useful": _useful(plan),
     }
 
@@ -375,6 +379,25 @@ def _safe(plan: Plan, seconds_a_run: float) -> dict[str, Any] | None:
         f"{leak.high:.2f} (by chance {leak.chance:.2f}); {needed_words(needed, population)}"
     )
     return {"documents": needed, "leak": asdict(leak), "sentence": sentence}
+
+
+def _expected(plan: Plan, safe: Mapping[str, Any] | None) -> str | None:
+    """Why most units will be sensitive, where that is plain before any run: by equations, or by the trial."""
+    who, units = replace(may_be_in(plan), margin=plan.spec.rule.margin or 1.0), f"{plan.units.word}s"
+    exact = {} if plan.proved else exact_numbers(plan.mechanism, plan.announced, plan.seen)
+    if who.told_by(sum(exact.values())):
+        names = " and ".join(f"`{name}`" for name in exact)
+        fewer = "noise" if traits_of(plan.mechanism).opens == "final" else '`mechanism.opens = "final"`'
+        return (
+            f"most {units} to be sensitive: {sum(exact.values()):,} exact numbers ({names}) of {who.count:,} "
+            f"{units} tell the average one apart by more than the margin ({fewer} helps)"
+        )
+    if safe is None or safe["leak"]["median"] <= max(plan.spec.rule.margin, safe["leak"]["chance"]):
+        return None
+    return (
+        f"most {units} to be sensitive: in a trial half of them had a D above {safe['leak']['median']:.2f} "
+        "(`ksdp advise` looks for settings that give less away)"
+    )
 
 
 def _useful(plan: Plan) -> dict[str, Any] | None:

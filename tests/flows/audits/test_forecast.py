@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ import scipy.sparse as sp
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.spec.models import Spec, parse_spec
+from ksdp.audit.spec.models import MechanismSpec, Spec, parse_spec
 from ksdp.flows.audits.calibration import Calibration, calibrate
 from ksdp.flows.audits.forecast import Bill, bill, forecast, forecast_words
 from ksdp.flows.audits.place import import_seconds, start_seconds
@@ -130,6 +131,21 @@ def test_a_trial_says_how_many_documents_would_be_safe(spec: Callable[..., Path]
     assert (said["safe"]["leak"]["documents"], said["useful"]) == (60, None)
     assert said["safe"]["documents"] > 120
     assert f"it takes about {said['safe']['documents']:,} documents" in forecast_words(said)
+    assert "(`first_blocks`) of 120 documents tell the average one apart" in said["expect"]
+    assert forecast_words(said).splitlines()[1].startswith("expect    most documents to be sensitive")
+
+
+def test_what_a_trial_shows_is_expected(spec: Callable[..., Path]) -> None:
+    read, base = at_margin(spec("forecast", with_runs=60), 0.2)
+    inner = {"mechanism": "pd-svd", "parameters": {"rank": 3, "opens": "final"}}
+
+    def said(scale: float) -> dict[str, Any]:
+        asked = MechanismSpec(name="noisy", **inner, scale=scale)
+        return forecast(read.model_copy(update={"mechanism": asked}), base)
+
+    little, much = said(0.001), said(100.0)
+    assert f"half of them had a D above {little['safe']['leak']['median']:.2f}" in little["expect"]
+    assert much["expect"] is None
 
 
 def test_values_that_do_not_stay_are_said(spec: Callable[..., Path]) -> None:
