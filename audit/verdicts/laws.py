@@ -357,9 +357,7 @@ def ks_distances(
     return h
 
 
-def ks_table(
-    values: NDArray[np.floating], inclusion: NDArray[np.bool_], ordered: NDArray[np.floating] | None = None
-) -> KSTable:
+def ks_table(values: NDArray[np.floating], inclusion: NDArray[np.bool_]) -> KSTable:
     """Test every document: distance and exact log10 p of its arms; called as `ks_distances`.
 
     Examples
@@ -374,7 +372,7 @@ def ks_table(
     >>> table.log10_p.round(1)
     array([ -0.4, -10.9])
     """
-    return ks_tables([values], inclusion, None if ordered is None else [ordered])[0]
+    return ks_tables([values], inclusion)[0]
 
 
 def ks_tables(

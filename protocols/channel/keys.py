@@ -15,7 +15,6 @@ References: RFC 7748 (X25519), RFC 8032 (Ed25519), RFC 5869 (HKDF).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cryptography.exceptions import InvalidSignature
@@ -50,14 +49,6 @@ class Participant:
             raise InputError(f"`identity` of {self.name} must be 32 bytes (Ed25519); got {len(self.identity)}.")
 
 
-def check_member(
-    participants: Iterable[Participant], name: str, identity: Ed25519PrivateKey, whose: str = "participants"
-) -> None:
-    """Refuse somebody whose name and key are not among those of the terms."""
-    if Participant(name, identity.public_key().public_bytes_raw()) not in participants:
-        raise InputError(f"{name} with this key is not among the {whose} of the terms.")
-
-
 def check_participants(participants: tuple[Participant, ...], least: int) -> None:
     """Refuse lists that are not sorted by name, hold a name or a key twice, or are too short."""
     names = [p.name for p in participants]
@@ -78,49 +69,41 @@ class Envelope:
     kind: str
     """Which message of which protocol."""
     sender: str
-    receiver: str
-    """Empty: everybody."""
     body: bytes
     signature: bytes
     """Ed25519 of the sender over all the rest, 64 bytes."""
 
     def to_bytes(self) -> bytes:
         """As it travels."""
-        texts = (self.kind.encode(), self.sender.encode(), self.receiver.encode())
+        texts = (self.kind.encode(), self.sender.encode())
         return pack("envelope", self.session, *texts, self.body, self.signature)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Envelope:
         """What `to_bytes` wrote; the signature is not checked here."""
-        session, kind, sender, receiver, body, signature = unpack("envelope", data, 6)
-        return cls(session, name_of(kind), name_of(sender), name_of(receiver), body, signature)
+        session, kind, sender, body, signature = unpack("envelope", data, 5)
+        return cls(session, name_of(kind), name_of(sender), body, signature)
 
 
-def _signed(session: bytes, kind: str, sender: str, receiver: str, body: bytes) -> bytes:
+def _signed(session: bytes, kind: str, sender: str, body: bytes) -> bytes:
     digest = hashlib.sha256(body).digest()
-    return pack("signed", VERSION, session, kind.encode(), sender.encode(), receiver.encode(), digest)
+    return pack("signed", VERSION, session, kind.encode(), sender.encode(), digest)
 
 
-def sign_envelope(
-    key: Ed25519PrivateKey, session: bytes, kind: str, sender: str, body: bytes, *, receiver: str = ""
-) -> Envelope:
+def sign_envelope(key: Ed25519PrivateKey, session: bytes, kind: str, sender: str, body: bytes) -> Envelope:
     """Sign a message."""
-    return Envelope(
-        session, kind, sender, receiver, body, key.sign(_signed(session, kind, sender, receiver, body))
-    )
+    return Envelope(session, kind, sender, body, key.sign(_signed(session, kind, sender, body)))
 
 
-def open_envelope(
-    envelope: Envelope, session: bytes, kind: str, sender: Participant, *, receiver: str = ""
-) -> bytes:
-    """The body of a message, if it is of this session, kind, sender and receiver, and the signature holds."""
+def open_envelope(envelope: Envelope, session: bytes, kind: str, sender: Participant) -> bytes:
+    """The body of a message, if it is of this session, kind and sender, and the signature holds."""
     if envelope.session != session:
         raise ProtocolError(f"A message of {sender.name} belongs to another session, or to other terms.")
     if envelope.kind != kind:
         raise ProtocolError(f"{sender.name} sent another message where {kind} was due.")
-    if (envelope.sender, envelope.receiver) != (sender.name, receiver):
-        raise ProtocolError(f"A message of {sender.name} was expected; this one is from or for another party.")
-    signed = _signed(session, kind, sender.name, receiver, envelope.body)
+    if envelope.sender != sender.name:
+        raise ProtocolError(f"A message of {sender.name} was expected; this one is from another party.")
+    signed = _signed(session, kind, sender.name, envelope.body)
     try:
         Ed25519PublicKey.from_public_bytes(sender.identity).verify(envelope.signature, signed)
     except (InvalidSignature, ValueError):

@@ -49,7 +49,6 @@ from ksdp.protocols.channel.keys import (
     AgreementKey,
     Envelope,
     Participant,
-    check_member,
     check_participants,
     open_envelope,
     sign_envelope,
@@ -183,7 +182,8 @@ class SumParty(Machine):
         self, terms: SumTerms, name: str, identity: Ed25519PrivateKey, *, random_bytes: RandomBytes = os_random
     ) -> None:
         super().__init__("hello")
-        check_member(terms.participants, name, identity)
+        if Participant(name, identity.public_key().public_bytes_raw()) not in terms.participants:
+            raise InputError(f"{name} with this key is not among the participants of the terms.")
         self.name = name
         self._terms = terms
         self._identity = identity

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ksdp.audit.verdicts.laws import ks_distances, ks_table, log10_p
+from ksdp.audit.verdicts.laws import ks_distances, ks_table, ks_tables, log10_p
 from ksdp.audit.verdicts.tails import tail_table
 from ksdp.audit.verdicts.ties import tied_log10_p, tied_table
 
@@ -170,7 +170,7 @@ def test_values_may_come_sorted_already() -> None:
     inclusion = rng.random((3, 200)) < 0.5
     values = (rng.normal(size=inclusion.shape) + 0.5 * inclusion).round(1)
     ordered = np.sort(values, axis=1)
-    table, given_order = ks_table(values, inclusion), ks_table(values, inclusion, ordered)
+    table, given_order = ks_table(values, inclusion), ks_tables([values], inclusion, [ordered])[0]
     assert given_order.log10_p.tolist() == table.log10_p.tolist()
     assert (tied_table(values, inclusion, table, ordered) == tied_table(values, inclusion, table)).all()
     assert (tail_table(values, inclusion, ordered).log10_p == tail_table(values, inclusion).log10_p).all()

@@ -67,21 +67,21 @@ def test_our_own_key_is_refused() -> None:
 
 
 def test_an_envelope_opens_unchanged_and_no_other_way() -> None:
-    sealed = sign_envelope(identity("ada"), SESSION, "kind", "ada", b"body", receiver="bob")
+    sealed = sign_envelope(identity("ada"), SESSION, "kind", "ada", b"body")
     arrived = Envelope.from_bytes(sealed.to_bytes())
     assert arrived == sealed
-    assert open_envelope(arrived, SESSION, "kind", participant("ada"), receiver="bob") == b"body"
-    changes = [{"session": b"1" * 32}, {"kind": "other"}, {"sender": "cyd"}, {"receiver": ""}, {"body": b"bodY"}]
+    assert open_envelope(arrived, SESSION, "kind", participant("ada")) == b"body"
+    changes = [{"session": b"1" * 32}, {"kind": "other"}, {"sender": "cyd"}, {"body": b"bodY"}]
     for change in [*changes, {"signature": bytes(64)}, {"signature": b""}]:
         with pytest.raises(ProtocolError):
-            open_envelope(replace(sealed, **change), SESSION, "kind", participant("ada"), receiver="bob")
+            open_envelope(replace(sealed, **change), SESSION, "kind", participant("ada"))
     forged = sign_envelope(identity("cyd"), SESSION, "kind", "ada", b"body")  # somebody else under her name
     with pytest.raises(ProtocolError, match="does not hold"):
         open_envelope(forged, SESSION, "kind", participant("ada"))
 
 
 def test_any_changed_byte_of_an_envelope_is_refused() -> None:
-    packed = sign_envelope(identity("ada"), SESSION, "kind", "ada", b"body", receiver="bob").to_bytes()
+    packed = sign_envelope(identity("ada"), SESSION, "kind", "ada", b"body").to_bytes()
     for at in range(len(packed)):
         for bit in (0x01, 0x80):
             changed = packed[:at] + bytes([packed[at] ^ bit]) + packed[at + 1 :]
@@ -90,7 +90,7 @@ def test_any_changed_byte_of_an_envelope_is_refused() -> None:
 
 
 def arrive(packed: bytes) -> bytes:
-    return open_envelope(Envelope.from_bytes(packed), SESSION, "kind", participant("ada"), receiver="bob")
+    return open_envelope(Envelope.from_bytes(packed), SESSION, "kind", participant("ada"))
 
 
 def test_participants_are_checked() -> None:
