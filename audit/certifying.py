@@ -188,9 +188,8 @@ def above_bound(
         At which no measured bound is wrong, of all documents, columns and looks together.
     """
     each = level / (documents * tested.distance.shape[1] * looks)
-    measured = np.nan_to_num(tested.distance.ravel())
-    low, _ = distance_band(measured, tested.n_with.ravel(), tested.n_without.ravel(), each)
-    return np.asarray(low.reshape(tested.distance.shape).max(axis=1) > bound)
+    low, _ = distance_band(np.nan_to_num(tested.distance), tested.n_with, tested.n_without, each)
+    return np.asarray(low.max(axis=1) > bound)
 
 
 @dataclass(frozen=True, eq=False)

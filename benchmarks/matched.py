@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer
 
-from benchmarks.raw_leak import RATED, mails, stars, table, topics
+from benchmarks.raw_leak import RATED, mails, of_rows, stars, table, topics
 from benchmarks.single_runs import matrix_of
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.plan import Plan
@@ -107,8 +107,7 @@ def run() -> None:
 
 def cells() -> Corpus:
     """scikit-learn's breast cancer table in its own units: 569 rows of 30 numbers from 0.001 to 4,254."""
-    rows = load_breast_cancer().data
-    return Corpus(canonical(sp.csr_array(rows)), np.array([f"d{i}" for i in range(len(rows))]))
+    return of_rows(load_breast_cancer().data)
 
 
 def of_sizes(read: Corpus, spread: float) -> Corpus:

@@ -36,12 +36,12 @@ def topics() -> Corpus:
     rng = np.random.default_rng(2)
     words = rng.dirichlet(np.full(40, 0.1), size=3)
     mixtures = rng.dirichlet(np.full(3, 0.4), size=300) @ words
-    return _corpus(np.array([rng.multinomial(30, row / row.sum()) for row in mixtures], dtype=float))
+    return of_rows(np.array([rng.multinomial(30, row / row.sum()) for row in mixtures], dtype=float))
 
 
 def table() -> Corpus:
     """300 rows of 15 positive numbers."""
-    return _corpus(np.random.default_rng(2).gamma(2.0, size=(300, 15)))
+    return of_rows(np.random.default_rng(2).gamma(2.0, size=(300, 15)))
 
 
 def mails() -> Corpus:
@@ -58,10 +58,10 @@ def stars(items: int = 40) -> Corpus:
     ratings = ratings[ratings.item_id.isin(ratings.item_id.value_counts().index[:items])]
     table = ratings.pivot_table(index="user_id", columns="item_id", values="rating", fill_value=0).to_numpy(float)
     table = table[(table > 0).sum(axis=1) >= 5]
-    return _corpus(table[np.random.default_rng(2).choice(len(table), 300, replace=False)])
+    return of_rows(table[np.random.default_rng(2).choice(len(table), 300, replace=False)])
 
 
-def _corpus(rows: NDArray[np.float64]) -> Corpus:
+def of_rows(rows: NDArray[np.float64]) -> Corpus:
     return Corpus(canonical(sp.csr_array(rows)), np.array([f"d{i}" for i in range(len(rows))]))
 
 

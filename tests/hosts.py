@@ -46,7 +46,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     process.wait(timeout=60)
 
 
-def _ip(*arguments: str) -> None:
+def ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True, capture_output=True, timeout=60)
 
 
@@ -57,11 +57,11 @@ def why_no_hosts() -> str | None:
     name = f"ksdp-try-{os.getpid()}"
     try:
         with contextlib.ExitStack() as gone:
-            _ip("netns", "add", name)
-            gone.callback(_ip, "netns", "del", name)
+            ip("netns", "add", name)
+            gone.callback(ip, "netns", "del", name)
             tried = ["ip", "netns", "exec", name, "mount", "-t", "tmpfs", "none", "/mnt"]
             subprocess.run(tried, check=True, capture_output=True, timeout=60)
-            _ip("link", "add", f"kst{os.getpid()}", "type", "veth", "peer", "name", "eth0", "netns", name)
+            ip("link", "add", f"kst{os.getpid()}", "type", "veth", "peer", "name", "eth0", "netns", name)
     except (OSError, subprocess.SubprocessError) as error:
         return f"this machine has no network namespaces ({type(error).__name__})"
     return None
@@ -76,17 +76,17 @@ def hosts(count: int, hidden: Path) -> Iterator[list[Host]]:
             name, wire = f"ksdp-{os.getpid()}-{number}", f"ks{os.getpid() % 10**7}-{number}"
             net = f"10.{200 + os.getpid() % 50}.{os.getpid() // 50 % 250}"
             mine, theirs = f"{net}.{number * 4 + 1}", f"{net}.{number * 4 + 2}"
-            _ip("netns", "add", name)
-            gone.callback(_ip, "netns", "del", name)
-            _ip("link", "add", wire, "type", "veth", "peer", "name", "eth0", "netns", name)
-            _ip("addr", "add", f"{mine}/30", "dev", wire)
-            _ip("link", "set", wire, "up")
+            ip("netns", "add", name)
+            gone.callback(ip, "netns", "del", name)
+            ip("link", "add", wire, "type", "veth", "peer", "name", "eth0", "netns", name)
+            ip("addr", "add", f"{mine}/30", "dev", wire)
+            ip("link", "set", wire, "up")
             for inside in (
                 ["addr", "add", f"{theirs}/30", "dev", "eth0"],
                 ["link", "set", "eth0", "up"],
                 ["link", "set", "lo", "up"],
                 ["route", "add", "default", "via", mine],
             ):
-                _ip("-n", name, *inside)
+                ip("-n", name, *inside)
             made.append(Host(name, mine, hidden))
         yield made

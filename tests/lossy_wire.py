@@ -20,6 +20,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from .hosts import ip
+
 _TUNSETIFF, _IFF_TUN, _IFF_NO_PI, _NEWNET = 0x400454CA, 0x0001, 0x1000, 0x40000000
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
 
@@ -55,13 +57,13 @@ def lossy_wire(delay: float, loss: float, seed: int = 1) -> Iterator[tuple[tuple
     with contextlib.ExitStack() as gone:
         ends = []
         for name, address in zip(names, ADDRESSES, strict=True):
-            _ip("netns", "add", name)
-            gone.callback(_ip, "netns", "del", name)
+            ip("netns", "add", name)
+            gone.callback(ip, "netns", "del", name)
             ends.append(_tun(name))
             gone.callback(os.close, ends[-1])
             for command in (["addr", "add", f"{address}/24", "dev", "wire"], ["link", "set", "wire", "up"]):
-                _ip("-n", name, *command)
-            _ip("-n", name, "link", "set", "lo", "up")
+                ip("-n", name, *command)
+            ip("-n", name, "link", "set", "lo", "up")
         over, counts = threading.Event(), Lost()
         thread = threading.Thread(target=_carry, args=(ends, delay, loss, random.Random(seed), over, counts))
         thread.start()
@@ -70,10 +72,6 @@ def lossy_wire(delay: float, loss: float, seed: int = 1) -> Iterator[tuple[tuple
         finally:
             over.set()
             thread.join()
-
-
-def _ip(*arguments: str) -> None:
-    subprocess.run(["ip", *arguments], check=True, capture_output=True, timeout=60)
 
 
 def _tun(namespace: str) -> int:

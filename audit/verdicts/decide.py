@@ -31,7 +31,7 @@ from ksdp.audit.numeric.array_types import Floats, Ints
 from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.verdicts.laws import ArmTests
 from ksdp.audit.verdicts.low_fpr import runs_for_low_fpr
-from ksdp.audit.verdicts.margins import band_width, log10_above, log10_below
+from ksdp.audit.verdicts.margins import distance_band, log10_above, log10_below
 from ksdp.audit.verdicts.multiplicity import adjust, bonferroni, strictest_log10_p
 from ksdp.audit.verdicts.power import largest_distance, likely_distance, runs_to_decide
 
@@ -137,7 +137,7 @@ def decide(
         wanted = strictest_log10_p(at[1], among, 1, rule.error)
         needed = runs_for_low_fpr(tested, needed, likely_distance(tested) <= rule.margin, wanted)
     each = clear_level / (among * statistics)
-    low, high = _bands(tested, each)
+    low, high = distance_band(np.nan_to_num(tested.distance), tested.n_with, tested.n_without, each)
     return Decisions(
         verdict=verdict.astype(np.str_),
         proof=np.where(clear, Proof.STATISTICS, "").astype(np.str_),
@@ -179,12 +179,3 @@ def _strongest(tested: ArmTests) -> Ints:
     measured = np.nan_to_num(tested.distance, nan=0.0)
     columns = np.broadcast_to(np.arange(measured.shape[1]), measured.shape)
     return np.lexsort((columns, -measured, tested.log10_p), axis=1)[:, 0].astype(np.int64)
-
-
-def _bands(tested: ArmTests, level: float) -> tuple[Floats, Floats]:
-    """Ends of the band of each D, at its part of the level; 0 and 1 where an arm is empty."""
-    measured = np.nan_to_num(tested.distance, nan=0.0)
-    width = band_width(tested.n_with.ravel(), tested.n_without.ravel(), level).reshape(measured.shape)
-    known = np.isfinite(width)
-    low = np.where(known, np.clip(measured - width, 0, 1), 0.0)
-    return low, np.where(known, np.clip(measured + width, 0, 1), 1.0)

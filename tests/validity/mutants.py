@@ -292,6 +292,11 @@ MUTANTS: list[Mutant] = [
         ("np.sqrt(depth * (1 / m + 1 / n) / 2)", "np.sqrt(depth / (m + n) / 2)"),
         ("np.sqrt(depth * (1 / m + 1 / n) / 2)", "np.sqrt(depth * (1 / m + 1 / n)) / 2"),
         ("np.where(known, np.clip(distance + width, 0, 1), 1.0)", "np.clip(np.nan_to_num(distance), 0, 1)"),
+        (
+            "np.where(known, np.clip(distance + width, 0, 1), 1.0)",
+            "np.where(known, np.clip(distance + width, 0, 1), 0.0)",
+        ),
+        ("np.where(known, np.clip(distance - width, 0, 1), 0.0)", "np.where(known, np.clip(distance, 0, 1), 0.0)"),
     ),
     *_of(
         "audit/verdicts/multiplicity.py",
@@ -533,12 +538,6 @@ MUTANTS: list[Mutant] = [
         ("clear_level / (among * statistics)\n", "clear_level / among\n"),
         ("clear_level / (among * statistics)\n", "clear_level / (len(tested) * statistics)\n"),
         ("clear_level / (among * statistics)\n", "level / (among * statistics)\n"),
-        ("np.where(known, np.clip(measured + width, 0, 1), 1.0)", "np.clip(measured, 0, 1)"),
-        (
-            "np.where(known, np.clip(measured + width, 0, 1), 1.0)",
-            "np.where(known, np.clip(measured + width, 0, 1), 0.0)",
-        ),
-        ("np.where(known, np.clip(measured - width, 0, 1), 0.0)", "np.where(known, np.clip(measured, 0, 1), 0.0)"),
         ("np.where(clear, Verdict.CLEAR, Verdict.UNDECIDED)", "np.where(clear, Verdict.UNDECIDED, Verdict.CLEAR)"),
         (
             "np.lexsort((columns, -measured, tested.log10_p), axis=1)[:, 0]",
@@ -672,7 +671,7 @@ MUTANTS: list[Mutant] = [
         ("(documents * tested.distance.shape[1] * looks)", "(documents * tested.distance.shape[1])"),
         ("(documents * tested.distance.shape[1] * looks)", "(documents * looks)"),
         ("(documents * tested.distance.shape[1] * looks)", "(tested.distance.shape[1] * looks)"),
-        ("np.nan_to_num(tested.distance.ravel())", "np.nan_to_num(tested.distance.ravel(), nan=1.0) + 1"),
+        ("np.nan_to_num(tested.distance)", "np.nan_to_num(tested.distance, nan=1.0) + 1"),
         ("bound=certified_bound(advantages, level, documents)", "bound=sure"),
         ("bound=certified_bound(advantages, level, documents)", "bound=certified_bound(advantages, level, 3)"),
         ("mean=advantages.mean(axis=1)", "mean=advantages.max(axis=1)"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -15,6 +15,7 @@ from ksdp.audit.corpus.matrix import clip_rows
 from ksdp.audit.errors import CorpusError
 from ksdp.audit.mechanisms.contract import Database, Guarantee, Noise, Observables, Release, Terms, Traits
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import project_simplex
+from ksdp.audit.mechanisms.factorisation.nmf_starts import random_topics
 from ksdp.audit.mechanisms.parameters import check_least, check_positive
 from ksdp.audit.mechanisms.party_side import NoisySum, PartyProgram, PartyResult
 from ksdp.audit.mechanisms.privacy.noise import (
@@ -157,7 +158,7 @@ class DPNMF(GaussianReleases):
             raise CorpusError(f"`colluders` must be below the number of parties; got {self.colluders}.")
         features = part.shape[1]
         deviation = self.deviation(features)
-        T = _start(self.start_seed, self.rank, features)
+        T = random_topics(features, self.rank, self.start_seed)
         W = np.zeros((part.shape[0], self.rank))
         squares = _squared_norms(part)
         for _ in range(self.sweeps):
@@ -223,7 +224,7 @@ class DPNMF(GaussianReleases):
     def _topics(self, released: Matrix, own: sp.csr_array) -> Matrix:
         """T before the first sweep and after each, shape (sweeps + 1, rank, features)."""
         features = released.shape[-1] - 1
-        T = _start(self.start_seed, self.rank, features)
+        T = random_topics(features, self.rank, self.start_seed)
         W, squares, found = np.zeros((own.shape[0], self.rank)), _squared_norms(own), [T]
         for sweep in released:
             for t, seen in enumerate(sweep):
@@ -264,11 +265,3 @@ def _with_topic(T: Matrix, t: int, deviation: float, total: Matrix) -> tuple[Mat
 def _squared_norms(matrix: sp.csr_array) -> Matrix:
     owners = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
     return np.asarray(np.bincount(owners, matrix.data**2, matrix.shape[0]), dtype=np.float64)
-
-
-@lru_cache(maxsize=16)
-def _start(seed: int, rank: int, features: int) -> Matrix:
-    start = np.random.default_rng(seed).random((rank, features))
-    start /= start.sum(axis=1, keepdims=True)
-    start.flags.writeable = False
-    return start

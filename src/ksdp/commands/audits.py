@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from ksdp.audit.spec.models import Spec
     from ksdp.flows.audits.place import Place
 
+Found = TypeVar("Found")
+
 
 @with_options
 def audit(
@@ -38,6 +42,8 @@ def audit(
     as_json: JsonOption = False,
 ) -> None:
     """Audit every document of a corpus, in every view of the spec. The same command resumes it."""
+    from ksdp.flows.audits.place import HERE
+    from ksdp.flows.audits.run import run_audit
     from ksdp.flows.prepare import read_spec_file
     from ksdp.terminal import terminal
 
@@ -45,7 +51,8 @@ def audit(
     place = where.place()
     with terminal():
         if read.mechanism.name == "recorded":
-            summary: Summary | ViewsSummary = _run_recorded(read, base, store)
+            ask = partial(run_audit, base=base, store=store, place=HERE)
+            summary: Summary | ViewsSummary = _of_recorded(read, base, ask)
         else:
             summary = _run(read, base, store, place)
     tell(summary, as_json)
@@ -53,24 +60,13 @@ def audit(
     raise typer.Exit(exit_code(summary, pipeline.fail_on))
 
 
-def _run_recorded(spec: Spec, base: Path, store: Path) -> Summary:
+def _of_recorded(spec: Spec, base: Path, ask: Callable[[Spec], Found]) -> Found:
     """Runs that were made elsewhere are in two tables, which this process alone has read."""
     from ksdp.api.call_spec import CallSpec, with_recorded_runs
-    from ksdp.flows.audits.place import HERE
-    from ksdp.flows.audits.run import run_audit
 
     asked = with_recorded_runs(CallSpec(spec, base))
     with asked.known():
-        return run_audit(asked.spec, base, store, HERE)
-
-
-def _forecast_recorded(spec: Spec, base: Path) -> dict[str, Any]:
-    from ksdp.api.call_spec import CallSpec, with_recorded_runs
-    from ksdp.flows.audits.forecast import forecast
-
-    asked = with_recorded_runs(CallSpec(spec, base))
-    with asked.known():
-        return forecast(asked.spec, base)
+        return ask(asked.spec)
 
 
 def _run(spec: Spec, base: Path, store: Path, place: Place) -> Summary | ViewsSummary:
@@ -89,8 +85,8 @@ def plan(spec: SpecArgument, as_json: JsonOption = False) -> None:
     from ksdp.flows.prepare import read_spec_file
 
     read, base = read_spec_file(spec)
-    recorded = read.mechanism.name == "recorded"
-    forecasts = _forecast_recorded(read, base) if recorded else forecast(read, base)
+    ask = partial(forecast, base=base)
+    forecasts = _of_recorded(read, base, ask) if read.mechanism.name == "recorded" else ask(read)
     if as_json:
         typer.echo(json.dumps(forecasts))
         return

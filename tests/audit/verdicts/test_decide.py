@@ -69,13 +69,6 @@ def test_detectable_distance_is_detected() -> None:
     assert 0.2 < bar < 0.6
 
 
-def test_an_empty_arm_stays_undecided() -> None:
-    empty = ArmTests(np.array([[0]]), np.array([[50]]), np.array([[np.nan]]), np.zeros((1, 1)), np.zeros((1, 1)))
-    decisions = decide(empty, DecisionSpec(margin=0.9))
-    assert decisions.verdict[0] == "undecided"
-    assert decisions.runs_to_decide[0] == np.inf
-
-
 @pytest.mark.parametrize("error", ["fdr", "fwer"])
 def test_decisions_do_not_depend_on_the_order_of_documents(error: str) -> None:
     tests = runs_of([0.0, 0.5, 1.0, 0.2, 0.8], 400)

@@ -222,6 +222,7 @@ def test_an_empty_arm_is_never_cleared() -> None:
     decisions = decide(empty, DecisionSpec(margin=0.9))
     assert decisions.verdict[0] == "undecided"
     assert (decisions.band_low[0, 0], decisions.band_high[0, 0]) == (0, 1)
+    assert decisions.runs_to_decide[0] == np.inf
 
 
 def test_a_later_look_counts_everybody_and_keeps_what_was_said() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import scipy.sparse as sp
 from ksdp.storage.clearances import read_clearance
 
 from ..overlap import OVERLAP
+from .test_views import python_path
 
 MODULE = (
     '''
@@ -79,7 +79,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(folder: Path) -> dict[str, str]:
-    return {"PYTHONPATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))}
+    return python_path(folder)
 
 
 def test_the_plan_counts_groups(ksdp: Callable, folder: Path, environment: dict[str, str]) -> None:

@@ -6,11 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.errors import SpecError
 from ksdp.audit.spec.models import CorpusSpec
 from ksdp.storage.readers.columns import open_columns
 from ksdp.storage.readers.files import Refused
 from ksdp.storage.readers.tables import chosen_columns, read_labels, read_table
+
+from .test_ratings import message
 
 FRAME = pd.DataFrame(
     {"z": [1.5, 0, -2], "name": ["p", "q", "r"], "site": [1, 1, 2], "a": [7, 8, 9], "flag": [True, False, True]}
@@ -46,12 +48,6 @@ def test_chosen_columns_in_the_order_of_the_spec(read):
     matrix, labels = read(columns=("a", "flag", "z"))
     np.testing.assert_array_equal(matrix.toarray(), FRAME[["a", "flag", "z"]].astype(float))
     assert labels.ids.tolist() == ["1", "2", "3"]
-
-
-def message(*args, **kwargs):
-    with pytest.raises(CorpusError) as caught:
-        args[0](*args[1:], **kwargs)
-    return str(caught.value)
 
 
 def test_what_is_refused(read):

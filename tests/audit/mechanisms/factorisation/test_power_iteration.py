@@ -23,14 +23,13 @@ from ksdp.audit.mechanisms.factorisation.power_iteration import (
     subspace_sine,
 )
 
+from .test_lanczos import with_spectrum as dense_with_spectrum
+
 Matrix = NDArray[np.float64]
 
 
 def with_spectrum(rows: int, columns: int, values: list[float], seed: int) -> sp.csr_array:
-    rng = np.random.default_rng(seed)
-    left = np.linalg.qr(rng.standard_normal((rows, len(values))))[0]
-    right = np.linalg.qr(rng.standard_normal((columns, len(values))))[0]
-    return canonical(sp.csr_array((left * values) @ right.T))
+    return canonical(sp.csr_array(dense_with_spectrum(rows, columns, np.array(values), seed)))
 
 
 def split(matrix: sp.csr_array, parties: int, seed: int = 0) -> list[sp.csr_array]:

@@ -14,6 +14,7 @@ from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
 from ksdp.audit.mechanisms.factorisation.rri_nmf import KeptSums, fit_coefficients, objective, pd_nmf_iter
 
 from .nmf_penalties import PENALTIES
+from .test_nmf_kernels import by_sorting
 
 
 def synthetic(n, d, seed, topics=4, length=40):
@@ -27,13 +28,6 @@ def synthetic(n, d, seed, topics=4, length=40):
 def start_of(k, d, seed=0):
     T = np.random.default_rng(seed).random((k, d))
     return T / T.sum(axis=1, keepdims=True)
-
-
-def on_simplex(v):
-    u = np.sort(v)[::-1]
-    excess = np.cumsum(u) - 1
-    last = np.nonzero(u - excess / np.arange(1, len(u) + 1) > 0)[0][-1]
-    return np.maximum(v - excess[last] / (last + 1), 0)
 
 
 def equation_5(X, T, sweeps, simplex, W=None, alpha=0.0, beta=0.0, gamma=0.0, delta=0.0, tolerance=0.0):
@@ -55,7 +49,7 @@ def equation_5(X, T, sweeps, simplex, W=None, alpha=0.0, beta=0.0, gamma=0.0, de
             if denominators[t] + beta > 0:
                 T[t] = np.maximum(numerators[t] - alpha, 0) / (denominators[t] + beta)
                 if simplex:
-                    T[t] = on_simplex(T[t])
+                    T[t] = by_sorting(T[t])
         if np.linalg.norm(T - old) <= tolerance * np.linalg.norm(old):
             break
     return W, T, numerators, denominators, done

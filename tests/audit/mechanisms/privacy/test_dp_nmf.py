@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.mechanisms.factorisation.nmf_starts import random_topics
 from ksdp.audit.mechanisms.factorisation.rri_nmf import pd_nmf_iter
-from ksdp.audit.mechanisms.privacy.dp_nmf import DPNMF, _start
+from ksdp.audit.mechanisms.privacy.dp_nmf import DPNMF
 from ksdp.audit.mechanisms.privacy.transcript import Announcer, Replay
 
 
@@ -30,7 +31,7 @@ def test_without_clipping_and_noise_it_is_pd_nmf() -> None:
     data = parties()
     mechanism = Silent(rank=3, sweeps=6, row_bound=1e6, contribution=1e9)
     found = mechanism.transcribe(Database(data), Announcer((0, 1), "fast", np.random.default_rng(0)))
-    reference = pd_nmf_iter(data, _start(0, 3, 12), sweeps=6, tolerance=0.0)
+    reference = pd_nmf_iter(data, random_topics(12, 3, 0), sweeps=6, tolerance=0.0)
     assert np.allclose(found["T"], reference.T, atol=1e-9)
     assert np.allclose(found["denominators"], reference.denominators, rtol=1e-9)
 
