@@ -12,14 +12,16 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from difflib import get_close_matches
 from itertools import groupby
-from typing import Annotated, Any, Literal, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast, get_args, overload
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.spec.urls import FileName, check_url
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -164,9 +166,13 @@ class DecisionSpec(Section, frozen=True):
         low = self.margin_at_low_fpr
         return self.margin if low is None else min(self.margin, low - LOW_FPR)
 
-    def accepts(self, bound: ArrayLike) -> NDArray[np.bool_]:
+    @overload
+    def accepts(self, bound: float) -> bool: ...
+    @overload
+    def accepts(self, bound: NDArray[np.float64]) -> NDArray[np.bool_]: ...
+    def accepts(self, bound: float | NDArray[np.float64]) -> bool | NDArray[np.bool_]:
         """Whether a bound of every attack makes a document clear; none does with margin 0."""
-        return (np.asarray(bound) <= self.bound_accepted) & (self.margin > 0)
+        return (bound <= self.bound_accepted) & (self.margin > 0)
 
     @property
     def limits(self) -> str:
@@ -608,7 +614,7 @@ class Spec(Section, frozen=True):
     def proved_by_draw(self) -> bool:
         """Whether no attack of any kind can have an advantage above the margin, as so few documents enter."""
         drawn = self.corpus.levers.drawn
-        return drawn is not None and bool(self.decision.accepts(drawn))
+        return drawn is not None and self.decision.accepts(drawn)
 
     @property
     def draw_sentence(self) -> str | None:
