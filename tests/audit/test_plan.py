@@ -96,9 +96,7 @@ def test_of_many_documents_it_learns_of_the_arrays_that_no_other_statistic_weigh
         assert learnt(**fed) == ((), list(arrays))
         assert learnt(name="hardt-roth", epsilon=1.0) == ((), []), "its sums are weighed"
         assert learnt(name="pd-pca", opens="final") == ((), []), "and so is its mean"
-        assert learnt(name="dp-nmf", epsilon=1.0) == ((), []), (
-            "denominators are made of weights"
-        )
+        assert learnt(name="dp-nmf", epsilon=1.0) == ((), []), "denominators are made of weights"
         monkeypatch.undo()
         monkeypatch.setattr("ksdp.audit.plan.MOST_LEARNT_OF", 0)
 
