@@ -161,7 +161,8 @@ def claims() -> None:
         PrivateFedPower(rank=2, iterations=2, unit="entry-printed", noise=0.3),
         BrokenPower(rank=2, iterations=3, epsilon=1.0),
     ):
-        print("  " + audit_claim(mechanism, runs=2000, rng=np.random.default_rng(0)).sentence())
+        found = audit_claim(mechanism, runs=2000, rng=np.random.default_rng(0))
+        print(f"  {found.sentence()}\n    {found.replay.sentence() if found.replay else ''}")
 
 
 def run() -> None:

@@ -19,6 +19,9 @@ spread alike (F test); where they do not, the size of the noise depends on the d
 **Power.** A claim that is not refuted means little if nothing would have been. The same mechanism with half of its
 noise, simulated, is audited beside it by as many runs: where that is not refuted either, the finding says that it
 has no power. `refutable_factor` is the largest share of the noise that would have been refuted nine times in ten.
+
+**Sensitivity.** Before these runs, one run and its replay on the neighbour compare what the record moves with what
+the noise was made for (`ksdp.audit.mechanisms.sensitivity`). A wrong sensitivity refutes the claim by itself.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ from ksdp.audit.mechanisms.contract import Database, Guarantee, Mechanism, guara
 from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.mechanisms.privacy.noise import PrivacyCost
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
+from ksdp.audit.mechanisms.sensitivity import Replayed, replayed
 from ksdp.audit.verdicts.effects import epsilon_lower_bound, gaussian_epsilon_low, refutable_factor, spread_differs
 
 LEAST_RUNS = 20
@@ -108,16 +112,24 @@ class ClaimFinding:
     """The largest share of the claimed noise that so many runs refute nine times in ten; normal noise only."""
     data_dependent: bool = False
     """The size of the noise depends on the data: the mechanism says so itself, or the arms spread differently."""
+    replay: Replayed | None = None
+    """What one run and its replay say of the sensitivities; None in a store of before they were made."""
 
     @property
     def refuted(self) -> bool:
+        """Whether the runs prove more than is claimed, or a sensitivity that the claim rests on is wrong."""
+        return self.refuted_by_runs or (self.replay is not None and self.replay.refuted)
+
+    @property
+    def refuted_by_runs(self) -> bool:
         """Whether the runs prove more than is claimed."""
         return max(self.measured_low, self.gaussian_low or 0.0) > self.claimed_epsilon
 
     def as_json(self) -> dict[str, Any]:
         """For machines."""
         told = {"guarantee": self.guarantee.as_json(), "counted": [asdict(way) for way in self.counted]}
-        return asdict(self) | told | {"refuted": self.refuted, "has_power": self.has_power}
+        verdict = {"refuted": self.refuted, "refuted_by_runs": self.refuted_by_runs, "has_power": self.has_power}
+        return asdict(self) | told | verdict
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> ClaimFinding:
@@ -125,6 +137,7 @@ class ClaimFinding:
         plain = {field.name: stored[field.name] for field in fields(cls) if field.name in stored}
         plain["guarantee"] = Guarantee.from_json(stored["guarantee"])
         plain["counted"] = tuple(PrivacyCost(**way) for way in stored["counted"])
+        plain["replay"] = Replayed.from_json(stored["replay"]) if stored.get("replay") else None
         return cls(**plain)
 
     def sentence(self) -> str:
@@ -132,7 +145,7 @@ class ClaimFinding:
         claim = f"claims epsilon {self.claimed_epsilon:.3g} at delta {self.claimed_delta:.1g}"
         measured = f"{self.runs} runs an arm prove at least {self.measured_low:.3g}"
         also = "" if self.gaussian_low is None else f" ({self.gaussian_low:.3g} if the noise is normal)"
-        verdict = "REFUTED" if self.refuted else "not refuted"
+        verdict = "REFUTED" if self.refuted_by_runs else "REFUTED by the replay" if self.refuted else "not refuted"
         noise = f"Noise: {self.guarantee.sampler}. {self.power()}"
         return f"{self.mechanism} {claim}; {measured}{also}: {verdict}. {noise}"
 
@@ -217,6 +230,7 @@ def audit_claim(
     sizes = [part.shape[0] for part in pair[0].parties]
     features = pair[0].parties[0].shape[1]
     epsilon, delta = mechanism.claim(sizes, features)
+    replay = replayed(mechanism, pair, rng.spawn(1)[0])
     arms = _arms(mechanism, pair, runs, rng, progress)
     uneven = mechanism.gaussian and spread_differs(arms)
     if isinstance(mechanism, GaussianReleases):
@@ -244,6 +258,7 @@ def audit_claim(
         half_refuted=half,
         refutable_factor=refutable_factor(epsilon, delta, runs, confidence) if normal else None,
         data_dependent=bool(uneven),
+        replay=replay,
     )
 
 

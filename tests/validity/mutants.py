@@ -55,6 +55,7 @@ PARTS = ("tests/audit/test_document_parts.py",)
 KEPT = ("tests/audit/statistics/linear/test_kept_columns.py",)
 COUNTED = ("tests/audit/mechanisms/test_counted.py",)
 COUNTS = ("tests/audit/statistics/linear/test_document_counts.py",)
+SENSITIVITY = ("tests/audit/mechanisms/test_sensitivity.py",)
 TOGETHER = ("tests/audit/mechanisms/test_joint.py", *KEPT)
 
 
@@ -1815,6 +1816,38 @@ MUTANTS: list[Mutant] = [
         "audit/statistics/linear/groups.py",
         ('tuple(getattr(self.statistic, "needs_background", ()))', "()"),
         tests=TOGETHER,
+    ),
+    *_of(
+        "audit/mechanisms/sensitivity.py",
+        ("self.distance > self.sensitivity + self.rounding", "self.distance > 2.5 * self.sensitivity"),
+        ("self.distance > self.sensitivity + self.rounding", "self.distance > self.sensitivity"),
+        ("not self.unknown and self.distance", "self.distance"),
+        ("LONGER = 16", "LONGER = 1"),
+        ("LONGER * part", "part"),
+        ("[one for one in found if not one.unknown]", "list(found)"),
+        ("unknown if known or unknown else", "unknown if known or True else"),
+        ("(one.too_far, _share(one))", "(one.too_far, -_share(one))"),
+        tests=SENSITIVITY,
+    ),
+    *_of(
+        "audit/mechanisms/privacy/transcript.py",
+        ("given if given is not None and fits else super()", "super()"),
+        ("self.free.add(len(self.transcript))", "pass"),
+        ("if counted != len(ledger):", "if False:"),
+        ("elif a.deviation != b.deviation:", "elif False:"),
+        ("np.linalg.norm(a.exact - b.exact)", "np.abs(a.exact - b.exact).max()"),
+        ("if distance else []", "if False else []"),
+        tests=SENSITIVITY,
+    ),
+    *_of(
+        "audit/mechanisms/pem/mechanisms.py",
+        ("float(part.sum()), float(block.sensitivity)", "float(part.max()), float(block.sensitivity)"),
+        tests=SENSITIVITY,
+    ),
+    *_of(
+        "audit/mechanisms/claims.py",
+        ("or (self.replay is not None and self.replay.refuted)", "or False"),
+        tests=("tests/audit/mechanisms/test_claims.py",),
     ),
 ]
 

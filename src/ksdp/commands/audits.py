@@ -238,7 +238,7 @@ def claim(
 ) -> None:
     """Compare the epsilon that a mechanism claims with what runs on its worst case prove. Exit 3: refuted.
 
-    The finding is stored: audits of the same mechanism show it, and the same command reads it.
+    One run, replayed on the neighbour, finds wrong sensitivities. The finding is stored, and shown by audits.
     """
     from datetime import UTC, datetime
     from functools import partial
@@ -260,6 +260,8 @@ def claim(
     else:
         ways = ", ".join(f"{way.epsilon:.3g} {way.way} (delta {way.delta:.1g})" for way in finding.counted)
         typer.echo(finding.sentence())
+        if finding.replay is not None:
+            typer.echo(f"  {finding.replay.sentence()}")
         typer.echo(f"  counted: {ways}\n  unit: {finding.guarantee.unit}\n  trust: {finding.guarantee.trust}")
         if finding.guarantee.notes:
             typer.echo(f"  note: {finding.guarantee.notes}")

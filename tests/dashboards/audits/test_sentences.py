@@ -10,6 +10,7 @@ from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.privacy.fedpower import FedPower
 from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
+from ksdp.audit.mechanisms.sensitivity import MovedValue, Replayed
 from ksdp.audit.results.parts import FreshSummary, GuaranteeSummary, ShareSummary
 from ksdp.audit.results.summary import Summary
 from ksdp.dashboards.audits.sentences import adversary, drawn_share, fresh, promised, proved
@@ -59,6 +60,11 @@ def test_what_the_worst_case_proved_is_said_and_a_refutation_loudly() -> None:
     assert loud is not None
     assert f"REFUTED: it does not keep its claim. {proved(refuted)}" in loud
     assert "not refute" not in loud
+    far = MovedValue("release 2 of 3", "L2", 2.0, 1.0)
+    replayed = replace(claim, finding=replace(finding, replay=Replayed(3, far, "")))
+    told = str(promised(summary, replayed))
+    assert "REFUTED: it does not keep its claim. Claimed epsilon 1" in told
+    assert "Replay REFUTES the sensitivity: one record moves release 2 of 3 by 2 (L2)" in told
     assert "not tried in this store" in str(promised(summary))
 
 
