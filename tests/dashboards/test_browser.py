@@ -272,7 +272,7 @@ def test_without_javascript(own_store: Store, visit: Visit) -> None:
 
 def test_back_and_deep_links(looked_at: str, visit: Visit) -> None:
     page = visit(looked_at, "/audits/svd-09")
-    page.get_by_label("Order").select_option("id")
+    page.get_by_label("Order", exact=True).select_option("id")
     page.get_by_role("button", name="Show").click()
     page.locator(".pager").get_by_role("link", name="Next").click()
     expect(page.locator("[data-row]").first).to_have_text("mail-00025")
@@ -286,7 +286,7 @@ def test_back_and_deep_links(looked_at: str, visit: Visit) -> None:
     page.go_back()
     assert page.url == listed
     expect(page.locator("[data-row]").first).to_have_text("mail-00025")
-    expect(page.get_by_label("Order")).to_have_value("id")
+    expect(page.get_by_label("Order", exact=True)).to_have_value("id")
     again = visit(looked_at, deep.removeprefix(looked_at))
     expect(again.locator("h1")).to_have_text("mail-00028")
     expect(again.get_by_text("29 of 60")).to_be_visible()
