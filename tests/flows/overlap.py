@@ -9,6 +9,7 @@ class Overlap:
     version: int = 1
     family: str = "test"
     needs: tuple = ("total",)
+    weighs: bool = True
 
     def evaluate(self, observables, documents):
         return np.asarray(documents.matrix @ observables["total"]).ravel()
