@@ -201,12 +201,14 @@ def planned_statistics(
     families, names, learners : asked for; learners are named besides
     """
     plain = [n for n in names if not n.startswith(LEARNED_PREFIX)]
-    others = default_statistics(shown.seen, background, own_statistics(mechanism))
-    dear = _left_out(others, shown, held.unknown)
-    others = tuple(s for s in others if s.name not in dear and not isinstance(s, SimulatedStatistic))
+    own = own_statistics(mechanism)
+    every = default_statistics(shown.seen, background, (*own, *SIMULATIONS))
+    dear = _left_out(every, shown, held.unknown)
+    every = tuple(s for s in every if s.name not in dear)
+    others = tuple(s for s in every if not isinstance(s, SimulatedStatistic))
     learnt, missing = _simulated(mechanism, shown, held, others, asked=SIMULATED in (*plain, *families))
-    brought = (*own_statistics(mechanism), *(() if missing else SIMULATIONS))
-    chosen, skipped = select_statistics(families, plain, shown.seen, background, brought)
+    brought = () if missing else SIMULATIONS
+    chosen, skipped = select_statistics(families, plain, shown.seen, background, (*own, *brought))
     trained = runs if is_own(mechanism) else runs // 2
     chosen = tuple(s.over(learnt, trained) if isinstance(s, SimulatedStatistic) else s for s in chosen)
     needs = _left_out([s for s in chosen if s.name not in plain], shown, held.unknown)
@@ -220,12 +222,12 @@ def planned_statistics(
     rank = traits_of(mechanism).rank
     if set(learners) - {RAW} and rank is not None:
         chosen += coefficients(rank, shown.seen)
-    every = default_statistics(shown.seen, background, brought)
+    if missing:
+        every = others
     # Arrays of a program's own function, or of recorded runs, may have the names of ours and be something else.
     if isinstance(mechanism, FunctionMechanism | RecordedRuns):
         every = tuple(s for s in every if isinstance(s, SimulatedStatistic))
-    dear = _left_out(every, shown, held.unknown)
-    return PlannedStatistics(chosen, skipped, tuple(s.name for s in every if s.name not in dear))
+    return PlannedStatistics(chosen, skipped, tuple(s.name for s in every))
 
 
 MOST_LEARNT_OF, MOST_LEARNT_FROM = 2048, 2**14
