@@ -12,9 +12,9 @@ tenth of what V alone keeps, as a document moves V by 1 / n.
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.learning.gain import GainRows, MeasureGain, Score, gain_scores, summarise_gain
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.screening.advice import at_setting, certifying, paired_plan
-from ksdp.audit.screening.certified_noise import GRID, certified_noise, documents_enough
+from ksdp.audit.screening.certified_noise import GRID, certified_noise
 from ksdp.audit.spec.models import Spec, parse_spec
 from ksdp.flows.prepare import read_spec_file, spec_corpus
 from ksdp.storage.gain_rows import load_rows
@@ -89,13 +89,20 @@ def _corpus(
             print(f"{said}; {error}", flush=True)
             continue
         kept = _kept(spec, found.noise, rows, others, corpus.features)
-        at = partial(_kept, spec, rows=rows, others=others, features=corpus.features)
-        needed = documents_enough(found.noise, len(rows.judge.indptr) - 1, at, WORTH * alone)
         print(
             f"{said}; noise {found.noise:g} certifies {found.certified} of {found.documents} by {pairs} pairs and "
-            f"keeps {kept:.1%}; needed {needed:,.0f}",
+            f"keeps {kept:.1%}; needed {_needed(spec, found.noise, rows, others, corpus.features):,.0f}",
             flush=True,
         )
+
+
+def _needed(spec: Spec, noise: float, rows: GainRows, others: Sequence[Score], features: int) -> float:
+    """Documents of which the largest noise that costs at most a tenth would be enough."""
+    least, count = WORTH * _kept(spec, 0.0, rows, others, features), len(rows.judge.indptr) - 1
+    for smaller in reversed([size for size in GRID if size <= noise]):
+        if _kept(spec, smaller, rows, others, features) >= least:
+            return count * noise / smaller
+    return math.inf
 
 
 def _kept(spec: Spec, noise: float, rows: GainRows, others: Sequence[Score], features: int) -> float:

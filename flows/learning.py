@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 import time
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,13 +48,7 @@ from ksdp.audit.screening.advice import (
     settings,
     trial_plan,
 )
-from ksdp.audit.screening.certified_noise import (
-    GRID,
-    CertifiedNoise,
-    certified_noise,
-    check_pairs,
-    documents_enough,
-)
+from ksdp.audit.screening.certified_noise import GRID, CertifiedNoise, certified_noise, check_pairs
 from ksdp.audit.screening.rounds import fewest_drawn, most_allowed
 from ksdp.audit.spec.models import LeversSpec, Spec
 from ksdp.dashboards.learning import render_advice
@@ -357,9 +352,10 @@ class _Search:
 
     def _enough(self, setting: Setting, certified: CertifiedNoise) -> str:
         """From how many documents on a gain would be left, as one moves the output by 1 / n."""
-        held = self.population
-        needed = documents_enough(certified.noise, held, lambda noise: self._gain_at(setting, noise).mean, 0)
-        return f"; it would gain something from about {math.ceil(needed):,} documents on, where {held:,} are"
+        sizes = [noise for noise in GRID if noise < certified.noise]
+        place = bisect_left(sizes, True, key=lambda noise: self._gain_at(setting, noise).mean <= 0)
+        needed = math.ceil(self.population * certified.noise / sizes[max(place - 1, 0)])
+        return f"; it would gain something from about {needed:,} documents on, where {self.population:,} are"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,16 +44,6 @@ class CertifiedNoise:
     """Of these."""
     limit: float
     """Upper confidence limit of the share of all documents that pairs like these do not certify."""
-
-
-def documents_enough(noise: float, documents: int, gain: Callable[[float], float], least: float) -> float:
-    """How many make the noise as good as the largest that leaves these more than the least gain; or infinite.
-
-    One document of n moves the output by 1 / n.
-    """
-    sizes = [size for size in GRID if size <= noise]
-    place = bisect_left(sizes, True, key=lambda size: gain(size) <= least)
-    return documents * noise / sizes[place - 1] if place else math.inf
 
 
 def check_pairs(spec: Spec, pairs: int, documents: int) -> None:
