@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -338,6 +338,16 @@ def may_be_in(plan: Plan) -> MayBeIn:
     """Who may be in a run of the plan."""
     held, groups = plan.holdings, plan.units.word == "group"
     return MayBeIn(held.unknown, held.share, plan.spec.rule.margin, groups)
+
+
+def telling(plan: Plan, margin: float) -> dict[str, int]:
+    """Exact numbers, by array, which tell the average document apart by the margin, or who was in (1.0).
+
+    That is known before any run. Empty where they are too few.
+    """
+    who = replace(may_be_in(plan), margin=margin)
+    exact = {} if plan.proved else exact_numbers(plan.mechanism, plan.announced, plan.seen)
+    return exact if who.told_by(sum(exact.values())) else {}
 
 
 def _to_learn(plan: Plan) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ksdp.audit.certifying import copies_of
 from ksdp.audit.corpus.matrix import Corpus
-from ksdp.audit.coverage import exact_numbers, may_be_in
+from ksdp.audit.coverage import telling
 from ksdp.audit.errors import InputError
 from ksdp.audit.learning.enough import documents_useful
 from ksdp.audit.mechanisms.contract import traits_of
@@ -33,7 +33,7 @@ from ksdp.audit.verdicts.power import (
 )
 from ksdp.audit.views import View, make_views
 from ksdp.flows.audits.calibration import calibrate
-from ksdp.flows.audits.place import import_seconds, processes_here, start_seconds
+from ksdp.flows.audits.place import import_seconds, likely_runs, processes_here, start_seconds
 from ksdp.flows.prepare import spec_corpus
 from ksdp.storage.blocks import ROW_GROUP
 
@@ -104,6 +104,7 @@ def forecast_words(forecast: Mapping[str, Any]) -> str:
         f"{_bytes(forecast['corpus_bytes'])} more for each machine",
         "          CPU seconds: "
         + ", ".join(f"{stage} {seconds:.0f}" for stage, seconds in forecast["cpu_seconds"].items()),
+        *_first_look(forecast),
         f"finds     a leak of advantage {forecast['detectable_D']:.2f}, 8 times in 10, even as the only one",
         f"certifies a margin of {forecast['certifiable_margin']:.2f}, 8 times in 10, where there is no leak",
         *_margin(forecast),
@@ -166,8 +167,10 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
         `runs_for_margin` the runs of a view after which the spec's own margin can be certified so (None with
         margin 0, under which nothing is clear). With views, costs are of all together, the rest is of the worst
         one, and `views` has one entry each; it is empty otherwise. `cpu_seconds` are by stage, at most: where no
-        early look decides anybody, and every document is measured again. `here` says that no server and no workers
-        are started. `safe` says from how many documents on 95 % of them are within the margin, by a trial
+        early look decides anybody, and every document is measured again; `first_look_seconds` are all of them
+        where the first look decides everybody, as it will where equations tell who is in (else None).
+        `processes_here` are those of this machine that do it without a server (None: Prefect and Dask do).
+        `safe` says from how many documents on 95 % of them are within the margin, by a trial
         of some as `ksdp advise` has for every setting, and `useful` from how many on noise hardly costs anything;
         `certificate_runs` are those of the pairs, on top of `runs`. `certified_copies` are documents that have so
         many copies that they will be clear against every attack (`audit.copies`).
@@ -212,6 +215,7 @@ def _over_views(views: Sequence[View], corpus: Corpus, started: _Started) -> dic
     whole = dict(parts[0])
     for key in ("runs", "blocks", "cpu_hours"):
         whole[key] = sum(part[key] for part, free in zip(parts, shared, strict=True) if not free)
+    whole["first_look_seconds"] = None
     whole["certificate_runs"] = sum(part["certificate_runs"] for part in parts)
     alone = (part for part, free in zip(parts, shared, strict=True) if free)  # pairs are of one view
     whole["cpu_hours"] += sum(part["seconds_a_run"] * part["certificate_runs"] / 3600 for part in alone)
@@ -252,6 +256,16 @@ def _runs_for_margin(plan: Plan, columns: int, rule: DecisionSpec) -> int | None
     return math.ceil(needed * more_runs(share, plan.reading.every))
 
 
+def _first_look(forecast: Mapping[str, Any]) -> list[str]:
+    """What is paid where the first look decides all, as it does where equations tell who is in."""
+    seconds = forecast.get("first_look_seconds")
+    return (
+        []
+        if seconds is None
+        else [f"          {seconds:.0f} of them where the first look decides all, as is likely here"]
+    )
+
+
 def _with_runs(plan: Plan, runs: int) -> int:
     """The key of the spec that gives so many runs."""
     share = plan.design.share
@@ -282,7 +296,7 @@ def _one(spec: Spec, corpus: Corpus, started: _Started) -> dict[str, Any]:
     costs = calibrate(plan)
     costs = replace(costs, start=start_seconds(plan, costs, started.imports, prepared))
     copies = copies_of(plan)
-    stages = costs.stages(plan, plan.runs, parts)
+    stages, first = costs.stages(plan, plan.runs, parts), likely_runs(plan)
     # What is said of finding and certifying is that of the last look, and counts learned columns too.
     last = plan.looks[-1].level
     clear_level = spec.decision.for_clear * last / spec.decision.level
@@ -310,6 +324,7 @@ def _one(spec: Spec, corpus: Corpus, started: _Started) -> dict[str, Any]:
         "seconds_a_run": costs.sample,
         "processes_here": processes_here(plan, costs),
         "cpu_seconds": stages,
+        "first_look_seconds": sum(costs.stages(plan, first, parts).values()) if first < plan.runs else None,
         "certificate_runs": paired,
         "cpu_hours": (sum(stages.values()) + costs.sample * paired) / 3600,
         "value_bytes": stays * cost.values,
@@ -383,14 +398,13 @@ def _safe(plan: Plan, seconds_a_run: float) -> dict[str, Any] | None:
 
 def _expected(plan: Plan, safe: Mapping[str, Any] | None) -> str | None:
     """Why most units will be sensitive, where that is plain before any run: by equations, or by the trial."""
-    who, units = replace(may_be_in(plan), margin=plan.spec.rule.margin or 1.0), f"{plan.units.word}s"
-    exact = {} if plan.proved else exact_numbers(plan.mechanism, plan.announced, plan.seen)
-    if who.told_by(sum(exact.values())):
+    units, exact = f"{plan.units.word}s", telling(plan, plan.spec.rule.margin or 1.0)
+    if exact:
         names = " and ".join(f"`{name}`" for name in exact)
         fewer = "noise" if traits_of(plan.mechanism).opens == "final" else '`mechanism.opens = "final"`'
         return (
-            f"most {units} to be sensitive: {sum(exact.values()):,} exact numbers ({names}) of {who.count:,} "
-            f"{units} tell the average one apart by more than the margin ({fewer} helps)"
+            f"most {units} to be sensitive: {sum(exact.values()):,} exact numbers ({names}) of "
+            f"{plan.holdings.unknown:,} {units} tell the average one apart by more than the margin ({fewer} helps)"
         )
     if safe is None or safe["leak"]["median"] <= max(plan.spec.rule.margin, safe["leak"]["chance"]):
         return None

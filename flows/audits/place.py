@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ksdp.audit.coverage import telling
 from ksdp.audit.plan import Plan
 from ksdp.flows.audits.calibration import BRIEF, Calibration, calibrate
 from ksdp.flows.interruption import current
@@ -78,8 +79,13 @@ def workers_here(work: float, cores: int | None = None) -> int | None:
     return 1 if work <= _ALONE else cores
 
 
+def likely_runs(plan: Plan) -> int:
+    """Runs that an audit will take, as far as is known: its first look's where equations tell who is in."""
+    return plan.runs * plan.looks[0].runs // plan.looks[-1].runs if telling(plan, 1.0) else plan.runs
+
+
 def _work(plan: Plan, costs: Calibration) -> float:
-    stages = costs.stages(plan, plan.runs)
+    stages = costs.stages(plan, likely_runs(plan))
     return sum(stages.values()) - stages["start"]
 
 

@@ -192,9 +192,7 @@ def span_of(terms: Floats, noise: float) -> Span:
     return Span(q, right, tuple(turns), noise, least)
 
 
-def _newton(
-    q: Floats, seen: Floats, shares: Floats, ridge: Floats, settled: Callable[[Floats], bool]
-) -> Floats:
+def _newton(q: Floats, seen: Floats, shares: Floats, ridge: Floats, settled: Callable[[Floats], bool]) -> Floats:
     """argmin over l of sum log(1 - p + p exp(q l)) - p q l - <seen, l> + <l, ridge l> / 2, shape (r,)."""
     usual, found = logit(shares), np.zeros(len(seen))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -95,12 +96,14 @@ def test_where_documents_decide_who_is_drawn_all_of_them_are_looked_at() -> None
     assert costs.fresh == plan.fresh_runs * plan.design.lanes * 0.25 + 3
 
 
-def test_a_server_and_workers_take_more_than_a_process_alone() -> None:
-    little = Calibration(sample=0.01, test=0.01, fresh=0.5, once=0.5, trial=1.0)
-    much = replace(little, fresh=90.0)
-    alone = start_seconds(plan_of(), little, 2.0, 1.0)
+def test_workers_take_more_than_a_process_alone_and_a_server_still_more() -> None:
+    little = Calibration(sample=0.001, test=0.001, fresh=0.5, once=0.5, trial=1.0)
+    cores = os.cpu_count() or 1
+    some, much = replace(little, fresh=12.0), replace(little, fresh=90.0 * cores)
+    alone, forked, served = (start_seconds(plan_of(), costs, 2.0, 1.0) for costs in (little, some, much))
     assert alone == pytest.approx(2.0 * 2.0 + 1.0 + 1.0)
-    assert start_seconds(plan_of(), much, 2.0, 1.0) > alone + 2.0 * 3.5
+    assert forked == pytest.approx(alone + 2.0 * 0.5 * (cores + 1) + 0.5 * cores)
+    assert served > alone + 2.0 * 3.0
     assert import_seconds() > 0.1
 
 

@@ -9,14 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import scipy.sparse as sp
 
+from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.errors import InputError
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.spec.models import parse_spec
 from ksdp.commands.options import PlaceOptions
-from ksdp.flows.audits.place import Place, nobody_watches, work_of, workers_here
+from ksdp.flows.audits.place import Place, likely_runs, nobody_watches, work_of, workers_here
 from ksdp.flows.prepare import prepare, spec_corpus
 from ksdp.storage.prefect_home import make_home, sharing_address
 from ksdp.storage.store import Store
@@ -61,6 +64,16 @@ def test_seconds_take_one_process_a_minute_all_cores_and_more_takes_prefect_and_
         None,
     ]
     assert workers_here(61.0, cores=1) is None
+
+
+@pytest.mark.parametrize("opens", ["every round", "final"])
+def test_where_equations_tell_who_is_in_the_first_look_is_likely_the_last(opens: str) -> None:
+    rows = np.random.default_rng(1).normal(size=(600, 40))
+    corpus = Corpus(canonical(sp.csr_array(rows)), np.arange(600).astype(str))
+    tables = {"corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2, "opens": opens}}
+    told = make_plan(parse_spec(tables | {"design": {"party_size": 0.1, "with_runs": 250}}), corpus)
+    assert len(told.looks) > 1
+    assert likely_runs(told) == (told.looks[0].runs if opens == "every round" else told.runs)
 
 
 def test_whoever_has_a_prefect_server_sees_the_audit_there(
