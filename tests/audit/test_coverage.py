@@ -19,9 +19,10 @@ from ksdp.audit.coverage import (
     unfollowed,
     unsolved,
 )
+from ksdp.audit.mechanisms.callables import function_mechanism
 from ksdp.audit.mechanisms.contract import Observables, Release, Terms, final_output, opened, recorded, traits_of
 from ksdp.audit.planning import make_plan
-from ksdp.audit.registry import make_mechanism, mechanism_names, statistics
+from ksdp.audit.registry import lent, make_mechanism, mechanism_names, statistics
 from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.statistics.contract import Documents
 
@@ -51,6 +52,14 @@ def test_the_default_audit_reads_everything_that_a_run_opens(corpus: Corpus, nam
     assert plan.coverage.unread == ()
     assert set(plan.coverage.read_by) == set(opened(plan.mechanism, corpus.features))
     assert plan.coverage.may_clear
+
+
+def test_an_own_array_with_the_name_of_ours_is_not_asked_for_the_columns_of_ours(corpus: Corpus) -> None:
+    own = function_mechanism("own", lambda x, rng: {"V": x.toarray()[:2] + 1.0}, corpus.matrix[:10])
+    with lent({"own": own}):
+        plan = plan_of(corpus, {"name": "own"}, statistics={"families": [], "names": ["simulated"]})
+    assert plan.default_columns == ("simulated",)
+    assert not any("default columns" in said for said in plan.coverage.unread)
 
 
 def test_sums_of_fewer_numbers_than_runs_clear_nobody_unless_they_are_learnt_from(
