@@ -51,18 +51,15 @@ class LeakScorer:
 
 
 def leak_scorer(**settings: Any) -> LeakScorer:
-    """A scorer for scikit-learn's searches, such as `GridSearchCV`: the less an estimator gives away, the higher.
+    """A scorer for scikit-learn's searches: the less an estimator gives away of the scored rows, the higher.
 
-    The score is minus the D that 95 % of the rows stay below, each row's D the largest over all statistics: what
-    `ksdp.advise` calls `leak`. It is measured and no limit, and chance is in it: -0.2 or so, of 100 runs, may
-    be no leak at all. Audited are the rows on which a search scores, and fewer rows leak more. So settings may be
-    compared by it; what is to be published is audited by `ksdp.audit`, on all rows.
+    The score is minus the D that 95 % of the rows stay below, as `ksdp.advise` measures it: chance is in it, and
+    fewer rows leak more. So it compares settings; what is to be published is audited whole, by `ksdp.audit`.
 
     Parameters
     ----------
     **settings
-        Those of `ksdp.audit` for an estimator: `publishes`, `seed`, ... Of its own it has `party_size=0.5`: every
-        run fits half of the rows; `with_runs=50`; and `fresh_runs=0`: verdicts are not read, so none is confirmed.
+        Those of `ksdp.audit`; here `party_size` is 0.5, `with_runs` 50 and `fresh_runs` 0 unless they are given.
 
     Returns
     -------
