@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from ksdp.audit.plan import Plan
 from ksdp.flows.audits.calibration import BRIEF, Calibration, calibrate
@@ -33,6 +34,8 @@ class Place:
     its workers must see the store under the same path, or the spec names `cluster.blocks`."""
     here: bool = False
     """No Prefect server and no Dask: everything in this process, or in `workers` processes of this machine."""
+    performance: Path | None = None
+    """Where Dask's performance report goes; with it, work is Dask's however small."""
 
 
 ANYWHERE = Place()
