@@ -70,6 +70,6 @@ def run(kinds: Sequence[str] = ()) -> None:
         stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in said["cpu_seconds"].items())
         print(
             f"{kind:28} {said['documents']:9} {done['runs']:6} {said['runs']:6} {planning:6.1f} {planned:8.1f} "
-            f"{took:6.1f}  {planned / took:.2f}  ({stages}{'; in one process' if said['here'] else ''})",
+            f"{took:6.1f}  {planned / took:.2f}  ({stages}; processes here: {said['processes_here']})",
             flush=True,
         )

@@ -27,8 +27,8 @@ from ksdp.flows.interruption import die_with_parent
 from ksdp.storage.prefect_home import make_home, open_log, server_address, server_password, sharing_address
 from ksdp.tasks.local_workers import environment
 
-# Services for schedules and for remote workers: a server that lives for one audit has neither.
-_SCHEDULE_SERVICES = ("LATE_RUNS", "CANCELLATION_CLEANUP", "REPOSSESSOR")
+# For schedules, remote workers and automations: a server that lives for one audit has none of them.
+_SCHEDULE_SERVICES = ("LATE_RUNS", "CANCELLATION_CLEANUP", "REPOSSESSOR", "EVENT_PERSISTER", "TRIGGERS")
 # The store is the calendar: Prefect plans no run.
 _IDLE_SERVICES = ("SCHEDULER", "PAUSE_EXPIRATIONS", "FOREMAN")
 
@@ -159,6 +159,7 @@ def prefect_server(home: Path, *, calendar: bool = False) -> Iterator[Server]:
             yield Server(there, None, None, password)
         return
     idle = _IDLE_SERVICES if calendar else _IDLE_SERVICES + _SCHEDULE_SERVICES
+    blocks = {} if calendar else {"PREFECT_API_BLOCKS_REGISTER_ON_START": "false"}
     listener = _listening()
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     with environment(_named(home, url, password)):
@@ -169,6 +170,7 @@ def prefect_server(home: Path, *, calendar: bool = False) -> Iterator[Server]:
                 [sys.executable, "-P", "-m", "ksdp.flows.prefect_child", *given],
                 env=os.environ
                 | {"PREFECT_UI_API_URL": f"{url}/api"}
+                | blocks
                 | {f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in idle},
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -33,7 +33,7 @@ from ksdp.audit.verdicts.power import (
 )
 from ksdp.audit.views import View, make_views
 from ksdp.flows.audits.calibration import calibrate
-from ksdp.flows.audits.place import import_seconds, is_small, start_seconds
+from ksdp.flows.audits.place import import_seconds, processes_here, start_seconds
 from ksdp.flows.prepare import spec_corpus
 from ksdp.storage.blocks import ROW_GROUP
 
@@ -308,7 +308,7 @@ def _one(spec: Spec, corpus: Corpus, started: _Started) -> dict[str, Any]:
         "proved": plan.proved,
         "promise": _promise(plan),
         "seconds_a_run": costs.sample,
-        "here": is_small(plan, costs),
+        "processes_here": processes_here(plan, costs),
         "cpu_seconds": stages,
         "certificate_runs": paired,
         "cpu_hours": (sum(stages.values()) + costs.sample * paired) / 3600,

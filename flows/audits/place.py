@@ -1,7 +1,8 @@
-"""Where an audit is run, and what starting there costs: where somebody said; else a small one in this process."""
+"""Where an audit is run, and what starting there costs: where somebody said; else where it is done first."""
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -16,8 +17,10 @@ from ksdp.flows.prefect_server import within_a_run
 from ksdp.storage.prefect_home import server_address
 from ksdp.storage.store import Store
 
-_START_SECONDS = 15.0
-"""That server and workers take to start."""
+_ALONE = 10.0
+"""CPU seconds up to which one process is done before others have started."""
+_BRIEF = 60.0
+"""Seconds up to which nobody waits for a page to follow an audit on."""
 _MOST_LOOKS = 2e8
 """Documents x runs x statistics: with more, an audit is not small, and nothing is tried."""
 
@@ -27,13 +30,13 @@ class Place:
     """Where an audit is run, as far as the caller chose."""
 
     workers: int | None = None
-    """Worker processes. Default: one per core; none where the work is forecast to take seconds and no Prefect
-    server is there to show it."""
+    """Worker processes. Default: one per core; none where the work is forecast to take seconds."""
     dask: str | None = None
     """Address of a Dask scheduler, as `dask_address` gives it, to use instead of what the spec's `[cluster]` says;
     its workers must see the store under the same path, or the spec names `cluster.blocks`."""
     here: bool = False
-    """No Prefect server and no Dask: everything in this process, or in `workers` processes of this machine."""
+    """No Prefect server and no Dask: everything in this process, or in `workers` processes of this machine. The
+    default where the work is forecast to take less than a minute and no Prefect server is there to show it."""
     performance: Path | None = None
     """Where Dask's performance report goes; with it, work is Dask's however small."""
 
@@ -43,11 +46,15 @@ HERE = Place(here=True)
 
 
 def chosen_place(asked: Place, store: Store, plans: Sequence[Plan]) -> Place:
-    """The place asked for; by default this process, if all audits take seconds and no Prefect server waits."""
-    if asked != ANYWHERE or plans[0].spec.cluster is not None or not nobody_watches(store) or not fits_here(plans):
+    """The place asked for; by default this machine alone, where a minute does and no Prefect server waits."""
+    if asked != ANYWHERE or plans[0].spec.cluster is not None or not nobody_watches(store):
         return asked
-    current().say("a small audit: in this process, without Prefect and Dask (`--workers` asks for them)")
-    return HERE
+    workers = workers_here(work_of(plans))
+    if workers is None:
+        return asked
+    where = "this process" if workers == 1 else f"{workers} processes"
+    current().say(f"a small audit: in {where}, without Prefect and Dask (`--workers` asks for them)")
+    return Place(workers, here=True)
 
 
 def nobody_watches(store: Store) -> bool:
@@ -56,33 +63,22 @@ def nobody_watches(store: Store) -> bool:
     return not named and not within_a_run() and server_address(store.prefect) is None
 
 
-def fits_here(
-    plans: Sequence[Plan], cores: int | None = None, clock: Callable[[], float] = time.process_time
-) -> bool:
-    """Whether some audits together are done here before workers, one a core, would have done them.
+def work_of(plans: Sequence[Plan], clock: Callable[[], float] = time.process_time) -> float:
+    """CPU seconds that some audits take together, without start and end; infinite where nobody can forecast it.
 
-    Tried are a few runs and tests, which compiles what is needed. Learned statistics and pairs of runs are never
-    small.
+    Tried are a few runs and tests, which compiles what is needed.
     """
     if any(map(never_small, plans)):
-        return False
-    seconds = 0.0
-    for plan in plans:
-        seconds += _work(plan, calibrate(plan, BRIEF, clock))
-        if seconds > _most(cores):
-            return False
-    return True
+        return math.inf
+    return sum(_work(plan, calibrate(plan, BRIEF, clock)) for plan in plans)
 
 
-def takes_seconds(plan: Plan, costs: Calibration) -> bool:
-    """The same of one audit whose costs are known."""
-    return not never_small(plan) and _work(plan, costs) <= _most(None)
-
-
-def _most(cores: int | None) -> float:
-    """CPU seconds up to which nothing else need be started."""
-    cores = max(cores or os.cpu_count() or 1, 2)
-    return _START_SECONDS * cores / (cores - 1)
+def workers_here(work: float, cores: int | None = None) -> int | None:
+    """Processes of this machine that do so many CPU seconds of work; None: Prefect and Dask do it."""
+    cores = cores or os.cpu_count() or 1
+    if work > _BRIEF * cores:
+        return None
+    return 1 if work <= _ALONE else cores
 
 
 def _work(plan: Plan, costs: Calibration) -> float:
@@ -99,8 +95,10 @@ def never_small(plan: Plan) -> bool:
 _IMPORTS = "import ksdp.flows.audits.run"
 _REPORT = 1.0
 """Times the imports: kernels and modules that are loaded on the way, findings, curves, the page."""
-_SERVER, _WORKER = 3.5, 2.3
+_SERVER, _WORKER = 3.0, 2.3
 """Times the imports: the server and the flow that reports to it; a worker with what watches it."""
+_FORKED = 0.5
+"""Times the imports: a worker of this machine, and as much once for what it is forked from."""
 
 
 def import_seconds() -> float:
@@ -110,9 +108,11 @@ def import_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def is_small(plan: Plan, costs: Calibration) -> bool:
-    """Whether the audit is done in the command's own process unless somebody asks otherwise."""
-    return plan.spec.cluster is None and takes_seconds(plan, costs)
+def processes_here(plan: Plan, costs: Calibration) -> int | None:
+    """Those of this machine that do an audit unless somebody asks otherwise; None: Prefect and Dask do it."""
+    if plan.spec.cluster is not None or never_small(plan):
+        return None
+    return workers_here(_work(plan, costs))
 
 
 def start_seconds(plan: Plan, costs: Calibration, imports: float, prepared: float) -> float:
@@ -128,7 +128,10 @@ def start_seconds(plan: Plan, costs: Calibration, imports: float, prepared: floa
     alone = imports * (1.0 + _REPORT) + prepared
     if plan.spec.cluster is None and not never_small(plan):
         alone += costs.trial
-    if is_small(plan, costs):
+    count = processes_here(plan, costs)
+    if count == 1:
         return alone
+    if count is not None:
+        return alone + imports * _FORKED * (count + 1) + costs.once * count
     count = os.cpu_count() or 1
     return alone + imports * (_SERVER + _WORKER * count) + costs.once * (count - 1)

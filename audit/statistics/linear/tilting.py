@@ -50,6 +50,8 @@ MOST_STEPS = 40
 SETTLED = 1e-3
 """Of what Newton's step would take from the function, a log likelihood, below which it is not taken."""
 _SHORTEST = 2.0**-20
+_PLAIN = 100.0
+"""Times the noise of all numbers that the least document adds, squared, from which on noise hides nobody."""
 _RAISED = 1e-10
 """Part of each entry of the diagonal: numbers that are hardly known have entries of 1e10."""
 _ROUNDING = 2.0**-50
@@ -105,14 +107,14 @@ class _Turn:
     factors: Floats
 
     def times(self, vector: Floats) -> Floats:
-        """The matrix times a vector."""
+        """The matrix times a vector; times its first columns, where that is shorter."""
         whole = np.zeros(len(self.reflected))
         whole[: len(vector)] = vector
         return self._turned(whole, "N")
 
     def across(self, vector: Floats) -> Floats:
         """Its transpose times a vector."""
-        return self._turned(vector, "T")[: self.reflected.shape[1]]
+        return self._turned(vector, "T")[: len(self.factors)]
 
     def _turned(self, vector: Floats, way: str) -> Floats:
         found, _, _ = dormqr("L", way, self.reflected, self.factors, vector[:, None], lwork=1)
@@ -121,7 +123,7 @@ class _Turn:
 
 @dataclass(frozen=True, eq=False)
 class Span:
-    """Terms A of documents, shape (n, m + 1), as Q R W^T: R triangular, the columns of Q and of W orthonormal.
+    """Terms A of documents, shape (n, m + 1), as Q R W^T: R triangular, Q and W of r orthonormal columns.
 
     The last number counts documents: how many are in is known up to one.
     """
@@ -130,12 +132,12 @@ class Span:
     """Shape (n, r)."""
     right: Floats
     """R, upper triangular, shape (r, r)."""
-    w: Floats
-    """Shape (m + 1, r); of `turn`, where there is one, (n, r)."""
+    turns: tuple[_Turn, ...]
+    """W is the first columns of their product."""
     noise: float
     """s."""
-    turn: _Turn | None = None
-    """What W is multiplied by from the left, where numbers are many; None: nothing."""
+    least: float
+    """The sum of squares of the least document's terms, of those that add anything."""
 
     def direction(self, apart: Floats, shares: Floats) -> tuple[Floats, float]:
         """l of the sums' numbers, shape (m,), and what a document gets for being one.
@@ -147,13 +149,19 @@ class Span:
         """
         inverse = _solved(self.right, np.eye(len(self.right)))
         sums = np.append(apart, 0.0)
-        sums = sums if self.turn is None else self.turn.across(sums)
-        found = _newton(
-            self.q, _solved(self.right, sums @ self.w, trans=1), shares, self.noise * (inverse.T @ inverse)
-        )
-        whole = np.asarray(self.w @ _solved(self.right, found))
-        whole = whole if self.turn is None else self.turn.times(whole)
+        for turn in self.turns:
+            sums = turn.across(sums)
+        sums = _solved(self.right, sums[: len(inverse)], trans=1)
+        found = _newton(self.q, sums, shares, self.noise * (inverse.T @ inverse), self._settled)
+        whole = _solved(self.right, found)
+        for turn in reversed(self.turns):
+            whole = turn.times(whole)
         return whole[:-1], float(whole[-1]) * self.noise**0.5
+
+    def _settled(self, short: Floats) -> bool:
+        """Whether what is short of the sums is noise, where that hides no document."""
+        noise = self.noise * len(short)
+        return self.least > _PLAIN * noise and bool(np.square(self.right.T @ short).sum() <= noise)
 
 
 def span_of(terms: Floats, noise: float) -> Span:
@@ -167,22 +175,24 @@ def span_of(terms: Floats, noise: float) -> Span:
     ----------
     noise : the variance s of each number of Z
     """
-    terms = np.hstack([terms, np.full((len(terms), 1), noise**0.5)])
-    lengths = np.sqrt(np.square(terms).sum(axis=1))
+    squares = np.square(terms).sum(axis=1)
+    terms, lengths = np.hstack([terms, np.full((len(terms), 1), noise**0.5)]), np.sqrt(squares + noise)
     scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0.0)
-    numbers, turn = (terms * scale[:, None]).T, None
+    numbers, turns = (terms * scale[:, None]).T, []
     if len(numbers) >= _TALL * len(terms):
         reflections, upper = scipy.linalg.qr(numbers, mode="raw", overwrite_a=True, check_finite=False)
-        numbers, turn = upper[: len(terms)], _Turn(*reflections)
-    w, across, pivots = scipy.linalg.qr(numbers, mode="economic", pivoting=True)
+        numbers, turns = upper[: len(terms)], [_Turn(*reflections)]
+    (reflected, factors), across, pivots = scipy.linalg.qr(numbers, mode="raw", pivoting=True)
+    turns.append(_Turn(reflected[:, : len(factors)], factors))
     rank = int((np.abs(across.diagonal()) > len(terms) * _ROUNDING).sum())
     laid = np.empty((len(terms), rank))
     laid[pivots] = across[:rank].T
     q, right = scipy.linalg.qr(laid * lengths[:, None], mode="economic", overwrite_a=True)
-    return Span(q, right, np.ascontiguousarray(w[:, :rank]), noise, turn)
+    least = float(squares.min(where=squares > 0.0, initial=np.inf))
+    return Span(q, right, tuple(turns), noise, least)
 
 
-def _newton(q: Floats, seen: Floats, shares: Floats, ridge: Floats) -> Floats:
+def _newton(q: Floats, seen: Floats, shares: Floats, ridge: Floats, settled: Callable[[Floats], bool]) -> Floats:
     """argmin over l of sum log(1 - p + p exp(q l)) - p q l - <seen, l> + <l, ridge l> / 2, shape (r,)."""
     usual, found = logit(shares), np.zeros(len(seen))
 
@@ -193,6 +203,8 @@ def _newton(q: Floats, seen: Floats, shares: Floats, ridge: Floats) -> Floats:
     now = height(found)
     for _ in range(MOST_STEPS):
         likely = expit(usual + q @ found)
+        if settled(q.T @ ((likely > 0.5) - shares) - seen):
+            break  # who is likelier in than not makes up the sums: further steps only say it louder
         slope = q.T @ (likely - shares) - seen + ridge @ found
         bend = dsyrk(1.0, np.sqrt(likely * (1.0 - likely))[:, None] * q, beta=1.0, c=ridge, trans=1)
         factor = raised_factor(bend, partial(_diagonal, bend.diagonal().copy()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import pickle
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.spec.models import parse_spec
 from ksdp.commands.options import PlaceOptions
-from ksdp.flows.audits.place import Place, fits_here, nobody_watches
+from ksdp.flows.audits.place import Place, nobody_watches, work_of, workers_here
 from ksdp.flows.prepare import prepare, spec_corpus
 from ksdp.storage.prefect_home import make_home, sharing_address
 from ksdp.storage.store import Store
@@ -36,16 +37,30 @@ def plan(folder: Path, **changes: Any) -> Plan:
 
 def test_work_is_forecast_for_all_audits_together(table: Path) -> None:
     small = plan(table)
-    assert fits_here([small, small], cores=2, clock=lambda: 0.0)
-    seconds = itertools.count(0.0, 1000.0)  # every look at the clock is a quarter of an hour later
-    assert not fits_here([small], cores=2, clock=lambda: next(seconds))
+    assert work_of([small, small], clock=lambda: 0.0) < 0.01  # what is written and read, by its bytes
+    seconds = itertools.count()  # every look at the clock is a second later
+    one = work_of([small], clock=lambda: float(next(seconds)))
+    seconds = itertools.count()
+    assert work_of([small, small], clock=lambda: float(next(seconds))) == pytest.approx(2 * one)
 
 
 def test_what_is_not_forecast_is_never_small(table: Path) -> None:
     learned = plan(table, statistics={"families": ["geometry", "learned"]})
-    assert not fits_here([learned], clock=lambda: 0.0)
+    assert work_of([learned], clock=lambda: 0.0) == math.inf
     many = plan(table, design={"party_size": 0.5, "with_runs": 1_000_000})
-    assert not fits_here([many], clock=lambda: 0.0)
+    assert work_of([many], clock=lambda: 0.0) == math.inf
+
+
+def test_seconds_take_one_process_a_minute_all_cores_and_more_takes_prefect_and_dask() -> None:
+    assert [workers_here(work, cores=4) for work in (0.0, 9.0, 11.0, 239.0, 241.0, math.inf)] == [
+        1,
+        1,
+        4,
+        4,
+        None,
+        None,
+    ]
+    assert workers_here(61.0, cores=1) is None
 
 
 def test_whoever_has_a_prefect_server_sees_the_audit_there(

@@ -91,6 +91,57 @@ def test_terms_that_others_span_nothing_at_all_and_one_huge() -> None:
     assert odds[[4, 5, 6]].min() > np.delete(odds, [3, 4, 5, 6, 9]).max()
 
 
+def looked_for(terms: Floats, noise: float, held: Floats, shares: Floats, *, stops: bool) -> tuple[Floats, int]:
+    """Log odds of documents of a run with so much noise, and the steps that were taken to find them."""
+    steps = 0
+
+    def counted(matrix: Floats, *arguments: Any, **named: Any) -> Any:
+        nonlocal steps
+        steps += 1
+        return raised_factor(matrix, *arguments, **named)
+
+    added = np.random.default_rng(6).normal(size=terms.shape[1]) * noise**0.5
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(tilting, "raised_factor", counted)
+        if not stops:
+            patched.setattr(tilting.Span, "_settled", lambda *_: False)
+        numbers, usual = span_of(terms, noise).direction((held - shares) @ terms + added, shares)
+    return terms @ numbers + usual + logit(shares), steps
+
+
+def test_who_makes_up_the_sums_is_not_looked_for_further() -> None:
+    """Whom the last step finds likelier in than not is in; all further ones find the same."""
+    rng = np.random.default_rng(5)
+    terms, shares = rng.normal(size=(60, 45)) * rng.uniform(0.5, 5.0, (60, 1)), np.full(60, 0.2)
+    held = (np.arange(60) % 5 == 0).astype(float)
+    early, few = looked_for(terms, 1e-12, held, shares, stops=True)
+    late, many = looked_for(terms, 1e-12, held, shares, stops=False)
+    assert few < 0.7 * many
+    np.testing.assert_array_equal(early > 0.0, held > 0.0)
+    np.testing.assert_array_equal(late > 0.0, held > 0.0)
+
+
+def test_whom_a_little_sets_apart_is_told_before_the_steps_end() -> None:
+    rng = np.random.default_rng(5)
+    terms, shares = rng.normal(size=(60, 58)), np.full(60, 0.2)
+    terms[50:] = terms[50] + 1e-3 * rng.normal(size=(10, 58))
+    held = (np.arange(60) % 5 == 0).astype(float)
+    early, _ = looked_for(terms, 1e-12, held, shares, stops=True)
+    np.testing.assert_array_equal(early > 0.0, held > 0.0)
+
+
+@pytest.mark.parametrize("noise", [1e-2, 1.0])
+def test_where_noise_might_hide_somebody_all_steps_are_taken(noise: float) -> None:
+    rng = np.random.default_rng(7)
+    terms, shares = rng.normal(size=(60, 30)), np.full(60, 0.2)
+    held = (np.arange(60) % 5 == 0).astype(float)
+    terms[3] *= 0.1
+    early, few = looked_for(terms, noise, held, shares, stops=True)
+    late, many = looked_for(terms, noise, held, shares, stops=False)
+    assert few == many
+    np.testing.assert_array_equal(early, late)
+
+
 def test_steps_that_go_too_far_are_shortened() -> None:
     """Half of a hundred equal documents are in, of whom one was expected: the first step passes all by."""
     terms, shares = np.ones((100, 1)), np.full(100, 0.01)
