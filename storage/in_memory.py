@@ -41,13 +41,14 @@ def corpus_in_memory(
 
     Parameters
     ----------
-    data : 2-D array, sparse matrix, pandas DataFrame, Arrow table, or sequence of str
+    data : 2-D array, sparse matrix, pandas DataFrame, any with `__arrow_c_stream__`, or sequence of str
     spec : CorpusSpec
         Its path is not read.
     ids, party, group : sequence of str, shape (n_documents,), optional
         For matrices and texts; a table names its columns in the spec.
     """
     spec, copies = fetched(spec, Path(), COLUMN_FILES)
+    data = arrow_or_same(data)
     if isinstance(data, pa.Table) or hasattr(data, "columns"):
         if ids is not None or party is not None or group is not None:
             raise CorpusError("`id`, `party` and `group` of a table must be names of columns.")
@@ -71,6 +72,25 @@ def corpus_in_memory(
     labels = Labels(names, columns[1], columns[2])
     source = RawCorpus.of(SourceFile(spec, _WHERE, kind, copies=copies), matrix, labels, agreed)
     return weighed_corpus(source, nonnegative=False)
+
+
+def arrow_or_same(data: Any) -> Any:
+    """The Arrow table of whatever hands its columns on as a stream: DuckDB, polars, a reader; else what was given.
+
+    Raises
+    ------
+    CorpusError
+        If the stream breaks off.
+    """
+    named = hasattr(data, "columns") or hasattr(data, "schema")
+    if not named or not hasattr(data, "__arrow_c_stream__") or hasattr(data, "iloc"):  # pandas: its index counts
+        return data
+    try:
+        return pa.table(data)
+    except Exception as error:  # somebody else's code
+        raise CorpusError(
+            f"the {type(data).__name__} cannot be read as a table: {type(error).__name__}."
+        ) from error
 
 
 def table_columns(data: Any) -> list[str]:
@@ -127,7 +147,8 @@ def _table(data: Any, spec: CorpusSpec, copies: tuple[Copy, ...]) -> SourceFile:
         column = column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
-        return column.cast(pa.large_string()) if pa.types.is_string(column.type) else column
+        views = pa.types.is_string(column.type) or pa.types.is_string_view(column.type)
+        return column.cast(pa.large_string()) if views else column
 
     types = dict(zip(table.column_names, table.schema.types, strict=True))
     columns = Columns(Source(_WHERE, "utf-8", tuple(table.column_names), table.num_rows, True, read, types))
@@ -143,7 +164,7 @@ def _as_table(given: Any, what: str) -> pa.Table:
     """A Parquet file, an Arrow table or a DataFrame, as an Arrow table."""
     if isinstance(given, str | Path):
         return _parquet(Path(given))
-    if isinstance(given, pa.Table):
+    if isinstance(given := arrow_or_same(given), pa.Table):
         return given
     if hasattr(given, "columns"):
         return pa.Table.from_pandas(given, preserve_index=False)
@@ -170,7 +191,7 @@ def read_observables(given: Any) -> tuple[dict[str, NDArray[np.float64]], list[A
 
     Parameters
     ----------
-    given : path, Arrow table or DataFrame with a column `run`, each once, and one a column an array: a number, a
+    given : path or table with a column `run`, each once, and one a column an array: a number, a
         list, or a list of lists, of the same shape in every run. Or a mapping of names to arrays; runs are then
         numbered from 0.
     """
@@ -200,7 +221,7 @@ def read_inclusion(given: Any, runs: list[Any], ids: NDArray[np.str_]) -> NDArra
 
     Parameters
     ----------
-    given : path, Arrow table or DataFrame with columns `run` and `document`, one row for each document of a run;
+    given : path or table with columns `run` and `document`, one row for each document of a run;
         or a bool array of that shape.
     """
     if isinstance(given, np.ndarray):

@@ -15,7 +15,7 @@
       reviews/                 log.jsonl: what people decided, chained; policy.json, head.json, an index
       screens/                 <id>.json, <id>.html and <id>-excluded.parquet: rounds of a screening
       views/                   <id>.json, <id>.parquet, <id>.html: audits of several views, combined
-      clearances/              <hash>.json: a copy of every clearance that was signed
+      clearances/              <hash>.json: a copy of every clearance that was signed; <hash>.expired: it was told
       claims/                  <key>.json: what runs on a mechanism's worst case proved about its claim
       schedules/<name>/        what is audited when, its history, verdicts as they stand, drift, notices
       prefect/                 Prefect's own database: status, never the truth

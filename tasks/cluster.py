@@ -13,6 +13,7 @@ import importlib.util
 import inspect
 import logging
 import os
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ from typing import Any, cast
 from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import InputError, KsdpError
 from ksdp.audit.spec.models import ClusterSpec
+from ksdp.storage.store import write_text
 from ksdp.tasks.audit_ref import AuditRef, open_plan, parts_of
 from ksdp.tasks.blocks import compute_block
 from ksdp.tasks.interrupts import interrupts_blocked
@@ -94,6 +96,20 @@ def open_workers(
     if address is None and asked is not None:
         address = dask_address(asked.address, asked.insecure)
     return _of_this_machine(count or os.cpu_count() or 1) if address is None else _at(address)
+
+
+@contextmanager
+def performance_written(address: str, file: Path | None) -> Iterator[None]:
+    """Write what Dask knows of how the work went, one HTML file that loads nothing; without `file`, nothing."""
+    if file is None:
+        yield
+        return
+    from distributed import performance_report
+
+    with _connected(address) as client, client.as_current(), performance_report(str(file), mode="inline"):
+        yield
+    page = file.read_text(encoding="utf-8")
+    write_text(file, re.sub('<link rel="shortcut icon"[^>]*>', "", page))  # of Dask's own site
 
 
 @contextmanager

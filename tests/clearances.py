@@ -6,7 +6,11 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from ksdp.audit.screening.clearance import Attempts, AuditedSizes, Clearance, Covered, Evidence, MechanismIdentity
+from ksdp.storage.clearances import clearance_at, content_hash, write_clearance
+from ksdp.storage.store import Store
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MECHANISM = MechanismIdentity("pd-svd", 2, {"rank": 7, "tolerance": 1e-6, "at": ["last"]})
@@ -39,3 +43,12 @@ def clearance(
         "coverage": Covered("every round", ("V",)),
     }
     return Clearance(**values | changes)
+
+
+def signed_copy(store: Store, **changes: Any) -> str:
+    """The hash of a clearance whose copy a store keeps."""
+    made = clearance(**changes)
+    path = clearance_at(store, content_hash(made))
+    path.parent.mkdir(exist_ok=True)
+    write_clearance(path, made, Ed25519PrivateKey.generate())
+    return path.stem

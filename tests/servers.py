@@ -15,7 +15,7 @@ def own_server(home: Path) -> Iterator[dict[str, str]]:
     """The environment that names it. A server of other tests, which is named already, is not taken for it."""
     named = os.environ.pop("PREFECT_API_URL", None)
     try:
-        with prefect_server(home) as started:
+        with prefect_server(home, calendar=True) as started:  # it keeps events
             started.wait()
             yield {
                 "PREFECT_API_URL": f"{started.url}/api",

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from ksdp.audit.coverage import telling
 from ksdp.audit.plan import Plan
@@ -37,6 +38,8 @@ class Place:
     here: bool = False
     """No Prefect server and no Dask: everything in this process, or in `workers` processes of this machine. The
     default where the work is forecast to take less than a minute and no Prefect server is there to show it."""
+    performance: Path | None = None
+    """Where Dask's performance report goes; with it, work is Dask's however small."""
 
 
 ANYWHERE = Place()

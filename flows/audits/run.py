@@ -36,7 +36,7 @@ from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.store import Store, sweep_parts
 from ksdp.tasks.audit_ref import AuditRef
 from ksdp.tasks.blocks import all_whole, compute_block, drop_passing
-from ksdp.tasks.cluster import open_workers, started_ahead
+from ksdp.tasks.cluster import open_workers, performance_written, started_ahead
 from ksdp.tasks.local_workers import LocalWorkers, local_workers
 from ksdp.tasks.provenance import versions
 from ksdp.tasks.slices import Slice, SliceEffects, SliceTests, compute_pairs, curve, effects, test_slice
@@ -214,6 +214,7 @@ def _run_flows(audits: Sequence[Prepared], place: Place, held: bool) -> list[Sum
         prefect_server(Store(store).prefect) as server,
         open_workers(place.workers, place.dask, cluster_spec) as cluster,
         started_ahead(cluster.address, refs[0]),
+        performance_written(cluster.address, place.performance),
     ):
         sweep_parts(store, time.time())
         current().say(f"{server.words(Store(store).prefect)}   Dask {cluster.dashboard or cluster.address}")

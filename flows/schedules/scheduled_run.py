@@ -37,6 +37,7 @@ from ksdp.flows.audits.prefect_audit import audit
 from ksdp.flows.audits.run import one_at_a_time
 from ksdp.flows.interruption import die_with_parent, utc_now
 from ksdp.flows.prepare import prepare_stored, read_spec_file, spec_corpus
+from ksdp.flows.schedules.events import emit_run
 from ksdp.flows.schedules.notices import notify, publish_run
 from ksdp.storage.readers.spec_files import copies_kept
 from ksdp.storage.reviews.decisions import exclusions
@@ -320,6 +321,7 @@ async def _run(store: Store, schedule: Schedule, mark: Running, missed: int) -> 
     append_run(store, schedule.name, run)
     finish(store, schedule.name)
     await asyncio.to_thread(notify, store, schedule, run, utc_now)
+    emit_run(store, schedule, run)
     try:
         await publish_run(store, schedule, run, None if attempted is None else attempted.summary, drift)
     except Exception as error:  # the store has it all; a page less is no failed audit

@@ -22,17 +22,30 @@ if TYPE_CHECKING:
     from ksdp.api.calls import advise, audit, load, plan, screen
     from ksdp.api.given import Recorded
     from ksdp.api.results import Audit
+    from ksdp.api.scorer import leak_scorer
     from ksdp.audit.errors import KsdpError
 
     __version__ = _version("ksdp")
 
-__all__ = ["Audit", "KsdpError", "Recorded", "__version__", "advise", "audit", "load", "plan", "screen"]
+__all__ = [
+    "Audit",
+    "KsdpError",
+    "Recorded",
+    "__version__",
+    "advise",
+    "audit",
+    "leak_scorer",
+    "load",
+    "plan",
+    "screen",
+]
 
 _WHERE = {
     "Audit": "ksdp.api.results",
     "KsdpError": "ksdp.audit.errors",
     "Recorded": "ksdp.api.given",
     "advise": "ksdp.api.calls",
+    "leak_scorer": "ksdp.api.scorer",
     "load": "ksdp.api.calls",
     "plan": "ksdp.api.calls",
     "screen": "ksdp.api.calls",

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -26,7 +27,7 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import ksdp
-from ksdp.audit.errors import InputError, StoreError
+from ksdp.audit.errors import CorpusError, InputError, StoreError
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
 from ksdp.audit.reviewing import Decision, Proposal
 from ksdp.storage.audits.ledger import find_attempt, lost_audits, read_attempts
@@ -86,6 +87,36 @@ def test_arrays_sparse_matrices_tables_and_texts_are_corpora(counts: Matrix) -> 
         pd.testing.assert_frame_equal(ksdp.audit(data, "pd-svd", rank=2, **few).statistics, first)
     texts = [f"word{chr(97 + n % 7)} common term{chr(97 + n % 5)}" for n in range(48)]
     assert len(ksdp.audit(texts, "pd-svd", rank=2, ids=[f"t{n}" for n in range(48)], **few).verdicts.loc["t3"])
+
+
+def test_tables_come_and_go_as_streams_of_arrow(counts: Matrix) -> None:
+    """DuckDB, a reader, and a frame that only knows the protocol, as polars does, with its kind of strings."""
+
+    class Frame:
+        columns = ("a", "b", "c", "d", "e", "f")
+
+        def __init__(self, table: pa.Table) -> None:
+            self.table = table
+
+        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+            return self.table.__arrow_c_stream__(requested_schema)
+
+    few = {**FEW, "with_runs": 8, "rank": 2, "id": "name", "party": "name"}
+    frame = pd.DataFrame(counts, columns=list(Frame.columns)).assign(name=[f"d{n}" for n in range(48)])
+    table = pa.Table.from_pandas(frame)
+    views = table.set_column(6, "name", table["name"].cast(pa.string_view()))
+    wanted = ksdp.audit(frame, "pd-svd", **few).statistics
+    for data in (duckdb.from_arrow(table), table.to_reader(), table.to_batches()[0], Frame(views)):
+        found = ksdp.audit(data, "pd-svd", **few)
+        pd.testing.assert_frame_equal(found.statistics, wanted)
+    counted = duckdb.sql("select verdict, count(*) from found group by verdict").fetchall()
+    assert dict(counted) == found.verdicts["verdict"].value_counts().to_dict()
+    assert pa.table(found).equals(found.arrow())
+    assert found.arrow("statistics").num_rows == len(wanted)
+    with pytest.raises(InputError, match="`table` must be verdicts or statistics; got 'curves'"):
+        found.arrow("curves")  # type: ignore[arg-type]
+    with pytest.raises(CorpusError, match="Frame cannot be read as a table"):
+        ksdp.audit(Frame(counts), "pd-svd", **few)  # type: ignore[arg-type]
 
 
 def test_it_runs_where_an_event_loop_runs(counts: Matrix) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from ksdp.audit.spec.design import as_rows
 from ksdp.audit.spec.models import CorpusSpec, DecisionSpec, DesignSpec, Spec, meant, parse_spec
 from ksdp.audit.spec.urls import was_url
 from ksdp.storage.corpora import MEMORY, lent_corpus, load_corpus
-from ksdp.storage.in_memory import corpus_in_memory, table_columns
+from ksdp.storage.in_memory import arrow_or_same, corpus_in_memory, table_columns
 
 _SECTIONS = ("corpus", "parties", "design", "statistics", "decision", "store", "certificate", "gain", "views")
 _KEYS = {
@@ -83,6 +83,7 @@ def call_spec(data: Any, mechanism: Any, settings: Mapping[str, Any]) -> CallSpe
         if mechanism is not None or settings:
             raise InputError(f"the spec {Path(data).name} says everything; other settings must be left out.")
         return with_recorded_runs(CallSpec(*read_spec_file(Path(data))))
+    data = arrow_or_same(data)  # once: a stream is read but once
     if mechanism is None:
         raise InputError("`mechanism` must say what is audited: a name, a function or an estimator.")
     tables, rest = _sections(settings)
@@ -113,18 +114,38 @@ def call_spec(data: Any, mechanism: Any, settings: Mapping[str, Any]) -> CallSpe
         _check_parameters(mechanism, rest)
         tables["mechanism"] = {"name": mechanism} | rest
     else:
-        if rest:
-            hint = meant(next(iter(rest)), [*_KEYS, *_OWN])
-            raise InputError(
-                f"{_listed(rest)} is no setting; {hint}a function or an object has its own parameters."
-            )
-        draft = parse_spec({**tables, "mechanism": {"name": "draft"}})
+        draft = _draft(tables, rest)
         made = _mechanism(mechanism, corpus, draft, own, sp.issparse(data), features)
         tables["mechanism"] = {"name": lent_key(made, mechanism, own.get("version"))}
         objects[tables["mechanism"]["name"]] = made
         if made is not mechanism and "families" not in tables["statistics"]:  # a function's arrays have any names
             tables["statistics"]["families"] = ()
     return CallSpec(parse_spec(tables), Path.cwd(), corpus, objects)
+
+
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Refuse what is no setting of an estimator's audit, before there are rows.
+
+    Raises
+    ------
+    InputError
+        If something is refused: `y` and `ids` too, which come with the rows.
+    """
+    if of_rows := [name for name in ("y", "ids") if name in settings]:
+        raise InputError(f"`{of_rows[0]}` comes with the rows; leave it out.")
+    _published(settings.get("publishes"))
+    tables, rest = _sections(settings)
+    tables["statistics"] = _statistics(tables["statistics"], {}, dense=True)
+    tables["corpus"]["path"] = MEMORY
+    _draft(tables, {name: value for name, value in rest.items() if name not in ("publishes", "version")})
+
+
+def _draft(tables: Mapping[str, Any], rest: Mapping[str, Any]) -> Spec:
+    """A spec whose mechanism is not known yet."""
+    if rest:
+        hint = meant(next(iter(rest)), [*_KEYS, *_OWN])
+        raise InputError(f"{_listed(rest)} is no setting; {hint}a function or an object has its own parameters.")
+    return parse_spec({**tables, "mechanism": {"name": "draft"}})
 
 
 def with_recorded_runs(spec: CallSpec) -> CallSpec:
@@ -174,6 +195,8 @@ def _sections(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, An
         elif key == "families":
             tables["statistics"]["families"] = tuple(value)
         elif key in _SECTIONS:
+            if not isinstance(value, Mapping):
+                raise InputError(f"`{key}` must be a mapping, the keys of that section of a spec; got {value!r}.")
             tables[key] = {**tables.get(key, {}), **value}
         elif key == "seed":
             tables["seed"] = value
@@ -240,7 +263,7 @@ def _mechanism(
     if given.is_estimator(mechanism):
         name, call = (
             type(mechanism).__name__,
-            given.estimator_call(mechanism, own.get("publishes"), not sparse, features),
+            given.estimator_call(mechanism, _published(own.get("publishes")), not sparse, features),
         )
     elif callable(mechanism):
         name, call = getattr(mechanism, "__name__", type(mechanism).__name__), given.called(mechanism, not sparse)
@@ -249,6 +272,16 @@ def _mechanism(
             f"`mechanism` must be a name, a function or an estimator; got {type(mechanism).__name__}."
         )
     return function_mechanism(given.lent_name(name, own.get("version")), call, trial, features)
+
+
+def _published(names: Any) -> tuple[str, ...] | None:
+    """Names of fitted attributes; one name is a list of one."""
+    if names is None:
+        return None
+    names = (names,) if isinstance(names, str) else names
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"`publishes` must be names of fitted attributes; got {names!r}.")
+    return tuple(names)
 
 
 def _listed(names: Mapping[str, Any]) -> str:

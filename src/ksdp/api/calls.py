@@ -46,7 +46,7 @@ def audit(
 
     Parameters
     ----------
-    data : 2-D array, sparse matrix, DataFrame, Arrow table, list of texts; or the path of a spec
+    data : 2-D array, sparse matrix, DataFrame, Arrow table or stream, list of texts; or the path of a spec
         A matrix is taken as it is. A table says `text=`, or `columns=`; and `id=`, `party=`, `group=`.
     mechanism : str, callable, estimator or object
         A name (`ksdp mechanisms` lists them), with its parameters among the settings. A function `(X, rng) ->

@@ -8,7 +8,7 @@ import shutil
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.results.parts import clear_words
@@ -20,6 +20,7 @@ from ksdp.storage.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -79,6 +80,24 @@ class Audit:
         """One row a document and statistic: D, its band, exact p-values."""
         table: pd.DataFrame = read_statistics(self._folder).to_pandas()
         return table.set_index(["document", "statistic"])
+
+    def arrow(self, table: Literal["verdicts", "statistics"] = "verdicts") -> pa.Table:
+        """`verdicts` or `statistics` as an Arrow table: `polars.DataFrame(found.arrow("statistics"))`.
+
+        Raises
+        ------
+        InputError
+            If it is another one.
+        """
+        tables = {"verdicts": read_verdicts, "statistics": read_statistics}
+        if table not in tables:
+            raise InputError(f"`table` must be {' or '.join(tables)}; got {table!r}.")
+        self._warn_if_void()
+        return tables[table](self._folder)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The verdicts, where Arrow streams are taken: `polars.DataFrame(found)`, `duckdb.sql("from found")`."""
+        return self.arrow().__arrow_c_stream__(requested_schema)
 
     def document(self, document: str) -> DocumentFindings:
         """Everything that was found of one document.

@@ -38,6 +38,9 @@ def audit(
     spec: SpecArgument,
     store: StoreOption = Path("ksdp-store"),
     where: PlaceOptions,
+    performance_report: Annotated[
+        Path | None, typer.Option("--performance-report", help="Write Dask's performance report there, as HTML.")
+    ] = None,
     pipeline: PipelineOptions,
     as_json: JsonOption = False,
 ) -> None:
@@ -48,7 +51,7 @@ def audit(
     from ksdp.terminal import terminal
 
     read, base = read_spec_file(spec)
-    place = where.place()
+    place = where.place(performance_report)
     with terminal():
         if read.mechanism.name == "recorded":
             ask = partial(run_audit, base=base, store=store, place=HERE)

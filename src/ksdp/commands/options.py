@@ -107,14 +107,18 @@ class PlaceOptions:
     dask: DaskOption = None
     insecure_dask: InsecureDaskOption = False
 
-    def place(self) -> Place:
-        """Where it is done, before anything is read or written."""
+    def place(self, performance: Path | None = None) -> Place:
+        """Where it is done, before anything is read or written; and where Dask's performance report goes."""
         from ksdp.audit.errors import InputError
         from ksdp.flows.audits.place import Place
         from ksdp.tasks.cluster import dask_address
 
         if self.here is None:
-            return Place(self.workers, dask_address(self.dask, self.insecure_dask))
+            if performance is not None and not performance.parent.is_dir():
+                raise InputError(f"`--performance-report`: there is no folder {performance.parent}.")
+            return Place(self.workers, dask_address(self.dask, self.insecure_dask), performance=performance)
+        if performance is not None:
+            raise InputError("`--here` is without Dask, `--performance-report` is Dask's: leave one of them out.")
         if self.workers is not None or self.dask is not None:
             raise InputError("`--here` is without Dask, `--workers` and `--dask` are with it: name one of them.")
         return Place(self.here, here=True)

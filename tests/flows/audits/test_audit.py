@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -30,9 +31,13 @@ def assert_same(first: list[pd.DataFrame], second: list[pd.DataFrame]) -> None:
 
 
 def test_audit_then_the_cache_then_a_new_statistic(ksdp: Callable, spec: Callable, tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    first = ksdp("audit", spec(families=["geometry"]), "--store", store, "--workers", 2, "--json", check=3).out
+    store, measured = tmp_path / "store", tmp_path / "dask.html"
+    asked = ("--workers", 2, "--performance-report", measured)
+    first = ksdp("audit", spec(families=["geometry"]), "--store", store, *asked, "--json", check=3).out
     assert first["valid"]
+    told = measured.read_text(encoding="utf-8")
+    assert "_block" in told  # a task of ours
+    assert re.findall("<(?:script|link)[^>]* (?:src|href)=.http", told) == []
     assert first["documents"] == 120
     assert first["runs"] == 200
     assert first["cached_runs"] == 0

@@ -116,3 +116,7 @@ def test_here_is_refused_with_what_asks_for_dask() -> None:
     for other in (PlaceOptions(2, workers=2), PlaceOptions(2, dask="tls://host:1")):
         with pytest.raises(InputError, match="name one of them"):
             other.place()
+    with pytest.raises(InputError, match="leave one of them out"):
+        PlaceOptions(2).place(Path("dask.html"))
+    with pytest.raises(InputError, match="there is no folder nowhere"):
+        PlaceOptions().place(Path("nowhere/dask.html"))

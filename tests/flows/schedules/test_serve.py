@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
+from prefect.events.filters import EventFilter, EventNameFilter
 from prefect.states import Cancelling
 
 from ksdp.audit.errors import StoreError
@@ -32,6 +33,7 @@ from ksdp.storage.schedules.schedule_files import (
 )
 from ksdp.storage.store import Store
 
+from ...clearances import signed_copy
 from ...typed import typed
 
 SECONDS = 400.0
@@ -98,6 +100,16 @@ def states(store: Store) -> list[str]:
     return list(api(store, ask))
 
 
+def events(store: Store) -> set[tuple[str, str]]:
+    """(name, resource) of those of ksdp that automations could have triggered on."""
+
+    async def ask(client: Any) -> set[tuple[str, str]]:
+        page = await client.read_events(EventFilter(event=EventNameFilter(prefix=["ksdp."])), limit=50)
+        return {(one.event, one.resource.id) for one in page.events}
+
+    return set(api(store, ask))
+
+
 @pytest.fixture
 def store(tmp_path: Path, spec: Callable[..., Path]) -> Store:
     """A store whose only schedule was due three times while nobody served it."""
@@ -126,6 +138,7 @@ def test_killed_and_started_again_it_runs_once_what_was_missed(store: Store, spe
         assert gone
     assert not being_served(store)
     assert read_runs(store, "nightly") == []
+    signed = signed_copy(store, expires=utc_now())
     assert interrupted(store, "nightly") == mark
 
     with served(store) as (process, log):
@@ -135,6 +148,9 @@ def test_killed_and_started_again_it_runs_once_what_was_missed(store: Store, spe
         until(lambda: "COMPLETED Completed" in states(store), "its flow to end")
         assert states(store).count("COMPLETED Completed") == 1
         assert "CRASHED Crashed" in states(store)  # the killed one is no zombie
+        told = {("ksdp.schedule.missed", "ksdp.schedule.nightly")}
+        told |= {("ksdp.clearance.expired", f"ksdp.clearance.{signed}")}
+        until(lambda: told <= events(store), "the events")
 
         # A person asks for a run; nothing has changed.
         typed("now", "nightly", "--store", store.root)

@@ -1,0 +1,67 @@
+"""Prefect events, for automations: what notices tell of a run, and which clearances have expired."""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from prefect.events import emit_event
+from prefect.settings import PREFECT_API_URL
+
+from ksdp.audit.errors import KsdpError
+from ksdp.flows.schedules.notices import body, events_of
+from ksdp.storage.clearances import read_clearance, stored_clearances
+from ksdp.storage.schedules.schedule_files import Event, Schedule, ScheduledRun
+from ksdp.storage.store import Store
+
+NAMES: dict[Event, str] = {
+    "sensitive": "ksdp.document.turned-sensitive",
+    "void": "ksdp.audit.void",
+    "not-run": "ksdp.schedule.missed",
+    "unchanged": "ksdp.schedule.missed",
+}
+"""Prefect's name of what a notice tells."""
+
+
+def emit_run(store: Store, schedule: Schedule, run: ScheduledRun) -> None:
+    """Emit whatever a run gives cause to tell, as the bodies of notices have it."""
+    about = {"prefect.resource.id": f"ksdp.schedule.{schedule.name}", "prefect.resource.name": schedule.name}
+    for event in events_of(run) if _is_watched() else ():
+        emit_event(NAMES[event], about, related=_audits(run.audit), payload=body(store, schedule, event, run))
+
+
+def emit_expired(store: Store, now: datetime) -> None:
+    """Emit, once each, which of the clearances that were signed in a store have expired."""
+    for path in stored_clearances(store) if _is_watched() else ():
+        mark = path.with_suffix(".expired")
+        signed = None if mark.exists() else _signed(path)
+        if signed is None or now < signed[0]:
+            continue
+        expires, audits, listed = signed
+        payload = {"expired": expires.isoformat(), "documents": listed}
+        about = {"prefect.resource.id": f"ksdp.clearance.{path.stem}"}
+        emit_event("ksdp.clearance.expired", about, related=_audits(*audits), payload=payload)
+        mark.touch()
+
+
+def _is_watched() -> bool:
+    """Whether a server is named: where none is, Prefect would start one to take the event."""
+    return bool(PREFECT_API_URL.value())
+
+
+@cache
+def _signed(path: Path) -> tuple[datetime, tuple[str, ...], int] | None:
+    """(expires, audits, documents) of a clearance, whose name is its hash; None where it is damaged."""
+    with contextlib.suppress(KsdpError):
+        clearance = read_clearance(path)
+        return clearance.expires, tuple(clearance.audits), len(clearance.documents)
+    return None
+
+
+def _audits(*ids: str | None) -> list[dict[str, Any]]:
+    return [
+        {"prefect.resource.id": f"ksdp.audit.{name}", "prefect.resource.role": "audit"} for name in ids if name
+    ]

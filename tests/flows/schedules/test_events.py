@@ -1,0 +1,109 @@
+"""Events that automations on a Prefect server trigger on: their names, what they say, and that they arrive."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect.client.orchestration import get_client
+from prefect.events import Event
+from prefect.events.filters import EventFilter, EventNameFilter
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
+
+from ksdp.flows.schedules.events import emit_expired, emit_run
+from ksdp.flows.schedules.notices import body
+from ksdp.storage.clearances import clearance_at
+from ksdp.storage.schedules.schedule_files import Schedule, ScheduledRun, check_schedule
+from ksdp.storage.store import Store
+
+from ...clearances import NOW, signed_copy
+
+RUN = ScheduledRun(
+    planned=NOW, started=NOW, finished=NOW, outcome="audited", audit="0123456789ab", became_sensitive=2, missed=1
+)
+AUDIT = {"prefect.resource.id": "ksdp.audit.0123456789ab", "prefect.resource.role": "audit"}
+
+
+@pytest.fixture
+def nightly(tmp_path: Path) -> tuple[Store, Schedule]:
+    values = {"name": "nightly", "spec": "/s", "cron": "0 2 * * *", "created": NOW}
+    return Store.open(tmp_path / "store"), check_schedule(values)
+
+
+@pytest.fixture
+def emitted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Event]]:
+    """What would have been sent, as Prefect takes it."""
+    sent: list[Event] = []
+
+    def emit(event: str, resource: Any, **more: Any) -> None:
+        sent.append(Event(event=event, resource=resource, **more))
+
+    monkeypatch.setattr("ksdp.flows.schedules.events.emit_event", emit)
+    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
+        yield sent
+
+
+def test_an_event_says_what_the_notice_says(nightly: tuple[Store, Schedule], emitted: list[Event]) -> None:
+    emit_run(*nightly, RUN)
+    assert [one.event for one in emitted] == ["ksdp.document.turned-sensitive", "ksdp.schedule.missed"]
+    assert {one.resource.id for one in emitted} == {"ksdp.schedule.nightly"}
+    assert [dict(one) for one in emitted[0].related] == [AUDIT]
+    assert emitted[0].payload == body(*nightly, "sensitive", RUN)
+    emit_run(*nightly, RUN.model_copy(update={"became_sensitive": 0, "missed": 0}))
+    assert len(emitted) == 2
+    emit_run(*nightly, RUN.model_copy(update={"outcome": "failed", "became_sensitive": 0, "audit": None}))
+    assert (emitted[2].event, emitted[2].related) == ("ksdp.schedule.missed", [])
+
+
+def test_a_clearance_expires_once_and_not_before(nightly: tuple[Store, Schedule], emitted: list[Event]) -> None:
+    store, _ = nightly
+    emit_expired(store, NOW)  # nothing was ever signed
+    first, _later = (
+        signed_copy(store, ids=["secret name"]),
+        signed_copy(store, ids=["secret name"], expires=NOW + timedelta(days=99)),
+    )
+    clearance_at(store, "damaged").write_text("{")
+    for days in (89, 90, 91):
+        emit_expired(store, NOW + timedelta(days=days))
+    (event,) = emitted
+    assert (event.event, event.resource.id) == ("ksdp.clearance.expired", f"ksdp.clearance.{first}")
+    assert event.payload == {"expired": (NOW + timedelta(days=90)).isoformat(), "documents": 1}
+    assert [one.id for one in event.related] == ["ksdp.audit.one", "ksdp.audit.two"]
+    assert "secret" not in event.model_dump_json()
+
+
+def test_nothing_happens_where_no_server_is(nightly: tuple[Store, Schedule], emitted: list[Event]) -> None:
+    digest = signed_copy(nightly[0])
+    with temporary_settings({PREFECT_API_URL: None}):
+        emit_run(*nightly, RUN)
+        emit_expired(nightly[0], NOW + timedelta(days=90))
+    assert emitted == []
+    assert not clearance_at(nightly[0], digest).with_suffix(".expired").exists()
+
+
+def test_they_are_read_back_from_a_server(nightly: tuple[Store, Schedule], server: dict[str, str]) -> None:
+    store, schedule = nightly[0], nightly[1].model_copy(update={"name": "read-back"})
+    digest, run = signed_copy(store, ids=["secret name"]), RUN.model_copy(update={"missed": 0})
+    about = ("ksdp.schedule.read-back", f"ksdp.clearance.{digest}")
+
+    async def arrived() -> dict[str, Any]:
+        async with get_client() as client:
+            page = await client.read_events(EventFilter(event=EventNameFilter(prefix=["ksdp."])), limit=50)
+        return {one.resource.id: one for one in page.events if one.resource.id in about}
+
+    key, address = server["PREFECT_API_AUTH_STRING"], server["PREFECT_API_URL"]
+    with temporary_settings({PREFECT_API_URL: address, PREFECT_API_AUTH_STRING: key}):
+        emit_run(store, schedule, run)
+        emit_expired(store, NOW + timedelta(days=90))
+        ends = time.monotonic() + 60
+        while len(found := asyncio.run(arrived())) < 2 and time.monotonic() < ends:
+            time.sleep(0.2)
+    turned, expired = (found[name] for name in about)
+    wanted = "ksdp.document.turned-sensitive", body(store, schedule, "sensitive", run)
+    assert (turned.event, turned.payload) == wanted
+    assert (expired.event, expired.payload["documents"]) == ("ksdp.clearance.expired", 1)
