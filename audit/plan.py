@@ -73,31 +73,23 @@ def _groups_of(units: Units, mine: Rows) -> Rows | None:
 
 
 def measured_documents(
-    corpus: Corpus,
-    units: Units,
-    targets: Rows,
-    population: Rows,
-    background: Mapping[str, NDArray[Any]],
-    pool: Pool | None = None,
+    corpus: Corpus, units: Units, targets: Rows, background: Mapping[str, NDArray[Any]], pool: Pool | None = None
 ) -> Documents:
     """The target units, with the adversary's background knowledge.
 
     Parameters
     ----------
-    targets, population : units
-        Those that are measured, and those that stand for everybody.
+    targets : units
+        Those that are measured.
     pool : Pool, optional
         What databases are drawn from.
     """
     rows, starts = None, None
     if units.order is not None:
         members, starts = units.members(targets)
-        standing, _ = units.members(population)
-        all_rows = Documents(take_rows(corpus.matrix, standing), background)
-        rows = Documents(take_rows(corpus.matrix, members), background, population=all_rows, pool=pool)
+        rows = Documents(take_rows(corpus.matrix, members), background, pool=pool)
     matrix = units.matrix if len(targets) == len(units) else rows_of(units.matrix, targets)
-    everybody = Documents(take_rows(units.matrix, population), background)
-    return Documents(matrix, background, rows, starts, everybody, pool)
+    return Documents(matrix, background, rows, starts, pool)
 
 
 # A block's values and observables stay below this, so that a worker's memory does not depend on the corpus.
@@ -313,8 +305,6 @@ class Plan:
     """Runs in a block."""
     looks: tuple[Look, ...]
     """When it decides, and at what level."""
-    population: NDArray[np.int64]
-    """Units that stand for all audited ones, at every look (`Documents.population`)."""
     reading: Reading = EVERY_RUN
     """Which part of the runs a document's tests read (`ksdp.audit.run_subsampling`)."""
     default_columns: tuple[str, ...] = ()
@@ -542,8 +532,7 @@ def proved_before_runs(promise: Promise | None, spec: Spec) -> bool:
 
 @lru_cache(maxsize=4)
 def _documents(plan: Plan, lane: int) -> Documents:
-    known = (plan.population, plan.background, plan.pool)
-    return measured_documents(plan.corpus, plan.units, plan.design.targets(lane), *known)
+    return measured_documents(plan.corpus, plan.units, plan.design.targets(lane), plan.background, plan.pool)
 
 
 Part = tuple[int, int]

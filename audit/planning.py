@@ -25,8 +25,6 @@ from ksdp.audit.spec.design import Balanced, Design, make_design
 from ksdp.audit.spec.models import Spec
 from ksdp.audit.statistics.learned import LEARNED_PREFIX, RAW, requested_learners
 
-# A mean and a covariance of a few dozen coefficients need no more documents.
-_POPULATION = 1024
 # Runs of the smaller arm in which a planted leak must be seen (`testing.judge_controls`), and some more.
 _CHECKS = 32
 # A worker holds the announced numbers of all runs (4 GiB), and some matrices of runs by runs (512 MiB each).
@@ -83,7 +81,6 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         learners=learners,
         block_runs=runs.block_runs,
         looks=runs.looks,
-        population=_population(runs.design, spec.seed),
         reading=runs.reading,
         default_columns=tested.default,
         promise=promise,
@@ -148,14 +145,6 @@ def _check_raw(shown: ReleaseSchema, keeps: str, runs: int) -> None:
             f"{LEARNED_PREFIX}{RAW} holds all runs in memory: at most {_MOST_RAW_RUNS} runs and {_MOST_RAW} "
             f"announced numbers; got {runs} runs of {numbers}. Take fewer features, a smaller rank, or fewer runs."
         )
-
-
-def _population(design: Design, seed: int) -> NDArray[np.int64]:
-    """Some thousand of the audited units, drawn from the seed."""
-    audited = np.concatenate([design.targets(lane) for lane in range(design.lanes)])
-    if len(audited) > _POPULATION:
-        audited = generator(seed, Purpose.POPULATION).choice(audited, _POPULATION, replace=False)
-    return np.sort(audited)
 
 
 def _background(held: Holdings, corpus: Corpus, rank: int | None, seed: int) -> dict[str, NDArray[Any]]:

@@ -45,8 +45,6 @@ class Purpose(IntEnum):
     """Which documents the other parties hold, where nobody knows; place: lane, run."""
     KEPT = 12
     """Which blocks of runs keep a document's without runs; place: lane, stratum of blocks."""
-    POPULATION = 13
-    """Documents that stand for all audited ones."""
     SCREEN = 101
     """Seeds of the rounds of a screen; place: round."""
     FRESH = 102

@@ -41,7 +41,7 @@ from ksdp.tasks.blocks import compute_block
 FEATURES = 200_000
 SUBJECTS = 50
 _CHUNK = 100_000
-_STATISTICS = ("row-space-energy", "w-square-sum", "best-cosine")
+_STATISTICS = ("row-space-energy", "w-square-sum", "missing-weight")
 
 
 def drawn_corpus(documents: int, rng: np.random.Generator, features: int = FEATURES) -> sp.csr_matrix:

@@ -136,7 +136,6 @@ def folders_of(ref: AuditRef) -> Folders:
         {
             "statistics": {s.name: s.version for s in plan.statistics},
             "sees": list(plan.seen),
-            "population": hashlib.sha256(np.ascontiguousarray(plan.population).tobytes()).hexdigest(),
             "rows": hashlib.sha256(np.ascontiguousarray(plan.audited).tobytes()).hexdigest(),
         }
         | read

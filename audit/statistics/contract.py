@@ -112,20 +112,17 @@ class Documents(_Remembers):
     """Where a row of `matrix` is a group: the documents of all groups, group after group."""
     starts: NDArray[np.int64] | None = None
     """Where each group begins in `rows`, and the end, shape (n_groups + 1,)."""
-    population: Documents | None = None
-    """Documents that stand for everybody, the same in every run; None: these do."""
     pool: Pool | None = None
-    """What databases are drawn from; None: the population, or these."""
+    """What databases are drawn from; None: these."""
     taken_from: tuple[Documents, NDArray[np.int64]] | None = None
     """Others that these are some of, and their places there; see `of_each`."""
     possible: NDArray[np.bool_] | None = None
     """As of a pool: which of these a run may have held, by what it announced before."""
 
     def at(self, places: NDArray[np.int64]) -> Documents:
-        """Some of the documents, in this order, as the same population sees them. Not for groups."""
+        """Some of the documents, in this order, of the same pool. Not for groups."""
         matrix = take_rows(self.matrix, places)
-        population = self.population or self
-        return Documents(matrix, self.background, population=population, pool=self.pool, taken_from=(self, places))
+        return Documents(matrix, self.background, pool=self.source_pool, taken_from=(self, places))
 
     def of_each(self, key: Hashable, compute: Callable[[Documents], NDArray[Any]]) -> NDArray[Any]:
         """What `compute` says of each document (first axis), once for all that these were taken from.
@@ -142,10 +139,8 @@ class Documents(_Remembers):
 
     @cached_property
     def source_pool(self) -> Pool:
-        """What databases are drawn from; where nobody says, the population, or these."""
-        if self.pool is not None:
-            return self.pool
-        return Pool(self.matrix) if self.population is None else self.population.source_pool
+        """What databases are drawn from; where nobody says, these."""
+        return Pool(self.matrix) if self.pool is None else self.pool
 
     @cached_property
     def squared_norms(self) -> Vector:

@@ -1,8 +1,12 @@
 """Where a document lies relative to the announced subspace, or to the cone of the announced topics.
 
-Most rest on P = X B^T, the product of the documents with the announced basis B (topics T or singular vectors V;
-x - mu in place of x where PCA announces the mean mu), computed once a run. The squared residual |x|^2 - |P|^2 of V
-is left out: for one document it falls as the energy grows, so that it would be the same test twice.
+The squared residual of V, |x|^2 less the energy, is left out: it falls as the energy grows, so that it would be
+the same test twice.
+
+A feature of x that every row of the basis leaves out was in none of the run's documents (or was clipped away, for
+topics), so that x was not among them: an almost certain leak for every document with a rare feature. The simplex
+projection lifts what is left out of a topic to a constant, which is the smallest entry of that topic and 0 only
+where nothing was lifted.
 """
 
 from __future__ import annotations
@@ -12,9 +16,7 @@ from typing import Any, cast
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 
-from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.numeric.kernels import eight_products
@@ -24,16 +26,16 @@ from ksdp.audit.statistics.linear.expected import FirstOrderBasis, FirstOrderMea
 from ksdp.audit.statistics.linear.releases import LinearBasis
 from ksdp.audit.statistics.products import (
     BASES,
+    EntryColumns,
     announced,
+    ask,
     basis_name,
     basis_products,
-    centred_squared_norms,
     csr_arrays,
     gram,
+    over_entries,
     padded_basis,
     products,
-    row_dots,
-    row_largest,
     row_quadratic,
     rows_times,
 )
@@ -42,10 +44,10 @@ Ints = NDArray[Any]
 
 CUTOFF = 1e-10
 """Directions of the unit-length rows with an eigenvalue below this part of the largest do not count."""
-RIDGE = 1e-9
-"""Added to the diagonal of the coefficients' correlation matrix."""
 SIGMA_FLOOR = 1e-6
 """A singular value counts as at least this part of the largest."""
+NEAR_ZERO = 1e-7
+"""Columns of size at most this part of the largest are left out: what float32 rounding can leave of zero."""
 FLOOR = 1e-12
 """Least probability of a feature under a mixture of topics."""
 _TOGETHER = 256
@@ -93,92 +95,6 @@ def row_space_energy(observables: Observables, documents: Documents) -> Floats:
     return row_quadratic(rows)
 
 
-def best_cosine(observables: Observables, documents: Documents) -> Floats:
-    """max_t |cos(x, B_t)|; 0 for an empty document, and empty topics are never the best.
-
-    One number a document, in [0, 1].
-    """
-    lengths = np.sqrt(np.diag(gram(observables, basis_name(observables))))
-    inverse = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
-    largest = row_largest(basis_products(observables, documents), inverse)
-    norms = np.sqrt(centred_squared_norms(observables, documents))
-    cosines = np.divide(largest, norms, out=np.zeros_like(largest), where=norms > 0)
-    return cast(Floats, np.minimum(cosines, 1.0))
-
-
-def coefficient_mahalanobis(observables: Observables, documents: Documents) -> Floats:
-    """Mahalanobis distance of the document's coefficients from those of the population in that run.
-
-    The coefficients are P for V, and those of unconstrained least squares, P (T T^T)^+, for T. Their mean and
-    covariance over `Documents.population` are the adversary's picture of everybody: some thousand of the audited
-    documents, drawn from the seed, the same in every run. The covariance is brought to a correlation matrix C,
-    and C + `RIDGE` I is inverted: directions without spread, and coefficients that never vary, add (next to)
-    nothing.
-
-    One number a document, >= 0; all 0 where the population is a single document.
-    """
-    population = documents.population or documents
-    mean, whiten = observables.derive(
-        ("population of coefficients", population), lambda: _spread_of(_coefficients(observables, population))
-    )
-    centred = _coefficients(observables, documents) - mean
-    return np.sqrt(row_quadratic(rows_times(centred, whiten)))
-
-
-def _coefficients(observables: Observables, documents: Documents) -> Floats:
-    rows = basis_products(observables, documents)
-    if basis_name(observables) != "T":
-        return rows
-    root = _whitening(observables, "T")
-    return rows_times(rows, root @ root.T)
-
-
-def _spread_of(coefficients: Floats) -> tuple[Floats, Floats]:
-    """Mean and whitening W of some rows: |(c - mean) W| is the Mahalanobis distance of c from them."""
-    mean = coefficients.mean(axis=0)
-    centred = coefficients - mean
-    spread = np.sqrt(np.einsum("ij,ij->j", centred, centred) / len(centred))
-    # Spread that is rounding of large equal coefficients is no spread.
-    varies = spread > 1e-12 * np.abs(coefficients).max(axis=0, initial=0.0)
-    scaled = centred[:, varies] / spread[varies]
-    correlation = scaled.T @ scaled / len(scaled)
-    correlation[np.diag_indices_from(correlation)] += RIDGE
-    inverse = solve_triangular(np.linalg.cholesky(correlation), np.eye(len(correlation)), lower=True)
-    whiten = np.zeros((len(mean), len(correlation)))
-    whiten[varies] = inverse.T / spread[varies][:, None]
-    return mean, whiten
-
-
-def leverage_revealed(observables: Observables, documents: Documents) -> Floats:
-    """sum_t P_t^2 / sigma_t^2, the document's leverage where sigma is announced with V.
-
-    A singular value counts as at least `SIGMA_FLOOR` times the largest: energy in a direction that the data
-    do not have is then large, which is telling, and finite. All sigma 0: 0.
-
-    One number a document, >= 0.
-    """
-    rows = basis_products(observables, documents)
-    sigma = np.abs(announced(observables, "sigma").ravel())
-    if sigma.shape != rows.shape[1:]:
-        raise InputError(f"`sigma` must hold one value a row of V; got {sigma.size} for {rows.shape[1]}.")
-    largest = sigma.max(initial=0.0)
-    if largest == 0.0:
-        return np.zeros(len(rows))
-    return row_quadratic(rows / np.maximum(sigma, SIGMA_FLOOR * largest))
-
-
-def numerator_energy(observables: Observables, documents: Documents) -> Floats:
-    """Energy of the document in the row space of the announced numerators, as `row_space_energy` for topics.
-
-    The numerators of Algorithm 1 are W^T X less what the other topics explain: sums over documents before any
-    clipping.
-
-    One number a document, between 0 and |x|^2.
-    """
-    rows = products(observables, documents, "numerators")
-    return row_quadratic(rows_times(rows, _whitening(observables, "numerators")))
-
-
 def nonnegative_coefficients(observables: Observables, documents: Documents) -> Floats:
     """Return argmin |x - u T|^2 over u >= 0 for every document, shape (n_documents, k); once a run."""
 
@@ -186,17 +102,6 @@ def nonnegative_coefficients(observables: Observables, documents: Documents) -> 
         return box_least_squares(products(observables, documents, "T"), gram(observables, "T"), upper=float("inf"))
 
     return cast(Floats, observables.derive(("nonnegative coefficients", documents), compute))
-
-
-def nonnegative_residual(observables: Observables, documents: Documents) -> Floats:
-    """min |x - u T|^2 over u >= 0: the squared distance of the document from the cone of the topics.
-
-    One number a document, between 0 and |x|^2.
-    """
-    coefficients = nonnegative_coefficients(observables, documents)
-    explained = row_quadratic(coefficients, gram(observables, "T"))
-    crossed = row_dots(coefficients, products(observables, documents, "T"))
-    return cast(Floats, np.maximum(documents.squared_norms - 2.0 * crossed + explained, 0.0))
 
 
 @njit(cache=True, nogil=True)
@@ -254,6 +159,56 @@ def mixture_log_density(observables: Observables, documents: Documents) -> Float
     return densities
 
 
+@njit(cache=True, nogil=True)
+def _missing(indptr: Ints, indices: Ints, data: Floats, left_out: NDArray[np.bool_]) -> Floats:
+    """Part of |x|^2 on features that are left out, shape (n_documents,)."""
+    out = np.zeros(indptr.shape[0] - 1)
+    left = left_out.astype(np.float64)  # times 0 or 1: branches that nobody can guess cost more
+    for i in range(len(out)):
+        missing = total = 0.0
+        for at in range(indptr[i], indptr[i + 1]):
+            square = data[at] * data[at]
+            total += square
+            missing += square * left[indices[at]]
+        out[i] = missing / total if total > 0.0 else 0.0
+    return out
+
+
+def _left_out(above: Floats) -> NDArray[np.bool_]:
+    """Which features all rows of the basis leave out."""
+    sizes = above.max(axis=0, initial=0.0)
+    return np.asarray(sizes <= NEAR_ZERO * sizes.max(initial=0.0))
+
+
+def _support_lanes(observables: Observables) -> EntryColumns:
+    """Columns that are 1 where V leaves a feature out, and 1."""
+
+    def fill(lanes: NDArray[np.float32]) -> None:
+        lanes[:, 0] = _left_out(np.abs(announced(observables, "V")))
+        lanes[:, 1] = 1.0
+
+    return EntryColumns(2, fill)
+
+
+def _ask_support(observables: Observables, documents: Documents) -> None:
+    """Have the support of V looked at in the next pass over the documents."""
+    if basis_name(observables) == "V":
+        ask(observables, documents, "support", _support_lanes(observables))
+
+
+def missing_weight(observables: Observables, documents: Documents) -> Floats:
+    """Part of |x|^2 on features that every row of the basis leaves out (V_tj = 0, T_tj = min_j T_tj).
+
+    One number a document, in [0, 1].
+    """
+    if basis_name(observables) == "V":
+        sums = over_entries(observables, documents, "support", _support_lanes(observables)).astype(np.float64)
+        return np.divide(sums[:, 0], sums[:, 1], out=np.zeros(len(sums)), where=sums[:, 1] > 0)
+    topics = announced(observables, "T")
+    left_out = _left_out(topics - topics.min(axis=1, keepdims=True))
+    return cast(Floats, _missing(*csr_arrays(documents), left_out))
+
+
 GEOMETRY: tuple[Statistic, ...] = (
     TableStatistic(
         "row-space-energy",
@@ -263,46 +218,19 @@ GEOMETRY: tuple[Statistic, ...] = (
         needs_any=BASES,
     ),
     TableStatistic(
-        "best-cosine",
-        "geometry",
-        best_cosine,
-        "How alike the document and the nearest announced topic or direction are.",
-        needs_any=BASES,
-    ),
-    TableStatistic(
-        "coefficient-mahalanobis",
-        "geometry",
-        coefficient_mahalanobis,
-        "How unusual the document’s weights on the announced topics or directions are.",
-        needs_any=BASES,
-    ),
-    TableStatistic(
-        "leverage-revealed",
-        "geometry",
-        leverage_revealed,
-        "How strongly the document pulls at the announced directions, their strengths known.",
-        needs=("V", "sigma"),
-    ),
-    TableStatistic(
-        "numerator-energy",
-        "geometry",
-        numerator_energy,
-        "How much of the document is explained by the announced sums that topics are made of.",
-        needs=("numerators",),
-    ),
-    TableStatistic(
-        "nonnegative-residual",
-        "geometry",
-        nonnegative_residual,
-        "What is left of the document when it is rebuilt from the announced topics.",
-        needs=("T",),
-    ),
-    TableStatistic(
         "mixture-log-density",
         "geometry",
         mixture_log_density,
         "How likely the document’s own words are under the announced topics.",
         needs=("T",),
+    ),
+    TableStatistic(
+        "missing-weight",
+        "geometry",
+        missing_weight,
+        "How much of the document lies on words or columns that the announcement leaves out.",
+        needs_any=BASES,
+        shares=_ask_support,
     ),
     LinearBasis(),
     FirstOrderMean(),

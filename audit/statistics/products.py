@@ -202,20 +202,6 @@ def row_quadratic(rows: Floats, form: Floats | None = None) -> Floats:
     return out
 
 
-@njit(cache=True, nogil=True)
-def _row_largest(rows: Floats, weights: Floats, out: Floats) -> None:
-    for i in range(rows.shape[0]):
-        for t in range(rows.shape[1]):
-            out[i] = max(out[i], abs(rows[i, t] * weights[t]))
-
-
-def row_largest(rows: Floats, weights: Floats) -> Floats:
-    """The largest |r_t w_t| of every row r, 0 at least, shape (n,)."""
-    out = np.zeros(len(rows))
-    _row_largest(np.ascontiguousarray(rows), weights, out)
-    return out
-
-
 # What is linear in the squares of a document's entries: sums over features a of x_a^2 c_a, and the largest
 # x_a^2 c_a, for columns c that a run gives. One pass over the documents serves all who ask for it, in single
 # precision, as stored values are; a column's sums depend on no other column, so who asks for what changes no bit.

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.special import expit
 
@@ -23,8 +22,7 @@ from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.statistics.contract import Documents, TableStatistic
 from ksdp.audit.statistics.geometry import SIGMA_FLOOR, nonnegative_coefficients, whitening
-from ksdp.audit.statistics.products import announced, csr_arrays, has_mean, row_squares, rows_times, wide_products
-from ksdp.audit.statistics.support import NEAR_ZERO
+from ksdp.audit.statistics.products import announced, has_mean, row_squares, rows_times, wide_products
 
 _ROUNDS_OF_RUN, _ROUNDS_OF_START = ("sweeps", "iterations"), ("init_sweeps",)
 
@@ -173,39 +171,6 @@ class _WeightsSum:
         return rows_times(coefficients, total)
 
 
-@njit(cache=True, nogil=True)
-def _largest(
-    indptr: NDArray[np.int64], indices: NDArray[np.int64], data: Floats, inverse: Floats, out: Floats
-) -> None:
-    for i in range(out.shape[0]):
-        for at in range(indptr[i], indptr[i + 1]):
-            out[i] = max(out[i], data[at] * inverse[indices[at]])
-
-
-def _floored(total: Floats) -> Floats:
-    """At least `NEAR_ZERO` of the largest entry, and positive."""
-    least = max(NEAR_ZERO * float(total.max(initial=0.0)), float(np.finfo(np.float32).tiny))
-    return np.asarray(np.maximum(total, least))
-
-
-def sums_share(observables: Observables, documents: Documents) -> Floats:
-    """log of max_j x_j / s_j for the first announced sum s = sum_i w_i x_i: whether x fits into it at all.
-
-    The first topic's sum of the first round is one of the documents themselves, less nothing. If x was among them
-    then w x_j <= s_j for every feature j, so a large value says that it was not.
-    """
-    first = announced(observables, "sums")[0, 0]
-    out = np.full(len(documents), float(np.finfo(np.float32).tiny))
-    _largest(*csr_arrays(documents), 1.0 / _floored(first), out)
-    return np.asarray(np.log(out))
-
-
-def sums_log_support(observables: Observables, documents: Documents) -> Floats:
-    """sum_j x_j log s_j, s the positive part of the first round's sums over all topics: are x's features in?"""
-    total = np.maximum(announced(observables, "sums")[0], 0.0).sum(axis=0)
-    return np.asarray(documents.matrix @ np.log(_floored(total)), dtype=np.float64)
-
-
 def _energy_row(name: str, sentence: str, needs: tuple[str, ...], reads: tuple[str, ...] = ()) -> TableStatistic:
     return TableStatistic(name, "rounds", _Energy(needs, reads), sentence, needs, reads=reads)
 
@@ -291,21 +256,6 @@ ROUNDS = (
     _energy_row("means-energy", "How much of the document is explained by the announced means.", ("means",)),
     _energy_row(
         "uploads-energy", "How much of the document is explained by what parties sent to the server.", ("uploads",)
-    ),
-    _energy_row("site-energy", "How much of the document is explained by what single sites announced.", ("P",)),
-    TableStatistic(
-        "sums-log-support",
-        "rounds",
-        sums_log_support,
-        "Whether the document’s words occur in the first announced sums at all.",
-        needs=("sums",),
-    ),
-    TableStatistic(
-        "sums-share",
-        "rounds",
-        sums_share,
-        "Whether the document fits into the announced sums: no entry of it may be larger than theirs.",
-        needs=("sums",),
     ),
     TableStatistic(
         "weights-sum",

@@ -86,7 +86,7 @@ def test_a_function_of_somebodys_may_look_at_others_however_it_is_wrapped(corpus
 
 
 def test_of_a_document_its_strongest_alone_is_measured_where_nobody_else_matters(corpus: Corpus) -> None:
-    names, columns = ("row-space-energy", "log-support", "w-max"), ["w-max", "row-space-energy", "w-max"]
+    names, columns = ("row-space-energy", "missing-weight", "w-max"), ["w-max", "row-space-energy", "w-max"]
     plan = plan_of(corpus)
     found = strongest_alone(plan, names, columns)
     assert found is not None
@@ -150,7 +150,7 @@ def test_parts_hold_what_fits(corpus: Corpus) -> None:
 def test_documents_that_follow_one_another_are_not_copied(corpus: Corpus) -> None:
     units = plan_of(corpus).units
     for rows in (np.arange(200, 900), np.arange(0, 1), np.array([4, 5, 7]), np.array([7, 6, 5])):
-        found = measured_documents(corpus, units, rows, np.arange(5), {}).matrix
+        found = measured_documents(corpus, units, rows, {}).matrix
         wanted = take_rows(corpus.matrix, rows)
         assert (found != wanted).nnz == 0
         assert found.shape == wanted.shape

@@ -118,7 +118,7 @@ def test_statistics_follow_what_is_announced() -> None:
     assert "sigma" not in names
     assert skipped["sigma"] == "needs T, denominators"
     assert skipped["first-order-mean"] == "needs mean"
-    assert select_statistics(("geometry",), (), ("mean",))[1]["best-cosine"] == "needs T or V"
+    assert select_statistics(("geometry",), (), ("mean",))[1]["row-space-energy"] == "needs T or V"
     assert "adversary_sigma" in select_statistics(("paper", "geometry"), (), ("V",))[1]["w-max"]
     assert [s.name for s in chosen] == sorted(names)
 

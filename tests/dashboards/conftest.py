@@ -37,7 +37,7 @@ from ksdp.storage.store import Store
 from ..screens import round_of, screened
 
 PAPER = ("w-max", "sigma")
-STATISTICS = ("best-cosine", "first-order-mean", "row-space-energy", "w-max")
+STATISTICS = ("first-order-mean", "missing-weight", "row-space-energy", "w-max")
 
 MakeAudit = Callable[..., tuple[Store, str]]
 

@@ -141,7 +141,7 @@ def test_effects_are_the_same_however_many_columns_are_read_together(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: bool
 ) -> None:
     """Every document by its own column; the fresh runs hold that one alone, or all of them."""
-    names = ("row-space-energy", "best-cosine")
+    names = ("row-space-energy", "missing-weight")
     tables = {"seed": 3, "corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}}
     tables |= {"design": DESIGNS["shared"], "statistics": {"families": [], "names": list(names)}}
     ready = prepare_stored(make_plan(parse_spec(tables), corpus), tmp_path, may_sample=True)

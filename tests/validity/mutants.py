@@ -34,7 +34,7 @@ COPIES = ("tests/audit/verdicts/test_certificates.py", "tests/audit/test_copies.
 STEPS = ("tests/audit/statistics/linear/test_filter_steps.py",)
 RULED_OUT = "tests/audit/statistics/linear/test_ruled_out.py"
 ONE_BY_ONE = "tests/audit/statistics/linear/test_one_by_one.py"
-MOMENTS = "tests/audit/statistics/test_moments.py"
+MOMENTS = "tests/audit/statistics/linear/test_moments.py"
 EQUATIONS = "tests/audit/statistics/linear/test_max_entropy.py"
 MAX_ENTROPY = "tests/audit/statistics/linear/test_max_entropy.py"
 EXPLAINED = "tests/audit/statistics/linear/test_explained.py"
@@ -1285,7 +1285,7 @@ MUTANTS: list[Mutant] = [
         tests=(MOMENTS,),
     ),
     *_of(
-        "audit/statistics/moments.py",
+        "audit/statistics/linear/moments.py",
         ("parties = 1 + (pool.remaining is not None)", "parties = 1"),
         ("share * (dense.T @ dense)", "0.0 * (dense.T @ dense)"),
         tests=(MOMENTS,),
@@ -1784,7 +1784,6 @@ MUTANTS: list[Mutant] = [
         ),
         ("emptied(some.matrix, kept)", "some.matrix"),
         ("drawn=emptied(pool.drawn, kept)", "drawn=pool.drawn"),
-        ("cut(some.population)", "some.population"),
         ("_expected(whole).at(places)", "_expected(whole)"),
         ('getattr(statistic, "statistic", statistic)', "statistic"),
         tests=KEPT,

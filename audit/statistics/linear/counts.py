@@ -351,7 +351,7 @@ def _pool(
 def _cut(
     documents: Documents, kept: Kept, pool_of: Callable[[Pool], Pool], possible: Allowed | None = None
 ) -> Documents:
-    """The same documents, population and groups without what stands in other columns."""
+    """The same documents and groups without what stands in other columns."""
 
     def cut(some: Documents | None) -> Documents | None:
         if some is None:
@@ -362,7 +362,6 @@ def _cut(
             some.background,
             cut(some.rows),
             some.starts,
-            cut(some.population),
             pool,
             possible=None if possible is None else possible(some.matrix),
         )

@@ -59,7 +59,7 @@ def test_a_statistic_of_a_run_is_that_statistic_on_that_run(corpus: Corpus) -> N
     )
     unlike = 0
     some, others = (Documents(sp.csr_array(corpus.matrix[at : at + 9])) for at in (0, 9))
-    for name in ("sums-share", "sums-log-support", "sums-energy"):
+    for name in ("weights-sum", "sums-energy"):
         plain = statistics()[name]
         for documents in (some, others):
             alone, beside = plain.evaluate(first, documents), plain.evaluate(second, documents)
@@ -67,7 +67,7 @@ def test_a_statistic_of_a_run_is_that_statistic_on_that_run(corpus: Corpus) -> N
             np.testing.assert_array_equal(by_name[f"runs-{name}"].evaluate(seen, documents), alone + beside)
             np.testing.assert_array_equal(by_name[f"run1-{name}"].evaluate(seen, documents), alone)
             unlike += int((alone != beside).all())
-    assert unlike == 4  # the first topic of both starts at the same place, so that sums-share is the same of both
+    assert unlike == 4
 
 
 def test_what_holds_of_the_parts_is_said_of_the_whole() -> None:

@@ -41,7 +41,7 @@ def test_every_statistic_of_ours_has_one_plain_sentence() -> None:
     brought = [s for mechanism in (PEMKMeans(), HardtRoth()) for s in mechanism.statistics]
     arrays = statistics_of_arrays([Release("mean", (5,)), Release("offset", (3,))], 5)
     rows = {s.name: s for s in (*statistics().values(), *brought, *arrays, *COUNTS, coefficients(1, ["V"])[0])}
-    rows |= {row.name: row for row in (GroupMean(rows["best-cosine"]), GroupMean(rows["sigma"]))}
+    rows |= {row.name: row for row in (GroupMean(rows["row-space-energy"]), GroupMean(rows["sigma"]))}
     said = {name: sentence_of(row) for name, row in rows.items()}
     assert [name for name, sentence in said.items() if not sentence.endswith(".")] == []
     assert len(set(said.values())) == len(said)

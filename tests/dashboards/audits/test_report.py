@@ -35,8 +35,8 @@ SECTIONS = (
 )  # fmt: skip
 VOID_ELEMENTS = {"meta", "link", "br", "wbr"}
 EIGHT = (
-    "best-cosine", "coefficient-mahalanobis", "d-square-sum", "leverage-revealed", "first-order-mean",
-    "row-space-energy", "w-max", "w-square-sum",
+    "d-square-sum", "first-order-basis", "first-order-mean", "linear-basis", "missing-weight", "row-space-energy",
+    "w-max", "w-square-sum",
 )  # fmt: skip
 
 MakeAudit = Callable[..., tuple[Store, str]]

@@ -42,7 +42,7 @@ TABLES: dict[str, Any] = {
     "corpus": {"path": "x"},
     "mechanism": {"name": "pd-svd", "rank": 2, "opens": "final"},
     "design": {"party_size": 0.03, "with_runs": 12, "fresh_runs": 6},
-    "statistics": {"families": [], "names": ["row-space-energy", "best-cosine"]},
+    "statistics": {"families": [], "names": ["row-space-energy", "missing-weight"]},
     "decision": {"margin": 0.9},
 }
 

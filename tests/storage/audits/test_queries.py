@@ -17,7 +17,7 @@ from ksdp.storage.audits.queries import SORTS, VERDICTS, Filter, Findings
 from ksdp.storage.codec import write_table_with_checksum
 from ksdp.storage.findings import EFFECTS, EffectRow
 
-NAMES = ("best-cosine", "sigma", "w-max")
+NAMES = ("row-space-energy", "sigma", "w-max")
 DOCUMENTS = 137
 
 

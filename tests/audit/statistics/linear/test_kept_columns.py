@@ -66,7 +66,7 @@ def test_statistics_are_those_of_the_other_mechanism_on_narrow_rows(
             assert np.corrcoef(found, wanted)[0, 1] > 0.999, statistic.name
         np.testing.assert_allclose(found, wanted, rtol=0.02, atol=0.015, err_msg=statistic.name)
         some += 1
-    assert some > 7
+    assert some > 5
 
 
 def _rng() -> np.random.Generator:
@@ -133,18 +133,16 @@ def test_of_other_mechanisms_and_of_the_counts_documents_are_as_they_are() -> No
     assert as_in_run(LinearBlocks(), shown, plain) is plain
 
 
-def test_groups_and_the_population_are_cut_too() -> None:
+def test_groups_are_cut_too() -> None:
     _, seen, documents, _ = a_run("pd-svd")
     assert documents.pool is not None
     each = Documents(documents.matrix, pool=documents.pool)
-    population = Documents(sp.csr_array(documents.matrix[:9]))
-    groups = Documents(documents.matrix, {}, each, np.arange(0, 61, 2), population, documents.pool)
+    groups = Documents(documents.matrix, {}, each, np.arange(0, 61, 2), documents.pool)
     cut = as_in_run(LinearBlocks(), seen, groups)
     gone = np.flatnonzero(seen["kept_columns"] == 0)
     assert cut.rows is not None
-    assert cut.population is not None
     assert cut.pool is cut.rows.pool
-    for matrix in (cut.matrix, cut.rows.matrix, cut.population.matrix, cut.source_pool.drawn):
+    for matrix in (cut.matrix, cut.rows.matrix, cut.source_pool.drawn):
         assert not matrix[:, gone].toarray().any()
         assert matrix.shape[1] == 30
 
