@@ -37,7 +37,7 @@ from ksdp.audit.statistics.contract import Documents, Statistic, own_statistics,
 from ksdp.audit.statistics.linear.counts import evaluated
 from ksdp.audit.statistics.linear.groups import WrappedStatistic
 
-_FAMILIES = ("paper", "geometry", "rounds", "pem")
+_FAMILIES = ("paper", "geometry", "rounds")
 _MANY = 2**20
 """Features of which names are asked, where none are known: more than any rank."""
 

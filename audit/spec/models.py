@@ -455,7 +455,7 @@ class DesignSpec(Section, frozen=True):
 class StatisticsSpec(Section, frozen=True):
     """What the adversary looks at."""
 
-    families: tuple[str, ...] = ("paper", "geometry", "rounds", "pem")
+    families: tuple[str, ...] = ("paper", "geometry", "rounds")
     """Families of statistics to test; `ksdp mechanisms` and reports name what each holds."""
     names: tuple[str, ...] = ()
     """Statistics by name, besides the families.

@@ -108,7 +108,7 @@ def joint_table(runs: Sequence[Mapping[str, Any]]) -> str:
     lines = ["[mechanism]", f'name = "{JointMechanism.name}"']
     for run in twice:
         lines += ["", "[[mechanism.runs]]", *(f"{key} = {toml_value(value)}" for key, value in run.items())]
-    lines += ["", "[statistics]", 'families = ["paper", "geometry", "rounds", "pem", "learned"]']
+    lines += ["", "[statistics]", 'families = ["paper", "geometry", "rounds", "learned"]']
     together = make_mechanism(JointMechanism.name, {"runs": twice})
     if any(array.learner for array in together.releases(2**20)):
         lines += ['names = ["learned-raw"]', "", "[store]", 'observables = "all"']  # without it nobody is clear

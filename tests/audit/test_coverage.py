@@ -245,7 +245,7 @@ def test_statistics_read_what_coverage_says(name: str, basis: str) -> None:
     seen = [n for n in SHAPES if n not in ("T", "V", "mean") or n in basis.split()]
     if not set(statistic.needs) <= set(seen):
         pytest.skip("the mechanism does not announce what it needs")
-    watched = Watched({n: np.abs(rng.normal(size=SHAPES[n])) for n in seen} | SPECIAL.get(name, {}))
+    watched = Watched({n: np.abs(rng.normal(size=SHAPES[n])) for n in seen})
     matrix = sp.csr_array(np.abs(rng.normal(size=(6, 8))) * (rng.random((6, 8)) < 0.7))
     background = {"adversary_sigma": np.ones(3), "adversary_rows": np.array(5), "victim_rows": np.array(5)}
     statistic.evaluate(watched, Documents(matrix, background))
@@ -261,7 +261,6 @@ def test_reading_by_name() -> None:
     assert coverage(["V", "sigma"], ["V"], [found["row-space-energy"]]).unread == ("sigma",)
 
 
-SPECIAL = {"pem-own-gradient": {"label": np.array([1]), "weights": np.ones((2, 8))}}
 SHAPES = {
     "T": (3, 8), "V": (3, 8), "sigma": (3,), "mean": (8,), "denominators": (3,), "numerators": (3, 8),
     "sums": (2, 3, 8), "weights": (2, 3), "total": (3, 8), "total_weights": (3,), "sweeps": (1,), "start": (3, 8),

@@ -1602,8 +1602,6 @@ MUTANTS: list[Mutant] = [
         ("return np.asarray(counts - _beside(pool)) if known else counts", "return counts"),
         ("_apart(observables, pool) > 0.5", "_apart(observables, pool) > 1.5"),
         ("possible = _within(observables, pool)", "possible = None"),
-        ("np.minimum.reduceat", "np.maximum.reduceat"),
-        ("apart = counts - pool.share * drawn - fixed", "apart = counts - pool.share * drawn"),
         ("for by in (1, 2)]", "for by in (2, 1)]"),
         ("np.where(kept, stays, goes)", "np.where(kept, goes, stays)"),
         ("np.maximum(drawn - 1.0, 0.0)", "drawn"),

@@ -467,7 +467,7 @@ class PEMLogistic(LogisticParameters, PemMechanism):
             raise SpecError(str(error)) from error
         each = (self.iterations, features)
         return (
-            self.summed_release("gradients", each, "weights", per_round=True),
+            self.summed_release("gradients", each, "weights", "label", per_round=True),
             Release("weights", each, noise=NOISE, derived_from=("gradients",), per_round=True),
             Release("label", (1,), noise=EXACT),
             Release("V", (1, features), noise=NOISE, derived_from=("gradients",)),

@@ -113,30 +113,6 @@ def counts_match(observables: Observables, documents: Documents) -> Floats:
     return membership_scores("linear-counts", observables, documents, terms, known)
 
 
-def fewest_count(observables: Observables, documents: Documents) -> Floats:
-    """The smallest count among the document's columns, less others' documents that are known; 0 without any."""
-    rows = documents.matrix
-    indptr = np.asarray(rows.indptr)
-    found, some = np.zeros(len(documents)), np.flatnonzero(np.diff(indptr))
-    of_entries = np.where(
-        np.asarray(rows.data) != 0, _apart(observables, documents.source_pool)[np.asarray(rows.indices)], np.inf
-    )
-    if len(some):
-        found[some] = np.minimum.reduceat(of_entries, indptr[:-1][some])
-    return np.where(np.isfinite(found), found, 0.0)
-
-
-def counts_above(observables: Observables, documents: Documents) -> Floats:
-    """How far counts are above those expected in the document's columns, each by its own variance, added up."""
-    pool = documents.source_pool
-    counts = announced(observables, DOCUMENT_COUNTS).ravel()
-    drawn, others = _of_pool(pool)
-    fixed = pool.fixed_share * _beside(pool)
-    spread = pool.share * (1 - pool.share) * drawn + pool.fixed_share * (1 - pool.fixed_share) * others
-    apart = counts - pool.share * drawn - fixed
-    return _summed(documents, apart / np.maximum(spread, 1.0))
-
-
 def columns_kept(observables: Observables, documents: Documents) -> Floats:
     """The log likelihood ratio of which columns stay, column by column: the document adds 1 to its own.
 
@@ -167,14 +143,10 @@ def _row(
 
 COUNTS: tuple[Statistic, ...] = (
     _row(
-        "counts-above", counts_above, "Whether more documents than expected have the document’s words or columns."
-    ),
-    _row(
         "linear-counts",
         counts_match,
         "Whether the counts of documents hold what this document adds to them, best weighed.",
     ),
-    _row("fewest-count", fewest_count, "How many documents have the rarest of the document’s words or columns."),
     _row(
         "kept-columns",
         columns_kept,
