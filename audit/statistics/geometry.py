@@ -217,6 +217,7 @@ GEOMETRY: tuple[Statistic, ...] = (
         "How much of the document the announced directions or topics explain.",
         needs_any=BASES,
     ),
+    # Without it the final output of PD-NMF on texts loses 23 % of the mean advantage (decision 4).
     TableStatistic(
         "mixture-log-density",
         "geometry",
@@ -224,6 +225,7 @@ GEOMETRY: tuple[Statistic, ...] = (
         "How likely the document’s own words are under the announced topics.",
         needs=("T",),
     ),
+    # Without it the final output of PD-SVD loses 20 % where documents have rare words.
     TableStatistic(
         "missing-weight",
         "geometry",

@@ -6,7 +6,7 @@ is an orthonormal basis of all that the power iteration announced (`factorisatio
 
 Where sums are solved for who was in, energies and weights decide nothing: they read what is announced of later
 rounds and of the start, which no other column does. Of several rounds on a party's own documents (`fedpower` with
-`period = 4`) the energy of `means` and `uploads` is the strongest there is.
+`period = 4`) no column sees more than the energies of `means` and `uploads`.
 """
 
 from __future__ import annotations
