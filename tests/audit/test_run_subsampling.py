@@ -19,7 +19,6 @@ from ksdp.audit.sampling import STRONGEST, measure, run_observables, sample
 from ksdp.audit.spec.design import Block
 from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.statistics.plain import statistics_of_arrays
-from ksdp.audit.statistics.rounds import ROUNDS
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.looks import FRESH, Stage
 
@@ -229,18 +228,13 @@ def test_values_do_not_hang_on_the_block(corpus: Corpus, mechanism: str) -> None
         assert (values == found.values[name][:, 2:])[: len(plan.audited)].all(), name
 
 
-def test_values_of_client_statistics_do_not_hang_on_it_either(corpus: Corpus) -> None:
+def test_values_of_arrays_do_not_hang_on_it_either(corpus: Corpus) -> None:
     rng = np.random.default_rng(1)
     features = corpus.features
-    seen = Observables(
-        {name: rng.normal(size=(3, 4, features)) for name in ("sums", "centres")}
-        | {name: rng.normal(size=(3, features)) for name in ("gradients", "weights")}
-        | {"counts": rng.random((3, 4)), "label": np.array([2.0]), "items": rng.random(features)}
-        | {"pairs": rng.random((features, features))}
-    )
+    seen = Observables({"weights": rng.normal(size=(3, features)), "counts": rng.random((3, 4))})
     documents = plan_of(corpus).documents(0)
     shapes = [Release("weights", (3, features)), Release("counts", (3, 4))]
-    for statistic in (*(row for row in ROUNDS if row.family == "pem"), *statistics_of_arrays(shapes, features)):
+    for statistic in statistics_of_arrays(shapes, features):
         whole = statistic.evaluate(seen, documents)
         for size in (1, 3, 50):
             places = np.sort(rng.choice(len(documents), size, replace=False))
