@@ -43,8 +43,9 @@ def emit_expired(store: Store, now: datetime) -> None:
         expires, audits, listed = signed
         payload = {"expired": expires.isoformat(), "documents": listed}
         about = {"prefect.resource.id": f"ksdp.clearance.{path.stem}"}
-        emit_event("ksdp.clearance.expired", about, related=_audits(*audits), payload=payload)
-        mark.touch()
+        with contextlib.suppress(OSError):  # without room or right to mark it, it would be told every few seconds
+            mark.touch()
+            emit_event("ksdp.clearance.expired", about, related=_audits(*audits), payload=payload)
 
 
 def _is_watched() -> bool:
