@@ -631,19 +631,30 @@ def adversary(summary: Summary) -> str:
     if summary.spec.statistics.sees == "final":
         return (
             "Somebody who is given the final output and nothing else that is announced. They know the suspected "
-            "document in full and how the mechanism works. They do not know which other documents the victim "
-            "holds: those are random here."
+            f"document in full and how the mechanism works. {_others_known(summary)}"
         )
     if summary.opens == "final":
         return (
             "Whoever sees what a run opens at its end, and nothing else: everybody who takes part, as long as no "
             "two of the three parties that compute put together what they hold. Two of these would see the data "
             "itself: this audit says nothing of that. They know the suspected document in full and how the "
-            "mechanism works. They do not know which other documents the victim holds: those are random here."
+            f"mechanism works. {_others_known(summary)}"
         )
     return (
         "The strongest that keeps to the protocol: all parties outside the honest ones named above pool what they "
         "see, subtract everything that is theirs from what is announced, and are left with a view of "
-        f"{rest} data alone. They know the suspected document in full and how the mechanism works. They do not "
-        "know which other documents the victim holds: those are random here."
+        f"{rest} data alone. They know the suspected document in full and how the mechanism works. "
+        f"{_others_known(summary)}"
+    )
+
+
+def _others_known(summary: Summary) -> str:
+    """What the adversary knows of the other documents, and what that knowledge may be worth."""
+    known = "They do not know which other documents the victim holds: those are random here."
+    if summary.design.kind != "shared":
+        return known
+    more = (1.0 - summary.design.share) ** -0.5
+    return (
+        f"{known} They do know all that these are drawn from. Who does not may tell less: an advantage up to "
+        f"{more:.2f} times smaller where a run holds {percent(summary.design.share)} of them (arXiv 2605.25819)."
     )

@@ -87,6 +87,10 @@ def test_where_nothing_is_claimed_nothing_is_said() -> None:
 
 def test_who_looks_depends_on_what_a_run_opens() -> None:
     assert "subtract everything that is theirs" in adversary(example())
+    assert "do not know which other documents" in adversary(example())
+    half = replace(example(), design=replace(example().design, kind="shared", share=0.5))
+    assert "up to 1.41 times smaller where a run holds 50 % of them" in adversary(half)
+    assert "drawn from" not in adversary(replace(half, design=replace(half.design, kind="literal")))
     final = adversary(replace(example(), opens="final"))
     assert "no two of the three parties that compute put together what they hold" in final
     assert "subtract" not in final
