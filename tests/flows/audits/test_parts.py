@@ -135,7 +135,7 @@ def test_effects_are_those_of_fresh_runs_in_which_every_statistic_is_measured(
         read_effects(at.audit(a.audit)).to_pandas()
         for at, a in ((store, usual), (Store(tmp_path / "every"), every))
     )
-    assert mine.statistic.nunique() == 3
+    assert mine.statistic.nunique() > 1
     pd.testing.assert_frame_equal(mine, theirs, check_exact=True)
 
 
