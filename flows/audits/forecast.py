@@ -258,12 +258,9 @@ def _runs_for_margin(plan: Plan, columns: int, rule: DecisionSpec) -> int | None
 
 def _first_look(forecast: Mapping[str, Any]) -> list[str]:
     """What is paid where the first look decides all, as it does where equations tell who is in."""
-    seconds = forecast.get("first_look_seconds")
-    return (
-        []
-        if seconds is None
-        else [f"          {seconds:.0f} of them where the first look decides all, as is likely here"]
-    )
+    if (seconds := forecast.get("first_look_seconds")) is None:
+        return []
+    return [f"          {seconds:.0f} of them where the first look decides all, as is likely here"]
 
 
 def _with_runs(plan: Plan, runs: int) -> int:

@@ -50,7 +50,7 @@ def chosen_place(asked: Place, store: Store, plans: Sequence[Plan]) -> Place:
     """The place asked for; by default this machine alone, where a minute does and no Prefect server waits."""
     if asked != ANYWHERE or plans[0].spec.cluster is not None or not nobody_watches(store):
         return asked
-    workers = workers_here(work_of(plans))
+    workers = workers_here(work_of(plans, most=_most(os.cpu_count())))
     if workers is None:
         return asked
     where = "this process" if workers == 1 else f"{workers} processes"
@@ -64,20 +64,32 @@ def nobody_watches(store: Store) -> bool:
     return not named and not within_a_run() and server_address(store.prefect) is None
 
 
-def work_of(plans: Sequence[Plan], clock: Callable[[], float] = time.process_time) -> float:
+def work_of(
+    plans: Sequence[Plan], clock: Callable[[], float] = time.process_time, most: float = math.inf
+) -> float:
     """CPU seconds that some audits take together, without start and end; infinite where nobody can forecast it.
 
-    Tried are a few runs and tests, which compiles what is needed.
+    Tried are a few runs and tests, which compiles what is needed; no more of them once it is above `most`.
     """
     if any(map(never_small, plans)):
         return math.inf
-    return sum(_work(plan, calibrate(plan, BRIEF, clock)) for plan in plans)
+    seconds = 0.0
+    for plan in plans:
+        seconds += _work(plan, calibrate(plan, BRIEF, clock))
+        if seconds > most:
+            break
+    return seconds
+
+
+def _most(cores: int | None) -> float:
+    """CPU seconds that the cores of this machine do while nobody waits."""
+    return _BRIEF * (cores or 1)
 
 
 def workers_here(work: float, cores: int | None = None) -> int | None:
     """Processes of this machine that do so many CPU seconds of work; None: Prefect and Dask do it."""
     cores = cores or os.cpu_count() or 1
-    if work > _BRIEF * cores:
+    if work > _most(cores):
         return None
     return 1 if work <= _ALONE else cores
 

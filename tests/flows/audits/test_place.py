@@ -45,6 +45,8 @@ def test_work_is_forecast_for_all_audits_together(table: Path) -> None:
     one = work_of([small], clock=lambda: float(next(seconds)))
     seconds = itertools.count()
     assert work_of([small, small], clock=lambda: float(next(seconds))) == pytest.approx(2 * one)
+    seconds = itertools.count()
+    assert work_of([small, small], lambda: float(next(seconds)), most=one / 2) == pytest.approx(one)
 
 
 def test_what_is_not_forecast_is_never_small(table: Path) -> None:
