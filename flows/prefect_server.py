@@ -62,9 +62,9 @@ class Server:
         """That this server, started here, is gone, in a sentence for people; empty while it is there."""
         if self.process is None or self.process.poll() is None:
             return ""
-        # What Prefect, and Dask of the flow that is left, say of it at length is said here in a line.
+        # What Prefect, Dask and the loops of the flow that is left say of it at length is said here in a line.
         for name in list(logging.root.manager.loggerDict):
-            if name.partition(".")[0] in ("prefect", "distributed", "ksdp"):
+            if name.partition(".")[0] in ("prefect", "distributed", "tornado", "asyncio", "ksdp"):
                 logging.getLogger(name).disabled = True
         _give_up()
         return self.fails(f"stopped (exit {self.process.returncode}")
