@@ -24,6 +24,7 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.callables import FunctionMechanism
 from ksdp.audit.mechanisms.contract import Database, Mechanism, Release, ReleaseSchema, kept_of, traits_of
 from ksdp.audit.mechanisms.parameters import parameters_of
+from ksdp.audit.mechanisms.planted import ArrayLeak, leaks_of
 from ksdp.audit.mechanisms.privacy.spent import Promise
 from ksdp.audit.mechanisms.recorded import RecordedRuns, is_own
 from ksdp.audit.numeric.sparse_rows import rows_of, take_rows
@@ -51,12 +52,13 @@ def pool_of(plan: Plan) -> Pool:
     mine, others = held.victim, np.sort(np.concatenate([held.honest, held.coalition]))
     share = held.size / max(len(mine), 1)
     own = corpus.matrix if len(mine) == len(units) else rows_of(corpus.matrix, units.rows(mine))
-    group = _groups_of(units, mine)
+    group, place = _groups_of(units, mine), {int(unit): at for at, unit in enumerate(mine)}
+    leaks = tuple(replace(one, unit=place[one.unit]) for one in plan.leaks if one.unit in place)
     if not len(others):
-        return Pool(own, share, None, plan.mechanism, group=group)
+        return Pool(own, share, None, plan.mechanism, group=group, leaks=leaks)
     fixed = rows_of(corpus.matrix, units.rows(others))
     shared = 0.5 if held.drawn else 1.0
-    pool = Pool(own, share, fixed, plan.mechanism, shared, bool(len(held.coalition)), group=group)
+    pool = Pool(own, share, fixed, plan.mechanism, shared, bool(len(held.coalition)), group=group, leaks=leaks)
     if not (len(held.honest) and len(held.coalition)):
         return pool
     honest, coalition = (rows_of(corpus.matrix, units.rows(rows)) for rows in (held.honest, held.coalition))
@@ -316,6 +318,14 @@ class Plan:
     known_pool: Pool | None = None
     """`pool`, of the plan that this is a stage of: what is expected of it is worked out once, not once a stage."""
 
+    @cached_property
+    def leaks(self) -> tuple[ArrayLeak, ...]:
+        """Leaks that are planted in what runs announce."""
+        if self.spec.planted and self.units.order is not None:
+            raise SpecError("`planted` must be left out where groups are audited: a leak is of one document.")
+        rows = {str(self.units.ids[unit]): int(unit) for unit in self.holdings.victim} if self.spec.planted else {}
+        return leaks_of(self.spec.planted, rows, self.announced)
+
     @property
     def proved(self) -> bool:
         """Whether every document is clear against every attack before any run."""
@@ -501,7 +511,7 @@ class Plan:
         design = self.spec.design.model_dump(mode="json", exclude=_NO_MATTER | free)
         # Stores of the last round and of every round differ; those of mechanisms with one round do not.
         keeps_early = self.spec.store.observables == "all" and any(a.early for a in self.announced)
-        code = own_code(self.spec.mechanism.model_dump(mode="json"), [self.mechanism])
+        code, planted = own_code(self.spec.mechanism.model_dump(mode="json"), [self.mechanism]), self.spec.planted
         return (
             {
                 "corpus": self.corpus.hash,
@@ -517,6 +527,7 @@ class Plan:
             | ({"kept": "all"} if keeps_early else {})
             | ({"observed": self.precision} if self.precision != self.spec.store.precision else {})
             | ({"code": code} if code else {})
+            | ({"planted": [one.model_dump(mode="json") for one in planted]} if planted else {})
         )
 
 

@@ -43,7 +43,7 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     rank = traits_of(mechanism).rank
     if rank is not None:
         _check_rank(rank, holdings, corpus.features)
-    promise = promised(spec, holdings, mechanism, corpus.features)
+    promise = None if spec.planted else promised(spec, holdings, mechanism, corpus.features)
     proved = proved_before_runs(promise, spec) and not spec.statistics.explored
     design = _design(spec, holdings, mechanism, proved)
     sees, keeps = spec.statistics.sees, spec.store.observables
@@ -66,7 +66,7 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
                 "a certificate needs `parties.others` fixed or colluding: pairs share all other documents."
             )
     runs = planned_runs(spec, design, shown.kept, tested.chosen, learners)
-    return Plan(
+    plan = Plan(
         spec=spec,
         corpus=corpus,
         holdings=holdings,
@@ -85,6 +85,8 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         default_columns=tested.default,
         promise=promise,
     )
+    assert len(plan.leaks) == len(spec.planted)  # refused here, before any run
+    return plan
 
 
 def promised(spec: Spec, held: Holdings, mechanism: Mechanism, features: int) -> Promise | None:

@@ -45,6 +45,8 @@ class Purpose(IntEnum):
     """Which documents the other parties hold, where nobody knows; place: lane, run."""
     KEPT = 12
     """Which blocks of runs keep a document's without runs; place: lane, stratum of blocks."""
+    PLANTED = 13
+    """Coins of planted leaks; place: lane, run. Without a place, what is planted."""
     SCREEN = 101
     """Seeds of the rounds of a screen; place: round."""
     FRESH = 102

@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import InvalidAudit, KsdpError, SpecError
 from ksdp.audit.mechanisms.callables import failure_of, has_minus_zeros
 from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.mechanisms.planted import with_leaks
 from ksdp.audit.mechanisms.recorded import RecordedRuns, is_own
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
+from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import own_modules
 from ksdp.audit.spec.design import Block, drawn_controls, mechanism_rng
 from ksdp.audit.spec.models import Spec
@@ -64,7 +66,16 @@ def run_observables(plan: Plan, lane: int, run: int) -> Stored:
         seen = plan.mechanism.of_run(run)
     else:
         seen = plan.mechanism.run(database, mechanism_rng(plan.design, lane, run))
-    return {HANDED: handed_bits(database, len(plan.corpus))} | as_declared(plan, seen, f"lane {lane}, run {run}")
+    handed = {HANDED: handed_bits(database, len(plan.corpus))}
+    return handed | planted_in(plan, as_declared(plan, seen, f"lane {lane}, run {run}"), lane, run)
+
+
+def planted_in(plan: Plan, stored: Stored, lane: int, run: int) -> Stored:
+    """What a run announced, with the leaks that the spec plants in it."""
+    if not plan.leaks:
+        return stored
+    rng = generator(plan.design.seed, Purpose.PLANTED, lane, run)
+    return with_leaks(plan.leaks, stored, plan.design.rows(lane, run), rng)
 
 
 def run_digest(plan: Plan, stored: Stored) -> str:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import NotFound, StoreError
 from ksdp.audit.results.parts import StatisticSummary as StatisticSummary
+from ksdp.audit.results.strength import AttackStrength as AttackStrength
 from ksdp.audit.results.summary import Summary as Summary
 from ksdp.audit.spec.models import DeclaredSpec as DeclaredSpec
 from ksdp.audit.spec.models import Spec, parse_spec
@@ -253,6 +254,7 @@ def read_curves(folder: Path) -> list[Curve]:
 
 FINDINGS = ("verdicts.parquet", "statistics.parquet", "effects.parquet", "curves.parquet")
 _REPORT = "report.html"
+_STRENGTH = "power.json"
 _KNOWN = ("certified_bound", "knows_all")
 
 
@@ -357,6 +359,19 @@ def write_report(folder: Path, page: str) -> Path:
     """Write `report.html`, last of all: an audit whose report holds is finished. Where it is."""
     write_text_with_checksum(folder / _REPORT, page)
     return folder / _REPORT
+
+
+def write_strength(folder: Path, strength: AttackStrength) -> None:
+    """Write what an audit like this one found of planted leaks."""
+    write_json_with_checksum(folder / _STRENGTH, strength.to_json())
+
+
+def read_strength(folder: Path) -> AttackStrength | None:
+    """What an audit like this one found of planted leaks; None where nobody has planted any."""
+    path = folder / _STRENGTH
+    remedy = "`ksdp power` makes it again"
+    whose = f"audit {folder.name!r}"
+    return read_object(path, AttackStrength.from_json, whose, remedy) if path.is_file() else None
 
 
 def findings_whole(folder: Path) -> bool:

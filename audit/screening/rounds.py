@@ -60,6 +60,8 @@ def check_screenable(spec: Spec) -> None:
     """Refuse what cannot be screened."""
     if spec.views is not None:
         raise SpecError("`views` must be left out: screen the strongest view.")
+    if spec.planted:
+        raise SpecError("`planted` must be left out: what is screened must be what is run.")
     if spec.statistics.sees == "final":
         raise SpecError("`statistics.sees` must be all: a protocol run announces more than its final output.")
     if isinstance(spec.design.documents, int):

@@ -495,6 +495,22 @@ class CertificateSpec(Section, frozen=True):
     """That any bound of any document is wrong; default: a tenth of that of "clear", which it comes on top of."""
 
 
+class PlantedSpec(Section, frozen=True):
+    """A leak of known size in what runs with a document announce: `ksdp power` writes these."""
+
+    document: str
+    kind: Literal["number", "numbers", "spread", "agreement"]
+    """One number moves, or several together; one strays further from its centre; two agree in sign."""
+    array: str
+    places: tuple[Annotated[int, Field(ge=0)], ...]
+    """Of the numbers in the array, row by row."""
+    amounts: tuple[float, ...]
+    """Added to each; of `spread` the factor; of `agreement` how often two that differ are made to agree."""
+    centres: tuple[float, ...] = ()
+    advantage: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Of an attacker who knows the leak and looks at these numbers alone."""
+
+
 _Words = Annotated[str, Field(max_length=2000)]
 
 
@@ -568,6 +584,8 @@ class Spec(Section, frozen=True):
     """None: nothing is certified."""
     gain: GainSpec = Field(default_factory=GainSpec)
     declared: DeclaredSpec = Field(default_factory=DeclaredSpec)
+    planted: tuple[PlantedSpec, ...] = Field(default=(), exclude_if=lambda given: not given)
+    """Leaks that an audit has to find, planted beside the mechanism's own; no clearance rests on such an audit."""
     cluster: ClusterSpec | None = Field(default=None, exclude=True)
     """None: worker processes of this machine."""
 
@@ -579,6 +597,10 @@ class Spec(Section, frozen=True):
             raise ValueError("`parties.coalition` and `me` must be left out where `views.coalitions` are given.")
         if self.design.kind != "shared" and self.design.documents is None:
             raise ValueError(f"`design.documents` must be given for the {self.design.kind} design.")
+        if self.planted and self.certificate is not None:
+            raise ValueError(
+                "`certificate` must be left out where leaks are `planted`: it bounds the mechanism alone."
+            )
         return self
 
     def tables(self) -> dict[str, Any]:

@@ -20,6 +20,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.mechanisms.contract import Mechanism, Observables
+from ksdp.audit.mechanisms.planted import ArrayLeak
 from ksdp.audit.numeric.array_types import Vector
 from ksdp.audit.numeric.sparse_rows import take_rows
 
@@ -62,6 +63,8 @@ class Pool(_Remembers):
     """Those of the `fixed` that are not the coalition's, where some are and others are not; they stay in a sum."""
     coalition: sp.csr_array | None = None
     """The coalition's, where there are `honest` ones."""
+    leaks: tuple[ArrayLeak, ...] = ()
+    """Planted in what runs announce; their units are places in `drawn`."""
 
     @property
     def subtracted(self) -> sp.csr_array | None:

@@ -12,8 +12,8 @@ first training run.
 One document hardly moves the covariance of a vector, so that all documents share it: a rule is ridge regression of
 a document's bits, in the dual, on a Gram matrix of the training runs. Four matrices (numbers; numbers and levels;
 all; all, squared entry by entry: products of two) and three ridges give twelve rules. Of each document the one of
-the best correlation is kept, each training run left out in turn. Where a single number, or product of two, does
-better, it is the rule: a leak in one of many numbers drowns in a ridge.
+the best correlation is kept, each training run left out in turn. Where a single number, a square, or a product of
+two does better, it is the rule: a leak in one of many numbers drowns in a ridge.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.mechanisms.contract import Alignment, Database, Observables, Release
+from ksdp.audit.mechanisms.contract import Alignment, Database, Mechanism, Observables, Release
+from ksdp.audit.mechanisms.planted import with_leaks
 from ksdp.audit.numeric.array_types import Floats, Ints, Singles, Vector
 from ksdp.audit.numeric.bits import lost_digits, minus_zeros
 from ksdp.audit.numeric.kernels import one_thread
@@ -47,8 +48,10 @@ _FEWEST = 8
 _RIDGES = (0.03, 0.3, 3.0)
 """In units of the mean eigenvalue."""
 _CLIP = 8.0
-_FEW = 48
-"""Numbers up to which all products of two are looked at one by one."""
+_PRODUCTS = 2e11
+"""Operations that looking at products of two one by one may take: of 182 numbers and 178 documents 18e9."""
+_OTHER = 100
+"""Documents whose operations a product costs besides."""
 _MOST_ORDERED = 4096
 _MOST_LEVELLED = 1024
 _LEVELS = 16
@@ -74,7 +77,7 @@ class SimulatedStatistic:
     """Training runs."""
     family: str = SIMULATED
     needs: tuple[str, ...] = ()
-    version: int = 1
+    version: int = 2
     weighs: ClassVar[bool] = True
 
     def over(self, releases: Sequence[Release], runs: int) -> SimulatedStatistic:
@@ -235,8 +238,8 @@ class LearntRules:
     ridges: tuple[RidgeRule, ...]
     alone: Ints
     """Documents whose rule is one number, or a product of two."""
-    entry: Ints
-    """Their places in all vectors, one after the other, or beyond in the products."""
+    entries: tuple[Ints, Ints]
+    """Places of their numbers in all vectors, one after the other; beyond them stands 1."""
     count: int
     """Documents."""
 
@@ -251,7 +254,8 @@ class LearntRules:
             kernels = _kernels(inner)
             for rule in self.ridges:
                 out[rule.documents] = kernels[rule.kernel] @ rule.weights
-        out[self.alone] = _one_by_one([one[None] for one in z])[0][self.entry]
+        every = np.concatenate([*z, np.ones(1, np.float32)])
+        out[self.alone] = every[self.entries[0]] * every[self.entries[1]]
         return out
 
 
@@ -267,19 +271,31 @@ def _kernels(inner: Sequence[Floats]) -> tuple[Floats, ...]:
     return numbers, both, whole, np.asarray(whole**2)
 
 
-def _one_by_one(z: Sequence[Singles]) -> Singles:
-    """Numbers, levels and order of runs, and the products of two of the first, levels aside."""
-    some = np.concatenate([z[0], z[2]], axis=1)[:, :_FEW]
-    first, second = np.triu_indices(some.shape[1], 1)
-    return np.concatenate([*z, some[:, first] * some[:, second]], axis=1)
+def simulated_runs(
+    pool: Pool, shapes: Mapping[str, tuple[int, ...]], runs: int, rng: np.random.Generator
+) -> Iterator[tuple[Ints, Observables]]:
+    """Places in the pool of whom a run holds, and what it announces, leaks included, for so many runs.
+
+    Without those that fail, or that announce other shapes or numbers that are not finite: they void an audit.
+    """
+    mechanism = repeatable(cast(Mechanism, pool.mechanism))
+    for _ in range(runs):
+        places, parts = pool.one_choice(rng)
+        coalition = frozenset({len(parts) - 1}) if pool.colluding and len(parts) > 1 else frozenset[int]()
+        try:
+            seen = mechanism.run(Database(parts, coalition), rng)
+        except KsdpError:  # an audit whose run fails says so itself
+            continue
+        if any(name not in seen or np.shape(seen[name]) != shape for name, shape in shapes.items()):
+            continue
+        if all(np.isfinite(seen[name]).all() for name in shapes):
+            yield places, Observables(with_leaks(pool.leaks, seen, places, rng)) if pool.leaks else seen
 
 
 def train(
     pool: Pool, shapes: Mapping[str, tuple[int, ...]], runs: int, alignments: Mapping[str, Alignment]
 ) -> LearntRules:
     """Run the mechanism on databases of the pool and learn who is in, document by document.
-
-    Runs that fail, or announce other shapes or numbers that are not finite, are left out: they void an audit.
 
     Raises
     ------
@@ -290,21 +306,11 @@ def train(
         raise KsdpError(
             "the statistic learnt from simulated runs needs a mechanism that can be run; there is none."
         )
-    rng, mechanism, reading = np.random.default_rng(_SEED), repeatable(pool.mechanism), Alignments(())
+    reading = Alignments(())
     held: list[Ints] = []
     numbers: list[Floats] = []
     order: list[Floats] = []
-    for _ in range(runs):
-        places, parts = pool.one_choice(rng)
-        coalition = frozenset({len(parts) - 1}) if pool.colluding and len(parts) > 1 else frozenset[int]()
-        try:
-            seen = mechanism.run(Database(parts, coalition), rng)
-        except KsdpError:  # an audit whose run fails says so itself
-            continue
-        if any(name not in seen or np.shape(seen[name]) != shape for name, shape in shapes.items()):
-            continue
-        if not all(np.isfinite(seen[name]).all() for name in shapes):
-            continue
+    for places, seen in simulated_runs(pool, shapes, runs, np.random.default_rng(_SEED)):
         if not held:
             reading = Alignments.of(seen, alignments)
         held.append(places)
@@ -331,7 +337,7 @@ def learn(reading: Alignments, numbers: Floats, order: Floats, bits: Floats) -> 
     z = tuple(scale(part) for scale, part in zip(scales, parts, strict=True))
     centred = bits - bits.mean(axis=0)
     with one_thread():
-        entry, best = _most_moved(_one_by_one(z), centred)
+        first, second, best = _most_moved(z, centred)
         inner = [_inner(one, one.T) for one in z]
         kernel = np.full(bits.shape[1], -1)
         weights = np.zeros_like(centred)
@@ -346,24 +352,41 @@ def learn(reading: Alignments, numbers: Floats, order: Floats, bits: Floats) -> 
         for mine in [np.flatnonzero(kernel == which)]
     )
     alone = np.flatnonzero(kernel < 0)
-    return LearntRules(reading, levels, scales, z, ridges, alone, entry[alone], bits.shape[1])
+    return LearntRules(reading, levels, scales, z, ridges, alone, (first[alone], second[alone]), bits.shape[1])
 
 
-def _most_moved(entries: Singles, centred: Floats) -> tuple[Ints, Floats]:
-    """Of each document the entry of the largest correlation, and that less what the largest has by chance."""
+def _entries(z: Sequence[Singles], few: int) -> Iterator[tuple[Singles, Ints, Ints]]:
+    """Numbers of the vectors, then products of two, levels aside, (n_entries, n_runs) each, and their places."""
+    every, numbers, levels = np.concatenate([one.T for one in z]), z[0].shape[1], z[1].shape[1]
+    places = np.arange(len(every))
+    yield every, places, np.full_like(places, len(places))
+    some = np.delete(places, np.s_[numbers : numbers + levels])[:few]
+    rows = every[some]
+    for at, one in enumerate(some):
+        yield rows[at:] * rows[at], np.full(len(some) - at, one), some[at:]
+
+
+def _most_moved(z: Sequence[Singles], centred: Floats) -> tuple[Ints, Ints, Floats]:
+    """Of each document the places of what has the largest correlation, and that less what chance would give."""
     runs, documents = centred.shape
-    if not entries.shape[1]:
-        return np.zeros(documents, np.int64), np.full(documents, -np.inf)
-    z = entries - entries.mean(axis=0)
-    z /= np.maximum(z.std(axis=0), np.finfo(np.float32).tiny)
-    places, most = [], []
-    for at in range(0, documents, _AT_ONCE):
-        found = np.abs(z.T.astype(np.float64) @ centred[:, at : at + _AT_ONCE]) / runs
-        places.append(found.argmax(axis=0))
-        most.append(found.max(axis=0))
-    correlation = np.concatenate(most) / np.maximum(centred.std(axis=0), np.finfo(float).tiny)
-    chance = 2.0 * np.log(max(entries.shape[1], 2)) / runs
-    return np.concatenate(places), np.sqrt(np.maximum(correlation**2 - chance, 0.0))
+    unit = (centred / np.maximum(centred.std(axis=0), np.finfo(float).tiny)).astype(np.float32)
+    places, most, count = np.zeros((2, documents), np.int64), np.zeros(documents), 0
+    for entries, first, second in _entries(z, int(np.sqrt(_PRODUCTS / (runs * (documents + _OTHER))))):
+        if not len(first):
+            continue
+        count += len(first)
+        scaled = entries - entries.mean(axis=1)[:, None]
+        scaled /= np.maximum(scaled.std(axis=1), np.finfo(np.float32).tiny)[:, None]
+        for at in range(0, documents, _AT_ONCE):
+            found = np.abs(scaled @ unit[:, at : at + _AT_ONCE]) / runs
+            best = found.argmax(axis=0)
+            largest = found[best, np.arange(len(best))]
+            better = np.flatnonzero(largest > most[at : at + _AT_ONCE])
+            most[at + better] = largest[better]
+            places[:, at + better] = first[best[better]], second[best[better]]
+    if not count:
+        return places[0], places[1], np.full(documents, -np.inf)
+    return places[0], places[1], np.sqrt(np.maximum(most**2 - 2.0 * np.log(max(count, 2)) / runs, 0.0))
 
 
 def ridge_rules(kernel: Floats, centred: Floats) -> Iterator[tuple[slice, Floats, Floats]]:

@@ -13,7 +13,7 @@ from ksdp.dashboards.charts import counts_svg, ecdf_svg, strip_svg
 from ksdp.storage.audits.claims import StoredClaim, shown_claim
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.queries import Filter, Findings, Overview, Row, Totals
-from ksdp.storage.findings import Curve, StatisticTestRow, Summary, read_curves
+from ksdp.storage.findings import AttackStrength, Curve, StatisticTestRow, Summary, read_curves, read_strength
 from ksdp.storage.learning import GainAndAdvice, learning_of
 from ksdp.storage.store import Store
 
@@ -88,6 +88,8 @@ class AuditModel:
     """Those with the largest bounds of every attack; none without a certificate."""
     claim: StoredClaim | None
     """What the store has about its mechanism's claim."""
+    strength: AttackStrength | None
+    """What an audit like it found of planted leaks, where somebody asked."""
     learning: GainAndAdvice
     """What is gained, and what would make it safe."""
 
@@ -195,5 +197,6 @@ def read_audit_model(store: Store, audit: str, *, documents: bool = True) -> Aud
         listed=findings.page(sensitive, limit=LISTED).rows if documents else (),
         bounded=findings.page(Filter(sort="bound"), limit=_BOUNDED).rows if summary.certificate else (),
         claim=shown_claim(store, summary),
+        strength=read_strength(folder),
         learning=learning_of(store, summary.spec.hash, summary.corpus),
     )

@@ -355,7 +355,9 @@ def called(summary: AnySummary) -> str:
 
 
 def explored(summary: AnySummary) -> str:
-    """What stands wherever an audit of explored statistics is shown; empty of any other."""
+    """What stands wherever an audit is shown on which nothing may rest; empty of any other."""
+    if summary.spec.planted:
+        return "Leaks were planted in what runs announced, to see whether they are found: no verdict may be used."
     if not summary.spec.statistics.explored:
         return ""
     return (

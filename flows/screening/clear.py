@@ -332,6 +332,8 @@ def _decided(opened: Store, audit: str, *, superseded: bool) -> _Decided:
     summary, spec = read_summary(folder), read_spec(folder)
     if not summary.valid:
         raise InvalidAudit(f"the controls of audit {audit} failed: it clears nothing.")
+    if spec.planted:
+        raise InputError(f"leaks were planted in audit {audit} to see whether they are found: it clears nothing.")
     _check_by_itself(opened, audit)
     if spec.statistics.sees == "final":
         raise InputError(f"audit {audit} saw the final output alone, and a protocol run announces more.")

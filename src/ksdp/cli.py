@@ -56,6 +56,7 @@ COMMANDS: dict[str, dict[str, str | None]] = {
     "Audit": {
         "audit": "ksdp.commands.audits:audit",
         "test": "ksdp.commands.audits:evaluate_statistics",
+        "power": "ksdp.commands.audits:power",
         "screen": "ksdp.commands.screening:screen",
         "claim": "ksdp.commands.audits:claim",
         "mechanisms": "ksdp.commands.audits:mechanisms",

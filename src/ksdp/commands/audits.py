@@ -1,4 +1,4 @@
-"""Make audits: `demo`, `init`, `plan`, `columns`, `audit`, `test`, `mechanisms`, `claim`."""
+"""Make audits: `demo`, `init`, `plan`, `columns`, `audit`, `test`, `power`, `mechanisms`, `claim`."""
 
 from __future__ import annotations
 
@@ -124,6 +124,35 @@ def evaluate_statistics(
             )
     tell(summary, as_json)
     raise typer.Exit(exit_code(summary))
+
+
+@with_options
+def power(
+    *,
+    audit: AuditArgument,
+    store: StoreOption = Path("ksdp-store"),
+    where: PlaceOptions,
+    as_json: JsonOption = False,
+) -> None:
+    """Plant leaks of known size for documents that an audit called clear, audit again, and say what it missed."""
+    from datetime import UTC, datetime
+
+    from ksdp.flows.audits.strength import measure_strength
+    from ksdp.storage.audits.history import find_audit
+    from ksdp.storage.store import Store
+    from ksdp.terminal import terminal
+
+    place = where.place()
+    with terminal():
+        name = find_audit(Store.open(store, create=False), audit)
+        found = measure_strength(store, name, lambda: datetime.now(UTC), place)
+    if as_json:
+        typer.echo(json.dumps(found.to_json()))
+        return
+    typer.echo(f"{'leak':32} advantage  sensitive  undecided  clear")
+    for row in found.rows:
+        typer.echo(f"{row.kind:32} {row.advantage:9.2f}  {row.sensitive:9}  {row.undecided:9}  {row.clear:5}")
+    typer.echo(found.sentence())
 
 
 def demo(

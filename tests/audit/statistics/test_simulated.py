@@ -63,6 +63,19 @@ def levels(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return few
 
 
+def agreement(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Of 200 numbers two agree in sign, or differ; each by itself says nothing."""
+    noise = rng.normal(size=200)
+    noise[170] = abs(noise[170]) * np.sign(noise[90]) * (1 if inside(rows) else -1)
+    return noise
+
+
+def spread(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    noise = rng.normal(size=1200)
+    noise[900] *= 20.0 if inside(rows) else 1.0
+    return noise
+
+
 def over(seen: Observables, runs: int) -> SimulatedStatistic:
     return SimulatedStatistic().over([Release(name, np.shape(array)) for name, array in seen.items()], runs)
 
@@ -80,7 +93,7 @@ def distances(pool: Pool, runs: int = 600) -> np.ndarray:
     return np.array([ks_2samp(found[b, i], found[~b, i]).statistic for i, b in enumerate(bits.T)])
 
 
-@pytest.mark.parametrize("leak", [exclusive, of_many, position, order, levels])
+@pytest.mark.parametrize("leak", [exclusive, of_many, position, order, levels, agreement, spread])
 def test_a_leak_that_is_no_shift_of_a_sum_is_found_and_laid_on_nobody_else(leak: Callable) -> None:
     found = distances(pool_of(leak))
     assert found[MARKED] > 0.75
@@ -139,10 +152,24 @@ def test_weights_are_those_of_ridge_regression_and_each_run_is_left_out() -> Non
 def test_each_document_has_the_rule_that_tells_it_apart() -> None:
     rng = np.random.default_rng(0)
     numbers, order = rng.normal(size=(500, 60)), np.zeros((500, 0))
-    bits = np.stack([numbers.sum(axis=1) > 0, numbers[:, 7] > 0, numbers[:, 5] * numbers[:, 9] > 0], axis=1)
-    rules = learn(Alignments(()), numbers, order, bits.astype(float))
+    told = [numbers.sum(axis=1) > 0, numbers[:, 7] > 0, numbers[:, 5] * numbers[:, 59] > 0]
+    rules = learn(Alignments(()), numbers, order, np.stack(told, axis=1).astype(float))
     assert [list(rule.documents) for rule in rules.ridges if rule.kernel < 3] == [[0]]
     assert list(rules.alone) == [1, 2]
+    beyond = numbers.shape[1] * 16  # fifteen levels of each stand between the numbers and their order
+    assert [sorted(pair) for pair in zip(*map(list, rules.entries), strict=True)] == [
+        [60 + 7 * 15 + 7, beyond],  # the median of the seventh number
+        [5, 59],
+    ]
+
+
+def test_products_are_looked_at_as_far_as_the_work_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    numbers, order = rng.normal(size=(500, 60)), np.zeros((500, 0))
+    bits = (numbers[:, 5] * numbers[:, 59] > 0).astype(float)[:, None]
+    monkeypatch.setattr("ksdp.audit.statistics.simulated._PRODUCTS", 500.0 * 101 * 30**2)
+    first, second = learn(Alignments(()), numbers, order, bits).entries
+    assert not (5 in first and 59 in second)
 
 
 def test_of_constant_numbers_nothing_is_said() -> None:

@@ -1,0 +1,66 @@
+"""How strong the attacks of an audit are: what it finds of leaks of known size (without numerics)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Planted:
+    """What became of leaks of one kind and size."""
+
+    kind: str
+    above: float
+    """Their size as planned, above the margin."""
+    advantage: float
+    """Their mean size as measured."""
+    sensitive: int
+    undecided: int
+    clear: int
+    """Documents, by what the audit called them."""
+
+
+@dataclass(frozen=True)
+class AttackStrength:
+    """What an audit found of leaks that were planted for documents that had been called clear."""
+
+    audit: str
+    margin: float
+    rows: tuple[Planted, ...]
+    learnt: bool
+    """Whether a statistic learns from simulated runs what to look for."""
+    finished: str
+    """ISO 8601."""
+
+    def sentence(self) -> str:
+        """For people."""
+        above = [row for row in self.rows if row.above > 0]
+        found, missed = sum(row.sensitive for row in above), sum(row.clear for row in above)
+        left = sum(row.undecided for row in above)
+        known = " Its attacks know how the mechanism takes a document in; other leaks they do not look for."
+        return (
+            f"Of {found + missed + left} leaks above the margin of {self.margin:g}, planted for clear documents, "
+            f"an audit like this called {found} sensitive and {missed} clear; {left} stayed open."
+            + ("" if self.learnt else known)
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """As the store holds it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> AttackStrength:
+        """What `to_json` gave.
+
+        Raises
+        ------
+        ValueError
+            If a key is missing.
+        """
+        try:
+            rows = tuple(Planted(**row) for row in stored["rows"])
+            return cls(stored["audit"], stored["margin"], rows, stored["learnt"], stored["finished"])
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"a key is missing or not known: {error}") from error

@@ -1,0 +1,86 @@
+"""Plant leaks for documents that an audit called clear, audit once more, and store what became of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from ksdp.audit.errors import InputError
+from ksdp.audit.plan import Plan
+from ksdp.audit.planning import make_plan
+from ksdp.audit.randomness import Purpose, generator
+from ksdp.audit.results.strength import AttackStrength
+from ksdp.audit.results.summary import Summary
+from ksdp.audit.screening.planting import planted_leaks, strength_of
+from ksdp.audit.verdicts.decide import Proof, Verdict
+from ksdp.dashboards.audits.report import render_report
+from ksdp.flows.audits.place import ANYWHERE, Place
+from ksdp.flows.audits.run import run_prepared
+from ksdp.flows.interruption import Clock, current
+from ksdp.flows.prepare import prepare_stored
+from ksdp.storage.audits.history import read_summary
+from ksdp.storage.findings import read_spec, read_verdicts, write_report, write_strength
+from ksdp.storage.mapped_corpus import open_corpus
+from ksdp.storage.remote import remove_folder
+from ksdp.storage.store import Store
+
+
+def measure_strength(store: Path, audit: str, clock: Clock, place: Place = ANYWHERE) -> AttackStrength:
+    """Audit the same runs again, with leaks of known size for some of the clear documents.
+
+    Everything else is as it was: documents, statistics, looks and levels. The audit's report shows the result.
+    Interrupted, the same call resumes.
+
+    Raises
+    ------
+    InputError
+        If the audit is void, explored or of groups, calls no document clear by the statistics tried, or announces
+        nothing that a leak can be planted in.
+    """
+    opened = Store.open(store, create=False)
+    folder = opened.audit(audit)
+    spec, summary = read_spec(folder), read_summary(folder)
+    plan = make_plan(spec, open_corpus(opened.corpus(summary.corpus)))
+    clear = _clear(opened, plan, summary)
+    current().stage("plant", 1)
+    planted = planted_leaks(plan, clear, generator(spec.seed, Purpose.PLANTED))
+    changed = {
+        **spec.tables(),
+        "certificate": None,
+        "planted": [leak.model_dump(mode="json") for leak, _ in planted],
+    }
+    aside = opened.root / "planted" / audit
+    prepared = prepare_stored(make_plan(type(spec).model_validate(changed), plan.corpus), aside, may_sample=True)
+    found = run_prepared([prepared], place)[0]
+    if not found.valid:
+        raise InputError(f"the audit with planted leaks is void ({found.controls.reason}); see {aside}.")
+    table = read_verdicts(Store.open(aside).audit(found.audit))
+    verdicts = dict(zip(table["document"].to_pylist(), table["verdict"].to_pylist(), strict=True))
+    finished = clock().isoformat(timespec="seconds")
+    strength = strength_of(plan, audit, planted, verdicts, finished)
+    write_strength(folder, strength)
+    write_report(folder, render_report(opened, audit))
+    remove_folder(aside)
+    return strength
+
+
+def _clear(store: Store, plan: Plan, summary: Summary) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Rows of documents that are clear by the statistics that were tried."""
+    audit, spec = summary.audit, plan.spec
+    if not summary.valid or spec.statistics.explored or spec.planted:
+        raise InputError(f"audit {audit} has no verdicts that could be looked into; name another (`ksdp list`).")
+    if plan.units.word == "group":
+        raise InputError(f"audit {audit} is of groups; leaks are planted for documents.")
+    table = read_verdicts(store.audit(audit))
+    rows = {str(name): row for row, name in enumerate(plan.units.ids)}
+    called = zip(
+        table["document"].to_pylist(), table["verdict"].to_pylist(), table["proof"].to_pylist(), strict=True
+    )
+    tried = (Verdict.CLEAR, Proof.STATISTICS)
+    clear = [rows[document] for document, verdict, proof in called if (verdict, proof) == tried]
+    if not clear:
+        raise InputError(
+            f"audit {audit} calls no document clear by the statistics tried: nothing could be missed."
+        )
+    return np.array(clear)

@@ -1,0 +1,113 @@
+"""Leaks of known size for an audit to find."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.stats import ks_2samp
+
+from ksdp.audit.corpus.matrix import Corpus
+from ksdp.audit.errors import InputError
+from ksdp.audit.mechanisms.callables import function_mechanism
+from ksdp.audit.plan import Plan
+from ksdp.audit.planning import make_plan
+from ksdp.audit.registry import lent
+from ksdp.audit.sampling import run_observables
+from ksdp.audit.screening.planting import ABOVE, planted_leaks, strength_of
+from ksdp.audit.spec.models import parse_spec
+
+MARGIN = 0.2
+TABLES = {
+    "corpus": {"path": "x.csv"},
+    "mechanism": {"name": "own"},
+    "design": {"party_size": 0.5, "with_runs": 100},
+    "decision": {"margin": MARGIN},
+}
+
+
+def noise(rows: sp.csr_array, rng: np.random.Generator) -> np.ndarray:
+    return rng.normal(size=60) @ np.triu(np.full((60, 60), 0.1) + np.eye(60))
+
+
+def plan_of(function: object, rows: np.ndarray, planted: tuple[object, ...] = ()) -> Plan:
+    matrix = sp.csr_array(rows)
+    mechanism = function_mechanism("own", function, matrix[:10])  # type: ignore[arg-type]
+    corpus = Corpus(matrix, np.array([f"d{at}" for at in range(len(rows))]))
+    with lent({"own": mechanism}):
+        return make_plan(parse_spec({**TABLES, "planted": planted}), corpus)
+
+
+@pytest.fixture(scope="module")
+def rows() -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(120, 4))
+
+
+def test_leaks_are_as_large_as_said_in_runs_that_nobody_has_seen(rows: np.ndarray) -> None:
+    """Reference: whole runs of the plan that has the leaks, and SciPy's test of the numbers that each changes."""
+    clear = np.arange(40, 104)
+    planted = planted_leaks(plan_of(noise, rows), clear, np.random.default_rng(1))
+    assert len({leak.document for leak, _ in planted}) == len(planted) > 50
+    assert {leak.kind for leak, _ in planted} == {"number", "numbers", "spread", "agreement"}
+    assert {above for _, above in planted} == set(ABOVE)
+    assert all(40 <= int(leak.document[1:]) < 104 for leak, _ in planted)
+    plan = plan_of(noise, rows, tuple(leak.model_dump() for leak, _ in planted))
+    runs, drawn = 1500, []
+    for run in range(runs):
+        held = np.zeros(len(rows), bool)
+        held[plan.design.rows(0, run)] = True
+        (array,) = [value for name, value in run_observables(plan, 0, run).items() if name != "_handed"]
+        drawn.append((held, array.ravel().astype(float)))
+    bits, numbers = (np.array(part) for part in zip(*drawn, strict=True))
+    off = []
+    for leak, _ in planted:
+        own = numbers[:, list(leak.places)]
+        if leak.kind in ("spread", "agreement"):
+            score = np.abs(np.prod(own - leak.centres, axis=1)) * np.sign(np.prod(own - leak.centres, axis=1))
+            score = np.abs(score) if leak.kind == "spread" else score
+        else:
+            score = (own / numbers[:, list(leak.places)].std(axis=0) * np.sign(leak.amounts)).sum(axis=1)
+        held = bits[:, int(leak.document[1:])]
+        off.append(ks_2samp(score[held], score[~held]).statistic - leak.advantage)
+    assert np.abs(off).max() < 0.13  # three standard errors of a difference of two shares of 750, and some
+    assert abs(np.mean(off)) < 0.035
+
+
+def test_a_leak_that_lies_on_the_margin_is_planted_too(rows: np.ndarray) -> None:
+    planted = planted_leaks(plan_of(noise, rows), np.arange(64), np.random.default_rng(2))
+    sizes = {above: np.mean([leak.advantage for leak, size in planted if size == above]) for above in ABOVE}
+    for above, size in sizes.items():
+        assert size == pytest.approx(MARGIN + above, abs=0.06)
+
+
+def test_copies_are_left_aside(rows: np.ndarray) -> None:
+    twice = rows.copy()
+    twice[60] = twice[50]
+    planted = planted_leaks(plan_of(noise, twice), np.arange(48, 64), np.random.default_rng(2))
+    assert not {"d50", "d60"} & {leak.document for leak, _ in planted}
+    with pytest.raises(InputError, match="every clear document has a copy"):
+        planted_leaks(plan_of(noise, twice), np.array([50, 60]), np.random.default_rng(2))
+
+
+def test_nothing_is_planted_in_counts(rows: np.ndarray) -> None:
+    plan = plan_of(lambda x, rng: rng.integers(0, 9, size=5).astype(float), rows)
+    with pytest.raises(InputError, match="does not vary, or is counts alone"):
+        planted_leaks(plan, np.arange(20), np.random.default_rng(0))
+
+
+def test_what_became_of_leaks_is_counted_by_kind_and_size(rows: np.ndarray) -> None:
+    plan = plan_of(noise, rows)
+    planted = planted_leaks(plan, np.arange(64), np.random.default_rng(3))
+    words = ("sensitive", "undecided", "clear")
+    verdicts = {leak.document: words[at % 3] for at, (leak, _) in enumerate(planted)}
+    found = strength_of(plan, "a1", planted, verdicts, "2026-01-01T00:00:00+00:00")
+    assert sum(row.sensitive + row.undecided + row.clear for row in found.rows) == len(planted)
+    above = [verdicts[leak.document] for leak, size in planted if size > 0]
+    counts = [above.count(word) for word in words]
+    assert found.sentence() == (
+        f"Of {len(above)} leaks above the margin of 0.2, planted for clear documents, an audit like this called "
+        f"{counts[0]} sensitive and {counts[2]} clear; {counts[1]} stayed open."
+    )
+    assert type(found).from_json(found.to_json()) == found
+    with pytest.raises(ValueError, match="a key is missing"):
+        type(found).from_json({"audit": "a1"})

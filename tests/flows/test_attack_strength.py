@@ -1,0 +1,130 @@
+"""How strong attacks are: leaks are planted for documents that an audit called clear, and it audits again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ksdp.audit.errors import InputError, SpecError
+from ksdp.audit.mechanisms.planted import KINDS
+from ksdp.audit.screening.rounds import check_screenable
+from ksdp.audit.spec.models import parse_spec
+from ksdp.dashboards.audits.report import render_report
+from ksdp.flows.audits.place import HERE
+from ksdp.flows.audits.run import run_audit
+from ksdp.storage.audits.history import read_summary
+from ksdp.storage.findings import read_strength
+from ksdp.storage.store import Store
+
+from ..typed import typed
+
+OWN = """
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ksdp.audit.mechanisms.contract import Observables, Release
+
+
+@dataclass(frozen=True)
+class Noise:
+    name: ClassVar[str] = "noise"
+    version: ClassVar[int] = 1
+
+    def releases(self, features):
+        return (Release("numbers", (60,)),)
+
+    def run(self, database, rng):
+        return Observables({"numbers": rng.normal(size=60)})
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    rows = np.random.default_rng(1).normal(size=(90, 4))
+    table = pd.DataFrame(rows, columns=list("abcd")).assign(id=[f"d{at}" for at in range(90)])
+    table.to_parquet(tmp_path / "x.parquet")
+    (tmp_path / "planted_noise.py").write_text(OWN, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def tables(**changed: Any) -> dict[str, Any]:
+    return {
+        "corpus": {"path": "x.parquet", "id": "id"},
+        "mechanism": {"name": "planted_noise:Noise"},
+        "design": {"party_size": 0.5, "with_runs": 700},
+        "decision": {"margin": 0.3},
+    } | changed
+
+
+def test_leaks_that_are_planted_are_found(folder: Path) -> None:
+    store = folder / "store"
+    audited = run_audit(parse_spec(tables()), folder, store, HERE)
+    assert audited.verdicts.clear > 80, "nothing is known of anybody"
+    report = Path(audited.report).read_text(encoding="utf-8")
+    assert f"<code>ksdp power {audited.audit}</code> plants leaks of known size" in report
+    said = json.loads(typed("power", "latest", "--store", store, "--here", 1, "--json", code=0).stdout)
+    found = read_strength(Store(store).audit(audited.audit))
+    assert found is not None
+    assert type(found).from_json(said) == found
+    assert found.learnt
+    above = [row for row in found.rows if row.above >= 0.1]
+    assert {row.kind for row in above} == set(KINDS.values())
+    assert sum(row.clear for row in above) <= 0.1 * sum(row.sensitive + row.undecided for row in above)
+    assert sum(row.sensitive for row in above) > 0.3 * sum(row.sensitive + row.undecided for row in above)
+    shown = render_report(Store(store), audited.audit)
+    assert found.sentence() in shown
+    assert '<td class="num">' + f"{found.rows[0].advantage:.2f}" in shown
+    assert Path(audited.report).read_text(encoding="utf-8") == shown
+    assert not (store / "planted" / audited.audit).exists()
+    assert read_summary(Store(store).audit(audited.audit)).verdicts == audited.verdicts, (
+        "its verdicts are as before"
+    )
+    assert typed("check", "--store", store, code=0)
+
+
+def test_where_nothing_could_be_missed_nothing_is_planted(folder: Path) -> None:
+    store = folder / "store"
+    few = {"party_size": 0.5, "with_runs": 40}
+    undecided = run_audit(parse_spec(tables(design=few, decision={"margin": 0.1})), folder, store, HERE)
+    assert not undecided.verdicts.clear
+    with pytest.raises(InputError, match="calls no document clear by the statistics tried"):
+        typed("power", undecided.audit, "--store", store)
+
+
+LEAK = {"document": "d0", "kind": "number", "array": "numbers", "places": [3], "amounts": [9.0]}
+
+
+def test_nothing_is_signed_on_an_audit_with_leaks(folder: Path) -> None:
+    store = folder / "store"
+    spec = parse_spec(tables(planted=[LEAK]))
+    with pytest.raises(SpecError, match=r"`planted` must be left out: what is screened"):
+        check_screenable(spec)
+    audited = run_audit(spec, folder, store, HERE)
+    assert audited.verdicts.sensitive == 1, "a leak of this size is plain"
+    assert audited.verdicts.clear > 80
+    assert "no verdict may be used" in Path(audited.report).read_text(encoding="utf-8")
+    typed("keys", "ada", "--folder", folder, code=0)
+    to = ["--store", store, "--key", folder / "ada.key", "--who", "Ada", "--clearance", folder / "c.json"]
+    with pytest.raises(InputError, match=r"leaks were planted in audit .*: it clears nothing"):
+        typed("clear", audited.audit, *to)
+    with pytest.raises(InputError, match="has no verdicts that could be looked into"):
+        typed("power", audited.audit, "--store", store)
+
+
+def test_leaks_are_of_documents_not_of_groups(folder: Path) -> None:
+    rows = pd.read_parquet(folder / "x.parquet").assign(who=[f"p{at // 2}" for at in range(90)])
+    rows.to_parquet(folder / "x.parquet")
+    grouped = tables(
+        planted=[LEAK],
+        mechanism={"name": "pd-svd", "rank": 2},
+        corpus={"path": "x.parquet", "id": "id", "group": "who"},
+        design={"party_size": 0.5, "with_runs": 100, "unit": "group"},
+    )
+    with pytest.raises(SpecError, match="`planted` must be left out where groups are audited"):
+        run_audit(parse_spec(grouped), folder, folder / "store", HERE)
