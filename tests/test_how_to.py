@@ -139,8 +139,11 @@ def test_scheduling(desk: Desk) -> None:
 
 
 def test_pipelines_and_results(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    (piped,), (asked,) = shell("ci.md"), shell("results.md")
+    (piped, held), (asked,) = shell("ci.md"), shell("results.md")
     desk.type(piped)
+    (desk.folder / "appetite.toml").write_text(fences("ci.md", "toml")[0])
+    assert "party ada: asked bounds of at most 0.9" in desk.type(held)
+    assert json.loads((desk.folder / "record.json").read_text())["hash"].startswith("sha256:")
     for name, root in {"audit.xml": "testsuites", "audit.sarif": "runs"}.items():
         assert root in (desk.folder / name).read_text()
     desk.type(asked)

@@ -68,17 +68,12 @@ EXAMPLES = """
 ksdp show latest DOCUMENT
 ksdp replay latest DOCUMENT row-space-energy
 ksdp test latest --statistics d-sum,w-sum
-ksdp screen mail.toml --clearance mail.clearance --key ada.key --who "Ada, privacy officer"
 ksdp verify mail.clearance --key ada.pub
 ksdp decide latest DOCUMENT --decision exclude --reason "..." --who Ada
-ksdp clear latest --clearance mail.clearance --key ada.key --who Ada
-ksdp schedule mail.toml --cron "30 2 * * *" --timezone Europe/Vienna --notices told.toml
 ksdp serve --metrics-port 9464
 ksdp claim dp.toml --runs 2000
 ksdp pem pem.toml --out result
 ksdp party protocol.toml --me ada --key ada.key --corpus mail.toml --clearance mail.clearance --out result
-ksdp export latest --to verdicts.csv
-ksdp sql latest "select statistic, median(distance) from statistics group by 1 order by 2 desc"
 """.strip().splitlines()
 _SEVERAL = 2
 
@@ -98,7 +93,7 @@ def _of_command(name: str, command: Any, shared: Mapping[str, str]) -> list[str]
     example = [line for line in EXAMPLES if line.split()[1] == name]
     lines += ["", "```", *example, "```"] if example else []
     every = [_help_of(one) for one in _shown(command)]
-    also = ", ".join(f"`{key}`" for key, said in every if shared.get(key) == said)
+    also = ", ".join(f"`{key}`" for key, said in every if shared.get(key) == said and key != "--store")
     rows = [f"- `{key}`: {said}" for key, said in every if shared.get(key) != said]
     return [*lines, *(["", *rows] if rows else []), *(["", f"Also {also}."] if also else [])]
 
@@ -127,7 +122,7 @@ def commands() -> str:
         "",
         "Written by `tools/reference_docs.py` from the commands, as `ksdp COMMAND --help` prints it.",
         "`ksdp --install-completion` completes commands in your shell. `export KSDP_STORE=~/ksdp-store` names the",
-        "store once for all.",
+        "store once for all; every command takes `--store`.",
         "",
         "| exit code | |",
         "|---|---|",

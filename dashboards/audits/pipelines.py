@@ -1,7 +1,8 @@
 """What a pipeline reads of an audit: JUnit, SARIF, a few lines of Markdown. Ids of documents, never their text.
 
 Four rules are held to every view. SARIF names them all, and has results only for those that do not hold: GitHub
-takes a result of the kind "pass" for a finding, and closes what a new file does not have.
+takes a result of the kind "pass" for a finding, and closes what a new file does not have. The others list what an
+appetite asks, too.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ksdp.dashboards.audits.sentences import AnySummary, called, explored
 from ksdp.dashboards.words import plural
 from ksdp.storage.audits.history import Summary, read_summary
 from ksdp.storage.audits.queries import Filter, Findings
+from ksdp.storage.reviews.appetites import AppetiteRecord
 from ksdp.storage.reviews.decisions import visible
 from ksdp.storage.store import Store
 
@@ -70,6 +72,14 @@ def checks(store: Store, summary: AnySummary, fail_on: Collection[str]) -> list[
         return _of_view(store, "", summary, fail_on)
     read = ((view.name, read_summary(store.audit(view.audit))) for view in summary.views)
     return [check for name, view in read for check in _of_view(store, name, view, fail_on)]
+
+
+def appetite_checks(record: AppetiteRecord) -> list[Check]:
+    """Every criterion of an appetite."""
+    return [
+        Check("appetite", visible(f"{one.audit} {one.name}"), "pass" if one.met else "fail", one.sentence())
+        for one in record.criteria
+    ]
 
 
 def _of_view(store: Store, view: str, summary: Summary, fail_on: Collection[str]) -> list[Check]:

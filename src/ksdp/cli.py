@@ -68,6 +68,7 @@ COMMANDS: dict[str, dict[str, str | None]] = {
         "show": "ksdp.commands.findings:show",
         "report": "ksdp.commands.findings:report",
         "dossier": "ksdp.commands.findings:dossier",
+        "appetite": "ksdp.commands.findings:appetite",
         "replay": "ksdp.commands.findings:replay",
         "export": "ksdp.commands.findings:export",
         "tables": "ksdp.commands.findings:tables",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from ksdp.commands.options import (
+    AppetiteOption,
     AuditArgument,
     JsonOption,
     PipelineOptions,
@@ -18,12 +19,15 @@ from ksdp.commands.options import (
     SpecArgument,
     StoreOption,
     WorkersOption,
+    appetite_code,
     exit_code,
+    kept_record,
     tell,
     with_options,
 )
 
 if TYPE_CHECKING:
+    from ksdp.audit.results.appetite import Appetite
     from ksdp.audit.results.summary import Summary
     from ksdp.audit.results.views_summary import ViewsSummary
     from ksdp.audit.spec.models import Spec
@@ -42,15 +46,19 @@ def audit(
         Path | None, typer.Option("--performance-report", help="Write Dask's performance report there, as HTML.")
     ] = None,
     pipeline: PipelineOptions,
+    appetite: AppetiteOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Audit every document of a corpus, in every view of the spec. The same command resumes it."""
     from ksdp.flows.audits.place import HERE
     from ksdp.flows.audits.run import run_audit
     from ksdp.flows.prepare import read_spec_file
+    from ksdp.storage.reviews.appetites import keep_appetite
+    from ksdp.storage.store import Store
     from ksdp.terminal import terminal
 
     read, base = read_spec_file(spec)
+    asked = None if appetite is None else _asked(appetite, read)
     place = where.place(performance_report)
     with terminal():
         if read.mechanism.name == "recorded":
@@ -58,9 +66,23 @@ def audit(
             summary: Summary | ViewsSummary = _of_recorded(read, base, ask)
         else:
             summary = _run(read, base, store, place)
+    if asked is not None:
+        keep_appetite(Store.open(store, create=False), summary.audit, asked)
     tell(summary, as_json)
     pipeline.write(summary)
-    raise typer.Exit(exit_code(summary, pipeline.fail_on))
+    if asked is None or (record := kept_record(summary)) is None:
+        raise typer.Exit(exit_code(summary, pipeline.fail_on))
+    raise typer.Exit(appetite_code(record) or exit_code(summary, pipeline.fail_on or ()))
+
+
+def _asked(path: Path, spec: Spec) -> Appetite:
+    """The appetite of a file, unless no audit by this spec can meet it."""
+    from ksdp.audit.results.appetite import check_spec
+    from ksdp.storage.reviews.appetites import read_appetite
+
+    asked = read_appetite(path)
+    check_spec(asked, spec)
+    return asked
 
 
 def _of_recorded(spec: Spec, base: Path, ask: Callable[[Spec], Found]) -> Found:
@@ -82,12 +104,14 @@ def _run(spec: Spec, base: Path, store: Path, place: Place) -> Summary | ViewsSu
     return run_views(spec, base, store, place)
 
 
-def plan(spec: SpecArgument, as_json: JsonOption = False) -> None:
+def plan(spec: SpecArgument, appetite: AppetiteOption = None, as_json: JsonOption = False) -> None:
     """Forecast before spending: runs, CPU hours, bytes, and what the audit can find and certify."""
     from ksdp.flows.audits.forecast import forecast, forecast_words
     from ksdp.flows.prepare import read_spec_file
 
     read, base = read_spec_file(spec)
+    if appetite is not None:
+        _asked(appetite, read)
     ask = partial(forecast, base=base)
     forecasts = _of_recorded(read, base, ask) if read.mechanism.name == "recorded" else ask(read)
     if as_json:

@@ -1,4 +1,4 @@
-"""Look at what was found: `list`, `show`, `report`, `dossier`, `replay`, `export`, `tables`, `sql`."""
+"""Look at what was found: `list`, `show`, `report`, `dossier`, `appetite`, `replay`, `export`, `tables`, `sql`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ import typer
 from ksdp.audit.errors import InputError, NotFound, StoreError
 from ksdp.commands.options import (
     KEYS,
+    AppetiteOption,
     AuditArgument,
     JsonOption,
     PipelineOptions,
     StoreOption,
+    appetite_code,
     exit_code,
     tell,
+    tell_record,
     tell_void,
     with_options,
 )
@@ -347,6 +350,30 @@ def dossier(
         html = html or Path(summary.report).with_name(f"{audit}-dossier.html" if of_views else "dossier.html")
         write_text(html, render_dossier(opened, read, found))
         typer.echo(str(html), err=as_json)
+
+
+def appetite(
+    audits: Annotated[list[str], typer.Argument(help="Ids of audits of one run.")],
+    appetite: AppetiteOption = None,
+    store: StoreOption = Path("ksdp-store"),
+    as_json: JsonOption = False,
+) -> None:
+    """Hold audits of one run to a risk appetite, by default to that of the first: a record of every criterion."""
+    from ksdp.storage.audits.history import find_audit
+    from ksdp.storage.reviews.appetites import kept_appetite, read_appetite, read_record
+    from ksdp.storage.store import Store
+
+    opened = Store.open(store, create=False)
+    named = [find_audit(opened, audit) for audit in audits]
+    asked = kept_appetite(opened, named[0]) if appetite is None else read_appetite(appetite)
+    if asked is None:
+        raise InputError(f"audit {named[0]} is held to no appetite: name one with `--appetite FILE`.")
+    record = read_record(opened, asked, named)
+    if as_json:
+        typer.echo(json.dumps(record.to_json()))
+    else:
+        tell_record(record)
+    raise typer.Exit(appetite_code(record))
 
 
 def _declared(path: Path, summary: Summary | ViewsSummary) -> DeclaredSpec:

@@ -18,6 +18,7 @@ import typer
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from ksdp.audit.results.appetite import AppetiteRecord
     from ksdp.audit.results.summary import Summary
     from ksdp.audit.results.views_summary import ViewsSummary
     from ksdp.flows.audits.place import Place
@@ -49,6 +50,9 @@ InsecureDaskOption = Annotated[
     typer.Option("--insecure-dask", help="Allow a scheduler without TLS; only where nobody else can reach it."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+AppetiteOption = Annotated[
+    Path | None, typer.Option("--appetite", help="A risk appetite (TOML). Exit 0: it is met.")
+]
 ClearanceOption = Annotated[Path, typer.Option("--clearance", help="Where the signed clearance goes.")]
 KeyOption = Annotated[Path, typer.Option("--key", help="The private key of the person who decides (`ksdp keys`).")]
 WhoOption = Annotated[
@@ -145,12 +149,14 @@ class PipelineOptions:
 
         fail_on = _JUDGED if self.fail_on is None else self.fail_on
         found = pipelines.checks(Store.open(Path(summary.store), create=False), summary, fail_on)
+        record = kept_record(summary)
+        asked = [] if record is None else pipelines.appetite_checks(record)
         if self.junit:
-            write_text(self.junit, pipelines.junit(found, summary))
+            write_text(self.junit, pipelines.junit(found + asked, summary))
         if self.sarif:
             write_json(self.sarif, pipelines.sarif(found, summary))
         if page:
-            append_synced(Path(page), pipelines.markdown(found, summary).encode())
+            append_synced(Path(page), pipelines.markdown(found + asked, summary).encode())
 
 
 @dataclass(frozen=True)
@@ -223,6 +229,32 @@ def exit_code(summary: Summary | ViewsSummary, fail_on: Sequence[FailOn] | None 
     return 4 if uncovered(summary) else 0
 
 
+def kept_record(summary: Summary | ViewsSummary) -> AppetiteRecord | None:
+    """What the appetite says that is kept with an audit; None where none is."""
+    from ksdp.storage.store import Store
+
+    store = Store.open(Path(summary.store), create=False)
+    if not store.appetite(summary.audit).is_file():
+        return None
+    from ksdp.storage.reviews.appetites import kept_appetite, read_record  # numerics
+
+    appetite = kept_appetite(store, summary.audit)
+    return None if appetite is None else read_record(store, appetite, [summary.audit])
+
+
+def appetite_code(record: AppetiteRecord) -> int:
+    """What a record means to a shell, in the words of `exit_code`."""
+    missed = {one.name for one in record.missed}
+    return 5 if "controls" in missed else 3 if "sensitive" in missed else 4 if missed else 0
+
+
+def tell_record(record: AppetiteRecord) -> None:
+    """Print every criterion, the missed ones with what to do."""
+    typer.echo(f"appetite  {'NOT met' if record.missed else 'met'}, record {record.to_json()['hash']}", err=True)
+    for one in record.criteria:
+        typer.echo(f"  {'ok  ' if one.met else 'FAIL'} {one.audit:12} {one.sentence()}", err=True)
+
+
 def tell(summary: Summary | ViewsSummary, as_json: bool, *, made: bool = True) -> None:
     """Print an audit's summary: one object for machines, a few lines for people.
 
@@ -234,6 +266,7 @@ def tell(summary: Summary | ViewsSummary, as_json: bool, *, made: bool = True) -
     from ksdp.audit.results.parts import clear_words
     from ksdp.audit.results.views_summary import ViewsSummary
 
+    record = kept_record(summary)
     if as_json:
         statistics = {
             name: {key: getattr(statistic, key) for key in ("version", "median_D", "max_D", "sensitive")}
@@ -245,6 +278,8 @@ def tell(summary: Summary | ViewsSummary, as_json: bool, *, made: bool = True) -
         shown |= {key: told[key] for key in ("share", "views") if key in told}
         if not isinstance(summary, ViewsSummary):
             shown["risk"] = summary.risk.to_json()
+        if record is not None:
+            shown["appetite"] = record.to_json()
         typer.echo(json.dumps(shown))
         return
     counts, unit = summary.verdicts, summary.design.unit
@@ -281,6 +316,8 @@ def tell(summary: Summary | ViewsSummary, as_json: bool, *, made: bool = True) -
             from ksdp.dashboards.audits.sentences import drawn_share
 
             typer.echo(f"of all    {drawn_share(summary)}", err=True)
+    if record is not None:
+        tell_record(record)
     typer.echo(f"audit   {summary.audit}\nreport  {summary.report}", err=True)
 
 
