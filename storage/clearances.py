@@ -31,7 +31,7 @@ from ksdp.storage.store import Store, write_whole
 
 FORMAT = 1
 _PREFIX = b"ksdp-clearance-1\n"
-_OPTIONAL = ("reviewed", "certified", "drawn")
+_OPTIONAL = ("reviewed", "certified", "drawn", "appetite", "record")
 """Fields that are not written where they say nothing."""
 
 
@@ -295,6 +295,14 @@ def check_sizes(path: Path, clearance: Clearance, entering: int, parties: int | 
     """Refuse a run with fewer documents (or groups) of the party, or fewer parties, than were audited."""
     if why := clearance.sizes.refused(entering, parties):
         raise ClearanceError("sizes", f"{path.name} is of other sizes: {why}.")
+
+
+def check_appetite(path: Path, clearance: Clearance, appetite: str) -> None:
+    """Refuse a clearance that was signed under no appetite, or under one of another hash."""
+    if clearance.appetite != appetite:
+        under = clearance.appetite or "no appetite"
+        said = f"{path.name} was signed under {under}; this is {appetite}. `ksdp clear --appetite` signs anew."
+        raise ClearanceError("appetite", said)
 
 
 def _differs(cleared: Any, wanted: Any) -> str:

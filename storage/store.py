@@ -15,7 +15,7 @@
       reviews/                 log.jsonl: what people decided, chained; policy.json, head.json, an index
       screens/                 <id>.json, <id>.html and <id>-excluded.parquet: rounds of a screening
       views/                   <id>.json, <id>.parquet, <id>.html: audits of several views, combined
-      appetites/               <audit>.json: the risk appetite that an audit is held to, written once
+      appetites/               <audit>.json: what an audit is held to, written once; <hash>.json: a signed record
       clearances/              <hash>.json: a copy of every clearance that was signed; <hash>.expired: it was told
       claims/                  <key>.json: what runs on a mechanism's worst case proved about its claim
       schedules/<name>/        what is audited when, its history, verdicts as they stand, drift, notices
@@ -263,7 +263,7 @@ class Store:
         return [file.parent.name for file in sorted(files, key=lambda f: f.stat().st_mtime, reverse=True)]
 
     def appetite(self, audit: str) -> Path:
-        """Where the risk appetite is that an audit is held to, of one view or several."""
+        """Where the risk appetite is that an audit is held to; or a record, by its hash."""
         return self.root / "appetites" / f"{audit}.json"
 
     @property

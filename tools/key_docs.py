@@ -73,7 +73,6 @@ ksdp decide latest DOCUMENT --decision exclude --reason "..." --who Ada
 ksdp serve --metrics-port 9464
 ksdp claim dp.toml --runs 2000
 ksdp pem pem.toml --out result
-ksdp party protocol.toml --me ada --key ada.key --corpus mail.toml --clearance mail.clearance --out result
 """.strip().splitlines()
 _SEVERAL = 2
 

@@ -19,7 +19,7 @@ from ksdp.audit.results.views_summary import ViewsSummary
 from ksdp.audit.reviewing import plural, same_person, visible
 from ksdp.audit.spec.models import LOW_FPR, Section, Spec
 
-_Share = Annotated[float, Field(ge=0, lt=1)]
+_Share = Annotated[float, Field(ge=0, le=1)]
 _Margin = Annotated[float, Field(gt=0, le=1)]
 CLASSES = {"parties": "party", "groups": "group"}
 """Keys that name some, and the column of the corpus that does."""
@@ -131,13 +131,7 @@ class AppetiteRecord:
 
 
 def check_spec(appetite: Appetite, spec: Spec) -> None:
-    """Refuse a spec of which no result would be enough.
-
-    Raises
-    ------
-    SpecError
-        Naming every key that is in the way.
-    """
+    """Refuse a spec of which no result would be enough, by a `SpecError` that names every key in the way."""
     if missed := [one.sentence() for one in _of_spec(appetite, spec) if not one.met]:
         raise SpecError("no audit by this spec meets the appetite.\n  " + "\n  ".join(missed))
 
@@ -167,13 +161,7 @@ Audited = tuple[Summary | ViewsSummary, Sequence[Summary], AuditedDocuments]
 
 
 def appetite_record(appetite: Appetite, audits: Sequence[Audited]) -> AppetiteRecord:
-    """Hold audits of one run to an appetite.
-
-    Raises
-    ------
-    InputError
-        If two are of different runs: of another corpus, or a mechanism with another parameter.
-    """
+    """Hold audits of one run to an appetite; `InputError` if one is of another corpus, mechanism or parameter."""
     audits = sorted(audits, key=lambda one: one[0].audit)  # whichever was named first, it is one record
     about = [_about(whole, views) for whole, views, _ in audits]
     for one in about[1:]:

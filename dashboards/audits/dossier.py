@@ -23,6 +23,7 @@ from ksdp.storage.audits.view_tables import read_view_verdicts
 from ksdp.storage.clearances import Clearance, content_hash, read_clearance, stored_clearances
 from ksdp.storage.findings import DeclaredSpec, read_spec, read_verdicts
 from ksdp.storage.mapped_corpus import open_corpus
+from ksdp.storage.reviews.appetites import AppetiteRecord, kept_appetite, read_record
 from ksdp.storage.reviews.decisions import read_log, read_policy
 from ksdp.storage.store import Store
 
@@ -55,6 +56,7 @@ CHAPTERS: tuple[tuple[str, str, _Names, _Names, _Names], ...] = (
         (),
     ),
     ("measured", "What was measured", (), ("result", "worst"), ("views_result", "views_views", "views_listing")),
+    ("appetite", "What is accepted", (), (), ()),
     ("theory", "What theory says", (), (), ()),
     ("trust", "Can the test be trusted?", ("auditor",), ("controls", "undecided"), ()),
     ("measures", "Measures, and what is gained", ("measures",), ("gain",), ()),
@@ -154,6 +156,8 @@ class Dossier:
     declared: DeclaredSpec
     risk: Mapping[str, Risk]
     """By audit: one a view."""
+    appetite: Mapping[str, Any] | None
+    """The record of the risk appetite that the audit is held to; None where it is held to none."""
     summary: Mapping[str, Any]
     """`audit.json`: all that the audit found and rests on."""
 
@@ -172,7 +176,10 @@ def read_dossier(store: Store, read: AuditRead, made: datetime) -> Dossier:
     every = map(read_clearance, stored_clearances(store))
     signed = sorted((one for one in every if set(audits) & set(one.audits)), key=lambda one: one.created)
     found = advantages(store, whole)
+    asked = kept_appetite(store, audit)
+    record = None if asked is None else read_record(store, asked, [audit])
     measured = {
+        "appetite": _criteria(record),
         "measured": _measured(found, whole),
         "theory": _each(views, _theory),
         "trust": (Fact("Error rate", (f"{sentences.correction(whole)}.",), "measured"), *_each(views, _trust)),
@@ -207,8 +214,18 @@ def read_dossier(store: Store, read: AuditRead, made: datetime) -> Dossier:
         plain=tuple(_plain(whole, stated)),
         declared=stated,
         risk={view.summary.audit: view.summary.risk for view in views.values()},
+        appetite=None if record is None else record.to_json(),
         summary=whole.to_json(),
     )
+
+
+def _criteria(record: AppetiteRecord | None) -> tuple[Fact, ...]:
+    """Of a risk appetite, met or not."""
+    if record is None:
+        return (Fact("Risk appetite", ("none is kept with this audit (ksdp audit --appetite)",), "missing"),)
+    rows = ((f"{'met' if one.met else 'NOT met'} {one.audit}", one.sentence()) for one in record.criteria)
+    told = ("Record of the criteria", f"{'not met' if record.missed else 'met'}, {record.to_json()['hash']}")
+    return tuple(Fact(name, (text,), "recorded") for name, text in (told, *rows))
 
 
 def read_audit(store: Store, audit: str, declared: DeclaredSpec | None = None) -> AuditRead:

@@ -19,6 +19,7 @@ from ksdp.audit.mechanisms.contract import opened, traits_of
 from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
+from ksdp.audit.results.appetite import Appetite
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.reviewing import exclusion_row
 from ksdp.audit.screening.clearance import (
@@ -44,6 +45,7 @@ from ksdp.storage.audits.history import finished_views, read_summary, views_of
 from ksdp.storage.audits.ledger import check_none_lost, find_attempt, read_attempts, record_signed
 from ksdp.storage.audits.screens import screen_of
 from ksdp.storage.clearances import (
+    check_appetite,
     check_sizes,
     clearance_at,
     content_hash,
@@ -55,6 +57,7 @@ from ksdp.storage.clearances import (
 from ksdp.storage.findings import read_spec, read_verdicts
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.mapped_corpus import open_corpus
+from ksdp.storage.reviews.appetites import keep_appetite, keep_record, kept_appetite, read_record
 from ksdp.storage.reviews.decisions import Entry, Snapshot, exclusions, newer_audits, snapshot
 from ksdp.storage.reviews.log import LogHead, check_chain
 from ksdp.storage.store import Store
@@ -76,6 +79,8 @@ class Signing:
     """List salted hashes instead of ids."""
     list_excluded: bool = False
     """Also list the excluded documents, by id."""
+    appetite: Appetite | None = None
+    """What the deciding audit is held to; None: what it was held to when it was made, if anything."""
 
     def check(self) -> None:
         """Refuse now what would be refused after hours of work, or of waiting for people."""
@@ -149,8 +154,22 @@ def audited_sizes(plan: Plan) -> AuditedSizes:
     )
 
 
-def clearance_of(signing: Signing, grounds: Grounds) -> Clearance:
-    """What is to be signed."""
+def _held_to(signing: Signing, grounds: Grounds, store: Store) -> tuple[str | None, str | None]:
+    """Hashes of the appetite that is met by what may enter and of its record; refused where it is not."""
+    deciding = grounds.audits[-1]
+    if signing.appetite is not None:
+        keep_appetite(store, deciding, signing.appetite)
+    asked = next(filter(None, (kept_appetite(store, audit) for audit in reversed(grounds.audits))), None)
+    if asked is None:
+        return None, None
+    record = read_record(store, asked, [deciding], set(grounds.listed) - set(grounds.excluded))
+    if missed := "\n  ".join(one.sentence() for one in record.missed):
+        raise ClearanceError("appetite", f"the risk appetite is not met, and nothing was signed.\n  {missed}")
+    return asked.hash, keep_record(store, record)
+
+
+def clearance_of(signing: Signing, grounds: Grounds, store: Store) -> Clearance:
+    """What is to be signed; `ClearanceError` where a risk appetite is not met."""
     plan, out = grounds.plan, grounds.excluded
 
     def documents(names: Sequence[str]) -> list[str]:
@@ -159,6 +178,7 @@ def clearance_of(signing: Signing, grounds: Grounds) -> Clearance:
 
     salt = secrets.token_bytes(16) if signing.salted else None
     sensitive = documents(grounds.sensitive)
+    appetite, record = _held_to(signing, grounds, store)
     return Clearance(
         corpus=grounds.corpus.hash,
         mechanism=mechanism_identity(plan),
@@ -181,6 +201,8 @@ def clearance_of(signing: Signing, grounds: Grounds) -> Clearance:
         reviewed=grounds.reviewed,
         certified=Clearance.entries(documents(grounds.certified), salt) or None,
         drawn=plan.spec.corpus.levers.drawn,
+        appetite=appetite,
+        record=record,
     )
 
 
@@ -286,7 +308,7 @@ def clearance_from_decisions(
     decided = _decided(opened, audit, superseded=superseded)
     chosen = _chosen(opened, decided, leave_out_waiting=leave_out_waiting)
     grounds = _grounds(opened, decided, chosen)
-    cleared = clearance_of(signing, grounds)
+    cleared = clearance_of(signing, grounds, opened)
     sign(signing, cleared, opened)
     return {
         "clearance": str(signing.path.resolve()),
@@ -450,6 +472,7 @@ def verify(
     public_key: Ed25519PublicKey | None = None,
     spec: Spec | None = None,
     base: Path | None = None,
+    appetite: Appetite | None = None,
 ) -> dict[str, Any]:
     """Verify a clearance and, where a spec is given, that it is for that spec, its corpus and its mechanism.
 
@@ -461,6 +484,8 @@ def verify(
         The reviewer's, from elsewhere; without it the fingerprint must be compared by a person.
     base : Path, optional
         Folder that the spec's paths are relative to; the present one by default.
+    appetite : Appetite, optional
+        That must have been met when it was signed.
 
     Returns
     -------
@@ -485,6 +510,9 @@ def verify(
             check_sizes(path, verified.clearance, entering_units(verified.clearance, corpus))
             verified = dataclasses.replace(verified, checked=(*verified.checked, "sizes"))
     cleared = verified.clearance
+    if appetite is not None:
+        check_appetite(path, cleared, appetite.hash)
+        verified = dataclasses.replace(verified, checked=(*verified.checked, "appetite"))
     words = mechanism_words(cleared.mechanism.name, cleared.mechanism.parameters)
     return {
         "clearance": str(path.resolve()),
@@ -503,6 +531,8 @@ def verify(
         "of": None if ids is None else len(ids),
         "certified": len(cleared.certified or ()),
         "drawn": cleared.drawn,
+        "appetite": cleared.appetite,
+        "record": cleared.record,
         "sensitive": cleared.sensitive,
         "excluded": cleared.excluded,
         "sizes": asdict(cleared.sizes),

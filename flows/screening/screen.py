@@ -366,7 +366,7 @@ def screen(
     if screened.cleared:
         current().say("learning from all documents and from the cleared ones, to see what leaving out costs")
         quality = cost_of_leaving_out(spec, corpus, screened.listed)
-        clearance = clearance_of(signing, screened.grounds())
+        clearance = clearance_of(signing, screened.grounds(), opened)
     summary = replace(
         screened.summary(name, signing),
         statement=None if clearance is None else clearance.statement,

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.results.appetite import CLASSES, Appetite, Audited, AuditedDocuments, appetite_record
+from ksdp.audit.results.appetite import CLASSES, Appetite, AuditedDocuments, appetite_record, check_spec
 from ksdp.audit.results.appetite import AppetiteRecord as AppetiteRecord
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.results.views_summary import ViewsSummary
 from ksdp.audit.reviewing import Decision
-from ksdp.audit.spec.models import validated
+from ksdp.audit.spec.models import Spec, validated
 from ksdp.audit.verdicts.decide import Proof
 from ksdp.storage.audits.history import finished_views, newest_first, read_summary, read_views
 from ksdp.storage.audits.view_tables import read_view_verdicts
@@ -25,9 +25,12 @@ from ksdp.storage.reviews.decisions import states
 from ksdp.storage.store import Store
 
 
-def read_appetite(path: Path) -> Appetite:
-    """Read `appetite.toml`; `SpecError` where it is refused."""
-    return validated(Appetite, read_toml(path, "the appetite"), "appetite")
+def read_appetite(path: Path, spec: Spec | None = None) -> Appetite:
+    """Read `appetite.toml`; `SpecError` where it is refused, or no audit by a spec can meet it."""
+    asked = validated(Appetite, read_toml(path, "the appetite"), "appetite")
+    if spec is not None:
+        check_spec(asked, spec)
+    return asked
 
 
 def kept_appetite(store: Store, audit: str) -> Appetite | None:
@@ -49,65 +52,84 @@ def keep_appetite(store: Store, audit: str, appetite: Appetite) -> None:
         )
 
 
+def keep_record(store: Store, record: AppetiteRecord) -> str:
+    """Keep what a clearance is signed under; its hash."""
+    told = record.to_json()
+    digest: str = told["hash"]
+    write_checked_json(store.appetite(digest.removeprefix("sha256:")), told)
+    return digest
+
+
 def read_record(
     store: Store, appetite: Appetite, audits: Sequence[str], entering: Collection[str] | None = None
 ) -> AppetiteRecord:
-    """Hold finished audits of one run to an appetite, with what people decided.
+    """Hold finished audits of one run to an appetite, with what people decided in any of them.
 
     Parameters
     ----------
     audits : ids; where the appetite asks for another view of the run, its newest audit is held to it as well
     entering : names of documents (or groups) that may enter a run; by default all that nobody excluded
     """
-    found = [_audited(store, appetite, audit, entering) for audit in dict.fromkeys(audits)]
-    for wanted in appetite.opens:
-        if not any(view.opens == wanted for _, views, _ in found for view in views):
-            found += _held_too(store, appetite, wanted, found[0][0], entering)
-    return appetite_record(appetite, found)
+    read = [_audited(store, audit) for audit in dict.fromkeys(audits)]
+    for opened in appetite.opens:
+        if not any(view.opens == opened for _, views in read for view in views):
+            read += _held_too(store, appetite, opened, read[0][0])
+    decided = _decided(store, appetite, [one for one, _ in read])
+    return appetite_record(
+        appetite, [(one, views, _documents(store, appetite, one, decided, entering)) for one, views in read]
+    )
+
+
+def _audited(store: Store, audit: str) -> tuple[Summary | ViewsSummary, list[Summary]]:
+    """An audit and its views; itself where it has one."""
+    if audit in finished_views(store):
+        several = read_views(store, audit)
+        return several, [read_summary(store.audit(view.audit)) for view in several.views]
+    one = read_summary(store.audit(audit))
+    return one, [one]
 
 
 def _held_too(
-    store: Store, appetite: Appetite, wanted: str, first: Summary | ViewsSummary, entering: Collection[str] | None
-) -> list[Audited]:
-    """The newest audit of the same run that looks at this and is held to the same appetite, where there is one."""
-    run = (first.corpus, first.spec.mechanism)
+    store: Store, appetite: Appetite, opened: str, first: Summary | ViewsSummary
+) -> list[tuple[Summary | ViewsSummary, list[Summary]]]:
+    """The newest audit of this view of the same run that is held to the same appetite, where there is one."""
     for audit in newest_first(store):
         if kept_appetite(store, audit) == appetite:
             one = read_summary(store.audit(audit))
-            if one.opens == wanted and (one.corpus, one.spec.mechanism) == run:
-                return [_audited(store, appetite, audit, entering)]
+            if (one.opens, one.corpus, one.spec.mechanism) == (opened, first.corpus, first.spec.mechanism):
+                return [(one, [one])]
     return []
 
 
-def _audited(store: Store, appetite: Appetite, audit: str, entering: Collection[str] | None) -> Audited:
-    if audit in finished_views(store):
-        several = read_views(store, audit)
-        views = [read_summary(store.audit(view.audit)) for view in several.views]
-        return several, views, _documents(store, appetite, several, entering)
-    one = read_summary(store.audit(audit))
-    return one, [one], _documents(store, appetite, one, entering)
+def _decided(store: Store, appetite: Appetite, audits: Sequence[Summary | ViewsSummary]) -> dict[str, set[str]]:
+    """Documents by what becomes of them instead of their verdict; the later word holds."""
+    found: dict[str, set[str]] = {"not allowed": set(), "sensitive": set(), "accepted": set(), "out": set()}
+    decided = [states(store, one.audit) for one in audits if isinstance(one, Summary) and one.valid]
+    for name, state in (pair for of_one in decided for pair in of_one.items()):
+        people = [entry.reviewer for entry in (state.decided, state.confirmed) if entry is not None]
+        if state.proved_by:
+            found["sensitive"].add(name)
+        if state.waiting is None and state.decision is Decision.EXCLUDE:
+            found["out"].add(name)
+        elif state.waiting is None and state.decision is Decision.ACCEPT:
+            found["accepted" if appetite.allows(people) else "not allowed"].add(name)
+    return found
 
 
 def _documents(
-    store: Store, appetite: Appetite, whole: Summary | ViewsSummary, entering: Collection[str] | None
+    store: Store,
+    appetite: Appetite,
+    whole: Summary | ViewsSummary,
+    decided: Mapping[str, Collection[str]],
+    entering: Collection[str] | None,
 ) -> AuditedDocuments:
     """Bounds are of what is held: a secret draw lowers those within a run."""
     of_one = isinstance(whole, Summary)
     table = read_verdicts(store.audit(whole.audit)) if of_one else read_view_verdicts(store, whole.audit)
-    names, verdict = (table[name].to_numpy().astype("U") for name in ("document", "verdict"))
-    decided = states(store, whole.audit) if of_one and whole.valid else {}
-    place, not_allowed = {name: at for at, name in enumerate(names.tolist()) if name in decided}, 0
-    for name, at in place.items():
-        state = decided[name]
-        people = [entry.reviewer for entry in (state.decided, state.confirmed) if entry is not None]
-        accepted = state.waiting is None and state.decision is Decision.ACCEPT
-        if state.proved_by:
-            verdict[at] = "sensitive"
-        if state.waiting is None and state.decision is Decision.EXCLUDE:
-            verdict[at] = "out"
-        elif accepted and appetite.allows(people):
-            verdict[at] = "accepted"
-        not_allowed += accepted and not appetite.allows(people)
+    names, verdict = (np.array(table[name].to_pylist(), "U") for name in ("document", "verdict"))
+    verdict = verdict.astype("U9")
+    for word in ("sensitive", "accepted", "out"):
+        verdict[np.isin(names, list(decided[word]))] = word
     if entering is not None:
         verdict[~np.isin(names, list(entering))] = "out"
     corpus, labels = open_corpus(store.corpus(whole.corpus)), {}
@@ -124,5 +146,5 @@ def _documents(
         certified=np.array([proof == Proof.EVERY_ATTACK for proof in table["proof"].to_pylist()], np.bool_),
         bound=np.fmin.reduce([np.ones(len(names)), *known]) * whole.spec.corpus.levers.enters,
         labels=labels,
-        not_allowed=not_allowed,
+        not_allowed=len(decided["not allowed"]),
     )

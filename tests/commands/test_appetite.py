@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as Xml
@@ -11,11 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ksdp.audit.errors import InputError, SpecError
+from ksdp.audit.errors import ClearanceError, InputError, SpecError
 
 from ..typed import typed
 
-TOLERANT = "margin = 0.3\nlevel = 0.05\nmost_sensitive = 0.9\nmost_undecided = 0.9\n"
+TOLERANT = "margin = 0.3\nlevel = 0.05\nmost_sensitive = 1\nmost_undecided = 1\n"
 APPETITE = "margin = 0.3\nlevel = 0.05\nproof = 'every attack'\n"
 SPEC = """
 [corpus]
@@ -94,3 +95,83 @@ def test_a_spec_that_cannot_meet_it_is_refused_before_any_work(folder: Path, tmp
     with pytest.raises(SpecError, match=r"set `decision.margin = 0.2`(.|\n)*set `corpus.group`"):
         typed(command, folder / "proved.toml", "--appetite", strict, "--store", tmp_path / "none")
     assert not (tmp_path / "none").exists()
+
+
+def test_a_clearance_carries_what_was_met_and_is_held_to_it(folder: Path, tmp_path: Path) -> None:
+    audit(folder, "proved", "appetite", code=0)
+    store, signed = ("--store", folder / "store"), tmp_path / "rows.clearance"
+    typed("keys", "ada", "--folder", tmp_path)
+    signer = ("--key", tmp_path / "ada.key", "--who", "Ada", *store)
+    latest = json.loads(typed("list", "--json", *store).stdout)
+    proved = next(one["audit"] for one in latest if one["mechanism"] == "moments")
+    typed("clear", proved, "--clearance", signed, *signer, code=0)
+    held = json.loads(typed("verify", signed, "--appetite", folder / "appetite.toml", "--json", code=0).stdout)
+    assert "appetite" in held["checked"]
+    kept = folder / "store" / "appetites" / f"{held['record'].removeprefix('sha256:')}.json"
+    assert json.loads(kept.read_text())["appetite_hash"] == held["appetite"]
+    with pytest.raises(ClearanceError, match="was signed under sha256:.*; this is sha256:.*"):
+        typed("verify", signed, "--appetite", folder / "tolerant.toml")
+    typed("check", *store, code=0)
+
+
+def test_what_is_not_met_is_not_signed(folder: Path, tmp_path: Path) -> None:
+    """Both views of a run are asked for, by one clearance: the second makes it whole."""
+    both = tmp_path / "both.toml"
+    both.write_text(TOLERANT + 'opens = ["every round", "final"]\nmay_override = ["Ada"]\n')
+    store, signed = ("--store", tmp_path / "store"), tmp_path / "rows.clearance"
+    named = ("--here", 1, *store, "--appetite", both, "--json")
+    final = tmp_path / "final.toml"
+    final.write_text((folder / "open.toml").read_text() + '[statistics]\nsees = "final"\n')
+    shutil.copy(folder / "rows.csv", tmp_path)
+    first = json.loads(typed("audit", final, *named, code=4).stdout)
+    assert [one["name"] for one in first["appetite"]["criteria"] if not one["met"]] == ["opens"]
+    second = json.loads(typed("audit", folder / "open.toml", *named, code=0).stdout)
+    assert {one["audit"] for one in second["appetite"]["audits"]} == {first["audit"], second["audit"]}
+    typed("keys", "ada", "--folder", tmp_path)
+    signer = ("--clearance", signed, "--key", tmp_path / "ada.key", "--who", "Ada", *store)
+    accept = (second["audit"], "row-1", "--decision", "accept", "--reason", "small", *store)
+    typed("decide", *accept, "--who", "Bob", code=0)
+    with pytest.raises(ClearanceError, match=r"not met(.|\n)*accepted: asked by Ada alone, found 1 document by"):
+        typed("clear", second["audit"], *signer)
+    assert not signed.exists()
+    typed("decide", *accept, "--who", "Ada", code=0)
+    typed("clear", second["audit"], *signer, code=0)
+    page = typed("dossier", second["audit"], *store).stdout.strip()
+    assert "opens: asked every round, final, found every round, final" in Path(page).read_text()
+
+
+def test_views_of_one_audit_are_one_record(folder: Path, tmp_path: Path) -> None:
+    named = tmp_path / "views.toml"
+    named.write_text((folder / "open.toml").read_text() + "[views]\nfinal = true\n")
+    shutil.copy(folder / "rows.csv", tmp_path)
+    both = tmp_path / "both.toml"
+    own = "[parties.Graz]\nmargin = 1\n[parties.Linz]\nmargin = 0.01\n"
+    both.write_text(TOLERANT + 'opens = ["every round", "final"]\n' + own)
+    found = typed("audit", named, "--store", tmp_path / "store", "--here", 1, "--appetite", both, "--json", code=4)
+    record = json.loads(found.stdout)["appetite"]
+    assert [one["opens"] for one in record["audits"]] == [["every round", "final"]]
+    assert [one["name"] for one in record["criteria"] if not one["met"]] == ["party Linz"]
+
+
+def test_a_screen_signs_what_is_met(folder: Path, tmp_path: Path) -> None:
+    asked = tmp_path / "asked.toml"
+    asked.write_text(APPETITE + "[parties.Graz]\nmargin = 0.3\n")
+    typed("keys", "ada", "--folder", tmp_path)
+    signer = ("--key", tmp_path / "ada.key", "--who", "Ada", "--store", tmp_path / "store", "--here", 1)
+    typed("screen", folder / "proved.toml", "--clearance", tmp_path / "c", *signer, "--appetite", asked, code=0)
+    typed("verify", tmp_path / "c", "--appetite", asked, code=0)
+
+
+def test_groups_have_limits_by_their_own_names(folder: Path, tmp_path: Path) -> None:
+    spec = tmp_path / "groups.toml"
+    spec.write_text(
+        SPEC.replace('party = "house"', 'group = "who"').replace("[design]", '[design]\nunit = "group"')
+    )
+    shutil.copy(folder / "rows.csv", tmp_path)
+    asked = tmp_path / "asked.toml"
+    asked.write_text(TOLERANT + "[groups.row-1]\nmargin = 1\n[groups.row-2]\nmargin = 0.01\n")
+    found = typed("audit", spec, "--store", tmp_path / "store", "--here", 1, "--appetite", asked, code=4)
+    assert "group row-1: asked bounds of at most 1, but for a share of 0, found 0 of 1 group above" in found.stderr
+    assert (
+        "group row-2: asked bounds of at most 0.01, but for a share of 0, found 1 of 1 group above" in found.stderr
+    )

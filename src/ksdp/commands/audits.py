@@ -22,12 +22,12 @@ from ksdp.commands.options import (
     appetite_code,
     exit_code,
     kept_record,
+    read_asked,
     tell,
     with_options,
 )
 
 if TYPE_CHECKING:
-    from ksdp.audit.results.appetite import Appetite
     from ksdp.audit.results.summary import Summary
     from ksdp.audit.results.views_summary import ViewsSummary
     from ksdp.audit.spec.models import Spec
@@ -58,7 +58,7 @@ def audit(
     from ksdp.terminal import terminal
 
     read, base = read_spec_file(spec)
-    asked = None if appetite is None else _asked(appetite, read)
+    asked = read_asked(appetite, read)
     place = where.place(performance_report)
     with terminal():
         if read.mechanism.name == "recorded":
@@ -73,16 +73,6 @@ def audit(
     if asked is None or (record := kept_record(summary)) is None:
         raise typer.Exit(exit_code(summary, pipeline.fail_on))
     raise typer.Exit(appetite_code(record) or exit_code(summary, pipeline.fail_on or ()))
-
-
-def _asked(path: Path, spec: Spec) -> Appetite:
-    """The appetite of a file, unless no audit by this spec can meet it."""
-    from ksdp.audit.results.appetite import check_spec
-    from ksdp.storage.reviews.appetites import read_appetite
-
-    asked = read_appetite(path)
-    check_spec(asked, spec)
-    return asked
 
 
 def _of_recorded(spec: Spec, base: Path, ask: Callable[[Spec], Found]) -> Found:
@@ -110,8 +100,7 @@ def plan(spec: SpecArgument, appetite: AppetiteOption = None, as_json: JsonOptio
     from ksdp.flows.prepare import read_spec_file
 
     read, base = read_spec_file(spec)
-    if appetite is not None:
-        _asked(appetite, read)
+    read_asked(appetite, read)
     ask = partial(forecast, base=base)
     forecasts = _of_recorded(read, base, ask) if read.mechanism.name == "recorded" else ask(read)
     if as_json:

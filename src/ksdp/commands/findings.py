@@ -22,6 +22,7 @@ from ksdp.commands.options import (
     StoreOption,
     appetite_code,
     exit_code,
+    read_asked,
     tell,
     tell_record,
     tell_void,
@@ -360,12 +361,12 @@ def appetite(
 ) -> None:
     """Hold audits of one run to a risk appetite, by default to that of the first: a record of every criterion."""
     from ksdp.storage.audits.history import find_audit
-    from ksdp.storage.reviews.appetites import kept_appetite, read_appetite, read_record
+    from ksdp.storage.reviews.appetites import kept_appetite, read_record
     from ksdp.storage.store import Store
 
     opened = Store.open(store, create=False)
     named = [find_audit(opened, audit) for audit in audits]
-    asked = kept_appetite(opened, named[0]) if appetite is None else read_appetite(appetite)
+    asked = read_asked(appetite) or kept_appetite(opened, named[0])
     if asked is None:
         raise InputError(f"audit {named[0]} is held to no appetite: name one with `--appetite FILE`.")
     record = read_record(opened, asked, named)

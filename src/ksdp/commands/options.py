@@ -18,9 +18,10 @@ import typer
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from ksdp.audit.results.appetite import AppetiteRecord
+    from ksdp.audit.results.appetite import Appetite, AppetiteRecord
     from ksdp.audit.results.summary import Summary
     from ksdp.audit.results.views_summary import ViewsSummary
+    from ksdp.audit.spec.models import Spec
     from ksdp.flows.audits.place import Place
     from ksdp.flows.screening.clear import Signing
     from ksdp.storage.learning import GainAndAdvice
@@ -102,6 +103,15 @@ def signing_key(path: Path) -> Ed25519PrivateKey:
     return load_private(path, passphrase=secret)
 
 
+def read_asked(path: Path | None, spec: Spec | None = None) -> Appetite | None:
+    """The appetite of a file (`read_appetite`); None without one."""
+    if path is None:
+        return None
+    from ksdp.storage.reviews.appetites import read_appetite  # numerics
+
+    return read_appetite(path, spec)
+
+
 @dataclass(frozen=True)
 class PlaceOptions:
     """Options of a command that says where the work is done."""
@@ -175,16 +185,19 @@ class SignerOptions:
     key: KeyOption
     who: WhoOption
     days: DaysOption = 90
+    appetite: AppetiteOption = None
 
-    def signing(self, *, salted: bool = False, list_excluded: bool = False) -> Signing:
+    def signing(self, spec: Spec | None = None, *, salted: bool = False, list_excluded: bool = False) -> Signing:
         """Who signs a clearance that holds from now on; asks for the key's passphrase, as `signing_key`."""
         from datetime import UTC, datetime, timedelta
 
         from ksdp.flows.screening.clear import Signing
 
+        asked = read_asked(self.appetite, spec)
         now = datetime.now(UTC)
         expires = now + timedelta(days=self.days)
-        return Signing(self.clearance, signing_key(self.key), self.who, now, expires, salted, list_excluded)
+        key = signing_key(self.key)
+        return Signing(self.clearance, key, self.who, now, expires, salted, list_excluded, asked)
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:

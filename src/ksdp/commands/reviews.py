@@ -276,7 +276,7 @@ def approve(
     from ksdp.terminal import terminal
 
     read, base = read_spec_file(spec)
-    signing = signer.signing()
+    signing = signer.signing(read)
     place = where.place()
     with terminal():
         patience = Patience(timedelta(hours=hours))

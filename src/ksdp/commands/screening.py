@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ksdp.commands.options import (
+    AppetiteOption,
     JsonOption,
     PlaceOptions,
     SaltedOption,
@@ -17,6 +18,7 @@ from ksdp.commands.options import (
     SpecArgument,
     StoreOption,
     WorkersOption,
+    read_asked,
     with_options,
 )
 from ksdp.commands.reviews import tell_chain, tell_exclusions
@@ -94,7 +96,7 @@ def screen(
 
     place = where.place()
     read, base = read_spec_file(spec)
-    signing = signer.signing(salted=listing.salted, list_excluded=listing.list_excluded)
+    signing = signer.signing(read, salted=listing.salted, list_excluded=listing.list_excluded)
     rules = clearing.rules(rounds)
     with terminal():
         out = run_screen(read, base, store, signing, rules, place)
@@ -116,6 +118,7 @@ def verify(
         list[Path] | None, typer.Option("--against", help="Clearances that a review log must agree with.")
     ] = None,
     spec: Annotated[Path | None, typer.Option("--spec", help="The spec it must have been made for.")] = None,
+    appetite: AppetiteOption = None,
     ledger: Annotated[
         Path | None,
         typer.Option("--ledger", help="The party's ledger: also say what runs on its data have given away."),
@@ -135,7 +138,8 @@ def verify(
         tell_chain(verify_log(clearance, against or (), public), as_json)
         return
     read, base = read_spec_file(spec) if spec else (None, None)
-    out = run_verify(clearance, now=datetime.now(UTC), public_key=public, spec=read, base=base)
+    asked = read_asked(appetite)
+    out = run_verify(clearance, now=datetime.now(UTC), public_key=public, spec=read, base=base, appetite=asked)
     if ledger is not None:
         from ksdp.flows.runs.budget import spent, spent_words
         from ksdp.storage.runs.ledger import Ledger
