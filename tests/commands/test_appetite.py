@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ksdp.audit.errors import ClearanceError, InputError, SpecError
+from ksdp.audit.errors import ClearanceError, DamagedFile, InputError, SpecError
 
 from ..typed import typed
 
@@ -78,6 +78,15 @@ def test_what_an_audit_is_held_to_stays(folder: Path) -> None:
     with pytest.raises(InputError, match="is held to another appetite, sha256:.*, which stays"):
         audit(folder, "proved", "tolerant")
     typed("appetite", "latest", "--appetite", folder / "tolerant.toml", "--store", folder / "store", code=0)
+
+
+def test_a_kept_appetite_that_was_changed_is_found(folder: Path, tmp_path: Path) -> None:
+    audit(folder, "proved", "appetite", code=0)
+    store = shutil.copytree(folder / "store", tmp_path / "store")
+    for kept in (store / "appetites").iterdir():
+        kept.write_text(kept.read_text().replace('"level": 0.05', '"level": 0.5'))
+    with pytest.raises(DamagedFile, match="is damaged"):
+        typed("show", "latest", "--store", store)
 
 
 def test_an_audit_that_does_not_meet_it_says_what_to_do(folder: Path) -> None:
