@@ -70,9 +70,6 @@ ksdp replay latest DOCUMENT row-space-energy
 ksdp test latest --statistics d-sum,w-sum
 ksdp verify mail.clearance --key ada.pub
 ksdp decide latest DOCUMENT --decision exclude --reason "..." --who Ada
-ksdp serve --metrics-port 9464
-ksdp claim dp.toml --runs 2000
-ksdp pem pem.toml --out result
 """.strip().splitlines()
 _SEVERAL = 2
 

@@ -359,7 +359,7 @@ def appetite(
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
 ) -> None:
-    """Hold audits of one run to a risk appetite, by default to that of the first: a record of every criterion."""
+    """Hold audits of one run to a risk appetite (of the first of them): every criterion."""
     from ksdp.storage.audits.history import find_audit
     from ksdp.storage.reviews.appetites import kept_appetite, read_record
     from ksdp.storage.store import Store
