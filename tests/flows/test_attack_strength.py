@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import ksdp
 from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.mechanisms.planted import KINDS
 from ksdp.audit.screening.rounds import check_screenable
@@ -128,3 +129,22 @@ def test_leaks_are_of_documents_not_of_groups(folder: Path) -> None:
     )
     with pytest.raises(SpecError, match="`planted` must be left out where groups are audited"):
         run_audit(parse_spec(grouped), folder, folder / "store", HERE)
+
+
+def test_of_a_function_of_this_process_too(tmp_path: Path) -> None:
+    rows = np.random.default_rng(2).normal(size=(60, 4))
+    settings = {"party_size": 0.5, "with_runs": 500, "margin": 0.4}
+    found = ksdp.audit(rows, lambda X, rng: rng.normal(size=20), store=tmp_path / "store", **settings)
+    assert found.summary.verdicts.clear > 50
+    strength = found.power()
+    assert strength.audit == found.id
+    assert strength.sentence() in found.report().read_text(encoding="utf-8")
+
+
+def test_recorded_runs_cannot_be_run_again_with_leaks(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    rows, inside = rng.normal(size=(40, 3)), rng.random((600, 40)) < 0.5
+    recorded = ksdp.Recorded({"n": rng.normal(size=(600, 5))}, inside)
+    found = ksdp.audit(rows, recorded, margin=0.5)
+    with pytest.raises(InputError, match="is of recorded runs"):
+        found.power()

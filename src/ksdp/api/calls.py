@@ -100,7 +100,7 @@ def audit(
         from ksdp.flows.audits.run import run_audit
 
         summary: Summary = run_audit(wanted.spec, wanted.base, folder, Place(workers, here=True))
-    return Audit(Path(summary.store), summary, keep)
+    return Audit(Path(summary.store), summary, keep, wanted.objects)
 
 
 def plan(data: Any, mechanism: Any = None, **settings: Any) -> Forecast:

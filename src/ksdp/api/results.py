@@ -6,6 +6,7 @@ import html
 import io
 import shutil
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from ksdp.audit.results.strength import AttackStrength
 
 
 def blank() -> tuple[Figure, Axes]:
@@ -59,6 +62,8 @@ class Audit:
     """Everything but the tables, typed; `to_json()` is what `--json` prints and more."""
     _kept: Any = field(default=None, repr=False)
     """A temporary store, which goes when this does."""
+    _objects: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """Mechanisms and statistics that only this process has."""
 
     @property
     def id(self) -> str:
@@ -134,6 +139,24 @@ class Audit:
         if wanted not in names:
             raise InputError(f"`statistic` must be among {', '.join(names)}; got {wanted!r}.")
         return curve_of(Store(self.store), self.summary, str(document), wanted)
+
+    def power(self) -> AttackStrength:
+        """Plant leaks of known size for documents that were called clear, audit again, and say what was missed.
+
+        As the command `ksdp power`. The report shows it from then on.
+
+        Raises
+        ------
+        InputError
+            If nothing could be missed: no document is clear by the statistics tried, or no leak can be planted.
+        """
+        from ksdp.audit.registry import lent
+        from ksdp.flows.audits.place import HERE
+        from ksdp.flows.audits.strength import measure_strength
+        from ksdp.flows.interruption import utc_now
+
+        with lent(self._objects):
+            return measure_strength(self.store, self.id, utc_now, HERE)
 
     def unbiased(self, document: str) -> float | None:
         """D of a document without the bias of choosing: chosen on half of the runs, measured on the other.
