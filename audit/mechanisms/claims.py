@@ -106,19 +106,19 @@ class ClaimFinding:
     confidence: float
     rows: int
     features: int
+    replay: Replayed
+    """What one run and its replay say of the sensitivities."""
     half_refuted: bool | None = None
     """Whether so many runs refuted half of the noise; None where nothing can be run with less."""
     refutable_factor: float | None = None
     """The largest share of the claimed noise that so many runs refute nine times in ten; normal noise only."""
     data_dependent: bool = False
     """The size of the noise depends on the data: the mechanism says so itself, or the arms spread differently."""
-    replay: Replayed | None = None
-    """What one run and its replay say of the sensitivities; None in a store of before they were made."""
 
     @property
     def refuted(self) -> bool:
         """Whether the runs prove more than is claimed, or a sensitivity that the claim rests on is wrong."""
-        return self.refuted_by_runs or (self.replay is not None and self.replay.refuted)
+        return self.refuted_by_runs or self.replay.refuted
 
     @property
     def refuted_by_runs(self) -> bool:
@@ -134,10 +134,10 @@ class ClaimFinding:
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> ClaimFinding:
         """What `as_json` gave."""
-        plain = {field.name: stored[field.name] for field in fields(cls) if field.name in stored}
+        plain = {field.name: stored[field.name] for field in fields(cls)}
         plain["guarantee"] = Guarantee.from_json(stored["guarantee"])
         plain["counted"] = tuple(PrivacyCost(**way) for way in stored["counted"])
-        plain["replay"] = Replayed.from_json(stored["replay"]) if stored.get("replay") else None
+        plain["replay"] = Replayed.from_json(stored["replay"])
         return cls(**plain)
 
     def sentence(self) -> str:

@@ -183,11 +183,10 @@ def promised(summary: Summary, claim: StoredClaim | None = None) -> str | None:
 def proved(claim: StoredClaim) -> str:
     """What runs on the mechanism's worst case proved, beside what it claims for it."""
     finding = claim.finding
-    replay = "" if finding.replay is None else f" {finding.replay.sentence()}"
     return (
         f"Claimed epsilon {finding.claimed_epsilon:.3g} at delta {finding.claimed_delta:g}; proved on its worst "
         f"case: at least {finding.measured_low:.3g} ({count(finding.runs)} runs an arm, confidence "
-        f"{percent(finding.confidence)}).{replay}"
+        f"{percent(finding.confidence)}). {finding.replay.sentence()}"
     )
 
 

@@ -1847,7 +1847,7 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/mechanisms/claims.py",
-        ("or (self.replay is not None and self.replay.refuted)", "or False"),
+        ("or self.replay.refuted", "or False"),
         tests=("tests/audit/mechanisms/test_claims.py",),
     ),
 ]

@@ -305,8 +305,7 @@ def claim(
     else:
         ways = ", ".join(f"{way.epsilon:.3g} {way.way} (delta {way.delta:.1g})" for way in finding.counted)
         typer.echo(finding.sentence())
-        if finding.replay is not None:
-            typer.echo(f"  {finding.replay.sentence()}")
+        typer.echo(f"  {finding.replay.sentence()}")
         typer.echo(f"  counted: {ways}\n  unit: {finding.guarantee.unit}\n  trust: {finding.guarantee.trust}")
         if finding.guarantee.notes:
             typer.echo(f"  note: {finding.guarantee.notes}")

@@ -99,11 +99,9 @@ def test_a_wrong_sensitivity_refutes_the_claim_where_the_runs_prove_nothing(
 ) -> None:
     mechanism = HardtRoth(rank=2, iterations=2, epsilon=1.0)
     kept = audit_claim(mechanism, runs=20, rng=np.random.default_rng(0))
-    assert kept.replay is not None
     assert not kept.replay.refuted
     monkeypatch.setattr(hardt_roth, "clip_rows", lambda rows, bound: rows)
     found = audit_claim(mechanism, runs=20, rng=np.random.default_rng(0))
-    assert found.replay is not None
     assert found.replay.refuted
     assert (found.refuted, found.refuted_by_runs) == (True, False)
     assert "REFUTED by the replay" in found.sentence()
@@ -111,13 +109,10 @@ def test_a_wrong_sensitivity_refutes_the_claim_where_the_runs_prove_nothing(
     assert (told["refuted"], told["refuted_by_runs"]) == (True, False)
     assert told["replay"]["farthest"]["distance"] == found.replay.farthest.distance > 1
     assert ClaimFinding.from_json(told) == found
-    del told["replay"]
-    assert ClaimFinding.from_json(told).replay is None
 
 
 def test_what_is_broken_otherwise_is_left_to_the_runs() -> None:
     found = audit_claim(BrokenPower(rank=2, iterations=2, epsilon=1.0), runs=150, rng=np.random.default_rng(0))
-    assert found.replay is not None
     assert not found.replay.refuted
     assert found.refuted_by_runs
 
@@ -132,7 +127,6 @@ def test_noise_whose_size_depends_on_the_data_is_seen() -> None:
     assert found.data_dependent
     assert found.gaussian_low is None
     assert "DEPENDS ON THE DATA" in found.sentence()
-    assert found.replay is not None
     assert "depends on the data" in found.replay.not_checked
     assert not sound.data_dependent
 
