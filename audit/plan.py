@@ -196,10 +196,9 @@ def planned_statistics(
     """
     plain = [n for n in names if not n.startswith(LEARNED_PREFIX)]
     own = own_statistics(mechanism)
-    every = default_statistics(shown.seen, background, (*own, *SIMULATIONS))
-    dear = _left_out(every, shown, held.unknown)
-    every = tuple(s for s in every if s.name not in dear)
-    others = tuple(s for s in every if not isinstance(s, SimulatedStatistic))
+    others = default_statistics(shown.seen, background, own)
+    dear = _left_out(others, shown, held.unknown)
+    others = tuple(s for s in others if s.name not in dear)
     learnt, missing = _simulated(mechanism, shown, held, others, asked=SIMULATED in (*plain, *families))
     brought = () if missing else SIMULATIONS
     chosen, skipped = select_statistics(families, plain, shown.seen, background, (*own, *brought))
@@ -216,12 +215,11 @@ def planned_statistics(
     rank = traits_of(mechanism).rank
     if set(learners) - {RAW} and rank is not None:
         chosen += coefficients(rank, shown.seen)
-    if missing:
-        every = others
     # Arrays of a program's own function, or of recorded runs, may have the names of ours and be something else.
     if isinstance(mechanism, FunctionMechanism | RecordedRuns):
-        every = tuple(s for s in every if isinstance(s, SimulatedStatistic))
-    return PlannedStatistics(chosen, skipped, tuple(s.name for s in every))
+        others = ()
+    default = (*others, *(s for s in brought if s.name not in needs))
+    return PlannedStatistics(chosen, skipped, tuple(s.name for s in default))
 
 
 MOST_LEARNT_OF, MOST_LEARNT_FROM = 2048, 2**14

@@ -42,7 +42,7 @@ SIMULATED = "simulated"
 """The family, and its statistic."""
 TRAINING_RUNS = 2000
 MOST_NUMBERS = 2**17
-"""Announced numbers of a run, at most: the training runs are held in memory, in single precision."""
+"""Numbers of a run that it reads, at most: the training runs are held in memory, in single precision."""
 _SEED = 0x5EED_0F_7EA4
 _FEWEST = 8
 _RIDGES = (0.03, 0.3, 3.0)
@@ -87,10 +87,8 @@ class SimulatedStatistic:
 
     def asks_for(self, shapes: Mapping[str, tuple[int, ...]], documents: int) -> str:
         """Nothing, where the training runs fit into memory."""
-        numbers = sum(int(np.prod(shapes[name])) for name in shapes)
-        return (
-            "" if numbers <= MOST_NUMBERS else f"at most {MOST_NUMBERS:,} announced numbers a run; {numbers:,} are"
-        )
+        numbers = sum(int(np.prod(shapes[name])) for name in self.reads)
+        return "" if numbers <= MOST_NUMBERS else f"at most {MOST_NUMBERS:,} numbers to read; it has {numbers:,}"
 
     def evaluate(self, observables: Observables, documents: Documents) -> Vector:
         """One number a document, shape (n_documents,), taken from those of the whole pool."""

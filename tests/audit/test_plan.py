@@ -90,6 +90,12 @@ def test_of_many_documents_it_learns_of_the_arrays_that_no_other_statistic_weigh
     assert "V" not in arrays
     assert "scales" in arrays
     assert unread == []
+    monkeypatch.setattr("ksdp.audit.statistics.simulated.MOST_NUMBERS", 2)  # of sigma alone, V aside
+    assert learnt(**final) == (("sigma",), [])
+    monkeypatch.setattr("ksdp.audit.statistics.simulated.MOST_NUMBERS", 0)
+    with pytest.raises(SpecError, match="simulated needs at most 0 numbers"):
+        plan_of(corpus, mechanism={"name": f"{__name__}:Counted"})
+    monkeypatch.setattr("ksdp.audit.statistics.simulated.MOST_NUMBERS", 2**17)
     for limit in ("MOST_LEARNT_IN_PART", "MOST_LEARNT_FROM"):
         monkeypatch.setattr(f"ksdp.audit.plan.{limit}", 0)
         assert learnt(**final) == ((), ["sigma"])
