@@ -49,7 +49,7 @@ _FOLLOWED = (
 )
 _LEARNT = (
     '{} number by number (`statistics.families = ["simulated"]` does, or `statistics.names = ["learned-raw"]` of '
-    "stored runs, or a statistic of your own that declares `weighs = True`)"
+    "stored runs)"
 )
 _NAMED = 4
 """Columns named where more are left out."""

@@ -24,7 +24,7 @@ from ksdp.audit.mechanisms.contract import Observables, Release, Terms, final_ou
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent, make_mechanism, mechanism_names, statistics
 from ksdp.audit.spec.models import parse_spec
-from ksdp.audit.statistics.contract import Documents
+from ksdp.audit.statistics.contract import Documents, TableStatistic
 
 SMALL = {"rank": 2, "iterations": 3}
 
@@ -60,6 +60,18 @@ def test_an_own_array_with_the_name_of_ours_is_not_asked_for_the_columns_of_ours
         plan = plan_of(corpus, {"name": "own"}, statistics={"families": [], "names": ["simulated"]})
     assert plan.default_columns == ("simulated",)
     assert not any("default columns" in said for said in plan.coverage.unread)
+
+
+def test_what_must_be_learnt_from_is_so_whatever_own_statistics_say_and_they_are_no_remedy(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ksdp.audit.statistics.simulated.MOST_NUMBERS", 0)
+    own = function_mechanism("own", lambda x, rng: {"V": x.toarray()[:2] + 1.0}, corpus.matrix[:10])
+    mine = TableStatistic("mine", "mine", lambda seen, of: of.squared_norms, "mine", needs=("V",), weighs=True)
+    with lent({"own": own, "mine": mine}):
+        (unread,) = plan_of(corpus, {"name": "own"}, statistics={"names": ["mine"]}).coverage.unread
+    assert unread.startswith("V number by number")
+    assert "your own" not in unread
 
 
 def test_sums_of_fewer_numbers_than_runs_clear_nobody_unless_they_are_learnt_from(
