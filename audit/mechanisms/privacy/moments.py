@@ -30,6 +30,7 @@ from ksdp.audit.mechanisms.privacy.noise import (
 )
 from ksdp.audit.mechanisms.privacy.transcript import ANY_PARTIES, Driven, GaussianReleases
 from ksdp.audit.numeric.array_types import Floats, Matrix
+from ksdp.audit.numeric.triangles import symmetric
 from ksdp.audit.verdicts.certificates import knows_all_others, pair_advantage
 
 _FULL = 0.25
@@ -146,10 +147,8 @@ class Moments(GaussianReleases):
         """Announce; see the class."""
         features = matrix.shape[1]
         check_rank(self.rank, features)
-        clipped = clip_rows(matrix, self.row_bound)
-        share = _triangle(clipped)
-        total = yield NoisySum(share, self.scale(features))
-        return PartyResult({"moments": total, "V": self._leading(total, features)})
+        total = yield NoisySum(_triangle(clip_rows(matrix, self.row_bound)), self.scale(features))
+        return PartyResult({"moments": total, "V": _leading(symmetric(total), self.rank)})
 
     def observed(self, driven: Driven) -> dict[str, Floats]:
         """The sum as the coalition sees it, without its own shares and noise; and what all make of the whole."""
@@ -185,17 +184,6 @@ class Moments(GaussianReleases):
     def neighbours(self) -> tuple[Database, Database]:
         """Records along two of few directions."""
         return worst_pair(self.rank + 2, 20, self.row_bound, self.adjacency)
-
-    def _leading(self, triangle: Floats, features: int) -> Floats:
-        """Leading eigenvectors as rows, each with its largest entry positive."""
-        moments = np.zeros((features, features))
-        moments[np.triu_indices(features)] = triangle
-        first = features - self.rank
-        # LAPACK reads the upper triangle alone.
-        _, vectors = scipy.linalg.eigh(
-            moments, lower=False, subset_by_index=(first, features - 1), check_finite=False
-        )
-        return _signed(vectors.T[::-1])
 
 
 def _triangle(rows: sp.csr_array) -> Floats:
@@ -332,15 +320,8 @@ class DPdisPCA(GaussianReleases):
         clipped = clip_rows(matrix, self.row_bound)
         moments = (clipped.T @ clipped).toarray() / size
         deviation = self.deviation(size, features)
-        V = yield Upload(moments[np.triu_indices(features)], deviation, send=partial(self._root, features))
+        V = yield Upload(moments[np.triu_indices(features)], deviation, send=partial(_root, self.intermediate))
         return PartyResult({"V": V})
-
-    def _root(self, features: int, upper: Matrix) -> Matrix:
-        """P_s, of the noisy upper triangle."""
-        noisy = np.zeros((features, features))
-        noisy[np.triu_indices(features)] = upper
-        noisy.T[np.triu_indices(features)] = upper
-        return _root(noisy, self.intermediate)
 
     def collected(
         self, uploads: Sequence[Matrix], beside: Sequence[Matrix], sizes: Sequence[int]
@@ -350,9 +331,7 @@ class DPdisPCA(GaussianReleases):
         total = np.zeros((features, features))
         for size, root in zip(sizes, uploads, strict=True):
             total += size / sum(sizes) * (root.T @ root)
-        first = features - self.rank
-        _, vectors = scipy.linalg.eigh(total, subset_by_index=(first, features - 1), check_finite=False)
-        return _signed(vectors.T[::-1]), 0.0
+        return _leading(total, self.rank), 0.0
 
     def observed(self, driven: Driven) -> dict[str, Matrix]:
         """With `P`, what the aggregator gets from the victim."""
@@ -377,12 +356,22 @@ def captured_energy(V: Matrix, second_moments: Matrix) -> float:
     return float(np.einsum("id,de,ie->", V, second_moments, V))
 
 
-def _root(symmetric: Matrix, rank: int) -> Matrix:
+def _root(rank: int, triangle: Floats) -> Matrix:
     """Rows sqrt(lambda_i) u_i^T of the largest eigenvalues; zeros for those that are not positive."""
-    d = len(symmetric)
-    values, vectors = scipy.linalg.eigh(symmetric, subset_by_index=(d - rank, d - 1), check_finite=False)
-    rows = vectors.T * np.sqrt(np.maximum(values, 0.0))[:, None]
-    return np.ascontiguousarray(rows[::-1])
+    values, vectors = _largest(symmetric(triangle), rank)
+    return np.ascontiguousarray(vectors * np.sqrt(np.maximum(values, 0.0))[:, None])
+
+
+def _leading(moments: Matrix, rank: int) -> Matrix:
+    """Leading eigenvectors as rows."""
+    return _signed(_largest(moments, rank)[1])
+
+
+def _largest(moments: Matrix, rank: int) -> tuple[Floats, Matrix]:
+    """The largest eigenvalues, and their vectors as rows."""
+    d = len(moments)
+    values, vectors = scipy.linalg.eigh(moments, subset_by_index=(d - rank, d - 1), check_finite=False)
+    return values[::-1], vectors.T[::-1]
 
 
 def _signed(rows: Matrix) -> Matrix:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +14,7 @@ import scipy.sparse as sp
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.numeric.kernels import one_thread
+from ksdp.audit.numeric.triangles import symmetric
 from ksdp.audit.statistics.contract import Documents, TableStatistic
 from ksdp.audit.statistics.linear.expected import MOST_ENTRIES, step_of
 from ksdp.audit.statistics.linear.operator import at_even_steps
@@ -182,7 +182,8 @@ def moment_match(observables: Observables, documents: Documents) -> Floats:
     draw that agrees with S (`max_entropy`). Rows are bounded, and noise is as large, as the mechanism says in
     public; of a mechanism that says nothing, noise is taken for a part of the mean variance.
     """
-    return _matched(_symmetric(observables), documents)
+    moments = observables.derive(("moments",), lambda: symmetric(announced(observables, "moments").ravel()))
+    return _matched(cast(Floats, moments), documents)
 
 
 def site_match(observables: Observables, documents: Documents) -> Floats:
@@ -218,21 +219,6 @@ def _matched(moments: Floats, documents: Documents, alone: bool = False) -> Floa
     form, usual = cast(MomentFilter, pool.derive("moment filter", compute)).form(apart)
     rows = cast(Floats, documents.derive("bounded", lambda: bounded(documents.matrix)))
     return row_dots(rows_times(rows, form), rows) - usual
-
-
-def _features(entries: int) -> int:
-    return (math.isqrt(8 * entries + 1) - 1) // 2
-
-
-def _symmetric(observables: Observables) -> Floats:
-    def compute() -> Floats:
-        triangle = announced(observables, "moments").ravel()
-        features = _features(len(triangle))
-        found = np.zeros((features, features))
-        found[np.triu_indices(features)] = triangle
-        return found + np.triu(found, 1).T
-
-    return cast(Floats, observables.derive(("moments",), compute))
 
 
 MOMENTS = (
