@@ -529,14 +529,9 @@ class Plan:
         )
 
 
-def within(promise: Promise | None, spec: Spec) -> bool:
-    """Whether a promise is at most the margin."""
-    return promise is not None and promise.bound <= spec.rule.bound_accepted and spec.rule.margin > 0
-
-
 def proved_before_runs(promise: Promise | None, spec: Spec) -> bool:
     """Whether the draw or the mechanism's noise proves the margin of every document."""
-    return spec.proved_by_draw or within(promise, spec)
+    return spec.proved_by_draw or (promise is not None and spec.rule.accepts(promise.bound))
 
 
 @lru_cache(maxsize=4)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ksdp.audit.certifying import Certificate, Copies, above_bound, knows_all
 from ksdp.audit.mechanisms.contract import guarantee_of, traits_of
 from ksdp.audit.mechanisms.parameters import parameters_of
-from ksdp.audit.plan import Plan, within
+from ksdp.audit.plan import Plan
 from ksdp.audit.results import parts
 from ksdp.audit.results.parts import CertificateSummary, CopiesSummary, ShareSummary, count_verdicts
 from ksdp.audit.results.summary import VERSION, Summary
@@ -86,7 +86,7 @@ def promise_summary(plan: Plan, interim: InterimVerdicts) -> parts.PromiseSummar
     if plan.promise is None:
         return None
     bound, decisions = plan.promise.bound, interim.decisions
-    covered = within(plan.promise, plan.spec)
+    covered = plan.spec.rule.accepts(bound)
     every = np.full(len(interim.tests), bound)
     return parts.PromiseSummary(
         bound,

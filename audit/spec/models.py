@@ -160,19 +160,15 @@ class DecisionSpec(Section, frozen=True):
             raise ValueError("`margin_at_low_fpr` must be left out with `margin = 0`: any leak is sensitive.")
         return self
 
-    @property
-    def bound_accepted(self) -> float:
-        """The largest bound of every attack's TPR - FPR that makes a document clear."""
-        low = self.margin_at_low_fpr
-        return self.margin if low is None else min(self.margin, low - LOW_FPR)
-
     @overload
     def accepts(self, bound: float) -> bool: ...
     @overload
     def accepts(self, bound: NDArray[np.float64]) -> NDArray[np.bool_]: ...
     def accepts(self, bound: float | NDArray[np.float64]) -> bool | NDArray[np.bool_]:
-        """Whether a bound of every attack makes a document clear; none does with margin 0."""
-        return (bound <= self.bound_accepted) & (self.margin > 0)
+        """Whether a bound of every attack's TPR - FPR makes a document clear; none does with margin 0."""
+        low = self.margin_at_low_fpr
+        accepted = self.margin if low is None else min(self.margin, low - LOW_FPR)
+        return (bound <= accepted) & (self.margin > 0)
 
     @property
     def limits(self) -> str:

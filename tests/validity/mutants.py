@@ -108,7 +108,7 @@ MUTANTS: list[Mutant] = [
     *_of(
         "audit/spec/models.py",
         ("self.decision.accepts(drawn)", "drawn <= self.decision.margin"),
-        ("(bound <= self.bound_accepted)", "(bound <= self.margin)"),
+        ("(bound <= accepted)", "(bound <= self.margin)"),
         ("min(self.margin, low - LOW_FPR)", "self.margin"),
         ("min(self.margin, low - LOW_FPR)", "min(self.margin, low)"),
         ("min(self.margin, low - LOW_FPR)", "low - LOW_FPR"),
@@ -655,7 +655,7 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/verdicts/looks.py",
-        ("rule.accepts(bound) & ", "(bound <= rule.bound_accepted) & "),
+        ("rule.accepts(bound) & ", "(bound <= rule.margin) & "),
         ("rule.accepts(bound) & ", "(rule.margin > 0) & "),
         (" & (decisions.verdict != Verdict.SENSITIVE)\n", "\n"),
         ("& (decisions.verdict != Verdict.SENSITIVE)\n", "& (decisions.verdict == Verdict.UNDECIDED)\n"),
@@ -716,9 +716,9 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/spec/models.py",
-        ("(bound <= self.bound_accepted)", "(bound < self.bound_accepted)"),
-        ("(bound <= self.bound_accepted)", "(bound >= self.bound_accepted)"),
-        ("(bound <= self.bound_accepted) & (self.margin > 0)", "(bound <= self.margin)"),
+        ("(bound <= accepted)", "(bound < accepted)"),
+        ("(bound <= accepted)", "(bound >= accepted)"),
+        ("(bound <= accepted) & (self.margin > 0)", "(bound <= self.margin)"),
     ),
     *_of(
         "audit/verdicts/control_outcome.py",
@@ -778,7 +778,7 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/results/summarise.py",
-        ("rule.accepts(certificate.bound)", "certificate.bound <= rule.bound_accepted"),
+        ("rule.accepts(certificate.bound)", "certificate.bound <= rule.margin"),
         ("rule.accepts(certificate.bound)", "(certificate.bound < rule.margin) & (rule.margin > 0)"),
         (
             "(below & (interim.decisions.verdict == Verdict.SENSITIVE)).sum()),\n        contradicted=int(",

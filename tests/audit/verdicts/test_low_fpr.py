@@ -177,8 +177,8 @@ def test_a_limit_of_what_is_held_is_larger_within_a_run_of_a_secret_draw() -> No
         within = drawn(share, low).rule.margin_at_low_fpr
         assert within is not None
         assert share * within + (1 - share) * 0.01 == pytest.approx(low)
-        bound = drawn(share, low).rule.bound_accepted
-        assert share * bound + 0.01 == pytest.approx(low)
+        rule, bound = drawn(share, low).rule, (low - 0.01) / share
+        assert (rule.accepts(bound - 1e-9), rule.accepts(bound + 1e-9)) == (True, False)
         assert not drawn(share, low).proved_by_draw
     assert drawn(0.04, 0.05).rule.margin_at_low_fpr is None, "1 within a run is no limit"
     assert drawn(0.03, 0.05).proved_by_draw
