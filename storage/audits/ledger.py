@@ -12,6 +12,7 @@ import json
 import mmap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -145,14 +146,22 @@ def _attempts(store: Store) -> Iterator[Attempt]:
                 raise StoreError("the ledger of audits is damaged: a line is not one that was written.") from error
 
 
-def _lines(store: Store) -> Iterator[dict[str, Any]]:
-    path, previous = _file(store.root), START
-    for number, line in enumerate(whole_lines(path.read_bytes()) if path.is_file() else (), start=1):
+def _lines(store: Store) -> tuple[dict[str, Any], ...]:
+    path = _file(store.root)
+    return _chained(path.read_bytes()) if path.is_file() else ()
+
+
+@lru_cache(maxsize=2)
+def _chained(content: bytes) -> tuple[dict[str, Any], ...]:
+    """All lines, parsed once, however many ask for parts of them."""
+    lines, previous = [], START
+    for number, line in enumerate(whole_lines(content), start=1):
         values = _parsed(line)
         if values.pop("previous") != previous:
             raise StoreError(f"the ledger of audits is damaged: line {number} does not follow the one before.")
         previous = hashlib.sha256(line).hexdigest()
-        yield values
+        lines.append(values)
+    return tuple(lines)
 
 
 def _file(root: Path) -> Path:
