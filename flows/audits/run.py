@@ -166,6 +166,8 @@ def run_prepared(audits: Sequence[Prepared], place: Place = ANYWHERE, *, held: b
             tried = left[0]  # to see where it is run; what that worked out goes along
             left = [replace(tried, ref=replace(tried.ref, pool=tried.plan.pool))]
         done |= dict(zip((prepared.ref for prepared in left), _run_flows(left, chosen, held), strict=True))
+    elif place.performance is not None:
+        current().say(f"{place.performance} is not written: all was done before, and nothing is left for Dask.")
     return [done[prepared.ref] for prepared in audits]
 
 

@@ -25,6 +25,8 @@ from ksdp.storage.prefect_home import make_home, sharing_address
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import open_audit
 
+from ...typed import typed
+
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
@@ -111,6 +113,15 @@ def test_what_trying_worked_out_is_known_where_the_audit_is_opened(table: Path) 
     sent = pickle.loads(pickle.dumps(known))  # as to a worker, which works it out itself
     assert sent == known
     assert open_audit(sent).pool is not first.plan.pool
+
+
+def test_a_finished_audit_says_that_it_writes_no_performance_report(table: Path) -> None:
+    mechanism, design = "[mechanism]\nname = 'pd-svd'\nrank = 1\n", "[design]\nparty_size = 0.5\nwith_runs = 20\n"
+    (table / "spec.toml").write_text(f"[corpus]\npath = 't.csv'\n{mechanism}{design}")
+    asked, page = ("audit", table / "spec.toml", "--store", table / "store"), table / "dask.html"
+    typed(*asked, "--here", 1)
+    assert f"{page} is not written" in typed(*asked, "--performance-report", page).stderr
+    assert not page.exists()
 
 
 def test_here_is_refused_with_what_asks_for_dask() -> None:
