@@ -7,7 +7,6 @@ import dataclasses
 import hashlib
 import importlib
 import inspect
-import re
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,36 +25,13 @@ from ksdp.audit.mechanisms.callables import pickled
 from ksdp.audit.mechanisms.contract import Mechanism, guarantee_of
 from ksdp.audit.mechanisms.recorded import RecordedRuns
 from ksdp.audit.spec.models import MechanismSpec, StatisticsSpec, meant
+from ksdp.audit.spec.own_names import OBJECT_PATH, own_modules
 from ksdp.audit.statistics.contract import Statistic
 
-OBJECT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
-"""`module:object`."""
 _PROGRAM = "__main__"
 _known: dict[str, tuple[ModuleSpec | None, str]] = {}
 """Modules that were asked for: how they were found when they were imported, and the digest of that time."""
 _INSTALLED = ("stdlib", "platstdlib", "purelib", "platlib")
-
-
-def own_modules(tables: Any) -> tuple[str, ...]:
-    """The modules of all names `module:object` in tables of a spec, sorted: also of mechanisms within others.
-
-    Examples
-    --------
-    >>> own_modules([{"name": "noisy", "mechanism": "mine:Sum"}, ["row-space-energy", "more.mine:along"]])
-    ('mine', 'more.mine')
-    """
-    return tuple(sorted({name.partition(":")[0] for name in _names(tables)}))
-
-
-def _names(tables: Any) -> Iterator[str]:
-    if isinstance(tables, str):
-        if OBJECT_PATH.fullmatch(tables):
-            yield tables
-    elif isinstance(tables, dict):
-        yield from _names(list(tables.values()))
-    elif isinstance(tables, list | tuple):
-        for one in tables:
-            yield from _names(one)
 
 
 def own_code(names: Any, made: Iterable[object]) -> dict[str, str]:

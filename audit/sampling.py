@@ -19,9 +19,8 @@ from ksdp.audit.mechanisms.planted import with_leaks
 from ksdp.audit.mechanisms.recorded import RecordedRuns, is_own
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
 from ksdp.audit.randomness import Purpose, generator
-from ksdp.audit.registry import own_modules
 from ksdp.audit.spec.design import Block, drawn_controls, mechanism_rng
-from ksdp.audit.spec.models import Spec
+from ksdp.audit.spec.own_names import names_own_code
 from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.linear.counts import as_in_run, evaluated
 from ksdp.audit.verdicts.controls import HANDED, canary_values, handed_bits, handed_units
@@ -263,11 +262,6 @@ def _parts(
         for number, statistic in enumerate(statistics)
         if len(places := np.flatnonzero(strongest == number))
     ]
-
-
-def names_own_code(spec: Spec) -> bool:
-    """Whether a spec names an object of a module (`module:object`) in place of something installed."""
-    return bool(own_modules([spec.mechanism.model_dump(mode="json"), spec.statistics.names]))
 
 
 def try_own_code(plan: Plan) -> None:

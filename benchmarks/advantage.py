@@ -28,7 +28,8 @@ from ksdp.audit.spec.design import Block
 from ksdp.audit.spec.models import Spec
 from ksdp.audit.testing import compare_arms, learn_arms
 from ksdp.audit.verdicts.laws import ArmTests
-from ksdp.flows.prepare import read_spec_file, spec_corpus
+from ksdp.flows.prepare import spec_corpus
+from ksdp.storage.readers.spec_files import read_spec_file
 
 CORPORA = ("kos", "20newsgroups", "enron-mail6", "movielens-1m")
 SIZES = (0.005, 0.03, 0.10, 0.33)

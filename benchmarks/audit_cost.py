@@ -25,8 +25,9 @@ from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.effects import best_threshold, measure_effect
 from ksdp.audit.verdicts.laws import ks_table
 from ksdp.audit.verdicts.looks import FIRST, FRESH, Stage
-from ksdp.flows.prepare import read_spec_file, spec_corpus
+from ksdp.flows.prepare import spec_corpus
 from ksdp.storage.audits.stages import read_stage, stage_names
+from ksdp.storage.readers.spec_files import read_spec_file
 
 _TOGETHER = 1024
 """Documents that are tested at once."""

@@ -26,8 +26,9 @@ from ksdp.audit.registry import mechanism_of
 from ksdp.audit.screening.advice import at_setting, certifying, paired_plan
 from ksdp.audit.screening.certified_noise import GRID, certified_noise
 from ksdp.audit.spec.models import Spec, parse_spec
-from ksdp.flows.prepare import read_spec_file, spec_corpus
+from ksdp.flows.prepare import spec_corpus
 from ksdp.storage.gain_rows import load_rows
+from ksdp.storage.readers.spec_files import read_spec_file
 
 TEXTS = {"enron-mail6": {"party": "mailbox"}, "20newsgroups": {"party": "label", "id": "id"}}
 NEWS = "online-news-popularity"

@@ -20,7 +20,8 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.spec.models import Spec
 from ksdp.audit.verdicts.laws import ks_table
 from ksdp.extras.reproduce.privacy import distances, largest, strongest
-from ksdp.flows.prepare import read_spec_file, spec_corpus
+from ksdp.flows.prepare import spec_corpus
+from ksdp.storage.readers.spec_files import read_spec_file
 
 DESIGN = {"party_size": 1 / 3, "documents": 150, "without_runs": "all", "fresh_runs": 0}
 TOPICS = {"sweeps": 20, "tolerance": 0.0, "beta": 0.1, "delta": 0.1}

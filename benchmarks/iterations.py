@@ -16,9 +16,10 @@ import numpy as np
 
 from benchmarks import ROOT
 from ksdp.audit.mechanisms.factorisation.power_iteration import start_block
-from ksdp.flows.prepare import read_spec_file, spec_corpus
+from ksdp.flows.prepare import spec_corpus
 from ksdp.protocols.programs.share_terms import enough_rounds
 from ksdp.protocols.shares.subspace import RESIDUAL_BITS
+from ksdp.storage.readers.spec_files import read_spec_file
 
 CORPORA = ("enron-mail6", "20newsgroups", "kos")
 MOST = 200

@@ -30,7 +30,8 @@ from ksdp.audit.numeric.kernels import (
     squared_csr_times_panel,
 )
 from ksdp.audit.numeric.sparse_rows import arrays_of
-from ksdp.flows.prepare import read_spec_file, spec_corpus
+from ksdp.flows.prepare import spec_corpus
+from ksdp.storage.readers.spec_files import read_spec_file
 
 _SECONDS, _CALLS = 0.3, 9
 HEAD = ("kernel", "columns", "CPU ms", "instead", "CPU ms", "times")

@@ -22,7 +22,8 @@ TESTED = 256
 
 def _plan(spec_path: Path, opens: str) -> Any:
     """The plan; the reference knows of no other choice than to look at the final output of a PD-SVD."""
-    from ksdp.flows.prepare import read_spec_file, spec_corpus
+    from ksdp.flows.prepare import spec_corpus
+    from ksdp.storage.readers.spec_files import read_spec_file
 
     spec, base = read_spec_file(spec_path)
     try:

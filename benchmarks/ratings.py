@@ -17,8 +17,8 @@ from benchmarks import ROOT, data_folder
 from benchmarks.protocol_run import entered_rows, played, write_protocol
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.flows.learning import measure_gain
-from ksdp.flows.prepare import read_spec_file
 from ksdp.storage.keys import make_identity
+from ksdp.storage.readers.spec_files import read_spec_file
 
 SPEC = ROOT / "examples/specs/movielens-1m-recommend.toml"
 AGES = {"under-25": (0, 25), "25-to-34": (25, 35), "35-and-over": (35, 200)}

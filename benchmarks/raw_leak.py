@@ -28,7 +28,8 @@ from ksdp.audit.statistics.learned import gram_of_runs
 from ksdp.audit.verdicts.laws import ks_table
 from ksdp.audit.verdicts.learned import raw_tests
 from ksdp.extras.reproduce.privacy import distances, largest
-from ksdp.flows.prepare import read_spec_file, spec_corpus
+from ksdp.flows.prepare import spec_corpus
+from ksdp.storage.readers.spec_files import read_spec_file
 
 
 def topics() -> Corpus:

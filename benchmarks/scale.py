@@ -32,7 +32,8 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.spec.models import Spec
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_prepared
-from ksdp.flows.prepare import prepare_stored, read_spec_file, spec_corpus
+from ksdp.flows.prepare import prepare_stored, spec_corpus
+from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.storage.remote import Place
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import folders_of

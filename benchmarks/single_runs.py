@@ -36,7 +36,8 @@ from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.linear import solve, system, tilting
 from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
 from ksdp.audit.verdicts.laws import ks_table
-from ksdp.flows.prepare import read_spec_file, spec_corpus
+from ksdp.flows.prepare import spec_corpus
+from ksdp.storage.readers.spec_files import read_spec_file
 
 RATED = "movielens-1m"
 _MOST_SOLVED = 6000

@@ -29,9 +29,10 @@ from ksdp.audit.spec.models import Spec
 from ksdp.audit.verdicts.laws import ks_table
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
-from ksdp.flows.prepare import read_spec_file, spec_corpus
+from ksdp.flows.prepare import spec_corpus
 from ksdp.storage.blocks import read_values, stack_blocks
 from ksdp.storage.findings import read_statistics
+from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.storage.store import Store
 
 CORPORA = ("kos", "enron-mail6", "20newsgroups", "movielens-1m")

@@ -18,7 +18,6 @@ from ksdp.flows.audits.place import Place
 from ksdp.flows.audits.run import run_audit
 from ksdp.flows.audits.views import run_views
 from ksdp.flows.interruption import listening, utc_now
-from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.reviews import Patience, run_approval
 from ksdp.flows.runs.budget import budget_files, open_guard
 from ksdp.flows.runs.party import Node, enter_documents, run_party, run_server
@@ -27,6 +26,7 @@ from ksdp.flows.screening.clear import Signing
 from ksdp.flows.screening.screen import Rules, screen
 from ksdp.protocols.network.mesh import Address
 from ksdp.storage.keys import load_private
+from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.tasks.cluster import dask_address
 
 _RETRIES = 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,9 +13,9 @@ from ksdp.audit.mechanisms.contract import traits_of
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import corpus_notes, make_plan
 from ksdp.audit.registry import mechanism_of
-from ksdp.audit.sampling import names_own_code, try_own_code
+from ksdp.audit.sampling import try_own_code
 from ksdp.audit.screening.clearance import AuditQuestion, attempt_of, question_of
-from ksdp.audit.spec.models import Spec, parse_spec
+from ksdp.audit.spec.models import Spec
 from ksdp.audit.statistics.contract import own_statistics
 from ksdp.audit.statistics.simulated import SIMULATED
 from ksdp.flows.interruption import current
@@ -24,7 +23,6 @@ from ksdp.storage.audits.ledger import find_attempt, record_attempt
 from ksdp.storage.corpora import load_corpus
 from ksdp.storage.findings import write_spec
 from ksdp.storage.mapped_corpus import store_corpus
-from ksdp.storage.readers.files import read_toml
 from ksdp.storage.remote_audits import keep_blocks_at
 from ksdp.storage.store import Store, write_text
 from ksdp.tasks.audit_ref import AuditRef, code_of
@@ -48,19 +46,6 @@ class GivenSpec:
     """Of this audit (`question_of`), of the whole corpus."""
     attempt: str | None = None
     """As the ledger names it; by the hash of the spec where there is no other name."""
-
-
-def read_spec_file(path: Path, *, own_code: bool = True) -> tuple[Spec, Path]:
-    """Read a TOML spec: (spec, folder that its paths are relative to).
-
-    Where it names somebody's own mechanism or statistic (`module:object`), its folder is looked at last for
-    modules; worker processes of this machine inherit that. With `own_code` False it is not: what is read beside
-    other people's files runs no code that lies there.
-    """
-    spec, folder = parse_spec(read_toml(path, "the spec")), path.resolve().parent
-    if own_code and names_own_code(spec) and str(folder) not in sys.path:
-        sys.path.append(str(folder))
-    return spec, folder
 
 
 def audit_id(plan: Plan, code: str | None) -> str:

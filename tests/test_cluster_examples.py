@@ -11,7 +11,7 @@ import dask.cli
 import pytest
 import yaml
 
-from ksdp.flows.prepare import read_spec_file
+from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.tasks.cluster import cluster_class
 
 FOLDER = Path(__file__).resolve().parents[1] / "examples" / "cluster"

@@ -30,7 +30,6 @@ from ksdp.audit.reviewing import excluded_words, exclusion_row
 from ksdp.audit.screening.clearance import MechanismIdentity, entering_units
 from ksdp.audit.spec.models import CorpusSpec
 from ksdp.flows.interruption import Clock, utc_now
-from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.runs.budget import BudgetGuard
 from ksdp.flows.runs.protocol_files import Run, features_hash
 from ksdp.protocols.channel.keys import Participant
@@ -45,7 +44,7 @@ from ksdp.protocols.programs.secret_draw import secret_draw
 from ksdp.protocols.programs.share_terms import covers_final, opens_final
 from ksdp.storage.clearances import Verified, check_sizes, verify_clearance
 from ksdp.storage.corpora import corpus_features, load_corpus, load_drawn, rows_hash
-from ksdp.storage.readers.spec_files import at_urls
+from ksdp.storage.readers.spec_files import at_urls, read_spec_file
 from ksdp.storage.readers.tables import Labels
 from ksdp.storage.reviews.decisions import exclusions
 from ksdp.storage.runs.results import Transcript, read_result, require_no_result, write_predictions, write_run

@@ -36,10 +36,10 @@ from ksdp.audit.verdicts.online import LevelBudget, next_spec, open_budget, read
 from ksdp.flows.audits.prefect_audit import audit
 from ksdp.flows.audits.run import one_at_a_time
 from ksdp.flows.interruption import die_with_parent, utc_now
-from ksdp.flows.prepare import prepare_stored, read_spec_file, spec_corpus
+from ksdp.flows.prepare import prepare_stored, spec_corpus
 from ksdp.flows.schedules.events import emit_run
 from ksdp.flows.schedules.notices import notify, publish_run
-from ksdp.storage.readers.spec_files import copies_kept
+from ksdp.storage.readers.spec_files import copies_kept, read_spec_file
 from ksdp.storage.reviews.decisions import exclusions
 from ksdp.storage.schedules.changes import (
     Changes,

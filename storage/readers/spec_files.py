@@ -1,4 +1,4 @@
-"""The files that a spec names, as paths of this machine; those at URLs are copied here and removed after use."""
+"""Specs, and the files that they name, as paths of this machine; those at URLs are copied, and removed later."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import errno
 import os
 import re
 import shutil
+import sys
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator
@@ -14,10 +15,11 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from ksdp.audit.errors import CorpusAway, CorpusError, SpecError, Unreachable
-from ksdp.audit.spec.models import CorpusSpec, LeversSpec
+from ksdp.audit.spec.models import CorpusSpec, LeversSpec, Spec, parse_spec
+from ksdp.audit.spec.own_names import names_own_code
 from ksdp.audit.spec.urls import check_url, is_url
 from ksdp.storage.locks import held_until_closed, unlink_unlocked
-from ksdp.storage.readers.files import largest_input, shown_as
+from ksdp.storage.readers.files import largest_input, read_toml, shown_as
 from ksdp.storage.remote import RemotePlace
 
 CORPUS_FILES = ("path", "labels", "vocabulary")
@@ -26,6 +28,19 @@ COLUMN_FILES = ("vocabulary",)
 """Those that say what the columns are, as those of the levers do."""
 LEVER_FILES = ("terms", "reference", "units", "basis")
 """Keys of `[corpus.levers]` that name a file."""
+
+
+def read_spec_file(path: Path, *, own_code: bool = True) -> tuple[Spec, Path]:
+    """Read a TOML spec: (spec, folder that its paths are relative to).
+
+    Where it names somebody's own mechanism or statistic (`module:object`), its folder is looked at last for
+    modules; worker processes of this machine inherit that. With `own_code` False it is not: what is read beside
+    other people's files runs no code that lies there.
+    """
+    spec, folder = parse_spec(read_toml(path, "the spec")), path.resolve().parent
+    if own_code and names_own_code(spec) and str(folder) not in sys.path:
+        sys.path.append(str(folder))
+    return spec, folder
 
 
 def spec_path(base: Path, name: str) -> Path:

@@ -24,8 +24,8 @@ from ksdp.audit.registry import (
     source_digest,
     statistics,
 )
-from ksdp.audit.sampling import names_own_code
 from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.spec.own_names import names_own_code
 from ksdp.audit.statistics.contract import Statistic
 
 

@@ -17,9 +17,9 @@ from ksdp.audit.errors import CorpusError, DamagedFile, InputError, SpecError, S
 from ksdp.audit.spec.models import CorpusSpec, parse_spec
 from ksdp.cli import COMMANDS, application
 from ksdp.flows.audits.first_spec import first_spec
-from ksdp.flows.prepare import read_spec_file
 from ksdp.storage.audits.sql import ask
 from ksdp.storage.corpora import load_corpus
+from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.storage.store import Store
 
 from ..flips import flip

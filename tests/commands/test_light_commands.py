@@ -32,17 +32,39 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("command", "besides"), [(("list",), {"duckdb"}), (("show", "latest"), set[str]())])
-def test_they_print_without_numpy_and_arrow(command: tuple[str, ...], besides: set[str], store: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", COUNTED, *command, "--store", str(store)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "15 documents" in done.stdout + done.stderr
+def counted(*arguments: object) -> tuple[subprocess.CompletedProcess[str], set[str]]:
+    """A command in a process of its own, and what it imported."""
+    typed = [sys.executable, "-c", COUNTED, *map(str, arguments)]
+    done = subprocess.run(typed, capture_output=True, text=True, timeout=300, check=False)
     imported = set(done.stdout.partition("imported:")[2].split())
     assert {"ksdp", "pydantic"} <= imported, "counted what was imported"
+    return done, imported
+
+
+@pytest.mark.parametrize(("command", "besides"), [(("list",), {"duckdb"}), (("show", "latest"), set[str]())])
+def test_they_print_without_numpy_and_arrow(command: tuple[str, ...], besides: set[str], store: Path) -> None:
+    done, imported = counted(*command, "--store", store)
+    assert done.returncode == 0, done.stderr
+    assert "15 documents" in done.stdout + done.stderr
     assert not imported & (HEAVY | besides)
+
+
+SIGN = "--clearance c --key k --who w"
+SPECS = [
+    "audit",
+    "plan",
+    "columns",
+    "claim",
+    f"screen {SIGN}",
+    "gain",
+    "advise",
+    f"approve {SIGN}",
+    "schedule --cron c",
+]
+
+
+@pytest.mark.parametrize("command", SPECS)
+def test_a_spec_is_refused_before_anything_heavy_is_imported(command: str, tmp_path: Path) -> None:
+    done, imported = counted(*command.split(), tmp_path / "nothere.toml")
+    assert "nothere.toml cannot be read" in done.stderr
+    assert not imported & HEAVY

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
-from ksdp.flows.prepare import read_spec_file
+from ksdp.storage.readers.spec_files import read_spec_file
 
 SPEC = """
 seed = {seed}

@@ -21,8 +21,8 @@ import scipy.sparse as sp
 from ksdp.audit.errors import KsdpError
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
-from ksdp.flows.prepare import read_spec_file
 from ksdp.storage.readers.files import toml_value
+from ksdp.storage.readers.spec_files import read_spec_file
 
 _CLEAN = multiprocessing.get_context("forkserver")
 """What earlier tests left in this process, threads and memory, is not the children's."""

@@ -11,7 +11,7 @@ import pytest
 from ksdp.audit.errors import SpecError
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
-from ksdp.flows.prepare import read_spec_file
+from ksdp.storage.readers.spec_files import read_spec_file
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = """

@@ -1297,6 +1297,10 @@ MUTANTS: list[Mutant] = [
         ("for name, data in _files(module)", "for name, data in list(_files(module))[1:]"),
         ("{*own_modules(names), *(type(one)", "{*(type(one)"),
         ("not any(folder in above and home in folder.parents for folder in _installed())", "True"),
+        tests=("tests/audit/test_registry.py",),
+    ),
+    *_of(
+        "audit/spec/own_names.py",
         ("elif isinstance(tables, dict):", "elif False:"),
         tests=("tests/audit/test_registry.py",),
     ),

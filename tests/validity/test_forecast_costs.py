@@ -14,7 +14,8 @@ from ksdp.audit.planning import make_plan
 from ksdp.flows.audits.calibration import calibrate
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
-from ksdp.flows.prepare import read_spec_file, spec_corpus
+from ksdp.flows.prepare import spec_corpus
+from ksdp.storage.readers.spec_files import read_spec_file
 
 pytestmark = pytest.mark.validity
 

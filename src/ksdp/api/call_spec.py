@@ -73,7 +73,7 @@ def call_spec(data: Any, mechanism: Any, settings: Mapping[str, Any]) -> CallSpe
         If something is refused.
     """
     if isinstance(data, str | Path):
-        from ksdp.flows.prepare import read_spec_file
+        from ksdp.storage.readers.spec_files import read_spec_file
 
         if was_url(data):
             raise InputError(

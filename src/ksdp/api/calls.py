@@ -284,7 +284,7 @@ def advise(
         If anything is refused.
     """
     from ksdp.flows.learning import Limits, advise_spec
-    from ksdp.flows.prepare import read_spec_file
+    from ksdp.storage.readers.spec_files import read_spec_file
     from ksdp.terminal import following
 
     if not isinstance(spec, str | Path):

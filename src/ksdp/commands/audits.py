@@ -50,14 +50,15 @@ def audit(
     as_json: JsonOption = False,
 ) -> None:
     """Audit every document of a corpus, in every view of the spec. The same command resumes it."""
+    from ksdp.storage.readers.spec_files import read_spec_file
+
+    read, base = read_spec_file(spec)
     from ksdp.flows.audits.place import HERE
     from ksdp.flows.audits.run import run_audit
-    from ksdp.flows.prepare import read_spec_file
     from ksdp.storage.reviews.appetites import keep_appetite
     from ksdp.storage.store import Store
     from ksdp.terminal import terminal
 
-    read, base = read_spec_file(spec)
     asked = read_asked(appetite, read)
     place = where.place(performance_report)
     with terminal():
@@ -96,10 +97,11 @@ def _run(spec: Spec, base: Path, store: Path, place: Place) -> Summary | ViewsSu
 
 def plan(spec: SpecArgument, appetite: AppetiteOption = None, as_json: JsonOption = False) -> None:
     """Forecast before spending: runs, CPU hours, bytes, and what the audit can find and certify."""
-    from ksdp.flows.audits.forecast import forecast, forecast_words
-    from ksdp.flows.prepare import read_spec_file
+    from ksdp.storage.readers.spec_files import read_spec_file
 
     read, base = read_spec_file(spec)
+    from ksdp.flows.audits.forecast import forecast, forecast_words
+
     read_asked(appetite, read)
     ask = partial(forecast, base=base)
     forecasts = _of_recorded(read, base, ask) if read.mechanism.name == "recorded" else ask(read)
@@ -197,12 +199,12 @@ def columns(
 
     With the parties named, the whole file.
     """
-    from ksdp.flows.prepare import read_spec_file
-    from ksdp.flows.runs.protocol_files import features_hash, protocol_text
-    from ksdp.storage.corpora import corpus_features, rows_hash
-    from ksdp.storage.readers.spec_files import copies_kept
+    from ksdp.storage.readers.spec_files import copies_kept, read_spec_file
 
     read, base = read_spec_file(spec)
+    from ksdp.flows.runs.protocol_files import features_hash, protocol_text
+    from ksdp.storage.corpora import corpus_features, rows_hash
+
     with copies_kept():
         names, rows = corpus_features(read.corpus, base), rows_hash(read.corpus, base)
     said: dict[str, str | int] = {"hash": features_hash(names), "count": len(names), "rows": rows}
@@ -286,13 +288,13 @@ def claim(
     One run, replayed on the neighbour, finds wrong sensitivities. The finding is stored, and shown by audits.
     """
     from datetime import UTC, datetime
-    from functools import partial
 
-    from ksdp.flows.audits.claims import run_claim
-    from ksdp.flows.prepare import read_spec_file
-    from ksdp.terminal import terminal
+    from ksdp.storage.readers.spec_files import read_spec_file
 
     parsed, _ = read_spec_file(spec)
+    from ksdp.flows.audits.claims import run_claim
+    from ksdp.terminal import terminal
+
     with terminal():
         asked = partial(run_claim, parsed, store, clock=lambda: datetime.now(UTC))
         done = asked(runs=runs, confidence=confidence, simulated=simulated)

@@ -379,7 +379,7 @@ def appetite(
 
 def _declared(path: Path, summary: Summary | ViewsSummary) -> DeclaredSpec:
     """What a spec declares, if it is the spec of this audit."""
-    from ksdp.flows.prepare import read_spec_file
+    from ksdp.storage.readers.spec_files import read_spec_file
 
     read, _ = read_spec_file(path, own_code=False)
     if read.hash != summary.provenance.spec:

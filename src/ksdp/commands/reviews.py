@@ -140,10 +140,12 @@ def decide(
 
 
 def _subject(spec: Path, *, groups: bool) -> Subject:
-    from ksdp.flows.prepare import read_spec_file
+    from ksdp.storage.readers.spec_files import read_spec_file
+
+    read, base = read_spec_file(spec)
     from ksdp.flows.reviews import corpus_subject
 
-    return corpus_subject(*read_spec_file(spec), groups=groups)
+    return corpus_subject(read, base, groups=groups)
 
 
 def _known(store: Path, audit: str) -> str:
@@ -271,11 +273,12 @@ def approve(
     """Audit, wait until every sensitive document is decided, sign what may be used. The same command resumes."""
     from datetime import timedelta
 
-    from ksdp.flows.prepare import read_spec_file
+    from ksdp.storage.readers.spec_files import read_spec_file
+
+    read, base = read_spec_file(spec)
     from ksdp.flows.reviews import Patience, run_approval
     from ksdp.terminal import terminal
 
-    read, base = read_spec_file(spec)
     signing = signer.signing(read)
     place = where.place()
     with terminal():

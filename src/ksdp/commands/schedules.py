@@ -70,12 +70,13 @@ def schedule(
     as_json: JsonOption = False,
 ) -> None:
     """Audit what changes, on a calendar; `ksdp serve` runs it. The same name again changes the schedule."""
-    from ksdp.flows.prepare import read_spec_file
+    from ksdp.storage.readers.spec_files import read_spec_file
+
+    read, _ = read_spec_file(spec)
     from ksdp.flows.schedules.scheduled_run import check_schedulable
     from ksdp.storage.schedules.schedule_files import add_schedule, check_schedule
     from ksdp.storage.store import Store
 
-    read, _ = read_spec_file(spec)
     check_schedulable(read)
     made = check_schedule(
         {

@@ -89,13 +89,14 @@ def screen(
     as_json: JsonOption = False,
 ) -> None:
     """Flag, exclude, audit the rest on fresh runs until nothing new is found; sign what may be used."""
-    from ksdp.flows.prepare import read_spec_file
+    from ksdp.storage.readers.spec_files import read_spec_file
+
+    read, base = read_spec_file(spec)
     from ksdp.flows.screening.screen import NO_HELP
     from ksdp.flows.screening.screen import screen as run_screen
     from ksdp.terminal import terminal
 
     place = where.place()
-    read, base = read_spec_file(spec)
     signing = signer.signing(read, salted=listing.salted, list_excluded=listing.list_excluded)
     rules = clearing.rules(rounds)
     with terminal():
@@ -128,10 +129,10 @@ def verify(
     """Check a clearance: whole, signed, in force, made for this corpus, mechanism and spec. Or a review log."""
     from datetime import UTC, datetime
 
-    from ksdp.flows.prepare import read_spec_file
     from ksdp.flows.screening.clear import verify as run_verify
     from ksdp.flows.screening.clear import verify_log
     from ksdp.storage.keys import load_public
+    from ksdp.storage.readers.spec_files import read_spec_file
 
     public = load_public(key) if key else None
     if clearance.is_dir() or clearance.suffix == ".jsonl":
@@ -164,10 +165,12 @@ def gain(
     as_json: JsonOption = False,
 ) -> None:
     """Measure what the parties gain over working alone, next to public data alone and the exact run."""
-    from ksdp.flows.learning import measure_gain
-    from ksdp.flows.prepare import read_spec_file
+    from ksdp.storage.readers.spec_files import read_spec_file
 
-    summary = measure_gain(*read_spec_file(spec), store)
+    read, base = read_spec_file(spec)
+    from ksdp.flows.learning import measure_gain
+
+    summary = measure_gain(read, base, store)
     if as_json:
         typer.echo(json.dumps(summary.to_json()))
         return
@@ -242,11 +245,12 @@ def advise(
 
     Exit 0: a spec is recommended. 4: none is.
     """
-    from ksdp.flows.learning import advise_spec
-    from ksdp.flows.prepare import read_spec_file
-    from ksdp.terminal import terminal
+    from ksdp.storage.readers.spec_files import read_spec_file
 
     read, base = read_spec_file(spec)
+    from ksdp.flows.learning import advise_spec
+    from ksdp.terminal import terminal
+
     limits = search.limits()
     to = write or spec.with_suffix(".advised.toml")
     with terminal():

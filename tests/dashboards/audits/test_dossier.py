@@ -18,12 +18,12 @@ from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.spec.models import parse_spec
 from ksdp.dashboards.audits.dossier import AuditRead, Dossier, advantages, read_audit, read_dossier, render_dossier
 from ksdp.dashboards.audits.frameworks import crosswalk
-from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.schedules.scheduled_run import spec_basis
 from ksdp.storage.audits.history import find_audit, read_summary
 from ksdp.storage.audits.view_tables import read_view_verdicts
 from ksdp.storage.findings import read_verdicts, write_summary
 from ksdp.storage.keys import make_identity
+from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.storage.store import Store
 
 from ...typed import typed

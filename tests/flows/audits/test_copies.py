@@ -12,8 +12,8 @@ import scipy.sparse as sp
 
 from ksdp.audit.verdicts.certificates import count_laws
 from ksdp.flows.audits.forecast import forecast, forecast_words
-from ksdp.flows.prepare import read_spec_file
 from ksdp.storage.keys import make_identity
+from ksdp.storage.readers.spec_files import read_spec_file
 
 SPEC = """
 seed = 3

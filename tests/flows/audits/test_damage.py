@@ -12,7 +12,7 @@ import pytest
 
 from ksdp.audit.errors import KsdpError
 from ksdp.flows.audits.run import run_prepared
-from ksdp.flows.prepare import Prepared, prepare, read_spec_file
+from ksdp.flows.prepare import Prepared, prepare
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.queries import Findings
 from ksdp.storage.audits.stages import read_stage, stage_names
@@ -26,6 +26,7 @@ from ksdp.storage.findings import (
     report_whole,
 )
 from ksdp.storage.mapped_corpus import check_corpus
+from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import folders_of, open_plan
 from ksdp.tasks.blocks import all_whole

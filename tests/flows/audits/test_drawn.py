@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
-from ksdp.flows.prepare import read_spec_file
+from ksdp.storage.readers.spec_files import read_spec_file
 
 
 def test_the_summary_and_the_report_bound_the_share_that_leaks(spec: Callable[..., Path], tmp_path: Path) -> None:

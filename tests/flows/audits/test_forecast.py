@@ -20,7 +20,8 @@ from ksdp.audit.spec.models import MechanismSpec, Spec, parse_spec
 from ksdp.flows.audits.calibration import Calibration, calibrate
 from ksdp.flows.audits.forecast import Bill, bill, forecast, forecast_words
 from ksdp.flows.audits.place import import_seconds, start_seconds
-from ksdp.flows.prepare import prepare_stored, read_spec_file
+from ksdp.flows.prepare import prepare_stored
+from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.tasks.blocks import compute_block
 
 

@@ -18,7 +18,7 @@ from pyarrow import fs
 
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
-from ksdp.flows.prepare import read_spec_file
+from ksdp.storage.readers.spec_files import read_spec_file
 
 from ...buckets import bucket
 from ...hosts import Host, hosts, kill, why_no_hosts

@@ -18,10 +18,10 @@ import pytest
 
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
-from ksdp.flows.prepare import read_spec_file
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.findings import findings_whole, read_effects, read_statistics, read_verdicts, report_whole
 from ksdp.storage.mapped_corpus import check_corpus
+from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.storage.store import Store, sweep_parts
 
 from ...deadly import Points, ended_well

@@ -17,7 +17,7 @@ import pytest
 
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
-from ksdp.flows.prepare import read_spec_file
+from ksdp.storage.readers.spec_files import read_spec_file
 
 from .test_kills import found, is_lost
 

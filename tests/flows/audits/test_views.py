@@ -20,11 +20,11 @@ from ksdp.dashboards.audits.report import render_views
 from ksdp.flows.audits.forecast import forecast
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.views import run_views
-from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.screening.clear import Signing, clearance_from_decisions
 from ksdp.storage.audits.history import finished_views, read_views
 from ksdp.storage.audits.view_tables import read_view_verdicts
 from ksdp.storage.codec import write_json_with_checksum
+from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.storage.store import Store
 
 MODULE = '''

@@ -17,9 +17,10 @@ from ksdp.audit.spec.models import Spec, parse_spec
 from ksdp.audit.verdicts.certificates import certified_bound
 from ksdp.flows import learning
 from ksdp.flows.learning import Limits, advise_spec, measure_gain
-from ksdp.flows.prepare import read_spec_file, spec_corpus
+from ksdp.flows.prepare import spec_corpus
 from ksdp.storage.learning import learning_of, read_advice, write_gain
 from ksdp.storage.readers import spec_files
+from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.storage.remote import RemotePlace
 from ksdp.storage.store import Store
 

@@ -15,12 +15,12 @@ import pytest
 
 from ksdp.audit.errors import ClearanceError, InputError, StoreError
 from ksdp.cli import main
-from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.reviews import WantedRuns, decide, more_runs
 from ksdp.flows.screening.clear import Signing, clearance_from_decisions, verify, verify_log
 from ksdp.storage.audits.continuation import read_progress
 from ksdp.storage.clearances import read_clearance
 from ksdp.storage.keys import load_private, load_public
+from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.storage.reviews.decisions import Policy, read_log, states, write_policy
 from ksdp.storage.store import Store
 

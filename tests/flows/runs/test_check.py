@@ -21,7 +21,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from ksdp.audit.errors import ClearanceError
 from ksdp.audit.screening.clearance import Covered, MechanismIdentity
-from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.runs.check import Finding, PeerCheck, Question, check_here, compare, dry_mesh, look
 from ksdp.flows.runs.party import about_of, enter_documents
 from ksdp.flows.runs.protocol_files import Run, read_run
@@ -32,6 +31,7 @@ from ksdp.protocols.network.tls import make_credentials
 from ksdp.protocols.programs.run_terms import About
 from ksdp.storage.clearances import write_clearance
 from ksdp.storage.keys import load_private, make_identity
+from ksdp.storage.readers.spec_files import read_spec_file
 
 from ...clearances import SIZES
 from ...ports import free_ports

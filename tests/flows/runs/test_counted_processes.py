@@ -13,13 +13,13 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.mechanisms.contract import Database
-from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.runs.local import run_local
 from ksdp.flows.runs.protocol_files import read_run
 from ksdp.storage.corpora import load_corpus
 from ksdp.storage.keys import make_identity
 from ksdp.storage.readers.counts import read_counts
 from ksdp.storage.readers.files import toml_value
+from ksdp.storage.readers.spec_files import read_spec_file
 
 NAMES = ("ada", "bob", "cyd")
 TERMS = 16

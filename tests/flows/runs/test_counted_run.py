@@ -16,7 +16,6 @@ from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec.models import parse_spec
-from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.runs.budget import open_guard
 from ksdp.flows.runs.protocol_files import Run, features_hash, protocol_text, read_run
 from ksdp.flows.screening.clear import verify
@@ -26,6 +25,7 @@ from ksdp.protocols.programs.run_terms import DifferentTerms, Greeting
 from ksdp.protocols.programs.share_terms import needs_norms
 from ksdp.storage.corpora import corpus_features, load_corpus, rows_hash
 from ksdp.storage.keys import make_identity
+from ksdp.storage.readers.spec_files import read_spec_file
 
 from ...typed import typed
 from .entering import NOW, enter, run_of, signed_clearance

@@ -13,11 +13,11 @@ import scipy.sparse as sp
 from ksdp.audit.errors import InputError, KsdpError
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
-from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.runs.budget import BudgetGuard, open_guard
 from ksdp.flows.runs.party import Entered, Node, run_party
 from ksdp.flows.runs.protocol_files import read_run
 from ksdp.storage.keys import load_private
+from ksdp.storage.readers.spec_files import read_spec_file
 
 from ...typed import typed
 from .test_protocol import NOW, SVD, TERMS, Organisations, organisations

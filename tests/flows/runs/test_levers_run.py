@@ -14,11 +14,11 @@ from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec.models import parse_spec
-from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.runs.protocol_files import Run, features_hash, read_run
 from ksdp.protocols.programs.secret_draw import secret_draw
 from ksdp.storage.corpora import corpus_features, load_corpus, rows_hash
 from ksdp.storage.keys import load_private, make_identity
+from ksdp.storage.readers.spec_files import read_spec_file
 
 from .entering import enter, run_of, signed_clearance
 

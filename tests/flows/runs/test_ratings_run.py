@@ -17,11 +17,11 @@ from ksdp.audit.errors import ClearanceError
 from ksdp.audit.learning.learners import Predictor
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.screening.clearance import Covered
-from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.runs.local import run_local
 from ksdp.flows.runs.party import Entered
 from ksdp.flows.runs.protocol_files import Run, read_run
 from ksdp.storage.keys import make_identity
+from ksdp.storage.readers.spec_files import read_spec_file
 
 from .entering import enter, signed_clearance
 

@@ -21,11 +21,11 @@ from scipy.special import zeta
 
 from ksdp.audit.errors import SpecError
 from ksdp.flows.interruption import utc_now
-from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.schedules.notices import body
 from ksdp.flows.schedules.scheduled_run import check_schedulable, spec_basis
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.findings import read_spec
+from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.storage.schedules.changes import read_standing
 from ksdp.storage.schedules.outbox import waiting_notices
 from ksdp.storage.schedules.schedule_files import (

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ksdp.flows.prepare import read_spec_file
 from ksdp.flows.runs.protocol_files import features_hash, protocol_text
 from ksdp.flows.schedules.scheduled_run import due_audit
 from ksdp.storage.clearances import read_clearance
 from ksdp.storage.corpora import corpus_features, rows_hash
 from ksdp.storage.keys import make_identity
+from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.storage.schedules.schedule_files import ScheduledRun, check_schedule
 from ksdp.storage.store import Store
 

@@ -24,7 +24,7 @@ from scipy.io import mmwrite
 
 from ksdp.audit.errors import KsdpError
 from ksdp.flows.audits.first_spec import first_spec
-from ksdp.flows.prepare import read_spec_file
+from ksdp.storage.readers.spec_files import read_spec_file
 
 SECONDS, MEMORY = 30.0, 1.5e9
 """Wanted are ten seconds, where nothing else runs beside."""
