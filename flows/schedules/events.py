@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ NAMES: dict[Event, str] = {
     "unchanged": "ksdp.schedule.missed",
 }
 """Prefect's name of what a notice tells."""
+_NEWS = timedelta(days=30)
+"""Who first serves an old store is not told of clearances that expired longer ago; they are marked alone."""
 
 
 def emit_run(store: Store, schedule: Schedule, run: ScheduledRun) -> None:
@@ -45,7 +47,8 @@ def emit_expired(store: Store, now: datetime) -> None:
         about = {"prefect.resource.id": f"ksdp.clearance.{path.stem}"}
         with contextlib.suppress(OSError):  # without room or right to mark it, it would be told every few seconds
             mark.touch()
-            emit_event("ksdp.clearance.expired", about, related=_audits(*audits), payload=payload)
+            if now < expires + _NEWS:
+                emit_event("ksdp.clearance.expired", about, related=_audits(*audits), payload=payload)
 
 
 def _is_watched() -> bool:

@@ -68,11 +68,13 @@ def test_a_clearance_expires_once_and_not_before(nightly: tuple[Store, Schedule]
         signed_copy(store, ids=["secret name"]),
         signed_copy(store, ids=["secret name"], expires=NOW + timedelta(days=99)),
     )
+    old = signed_copy(store, ids=["secret name"], expires=NOW + timedelta(days=59))
     clearance_at(store, "damaged").write_text("{")
     for days in (89, 90, 91):
         emit_expired(store, NOW + timedelta(days=days))
     (event,) = emitted
     assert (event.event, event.resource.id) == ("ksdp.clearance.expired", f"ksdp.clearance.{first}")
+    assert clearance_at(store, old).with_suffix(".expired").exists(), "marked, and too old to be told"
     assert event.payload == {"expired": (NOW + timedelta(days=90)).isoformat(), "documents": 1}
     assert [one.id for one in event.related] == ["ksdp.audit.one", "ksdp.audit.two"]
     assert "secret" not in event.model_dump_json()
