@@ -186,11 +186,6 @@ def claiming(mechanism: Mechanism | Claims) -> Claims:
     return mechanism
 
 
-def claim_generator(seed: int) -> np.random.Generator:
-    """The draws of a claim's audit: those of the seed itself, which no audit of documents uses."""
-    return np.random.default_rng(seed)
-
-
 def check_runs(runs: int, confidence: float) -> None:
     """Refuse too few runs, or a confidence outside (0, 1)."""
     if runs < LEAST_RUNS:

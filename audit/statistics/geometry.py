@@ -36,7 +36,7 @@ from ksdp.audit.statistics.products import (
     over_entries,
     padded_basis,
     products,
-    row_quadratic,
+    row_squares,
     rows_times,
 )
 
@@ -92,7 +92,7 @@ def row_space_energy(observables: Observables, documents: Documents) -> Floats:
     rows = basis_products(observables, documents)
     if basis_name(observables) == "T":
         rows = rows_times(rows, _whitening(observables, "T"))
-    return row_quadratic(rows)
+    return row_squares(rows)
 
 
 def nonnegative_coefficients(observables: Observables, documents: Documents) -> Floats:

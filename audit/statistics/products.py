@@ -194,14 +194,6 @@ def row_squares(rows: NDArray[Any]) -> Floats:
     return out
 
 
-def row_quadratic(rows: Floats, form: Floats | None = None) -> Floats:
-    """r A r^T for every row r of `rows` (n x k), with A (k x k) the identity by default; shape (n,)."""
-    rows = np.ascontiguousarray(rows)
-    out = np.empty(len(rows))
-    _row_dots(rows if form is None else rows_times(rows, form), rows, out)
-    return out
-
-
 # What is linear in the squares of a document's entries: sums over features a of x_a^2 c_a, and the largest
 # x_a^2 c_a, for columns c that a run gives. One pass over the documents serves all who ask for it, in single
 # precision, as stored values are; a column's sums depend on no other column, so who asks for what changes no bit.

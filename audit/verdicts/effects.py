@@ -52,7 +52,7 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv
 
 from ksdp.audit.numeric.array_types import Bits, Floats
-from ksdp.audit.verdicts.laws import KSTable, ks_table
+from ksdp.audit.verdicts.laws import KSTable, ks_table, widest_gap
 from ksdp.audit.verdicts.learned import attack_scores
 from ksdp.audit.verdicts.margins import attack_above_log10_p, distance_band
 
@@ -407,11 +407,9 @@ def best_threshold(held: NDArray[np.floating], free: NDArray[np.floating]) -> At
     >>> best_threshold(np.array([3.0, 4.0]), np.array([1.0, 2.0, 3.5]))
     Attack(threshold=2.0, above=True)
     """
-    at = np.unique(np.concatenate([held, free]))
-    upto_held = np.searchsorted(np.sort(held), at, side="right") / len(held)
-    upto_free = np.searchsorted(np.sort(free), at, side="right") / len(free)
-    best = int(np.argmax(np.abs(upto_held - upto_free)))
-    return Attack(float(at[best]), bool(upto_free[best] > upto_held[best]))
+    gap = widest_gap(held, free)
+    assert gap is not None
+    return Attack(gap.place, gap.share_without > gap.share_with)
 
 
 def learned_scores(

@@ -18,7 +18,6 @@ from ksdp.audit.statistics.products import (
     mean_products,
     over_entries,
     products,
-    row_quadratic,
 )
 
 
@@ -94,13 +93,6 @@ def test_a_document_equal_to_the_mean_has_no_length_left() -> None:
     mean = np.random.default_rng(3).normal(size=30) * 1e3
     documents = Documents(sp.csr_array(mean[None]))
     assert centred_squared_norms(Observables({"V": np.eye(2, 30), "mean": mean}), documents).tolist() == [0.0]
-
-
-def test_row_quadratic_is_one_form_a_row() -> None:
-    rng = np.random.default_rng(4)
-    rows, form = rng.normal(size=(6, 3)), rng.normal(size=(3, 3))
-    np.testing.assert_allclose(row_quadratic(rows, form), [r @ form @ r for r in rows])
-    np.testing.assert_allclose(row_quadratic(rows), [r @ r for r in rows])
 
 
 def test_what_is_missing_or_misshapen_is_named() -> None:
