@@ -124,6 +124,12 @@ def find_audit(store: Store, name: str) -> str:
     return mine[0]
 
 
+def opened_audit(root: Path, name: str) -> tuple[Store, str]:
+    """A store that is there, and the id of the finished audit in it that a person named."""
+    opened = Store.open(root, create=False)
+    return opened, find_audit(opened, name)
+
+
 @dataclass(frozen=True)
 class Brief:
     """An audit in a few words."""

@@ -183,11 +183,10 @@ def load(store: str | Path, audit: str = "latest") -> Audit:
     StoreError
         If there is none.
     """
-    from ksdp.storage.audits.history import find_audit, read_summary
-    from ksdp.storage.store import Store
+    from ksdp.storage.audits.history import opened_audit, read_summary
 
-    opened = Store.open(Path(store), create=False)
-    return Audit(opened.root, read_summary(opened.audit(find_audit(opened, audit))))
+    opened, known = opened_audit(Path(store), audit)
+    return Audit(opened.root, read_summary(opened.audit(known)))
 
 
 def _shown(progress: bool | None) -> Any:

@@ -122,15 +122,13 @@ def evaluate_statistics(
 ) -> None:
     """Measure new statistics on cached observables, without a run of the mechanism and without a verdict."""
     from ksdp.flows.audits.run import run_test
-    from ksdp.storage.audits.history import find_audit
-    from ksdp.storage.store import Store
+    from ksdp.storage.audits.history import opened_audit
     from ksdp.terminal import terminal
 
     names = tuple(name.strip() for name in statistics.split(",") if name.strip())
     place = where.place()
     with terminal():
-        opened = Store.open(store, create=False)
-        summary = run_test(store, find_audit(opened, audit), names, place)
+        summary = run_test(store, opened_audit(store, audit)[1], names, place)
     if not as_json:
         for name, statistic in summary.statistics.items():
             typer.echo(

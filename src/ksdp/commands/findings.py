@@ -98,11 +98,9 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show what an audit found, or what it found of one document. Exit 0, but for `--fail-on`."""
-    from ksdp.storage.audits.history import find_audit, finished_views
-    from ksdp.storage.store import Store
+    from ksdp.storage.audits.history import finished_views, opened_audit
 
-    opened = Store.open(store, create=False)
-    audit = find_audit(opened, audit)
+    opened, audit = opened_audit(store, audit)
     if document is not None and pipeline != PipelineOptions():
         raise InputError("`--junit`, `--sarif` and `--fail-on` are of a whole audit: name no document.")
     if document is None:
@@ -249,11 +247,10 @@ def replay(
 ) -> None:
     """Compute one number again from the seed. Exit 1: it differs."""
     from ksdp.flows.audits.replay import replay as run_replay
-    from ksdp.storage.audits.history import find_audit
-    from ksdp.storage.store import Store
+    from ksdp.storage.audits.history import opened_audit
     from ksdp.terminal import terminal
 
-    audit = find_audit(Store.open(store, create=False), audit)
+    audit = opened_audit(store, audit)[1]
     with terminal():
         out = run_replay(store, audit, document, statistic)
     if as_json:
@@ -306,12 +303,11 @@ def report(
 ) -> None:
     """Render the report of a finished audit again."""
     from ksdp.dashboards.audits.report import render_report
-    from ksdp.storage.audits.history import find_audit
+    from ksdp.storage.audits.history import opened_audit
     from ksdp.storage.findings import write_report
-    from ksdp.storage.store import Store, write_text
+    from ksdp.storage.store import write_text
 
-    opened = Store.open(store, create=False)
-    audit = find_audit(opened, audit)
+    opened, audit = opened_audit(store, audit)
     page = render_report(opened, audit)
     if html is None:
         html = write_report(opened.audit(audit), page)
@@ -335,11 +331,10 @@ def dossier(
     from datetime import UTC, datetime
 
     from ksdp.dashboards.audits.dossier import read_audit, read_dossier, render_dossier
-    from ksdp.storage.audits.history import find_audit, finished_views, read_summary, read_views
-    from ksdp.storage.store import Store, write_text
+    from ksdp.storage.audits.history import finished_views, opened_audit, read_summary, read_views
+    from ksdp.storage.store import write_text
 
-    opened = Store.open(store, create=False)
-    audit = find_audit(opened, audit)
+    opened, audit = opened_audit(store, audit)
     of_views = audit in finished_views(opened)
     summary = read_views(opened, audit) if of_views else read_summary(opened.audit(audit))
     read = read_audit(opened, audit, None if spec is None else _declared(spec, summary))
@@ -403,12 +398,10 @@ def export(
     store: StoreOption = Path("ksdp-store"),
 ) -> None:
     """Write a table of an audit as CSV, JSON or Parquet."""
-    from ksdp.storage.audits.history import find_audit, read_summary
+    from ksdp.storage.audits.history import opened_audit, read_summary
     from ksdp.storage.audits.sql import export_table
-    from ksdp.storage.store import Store
 
-    opened = Store.open(store, create=False)
-    audit = find_audit(opened, audit)
+    opened, audit = opened_audit(store, audit)
     rows = export_table(opened, audit, table.value, to)
     tell_void(read_summary(opened.audit(audit)))
     typer.echo(f"{rows} rows  {to}")
@@ -416,12 +409,10 @@ def export(
 
 def tables(audit: AuditArgument, store: StoreOption = Path("ksdp-store")) -> None:
     """List the tables that `ksdp sql` opens, with their columns and rows."""
-    from ksdp.storage.audits.history import find_audit
+    from ksdp.storage.audits.history import opened_audit
     from ksdp.storage.audits.sql import described_tables
-    from ksdp.storage.store import Store
 
-    opened = Store.open(store, create=False)
-    for name, rows, columns in described_tables(opened, find_audit(opened, audit)):
+    for name, rows, columns in described_tables(*opened_audit(store, audit)):
         typer.echo(f"{name} ({rows} rows)\n  {', '.join(columns)}")
 
 
@@ -432,12 +423,10 @@ def sql(
     as_json: JsonOption = False,
 ) -> None:
     """Query an audit's tables in SQL (DuckDB), including the values and the inclusion of every run."""
-    from ksdp.storage.audits.history import find_audit, read_summary
+    from ksdp.storage.audits.history import opened_audit, read_summary
     from ksdp.storage.audits.sql import ask
-    from ksdp.storage.store import Store
 
-    opened = Store.open(store, create=False)
-    audit = find_audit(opened, audit)
+    opened, audit = opened_audit(store, audit)
     names, rows = ask(opened, audit, query)
     tell_void(read_summary(opened.audit(audit)))
     if as_json:

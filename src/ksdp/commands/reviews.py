@@ -150,10 +150,9 @@ def _subject(spec: Path, *, groups: bool) -> Subject:
 
 def _known(store: Path, audit: str) -> str:
     """The audit that an abbreviated id, or `latest`, means."""
-    from ksdp.storage.audits.history import find_audit
-    from ksdp.storage.store import Store
+    from ksdp.storage.audits.history import opened_audit
 
-    return find_audit(Store.open(store, create=False), audit)
+    return opened_audit(store, audit)[1]
 
 
 def _lines(path: Path) -> list[str]:

@@ -339,15 +339,14 @@ def budget(
     from ksdp.audit.errors import InputError
     from ksdp.flows.runs.budget import RunPrices, entries, joint_table, record_joint, spent, spent_words
     from ksdp.flows.runs.protocol_files import read_run
-    from ksdp.storage.audits.history import find_audit, read_summary
+    from ksdp.storage.audits.history import opened_audit, read_summary
     from ksdp.storage.runs.ledger import Ledger
-    from ksdp.storage.store import Store
 
     if not ledger.is_file():
         raise InputError(f"there is no ledger {ledger}.")
     if joint is not None:
-        opened = Store.open(store, create=False)
-        record_joint(Ledger(ledger), read_summary(opened.audit(find_audit(opened, joint))), datetime.now(UTC))
+        opened, known = opened_audit(store, joint)
+        record_joint(Ledger(ledger), read_summary(opened.audit(known)), datetime.now(UTC))
     runs, total = entries(Ledger(ledger)), spent(Ledger(ledger))
     if coming is not None:
         unbounded = [entry.identity for entry in runs if entry.price.mu is None]
