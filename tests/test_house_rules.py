@@ -31,8 +31,6 @@ Flows write reports."""
 MOST_LINES = dict.fromkeys(ROOMS, 800)
 MOST_PARAMETERS = 10
 MOST_MODULES, MOST_TEST_MODULES = 16, 20
-FOR_TESTS = {"law", "tied_log10_p"}
-"""What only tests call: exact laws that others are compared with, and all parties in one process."""
 
 
 def folder(room: str) -> Path:
@@ -161,7 +159,7 @@ def test_every_function_is_called_by_something_but_tests() -> None:
                 page = room == "dashboards" and node.name in called
                 if not (here or page or f"{module}.{node.name}" in taken or f"{module}:{node.name}" in entries):
                     unused.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}")
-    assert [what for what in unused if what.split()[-1] not in FOR_TESTS] == []
+    assert unused == []
 
 
 def test_one_class_name_means_one_thing() -> None:

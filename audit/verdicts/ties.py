@@ -28,7 +28,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ksdp.audit.numeric.array_types import Floats, Ints
-from ksdp.audit.verdicts.laws import KSTable, log10_p
+from ksdp.audit.verdicts.laws import KSTable
 
 _LN10 = math.log(10)
 # Where a side is counted alone; the sums of both sides still hold 150 decades above the smallest float here.
@@ -131,47 +131,6 @@ def _fill(
             continue
         scratch = f[: m + 3], g[: m + 3], number[: m + 3]
         log_p[row] = _log_p(h[row], m, n, ends[:blocks], log_p[row], scratch)
-
-
-def tied_log10_p(h: int, n_with: int, n_without: int, counts: Ints) -> float:
-    """Exact log10 P(D >= h / (n_with n_without)) given how many pooled values are equal.
-
-    Parameters
-    ----------
-    h : int
-        D as an integer: D = h / (n_with * n_without).
-    n_with, n_without : int
-        Sizes of the two arms; 0 (p = 1) where one is empty.
-    counts : int64, shape (n_distinct,)
-        How often each distinct value occurs in both arms together, in ascending order of the values.
-
-    Returns
-    -------
-    float
-        The law without ties, an upper bound, where floats do not reach: never above 1e-600, and below that
-        only where both arms hold thousands of runs.
-
-    Examples
-    --------
-    The tied example of Schroeer & Trenkler: twelve values, arms of 5 and 7, D = 3 / 7.
-
-    >>> round(10 ** tied_log10_p(15, 5, 7, np.array([2, 3, 4, 1, 1, 1])), 4)
-    0.2424
-    """
-    counts = _checked(counts, n_with, n_without)
-    pooled = np.repeat(np.arange(len(counts), dtype=np.float64), counts)[None]
-    log_p = log10_p(np.array([h]), np.array([n_with]), np.array([n_without])) * _LN10
-    _fill(pooled, np.array([h]), np.array([min(n_with, n_without)]), log_p, 0.0, -np.inf)
-    return float(log_p[0] / _LN10)
-
-
-def _checked(counts: Ints, n_with: int, n_without: int) -> Ints:
-    counts = np.asarray(counts, dtype=np.int64)
-    if len(counts) and counts.min() < 1:
-        raise ValueError("`counts` must be at least 1.")
-    if counts.sum() != n_with + n_without:
-        raise ValueError(f"`counts` must add up to {n_with + n_without} runs; got {counts.sum()}.")
-    return counts
 
 
 def tied_table(

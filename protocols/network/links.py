@@ -126,10 +126,6 @@ class FrameStream:
         self.sent = 0
         """Bytes, headers included."""
 
-    def allow(self, limit: int) -> None:
-        """Set the most bytes of a message from now on: whoever is not known yet is not given many."""
-        self._limit = limit
-
     async def send(self, payload: bytes) -> None:
         """Write one message."""
         data = Frame(Kind.DATA, self._next, self._received, payload).to_bytes()

@@ -97,20 +97,6 @@ class Simulated:
         )
 
 
-def law(scale: float, numbers: NDArray[np.integer]) -> NDArray[np.float64]:
-    """Probabilities of integers under the discrete Laplace law.
-
-    Examples
-    --------
-    >>> law(1.0, np.array([-1, 0, 1])).round(4)
-    array([0.17  , 0.4621, 0.17  ])
-    """
-    _check(scale, 0, 0)
-    if scale == 0:
-        return np.where(np.asarray(numbers) == 0, 1.0, 0.0)
-    return np.asarray(math.tanh(0.5 / scale) * np.exp(-np.abs(numbers) / scale), dtype=np.float64)
-
-
 def log_law(scale: float, numbers: NDArray[np.integer], parties: int = 1) -> NDArray[np.float64]:
     """Logarithms of the probabilities of integers under the law of a sum of `parties` independent numbers.
 

@@ -15,7 +15,7 @@ from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Database, Mechanism, recorded
 from ksdp.audit.mechanisms.pem.mechanisms import PEMApriori, PEMKMeans, PEMLogistic, PemMechanism
-from ksdp.audit.mechanisms.pem.noise import law
+from ksdp.audit.mechanisms.pem.noise import log_law
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism, select_statistics
 from ksdp.audit.sampling import measure, sample
@@ -172,7 +172,7 @@ def test_the_likelihood_ratio_is_that_of_the_law_by_slow_convolution() -> None:
 
     def chance(seen: np.ndarray, scale: float, held: int) -> float:
         """Of an iteration's counts, if the record adds `held` to each where the coin draws it."""
-        alone = law(scale, wide)
+        alone = np.exp(log_law(scale, wide))
         both = np.convolve(alone, alone)
         drawn, not_drawn = (np.prod(both[seen.astype(int) - h + 800]) for h in (held, 0))
         return float(0.3 * drawn + 0.7 * not_drawn)
