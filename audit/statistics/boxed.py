@@ -9,7 +9,8 @@ from ksdp.audit.numeric.array_types import Floats, Ints
 from ksdp.audit.numeric.kernels import panel_of
 
 TOLERANCE = 1e-12
-"""A document is done when no coordinate step of a sweep moves u T by more than this part of |x|."""
+"""A document is done when no coordinate step of a sweep moves u T by more than this part of
+max_t |p_t| / |T_t|, which is at most |x|."""
 CAP = 200
 """Sweeps at most. Real topics take about 5, and 25 are enough for topics equal to about 1e-5; closer ones can take
 more, and next to nothing depends on the choice among those."""
@@ -129,9 +130,7 @@ def _solve(products: Floats, padded: Floats, upper: float, tolerance: float, cap
                 _gradient(u, products[i], padded, gradient)
 
 
-def box_least_squares(
-    products: Floats, gram: Floats, *, upper: float = 1.0, tolerance: float = TOLERANCE, cap: int = CAP
-) -> Floats:
+def box_least_squares(products: Floats, gram: Floats, *, upper: float = 1.0) -> Floats:
     """Minimise |x - u T|^2 over 0 <= u <= `upper` for every document x.
 
     Cyclic coordinate descent on the Gram form u G u^T - 2 u p^T with p = x T^T and G = T T^T, from u = 0, and
@@ -147,11 +146,6 @@ def box_least_squares(
         G, positive semi-definite.
     upper : float
         1 for the paper's coefficients, `inf` for nonnegative least squares.
-    tolerance : float
-        Stop when no step of a sweep moves u T by more than `tolerance` times max_t |p_t| / |T_t|, which is at
-        most |x|.
-    cap : int
-        Sweeps at most.
 
     Returns
     -------
@@ -165,6 +159,5 @@ def box_least_squares(
     [[1.0, 0.5]]
     """
     out = np.zeros(products.shape)
-    settings = float(upper), float(tolerance), int(cap)
-    _solve(np.ascontiguousarray(products), panel_of(gram), *settings, out)
+    _solve(np.ascontiguousarray(products), panel_of(gram), float(upper), TOLERANCE, CAP, out)
     return out

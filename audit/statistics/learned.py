@@ -97,8 +97,6 @@ def folds_of(runs: int, folds: int = FOLDS) -> list[Ints]:
     >>> [fold.tolist() for fold in folds_of(11, 3)]
     [[0, 1, 6, 7], [2, 3, 8, 9], [4, 5, 10]]
     """
-    if folds < 2:
-        raise ValueError(f"`folds` must be at least 2; got {folds}.")
     index = np.arange(runs, dtype=np.int64)
     return [index[index // 2 % folds == j] for j in range(folds)]
 
@@ -357,7 +355,7 @@ def boosted_scores(features: NDArray[np.floating], inclusion: Bits, training: In
 
 
 def learner_scores(
-    features: NDArray[np.floating], inclusion: Bits, learners: Sequence[str], folds: int = FOLDS
+    features: NDArray[np.floating], inclusion: Bits, learners: Sequence[str]
 ) -> Iterator[tuple[Ints, list[Singles]]]:
     """Runs of fold 1, 2, ..., and each learner's scores of them, shape (n_documents, len(runs)).
 
@@ -372,10 +370,10 @@ def learner_scores(
     learners : names of `GAUSSIAN`, or `BOOSTED`
     """
     features, inclusion = np.ascontiguousarray(features), np.ascontiguousarray(inclusion)
-    parts = folds_of(features.shape[1], folds)
+    parts = folds_of(features.shape[1])
     standards = column_standards(features, parts[0])
     moments = fold_moments(features, inclusion, parts[0], standards)
-    for j in range(1, folds):
+    for j in range(1, FOLDS):
         scores = []
         for name in learners:
             if name == BOOSTED:
@@ -384,7 +382,7 @@ def learner_scores(
             else:
                 scores.append(_rounded(score(features, parts[j], standards, fit(moments, name))))
         yield parts[j], scores
-        if j + 1 < folds:
+        if j + 1 < FOLDS:
             moments = moments + fold_moments(features, inclusion, parts[j], standards)
 
 
@@ -437,7 +435,7 @@ def gram_of_runs(announcements: NDArray[np.floating], first: Ints | None = None)
     return gram
 
 
-def raw_scores(gram: Floats, inclusion: Bits, before: Ints, after: Ints, shrinkage: float = SHRINKAGE) -> Singles:
+def raw_scores(gram: Floats, inclusion: Bits, before: Ints, after: Ints) -> Singles:
     """Scores of later runs under the filter of the earlier ones, shape (n_documents, len(after)); > 0 says "with".
 
     Parameters
@@ -453,7 +451,7 @@ def raw_scores(gram: Floats, inclusion: Bits, before: Ints, after: Ints, shrinka
     means = inner.mean(axis=0)
     across = across - across.mean(axis=1, keepdims=True) - means + means.mean()
     inner = inner - means - means[:, None] + means.mean()
-    ridge = shrinkage * (float(np.trace(inner)) / len(before) or 1.0)
+    ridge = SHRINKAGE * (float(np.trace(inner)) / len(before) or 1.0)
     factor = scipy.linalg.cho_factor(inner + ridge * np.eye(len(before)), check_finite=False)
     inverse = scipy.linalg.cho_solve(factor, np.eye(len(before)), check_finite=False)
     bits = inclusion[:, before].T.astype(np.float64)
@@ -468,11 +466,9 @@ def raw_scores(gram: Floats, inclusion: Bits, before: Ints, after: Ints, shrinka
     return np.ascontiguousarray(scores.T).astype(np.float32)
 
 
-def filter_scores(
-    gram: Floats, inclusion: Bits, folds: int = FOLDS, shrinkage: float = SHRINKAGE
-) -> Iterator[tuple[Ints, list[Singles]]]:
+def filter_scores(gram: Floats, inclusion: Bits) -> Iterator[tuple[Ints, list[Singles]]]:
     """Runs of fold 1, 2, ..., and their scores by the folds before, shape (n_documents, len(runs))."""
-    parts = folds_of(len(gram), folds)
-    for j in range(1, folds):
+    parts = folds_of(len(gram))
+    for j in range(1, FOLDS):
         before = np.sort(np.concatenate(parts[:j]))
-        yield parts[j], [raw_scores(gram, inclusion, before, parts[j], shrinkage)]
+        yield parts[j], [raw_scores(gram, inclusion, before, parts[j])]

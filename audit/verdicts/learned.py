@@ -53,10 +53,8 @@ from ksdp.audit.numeric.array_types import Bits, Floats, Ints, Singles
 from ksdp.audit.statistics.learned import (
     BOOSTED,
     CHOSEN,
-    FOLDS,
     GAUSSIAN,
     RAW,
-    SHRINKAGE,
     filter_scores,
     folds_of,
     learner_scores,
@@ -150,10 +148,7 @@ def _best_before(tests: list[list[_Fold]]) -> list[_Fold]:
 
 
 def learned_tests(
-    features: NDArray[np.floating],
-    inclusion: Bits,
-    learners: Iterable[str] = ("lda", "lira", CHOSEN),
-    folds: int = FOLDS,
+    features: NDArray[np.floating], inclusion: Bits, learners: Iterable[str] = ("lda", "lira", CHOSEN)
 ) -> LearnedTests:
     """Train and test every learner for every document of a slice.
 
@@ -164,7 +159,6 @@ def learned_tests(
         what is computed besides takes about 20 R bytes more.
     inclusion : bool, shape (n_documents, n_runs)
     learners : names of `GAUSSIAN`, `BOOSTED`, and `CHOSEN` for the best of the others, judged by earlier folds
-    folds : K of the scheme above
 
     Raises
     ------
@@ -193,14 +187,14 @@ def learned_tests(
     if unknown or not plain:
         known = ", ".join((*GAUSSIAN, BOOSTED, CHOSEN))
         raise ValueError(f"`learners` must be among {known}, and not {CHOSEN} alone; got {', '.join(asked)}.")
-    tests = _tested(learner_scores(features, inclusion, plain, folds), inclusion, len(plain))
+    tests = _tested(learner_scores(features, inclusion, plain), inclusion, len(plain))
     if CHOSEN in asked:
         tests.append(_best_before(tests))
-    return _table((*plain, CHOSEN) if CHOSEN in asked else tuple(plain), tests, inclusion, folds)
+    return _table((*plain, CHOSEN) if CHOSEN in asked else tuple(plain), tests, inclusion)
 
 
-def _table(learners: tuple[str, ...], tests: list[list[_Fold]], inclusion: Bits, folds: int) -> LearnedTests:
-    parts = folds_of(inclusion.shape[1], folds)[1:]
+def _table(learners: tuple[str, ...], tests: list[list[_Fold]], inclusion: Bits) -> LearnedTests:
+    parts = folds_of(inclusion.shape[1])[1:]
     n_with = np.stack([inclusion[:, runs].sum(axis=1) for runs in parts], axis=1).astype(np.float64)
     n_without = np.array([len(runs) for runs in parts]) - n_with
     size = n_with * n_without / np.maximum(n_with + n_without, 1)
@@ -226,7 +220,7 @@ def _table(learners: tuple[str, ...], tests: list[list[_Fold]], inclusion: Bits,
     )
 
 
-def raw_tests(gram: Floats, inclusion: Bits, folds: int = FOLDS, shrinkage: float = SHRINKAGE) -> LearnedTests:
+def raw_tests(gram: Floats, inclusion: Bits) -> LearnedTests:
     """Train and test the filter of raw announcements for every document, from `gram_of_runs`.
 
     Raises
@@ -238,8 +232,7 @@ def raw_tests(gram: Floats, inclusion: Bits, folds: int = FOLDS, shrinkage: floa
         raise ValueError(f"`gram` must have shape {(inclusion.shape[1],) * 2}; got {gram.shape}.")
     if not np.isfinite(gram).all():
         raise ValueError("`gram` must be finite.")
-    scored = filter_scores(gram, inclusion, folds, shrinkage)
-    return _table((RAW,), _tested(scored, inclusion, 1), inclusion, folds)
+    return _table((RAW,), _tested(filter_scores(gram, inclusion), inclusion, 1), inclusion)
 
 
 def _chosen(values: Floats, held: Bits) -> tuple[int, float, float]:

@@ -75,20 +75,18 @@ def strictest_distance_log10_p(level: float, documents: int, statistics: int, er
     return strictest_log10_p(level, documents, statistics, error) + float(np.log10(1 - TAIL_SHARE))
 
 
-def weighted_minimum(main: Floats, other: Floats, share: float = TAIL_SHARE) -> Floats:
-    """Log10 p of two tests of one hypothesis: min(p_main / (1 - share), p_other / share), at most 1.
+def weighted_minimum(main: Floats, other: Floats) -> Floats:
+    """Log10 p of two tests of one hypothesis: min(p_main / 0.8, p_other / 0.2), at most 1.
 
-    Bonferroni with unequal parts of the level, valid under any dependence. With the default, the main test pays a
-    factor of 1.25 and the other one of 5: what a second look at the tails should cost where most leaks are shifts.
+    Bonferroni with unequal parts of the level, valid under any dependence. The main test pays a factor of 1.25 and
+    the other one of 5: what a second look at the tails should cost where most leaks are shifts.
 
     Examples
     --------
     >>> (10 ** weighted_minimum(np.log10([0.04, 0.5]), np.log10([0.5, 0.001]))).round(4)
     array([0.05 , 0.005])
     """
-    if not 0 < share < 1:
-        raise ValueError(f"`share` must be in (0, 1); got {share}.")
-    return np.asarray(np.minimum(np.minimum(main - np.log10(1 - share), other - np.log10(share)), 0.0))
+    return np.asarray(np.minimum(np.minimum(main - np.log10(1 - TAIL_SHARE), other - np.log10(TAIL_SHARE)), 0.0))
 
 
 _SLACK = 0.01

@@ -36,6 +36,12 @@ _DEEP = 150 * _LN10
 _TINY, _ENOUGH = 1e-290, 1e-200
 _STEEPEST = 4000.0
 
+_WORTH = 0.1
+"""Decades of p that a row must be able to gain (by the asymptotic law and its largest block of equal values);
+leaves alone the few chance ties of float32."""
+_DEEPEST = -300.0
+"""Rows whose log10 p without ties is already below keep it."""
+
 _Scratch = tuple[Floats, Floats, Floats]
 """Two rows of cells of a smaller arm of m, and the count -1, 0, ... beside them, each of length m + 3."""
 
@@ -138,9 +144,6 @@ def tied_table(
     inclusion: NDArray[np.bool_],
     table: KSTable,
     ordered: NDArray[np.floating] | None = None,
-    *,
-    worth: float = 0.1,
-    deepest: float = -300.0,
 ) -> Floats:
     """Log10 p of every document, exact given its ties where that can matter.
 
@@ -154,11 +157,6 @@ def tied_table(
         Of the same values and bits.
     ordered : shape of `values`, optional
         `np.sort(values, axis=1)`, for who has it already: most of the work where few values tie.
-    worth : float
-        Decades of p that a row must be able to gain (by the asymptotic law and its largest block of equal values);
-        leaves alone the few chance ties of float32.
-    deepest : float
-        Rows whose log10 p without ties is already below keep it.
 
     Returns
     -------
@@ -178,7 +176,7 @@ def tied_table(
         raise ValueError(f"`values` {values.shape}, `inclusion` {inclusion.shape} and `table` must fit together.")
     pairs = table.n_with * table.n_without
     h = np.rint(np.nan_to_num(table.distance) * pairs).astype(np.int64)
-    rows = np.flatnonzero((h > 0) & (table.log10_p >= deepest))
+    rows = np.flatnonzero((h > 0) & (table.log10_p >= _DEEPEST))
     out = table.log10_p.copy()
     log_p = out[rows] * _LN10
     _fill(
@@ -186,8 +184,8 @@ def tied_table(
         h[rows],
         np.minimum(table.n_with, table.n_without)[rows],
         log_p,
-        worth * _LN10,
-        deepest * _LN10,
+        _WORTH * _LN10,
+        _DEEPEST * _LN10,
     )
     out[rows] = np.minimum(log_p / _LN10, out[rows])
     return out

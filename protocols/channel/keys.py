@@ -127,9 +127,7 @@ class AgreementKey:
         self.public = self._key.public_key().public_bytes_raw()
         """32 bytes, for everybody."""
 
-    def derive(
-        self, purpose: str, session: bytes, own: str, peer: str, peer_public: bytes, *, length: int = 16
-    ) -> bytes:
+    def derive(self, purpose: str, session: bytes, own: str, peer: str, peer_public: bytes) -> bytes:
         """The key of a purpose with a peer; both ends get the same.
 
         Parameters
@@ -142,8 +140,6 @@ class AgreementKey:
             Names of the two ends.
         peer_public : bytes
             The peer's public half.
-        length : int
-            Bytes of the key.
 
         Raises
         ------
@@ -159,4 +155,4 @@ class AgreementKey:
         (first, first_key), (second, second_key) = sorted([(own, self.public), (peer, peer_public)])
         salt = hashlib.sha256(pack("salt", session, first_key, second_key)).digest()
         info = pack("key", VERSION, purpose.encode(), first.encode(), second.encode())
-        return HKDF(SHA256(), length, salt, info).derive(secret)
+        return HKDF(SHA256(), 16, salt, info).derive(secret)

@@ -315,10 +315,10 @@ MUTANTS: list[Mutant] = [
             "out[order] = np.minimum(stepped, 0.0)\n    return out\n\n\ndef strictest_log10_p",
             "out[:] = np.minimum(stepped, 0.0)\n    return out\n\n\ndef strictest_log10_p",
         ),
-        ("main - np.log10(1 - share), other - np.log10(share)", "main, other"),
+        ("main - np.log10(1 - TAIL_SHARE), other - np.log10(TAIL_SHARE)", "main, other"),
         (
-            "main - np.log10(1 - share), other - np.log10(share)",
-            "main - np.log10(share), other - np.log10(1 - share)",
+            "main - np.log10(1 - TAIL_SHARE), other - np.log10(TAIL_SHARE)",
+            "main - np.log10(TAIL_SHARE), other - np.log10(1 - TAIL_SHARE)",
         ),
         ("log10_p = np.log10(level) - np.log10(documents) - np.log10(statistics)", "log10_p = np.log10(level)"),
         ("log10_p -= np.log10((1 / np.arange(1, documents + 1)).sum())", "pass"),

@@ -86,7 +86,7 @@ def test_documents_that_leak_nothing_have_valid_p_values(kind: str, design: str,
 def test_the_boosted_learner_has_valid_p_values() -> None:
     rng = np.random.default_rng(5)
     inclusion = bits(rng, "balanced", 150, 150, 0.5)
-    found = learned_tests(null_features(rng, "ties", 150, 150), inclusion, [BOOSTED], folds=3)
+    found = learned_tests(null_features(rng, "ties", 150, 150), inclusion, [BOOSTED])
     rate = float((found.log10_p <= np.log10(0.05)).mean())
     print("boosted, ties: p <= 0.05:", rate)
     assert rate <= binom.ppf(1 - 1e-5, 150, 0.05) / 150

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import lsq_linear, nnls
 
+from ksdp.audit.statistics import boxed
 from ksdp.audit.statistics.boxed import box_least_squares
 
 
@@ -65,15 +66,18 @@ def test_conditions_of_optimality_hold_even_for_nearly_equal_topics(
 
 @pytest.mark.parametrize("closeness", [1.0, 1e-2, 1e-4, 1e-5])
 @pytest.mark.parametrize("upper", [1.0, np.inf])
-def test_twenty_five_sweeps_are_enough_however_close_the_topics(closeness: float, upper: float) -> None:
+def test_twenty_five_sweeps_are_enough_however_close_the_topics(
+    closeness: float, upper: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for seed in range(12):
         rng = np.random.default_rng(seed)
         topics = rng.random(30) + closeness * rng.random((4 + seed, 30))
         documents = topics[rng.integers(len(topics), size=20)] + 0.3 * rng.random((20, 30))
         p, gram = documents @ topics.T, topics @ topics.T
-        np.testing.assert_array_equal(
-            box_least_squares(p, gram, upper=upper, cap=25), box_least_squares(p, gram, upper=upper)
-        )
+        whole = box_least_squares(p, gram, upper=upper)
+        with monkeypatch.context() as patched:
+            patched.setattr(boxed, "CAP", 25)
+            np.testing.assert_array_equal(box_least_squares(p, gram, upper=upper), whole)
 
 
 def test_empty_and_repeated_topics_give_finite_coefficients_and_the_same_fit() -> None:
@@ -93,13 +97,16 @@ def test_empty_document_and_no_documents() -> None:
 
 
 @pytest.mark.parametrize("upper", [1.0, np.inf])
-def test_more_sweeps_never_fit_worse(upper: float) -> None:
+def test_more_sweeps_never_fit_worse(upper: float, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(10):
         rng = np.random.default_rng(seed)
         topics = rng.random(20) * 0.3 + 0.1 * rng.random((8, 20))
         documents = rng.random((40, 20))
         p, gram = documents @ topics.T, topics @ topics.T
-        solutions = [box_least_squares(p, gram, upper=upper, cap=sweeps) for sweeps in range(1, 13)]
+        solutions = []
+        for sweeps in range(1, 13):
+            monkeypatch.setattr(boxed, "CAP", sweeps)
+            solutions.append(box_least_squares(p, gram, upper=upper))
         losses = np.array([((documents - u @ topics) ** 2).sum(1) for u in solutions])
         assert (np.diff(losses, axis=0) <= 1e-12).all()
         assert (losses[0] > losses[-1] + 1e-9).any()

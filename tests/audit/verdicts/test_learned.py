@@ -79,11 +79,11 @@ def test_results_follow_from_scores_of_each_fold(learner: str) -> None:
 @pytest.mark.parametrize("learner", [*GAUSSIAN, BOOSTED])
 def test_a_fold_is_scored_without_its_own_or_later_bits(learner: str) -> None:
     features, inclusion = draw(2, n=2)
-    before = [scores[0] for _, scores in learner_scores(features, inclusion, [learner], 4)]
-    for j, part in enumerate(folds_of(203, 4)):
+    before = [scores[0] for _, scores in learner_scores(features, inclusion, [learner])]
+    for j, part in enumerate(folds_of(203)):
         changed = inclusion.copy()
         changed[:, part] = ~changed[:, part]
-        later = [scores[0] for _, scores in learner_scores(features, changed, [learner], 4)]
+        later = [scores[0] for _, scores in learner_scores(features, changed, [learner])]
         same = [bool(np.array_equal(a, b)) for a, b in zip(before, later, strict=True)]
         assert all(same[:j])  # scores of folds 1 .. j
         assert not any(same[j:])
@@ -91,11 +91,11 @@ def test_a_fold_is_scored_without_its_own_or_later_bits(learner: str) -> None:
 
 def test_a_fold_is_scored_without_later_features() -> None:
     features, inclusion = draw(3, n=2)
-    parts = folds_of(203, 4)
-    before = [scores[0] for _, scores in learner_scores(features, inclusion, ["lira"], 4)]
+    parts = folds_of(203)
+    before = [scores[0] for _, scores in learner_scores(features, inclusion, ["lira"])]
     spoiled = features.copy()
     spoiled[:, parts[2]] += 50
-    later = [scores[0] for _, scores in learner_scores(spoiled, inclusion, ["lira"], 4)]
+    later = [scores[0] for _, scores in learner_scores(spoiled, inclusion, ["lira"])]
     assert np.array_equal(before[0], later[0])
     assert not np.array_equal(before[2], later[2])
 
@@ -163,8 +163,6 @@ def test_what_cannot_be_learnt_from_is_refused() -> None:
         learned_tests(features, inclusion, ["lda", "svm"])
     with pytest.raises(ValueError, match="not chosen alone"):
         learned_tests(features, inclusion, [CHOSEN])
-    with pytest.raises(ValueError, match="`folds` must be at least 2; got 1"):
-        learned_tests(features, inclusion, folds=1)
     features[0, 0, 0] = np.nan
     with pytest.raises(ValueError, match="`features` must be finite"):
         learned_tests(features, inclusion)
@@ -208,14 +206,15 @@ def test_scores_are_those_of_the_slow_way() -> None:
             np.testing.assert_allclose(scores[document], expected, rtol=1e-4, atol=1e-5)
 
 
-def test_it_finds_what_hides_behind_a_shared_covariance() -> None:
+def test_it_finds_what_hides_behind_a_shared_covariance(monkeypatch: pytest.MonkeyPatch) -> None:
     """A shift of a tenth of the largest deviation, in a direction in which next to nothing else moves."""
     rng = np.random.default_rng(6)
     inclusion = rng.random((4, 1500)) < 0.3
     turn = np.linalg.qr(rng.normal(size=(40, 40)))[0]
     noise = rng.normal(size=(1500, 40)) * np.array([5.0] * 38 + [0.25] * 2)
     noise[:, 39] += 0.5 * inclusion[1]
-    found = raw_tests(gram_of_runs(noise @ turn), inclusion, shrinkage=1e-4)
+    monkeypatch.setattr("ksdp.audit.statistics.learned.SHRINKAGE", 1e-4)
+    found = raw_tests(gram_of_runs(noise @ turn), inclusion)
     assert found.log10_p[1, 0] < -20
     assert found.distance[1, 0] == pytest.approx(2 * norm.cdf(1.0) - 1, abs=0.08)
     assert (found.log10_p[[0, 2, 3], 0] > -3).all()

@@ -56,7 +56,5 @@ def test_weighted_minimum_holds_its_level_whatever_the_dependence() -> None:
     rng = np.random.default_rng(1)
     p = rng.random(40_000)
     for other in (p, 1 - p, rng.random(40_000)):
-        joined = 10 ** weighted_minimum(np.log10(p), np.log10(other), 0.3)
+        joined = 10 ** weighted_minimum(np.log10(p), np.log10(other))
         assert (joined <= 0.05).mean() <= 0.05 + 3 * np.sqrt(0.05 / 40_000)
-    with pytest.raises(ValueError, match="`share` must be in"):
-        weighted_minimum(np.zeros(1), np.zeros(1), 1.0)

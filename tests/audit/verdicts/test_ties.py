@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ksdp.audit.verdicts import ties
 from ksdp.audit.verdicts.laws import ks_distances, ks_table, ks_tables, log10_p
 from ksdp.audit.verdicts.tails import tail_table
 from ksdp.audit.verdicts.ties import _fill, tied_table
@@ -159,7 +160,7 @@ def test_a_rare_event_that_the_bound_does_not_see() -> None:
     assert tied_table(values, inclusion, table)[0] < -20
 
 
-def test_looks_only_where_it_can_matter() -> None:
+def test_looks_only_where_it_can_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(5)
     inclusion = rng.random((3, 400)) < 0.5
     values = rng.normal(size=inclusion.shape) + np.array([[0.0], [0.5], [4.0]]) * inclusion
@@ -167,10 +168,11 @@ def test_looks_only_where_it_can_matter() -> None:
     assert (tied_table(values, inclusion, table) == table.log10_p).all()  # no ties
     coarse = values.round(0)
     table = ks_table(coarse, inclusion)
-    assert (tied_table(coarse, inclusion, table, worth=1e9) == table.log10_p).all()
-    some = tied_table(coarse, inclusion, table, deepest=-20)
-    assert (some < table.log10_p).tolist() == [True, True, False]
     assert (tied_table(coarse, inclusion, table) < table.log10_p).all()
+    monkeypatch.setattr(ties, "_DEEPEST", -20.0)
+    assert (tied_table(coarse, inclusion, table) < table.log10_p).tolist() == [True, True, False]
+    monkeypatch.setattr(ties, "_WORTH", 1e9)
+    assert (tied_table(coarse, inclusion, table) == table.log10_p).all()
 
 
 def test_values_may_come_sorted_already() -> None:

@@ -605,14 +605,17 @@ def test_distance_is_the_largest_gap_of_the_two_arms(decimals: int, share: float
 
 
 @pytest.mark.parametrize("held", [3, 6])
-def test_p_given_ties_is_the_share_of_the_splits_that_reach_the_distance(held: int) -> None:
+def test_p_given_ties_is_the_share_of_the_splits_that_reach_the_distance(
+    held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ksdp.audit.verdicts.ties._WORTH", 0.0)
     rng = np.random.default_rng(9)
     for seed in range(6):
         values = rng.integers(0, 3 + seed, 9).astype(float)
         bits = np.zeros(9, dtype=bool)
         bits[np.argsort(values + rng.random(9), kind="stable")[-held:]] = True
         table = ks_table(values[None], bits[None])
-        got = 10 ** tied_table(values[None], bits[None], table, worth=0.0)[0]
+        got = 10 ** tied_table(values[None], bits[None], table)[0]
         splits = [np.isin(np.arange(9), some) for some in itertools.combinations(range(9), held)]
         slow = np.mean([slow_distance(values, s) >= table.distance[0] - 1e-12 for s in splits])
         assert got == pytest.approx(min(slow, 10 ** table.log10_p[0]), rel=1e-9)
