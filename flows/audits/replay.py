@@ -17,7 +17,13 @@ from ksdp.audit.testing import measured_again, narrowed_to, values_again
 from ksdp.audit.verdicts.learned import held_out_advantage
 from ksdp.audit.verdicts.looks import FIRST, Stage
 from ksdp.flows.interruption import advance, current
-from ksdp.storage.audits.documents import keeps_values, read_values_by_run, stored_place, stored_statistics
+from ksdp.storage.audits.documents import (
+    held_out_distance,
+    keeps_values,
+    read_values_by_run,
+    stored_place,
+    stored_statistics,
+)
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.stages import stage_names
 from ksdp.storage.blocks import has_block, read_observables
@@ -67,13 +73,10 @@ def curve_of(store: Store, summary: Summary, document: str, statistic: str) -> C
 
 
 def held_out_of(store: Store, summary: Summary, document: str) -> float | None:
-    """D of a document without the bias of choosing (`audit.verdicts.learned`), over all stored statistics.
-
-    None where an arm is too small. As `values_of`.
-    """
+    """`held_out_distance`, measured again where the store does not keep values."""
     names = stored_statistics(summary)
-    if not names:
-        return None
+    if not names or keeps_values(summary):
+        return held_out_distance(store, summary, document, place_of(store.audit(summary.audit), document))
     held, values = values_of(store, summary, document, names)
     advantage = held_out_advantage(values, held)
     return None if np.isnan(advantage) else advantage

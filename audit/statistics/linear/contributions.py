@@ -14,7 +14,7 @@ from ksdp.audit.numeric.kernels import csr_times_panel, panel_of
 from ksdp.audit.statistics.linear.operator import FactoredContributions
 
 
-def _products(rows: sp.csr_array, basis: Floats) -> Floats:
+def row_products(rows: sp.csr_array, basis: Floats) -> Floats:
     """Of each document with each row, by itself to the last bit; shape (n, len(basis))."""
     found = np.empty((rows.shape[0], len(basis)))
     csr_times_panel(rows.indptr, rows.indices, rows.data, panel_of(basis), found)
@@ -50,7 +50,7 @@ def sweep_numbers(
 def sweep_products(rows: sp.csr_array, topics: Floats) -> tuple[Floats, Floats]:
     """Of each document with the topics before the first sweep, after it, ..., and of these with one another."""
     flat = np.ascontiguousarray(topics.reshape(-1, topics.shape[2]))
-    return _products(rows, flat), flat @ flat.T
+    return row_products(rows, flat), flat @ flat.T
 
 
 def _paths(products: tuple[Floats, Floats], rank: int, gamma: float, delta: float) -> Floats:
@@ -104,7 +104,7 @@ def block_numbers(
         Subtracted from every document.
     """
     flat, rank = np.ascontiguousarray(blocks.reshape(-1, blocks.shape[-1])), blocks.shape[1]
-    numbers, before = _products(rows, flat), np.arange(len(flat) - rank)
+    numbers, before = row_products(rows, flat), np.arange(len(flat) - rank)
     taken = (np.arange(len(flat))[:, None] // rank) == before[None, :] // rank + 1
     taken &= outside
     if mean is not None:
@@ -118,7 +118,7 @@ def block_numbers(
 
 def part_terms(rows: sp.csr_array, V: Floats) -> Floats:
     """Squares of what is above 0, then of what is below, of each document's products with V; shape (n, 2 k)."""
-    products = _products(rows, np.ascontiguousarray(V))
+    products = row_products(rows, np.ascontiguousarray(V))
     return np.asarray(np.square(np.hstack([np.maximum(products, 0.0), np.maximum(-products, 0.0)])))
 
 

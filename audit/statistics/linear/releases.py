@@ -16,10 +16,9 @@ from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.contract import Database, Equations, Observables, Release, traits_of
 from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY, numbers_of_basis
 from ksdp.audit.numeric.array_types import Floats
-from ksdp.audit.numeric.kernels import csr_times_panel, panel_of
 from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic, sentence_of
-from ksdp.audit.statistics.linear.contributions import block_numbers, part_terms, sweep_numbers
+from ksdp.audit.statistics.linear.contributions import block_numbers, part_terms, row_products, sweep_numbers
 from ksdp.audit.statistics.linear.counts import marked
 from ksdp.audit.statistics.linear.groups import WrappedStatistic
 from ksdp.audit.statistics.linear.operator import (
@@ -385,9 +384,7 @@ def statistics_of_sums(releases: Sequence[Release]) -> tuple[LinearReleases, ...
 def moment_numbers(rows: sp.csr_array, blocks: Floats) -> FactoredContributions:
     """x <x, z> of each document, for the rows z of each block in turn."""
     flat = np.ascontiguousarray(blocks.reshape(-1, blocks.shape[-1]))
-    weights = np.empty((rows.shape[0], len(flat)))
-    csr_times_panel(rows.indptr, rows.indices, rows.data, panel_of(flat), weights)
-    return FactoredContributions.plain(rows, weights)
+    return FactoredContributions.plain(rows, row_products(rows, flat))
 
 
 FEWEST = 1 / 16

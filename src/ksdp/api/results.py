@@ -169,16 +169,10 @@ class Audit:
         StoreError
             If the document was not audited.
         """
-        from ksdp.storage.audits.documents import held_out_distance, keeps_values
-        from ksdp.storage.findings import place_of
+        from ksdp.flows.audits.replay import held_out_of
 
         self.document(document)
-        if not keeps_values(self.summary):
-            from ksdp.flows.audits.replay import held_out_of
-
-            return held_out_of(Store(self.store), self.summary, str(document))
-        place = place_of(self._folder, str(document))
-        return held_out_distance(Store(self.store), self.summary, str(document), place)
+        return held_out_of(Store(self.store), self.summary, str(document))
 
     def plot(self, document: str | None = None, statistic: str | None = None) -> Figure:
         """Draw a document's two distributions: what an adversary sees with it and without it.
