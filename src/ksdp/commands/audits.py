@@ -151,14 +151,12 @@ def power(
     from datetime import UTC, datetime
 
     from ksdp.flows.audits.strength import measure_strength
-    from ksdp.storage.audits.history import find_audit
-    from ksdp.storage.store import Store
+    from ksdp.storage.audits.history import opened_audit
     from ksdp.terminal import terminal
 
     place = where.place()
     with terminal():
-        name = find_audit(Store.open(store, create=False), audit)
-        found = measure_strength(store, name, lambda: datetime.now(UTC), place)
+        found = measure_strength(store, opened_audit(store, audit)[1], lambda: datetime.now(UTC), place)
     if as_json:
         typer.echo(json.dumps(found.to_json()))
         return
