@@ -28,6 +28,7 @@ from ksdp.storage.blocks import (
     block_name,
     check_block,
     has_block,
+    read_digests,
     read_groups,
     read_observables,
     read_values,
@@ -191,12 +192,14 @@ def _carried(ref: AuditRef, block: Block, damaged: list[str]) -> BlockValues | N
     try:
         asked = [*names, CANARY]
         groups = read_groups(folders.values, block, folders.values_key, asked, plan.spec.store.precision)
+        digests = tuple(read_digests(folders.values, block, folders.values_key))
     except DamagedBlock:
         discard(folders.values, block, damaged)
         return None
     *plain, canary = (column[rows] for column in groups.whole())
     kept = None if groups.kept is None else groups.kept[rows]
-    return BlockValues(block, groups.inclusion[rows], dict(zip(names, plain, strict=True)), canary, kept)
+    values = dict(zip(names, plain, strict=True))
+    return BlockValues(block, groups.inclusion[rows], values, canary, kept, digests)
 
 
 def all_whole(ref: AuditRef) -> bool:

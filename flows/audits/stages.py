@@ -83,10 +83,9 @@ async def measured_stage(ref: AuditRef, steps: Steps, tally: Tally, of: str = ""
     where = ", ".join(word for word in (ref.stage, of) if word)
     what = f"runs of the mechanism{f' ({where})' if where else ''}"
     async with steps.shown(tally, plan.runs, f"audit-{ref.audit}-runs", what):
-        sampled = tally.sampled
         with followed(ref, tally.tell):
             await steps.sample(ref, plan.blocks, tally)
-    if tally.sampled > sampled and (said := await steps.aside(repeat_runs, ref)):
+    if ref.may_sample and (said := await steps.aside(repeat_runs, ref)):  # also where it was killed before this
         current().say(said)
     return plan
 

@@ -89,6 +89,17 @@ def test_runs_that_depend_on_data_and_generator_alone_are_equal_to_the_bit(data:
     assert ksdp.audit(data, mechanism, **FEW).summary.valid
 
 
+def test_runs_of_earlier_looks_are_repeated_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a later look takes over from an earlier one says what its runs announced."""
+    monkeypatch.setattr("ksdp.audit.verdicts.looks._LEAST_VALUES", 0)  # else it takes 700 documents
+    rows = np.random.default_rng(0).normal(size=(60, 4))
+    rows[0] *= 9.0
+    settings = {"party_size": 0.5, "with_runs": 700, "fresh_runs": 0, "margin": 0.15, "seed": 1}
+    found = ksdp.audit(rows, lambda X, rng: X.mean(axis=0) + 0.1 * rng.normal(size=4), **settings)
+    assert found.summary.valid
+    assert [look.tested for look in found.summary.looks] == [60, 60, 59], "one is decided early"
+
+
 def test_a_constant_output_is_named(data: Matrix, capsys: pytest.CaptureFixture[str]) -> None:
     found = ksdp.audit(data, lambda rows, rng: np.ones(3), progress=True, **FEW)
     assert found.summary.valid
