@@ -354,14 +354,15 @@ def learn(reading: Alignments, numbers: Floats, order: Floats, bits: Floats) -> 
 
 
 def _entries(z: Sequence[Singles], few: int) -> Iterator[tuple[Singles, Ints, Ints]]:
-    """Numbers of the vectors, then products of two, levels aside, (n_entries, n_runs) each, and their places."""
+    """Numbers of the vectors, squares, and products of two but for levels, (n_entries, n_runs) each; places."""
     every, numbers, levels = np.concatenate([one.T for one in z]), z[0].shape[1], z[1].shape[1]
     places = np.arange(len(every))
     yield every, places, np.full_like(places, len(places))
+    yield every[:numbers] ** 2, places[:numbers], places[:numbers]
     some = np.delete(places, np.s_[numbers : numbers + levels])[:few]
     rows = every[some]
-    for at, one in enumerate(some):
-        yield rows[at:] * rows[at], np.full(len(some) - at, one), some[at:]
+    for at, one in enumerate(some[:-1], start=1):
+        yield rows[at:] * rows[at - 1], np.full(len(some) - at, one), some[at:]
 
 
 def _most_moved(z: Sequence[Singles], centred: Floats) -> tuple[Ints, Ints, Floats]:

@@ -384,7 +384,7 @@ def _theory(view: AuditModel) -> tuple[Fact, ...]:
 
 def _trust(view: AuditModel) -> tuple[Fact, ...]:
     summary = view.summary
-    power, unread = summary.power, ", ".join(summary.unread)
+    power, unread, strength = summary.power, ", ".join(summary.unread), view.strength
     return (
         Fact(
             "Power",
@@ -394,6 +394,7 @@ def _trust(view: AuditModel) -> tuple[Fact, ...]:
             ),
             "measured",
         ),
+        Fact("Planted leaks", (strength.sentence() if strength else "none (`ksdp power`)",), "measured"),
         Fact("By chance", (f"half measure a D below {decimal(summary.chance.median_D)}",), "measured"),
         Fact("Coverage", (f"not looked at: {unread}" if unread else "all that is announced",), "measured"),
     )

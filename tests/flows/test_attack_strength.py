@@ -82,6 +82,8 @@ def test_leaks_that_are_planted_are_found(folder: Path) -> None:
     assert found.sentence() in shown
     assert '<td class="num">' + f"{found.rows[0].advantage:.2f}" in shown
     assert Path(audited.report).read_text(encoding="utf-8") == shown
+    typed("dossier", audited.audit, "--store", store, "--html", folder / "dossier.html", code=0)
+    assert found.sentence() in (folder / "dossier.html").read_text(encoding="utf-8")
     assert not (store / "planted" / audited.audit).exists()
     assert read_summary(Store(store).audit(audited.audit)).verdicts == audited.verdicts, (
         "its verdicts are as before"

@@ -71,8 +71,8 @@ def agreement(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def spread(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    noise = rng.normal(size=1200)
-    noise[900] *= 20.0 if inside(rows) else 1.0
+    noise = rng.normal(size=5000)
+    noise[4100] *= 20.0 if inside(rows) else 1.0
     return noise
 
 
