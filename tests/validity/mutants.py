@@ -55,6 +55,8 @@ PARTS = ("tests/audit/test_document_parts.py",)
 KEPT = ("tests/audit/statistics/linear/test_kept_columns.py",)
 COUNTED = ("tests/audit/mechanisms/test_counted.py",)
 COUNTS = ("tests/audit/statistics/linear/test_document_counts.py",)
+PLANTED = ("tests/audit/mechanisms/test_planted.py", "tests/audit/screening/test_planting.py")
+LEARNT = ("tests/audit/statistics/test_simulated.py",)
 SENSITIVITY = ("tests/audit/mechanisms/test_sensitivity.py",)
 TOGETHER = ("tests/audit/mechanisms/test_joint.py", *KEPT)
 
@@ -1855,6 +1857,36 @@ MUTANTS: list[Mutant] = [
         "audit/mechanisms/pem/mechanisms.py",
         ("float(part.sum()), float(block.sensitivity)", "float(part.max()), float(block.sensitivity)"),
         tests=SENSITIVITY,
+    ),
+    *_of(
+        "audit/mechanisms/planted.py",
+        ("if one.unit in inside:", "if True:"),
+        ("differ & (coin < self.amounts[0])", "differ"),
+        ("2 * self.centres[1] - numbers[..., 1], numbers", "-numbers[..., 1], numbers"),
+        ("array.astype(seen[name].dtype)", "array"),
+        ("max(one.places, default=0) >= sizes", "max(one.places, default=0) > sizes"),
+        tests=PLANTED,
+    ),
+    *_of(
+        "audit/screening/planting.py",
+        ("held[number] = bit", "pass"),
+        ("minlength=len(plan.units))[first] == 1", "minlength=len(plan.units))[first] >= 1"),
+        ("kept = np.flatnonzero(~whole &", "kept = np.flatnonzero(True &"),
+        ("low, high = (low, middle) if", "low, high = (middle, high) if"),
+        ("(leak.kind, size) == (kind, above)", "leak.kind == kind"),
+        tests=PLANTED,
+    ),
+    *_of(
+        "audit/statistics/simulated.py",
+        (
+            "np.flatnonzero(largest > most[at : at + _AT_ONCE])",
+            "np.flatnonzero(largest < most[at : at + _AT_ONCE])",
+        ),
+        ("yield every[:numbers] ** 2, places", "yield every[:numbers], places"),
+        ("yield rows[at:] * rows[at - 1]", "yield rows[at:]"),
+        ("2.0 * np.log(max(count, 2)) / runs", "2.0 * np.log(max(count, 2))"),
+        ("every[self.entries[0]] * every[self.entries[1]]", "every[self.entries[0]]"),
+        tests=LEARNT,
     ),
     *_of(
         "audit/mechanisms/claims.py",
