@@ -194,8 +194,9 @@ def _about(whole: Summary | ViewsSummary, views: Sequence[Summary]) -> dict[str,
 
 
 def _of_audit(whole: Summary | ViewsSummary) -> Iterator[Criterion]:
-    explored = "its statistics were explored" if whole.spec.statistics.explored else "valid"
-    found = explored if whole.valid else f"void: {whole.controls.reason}"
+    found = "valid" if whole.valid else f"void: {whole.controls.reason}"
+    if whole.valid and (whole.spec.statistics.explored or whole.spec.planted):
+        found = "leaks were planted in it" if whole.spec.planted else "its statistics were explored"
     yield Criterion("controls", "valid", found, found == "valid", "no verdict of it may be used")
     read, unread = "all that is announced", ", ".join(whole.unread)
     yield Criterion("coverage", read, f"unread: {unread}" if unread else read, not unread, "have it read, too")

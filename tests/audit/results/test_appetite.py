@@ -152,3 +152,14 @@ def test_a_spec_that_cannot_meet_it_is_refused(tables: dict[str, Any], said: str
 def test_what_is_not_an_appetite_is_refused(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(SpecError, match=said):
         asked(**wrong)
+
+
+def test_an_audit_that_decides_nothing_meets_nothing() -> None:
+    """One whose statistics were named after looking, and one in which leaks were planted."""
+    leak = {"document": "m1", "kind": "number", "array": "V", "places": [0], "amounts": [1.0]}
+    for changed, found in (
+        ({"statistics": {"explored": True}}, "its statistics were explored"),
+        ({"planted": [leak]}, "leaks were planted in it"),
+    ):
+        record = held(asked(), documents(), replace(CLEAR, spec=parse_spec(SPEC.tables() | changed)))
+        assert [one.found for one in record.missed] == [found]
