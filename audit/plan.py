@@ -222,8 +222,10 @@ def planned_statistics(
     return PlannedStatistics(chosen, skipped, tuple(s.name for s in default))
 
 
-MOST_LEARNT_OF, MOST_LEARNT_FROM = 2048, 2**14
+MOST_LEARNT_OF, MOST_LEARNT_FROM = 2**13, 2**14
 """Documents, and announced numbers of a run, up to which runs of ksdp's own mechanisms are learnt from whole."""
+_MOST_PRODUCT = 2**25
+"""Of both."""
 MOST_LEARNT_IN_PART = 2**15
 """Documents up to which arrays are learnt from that no other statistic weighs."""
 
@@ -240,7 +242,8 @@ def _simulated(
         return shown.read, ""
     if rounds_solved(mechanism, shown.read, held.unknown):
         return (), "no equations that say who was in: these do"
-    if held.unknown <= MOST_LEARNT_OF and shown.numbers <= MOST_LEARNT_FROM:
+    little = held.unknown * shown.numbers <= _MOST_PRODUCT
+    if little and held.unknown <= MOST_LEARNT_OF and shown.numbers <= MOST_LEARNT_FROM:
         return shown.read, ""
     arrays = unweighed(shown.read, shown.seen, others)
     numbers = sum(math.prod(array.shape) for array in arrays)

@@ -65,7 +65,7 @@ def test_the_learnt_statistic_is_tested_where_it_costs_little_and_nobody_solves(
     assert learnt(mechanism=final)
     assert learnt(mechanism=own)
     assert not learnt(), "every round is opened: equations say who was in"
-    for limit in ("MOST_LEARNT_FROM", "MOST_LEARNT_OF"):
+    for limit in ("MOST_LEARNT_FROM", "MOST_LEARNT_OF", "_MOST_PRODUCT"):
         monkeypatch.setattr(f"ksdp.audit.plan.{limit}", 0)
         assert not learnt(mechanism=final)
         assert learnt(mechanism=final, statistics={"names": ["simulated"]})
