@@ -1720,6 +1720,7 @@ MUTANTS: list[Mutant] = [
             "held.unknown <= MOST_LEARNT_OF and shown.numbers <= MOST_LEARNT_FROM:",
             "held.unknown <= MOST_LEARNT_OF:",
         ),
+        ("if little and held.unknown", "if held.unknown"),
         ("arrays = unweighed(shown.read, shown.seen, others)", "arrays = shown.read"),
         ("and held.unknown <= MOST_LEARNT_IN_PART:", ":"),
         tests=("tests/audit/test_plan.py",),
