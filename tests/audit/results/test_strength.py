@@ -11,13 +11,18 @@ from ksdp.audit.results.strength import AttackStrength, Planted
 FOUND = AttackStrength(
     "a1",
     0.2,
-    (Planted("one number moves", 0.0, 0.2, 0, 3, 4), Planted("one number moves", 0.1, 0.31, 5, 2, 1)),
+    (
+        Planted("one number moves", 0.0, 0.2, 0, 3, 4),
+        Planted("one number moves", 0.1, 0.31, 5, 2, 1),
+        Planted("several numbers move together", 0.1, 0.19, 0, 0, 6),
+    ),
     learnt=True,
     finished="2026-01-01T00:00:00+00:00",
 )
 
 
 def test_leaks_on_the_margin_are_not_counted_as_missed() -> None:
+    """Nor those that are smaller, beside the others, than they were planned."""
     assert FOUND.sentence() == (
         "Of 8 leaks above the margin of 0.2, planted for clear documents, an audit like this called 5 sensitive "
         "and 1 clear; 2 stayed open."

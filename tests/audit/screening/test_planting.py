@@ -102,10 +102,10 @@ def test_what_became_of_leaks_is_counted_by_kind_and_size(rows: np.ndarray) -> N
     verdicts = {leak.document: words[at % 3] for at, (leak, _) in enumerate(planted)}
     found = strength_of(plan, "a1", planted, verdicts, "2026-01-01T00:00:00+00:00")
     assert sum(row.sensitive + row.undecided + row.clear for row in found.rows) == len(planted)
-    above = [verdicts[leak.document] for leak, size in planted if size > 0]
-    counts = [above.count(word) for word in words]
+    above = [row for row in found.rows if row.advantage > MARGIN]
+    counts = [sum(getattr(row, word) for row in above) for word in words]
     assert found.sentence() == (
-        f"Of {len(above)} leaks above the margin of 0.2, planted for clear documents, an audit like this called "
+        f"Of {sum(counts)} leaks above the margin of 0.2, planted for clear documents, an audit like this called "
         f"{counts[0]} sensitive and {counts[2]} clear; {counts[1]} stayed open."
     )
     assert type(found).from_json(found.to_json()) == found
