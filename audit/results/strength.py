@@ -36,7 +36,7 @@ class AttackStrength:
 
     def sentence(self) -> str:
         """For people."""
-        above = [row for row in self.rows if row.advantage > self.margin]
+        above = [row for row in self.rows if row.above > 0 and row.advantage > self.margin]
         found, missed = sum(row.sensitive for row in above), sum(row.clear for row in above)
         left = sum(row.undecided for row in above)
         known = " Its attacks know how the mechanism takes a document in; other leaks they do not look for."

@@ -12,7 +12,7 @@ FOUND = AttackStrength(
     "a1",
     0.2,
     (
-        Planted("one number moves", 0.0, 0.2, 0, 3, 4),
+        Planted("one number moves", 0.0, 0.204, 0, 3, 4),
         Planted("one number moves", 0.1, 0.31, 5, 2, 1),
         Planted("several numbers move together", 0.1, 0.19, 0, 0, 6),
     ),
