@@ -24,7 +24,7 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.callables import FunctionMechanism
 from ksdp.audit.mechanisms.contract import Database, Mechanism, Release, ReleaseSchema, kept_of, traits_of
 from ksdp.audit.mechanisms.parameters import parameters_of
-from ksdp.audit.mechanisms.planted import ArrayLeak, leaks_of
+from ksdp.audit.mechanisms.planted import ArrayLeak
 from ksdp.audit.mechanisms.privacy.spent import Promise
 from ksdp.audit.mechanisms.recorded import RecordedRuns, is_own
 from ksdp.audit.numeric.sparse_rows import rows_of, take_rows
@@ -52,8 +52,8 @@ def pool_of(plan: Plan) -> Pool:
     mine, others = held.victim, np.sort(np.concatenate([held.honest, held.coalition]))
     share = held.size / max(len(mine), 1)
     own = corpus.matrix if len(mine) == len(units) else rows_of(corpus.matrix, units.rows(mine))
-    group, place = _groups_of(units, mine), {int(unit): at for at, unit in enumerate(mine)}
-    leaks = tuple(replace(one, unit=place[one.unit]) for one in plan.leaks if one.unit in place)
+    group = _groups_of(units, mine)
+    leaks = tuple(replace(one, unit=int(np.searchsorted(mine, one.unit))) for one in plan.leaks)
     if not len(others):
         return Pool(own, share, None, plan.mechanism, group=group, leaks=leaks)
     fixed = rows_of(corpus.matrix, units.rows(others))
@@ -318,14 +318,8 @@ class Plan:
     """What the mechanism's noise proves of every document, whatever a run shows."""
     known_pool: Pool | None = None
     """`pool`, of the plan that this is a stage of: what is expected of it is worked out once, not once a stage."""
-
-    @cached_property
-    def leaks(self) -> tuple[ArrayLeak, ...]:
-        """Leaks that are planted in what runs announce."""
-        if self.spec.planted and self.units.order is not None:
-            raise SpecError("`planted` must be left out where groups are audited: a leak is of one document.")
-        rows = {str(self.units.ids[unit]): int(unit) for unit in self.holdings.victim} if self.spec.planted else {}
-        return leaks_of(self.spec.planted, rows, self.announced)
+    leaks: tuple[ArrayLeak, ...] = ()
+    """Planted in what runs announce."""
 
     @property
     def proved(self) -> bool:

@@ -13,6 +13,7 @@ from ksdp.audit.certifying import check_certifiable
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Mechanism, ReleaseSchema, release_schema, traits_of
+from ksdp.audit.mechanisms.planted import ArrayLeak, leaks_of
 from ksdp.audit.mechanisms.privacy.spent import Promise, promise_of
 from ksdp.audit.mechanisms.recorded import RecordedRuns, is_own
 from ksdp.audit.numeric.kernels import one_thread
@@ -66,7 +67,7 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
                 "a certificate needs `parties.others` fixed or colluding: pairs share all other documents."
             )
     runs = planned_runs(spec, design, shown.kept, tested.chosen, learners)
-    plan = Plan(
+    return Plan(
         spec=spec,
         corpus=corpus,
         holdings=holdings,
@@ -84,9 +85,16 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         reading=runs.reading,
         default_columns=tested.default,
         promise=promise,
+        leaks=_leaks(spec, holdings, shown),
     )
-    assert len(plan.leaks) == len(spec.planted)  # refused here, before any run
-    return plan
+
+
+def _leaks(spec: Spec, held: Holdings, shown: ReleaseSchema) -> tuple[ArrayLeak, ...]:
+    """What the spec plants for the victim's documents."""
+    if spec.planted and held.units.order is not None:
+        raise SpecError("`planted` must be left out where groups are audited: a leak is of one document.")
+    rows = {str(held.units.ids[unit]): int(unit) for unit in held.victim} if spec.planted else {}
+    return leaks_of(spec.planted, rows, shown.recorded)
 
 
 def promised(spec: Spec, held: Holdings, mechanism: Mechanism, features: int) -> Promise | None:

@@ -65,12 +65,18 @@ def run_observables(plan: Plan, lane: int, run: int) -> Stored:
         seen = plan.mechanism.of_run(run)
     else:
         seen = plan.mechanism.run(database, mechanism_rng(plan.design, lane, run))
-    handed = {HANDED: handed_bits(database, len(plan.corpus))}
-    return handed | planted_in(plan, as_declared(plan, seen, f"lane {lane}, run {run}"), lane, run)
+    return {HANDED: handed_bits(database, len(plan.corpus))} | as_stored(plan, seen, lane, run)
 
 
-def planted_in(plan: Plan, stored: Stored, lane: int, run: int) -> Stored:
-    """What a run announced, with the leaks that the spec plants in it."""
+def as_stored(plan: Plan, seen: Mapping[str, NDArray[Any]], lane: int, run: int, again: str = "") -> Stored:
+    """What a run announced, rounded, with the leaks that the spec plants in it; `again` says that it is repeated.
+
+    Raises
+    ------
+    InvalidAudit
+        Unless names, shapes, types and kinds of numbers are the declared ones.
+    """
+    stored = _as_declared(plan, seen, f"lane {lane}, run {run}{again}")
     if not plan.leaks:
         return stored
     rng = generator(plan.design.seed, Purpose.PLANTED, lane, run)
@@ -85,14 +91,8 @@ def run_digest(plan: Plan, stored: Stored) -> str:
     return digest.hexdigest()
 
 
-def as_declared(plan: Plan, seen: Mapping[str, NDArray[Any]], where: str) -> Stored:
-    """What a run announced, rounded.
-
-    Raises
-    ------
-    InvalidAudit
-        Unless names, shapes, types and kinds of numbers are the declared ones.
-    """
+def _as_declared(plan: Plan, seen: Mapping[str, NDArray[Any]], where: str) -> Stored:
+    """What a run announced, rounded."""
     whose, own = f"mechanism {plan.mechanism.name!r}", is_own(plan.mechanism)
     declared = {array.name: array for array in plan.announced}
     if differ := sorted(declared.keys() ^ set(seen)):

@@ -15,7 +15,7 @@ from ksdp.audit.errors import InvalidAudit
 from ksdp.audit.mechanisms.recorded import RecordedRuns, is_own
 from ksdp.audit.plan import Plan
 from ksdp.audit.registry import unused_mechanism
-from ksdp.audit.sampling import as_declared, planted_in, run_digest
+from ksdp.audit.sampling import as_stored, run_digest
 from ksdp.audit.spec.design import Block, mechanism_rng
 from ksdp.audit.verdicts.mix_ups import MOST_RUNS, better_shift
 from ksdp.storage.blocks import read_digests
@@ -55,12 +55,7 @@ def repeat_runs(ref: AuditRef) -> str:
     answer, elsewhere = _again(plan, chosen)
     whose = f"mechanism {plan.mechanism.name!r}"
     after = [
-        run_digest(
-            plan,
-            planted_in(
-                plan, as_declared(plan, arrays, f"lane {block.lane}, run {run}, made again"), block.lane, run
-            ),
-        )
+        run_digest(plan, as_stored(plan, arrays, block.lane, run, ", made again"))
         for (block, run), arrays in zip(chosen, answer.announced, strict=True)
     ]
     differ = [place for place, first, second in zip(chosen, before, after, strict=True) if first != second]

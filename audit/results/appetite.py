@@ -195,7 +195,7 @@ def _about(whole: Summary | ViewsSummary, views: Sequence[Summary]) -> dict[str,
 
 def _of_audit(whole: Summary | ViewsSummary) -> Iterator[Criterion]:
     found = "valid" if whole.valid else f"void: {whole.controls.reason}"
-    if whole.valid and (whole.spec.statistics.explored or whole.spec.planted):
+    if whole.valid and not whole.spec.decides:
         found = "leaks were planted in it" if whole.spec.planted else "its statistics were explored"
     yield Criterion("controls", "valid", found, found == "valid", "no verdict of it may be used")
     read, unread = "all that is announced", ", ".join(whole.unread)

@@ -16,7 +16,6 @@ import numpy as np
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.planted import KINDS, ArrayLeak
 from ksdp.audit.numeric.array_types import Bits, Floats, Ints
-from ksdp.audit.numeric.sparse_rows import rows_of, same_rows
 from ksdp.audit.plan import Plan
 from ksdp.audit.results.strength import AttackStrength, Planted
 from ksdp.audit.spec.models import PlantedSpec
@@ -82,7 +81,7 @@ def _known_score(leak: ArrayLeak, numbers: Floats, deviations: Floats) -> Floats
 
 def _distance(held: Floats, free: Floats) -> float:
     gap = widest_gap(held, free)
-    return 0.0 if gap is None else abs(gap.share_with - gap.share_without)
+    return 0.0 if gap is None else gap.distance
 
 
 def _size(leak: ArrayLeak, numbers: Floats, deviations: Floats, coins: Floats) -> float:
@@ -138,9 +137,8 @@ def planted_leaks(plan: Plan, clear: Ints, rng: np.random.Generator) -> tuple[tu
     InputError
         If no leak can be planted.
     """
-    matrix = plan.units.matrix
-    first = same_rows(rows_of(matrix, clear), matrix)
-    alone = clear[np.bincount(same_rows(matrix, matrix), minlength=len(plan.units))[first] == 1]
+    first = plan.corpus.first_alike
+    alone = clear[np.bincount(first)[first[clear]] == 1]
     chosen = rng.permutation(alone)[:MOST_LEAKS]
     if not len(chosen):
         raise InputError("no leak can be planted: every clear document has a copy in the corpus.")

@@ -629,6 +629,11 @@ class Spec(Section, frozen=True):
         return self.decision.model_copy(update=changed)
 
     @property
+    def decides(self) -> bool:
+        """Whether verdicts may be used: no statistic was named after looking, and no leak is planted."""
+        return not (self.statistics.explored or self.planted)
+
+    @property
     def proved_by_draw(self) -> bool:
         """Whether no attack of any kind can have an advantage above the margin, as so few documents enter."""
         drawn = self.corpus.levers.drawn

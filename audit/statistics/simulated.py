@@ -29,14 +29,14 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.mechanisms.contract import Alignment, Database, Mechanism, Observables, Release
+from ksdp.audit.mechanisms.contract import Alignment, Mechanism, Observables, Release
 from ksdp.audit.mechanisms.planted import with_leaks
 from ksdp.audit.numeric.array_types import Floats, Ints, Singles, Vector
 from ksdp.audit.numeric.bits import lost_digits, minus_zeros
 from ksdp.audit.numeric.kernels import one_thread
 from ksdp.audit.numeric.sparse_rows import same_rows
 from ksdp.audit.statistics.contract import Documents, Pool
-from ksdp.audit.statistics.linear.pilot import repeatable
+from ksdp.audit.statistics.linear.pilot import placed_database, repeatable
 
 SIMULATED = "simulated"
 """The family, and its statistic."""
@@ -278,10 +278,9 @@ def simulated_runs(
     """
     mechanism = repeatable(cast(Mechanism, pool.mechanism))
     for _ in range(runs):
-        places, parts = pool.one_choice(rng)
-        coalition = frozenset({len(parts) - 1}) if pool.colluding and len(parts) > 1 else frozenset[int]()
+        places, database = placed_database(pool, rng)
         try:
-            seen = mechanism.run(Database(parts, coalition), rng)
+            seen = mechanism.run(database, rng)
         except KsdpError:  # an audit whose run fails says so itself
             continue
         if any(name not in seen or np.shape(seen[name]) != shape for name, shape in shapes.items()):

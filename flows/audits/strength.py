@@ -8,6 +8,7 @@ import numpy as np
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.recorded import RecordedRuns
+from ksdp.audit.numeric.array_types import Ints
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.randomness import Purpose, generator
@@ -21,7 +22,7 @@ from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.interruption import Clock, current
 from ksdp.flows.prepare import prepare_stored
 from ksdp.storage.audits.history import read_summary
-from ksdp.storage.findings import read_spec, read_verdicts, write_report, write_strength
+from ksdp.storage.findings import VERDICTS, read_spec, read_verdicts, write_report, write_strength
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.remote import remove_folder
 from ksdp.storage.store import Store
@@ -46,18 +47,14 @@ def measure_strength(store: Path, audit: str, clock: Clock, place: Place = ANYWH
     clear = _clear(opened, plan, summary)
     current().stage("plant", 1)
     planted = planted_leaks(plan, clear, generator(spec.seed, Purpose.PLANTED))
-    changed = {
-        **spec.tables(),
-        "certificate": None,
-        "planted": [leak.model_dump(mode="json") for leak, _ in planted],
-    }
+    changed = spec.model_copy(update={"certificate": None, "planted": tuple(leak for leak, _ in planted)})
     aside = opened.root / "planted" / audit
-    prepared = prepare_stored(make_plan(type(spec).model_validate(changed), plan.corpus), aside, may_sample=True)
+    prepared = prepare_stored(make_plan(changed, plan.corpus), aside, may_sample=True)
     found = run_prepared([prepared], place)[0]
     if not found.valid:
         raise InputError(f"the audit with planted leaks is void ({found.controls.reason}); see {aside}.")
-    table = read_verdicts(Store.open(aside).audit(found.audit))
-    verdicts = dict(zip(table["document"].to_pylist(), table["verdict"].to_pylist(), strict=True))
+    called = VERDICTS.rows(read_verdicts(Store(aside).audit(found.audit)))
+    verdicts = {row.document: row.verdict for row in called}
     finished = clock().isoformat(timespec="seconds")
     strength = strength_of(plan, audit, planted, verdicts, finished)
     write_strength(folder, strength)
@@ -66,22 +63,19 @@ def measure_strength(store: Path, audit: str, clock: Clock, place: Place = ANYWH
     return strength
 
 
-def _clear(store: Store, plan: Plan, summary: Summary) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _clear(store: Store, plan: Plan, summary: Summary) -> Ints:
     """Rows of documents that are clear by the statistics that were tried."""
     audit, spec = summary.audit, plan.spec
-    if not summary.valid or spec.statistics.explored or spec.planted:
+    if not summary.valid or not spec.decides:
         raise InputError(f"audit {audit} has no verdicts that could be looked into; name another (`ksdp list`).")
     if isinstance(plan.mechanism, RecordedRuns):
         raise InputError(f"audit {audit} is of recorded runs; leaks are planted where the mechanism can be run.")
     if plan.units.word == "group":
         raise InputError(f"audit {audit} is of groups; leaks are planted for documents.")
-    table = read_verdicts(store.audit(audit))
     rows = {str(name): row for row, name in enumerate(plan.units.ids)}
-    called = zip(
-        table["document"].to_pylist(), table["verdict"].to_pylist(), table["proof"].to_pylist(), strict=True
-    )
+    called = VERDICTS.rows(read_verdicts(store.audit(audit)))
     tried = (Verdict.CLEAR, Proof.STATISTICS)
-    clear = [rows[document] for document, verdict, proof in called if (verdict, proof) == tried]
+    clear = [rows[row.document] for row in called if (row.verdict, row.proof) == tried]
     if not clear:
         raise InputError(
             f"audit {audit} calls no document clear by the statistics tried: nothing could be missed."

@@ -1871,7 +1871,7 @@ MUTANTS: list[Mutant] = [
     *_of(
         "audit/screening/planting.py",
         ("held[number] = bit", "pass"),
-        ("minlength=len(plan.units))[first] == 1", "minlength=len(plan.units))[first] >= 1"),
+        ("np.bincount(first)[first[clear]] == 1", "np.bincount(first)[first[clear]] >= 1"),
         ("kept = np.flatnonzero(~whole &", "kept = np.flatnonzero(True &"),
         ("low, high = (low, middle) if", "low, high = (middle, high) if"),
         ("(leak.kind, size) == (kind, above)", "leak.kind == kind"),

@@ -25,7 +25,7 @@ from ksdp.audit.mechanisms.contract import (
     traits_of,
 )
 from ksdp.audit.mechanisms.factorisation.pd_svd import numbers_of_basis
-from ksdp.audit.numeric.array_types import Floats
+from ksdp.audit.numeric.array_types import Floats, Ints
 from ksdp.audit.numeric.kernels import one_thread
 from ksdp.audit.statistics.contract import Pool, Statistic
 from ksdp.audit.statistics.linear.expected import MOST_ENTRIES
@@ -107,9 +107,14 @@ def repeatable(mechanism: Mechanism) -> Mechanism:
 def drawn_database(pool: Pool, seed: int = 0) -> tuple[Database, np.random.Generator]:
     """One of the databases, and what else is random in its run."""
     rng = np.random.default_rng(seed)
-    parts = pool.one_draw(rng)
+    return placed_database(pool, rng)[1], rng
+
+
+def placed_database(pool: Pool, rng: np.random.Generator) -> tuple[Ints, Database]:
+    """One of the databases, and the places in the pool of whom it holds."""
+    places, parts = pool.one_choice(rng)
     coalition = frozenset({len(parts) - 1}) if pool.colluding and len(parts) > 1 else frozenset[int]()
-    return Database(parts, coalition), rng
+    return places, Database(parts, coalition)
 
 
 def _of_filter(one: _Filter, seen: Observables, pool: Pool) -> int:

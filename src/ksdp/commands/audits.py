@@ -148,15 +148,14 @@ def power(
     as_json: JsonOption = False,
 ) -> None:
     """Plant leaks of known size for documents that an audit called clear, audit again, and say what it missed."""
-    from datetime import UTC, datetime
-
     from ksdp.flows.audits.strength import measure_strength
+    from ksdp.flows.interruption import utc_now
     from ksdp.storage.audits.history import opened_audit
     from ksdp.terminal import terminal
 
     place = where.place()
     with terminal():
-        found = measure_strength(store, opened_audit(store, audit)[1], lambda: datetime.now(UTC), place)
+        found = measure_strength(store, opened_audit(store, audit)[1], utc_now, place)
     if as_json:
         typer.echo(json.dumps(found.to_json()))
         return

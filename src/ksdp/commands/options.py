@@ -308,7 +308,7 @@ def tell(summary: Summary | ViewsSummary, as_json: bool, *, made: bool = True) -
             err=True,
         )
     waited = f", {time.monotonic() - _BEGAN:.1f} s" if made else ""
-    if summary.spec.statistics.explored or summary.spec.planted:
+    if not summary.spec.decides:
         from ksdp.dashboards.audits.sentences import explored
 
         typer.echo(explored(summary), err=True)
