@@ -52,9 +52,9 @@ docs: setup
 lock:
 	uv pip compile --universal --python-version 3.11 --extra dev --generate-hashes --no-header --output-file requirements.lock pyproject.toml
 
-# What ksdp is made of: a bill of materials (CycloneDX) and the licences, from what is installed.
+# What ksdp is made of: a bill of materials (CycloneDX) with licences, from what is installed.
 bill: setup
-	$(BIN)/python tools/bill.py docs/sbom.json docs/licences.md
+	$(BIN)/python tools/bill.py docs/sbom.json
 
 # Known faults of what the lock names. pip-audit asks a database on the network, and is no dependency of ours; a package
 # that the database does not answer for is an error, and not one without faults.

@@ -1,8 +1,7 @@
-"""Write what ksdp is made of: `python tools/bill.py sbom.json licences.md`.
+"""Write what ksdp is made of: `python tools/bill.py sbom.json`.
 
 From the metadata of what is installed here, and nothing else: a CycloneDX bill of materials (JSON, version 1.5) of
-ksdp and everything that it needs at run time, and a table of their licences. The same environment gives the same
-bytes.
+ksdp and everything that it needs at run time, with licences. The same environment gives the same bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
-__all__ = ["bill", "licence_of", "needed", "table"]
+__all__ = ["bill", "licence_of", "needed"]
 
 _CLASSIFIER = "License :: OSI Approved :: "
 _LONGEST = 60
@@ -81,21 +80,10 @@ def bill(parts: list[Distribution]) -> dict[str, Any]:
     }
 
 
-def table(parts: list[Distribution]) -> str:
-    """Licences for people."""
-    by_licence: dict[str, list[str]] = {}
-    for one in parts:
-        by_licence.setdefault(licence_of(one).replace("|", "or"), []).append(one.metadata["Name"])
-    rows = "".join(f"| {licence} | {', '.join(names)} |\n" for licence, names in sorted(by_licence.items()))
-    head = "# Licences of what ksdp needs at run time\n\n*For lawyers.* Versions are in `docs/sbom.json`.\n"
-    return f"{head}\n| licence | packages |\n|---|---|\n{rows}"
-
-
-def main(sbom: Path, licences: Path) -> int:
-    """Write both; 1 where a licence is one that must not be needed."""
+def main(sbom: Path) -> int:
+    """Write it; 1 where a licence is one that must not be needed."""
     parts = needed()
     sbom.write_text(json.dumps(bill(parts), indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    licences.write_text(table(parts), encoding="utf-8")
     strong = [one.metadata["Name"] for one in parts if is_strong(licence_of(one))]
     for name in strong:
         print(f"{name} has a copyleft stronger than the LGPL", file=sys.stderr)
@@ -109,4 +97,4 @@ def is_strong(licence: str) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))
+    sys.exit(main(Path(sys.argv[1])))

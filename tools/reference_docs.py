@@ -49,7 +49,6 @@ PAGES = {
         "statistics.md",
         "audit-and-run.md",
         "tables.md",
-        "licences.md",
     ),
     "Explanation": (
         "what-a-verdict-means.md",
