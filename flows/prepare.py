@@ -13,6 +13,7 @@ from ksdp.audit.mechanisms.contract import traits_of
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import corpus_notes, make_plan
 from ksdp.audit.registry import mechanism_of
+from ksdp.audit.results.appetite import Appetite, check_spec
 from ksdp.audit.sampling import try_own_code
 from ksdp.audit.screening.clearance import AuditQuestion, attempt_of, question_of
 from ksdp.audit.spec.models import Spec
@@ -21,9 +22,10 @@ from ksdp.audit.statistics.simulated import SIMULATED
 from ksdp.flows.interruption import current
 from ksdp.storage.audits.ledger import find_attempt, record_attempt
 from ksdp.storage.corpora import load_corpus
-from ksdp.storage.findings import write_spec
+from ksdp.storage.findings import drop_report, write_spec
 from ksdp.storage.mapped_corpus import store_corpus
 from ksdp.storage.remote_audits import keep_blocks_at
+from ksdp.storage.reviews.appetites import keep_appetite
 from ksdp.storage.store import Store, write_text
 from ksdp.tasks.audit_ref import AuditRef, code_of
 
@@ -34,6 +36,15 @@ class Prepared:
 
     ref: AuditRef
     plan: Plan
+
+    def held_to(self, appetite: Appetite | None) -> Prepared:
+        """Itself, held to a risk appetite from now on; `SpecError` or `InputError` where it cannot be."""
+        if appetite is not None:
+            check_spec(appetite, self.plan.spec)
+            store = Store(Path(self.ref.store))
+            if keep_appetite(store, self.ref.audit, appetite):
+                drop_report(store.audit(self.ref.audit))
+        return self
 
 
 @dataclass(frozen=True)

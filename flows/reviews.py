@@ -43,6 +43,7 @@ from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.screens import verdict_ids
 from ksdp.storage.findings import read_spec, read_verdicts
 from ksdp.storage.mapped_corpus import open_corpus
+from ksdp.storage.reviews.appetites import keep_appetite, kept_appetite
 from ksdp.storage.reviews.decisions import Subject, append, newer_audits, snapshot, states
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, open_plan
@@ -264,6 +265,8 @@ def more_runs(
             more = _more(opened, audit, asked, wanted.with_runs)
             corpus = open_corpus(opened.corpus(summary.corpus))
             prepared = prepare_stored(make_plan(more, corpus), opened.root, may_sample=True, after=audit)
+            if (held_to := kept_appetite(opened, audit)) is not None:
+                keep_appetite(opened, prepared.ref.audit, held_to)
             before = read_origin(opened, audit) or Origin(read_spec(opened.audit(audit)).hash, (audit,))
             write_origin(opened, prepared.ref.audit, Origin(before.spec, (*before.audits, prepared.ref.audit)))
             progress = {"audit": prepared.ref.audit, "documents": len(asked), "with_runs": more.design.with_runs}

@@ -349,9 +349,14 @@ def write_effects(folder: Path, ids: NDArray[np.str_], effects: Sequence[Effect]
     EFFECTS.write(folder / "effects.parquet", renamed | measured)
 
 
+def drop_report(folder: Path) -> None:
+    """Let the next audit that finds these findings write their report anew."""
+    drop_checksum(folder / _REPORT)
+
+
 def write_summary(folder: Path, summary: Summary) -> None:
     """Write `audit.json`, after everything that it sums up; a report that was made of another one is void."""
-    drop_checksum(folder / _REPORT)
+    drop_report(folder)
     write_json_with_checksum(folder / "audit.json", summary.to_json())
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -122,12 +123,24 @@ class AppetiteRecord:
         """Those that are not met."""
         return tuple(one for one in self.criteria if not one.met)
 
+    @property
+    def met(self) -> bool:
+        """Whether every criterion is."""
+        return not self.missed
+
+    @cached_property
+    def hash(self) -> str:
+        """`sha256:` over all that `to_json` gives besides."""
+        return _hash(self._told())
+
     def to_json(self) -> dict[str, Any]:
-        """For machines; `hash` is `sha256:` over all the rest."""
-        told = {"version": 1, "met": not self.missed, "appetite": self.appetite.model_dump(mode="json")}
+        """For machines."""
+        return self._told() | {"hash": self.hash}
+
+    def _told(self) -> dict[str, Any]:
+        told = {"version": 1, "met": self.met, "appetite": self.appetite.model_dump(mode="json")}
         told |= {"appetite_hash": self.appetite.hash, "audits": [dict(one) for one in self.audits]}
-        told |= {"criteria": [asdict(one) for one in self.criteria]}
-        return told | {"hash": _hash(told)}
+        return told | {"criteria": [asdict(one) for one in self.criteria]}
 
 
 def check_spec(appetite: Appetite, spec: Spec) -> None:

@@ -15,6 +15,7 @@ from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.queries import Filter, Findings, Overview, Row, Totals
 from ksdp.storage.findings import AttackStrength, Curve, StatisticTestRow, Summary, read_curves, read_strength
 from ksdp.storage.learning import GainAndAdvice, learning_of
+from ksdp.storage.reviews.appetites import AppetiteRecord, kept_record
 from ksdp.storage.store import Store
 
 _BOUNDED = 12
@@ -92,6 +93,8 @@ class AuditModel:
     """What an audit like it found of planted leaks, where somebody asked."""
     learning: GainAndAdvice
     """What is gained, and what would make it safe."""
+    record: AppetiteRecord | None
+    """Of the risk appetite that it is held to, if it is."""
 
 
 def _statistics(summary: Summary, overviews: Mapping[str, Overview]) -> list[StatisticRow]:
@@ -199,4 +202,5 @@ def read_audit_model(store: Store, audit: str, *, documents: bool = True) -> Aud
         claim=shown_claim(store, summary),
         strength=read_strength(folder),
         learning=learning_of(store, summary.spec.hash, summary.corpus),
+        record=kept_record(store, audit),
     )

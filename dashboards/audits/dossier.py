@@ -16,14 +16,13 @@ from ksdp.dashboards.audits.audit_model import AuditModel, read_audit_model
 from ksdp.dashboards.audits.frameworks import Clause, crosswalk
 from ksdp.dashboards.audits.pipelines import uncovered
 from ksdp.dashboards.audits.report import of_summary, parts_of, parts_of_views, standalone
-from ksdp.dashboards.audits.sentences import AnySummary
 from ksdp.dashboards.words import count, decimal, percent, plural, timestamp
-from ksdp.storage.audits.history import Risk, Summary, finished_views, read_views
+from ksdp.storage.audits.history import AnySummary, Risk, Summary, read_parts
 from ksdp.storage.audits.view_tables import read_view_verdicts
 from ksdp.storage.clearances import Clearance, content_hash, read_clearance, stored_clearances
 from ksdp.storage.findings import DeclaredSpec, read_spec, read_verdicts
 from ksdp.storage.mapped_corpus import open_corpus
-from ksdp.storage.reviews.appetites import AppetiteRecord, kept_appetite, read_record
+from ksdp.storage.reviews.appetites import AppetiteRecord, kept_record
 from ksdp.storage.reviews.decisions import read_log, read_policy
 from ksdp.storage.store import Store
 
@@ -35,8 +34,8 @@ _GROUPS = 5
 """Of each kind, those with the largest average."""
 
 _Names = tuple[str, ...]
-AuditRead = tuple[AnySummary, dict[str, AuditModel]]
-"""An audit, and its views by name; of one view: without a name."""
+AuditRead = tuple[AnySummary, dict[str, AuditModel], AppetiteRecord | None]
+"""An audit; its views by name, of one view without; and the record of the appetite that it is held to."""
 CHAPTERS: tuple[tuple[str, str, _Names, _Names, _Names], ...] = (
     (
         "processing",
@@ -56,7 +55,7 @@ CHAPTERS: tuple[tuple[str, str, _Names, _Names, _Names], ...] = (
         (),
     ),
     ("measured", "What was measured", (), ("result", "worst"), ("views_result", "views_views", "views_listing")),
-    ("appetite", "What is accepted", (), (), ()),
+    ("appetite", "What is accepted", (), ("appetite",), ("appetite",)),
     ("theory", "What theory says", (), (), ()),
     ("trust", "Can the test be trusted?", ("auditor",), ("controls", "undecided"), ()),
     ("measures", "Measures, and what is gained", ("measures",), ("gain",), ()),
@@ -169,17 +168,15 @@ class Dossier:
 
 def read_dossier(store: Store, read: AuditRead, made: datetime) -> Dossier:
     """Put together what the store knows of an audit."""
-    whole, views = read
+    whole, views, record = read
     audit, stated = whole.audit, whole.spec.declared
     missing = tuple(_missing(stated))
     audits = list(dict.fromkeys([audit, *(view.summary.audit for view in views.values())]))
     every = map(read_clearance, stored_clearances(store))
     signed = sorted((one for one in every if set(audits) & set(one.audits)), key=lambda one: one.created)
     found = advantages(store, whole)
-    asked = kept_appetite(store, audit)
-    record = None if asked is None else read_record(store, asked, [audit])
     measured = {
-        "appetite": _criteria(record),
+        "appetite": (_held_to(record),),
         "measured": _measured(found, whole),
         "theory": _each(views, _theory),
         "trust": (Fact("Error rate", (f"{sentences.correction(whole)}.",), "measured"), *_each(views, _trust)),
@@ -219,24 +216,21 @@ def read_dossier(store: Store, read: AuditRead, made: datetime) -> Dossier:
     )
 
 
-def _criteria(record: AppetiteRecord | None) -> tuple[Fact, ...]:
-    """Of a risk appetite, met or not."""
+def _held_to(record: AppetiteRecord | None) -> Fact:
     if record is None:
-        return (Fact("Risk appetite", ("none is kept with this audit (ksdp audit --appetite)",), "missing"),)
-    rows = ((f"{'met' if one.met else 'NOT met'} {one.audit}", one.sentence()) for one in record.criteria)
-    told = ("Record of the criteria", f"{'not met' if record.missed else 'met'}, {record.to_json()['hash']}")
-    return tuple(Fact(name, (text,), "recorded") for name, text in (told, *rows))
+        return Fact("Risk appetite", ("none is kept with this audit (ksdp audit --appetite)",), "missing")
+    return Fact("Risk appetite", ("met" if record.met else "NOT met",), "recorded")
 
 
-def read_audit(store: Store, audit: str, declared: DeclaredSpec | None = None) -> AuditRead:
+def read_audit(store: Store, whole: AnySummary, declared: DeclaredSpec | None = None) -> AuditRead:
     """What a dossier is of, with what is declared by now; or with this instead."""
-    if audit in finished_views(store):
-        several = read_views(store, audit)
-        stated = declared or several.spec.declared
-        views = {view.name: _declaring(store, view.audit, stated) for view in several.views}
-        return replace(several, spec=several.spec.model_copy(update={"declared": stated})), views
-    view = _declaring(store, audit, declared or read_spec(store.audit(audit)).declared)
-    return view.summary, {"": view}
+    one = isinstance(whole, Summary)
+    stated = declared or (read_spec(store.audit(whole.audit)) if one else whole.spec).declared
+    parts = read_parts(store, whole)
+    views = {name: _declaring(store, view.audit, stated) for name, view in parts.items()}
+    spec = whole.spec.model_copy(update={"declared": stated})
+    record = views[""].record if one else kept_record(store, whole.audit)
+    return replace(whole, spec=spec), views, record
 
 
 def _gaps(whole: AnySummary, views: Mapping[str, AuditModel]) -> dict[str, str]:
@@ -267,13 +261,14 @@ def _each(views: Mapping[str, AuditModel], facts: Callable[[AuditModel], tuple[F
 
 def render_dossier(store: Store, read: AuditRead, dossier: Dossier) -> str:
     """The dossier as one page that loads nothing."""
-    whole, views = read
+    whole, views, record = read
     if isinstance(whole, Summary):
         shown, which = parts_of(views[""]), 0
     else:
         shown, which = parts_of_views(store, dossier.audit) | of_summary(whole), 1
     parts = {anchor: parts[which] for anchor, _, _, *parts in CHAPTERS}
-    return standalone("dossier.html.j2", sheets=("app.css", "dossier.css"), dossier=dossier, parts=parts, **shown)
+    shown |= {"dossier": dossier, "parts": parts, "record": record}
+    return standalone("dossier.html.j2", sheets=("app.css", "dossier.css"), **shown)
 
 
 def advantages(store: Store, summary: AnySummary) -> tuple[Advantage, ...]:

@@ -14,9 +14,9 @@ from typing import Any, Literal
 from urllib.parse import quote
 from xml.etree import ElementTree as Xml
 
-from ksdp.dashboards.audits.sentences import AnySummary, called, explored
+from ksdp.dashboards.audits.sentences import called, explored
 from ksdp.dashboards.words import plural
-from ksdp.storage.audits.history import Summary, read_summary
+from ksdp.storage.audits.history import AnySummary, Summary, read_parts
 from ksdp.storage.audits.queries import Filter, Findings
 from ksdp.storage.reviews.appetites import AppetiteRecord
 from ksdp.storage.reviews.decisions import visible
@@ -68,10 +68,8 @@ class Check:
 
 def checks(store: Store, summary: AnySummary, fail_on: Collection[str]) -> list[Check]:
     """Every rule in every view."""
-    if isinstance(summary, Summary):
-        return _of_view(store, "", summary, fail_on)
-    read = ((view.name, read_summary(store.audit(view.audit))) for view in summary.views)
-    return [check for name, view in read for check in _of_view(store, name, view, fail_on)]
+    views = read_parts(store, summary).items()
+    return [check for name, view in views for check in _of_view(store, name, view, fail_on)]
 
 
 def appetite_checks(record: AppetiteRecord) -> list[Check]:

@@ -22,6 +22,7 @@ from ksdp.dashboards.charts import scale_svg, shares_svg
 from ksdp.storage.audits.history import ViewsSummary, read_views
 from ksdp.storage.audits.view_tables import read_strongest
 from ksdp.storage.findings import Summary
+from ksdp.storage.reviews.appetites import kept_record
 from ksdp.storage.reviews.decisions import visible
 from ksdp.storage.store import Store
 
@@ -85,14 +86,16 @@ LISTED = 200
 
 def parts_of_views(store: Store, name: str) -> dict[str, Any]:
     """What `_views.html.j2` is filled with."""
-    summary = read_views(store, name)
+    summary, record = read_views(store, name), kept_record(store, name)
     listed, unit = read_strongest(store, name, LISTED), summary.design.unit
     every = len(listed) == summary.verdicts.sensitive
     return of_summary(summary) | {
         "unit": unit,
         "units": f"{unit}s",
+        "record": record,
         "sections": (
             ("result", "The result over all views"),
+            *([("appetite", "What is accepted")] if record else ()),
             ("views", "View by view"),
             ("listing", f"Every sensitive {unit}" if every else f"The most sensitive {unit}s"),
             ("meaning", "What this says, and what not"),
@@ -110,7 +113,7 @@ def render_views(store: Store, name: str) -> str:
 
 def parts_of(view: AuditModel) -> dict[str, Any]:
     """What the parts that the report shares with an audit's page are rendered with."""
-    return of_summary(view.summary) | {"view": view, "scale": scale_svg()}
+    return of_summary(view.summary) | {"view": view, "record": view.record, "scale": scale_svg()}
 
 
 def render_report(store: Store, audit: str) -> str:

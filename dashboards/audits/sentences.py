@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ksdp.dashboards.words import count, decimal, percent, plural
 from ksdp.storage.audits.claims import StoredClaim
-from ksdp.storage.audits.history import Summary, ViewsSummary, mechanism_of
+from ksdp.storage.audits.history import AnySummary, Summary, ViewsSummary, mechanism_of
 
 if TYPE_CHECKING:
     from ksdp.dashboards.audits.audit_model import AuditModel
@@ -331,9 +331,6 @@ def drawn_share(summary: Summary) -> str | None:
         f"{_bounds(share.low, share.high, share.population)} {leak}. This range is wrong in at most one of "
         f"{count(1 / share.level)} audits; errors of the verdicts and of the draw are both counted."
     )
-
-
-AnySummary = Summary | ViewsSummary
 
 
 def title(mechanism: str) -> str:

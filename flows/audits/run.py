@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from ksdp.audit.errors import KsdpError, StoreError
 from ksdp.audit.planning import make_plan
+from ksdp.audit.results.appetite import Appetite
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec.design import Block
 from ksdp.audit.spec.models import Spec
@@ -135,13 +136,17 @@ def one_at_a_time(store: Path, waiting: Callable[[], None] | None = None) -> Abs
     return lock(store / "lock", busy=busy, waiting=waiting)
 
 
-def run_audit(spec: Spec, base: Path, store: Path, place: Place = ANYWHERE) -> Summary:
+def run_audit(
+    spec: Spec, base: Path, store: Path, place: Place = ANYWHERE, appetite: Appetite | None = None
+) -> Summary:
     """Audit a corpus from start to report; interrupted, the same call resumes.
 
     Parameters
     ----------
     base : Path
         Folder that the spec's paths are relative to.
+    appetite : Appetite, optional
+        What the audit is held to from now on.
 
     Raises
     ------
@@ -149,7 +154,7 @@ def run_audit(spec: Spec, base: Path, store: Path, place: Place = ANYWHERE) -> S
         If anything is refused, before work starts.
     """
     current().stage("prepare", 1)
-    return run_prepared([prepare(spec, base, store)], place)[0]
+    return run_prepared([prepare(spec, base, store).held_to(appetite)], place)[0]
 
 
 def run_prepared(audits: Sequence[Prepared], place: Place = ANYWHERE, *, held: bool = False) -> list[Summary]:

@@ -20,6 +20,7 @@ from ksdp.storage.store import Store
 NAMES: dict[Event, str] = {
     "sensitive": "ksdp.document.turned-sensitive",
     "void": "ksdp.audit.void",
+    "appetite": "ksdp.appetite.missed",
     "not-run": "ksdp.schedule.missed",
     "unchanged": "ksdp.schedule.missed",
 }

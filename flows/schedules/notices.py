@@ -29,6 +29,7 @@ _SECONDS = 30.0
 _SUBJECT: dict[Event, str] = {
     "sensitive": "{became_sensitive} documents became sensitive",
     "void": "the controls failed, the audit is void",
+    "appetite": "the risk appetite is missed",
     "not-run": "an audit did not run",
     "unchanged": "audits were missed, and nothing has changed since",
 }
@@ -45,6 +46,8 @@ def events_of(run: ScheduledRun) -> list[Event]:
         events.append("sensitive")
     if run.outcome == "void":
         events.append("void")
+    if run.appetite_missed:
+        events.append("appetite")
     if run.outcome == "unchanged" and run.missed:
         events.append("unchanged")
     elif run.outcome in ("failed", "timed-out", "crashed") or run.missed:
@@ -75,6 +78,7 @@ def body(store: Store, schedule: Schedule, event: Event, run: ScheduledRun) -> d
         "finished": run.finished.isoformat(),
         "became_sensitive": run.became_sensitive,
         "verdict_changes": run.verdict_changes,
+        "appetite_missed": list(run.appetite_missed or ()),
         "documents": dict(run.documents),
         "verdicts": dict(run.verdicts),
         "attempts": run.attempts,

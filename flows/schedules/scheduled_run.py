@@ -30,6 +30,7 @@ from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InvalidAudit, KsdpError, SpecError, StoreError
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import own_code
+from ksdp.audit.results.appetite import Appetite
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec.models import SAID_ALONE, Spec
 from ksdp.audit.verdicts.online import LevelBudget, next_spec, open_budget, read_budget
@@ -40,6 +41,7 @@ from ksdp.flows.prepare import prepare_stored, spec_corpus
 from ksdp.flows.schedules.events import emit_run
 from ksdp.flows.schedules.notices import notify, publish_run
 from ksdp.storage.readers.spec_files import copies_kept, read_spec_file
+from ksdp.storage.reviews.appetites import kept_record, read_appetite
 from ksdp.storage.reviews.decisions import exclusions
 from ksdp.storage.schedules.changes import (
     Changes,
@@ -92,6 +94,8 @@ class DueAudit:
     basis: str
     full: bool
     """Everything is audited, changed or not."""
+    appetite: Appetite | None
+    """What it is held to."""
     spec: Spec | None
     """Of the audit to make; None where there is nothing to audit."""
     excluded: int
@@ -108,13 +112,15 @@ def check_schedulable(spec: Spec) -> None:
         raise SpecError("`design.documents` must name ids or be left out: a schedule follows each document.")
 
 
-def spec_basis(spec: Spec, columns: str | None = None) -> str:
+def spec_basis(spec: Spec, columns: str | None = None, appetite: Appetite | None = None) -> str:
     """Hash of what a verdict depends on besides the documents, the seed and the level.
 
     Parameters
     ----------
     columns : str, optional
         What the files hold that say which columns there are (`columns_digest`), where the spec names some.
+    appetite : Appetite, optional
+        What audits are held to: by another one, everything is due.
     """
     tables = spec.model_dump(mode="json", exclude={"seed", "store", *SAID_ALONE})
     for section, key in (
@@ -128,7 +134,7 @@ def spec_basis(spec: Spec, columns: str | None = None) -> str:
         tables[section].pop(key)
     (tables["certificate"] or {}).pop("level", None)
     code = own_code([tables["mechanism"], tables["statistics"]["names"]], ())
-    beside = {"columns": columns or {}, "code": code}
+    beside = {"columns": columns or {}, "code": code, "appetite": appetite and appetite.hash}
     return content_key(tables | {name: held for name, held in beside.items() if held})
 
 
@@ -136,12 +142,13 @@ def due_audit(store: Store, schedule: Schedule, *, full: bool) -> DueAudit:
     """Load the corpus and decide what to audit.
 
     Everything where nothing stands yet, where somebody asks for it, where the spec has changed, or a file of its
-    that says which columns there are, where it is the turn of `full_every`, or where the spec has other parties
-    (they hold documents drawn anew each time); else the new and the changed documents. Nothing where none is new,
-    changed or gone.
+    that says which columns there are, where it is the turn of `full_every`, where a risk appetite asks for all, or
+    where the spec has other parties (they hold documents drawn anew each time); else the new and the changed
+    documents. Nothing where none is new, changed or gone.
     """
     spec, base = read_spec_file(Path(schedule.spec))
     check_schedulable(spec)
+    asked = None if schedule.appetite is None else read_appetite(Path(schedule.appetite), spec)
     with copies_kept():  # what has changed is said of the very files that are audited
         corpus = spec_corpus(spec, base)
         every = document_digests(spec.corpus, base, digest_key(store))
@@ -155,19 +162,19 @@ def due_audit(store: Store, schedule: Schedule, *, full: bool) -> DueAudit:
     runs = read_runs(store, schedule.name)
     last = next((run for run in reversed(runs) if run.standing is not None), None)
     standing = None if last is None else read_standing(store, schedule.name, last.standing)
-    basis, changes = spec_basis(spec, columns), compare(standing, digests)
+    basis, changes = spec_basis(spec, columns, asked), compare(standing, digests)
     budget = _budget(schedule, runs)
     moved = bool(changes.new or changes.changed or changes.removed)
     parties = spec.parties
-    others = any(held is not None for held in (parties.honest, parties.coalition, parties.me))
+    whole = any(one is not None for one in (parties.honest, parties.coalition, parties.me, asked))
     turn = moved and schedule.full_every > 0 and _since_full(runs) + 1 >= schedule.full_every
-    full = full or last is None or last.basis != basis or turn or (moved and others)
+    full = full or last is None or last.basis != basis or turn or (moved and whole)
     audited = ids if full else [*changes.new, *changes.changed]
-    whole = full and named_ids is None
-    wanted = next_spec(spec, budget, None if whole else tuple(sorted(audited))) if audited else None
+    drawn = None if full and named_ids is None else tuple(sorted(audited))
+    wanted = next_spec(spec, budget, drawn) if audited else None
     file = None if last is None else last.standing
     out = exclusions(store, corpus, spec.corpus.path)
-    return DueAudit(corpus, digests, changes, standing, file, budget, basis, full, wanted, len(out))
+    return DueAudit(corpus, digests, changes, standing, file, budget, basis, full, asked, wanted, len(out))
 
 
 def _budget(schedule: Schedule, runs: list[ScheduledRun]) -> LevelBudget:
@@ -210,7 +217,8 @@ async def _attempt(store: str, schedule: Schedule, full: bool, begun: Callable[[
     if seen.spec is None:
         return _Attempted(seen, None)
     plan = await asyncio.to_thread(make_plan, seen.spec, seen.corpus)
-    ref = (await asyncio.to_thread(prepare_stored, plan, opened.root, may_sample=True)).ref
+    ready = await asyncio.to_thread(prepare_stored, plan, opened.root, may_sample=True)
+    ref = ready.held_to(seen.appetite).ref
     with ExitStack() as held:
         await _hold_store(opened, held)
         cluster = held.enter_context(open_workers(schedule.workers, asked=seen.spec.cluster))
@@ -383,6 +391,8 @@ def _findings(
         "sampled_runs": summary.sampled_runs,
         "cached_runs": summary.cached_runs,
     }
+    if (record := kept_record(store, audit_id)) is not None:
+        told["appetite_missed"] = [one.name for one in record.missed]
     if not summary.valid:  # its verdicts may not be used: what stood before stands
         return told, None
     after = standing_after(seen.standing, seen.digests, store, audit_id)

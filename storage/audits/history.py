@@ -20,6 +20,9 @@ from ksdp.storage.audits.ledger import finished_audits, lost_audits
 from ksdp.storage.codec import names_file, read_object, write_json_with_checksum
 from ksdp.storage.store import Store
 
+AnySummary = Summary | ViewsSummary
+"""An audit of one view, or of several."""
+
 
 def read_summary(folder: Path) -> Summary:
     """Read `audit.json`; its paths are where it lies now, as a store may be copied, or mounted elsewhere."""
@@ -70,6 +73,18 @@ def newest_first(store: Store) -> list[str]:
     """The finished audits, that which was finished last first."""
     places = _places(store)
     return sorted(store.audits(), key=lambda audit: places.get(audit, -1), reverse=True)
+
+
+def read_whole(store: Store, audit: str) -> AnySummary:
+    """Read a finished audit, of one view or several."""
+    return read_views(store, audit) if audit in finished_views(store) else read_summary(store.audit(audit))
+
+
+def read_parts(store: Store, whole: AnySummary) -> dict[str, Summary]:
+    """The views of an audit by their names; itself, without a name, where it has one."""
+    if isinstance(whole, Summary):
+        return {"": whole}
+    return {view.name: read_summary(store.audit(view.audit)) for view in whole.views}
 
 
 def finished_views(store: Store) -> list[str]:

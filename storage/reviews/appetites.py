@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.results.appetite import CLASSES, Appetite, AuditedDocuments, appetite_record, check_spec
 from ksdp.audit.results.appetite import AppetiteRecord as AppetiteRecord
-from ksdp.audit.results.summary import Summary
-from ksdp.audit.results.views_summary import ViewsSummary
 from ksdp.audit.reviewing import Decision
 from ksdp.audit.spec.models import Spec, validated
 from ksdp.audit.verdicts.decide import Proof
-from ksdp.storage.audits.history import finished_views, newest_first, read_summary, read_views
+from ksdp.storage.audits.history import AnySummary, Summary, newest_first, read_parts, read_summary, read_whole
 from ksdp.storage.audits.view_tables import read_view_verdicts
 from ksdp.storage.codec import read_object, write_checked_json
 from ksdp.storage.findings import read_verdicts
@@ -27,10 +26,16 @@ from ksdp.storage.store import Store
 
 def read_appetite(path: Path, spec: Spec | None = None) -> Appetite:
     """Read `appetite.toml`; `SpecError` where it is refused, or no audit by a spec can meet it."""
-    asked = validated(Appetite, read_toml(path, "the appetite"), "appetite")
+    asked = given_appetite(path)
     if spec is not None:
         check_spec(asked, spec)
     return asked
+
+
+def given_appetite(given: str | Path | Mapping[str, Any]) -> Appetite:
+    """Read an appetite from its file, or from its keys."""
+    tables = given if isinstance(given, Mapping) else read_toml(Path(given), "the appetite")
+    return validated(Appetite, tables, "appetite")
 
 
 def kept_appetite(store: Store, audit: str) -> Appetite | None:
@@ -40,8 +45,8 @@ def kept_appetite(store: Store, audit: str) -> Appetite | None:
     return read_object(path, Appetite.model_validate, whose, "restore it") if path.is_file() else None
 
 
-def keep_appetite(store: Store, audit: str, appetite: Appetite) -> None:
-    """Write down what an audit is held to, once; `InputError` if it is held to another."""
+def keep_appetite(store: Store, audit: str, appetite: Appetite) -> bool:
+    """Write down what an audit is held to, once: whether this did; `InputError` if it is held to another."""
     kept = kept_appetite(store, audit)
     if kept is None:
         write_checked_json(store.appetite(audit), appetite.model_dump(mode="json"))
@@ -50,14 +55,19 @@ def keep_appetite(store: Store, audit: str, appetite: Appetite) -> None:
             f"audit {audit} is held to another appetite, {kept.hash}, which stays. `ksdp appetite {audit} "
             "--appetite FILE` compares it with this one and keeps nothing."
         )
+    return kept is None
+
+
+def kept_record(store: Store, audit: str) -> AppetiteRecord | None:
+    """A finished audit held to the appetite that is kept with it; None where none is."""
+    appetite = kept_appetite(store, audit)
+    return None if appetite is None else read_record(store, appetite, [audit])
 
 
 def keep_record(store: Store, record: AppetiteRecord) -> str:
     """Keep what a clearance is signed under; its hash."""
-    told = record.to_json()
-    digest: str = told["hash"]
-    write_checked_json(store.appetite(digest.removeprefix("sha256:")), told)
-    return digest
+    write_checked_json(store.appetite(record.hash.removeprefix("sha256:")), record.to_json())
+    return record.hash
 
 
 def read_record(
@@ -70,38 +80,27 @@ def read_record(
     audits : ids; where the appetite asks for another view of the run, its newest audit is held to it as well
     entering : names of documents (or groups) that may enter a run; by default all that nobody excluded
     """
-    read = [_audited(store, audit) for audit in dict.fromkeys(audits)]
+    wholes = [read_whole(store, audit) for audit in dict.fromkeys(audits)]
+    views = [list(read_parts(store, whole).values()) for whole in wholes]
     for opened in appetite.opens:
-        if not any(view.opens == opened for _, views in read for view in views):
-            read += _held_too(store, appetite, opened, read[0][0])
-    decided = _decided(store, appetite, [one for one, _ in read])
-    return appetite_record(
-        appetite, [(one, views, _documents(store, appetite, one, decided, entering)) for one, views in read]
-    )
+        if not any(view.opens == opened for several in views for view in several):
+            other = next(_held_too(store, appetite, opened, wholes[0]), None)
+            wholes, views = ([*wholes, other], [*views, [other]]) if other else (wholes, views)
+    decided = _decided(store, appetite, wholes)
+    documents = [_documents(store, appetite, whole, decided, entering) for whole in wholes]
+    return appetite_record(appetite, list(zip(wholes, views, documents, strict=True)))
 
 
-def _audited(store: Store, audit: str) -> tuple[Summary | ViewsSummary, list[Summary]]:
-    """An audit and its views; itself where it has one."""
-    if audit in finished_views(store):
-        several = read_views(store, audit)
-        return several, [read_summary(store.audit(view.audit)) for view in several.views]
-    one = read_summary(store.audit(audit))
-    return one, [one]
-
-
-def _held_too(
-    store: Store, appetite: Appetite, opened: str, first: Summary | ViewsSummary
-) -> list[tuple[Summary | ViewsSummary, list[Summary]]]:
-    """The newest audit of this view of the same run that is held to the same appetite, where there is one."""
+def _held_too(store: Store, appetite: Appetite, opened: str, first: AnySummary) -> Iterator[Summary]:
+    """Audits of this view of the same run that are held to the same appetite, the newest first."""
     for audit in newest_first(store):
         if kept_appetite(store, audit) == appetite:
             one = read_summary(store.audit(audit))
             if (one.opens, one.corpus, one.spec.mechanism) == (opened, first.corpus, first.spec.mechanism):
-                return [(one, [one])]
-    return []
+                yield one
 
 
-def _decided(store: Store, appetite: Appetite, audits: Sequence[Summary | ViewsSummary]) -> dict[str, set[str]]:
+def _decided(store: Store, appetite: Appetite, audits: Sequence[AnySummary]) -> dict[str, set[str]]:
     """Documents by what becomes of them instead of their verdict; the later word holds."""
     found: dict[str, set[str]] = {"not allowed": set(), "sensitive": set(), "accepted": set(), "out": set()}
     decided = [states(store, one.audit) for one in audits if isinstance(one, Summary) and one.valid]
@@ -119,7 +118,7 @@ def _decided(store: Store, appetite: Appetite, audits: Sequence[Summary | ViewsS
 def _documents(
     store: Store,
     appetite: Appetite,
-    whole: Summary | ViewsSummary,
+    whole: AnySummary,
     decided: Mapping[str, Collection[str]],
     entering: Collection[str] | None,
 ) -> AuditedDocuments:

@@ -44,9 +44,9 @@ def _written(path: Path) -> datetime:
     return datetime.fromtimestamp(0, UTC)
 
 
-Event = Literal["sensitive", "void", "not-run", "unchanged"]
-"""A document has become sensitive; controls have failed; an audit did not run; audits were missed and nothing has
-changed since, which whoever asks for `not-run` is told too."""
+Event = Literal["sensitive", "void", "appetite", "not-run", "unchanged"]
+"""A document has become sensitive; controls have failed; the appetite is missed; an audit did not run; audits were
+missed and nothing has changed since, which whoever asks for `not-run` is told too."""
 
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\Z")
 
@@ -56,7 +56,7 @@ class Notice(Section, frozen=True):
 
     kind: Literal["command", "webhook", "email"]
     """How the message goes out."""
-    on: tuple[Event, ...] = ("sensitive", "void", "not-run")
+    on: tuple[Event, ...] = ("sensitive", "void", "appetite", "not-run")
     """The events that it is sent for."""
     command: tuple[str, ...] = ()
     """`command`: program and arguments; it reads JSON from standard input. No shell."""
@@ -124,6 +124,8 @@ class Schedule(Section, frozen=True):
     timeout: Annotated[float, Field(gt=0)] | None = None
     """Seconds an attempt may take."""
     workers: Annotated[int, Field(ge=1)] | None = None
+    appetite: str | None = None
+    """Absolute path of a risk appetite, read again at every run; with one, every audit is of all documents."""
     link: str | None = None
     """Address of the dashboard (`ksdp review`), for links in notices."""
     notices: tuple[Notice, ...] = ()
@@ -353,6 +355,8 @@ class ScheduledRun(BaseModel):
     """Of all documents as they stand after this run: `sensitive`, `clear`, `undecided`."""
     became_sensitive: int = 0
     verdict_changes: int = 0
+    appetite_missed: tuple[str, ...] | None = None
+    """Criteria of the risk appetite that the audit misses; None where it is held to none."""
     largest_drift: float | None = None
     """Largest |change of D| of a (document, statistic) that was audited before."""
     largest_d: float | None = None
@@ -377,11 +381,10 @@ class ScheduledRun(BaseModel):
     def words(self) -> str:
         """What was audited, and how all documents stand."""
         counts = ", ".join(f"{count} {verdict}" for verdict, count in self.verdicts.items())
-        out = self.documents.get("excluded", 0)
-        return (
-            f"{self.documents.get('audited', 0)} documents, {self.became_sensitive} became sensitive; "
-            f"all: {counts}" + (f"; {out} excluded by decision" if out else "")
-        )
+        out, missed = self.documents.get("excluded", 0), ", ".join(self.appetite_missed or ())
+        notes = (f"{out} excluded by decision" if out else "", f"appetite missed: {missed}" if missed else "")
+        every = "; ".join(filter(None, (f"all: {counts}", *notes)))
+        return f"{self.documents.get('audited', 0)} documents, {self.became_sensitive} became sensitive; {every}"
 
 
 @dataclass(frozen=True)

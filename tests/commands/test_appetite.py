@@ -12,7 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import ksdp
 from ksdp.audit.errors import ClearanceError, DamagedFile, InputError, SpecError
+from ksdp.storage.reviews import appetites
 
 from ..typed import typed
 
@@ -71,6 +73,51 @@ def test_an_audit_that_meets_it_exits_with_0_and_says_so_from_then_on(folder: Pa
     shown = typed("show", record["audits"][0]["audit"], *store, code=0)
     assert f"appetite  met, record {record['hash']}" in shown.stderr
     typed("check", *store, code=0)
+
+
+def test_report_and_python_say_what_is_met(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copy(folder / "rows.csv", tmp_path)
+    spec, store = tmp_path / "proved.toml", tmp_path / "store"
+    shutil.copy(folder / "proved.toml", spec)
+    named = ("audit", spec, "--store", store, "--here", 1, "--json")
+    plain = json.loads(typed(*named, code=0).stdout)
+    assert "What is accepted" not in Path(plain["report"]).read_text()
+    asked = ("--appetite", folder / "appetite.toml")
+    told = json.loads(typed(*named, *asked, code=0).stdout)  # the same audit, and its report is made anew
+    page = Path(told["report"]).read_text()
+    assert f'<code class="hash">{told["appetite"]["hash"]}</code>' in page
+    assert page.count("</span> met</td>") == len(told["appetite"]["criteria"])
+    found = ksdp.load(store)
+    assert found.appetite is not None
+    assert found.appetite.to_json() == told["appetite"]
+    kept = ksdp.load(found.save(tmp_path / "copy")).appetite
+    assert kept == found.appetite
+    read: list[str] = []
+    once = appetites.read_record
+    monkeypatch.setattr(appetites, "read_record", lambda *given: read.append("once") or once(*given))
+    typed(*named, *asked, "--junit", tmp_path / "a.xml", code=0)
+    assert read == ["once"]
+
+
+def test_python_holds_an_audit_to_an_appetite(folder: Path) -> None:
+    table, asked = pd.read_csv(folder / "rows.csv"), {"margin": 0.3, "level": 0.05}
+    settings = {
+        "id": "who",
+        "party_size": 0.5,
+        "with_runs": 30,
+        "rank": 2,
+        "margin": 0.3,
+        "columns": list("abcde"),
+    }
+    found = ksdp.audit(table, "moments", advantage=0.3, appetite=asked, **settings)
+    assert found.appetite is not None
+    assert found.appetite.met
+    missed = ksdp.audit(table, "pd-svd", appetite=asked, **settings).appetite
+    assert missed is not None
+    assert {one.name for one in missed.missed} <= {"sensitive", "undecided"}
+    assert ksdp.audit(table, "pd-svd", **settings).appetite is None
+    with pytest.raises(SpecError, match=r"decision.margin"):
+        ksdp.audit(table, "pd-svd", appetite=asked | {"margin": 0.1}, **settings)
 
 
 def test_what_an_audit_is_held_to_stays(folder: Path) -> None:
@@ -146,7 +193,7 @@ def test_what_is_not_met_is_not_signed(folder: Path, tmp_path: Path) -> None:
     typed("decide", *accept, "--who", "Ada", code=0)
     typed("clear", second["audit"], *signer, code=0)
     page = typed("dossier", second["audit"], *store).stdout.strip()
-    assert "opens: asked every round, final, found every round, final" in Path(page).read_text()
+    assert "<td>every round, final</td><td>every round, final</td>" in Path(page).read_text()
 
 
 def test_views_of_one_audit_are_one_record(folder: Path, tmp_path: Path) -> None:
@@ -160,6 +207,9 @@ def test_views_of_one_audit_are_one_record(folder: Path, tmp_path: Path) -> None
     record = json.loads(found.stdout)["appetite"]
     assert [one["opens"] for one in record["audits"]] == [["every round", "final"]]
     assert [one["name"] for one in record["criteria"] if not one["met"]] == ["party Linz"]
+    page = Path(json.loads(found.stdout)["report"]).read_text()
+    assert record["hash"] in page
+    assert page.count("</span> not met</strong>") == 1
 
 
 def test_a_screen_signs_what_is_met(folder: Path, tmp_path: Path) -> None:

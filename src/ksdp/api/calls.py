@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import tempfile
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ def audit(
     store: str | Path | None = None,
     workers: int | None = None,
     progress: bool | None = None,
+    appetite: str | Path | Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Audit:
     """Audit every document of some data: what does a mechanism give away about it?
@@ -59,6 +61,8 @@ def audit(
         Worker processes, for mechanisms that have a name. A script needs `if __name__ == "__main__":` then.
     progress : bool, optional
         Show how far it is, on standard error; by default in notebooks and on terminals.
+    appetite : path or mapping, optional
+        A risk appetite that the audit is held to (`docs/ci.md`): `found.appetite` lists every criterion.
     **settings
         Keys of a spec (`docs/spec.md`): those of the corpus, the design and the decision as they are
         (`party_size=0.1, with_runs=200, margin=0.2, seed=7`), whole sections as mappings (`parties={"honest":
@@ -84,6 +88,7 @@ def audit(
     40
     """
     from ksdp.flows.audits.place import Place
+    from ksdp.storage.reviews.appetites import given_appetite
 
     if store is None and mechanism is not None:  # nothing is stored before: the same function, the same id
         settings = {"version": version_of(mechanism, settings.get("publishes"))} | settings
@@ -93,13 +98,14 @@ def audit(
             "`workers` need names: functions and objects of a program stay in its process. "
             "Put them into a module and name it: mechanism='my_module:my_mechanism'."
         )
+    held_to = None if appetite is None else given_appetite(appetite)
     folder, keep = kept_folder(store)
     with _shown(progress), wanted.known():
         if wanted.spec.views is not None:
             raise InputError("`views` are audited by the command: `ksdp audit`.")
         from ksdp.flows.audits.run import run_audit
 
-        summary: Summary = run_audit(wanted.spec, wanted.base, folder, Place(workers, here=True))
+        summary: Summary = run_audit(wanted.spec, wanted.base, folder, Place(workers, here=True), held_to)
     return Audit(Path(summary.store), summary, keep, wanted.objects)
 
 

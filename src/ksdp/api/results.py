@@ -16,6 +16,7 @@ from ksdp.audit.results.parts import clear_words
 from ksdp.audit.results.summary import Summary
 from ksdp.storage.audits.ledger import copy_attempts, find_attempt, read_attempts
 from ksdp.storage.findings import Curve, DocumentFindings, read_document, read_statistics, read_verdicts
+from ksdp.storage.reviews.appetites import keep_appetite, kept_appetite, kept_record
 from ksdp.storage.reviews.log import check_copy, copy_reviews
 from ksdp.storage.store import Store
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from ksdp.audit.results.appetite import AppetiteRecord
     from ksdp.audit.results.strength import AttackStrength
 
 
@@ -85,6 +87,14 @@ class Audit:
         """One row a document and statistic: D, its band, exact p-values."""
         table: pd.DataFrame = read_statistics(self._folder).to_pandas()
         return table.set_index(["document", "statistic"])
+
+    @property
+    def appetite(self) -> AppetiteRecord | None:
+        """Every criterion of the risk appetite that it is held to, with `met` and `missed`; decisions count.
+
+        None where it is held to none.
+        """
+        return kept_record(Store(self.store), self.id)
 
     def arrow(self, table: Literal["verdicts", "statistics"] = "verdicts") -> pa.Table:
         """`verdicts` or `statistics` as an Arrow table: `polars.DataFrame(found.arrow("statistics"))`.
@@ -229,6 +239,8 @@ class Audit:
             shutil.copytree(source.root / name, target.root / name, dirs_exist_ok=True)
         if started is not None:
             copy_attempts(source, target, started.question)
+        if (asked := kept_appetite(source, summary.audit)) is not None:
+            keep_appetite(target, summary.audit, asked)
         copy_reviews(source.root, target.root)
         return target.root
 

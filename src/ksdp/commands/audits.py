@@ -28,10 +28,10 @@ from ksdp.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from ksdp.audit.results.summary import Summary
-    from ksdp.audit.results.views_summary import ViewsSummary
+    from ksdp.audit.results.appetite import Appetite
     from ksdp.audit.spec.models import Spec
     from ksdp.flows.audits.place import Place
+    from ksdp.storage.audits.history import AnySummary
 
 Found = TypeVar("Found")
 
@@ -55,25 +55,23 @@ def audit(
     read, base = read_spec_file(spec)
     from ksdp.flows.audits.place import HERE
     from ksdp.flows.audits.run import run_audit
-    from ksdp.storage.reviews.appetites import keep_appetite
-    from ksdp.storage.store import Store
     from ksdp.terminal import terminal
 
     asked = read_asked(appetite, read)
     place = where.place(performance_report)
     with terminal():
         if read.mechanism.name == "recorded":
-            ask = partial(run_audit, base=base, store=store, place=HERE)
-            summary: Summary | ViewsSummary = _of_recorded(read, base, ask)
+            ask = partial(run_audit, base=base, store=store, place=HERE, appetite=asked)
+            summary: AnySummary = _of_recorded(read, base, ask)
         else:
-            summary = _run(read, base, store, place)
-    if asked is not None:
-        keep_appetite(Store.open(store, create=False), summary.audit, asked)
-    tell(summary, as_json)
-    pipeline.write(summary)
-    if asked is None or (record := kept_record(summary)) is None:
+            summary = _run(read, base, store, place, asked)
+    record = kept_record(summary)
+    tell(summary, as_json, record=record)
+    pipeline.write(summary, record)
+    if asked is None or record is None:
         raise typer.Exit(exit_code(summary, pipeline.fail_on))
-    raise typer.Exit(appetite_code(record) or exit_code(summary, pipeline.fail_on or ()))
+    missed = appetite_code([one.name for one in record.missed])
+    raise typer.Exit(missed or exit_code(summary, pipeline.fail_on or ()))
 
 
 def _of_recorded(spec: Spec, base: Path, ask: Callable[[Spec], Found]) -> Found:
@@ -85,14 +83,14 @@ def _of_recorded(spec: Spec, base: Path, ask: Callable[[Spec], Found]) -> Found:
         return ask(asked.spec)
 
 
-def _run(spec: Spec, base: Path, store: Path, place: Place) -> Summary | ViewsSummary:
+def _run(spec: Spec, base: Path, store: Path, place: Place, appetite: Appetite | None) -> AnySummary:
     if spec.views is None:
         from ksdp.flows.audits.run import run_audit
 
-        return run_audit(spec, base, store, place)
+        return run_audit(spec, base, store, place, appetite)
     from ksdp.flows.audits.views import run_views
 
-    return run_views(spec, base, store, place)
+    return run_views(spec, base, store, place, appetite)
 
 
 def plan(spec: SpecArgument, appetite: AppetiteOption = None, as_json: JsonOption = False) -> None:

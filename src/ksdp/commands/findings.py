@@ -22,6 +22,7 @@ from ksdp.commands.options import (
     StoreOption,
     appetite_code,
     exit_code,
+    kept_record,
     read_asked,
     tell,
     tell_record,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ksdp.audit.results.summary import Summary
     from ksdp.audit.results.views_summary import ViewsSummary
     from ksdp.audit.spec.models import DeclaredSpec
+    from ksdp.storage.audits.history import AnySummary
     from ksdp.storage.findings import DocumentFindings
     from ksdp.storage.store import Store
 
@@ -98,32 +100,24 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show what an audit found, or what it found of one document. Exit 0, but for `--fail-on`."""
-    from ksdp.storage.audits.history import finished_views, opened_audit
+    from ksdp.storage.audits.history import Summary, finished_views, opened_audit, read_whole
 
     opened, audit = opened_audit(store, audit)
     if document is not None and pipeline != PipelineOptions():
         raise InputError("`--junit`, `--sarif` and `--fail-on` are of a whole audit: name no document.")
     if document is None:
-        of_views = audit in finished_views(opened)
-        summary = _show_views(opened, audit, as_json) if of_views else _show_audit(opened, audit, worst, as_json)
-        pipeline.write(summary)
+        summary = read_whole(opened, audit)
+        record = kept_record(summary)
+        tell(summary, as_json, made=False, record=record)
+        if not as_json and isinstance(summary, Summary):
+            _tell_documents(opened.audit(audit), worst)
+            typer.echo(f"by chance, {_by_chance(summary)}", err=True)
+        pipeline.write(summary, record)
         raise typer.Exit(exit_code(summary, pipeline.fail_on) if pipeline.fail_on else 0)
     if audit in finished_views(opened):
         _show_view_document(opened, audit, document, as_json)
     else:
         _show_document(opened, audit, document, again=again, as_json=as_json)
-
-
-def _show_audit(store: Store, audit: str, worst: int, as_json: bool) -> Summary:
-    from ksdp.storage.audits.history import read_summary
-
-    folder = store.audit(audit)
-    summary = read_summary(folder)
-    tell(summary, as_json, made=False)
-    if not as_json:
-        _tell_documents(folder, worst)
-        typer.echo(f"by chance, {_by_chance(summary)}", err=True)
-    return summary
 
 
 def _by_chance(summary: Summary) -> str:
@@ -264,15 +258,6 @@ def replay(
     raise typer.Exit(0 if out["equal"] else 1)
 
 
-def _show_views(opened: Store, audit: str, as_json: bool) -> ViewsSummary:
-    """The same over several views."""
-    from ksdp.storage.audits.history import read_views
-
-    summary = read_views(opened, audit)
-    tell(summary, as_json, made=False)
-    return summary
-
-
 def _show_view_document(opened: Store, audit: str, document: str, as_json: bool) -> None:
     from ksdp.storage.audits.history import read_views
     from ksdp.storage.audits.view_tables import read_view_document
@@ -331,19 +316,19 @@ def dossier(
     from datetime import UTC, datetime
 
     from ksdp.dashboards.audits.dossier import read_audit, read_dossier, render_dossier
-    from ksdp.storage.audits.history import finished_views, opened_audit, read_summary, read_views
+    from ksdp.storage.audits.history import Summary, opened_audit, read_whole
     from ksdp.storage.store import write_text
 
     opened, audit = opened_audit(store, audit)
-    of_views = audit in finished_views(opened)
-    summary = read_views(opened, audit) if of_views else read_summary(opened.audit(audit))
-    read = read_audit(opened, audit, None if spec is None else _declared(spec, summary))
+    summary = read_whole(opened, audit)
+    read = read_audit(opened, summary, None if spec is None else _declared(spec, summary))
     found = read_dossier(opened, read, datetime.now(UTC))
     tell_void(summary)
     if as_json:
         typer.echo(json.dumps(found.to_json()))
     if html is not None or not as_json:
-        html = html or Path(summary.report).with_name(f"{audit}-dossier.html" if of_views else "dossier.html")
+        name = "dossier.html" if isinstance(summary, Summary) else f"{audit}-dossier.html"
+        html = html or Path(summary.report).with_name(name)
         write_text(html, render_dossier(opened, read, found))
         typer.echo(str(html), err=as_json)
 
@@ -369,10 +354,10 @@ def appetite(
         typer.echo(json.dumps(record.to_json()))
     else:
         tell_record(record)
-    raise typer.Exit(appetite_code(record))
+    raise typer.Exit(appetite_code([one.name for one in record.missed]))
 
 
-def _declared(path: Path, summary: Summary | ViewsSummary) -> DeclaredSpec:
+def _declared(path: Path, summary: AnySummary) -> DeclaredSpec:
     """What a spec declares, if it is the spec of this audit."""
     from ksdp.storage.readers.spec_files import read_spec_file
 

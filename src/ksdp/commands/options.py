@@ -6,7 +6,7 @@ import inspect
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from functools import wraps
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from ksdp.audit.results.appetite import Appetite, AppetiteRecord
     from ksdp.audit.results.summary import Summary
-    from ksdp.audit.results.views_summary import ViewsSummary
     from ksdp.audit.spec.models import Spec
     from ksdp.flows.audits.place import Place
     from ksdp.flows.screening.clear import Signing
+    from ksdp.storage.audits.history import AnySummary
     from ksdp.storage.learning import GainAndAdvice
 
 _BEGAN = time.monotonic()
@@ -149,7 +149,7 @@ class PipelineOptions:
         typer.Option("--fail-on", help="Let the exit code speak of these alone; repeatable. A void audit fails."),
     ] = None
 
-    def write(self, summary: Summary | ViewsSummary) -> None:
+    def write(self, summary: AnySummary, record: AppetiteRecord | None) -> None:
         """Write what is asked for, and a few lines of Markdown to the file that `GITHUB_STEP_SUMMARY` names."""
         page = os.environ.get("GITHUB_STEP_SUMMARY")
         if not (self.junit or self.sarif or page):
@@ -159,7 +159,6 @@ class PipelineOptions:
 
         fail_on = _JUDGED if self.fail_on is None else self.fail_on
         found = pipelines.checks(Store.open(Path(summary.store), create=False), summary, fail_on)
-        record = kept_record(summary)
         asked = [] if record is None else pipelines.appetite_checks(record)
         if self.junit:
             write_text(self.junit, pipelines.junit(found + asked, summary))
@@ -226,7 +225,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 _JUDGED = (FailOn.sensitive, FailOn.undecided)
 
 
-def exit_code(summary: Summary | ViewsSummary, fail_on: Sequence[FailOn] | None = None) -> int:
+def exit_code(summary: AnySummary, fail_on: Sequence[FailOn] | None = None) -> int:
     """What the verdicts of an audit mean to a shell; by default sensitive and undecided ones count."""
     judged = _JUDGED if fail_on is None else fail_on
     if not summary.valid:
@@ -242,44 +241,43 @@ def exit_code(summary: Summary | ViewsSummary, fail_on: Sequence[FailOn] | None 
     return 4 if uncovered(summary) else 0
 
 
-def kept_record(summary: Summary | ViewsSummary) -> AppetiteRecord | None:
-    """What the appetite says that is kept with an audit; None where none is."""
+def kept_record(summary: AnySummary) -> AppetiteRecord | None:
+    """An audit held to the appetite that is kept with it; None where none is."""
     from ksdp.storage.store import Store
 
     store = Store.open(Path(summary.store), create=False)
     if not store.appetite(summary.audit).is_file():
         return None
-    from ksdp.storage.reviews.appetites import kept_appetite, read_record  # numerics
+    from ksdp.storage.reviews.appetites import kept_record as read  # numerics
 
-    appetite = kept_appetite(store, summary.audit)
-    return None if appetite is None else read_record(store, appetite, [summary.audit])
+    return read(store, summary.audit)
 
 
-def appetite_code(record: AppetiteRecord) -> int:
-    """What a record means to a shell, in the words of `exit_code`."""
-    missed = {one.name for one in record.missed}
+def appetite_code(missed: Collection[str]) -> int:
+    """What the names of missed criteria mean to a shell, in the words of `exit_code`."""
     return 5 if "controls" in missed else 3 if "sensitive" in missed else 4 if missed else 0
 
 
 def tell_record(record: AppetiteRecord) -> None:
     """Print every criterion, the missed ones with what to do."""
-    typer.echo(f"appetite  {'NOT met' if record.missed else 'met'}, record {record.to_json()['hash']}", err=True)
+    typer.echo(f"appetite  {'met' if record.met else 'NOT met'}, record {record.hash}", err=True)
     for one in record.criteria:
         typer.echo(f"  {'ok  ' if one.met else 'FAIL'} {one.audit:12} {one.sentence()}", err=True)
 
 
-def tell(summary: Summary | ViewsSummary, as_json: bool, *, made: bool = True) -> None:
+def tell(summary: AnySummary, as_json: bool, *, made: bool = True, record: AppetiteRecord | None = None) -> None:
     """Print an audit's summary: one object for machines, a few lines for people.
 
     Parameters
     ----------
     made : bool
         Whether this command has just made it: then it says how long a person waited for it.
+    record : AppetiteRecord, optional
+        What the appetite says that the audit is held to (`kept_record`).
     """
     from ksdp.audit.results.parts import clear_words
     from ksdp.audit.results.views_summary import ViewsSummary
 
-    record = kept_record(summary)
     if as_json:
         statistics = {
             name: {key: getattr(statistic, key) for key in ("version", "median_D", "max_D", "sensitive")}
@@ -334,7 +332,7 @@ def tell(summary: Summary | ViewsSummary, as_json: bool, *, made: bool = True) -
     typer.echo(f"audit   {summary.audit}\nreport  {summary.report}", err=True)
 
 
-def tell_void(summary: Summary | ViewsSummary) -> None:
+def tell_void(summary: AnySummary) -> None:
     """Say of a void audit that it is: whatever is shown of it comes after."""
     if not summary.valid:
         typer.secho(f"VOID: {summary.controls.reason}. No verdict may be used.", err=True, fg="red", bold=True)

@@ -12,7 +12,16 @@ from typing import Annotated, Any
 import typer
 
 from ksdp.audit.errors import InputError
-from ksdp.commands.options import JsonOption, MetricsOptions, StoreOption, WorkersOption, with_options
+from ksdp.commands.options import (
+    AppetiteOption,
+    JsonOption,
+    MetricsOptions,
+    StoreOption,
+    WorkersOption,
+    appetite_code,
+    read_asked,
+    with_options,
+)
 
 NameArgument = Annotated[str, typer.Argument(help="Name of the schedule (`ksdp schedules`).")]
 
@@ -65,6 +74,7 @@ def schedule(
     spending: SpendingOptions,
     attempts: AttemptOptions,
     telling: NoticeOptions,
+    appetite: AppetiteOption = None,
     workers: WorkersOption = None,
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
@@ -78,6 +88,7 @@ def schedule(
     from ksdp.storage.store import Store
 
     check_schedulable(read)
+    read_asked(appetite, read)
     made = check_schedule(
         {
             "name": calendar.name or re.sub(r"[^a-z0-9]+", "-", spec.stem.lower()).strip("-"),
@@ -87,6 +98,7 @@ def schedule(
             "created": datetime.now(UTC),
             "level": read.decision.level,
             "workers": workers,
+            "appetite": None if appetite is None else str(appetite.resolve()),
             "link": telling.link,
             "notices": _notices(telling.notices),
         }
@@ -211,6 +223,8 @@ def _code(run: Any) -> int:
         return 5
     if not run.succeeded:
         return 1
+    if run.appetite_missed is not None:
+        return appetite_code(run.appetite_missed)
     return 3 if run.verdicts.get("sensitive") else 4 if run.verdicts.get("undecided") else 0
 
 

@@ -19,7 +19,7 @@ from ksdp.audit.spec.models import parse_spec
 from ksdp.dashboards.audits.dossier import AuditRead, Dossier, advantages, read_audit, read_dossier, render_dossier
 from ksdp.dashboards.audits.frameworks import crosswalk
 from ksdp.flows.schedules.scheduled_run import spec_basis
-from ksdp.storage.audits.history import find_audit, read_summary
+from ksdp.storage.audits.history import find_audit, read_summary, read_whole
 from ksdp.storage.audits.view_tables import read_view_verdicts
 from ksdp.storage.findings import read_verdicts, write_summary
 from ksdp.storage.keys import make_identity
@@ -71,7 +71,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def made(folder: Path, spec: str = "declared") -> tuple[Store, AuditRead, Dossier]:
     store = Store.open(folder / "store")
     declared = read_spec_file(folder / f"{spec}.toml")[0].declared
-    read = read_audit(store, find_audit(store, "latest"), declared)
+    read = read_audit(store, read_whole(store, find_audit(store, "latest")), declared)
     return store, read, read_dossier(store, read, NOW)
 
 

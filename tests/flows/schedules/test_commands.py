@@ -66,6 +66,7 @@ def test_a_schedule_from_its_making_to_its_end(typed: Typed, nightly: tuple[Any,
         (("--full-every", "-1"), "`full_every`"),
         (("--retries", "-1"), "`retries`"),
         (("--notices", "none.toml"), "none.toml cannot be read"),
+        (("--appetite", "none.toml"), "none.toml cannot be read"),
     ],
 )
 def test_what_is_refused_leaves_nothing(
@@ -106,3 +107,6 @@ def test_one_that_is_not_there(typed: Typed, tmp_path: Path, command: str) -> No
 def test_what_a_run_means_to_a_shell(outcome: Any, verdicts: dict[str, int], code: int) -> None:
     run = ScheduledRun(planned=NOW, started=NOW, finished=NOW, outcome=outcome, verdicts=verdicts)
     assert _code(run) == code
+    if code in (0, 3, 4):
+        assert _code(run.model_copy(update={"appetite_missed": ()})) == 0
+        assert _code(run.model_copy(update={"appetite_missed": ("sensitive", "level")})) == 3

@@ -122,6 +122,7 @@ Make = Callable[..., tuple[Store, Schedule]]
     [
         ({}, ["sensitive"]),
         ({"became_sensitive": 0}, []),
+        ({"appetite_missed": ("coverage",)}, ["sensitive", "appetite"]),
         ({"became_sensitive": 0, "outcome": "unchanged", "missed": 2}, ["unchanged"]),
         ({"missed": 1}, ["sensitive", "not-run"]),
         ({"outcome": "void", "became_sensitive": 0}, ["void"]),

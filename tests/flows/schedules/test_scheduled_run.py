@@ -261,6 +261,33 @@ def test_a_paused_schedule_is_run_only_by_a_person(site: Site) -> None:
     assert len(read_runs(site.store, "nightly")) == count
 
 
+def test_an_appetite_is_held_to_everything_every_night(
+    tmp_path: Path, server: dict[str, str], pages: Callable
+) -> None:
+    site, asked = make_site(tmp_path, server), tmp_path / "appetite.toml"
+    (tmp_path / "spec.toml").write_text(SPEC.replace("margin = 0", "margin = 0.2"))
+    asked.write_text("margin = 0.2\nlevel = 0.05\nmost_undecided = 1\nmost_sensitive = 1\n")
+    site.schedule(appetite=str(asked), workers=1)
+    run, _ = site.run()
+    assert run.appetite_missed == ("coverage",)  # of this spec's statistics none reads all that is announced
+    said = site.told()
+    assert (said["event"], said["appetite_missed"]) == ("appetite", ["coverage"])
+    look = pages(site.store.root)
+    assert "appetite missed: coverage" in look.words("/schedules/nightly")
+    assert "coverage all that is announced unread:" in look.words(f"/audits/{run.audit}")
+    site.write([*range(119), 1119])
+    run, _ = site.run()
+    assert (run.full, run.documents["audited"], run.documents["changed"]) == (True, 120, 1)
+    assert run.appetite_missed == ("coverage",)  # and not `documents`
+    assert site.run()[0].outcome == "unchanged"
+    asked.write_text(asked.read_text().replace("0.2", "0.3"))
+    assert site.run()[0].full  # another appetite: nobody is held to it yet
+    asked.write_text(asked.read_text().replace("0.3", "0.1"))
+    run, _ = site.run()
+    assert run.outcome == "failed"
+    assert "set `decision.margin = 0.1`" in str(run.reason)
+
+
 def test_what_a_verdict_depends_on_besides_the_documents(site: Site) -> None:
     spec, _ = read_spec_file(site.folder / "spec.toml")
     change = spec.model_copy
