@@ -1329,7 +1329,7 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "flows/schedules/scheduled_run.py",
-        ('{"columns": columns or {}, "code": code}', '{"columns": {}, "code": code}'),
+        ('{"columns": columns or {}, "code": code,', '{"columns": {}, "code": code,'),
         tests=("tests/flows/schedules/test_changes.py",),
     ),
     *_of(
