@@ -82,13 +82,13 @@ class Unreachable(StoreError):
 
 
 class ClearanceError(KsdpError):
-    """A clearance is refused.
+    """A clearance, or a signed dossier, is refused.
 
     Parameters
     ----------
     failed : str
         The check that failed, for machines: `file`, `content`, `signature`, `signer`, `early`, `expired`,
-        `corpus`, `mechanism`, `spec`, `drawn`, `coverage`, `sizes` or `appetite`.
+        `corpus`, `mechanism`, `spec`, `drawn`, `coverage`, `sizes`, `appetite` or `page`.
     message : str
         The same for people.
     """

@@ -1,9 +1,9 @@
-"""The clearance: the signed list of documents that may enter a protocol run.
+"""Signed files: the clearance, which lists the documents that may enter a protocol run, and the dossier.
 
-One JSON file: `clearance` is what is said, `signature` who said it. The signature (Ed25519) is over the
-canonical form of `clearance` (sorted keys, no spaces, ASCII) behind a fixed prefix, so that it can never pass
-for a signature of something else. The whole file has one canonical form as well, and a file in any other is
-refused: no byte of it can change unnoticed.
+One JSON file: `clearance` (or `dossier`) is what is said, `signature` who said it. The signature (Ed25519) is over
+the canonical form of what is said (sorted keys, no spaces, ASCII) behind a prefix of its kind, so that it can
+never pass for a signature of something else. The whole file has one canonical form as well, and a file in any
+other is refused: no byte of it can change unnoticed.
 
 Whoever has a key can sign. That a file is whole says nothing until its public key, or the fingerprint, is compared
 with one that came by another way.
@@ -30,7 +30,8 @@ from ksdp.storage.readers.files import largest_input, read_bounded
 from ksdp.storage.store import Store, write_whole
 
 FORMAT = 1
-_PREFIX = b"ksdp-clearance-1\n"
+KINDS = ("clearance", "dossier")
+"""Of what is signed."""
 _OPTIONAL = ("reviewed", "certified", "drawn", "appetite", "record")
 """Fields that are not written where they say nothing."""
 
@@ -102,9 +103,9 @@ def _evidence(stored: Mapping[str, Any]) -> Evidence:
     return Evidence(**dict(stored) | {"attempts": Attempts(**attempts)})
 
 
-def _signed_bytes(content: Mapping[str, Any]) -> bytes:
+def _signed_bytes(content: Mapping[str, Any], kind: str = "clearance") -> bytes:
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    return _PREFIX + text.encode("ascii")
+    return f"ksdp-{kind}-1\n{text}".encode("ascii")
 
 
 def _file_bytes(whole: Mapping[str, Any]) -> bytes:
@@ -126,37 +127,63 @@ def write_clearance(path: Path, clearance: Clearance, private_key: Ed25519Privat
     ValueError
         If a parameter of the mechanism is not JSON.
     """
-    require_new_clearance(path)
-    stated = _content(clearance)
-    signed = _signed_bytes(stated)
-    whole = {
-        "clearance": stated,
-        "signature": {
-            "algorithm": "ed25519",
-            "content": hashlib.sha256(signed).hexdigest(),
-            "fingerprint": fingerprint(private_key),
-            "public_key": private_key.public_key().public_bytes_raw().hex(),
-            "signature": private_key.sign(signed).hex(),
-        },
+    write_signed(path, signed(_content(clearance), "clearance", private_key))
+
+
+def signed(stated: Mapping[str, Any], kind: str, private_key: Ed25519PrivateKey) -> dict[str, Any]:
+    """What is said, and the signature of it, as `write_signed` takes it; `ValueError` where it is not JSON."""
+    content = _signed_bytes(stated, kind)
+    signature = {
+        "algorithm": "ed25519",
+        "content": hashlib.sha256(content).hexdigest(),
+        "fingerprint": fingerprint(private_key),
+        "public_key": private_key.public_key().public_bytes_raw().hex(),
+        "signature": private_key.sign(content).hex(),
     }
+    return {kind: stated, "signature": signature}
+
+
+def write_signed(path: Path, whole: Mapping[str, Any]) -> None:
+    """Write what was `signed`; `InputError` if the file exists."""
+    require_new(path)
     file = _file_bytes(whole)
     write_whole(path, lambda part: part.write_bytes(file))
 
 
-def _parse(path: Path) -> dict[str, Any]:
-    """The file's two parts, if it is in its canonical form."""
+def signed_kind(path: Path) -> str:
+    """Which of `KINDS` a signed file is; nothing is verified."""
+    return next(kind for kind in KINDS if kind in _parse(path))
+
+
+def verify_signed(
+    path: Path, kind: str, public_key: Ed25519PublicKey | None
+) -> tuple[dict[str, Any], Ed25519PublicKey, list[str]]:
+    """A file that is whole, signed, and by this key if one is named; the key; and what was checked."""
+    whole = _parse(path, kind)
+    key = _signer(path, whole["signature"], _signed_bytes(whole[kind], kind))
+    if public_key is None:
+        return whole, key, ["content", "signature"]
+    if key.public_bytes_raw() != public_key.public_bytes_raw():
+        by = f"{path.name} is signed by {fingerprint(key)}; it should be by {fingerprint(public_key)}."
+        raise ClearanceError("signer", by)
+    return whole, key, ["content", "signature", "signer"]
+
+
+def _parse(path: Path, *kinds: str) -> dict[str, Any]:
+    """The file's two parts, if it is of one of these kinds, and in its canonical form."""
+    named = " or ".join(kinds or KINDS)
     try:
         raw = read_bounded(path, largest_input())
     except OSError as error:
-        raise ClearanceError("file", f"the clearance {path} cannot be read: {error.strerror}.") from error
+        raise ClearanceError("file", f"the {named} {path} cannot be read: {error.strerror}.") from error
     try:
         whole = json.loads(raw.decode("ascii"))
-        known = isinstance(whole, dict) and set(whole) == {"clearance", "signature"}
+        known = isinstance(whole, dict) and any(set(whole) == {kind, "signature"} for kind in kinds or KINDS)
         canonical = known and _file_bytes(whole) == raw
     except (ValueError, RecursionError) as error:
-        raise ClearanceError("file", f"{path.name} is not a clearance: it is no JSON in ASCII.") from error
+        raise ClearanceError("file", f"{path.name} is not a {named}: it is no JSON in ASCII.") from error
     if not known:
-        raise ClearanceError("file", f"{path.name} is not a clearance.")
+        raise ClearanceError("file", f"{path.name} is not a {named}.")
     if not canonical:
         raise ClearanceError("content", f"{path.name} was changed: it is not in the form it was written in.")
     return dict(whole)
@@ -185,7 +212,7 @@ def stored_clearances(store: Store) -> list[Path]:
 
 def read_clearance(path: Path) -> Clearance:
     """Read a clearance to look at it. Nothing is verified: use `verify_clearance` before acting on it."""
-    return _open(path, _parse(path)["clearance"])
+    return _open(path, _parse(path, "clearance")["clearance"])
 
 
 def _signer(path: Path, signature: Any, signed: bytes) -> Ed25519PublicKey:
@@ -243,17 +270,8 @@ def verify_clearance(
     """
     if now.tzinfo is None:
         raise InputError("`now` must have a time zone.")
-    whole = _parse(path)
-    key = _signer(path, whole["signature"], _signed_bytes(whole["clearance"]))
+    whole, key, checked = verify_signed(path, "clearance", public_key)
     clearance = _open(path, whole["clearance"])
-    checked = ["content", "signature"]
-    if public_key is not None:
-        if key.public_bytes_raw() != public_key.public_bytes_raw():
-            raise ClearanceError(
-                "signer",
-                f"{path.name} is signed by {fingerprint(key)}; it should be by {fingerprint(public_key)}.",
-            )
-        checked.append("signer")
     if now < clearance.created:
         raise ClearanceError("early", f"{path.name} is not valid before {clearance.created.isoformat()}.")
     if now >= clearance.expires:
@@ -285,7 +303,7 @@ def verify_clearance(
     )
 
 
-def require_new_clearance(path: Path) -> None:
+def require_new(path: Path) -> None:
     """Refuse a file that is there: what is signed is never replaced."""
     if path.exists():
         raise InputError(f"{path} exists, and is never replaced. Name another file, or move it.")

@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from pydantic import TypeAdapter
 
+from ksdp.audit.errors import ClearanceError
 from ksdp.dashboards.audits import sentences
 from ksdp.dashboards.audits.audit_model import AuditModel, read_audit_model
 from ksdp.dashboards.audits.frameworks import Clause, crosswalk
 from ksdp.dashboards.audits.pipelines import uncovered
-from ksdp.dashboards.audits.report import of_summary, parts_of, parts_of_views, standalone
+from ksdp.dashboards.audits.report import of_summary, parts_of, parts_of_views, rendered, standalone
 from ksdp.dashboards.words import count, decimal, percent, plural, timestamp
 from ksdp.storage.audits.history import AnySummary, Risk, Summary, read_parts
 from ksdp.storage.audits.view_tables import read_view_verdicts
-from ksdp.storage.clearances import Clearance, content_hash, read_clearance, stored_clearances
+from ksdp.storage.clearances import (
+    Clearance,
+    content_hash,
+    read_clearance,
+    require_new,
+    signed,
+    stored_clearances,
+    verify_signed,
+    write_signed,
+)
 from ksdp.storage.findings import DeclaredSpec, read_spec, read_verdicts
+from ksdp.storage.keys import fingerprint
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.reviews.appetites import AppetiteRecord, kept_record
 from ksdp.storage.reviews.decisions import read_log, read_policy
-from ksdp.storage.store import Store
+from ksdp.storage.store import Store, write_text
 
 VERSION = 1
 """Of the JSON."""
@@ -159,6 +173,10 @@ class Dossier:
     """The record of the risk appetite that the audit is held to; None where it is held to none."""
     summary: Mapping[str, Any]
     """`audit.json`: all that the audit found and rests on."""
+    signed_by: str | None = None
+    """Who signed it; the key is beside the signature."""
+    page: str | None = None
+    """SHA-256 of its page, before the signature was put there; None where nobody signed."""
 
     def to_json(self) -> dict[str, Any]:
         """For machines: `docs/dossier.schema.json` says what stands where."""
@@ -269,6 +287,50 @@ def render_dossier(store: Store, read: AuditRead, dossier: Dossier) -> str:
     parts = {anchor: parts[which] for anchor, _, _, *parts in CHAPTERS}
     shown |= {"dossier": dossier, "parts": parts, "record": record}
     return standalone("dossier.html.j2", sheets=("app.css", "dossier.css"), **shown)
+
+
+_SEAL = "<!--signature-->"
+"""Where the signature stands on the page."""
+
+
+def sign_dossier(
+    store: Store, read: AuditRead, dossier: Dossier, page: Path, signer: tuple[str, Ed25519PrivateKey]
+) -> None:
+    """Write a dossier's page with the signature on it, and the signed JSON beside it, which is never replaced."""
+    who, key = signer
+    require_new(signed_file(page))
+    named = replace(dossier, signed_by=who)
+    plain = render_dossier(store, read, named)
+    whole = signed(replace(named, page=_sha256(plain)).to_json(), "dossier", key)
+    write_text(page, plain.replace(_SEAL, _seal(whole), 1))
+    write_signed(signed_file(page), whole)
+
+
+def signed_file(page: Path) -> Path:
+    """Where the signed JSON of a dossier's page is."""
+    return page.with_suffix(".json")
+
+
+def verify_dossier(file: Path, public_key: Ed25519PublicKey | None) -> dict[str, Any]:
+    """Check a signed dossier, and its page where that lies beside it: who signed what, and what was checked."""
+    whole, key, checked = verify_signed(file, "dossier", public_key)
+    told, page = whole["dossier"], file.with_suffix(".html")
+    if page.is_file():
+        shown, seal = page.read_text(encoding="utf-8", errors="replace"), _seal(whole)
+        if shown.count(seal) != 1 or _sha256(shown.replace(seal, _SEAL)) != told["page"]:
+            raise ClearanceError("page", f"{page.name} was changed after it was signed; {file.name} was not.")
+        checked.append("page")
+    about = {name: told[name] for name in ("signed_by", "made", "audit", "called", "valid")}
+    return {"dossier": str(file.resolve()), "fingerprint": fingerprint(key), "checked": checked} | about
+
+
+def _seal(whole: Mapping[str, Any]) -> str:
+    """What the page says of its signature: of the signed file alone, so that nothing else can stand there."""
+    return rendered("_seal.html.j2", signed_by=whole["dossier"]["signed_by"], signature=whole["signature"])
+
+
+def _sha256(page: str) -> str:
+    return hashlib.sha256(page.encode()).hexdigest()
 
 
 def advantages(store: Store, summary: AnySummary) -> tuple[Advantage, ...]:

@@ -50,7 +50,7 @@ from ksdp.storage.clearances import (
     clearance_at,
     content_hash,
     read_clearance,
-    require_new_clearance,
+    require_new,
     verify_clearance,
     write_clearance,
 )
@@ -91,7 +91,7 @@ class Signing:
                 raise InputError(f"`{name}` must have a time zone.")
         if self.expires <= self.now:
             raise InputError("`expires` must be later than now.")
-        require_new_clearance(self.path)
+        require_new(self.path)
 
     def at(self, now: datetime) -> Signing:
         """The same for a clearance that holds as long, from another moment on."""

@@ -20,10 +20,12 @@ from ksdp.commands.options import (
     JsonOption,
     PipelineOptions,
     StoreOption,
+    WhoOption,
     appetite_code,
     exit_code,
     kept_record,
     read_asked,
+    signing_key,
     tell,
     tell_record,
     tell_void,
@@ -303,6 +305,8 @@ def report(
 
 def dossier(
     audit: AuditArgument,
+    key: Annotated[Path | None, typer.Option("--key", help="Your private key (`ksdp keys`): it signs.")] = None,
+    who: WhoOption = "",
     html: Annotated[
         Path | None, typer.Option("--html", help="Where to write it. Default: beside the findings.")
     ] = None,
@@ -315,10 +319,14 @@ def dossier(
     """Put what was measured, declared and decided into one page for a regulator or a board; it prints on A4."""
     from datetime import UTC, datetime
 
-    from ksdp.dashboards.audits.dossier import read_audit, read_dossier, render_dossier
+    from ksdp.dashboards.audits.dossier import read_audit, read_dossier, render_dossier, sign_dossier, signed_file
     from ksdp.storage.audits.history import Summary, opened_audit, read_whole
+    from ksdp.storage.clearances import require_new
     from ksdp.storage.store import write_text
 
+    if (key is None) == bool(who.strip()):
+        raise InputError("`--key` and `--who` go together: whose key it is, and who signs.")
+    signer = None if key is None else (who, signing_key(key))
     opened, audit = opened_audit(store, audit)
     summary = read_whole(opened, audit)
     read = read_audit(opened, summary, None if spec is None else _declared(spec, summary))
@@ -326,10 +334,15 @@ def dossier(
     tell_void(summary)
     if as_json:
         typer.echo(json.dumps(found.to_json()))
-    if html is not None or not as_json:
+    if html is not None or signer is not None or not as_json:
         name = "dossier.html" if isinstance(summary, Summary) else f"{audit}-dossier.html"
         html = html or Path(summary.report).with_name(name)
-        write_text(html, render_dossier(opened, read, found))
+        if signer is not None:
+            sign_dossier(opened, read, found, html, signer)
+            typer.echo(str(signed_file(html)), err=as_json)
+        else:
+            require_new(signed_file(html))
+            write_text(html, render_dossier(opened, read, found))
         typer.echo(str(html), err=as_json)
 
 

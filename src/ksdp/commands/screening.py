@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ksdp.audit.errors import InputError
 from ksdp.commands.options import (
     AppetiteOption,
     JsonOption,
@@ -113,7 +114,9 @@ def screen(
 
 
 def verify(
-    clearance: Annotated[Path, typer.Argument(help="A clearance file; or a store, or its review log.")],
+    clearance: Annotated[
+        Path, typer.Argument(help="A clearance or signed dossier; or a store, or its review log.")
+    ],
     key: Annotated[Path | None, typer.Option("--key", help="The public key it must be signed with.")] = None,
     against: Annotated[
         list[Path] | None, typer.Option("--against", help="Clearances that a review log must agree with.")
@@ -126,17 +129,28 @@ def verify(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check a clearance: whole, signed, in force, made for this corpus, mechanism and spec. Or a review log."""
+    """Check a clearance: whole, signed, in force, for this corpus, mechanism and spec. Or a dossier; or a log."""
     from datetime import UTC, datetime
 
     from ksdp.flows.screening.clear import verify as run_verify
     from ksdp.flows.screening.clear import verify_log
+    from ksdp.storage.clearances import signed_kind
     from ksdp.storage.keys import load_public
     from ksdp.storage.readers.spec_files import read_spec_file
 
     public = load_public(key) if key else None
     if clearance.is_dir() or clearance.suffix == ".jsonl":
         tell_chain(verify_log(clearance, against or (), public), as_json)
+        return
+    clearance = clearance.with_suffix(".json") if clearance.suffix == ".html" else clearance
+    if signed_kind(clearance) == "dossier":
+        from ksdp.dashboards.audits.dossier import verify_dossier
+
+        if spec or appetite or ledger:
+            raise InputError("`--spec`, `--appetite` and `--ledger` are of clearances; this is a dossier.")
+        found = verify_dossier(clearance, public)
+        with_page = "and its page are" if "page" in found["checked"] else "(its page is not beside it) is"
+        _tell_verified(f"dossier {with_page} whole and signed", found, key, as_json)
         return
     read, base = read_spec_file(spec) if spec else (None, None)
     asked = read_asked(appetite)
@@ -146,14 +160,15 @@ def verify(
         from ksdp.storage.runs.ledger import Ledger
 
         out["spent"] = spent_words(spent(Ledger(ledger)))
+    _tell_verified("clearance is whole, signed and in force", out, key, as_json)
+
+
+def _tell_verified(said: str, out: dict[str, Any], key: Path | None, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(out, default=str))
         return
-    typer.echo(
-        "the clearance is whole, signed and in force."
-        if key
-        else "the clearance is whole and in force. Compare the fingerprint of its signer, or name --key:"
-    )
+    compare = "" if key else " Nobody says by whom: compare the fingerprint of its signer, or name --key."
+    typer.echo(f"the {said}.{compare}")
     typer.echo(
         "\n".join(f"{name:12} {value}" for name, value in out.items() if not isinstance(value, list | dict | None))
     )

@@ -14,18 +14,28 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ksdp.audit.errors import InputError, SpecError
+from ksdp.audit.errors import ClearanceError, InputError, SpecError
 from ksdp.audit.spec.models import parse_spec
-from ksdp.dashboards.audits.dossier import AuditRead, Dossier, advantages, read_audit, read_dossier, render_dossier
+from ksdp.dashboards.audits.dossier import (
+    AuditRead,
+    Dossier,
+    advantages,
+    read_audit,
+    read_dossier,
+    render_dossier,
+    verify_dossier,
+)
 from ksdp.dashboards.audits.frameworks import crosswalk
 from ksdp.flows.schedules.scheduled_run import spec_basis
 from ksdp.storage.audits.history import find_audit, read_summary, read_whole
 from ksdp.storage.audits.view_tables import read_view_verdicts
+from ksdp.storage.clearances import write_clearance, write_signed
 from ksdp.storage.findings import read_verdicts, write_summary
-from ksdp.storage.keys import make_identity
+from ksdp.storage.keys import load_private, make_identity
 from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.storage.store import Store
 
+from ...clearances import clearance
 from ...typed import typed
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -183,6 +193,50 @@ def test_sign_off_is_filled_from_log_and_clearances(folder: Path, tmp_path: Path
     assert said["Decisions"].text[0].startswith(f"Ada: exclude, {len(sensitive)} document")
     assert said["Clearances"].text[0].startswith("Ada, ")
     assert said["Residual risk accepted by"].source == "missing"
+
+
+def test_a_changed_byte_of_a_signed_dossier_is_found_and_named(folder: Path, tmp_path: Path) -> None:
+    make_identity(tmp_path, "ada")
+    make_identity(tmp_path, "bob")
+    page, file, public = tmp_path / "d.html", tmp_path / "d.json", ("--key", tmp_path / "ada.pub")
+    signs = ("--store", folder / "store", "--html", page, "--key", tmp_path / "ada.key", "--who", "Ada <b>")
+    typed("dossier", "latest", *signs, code=0)
+    told = json.loads(file.read_text())["dossier"]
+    jsonschema.validate(told, json.loads((ROOT / "docs" / "dossier.schema.json").read_text()))
+    found = json.loads(typed("verify", page, *public, "--json", code=0).stdout)
+    assert found["checked"] == ["content", "signature", "signer", "page"]
+    assert found["signed_by"] == "Ada <b>"
+    assert found["fingerprint"] in words(page.read_text())
+    with pytest.raises(ClearanceError, match="is signed by"):
+        typed("verify", file, "--key", tmp_path / "bob.pub")
+    for signed, other in ((page, file), (file, page)):
+        whole = signed.read_bytes()
+        seal = whole.find(b"Ed25519")
+        for at in {*range(3, len(whole), len(whole) // 23), *(seal + n for n in (1, 60, 200) if seal > 0)}:
+            signed.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+            with pytest.raises(ClearanceError) as refused:
+                verify_dossier(file, None)
+            assert signed.name in str(refused.value), (at, whole[at - 9 : at + 9])
+            assert f"{other.name} was changed" not in str(refused.value)
+        signed.write_bytes(whole)
+    for again in (signs, signs[:4]):
+        with pytest.raises(InputError, match=r"d.json exists, and is never replaced"):
+            typed("dossier", "latest", *again)
+    page.unlink()
+    assert "its page is not beside it" in typed("verify", file, code=0).stdout
+    with pytest.raises(InputError, match="`--key` and `--who` go together"):
+        typed("dossier", "latest", *signs[:6])
+
+
+def test_a_signature_of_a_clearance_is_none_of_a_dossier(tmp_path: Path) -> None:
+    key, file = load_private(make_identity(tmp_path, "ada").private), tmp_path / "d.json"
+    write_clearance(tmp_path / "c.json", clearance(), key)
+    whole = json.loads((tmp_path / "c.json").read_text())
+    write_signed(file, {"dossier": whole["clearance"], "signature": whole["signature"]})
+    with pytest.raises(ClearanceError, match="d.json was changed after it was signed"):
+        verify_dossier(file, None)
+    with pytest.raises(ClearanceError, match="c.json is not a dossier"):
+        verify_dossier(tmp_path / "c.json", None)
 
 
 def test_nothing_of_a_void_audit_is_covered(folder: Path) -> None:
