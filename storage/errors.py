@@ -1,5 +1,6 @@
 """What can go wrong, for those who know the store and nothing below it."""
 
+from ksdp.audit.errors import ClearanceError as ClearanceError
 from ksdp.audit.errors import InputError as InputError
 from ksdp.audit.errors import InvalidAudit as InvalidAudit
 from ksdp.audit.errors import KsdpError as KsdpError

@@ -221,6 +221,9 @@ def _of_result(appetite: Appetite, whole: Summary | ViewsSummary, found: Audited
         yield one if whole.valid else replace(one, found="not known", met=False, remedy="see `controls`")
 
 
+_NOBODY = "nobody without limits of their own"
+
+
 def _of_documents(appetite: Appetite, found: AuditedDocuments, unit: str) -> Iterator[Criterion]:
     entering = found.verdict != "out"
     others = entering.copy()
@@ -230,10 +233,14 @@ def _of_documents(appetite: Appetite, found: AuditedDocuments, unit: str) -> Ite
     for verdict, remedy in (("sensitive", "exclude them, or `ksdp advise`"), ("undecided", "`ksdp more`")):
         most, count = getattr(appetite, f"most_{verdict}"), int((found.verdict[others] == verdict).sum())
         met = count <= most * total + 1e-9
-        yield Criterion(verdict, f"a share of at most {most:g}", f"{count} of {plural(total, unit)}", met, remedy)
+        found_words = f"{count} of {plural(total, unit)}" if total else _NOBODY
+        yield Criterion(verdict, f"a share of at most {most:g}", found_words, met, remedy)
     if appetite.proof == "every attack":
         clear = found.certified[others & (found.verdict == "clear")]
-        said, remedy = f"{clear.sum()} of {clear.size} clear", "noise, a certificate or a secret draw proves it"
+        said, remedy = (
+            f"{clear.sum()} of {clear.size} clear" if total else _NOBODY,
+            "noise, a certificate or a secret draw proves it",
+        )
         yield Criterion("proof", "every attack", said, bool(clear.all()), remedy)
     for kind, column in CLASSES.items():
         for name, own in sorted(getattr(appetite, kind).items()):

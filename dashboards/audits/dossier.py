@@ -14,7 +14,6 @@ import pyarrow as pa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from pydantic import TypeAdapter
 
-from ksdp.audit.errors import ClearanceError
 from ksdp.dashboards.audits import sentences
 from ksdp.dashboards.audits.audit_model import AuditModel, read_audit_model
 from ksdp.dashboards.audits.frameworks import Clause, crosswalk
@@ -33,6 +32,7 @@ from ksdp.storage.clearances import (
     verify_signed,
     write_signed,
 )
+from ksdp.storage.errors import ClearanceError
 from ksdp.storage.findings import DeclaredSpec, read_spec, read_verdicts
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.mapped_corpus import open_corpus
@@ -106,7 +106,7 @@ NOT_CLAIMED = (
 
 @dataclass(frozen=True)
 class Advantage:
-    """What the strongest statistic tells of some documents. All intervals hold together."""
+    """What the strongest statistic tells of some documents, or a proof bounds. All intervals hold together."""
 
     name: str
     document: str
@@ -352,9 +352,10 @@ def advantages(store: Store, summary: AnySummary) -> tuple[Advantage, ...]:
 
 
 def _advantage(table: pa.Table, name: str) -> Advantage:
-    """Where an arm was empty nothing is known: from 0 to 1."""
+    """Where an arm was empty nothing is known: from 0 to 1. No number is above what is proved of every attack."""
+    proved = table["certified_bound"].to_numpy() if "certified_bound" in table.column_names else 1.0
     measured, low, high = (
-        np.nan_to_num(table[column].to_numpy(), nan=unknown)
+        np.fmin(np.nan_to_num(table[column].to_numpy(), nan=unknown), proved)
         for column, unknown in (("distance", 0.0), ("band_low", 0.0), ("largest_band_high", 1.0))
     )
     worst = int(measured.argmax())
@@ -506,12 +507,15 @@ def _plain(summary: AnySummary, stated: DeclaredSpec) -> Iterator[str]:
     if not summary.valid:
         yield "The test went wrong and was thrown away. Nothing may be decided by it."
         return
-    right = round(50 + 50 * margin)
-    yield (
-        f"We call it safe enough if a guesser is right at most {right} times in 100. With a coin it is 50. Of "
-        f"{plural(summary.documents, summary.design.unit, summary.design.unit + 's')}, {count(counts.clear)} are "
-        f"safe enough by this test. {count(counts.sensitive)} are not. Of {count(counts.undecided)} we cannot say."
+    right, unit = round(50 + 50 * margin), summary.design.unit
+    everything = plural(summary.documents, unit, f"{unit}s")
+    found = (
+        f"Of {everything}, {count(counts.clear)} are safe enough by this test. {count(counts.sensitive)} are not. "
+        f"Of {count(counts.undecided)} we cannot say."
     )
+    if counts.clear == summary.documents:
+        found = f"By this test, all {everything} are safe enough."
+    yield f"We call it safe enough if a guesser is right at most {right} times in 100; with a coin, 50. {found}"
     if (low := summary.spec.decision.margin_at_low_fpr) is not None:
         yield (
             "Nor may somebody who accuses 1 in 100 of those whose data was not used recognise more than "
@@ -521,10 +525,10 @@ def _plain(summary: AnySummary, stated: DeclaredSpec) -> Iterator[str]:
     wrong = (
         f"at most {level} of them are expected to be" if rule == "fdr" else f"the chance of any is {level} at most"
     )
-    yield (
-        "We tested only whether your data was used. We tried the attacks that we know; there may be others. Our "
-        f"answers can be wrong: {wrong}."
-    )
+    tried = f"We tried the attacks that we know; there may be others. Our answers can be wrong: {wrong}."
+    if counts.every_attack == summary.documents:
+        tried = f"It is proved that no attack does better, if {sentences.grounds(summary)}."
+    yield f"We tested only whether your data was used. {tried}"
     harm = f" If it were found out: {stated.harm.rstrip('.')}." if stated.harm else ""
     yield f"What happens to data that is not safe enough, people decide: see Sign-off.{harm}"
     yield f"Questions go to {stated.controller or 'whoever gave you this page'}."

@@ -19,7 +19,7 @@ from ksdp.dashboards import words
 from ksdp.dashboards.audits import sentences
 from ksdp.dashboards.audits.audit_model import AuditModel, read_audit_model
 from ksdp.dashboards.charts import scale_svg, shares_svg
-from ksdp.storage.audits.history import ViewsSummary, read_views
+from ksdp.storage.audits.history import ViewsSummary, read_parts, read_views
 from ksdp.storage.audits.view_tables import read_strongest
 from ksdp.storage.findings import Summary
 from ksdp.storage.reviews.appetites import kept_record
@@ -98,6 +98,7 @@ def parts_of_views(store: Store, name: str) -> dict[str, Any]:
         "unit": unit,
         "units": f"{unit}s",
         "record": record,
+        "risks": read_parts(store, summary),
         "sections": (
             ("result", "The result over all views"),
             *([("appetite", "What is accepted")] if record else ()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ksdp.dashboards.words import count, decimal, percent, plural
@@ -68,7 +69,7 @@ def copied(summary: Summary) -> str | None:
     return f"{sure} {count(copies.sensitive)} of them {verb} called sensitive: false alarms."
 
 
-def grounds(summary: Summary) -> str:
+def grounds(summary: AnySummary) -> str:
     """On what a certified verdict stands: behind "if"."""
     if summary.spec.proved_by_draw:
         return "nobody learns which documents the secret draw lets in"
@@ -282,7 +283,9 @@ def reach(view: AuditModel) -> list[str]:
             f"A document whose measured D is {decimal(detectable)} or more is surely called sensitive by an audit "
             "of this size. Smaller leaks are found where many documents leak, and missed otherwise."
         ]
-    if certified < view.summary.spec.rule.margin:
+    if view.summary.verdicts.every_attack == view.summary.documents:
+        sentences.append("What certifies is a proof, and not the runs: they only check it.")
+    elif certified < view.summary.spec.rule.margin:
         sentences.append(
             f"The smallest margin that it could certify is {decimal(certified)}, below the {margin} asked for: "
             "documents of a small enough D can be cleared."
@@ -480,13 +483,47 @@ def fresh(summary: Summary) -> list[str]:
     ]
 
 
+def layers(summary: Summary) -> list[tuple[str, list[str]]]:
+    """The risk in three layers, which no single number stands for; empty where the audit is void."""
+    if not summary.valid:
+        return []
+    found, unit = summary.risk.measured, summary.design.unit
+    measured = [
+        f"The largest advantage of one {unit} is {_with_mu(found.largest, found.largest_mu)}: the largest of "
+        f"many, and so too large on average. The margin is {_with_mu(found.margin, found.margin_mu)}."
+    ]
+    if summary.verdicts.every_attack == summary.documents:
+        measured.append("A proof bounds every attack by the margin: what was measured above it is chance.")
+    if found.median is not None:
+        half = f"half of the {unit}s with a detected leak have {decimal(found.median)} or more"
+        measured.append(f"On fresh runs, {half}. {_rarely_wrong(found.median_tpr_at_fpr_01)}")
+    combined = precise(summary) or ["Nothing, as no attacker’s prior is declared."]
+    return [("Measured", measured), ("Declared", list(_declared(summary))), ("Combined", combined)]
+
+
+def _declared(summary: Summary) -> Iterator[str]:
+    """Of `[declared]`, what risk depends on."""
+    stated = summary.spec.declared
+    if stated.prior is not None:
+        yield f"The attacker holds beforehand that a document takes part with a chance of {percent(stated.prior)}."
+    if stated.people is not None:
+        yield f"People concerned: {count(stated.people)}."
+    if stated.harm:
+        yield f"Harm: {stated.harm.rstrip('.')}."
+    if missing := [name for name in ("prior", "people", "harm") if not getattr(stated, name)]:
+        yield f"Not declared: {', '.join(missing)}."
+
+
+def _with_mu(advantage: float, mu: float | None) -> str:
+    return decimal(advantage) if mu is None else f"{decimal(advantage)} (Gaussian noise with mu {decimal(mu, 3)})"
+
+
 def precise(summary: Summary) -> list[str]:
     """How often a claim to know who took part is right, by the declared prior; empty where none is declared."""
     risk = summary.risk
     combined = risk.combined
     if combined is None:
         return []
-    prior = percent(summary.spec.declared.prior or 0)
     known = (
         ("of the time at the margin", combined.at_margin),
         ("for the most exposed document", combined.largest),
@@ -494,8 +531,7 @@ def precise(summary: Summary) -> list[str]:
     )
     least = ", ".join(f"{percent(right)} {whom}" for whom, right in known if right is not None)
     found = [
-        f"Declared: before the run, the attacker holds that a document takes part with a chance of {prior}. "
-        "Combined with what fresh runs measured of each document by itself: who claims it by the best threshold "
+        "Who claims by the best threshold that a document took part, as fresh runs measured it by itself, "
         f"is right at least {least}."
     ]
     if combined.median_at_fpr_01 is not None:

@@ -276,7 +276,8 @@ def tell(summary: AnySummary, as_json: bool, *, made: bool = True, record: Appet
         What the appetite says that the audit is held to (`kept_record`).
     """
     from ksdp.audit.results.parts import clear_words
-    from ksdp.audit.results.views_summary import ViewsSummary
+    from ksdp.storage.audits.history import ViewsSummary, read_parts
+    from ksdp.storage.store import Store
 
     if as_json:
         statistics = {
@@ -287,8 +288,10 @@ def tell(summary: AnySummary, as_json: bool, *, made: bool = True, record: Appet
         shown = {key: told[key] for key in KEYS}
         shown |= {"statistics": statistics, "store": summary.store, "report": summary.report}
         shown |= {key: told[key] for key in ("share", "views") if key in told}
-        if not isinstance(summary, ViewsSummary):
-            shown["risk"] = summary.risk.to_json()
+        risk = {
+            name: view.risk.to_json() for name, view in read_parts(Store(Path(summary.store)), summary).items()
+        }
+        shown["risk"] = risk if isinstance(summary, ViewsSummary) else risk[""]
         if record is not None:
             shown["appetite"] = record.to_json()
         typer.echo(json.dumps(shown))

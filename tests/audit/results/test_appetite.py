@@ -87,6 +87,12 @@ def test_a_party_of_its_own_has_bounds_of_its_own(verdicts: str, own: dict[str, 
     assert missed(record) == names
 
 
+def test_where_everybody_has_limits_of_their_own_it_says_so() -> None:
+    asks = asked(proof="every attack", parties={"ada": {"margin": 0.3}, "bob": {"margin": 0.6}})
+    found = {one.name: one.found for one in held(asks, documents()).criteria}
+    assert {found[name] for name in ("sensitive", "undecided", "proof")} == {"nobody without limits of their own"}
+
+
 def test_a_party_that_is_not_known_is_no_pass() -> None:
     assert missed(held(asked(parties={"cyd": {"margin": 1}}), documents())) == {"parties", "party cyd"}
 

@@ -10,7 +10,7 @@ import pytest
 from ksdp.audit.results.parts import FreshSummary
 from ksdp.audit.results.risk import gaussian_mu, least_precision, precision
 from ksdp.audit.spec.models import DeclaredSpec
-from ksdp.dashboards.audits.sentences import precise
+from ksdp.dashboards.audits.sentences import layers, precise
 
 from ...summaries import SPEC, example
 
@@ -58,8 +58,17 @@ def test_sentences_say_what_is_known_and_nothing_of_a_void_audit() -> None:
     assert precise(example(fresh=FRESH)) == []
     assert precise(replace(example(fresh=FRESH, spec=DECLARED), valid=False)) == []
     first, second, third = precise(example(fresh=FRESH, spec=DECLARED))
-    assert "with a chance of 10 %" in first
     assert "at least 12.2 % of the time at the margin, 21.7 % for the most exposed document" in first
     assert second.startswith("With 1 % false alarms, such a claim is right 73.5 %")
     assert third.startswith("Of 50 people, about 10 are exposed")
     assert len(precise(example(spec=DECLARED))) == 2
+    assert layers(replace(example(fresh=FRESH), valid=False)) == []
+    told = dict(layers(example(fresh=FRESH)))
+    assert list(told) == ["Measured", "Declared", "Combined"]
+    assert "The margin is 0.20 (Gaussian noise with mu 0.507)" in told["Measured"][0]
+    assert "with a detected leak have 0.40 or more. At 1 % false alarms" in told["Measured"][1]
+    assert told["Declared"] == ["Not declared: prior, people, harm."]
+    assert told["Combined"] == ["Nothing, as no attacker’s prior is declared."]
+    told = dict(layers(example(fresh=FRESH, spec=DECLARED)))
+    assert told["Declared"][0].endswith("takes part with a chance of 10 %.")
+    assert told["Combined"] == [first, second, third]
