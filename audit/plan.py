@@ -26,7 +26,7 @@ from ksdp.audit.mechanisms.contract import Database, Mechanism, Release, Release
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.planted import ArrayLeak
 from ksdp.audit.mechanisms.privacy.spent import Promise
-from ksdp.audit.mechanisms.recorded import RecordedRuns, is_own
+from ksdp.audit.mechanisms.recorded import ENOUGH, RecordedRuns, is_own
 from ksdp.audit.numeric.sparse_rows import rows_of, take_rows
 from ksdp.audit.party_view import Holdings, parties_key
 from ksdp.audit.randomness import Purpose, generator
@@ -234,8 +234,8 @@ def _simulated(
     mechanism: Mechanism, shown: ReleaseSchema, held: Holdings, others: Sequence[Statistic], *, asked: bool
 ) -> tuple[tuple[Release, ...], str]:
     """Arrays that the statistic learnt from simulated runs reads; where it is not tested, what it needs."""
-    if isinstance(mechanism, RecordedRuns):
-        return (), "a mechanism that can be run"
+    if isinstance(mechanism, RecordedRuns) and not (mechanism.learnt and len(held.victim) == len(held.units)):
+        return (), f"a mechanism that can be run, or {ENOUGH} recorded runs of one party"
     if held.units.word == "group":
         return (), "documents, not groups"
     if is_own(mechanism) or asked:  # of somebody's own mechanism no other statistic knows anything

@@ -84,9 +84,11 @@ def _as_recorded(mechanism: RecordedRuns, plan: Plan) -> str:
             f"announced fits who was in (p 10^-{shift.digits:.0f}), and as they are it does not (p "
             f"10^-{shift.recorded:.0f}). Number runs and documents alike in both tables."
         )
-    if not mechanism.repeated:
-        return ""
-    return f"{mechanism.repeated} recorded runs repeat earlier ones to the last bit, and are counted once"
+    notes = (
+        (mechanism.repeated, "repeat earlier ones to the last bit, and are counted once"),
+        (mechanism.learnt, "are learnt from, and tests read the others"),
+    )
+    return "; ".join(f"{count} recorded runs {what}" for count, what in notes if count)
 
 
 def _digests_before(ref: AuditRef, chosen: list[tuple[Block, int]]) -> list[str]:

@@ -7,7 +7,7 @@ drawn at random, whatever they are and however earlier runs came out, and the me
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import InputError, KsdpError
 from ksdp.audit.mechanisms.callables import FunctionMechanism, has_minus_zeros
 from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables, Release, inner_of
-from ksdp.audit.numeric.array_types import Bits, Floats
+from ksdp.audit.numeric.array_types import Bits, Floats, Ints
 from ksdp.audit.spec.design import Block, Rows
 from ksdp.audit.statistics.plain import statistics_of_arrays
 
 _FEWEST = 2
+ENOUGH, _MOST_LEARNT = 400, 2000
+"""Recorded runs from which on some are learnt from, and the most of these."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,10 +92,13 @@ class RecordedRuns:
         """Runs that were recorded before, to the last bit; they are counted once."""
         if self.repeated:
             self._bits, self._arrays = self._bits[first], {n: a[first] for n, a in self._arrays.items()}
+        self.learnt = min(len(first) // 2, _MOST_LEARNT) if len(first) >= ENOUGH else 0
+        """Runs, the first of all, that a statistic may learn from; tests read the others."""
+        self._tested = self._bits[self.learnt :]
         digest = hashlib.sha256(self._bits.tobytes())
         for name, array in self._arrays.items():
             digest.update(f"{name}{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
-        arms = np.minimum(self._bits.sum(axis=0), (~self._bits).sum(axis=0))
+        arms = np.minimum(self._tested.sum(axis=0), (~self._tested).sum(axis=0))
         if (arms < _FEWEST).any():
             raise InputError(
                 f"{int((arms < _FEWEST).sum())} documents were in fewer than {_FEWEST} recorded runs, or outside "
@@ -116,22 +121,22 @@ class RecordedRuns:
     @property
     def rows(self) -> int:
         """Documents that a run held: the median."""
-        return int(np.median(self._bits.sum(axis=1)))
+        return int(np.median(self._tested.sum(axis=1)))
 
     @property
     def fixed(self) -> bool:
         """Whether every run held equally many."""
-        return bool(np.ptp(self._bits.sum(axis=1)) == 0)
+        return bool(np.ptp(self._tested.sum(axis=1)) == 0)
 
     @property
     def smaller_arm(self) -> int:
         """Runs in the smaller arm, on average."""
-        share = self._bits.mean()
-        return int(min(share, 1 - share) * len(self._bits))
+        share = self._tested.mean()
+        return int(min(share, 1 - share) * len(self._tested))
 
     def design(self, audited: Rows, seed: int) -> RecordedDesign:
-        """Who was in which run."""
-        return RecordedDesign(self._bits, audited, len(self._bits), seed)
+        """Who was in which of the runs that are tested."""
+        return RecordedDesign(self._tested, audited, len(self._tested), seed)
 
     def releases(self, features: int) -> tuple[Release, ...]:
         """What was recorded."""
@@ -142,7 +147,14 @@ class RecordedRuns:
         raise KsdpError("the runs were recorded elsewhere; none can be made here.")
 
     def of_run(self, run: int) -> Observables:
-        """What one recorded run announced."""
+        """What one of the runs that are tested announced."""
+        return self._announced(self.learnt + run)
+
+    def to_learn_from(self) -> Iterator[tuple[Ints, Observables]]:
+        """Whom a run held, as places in the corpus, and what it announced: of the runs that no test reads."""
+        return ((np.flatnonzero(self._bits[run]), self._announced(run)) for run in range(self.learnt))
+
+    def _announced(self, run: int) -> Observables:
         return Observables({name: array[run] for name, array in self._arrays.items()})
 
 

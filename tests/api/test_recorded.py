@@ -96,6 +96,24 @@ def test_a_run_that_was_recorded_twice_counts_once(made: Any) -> None:
     assert found.verdicts["log10_p"].tolist() == once.verdicts["log10_p"].tolist()
 
 
+def hidden(leak: float) -> tuple[NDArray[np.float64], ksdp.Recorded]:
+    """(data, 500 runs that announce sums of the rows as no plain statistic reads them, with noise)."""
+    rng = np.random.default_rng(6)
+    data, bits = rng.normal(size=(DOCUMENTS, 40)), rng.random((500, DOCUMENTS)) < 0.5
+    seen = leak * bits @ data @ rng.normal(size=(40, 39)) / 6 + rng.normal(size=(500, 39))
+    return data, ksdp.Recorded({"answers": seen}, bits)
+
+
+def test_of_many_runs_half_are_learnt_from_and_half_are_tested() -> None:
+    found = ksdp.audit(*hidden(1.0), seed=3)
+    assert (found.summary.runs, found.summary.valid) == (250, True)
+    distance = found.statistics["distance"].unstack()
+    assert distance["simulated"].min() > 0.6 > 0.5 > distance.drop(columns="simulated").max(axis=None)
+    nothing = ksdp.audit(*hidden(0.0), seed=3)
+    assert nothing.statistics["distance"].unstack()["simulated"].median() < 0.12
+    assert not (nothing.verdicts["verdict"] == "sensitive").any()
+
+
 def test_what_does_not_fit_is_refused(made: Any) -> None:
     data, means, bits = made
     observables, inclusion = tables(means, bits)
