@@ -7,7 +7,7 @@ export PREFECT_SERVER_ANALYTICS_ENABLED := false
 # Where it is set, every test worker and every process of a test would compile all modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo kernels test e2e validity bench lint docs lock bill known-faults clean
+.PHONY: setup flower demo kernels test e2e validity bench lint docs lock bill known-faults clean
 
 setup: .setup-done
 
@@ -18,6 +18,14 @@ setup: .setup-done
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	$(BIN)/python -m pip check
 	touch .setup-done
+
+# Flower's environment: its bounds and Prefect's exclude each other (docs/decisions/0002-dependencies.md).
+flower: .flower/.done
+
+.flower/.done: examples/flower/requirements.lock
+	$(PYTHON) -m venv .flower
+	.flower/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $<
+	touch $@
 
 # Numba does not see that a kernel of another file has changed.
 kernels: setup
@@ -51,6 +59,7 @@ docs: setup
 # Needs `uv`; the lock names versions and hashes, never a registry.
 lock:
 	uv pip compile --universal --python-version 3.11 --extra dev --generate-hashes --no-header --output-file requirements.lock pyproject.toml
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --output-file examples/flower/requirements.lock examples/flower/app/pyproject.toml
 
 # What ksdp is made of: a bill of materials (CycloneDX) with licences, from what is installed.
 bill: setup
@@ -63,4 +72,4 @@ known-faults: setup
 	$(BIN)/python -m pip_audit --strict --require-hashes --disable-pip --requirement requirements.lock
 
 clean:
-	rm -rf .venv .setup-done build dist site *.egg-info
+	rm -rf .venv .flower .setup-done build dist site *.egg-info

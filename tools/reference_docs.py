@@ -232,6 +232,7 @@ def index() -> str:
     for heading, pages in PAGES.items():
         lines += [f"## {heading}", "", FOR_WHOM[heading], ""]
         lines += [*(f"- [{_title(page)}]({page})" for page in pages), ""]
+    lines += ["Federations audited as they are: `examples/flower/`, `examples/nvflare/`."]
     lines += ["Who is trusted with what: `SECURITY.md`. Why things are as they are: `docs/decisions/`."]
     return "\n".join(lines).rstrip() + "\n"
 

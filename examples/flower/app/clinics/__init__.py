@@ -1,0 +1,1 @@
+"""A Flower app: clinics train a logistic regression by federated averaging."""
