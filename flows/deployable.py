@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from prefect import flow, get_run_logger, task
+from prefect.blocks.system import Secret
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext
@@ -25,7 +28,7 @@ from ksdp.flows.runs.protocol_files import read_run
 from ksdp.flows.screening.clear import Signing
 from ksdp.flows.screening.screen import Rules, screen
 from ksdp.protocols.network.mesh import Address
-from ksdp.storage.keys import load_private
+from ksdp.storage.keys import load_private, private_key
 from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.tasks.cluster import dask_address
 
@@ -101,6 +104,37 @@ def _tables(given: dict[str, Any]) -> Spec:
     return read
 
 
+_SECRET = "secret:"
+_STORES = ("AWS_", "AZURE_", "GOOGLE_")
+
+
+def _secret(text: str) -> str:
+    """What the Secret block of the server holds that a text names as `secret:NAME`; else the text."""
+    if not text.startswith(_SECRET):
+        return text
+    block = text.removeprefix(_SECRET)
+    try:
+        return str(cast(Secret[str], Secret.load(block)).get())
+    except ValueError:
+        said = f"this Prefect server has no Secret block {block!r}: `prefect block create secret` makes one."
+        raise InputError(said) from None
+
+
+def _key(named: str) -> Ed25519PrivateKey:
+    """A private key without passphrase, of a file or a Secret block."""
+    if named.startswith(_SECRET):
+        return private_key(_secret(named).encode(), f"the Secret block {named.removeprefix(_SECRET)!r}")
+    return load_private(Path(named))
+
+
+def _enter(environment: dict[str, str] | None) -> None:
+    """Set variables for this run: those of stores alone, as others start programs."""
+    given = environment or {}
+    if wrong := [name for name in given if not name.startswith(_STORES)]:
+        raise InputError(f"`environment` may set {', '.join(f'{one}*' for one in _STORES)}; got {wrong[0]!r}.")
+    os.environ.update({name: _secret(text) for name, text in given.items()})
+
+
 def _place(workers: int | None, dask: str | None) -> Place:
     return Place(workers, dask_address(dask, False))
 
@@ -116,9 +150,7 @@ class _Signs:
 
     def signing(self) -> Signing:
         now = datetime.now(UTC)
-        return Signing(
-            Path(self.clearance), load_private(Path(self.key)), self.who, now, now + timedelta(days=self.days)
-        )
+        return Signing(Path(self.clearance), _key(self.key), self.who, now, now + timedelta(days=self.days))
 
 
 @tried_again("audit everything")
@@ -134,7 +166,11 @@ def _audit(spec: str | dict[str, Any], store: str, dask: str | None, workers: in
 
 @flow(name="ksdp-audit", **RESULTS)
 def audit_flow(
-    spec: str | dict[str, Any], store: str, dask: str | None = None, workers: int | None = None
+    spec: str | dict[str, Any],
+    store: str,
+    dask: str | None = None,
+    workers: int | None = None,
+    environment: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """Audit every document of a corpus, in every view of the spec.
 
@@ -150,6 +186,9 @@ def audit_flow(
         are started for the run.
     workers : int, optional
         How many; one a core by default.
+    environment : dict, optional
+        Variables for this run, such as a bucket's keys; `{"AWS_SECRET_ACCESS_KEY": "secret:NAME"}` takes what the
+        Secret block of that name holds.
 
     Returns
     -------
@@ -163,6 +202,7 @@ def audit_flow(
     InvalidAudit
         If the controls failed.
     """
+    _enter(environment)
     return cast(dict[str, Any], _audit(spec, store, dask, workers))
 
 
@@ -186,17 +226,19 @@ def screen_flow(
     days: int = 90,
     rounds: int = 5,
     dask: str | None = None,
+    environment: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """Audit, leave out what is sensitive, audit the rest on fresh runs until nothing new is found; sign the rest.
 
     Parameters
     ----------
-    spec, store, dask
+    spec, store, dask, environment
         As for `audit_flow`.
     clearance : str
         Where the signed list goes.
     key : str
-        Private key of the person who decides, on the machine that runs this, without a passphrase.
+        Private key of the person who decides, without a passphrase: a file on the machine that runs this, or
+        `secret:NAME` for the Secret block of that name.
     who : str
         That person; stands in the clearance.
     days, rounds : int
@@ -207,6 +249,7 @@ def screen_flow(
     dict
         As `ksdp screen --json` prints it: `outcome` is `cleared`, or says why nothing was signed.
     """
+    _enter(environment)
     return cast(dict[str, Any], _screen(spec, store, _Signs(clearance, key, who, days), rounds, dask))
 
 
@@ -230,12 +273,13 @@ def approval_flow(
     days: int = 90,
     hours: float = 72.0,
     dask: str | None = None,
+    environment: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """Audit, wait until people have decided about every sensitive document, then sign what may be used.
 
     Parameters
     ----------
-    spec, store, clearance, key, who, days, dask
+    spec, store, clearance, key, who, days, dask, environment
         As for `screen_flow`.
     hours : float
         How long decisions are waited for; the time begins anew with every attempt.
@@ -245,6 +289,7 @@ def approval_flow(
     dict
         As `ksdp approve --json` prints it: how many were listed, proved clear, accepted, left out.
     """
+    _enter(environment)
     return cast(dict[str, Any], _approve(spec, store, _Signs(clearance, key, who, days), hours, dask))
 
 
@@ -258,6 +303,7 @@ def party_flow(
     clearance: str | None = None,
     uncleared: bool = False,
     listen: str | None = None,
+    ledger: str | None = None,
 ) -> dict[str, Any]:
     """Take part in a run among real parties, on this party's own machine. Prefect never tries it again.
 
@@ -268,7 +314,7 @@ def party_flow(
     protocol : str
         The protocol file, the same at every party.
     me, key : str
-        Which of the parties this is, and its private key, without a passphrase.
+        Which of the parties this is, and its private key, as for `screen_flow`.
     out : str
         Folder of the result and the transcript.
     corpus : str, optional
@@ -279,6 +325,8 @@ def party_flow(
         Enter every document without one; everybody is told.
     listen : str, optional
         `HOST:PORT`, where it is not the address that others dial.
+    ledger : str, optional
+        The party's ledger, with its budget beside it; needed where the key is a Secret block.
 
     Returns
     -------
@@ -286,7 +334,9 @@ def party_flow(
         What `run.json` says.
     """
     tagged("party", f"party:{me}")
-    run, private = read_run(Path(protocol)), load_private(Path(key))
+    if ledger is None and key.startswith(_SECRET):
+        raise InputError("`ledger` must be given where `key` is a Secret block: there is no folder beside it.")
+    run, private = read_run(Path(protocol)), _key(key)
     run.file.require_signed()
     node = Node(run, me, private, Path(out), Address.parse(listen) if listen else None)
     node.check()
@@ -304,6 +354,6 @@ def party_flow(
             now=datetime.now(UTC),
             identity=private,
         )
-        ledger, budget = budget_files(me, Path(key))
-        guard = open_guard(run, entered.corpus.hash, len(entered.corpus), ledger, budget, utc_now)
+        own, budget = budget_files(me, Path(ledger or key), None if ledger is None else Path(ledger))
+        guard = open_guard(run, entered.corpus.hash, len(entered.corpus), own, budget, utc_now)
         return run_party(node, entered, guard)

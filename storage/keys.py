@@ -135,20 +135,25 @@ def needs_passphrase(path: Path) -> bool:
 def load_private(path: Path, *, passphrase: bytes | None = None) -> Ed25519PrivateKey:
     """Read a private key."""
     content = _read(path)
-    if b"-----BEGIN PUBLIC KEY-----" in content:
-        raise InputError(f"{path} is a public key; the private one that it belongs to must be named.")
-    if path.stat().st_mode & 0o077:
+    if b"-----BEGIN PUBLIC KEY-----" not in content and path.stat().st_mode & 0o077:
         raise InputError(f"{path} may be read by others than its owner; `chmod 600` it.")
+    return private_key(content, str(path), passphrase=passphrase)
+
+
+def private_key(content: bytes, where: str, *, passphrase: bytes | None = None) -> Ed25519PrivateKey:
+    """The private key that a PEM file holds; `where` names it in what is refused."""
+    if b"-----BEGIN PUBLIC KEY-----" in content:
+        raise InputError(f"{where} is a public key; the private one that it belongs to must be named.")
     try:
         key = pem.load_pem_private_key(content, passphrase)
     except TypeError as error:
         wanted = "needs a passphrase" if passphrase is None else "has no passphrase, and one was given"
-        raise InputError(f"the key {path} {wanted}.") from error
+        raise InputError(f"the key {where} {wanted}.") from error
     except (ValueError, UnsupportedAlgorithm) as error:
         wrong = "" if passphrase is None else ", or the passphrase is wrong"
-        raise InputError(f"{path} is not a private key{wrong}.") from error
+        raise InputError(f"{where} is not a private key{wrong}.") from error
     if not isinstance(key, Ed25519PrivateKey):
-        raise InputError(f"{path} must be an Ed25519 key; it is another kind.")
+        raise InputError(f"{where} must be an Ed25519 key; it is another kind.")
     return key
 
 

@@ -200,21 +200,18 @@ def server(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 def test_prefect(desk: Desk, server: dict[str, str]) -> None:
     at = Desk(desk.folder, desk.environment | server)
-    called, served, deployed = (
-        block.replace("/data/", f"{desk.folder}/") for block in fences("prefect.md", "python")
+    called, served, project, kept = (
+        block.replace("/data/", f"{desk.folder}/") for block in fences("prefect.md", "python", "yaml")
     )
     imports = "\n".join(line for line in called.splitlines() if line.startswith("from "))
-    for name, text in {
-        "called": called,
-        "served": f"{imports}\n{served}",
-        "deployed": f"{imports}\n{deployed}",
-    }.items():
-        (desk.folder / f"{name}.py").write_text(text)
-    pool, work = shell("prefect.md")
+    files = {"called.py": called, "served.py": f"{imports}\n{served}", "prefect.yaml": project, "kept.py": kept}
+    for name, text in files.items():
+        (desk.folder / name).write_text(text)
+    deploy, work = shell("prefect.md")
     at.type("python called.py")
     at.serve("python served.py", "being served and polling")
-    at.type(pool)
-    at.type("python deployed.py")
+    at.type("ksdp keys ada && python kept.py")
+    at.type(deploy)
     worker, asked = work.splitlines()
     at.type(asked)
     at.serve(worker, "Completed|COMPLETED|ksdp-audit")
