@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import logging
 import signal
 import sys
 import threading
@@ -55,11 +56,12 @@ def run_until_stopped(flow: Coroutine[Any, Any, _Result], lost: Callable[[], str
     threads that wait for workers hear of it. Where something is lost, nobody waits for what is left of the flow.
     """
     halt = _halt.get() or threading.Event()  # a run within a run stops with it
-    token, runner = _halt.set(halt), asyncio.Runner()
+    token, runner, before = _halt.set(halt), asyncio.Runner(), logging.root.manager.disable
     try:
         return runner.run(_guarded(flow, halt, lost))
     finally:
         _halt.reset(token)
+        logging.disable(before)
         if lost():
             runner.get_loop().set_exception_handler(lambda *_: None)
         else:
@@ -112,6 +114,7 @@ async def _waited(flow: Coroutine[Any, Any, _Result], halt: threading.Event, los
 
 async def _ended(task: asyncio.Future[Any], halt: threading.Event, seconds: float) -> None:
     halt.set()
+    logging.disable(logging.ERROR)  # Prefect calls it a crash, line by line
     task.cancel()
     await asyncio.wait({task}, timeout=seconds)
 

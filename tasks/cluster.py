@@ -14,6 +14,7 @@ import inspect
 import logging
 import os
 import re
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -316,6 +317,8 @@ _PATIENCE = 600.0
 """Seconds that somebody's scheduler may be gone."""
 _LOSSES = 3
 """Times that a call may take its workers with it, or a scheduler go, without any call being done in between."""
+_LOOK = 0.02
+"""Seconds between two looks at what is done."""
 _GONE = ("scheduler-connection-lost", "scheduler-restart")
 
 
@@ -363,10 +366,11 @@ def spread(
     arguments: Sequence[tuple[Any, ...]],
     done: Callable[[Any], None],
     attempt: int = 0,
+    stopped: threading.Event | None = None,
 ) -> list[Any]:
     """Call `function` once for each tuple on the workers; results in order, `done` as each arrives.
 
-    A later `attempt` computes again what an earlier one has.
+    A later `attempt` computes again what an earlier one has. KeyboardInterrupt once it is `stopped`.
 
     Raises
     ------
@@ -377,7 +381,7 @@ def spread(
     losses, name = 0, str(attempt)
     while len(results) < len(arguments):
         before = len(results)
-        lost = _gathered(address, function, arguments, done, name, results)
+        lost = _gathered(address, function, arguments, done, name, results, stopped or threading.Event())
         if lost is None:
             break
         losses = losses + 1 if len(results) == before else 1
@@ -395,6 +399,7 @@ def _gathered(
     done: Callable[[Any], None],
     name: str,
     results: dict[int, Any],
+    stopped: threading.Event,
 ) -> str | None:
     """Submit what has no result yet and gather; what was lost, where workers or the scheduler went."""
     from concurrent.futures import CancelledError
@@ -409,10 +414,14 @@ def _gathered(
         for future, at in zip(asked, left, strict=True):
             places[future.key].append(at)
         try:
-            for future in as_completed(list(futures.values()), loop=client.loop):
-                for at in places[future.key]:
-                    results[at] = future.result()
-                    done(results[at])
+            waiting = as_completed(list(futures.values()), loop=client.loop)
+            while waiting.count():
+                if stopped.wait(_LOOK):
+                    raise KeyboardInterrupt
+                for future in waiting.next_batch(block=False):
+                    for at in places[future.key]:
+                        results[at] = future.result()
+                        done(results[at])
         except KilledWorker:
             return f"workers died of {function.__name__} again and again: they may need more memory."
         except CancelledError as error:

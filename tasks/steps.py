@@ -7,6 +7,7 @@ truth, and Dask does the scheduling.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -35,9 +36,12 @@ async def _spread(
     done: Callable[[_Part], None],
     attempt: int = 0,
 ) -> list[_Part]:
-    """Off the event loop: Prefect goes on talking to its server."""
-    results: list[_Part] = await asyncio.to_thread(spread, address, step, arguments, done, attempt)
-    return results
+    """Off the event loop: Prefect goes on talking to its server. Cancelled, the thread hears of it."""
+    stopped = threading.Event()
+    try:
+        return await asyncio.to_thread(spread, address, step, arguments, done, attempt, stopped)
+    finally:
+        stopped.set()
 
 
 @task(name="sample", task_run_name="sample blocks {first}-{last}", **_options)

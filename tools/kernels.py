@@ -122,5 +122,5 @@ def drop_stale(root: Path = ROOT, folders: tuple[str, ...] = FOLDERS) -> list[st
 
 
 if __name__ == "__main__":
-    for dropped in drop_stale(folders=tuple(sys.argv[1:]) or FOLDERS):
-        print(f"kernels of {dropped} are compiled when they are next used")
+    if dropped := drop_stale(folders=tuple(sys.argv[1:]) or FOLDERS):
+        print(f"kernels of {len(dropped)} modules are compiled when they are next used")

@@ -51,7 +51,9 @@ def validated(model: type[Model], tables: Mapping[str, Any], what: str) -> Model
             wanted, got = [], ""
             for problem in found:
                 hint = problem["type"] == "extra_forbidden" and _permitted(model, problem["loc"])
-                told = hint or problem["msg"].removeprefix("Value error, ")
+                told = hint or problem["msg"].removeprefix("Value error, ").replace(
+                    "Field required", "must be given."
+                )
                 if told.startswith(_SHOULD_BE):
                     wanted.append(_in_words(told.removeprefix(_SHOULD_BE)))
                     got = f"; got {problem['input']!r}"[:46] if isinstance(problem["input"], int | float) else ""
@@ -380,8 +382,8 @@ class CorpusSpec(Section, frozen=True):
     """How the text of a CSV or JSON lines file is encoded."""
     stemming: str | None = None
     """A Snowball language (`english`); none by default."""
-    stop_words: Literal["english"] | None = "english"
-    """Words that texts are read without; none where it is null."""
+    stop_words: Literal["english", "none"] = "english"
+    """Words that texts are read without."""
     token_pattern: str = r"(?u)\b[^\W\d_]{3,20}\b"
     """What counts as a word of a text, a regular expression."""
     min_documents: Annotated[int, Field(ge=1)] = 2

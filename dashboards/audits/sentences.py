@@ -195,8 +195,8 @@ _MANY = 0.5
 """A larger share of sensitive documents is a fault of the setting, not of single documents."""
 
 
-def next_steps(summary: Summary) -> list[str]:
-    """What to do next, the most urgent first; never empty."""
+def next_steps(summary: Summary, runs_to_decide: float | None = None) -> list[str]:
+    """What to do next, the most urgent first; never empty. Half of the undecided take `runs_to_decide` runs."""
     if not summary.valid:
         return [
             "Use no verdict of this audit and release nothing on its account.",
@@ -224,6 +224,9 @@ def next_steps(summary: Summary) -> list[str]:
             how = f"no statistic looks at {what}: add one that does, or announce less, and audit again"
         else:
             how = "the same specification with a larger “with_runs” goes on from here; “ksdp plan” says how large"
+            if runs_to_decide is not None:
+                many = f"{count(summary.runs)} runs prove neither. About {count(runs_to_decide)} would decide half"
+                how = f"{many} of them: the same specification with a larger “with_runs” goes on from here"
         steps.append(f"Do not take the {some} for safe: {how}.")
     if not counts.sensitive and not counts.undecided:
         steps.append(

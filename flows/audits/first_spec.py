@@ -139,6 +139,13 @@ def _corpus(data: Path) -> tuple[dict[str, object], str]:
     one_person = 'audit what one person has as one: design.unit = "group"'
     notes = "" if columns.source.separator == "," else f"# separated by {columns.source.separator!r}\n"
     notes += "" if group is None else f"# group = {json.dumps(group)}              # {one_person}\n"
+    if text is not None:
+        said = (text, identity if "id" in keys else None, group)
+        left = [name for name in columns.names if name not in said]
+        unique = [] if "id" in keys else [n for n in left if n not in numeric and _unique(columns, n)]
+        notes += f"# id = {json.dumps(unique[0])}                 # no two rows have the same\n" if unique else ""
+        notes += f"# left out: {', '.join(left)}\n" if left else ""
+        notes += '# stop_words = "none"         # for texts that are not in English\n'
     if "columns" in keys:
         labels = [name for name in columns.names if name.lower() in _LABELS]
         gaps = [name for name in numbers if name not in wanted]

@@ -140,7 +140,8 @@ def serve(
     with contextlib.ExitStack() as stack:
         busy = f"`ksdp serve` is running already for {opened.root}."
         stack.enter_context(lock(serving_lock(opened), busy=busy))
-        read_schedules(opened)  # refuse a damaged one before anything starts
+        if not read_schedules(opened):  # a damaged one is refused before anything starts
+            current().say("there is no schedule in this store yet: `ksdp schedule` adds one.")
         if metrics_port is not None:
             port = stack.enter_context(serve_metrics(ScheduleMetrics(opened), metrics_port, metrics_host))
             current().say(f"metrics http://{metrics_host}:{port}/metrics")

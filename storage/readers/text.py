@@ -128,7 +128,7 @@ def _analyser(spec: CorpusSpec) -> Callable[[str], list[str]]:
     if pattern.groups > 1:
         raise SpecError(f"`corpus.token_pattern` must have at most one group; got {pattern.groups}.")
     words: Callable[[str], list[str]] = _vectoriser(
-        token_pattern=spec.token_pattern, stop_words=spec.stop_words
+        token_pattern=spec.token_pattern, stop_words=None if spec.stop_words == "none" else spec.stop_words
     ).build_analyzer()
     if stem is None:
         return words

@@ -324,6 +324,8 @@ def test_refusals_name_what_is_wrong(counts: Matrix) -> None:
         ksdp.audit(counts, lambda rows, rng: np.array([np.nan]), **FEW)
     with pytest.raises(InputError, match="`workers` need names"):
         ksdp.audit(counts, mean, workers=2, **FEW)
+    with pytest.raises(InputError, match=r"emb.npy is no spec \(.toml\): give arrays"):
+        ksdp.audit("emb.npy", "pd-svd", rank=2)
     with pytest.raises(InputError, match="a matrix of numbers"):
         ksdp.audit([1, 2, 3], mean)
 

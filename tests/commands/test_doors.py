@@ -269,6 +269,23 @@ def test_init_reads_what_an_office_exports_and_says_how(tmp_path: Path) -> None:
     assert (len(read), read.features) == (40, 2)
 
 
+def test_init_says_what_it_leaves_of_a_table_of_texts(tmp_path: Path) -> None:
+    path = tmp_path / "kunden.csv"
+    notes = [f"Gerät defekt und Kunde {'wartet' if n % 2 else 'schreibt'} seit langem" for n in range(40)]
+    frame = pd.DataFrame({"Kundennr": [f"K{n}" for n in range(40)], "Alter": range(40, 0, -1), "Notiz": notes})
+    frame.to_csv(path, sep=";", index=False, encoding="cp1252")
+    text = first_spec(str(path), tmp_path, 0.2)
+    assert 'text = "Notiz"' in text
+    assert '# id = "Kundennr"' in text
+    assert "# left out: Kundennr, Alter\n" in text
+    read = tomllib.loads(
+        text.replace('# id = "Kundennr"', 'id = "Kundennr"').replace("# stop_words", "stop_words")
+    )
+    spec = CorpusSpec.model_validate(read["corpus"])
+    assert (spec.id, spec.stop_words) == ("Kundennr", "none")
+    assert load_corpus(spec, tmp_path, nonnegative=False).ids[0] == "K0"
+
+
 def test_init_takes_addresses_and_codes_for_no_texts_and_says_what_it_leaves_out(tmp_path: Path) -> None:
     path = tmp_path / "articles.csv"
     frame = pd.DataFrame(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -39,6 +40,22 @@ def test_a_flow_that_swallows_the_cancellation_ends_nevertheless(monkeypatch: py
     with pytest.raises(KeyboardInterrupt):
         run_until_stopped(remembered())
     assert not ended, "it was left behind, and not waited for"
+
+
+def test_what_a_library_says_of_its_end_is_not_heard(caplog: pytest.LogCaptureFixture) -> None:
+    async def loud() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            logging.getLogger("prefect.task_runs").error("Crash detected!")
+            raise
+
+    interrupt_soon()
+    with pytest.raises(KeyboardInterrupt):
+        run_until_stopped(loud())
+    assert caplog.messages == []
+    logging.getLogger("prefect.task_runs").error("heard again")
+    assert caplog.messages == ["heard again"]
 
 
 def test_threads_that_wait_for_workers_hear_of_it() -> None:

@@ -74,6 +74,11 @@ def test_whoever_started_it_runs_code_there(cluster: Workers) -> None:
     assert cluster.address.startswith("tls://127.0.0.1:")
     seen: list[str] = []
     assert spread(cluster.address, str.upper, [("a",), ("b",)], seen.append) == ["A", "B"]
+    stopped = threading.Event()
+    threading.Timer(0.3, stopped.set).start()
+    with pytest.raises(KeyboardInterrupt):  # it waits for no worker to end what it does
+        spread(cluster.address, time.sleep, [(5.0,)], seen.append, 0, stopped)
+    assert len(seen) == 2
     assert sorted(seen) == ["A", "B"]
 
 

@@ -80,6 +80,9 @@ def call_spec(data: Any, mechanism: Any, settings: Mapping[str, Any]) -> CallSpe
                 "data must be arrays, a table or texts, or the path of a spec; a corpus at a URL is named in a "
                 "spec (`corpus.path`)."
             )
+        if Path(data).suffix != ".toml":
+            said = "give arrays, a table or texts, or the path of a spec (`ksdp init DATA` writes one)."
+            raise InputError(f"{Path(data).name} is no spec (.toml): {said}")
         if mechanism is not None or settings:
             raise InputError(f"the spec {Path(data).name} says everything; other settings must be left out.")
         return with_recorded_runs(CallSpec(*read_spec_file(Path(data))))
@@ -215,9 +218,12 @@ def _warn_of_left_out(data: Any, corpus: Corpus, said: Mapping[str, Any]) -> Non
     """Name the rows and the columns of the data that no verdict is about."""
     if rows := corpus.left_out:
         listed = ", ".join(map(repr, rows[:_FEW])) + (", ..." if len(rows) > _FEW else "")
-        warnings.warn(
-            f"{len(rows)} rows without any number but 0 are left out and have no verdict: {listed}.", stacklevel=4
+        them = (
+            "1 row without any number but 0 is left out and has"
+            if len(rows) == 1
+            else (f"{len(rows)} rows without any number but 0 are left out and have")
         )
+        warnings.warn(f"{them} no verdict: {listed}.", stacklevel=4)
     if corpus.taken and hasattr(data, "columns"):
         used = {*map(str, corpus.taken), *(str(said.get(name)) for name in ("id", "party", "group"))}
         if ignored := [str(name) for name in table_columns(data) if str(name) not in used]:

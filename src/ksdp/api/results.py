@@ -273,8 +273,15 @@ class Audit:
         return (
             f"<ksdp audit {self.id} of {summary.mechanism}: {void}{summary.documents} {summary.design.unit}s, "
             f"{counts.sensitive} sensitive, {clear_words(counts)}, {counts.undecided} undecided; {summary.runs} "
-            "runs>"
+            f"runs{self._needed()}>"
         )
+
+    def _needed(self) -> str:
+        """How many runs the undecided take, where there are any."""
+        from ksdp.storage.audits.queries import Findings
+
+        runs = Findings(self._folder).totals().runs_to_decide if self.summary.verdicts.undecided else None
+        return "" if runs is None else f", about {runs:,.0f} would decide half of the undecided"
 
     def _repr_html_(self) -> str:
         summary, counts = self.summary, self.summary.verdicts
@@ -292,8 +299,8 @@ class Audit:
         return (
             f"<div>{void}<p><strong>{html.escape(summary.mechanism)}</strong>, {summary.documents} "
             f"{summary.design.unit}s, {summary.runs} runs: <strong>{counts.sensitive} sensitive</strong>, "
-            f"{clear_words(counts)}, {counts.undecided} undecided (margin {summary.spec.rule.limits}). "
-            f"{chance}</p>"
+            f"{clear_words(counts)}, {counts.undecided} undecided (margin {summary.spec.rule.limits})"
+            f"{self._needed()}. {chance}</p>"
             "<table><tr><th>statistic</th><th>median D</th><th>largest D</th><th>sensitive by it alone</th></tr>"
             f"{cells}</table></div>"
         )

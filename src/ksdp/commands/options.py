@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -333,6 +334,18 @@ def tell(summary: AnySummary, as_json: bool, *, made: bool = True, record: Appet
     if record is not None:
         tell_record(record)
     typer.echo(f"audit   {summary.audit}\nreport  {summary.report}", err=True)
+    if made and not isinstance(summary, ViewsSummary) and summary.spec.decides:
+        _tell_next(summary)
+
+
+def _tell_next(summary: Summary) -> None:
+    from ksdp.dashboards.audits.sentences import next_steps
+    from ksdp.storage.audits.queries import Findings
+    from ksdp.storage.store import Store
+
+    needed = Findings(Store(Path(summary.store)).audit(summary.audit)).totals().runs_to_decide
+    for step in next_steps(summary, needed):
+        typer.echo(f"next    {re.sub('[“”]', '`', step)}", err=True)
 
 
 def tell_void(summary: AnySummary) -> None:
