@@ -80,11 +80,14 @@ def arrow_or_same(data: Any) -> Any:
     Raises
     ------
     CorpusError
-        If the stream breaks off.
+        If the stream breaks off, or a frame has none.
     """
-    named = hasattr(data, "columns") or hasattr(data, "schema")
-    if not named or not hasattr(data, "__arrow_c_stream__") or hasattr(data, "iloc"):  # pandas: its index counts
+    if hasattr(data, "iloc") or not (
+        hasattr(data, "columns") or hasattr(data, "schema")
+    ):  # pandas: its index counts
         return data
+    if not hasattr(data, "__arrow_c_stream__"):
+        raise CorpusError(f"the {type(data).__name__} hands on no Arrow stream; collect it into a frame first.")
     try:
         return pa.table(data)
     except Exception as error:  # somebody else's code

@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 
 import pytest
 import typer.main
+from jupyter_client.manager import start_new_kernel
 
 import ksdp
 from ksdp.cli import app
@@ -252,14 +253,33 @@ def test_totals_of_the_explanation_say_who_was_in() -> None:
 
 
 @pytest.mark.e2e
-def test_the_notebook_runs_and_finds_what_it_says() -> None:
-    page = (ROOT / "docs" / "notebook.md").read_text(encoding="utf-8")
-    known = run_python("notebook.md")
-    for name in ("found", "mean", "recorded"):
-        counts = known[name].verdicts["verdict"].value_counts().to_dict()
-        said = "".join(f"{verdict} {number}" for verdict, number in counts.items())
-        assert f'{name}.verdicts["verdict"].value_counts()  # {said}\n' in page
-    assert known["again"].id == known["found"].id
+def test_the_notebook_runs_in_jupyter_and_shows_what_it_says(tmp_path: Path) -> None:
+    manager, kernel = start_new_kernel(cwd=str(tmp_path))
+    outputs: list[dict[str, Any]] = []
+
+    def cell(code: str) -> tuple[dict[str, str], str]:
+        """What its last line shows, by kind; what it printed."""
+        outputs.clear()
+        reply = kernel.execute_interactive(code, timeout=600, output_hook=outputs.append)["content"]
+        assert reply["status"] == "ok", reply
+        shown = [one["content"]["data"] for one in outputs if one["msg_type"] == "execute_result"]
+        printed = [one["content"]["text"] for one in outputs if one["msg_type"] == "stream"]
+        return (shown[-1] if shown else {}), "".join(printed)
+
+    try:
+        said = {}
+        for block in fences("notebook.md", "python"):
+            shown, said[block] = cell(block)
+            if counts := re.search(r"value_counts\(\)  # (\w+) (\d+)$", block, re.MULTILINE):
+                assert re.search(rf"^{counts[1]} +{counts[2]}$", shown["text/plain"], re.MULTILINE)
+        (audited,) = (printed for block, printed in said.items() if block.startswith("found = "))
+        assert "█" * 20 + " 100 %" in audited
+        assert "300 sensitive" in cell("found")[0]["text/html"]
+        assert cell("found.plot(worst)")[0]["image/png"].startswith("iVBOR")
+        assert cell("again.id == found.id")[0]["text/plain"] == "True"
+    finally:
+        kernel.stop_channels()
+        manager.shutdown_kernel(now=True)
 
 
 @pytest.mark.e2e

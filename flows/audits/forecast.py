@@ -92,6 +92,7 @@ def forecast_words(forecast: Mapping[str, Any]) -> str:
     lines += [
         f"{forecast['documents']} {forecast['unit']}s, {forecast['runs']} runs in {forecast['blocks']} blocks, "
         f"{len(forecast['statistics'])} statistics",
+        *([f"publishes {', '.join(coverage)}"] if (coverage := forecast.get("coverage")) else []),
         *(
             [f"pairs     {forecast['certificate_runs']} runs besides, for the certificate"]
             if forecast["certificate_runs"]

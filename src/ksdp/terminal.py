@@ -154,7 +154,7 @@ class _StageLines:
 
 
 class _Counter:
-    """One line that is written over: for notebooks."""
+    """A bar on one line that is written over: for notebooks."""
 
     def __init__(self) -> None:
         self._name, self._done, self._total, self._shown = "", 0, 1, 0.0
@@ -173,7 +173,8 @@ class _Counter:
 
     def _show(self) -> None:
         self._shown = time.monotonic()
-        line = f"{self._name} {100 * self._done / self._total:3.0f} %"
+        share = self._done / self._total
+        line = f"{self._name} {'█' * round(20 * share):░<20} {100 * share:3.0f} %"
         print(f"\r{line:60}", end="", file=sys.stderr, flush=True)
 
     def end(self) -> None:

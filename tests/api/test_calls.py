@@ -14,6 +14,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
@@ -83,40 +84,40 @@ def test_arrays_sparse_matrices_tables_and_texts_are_corpora(counts: Matrix) -> 
     few = {**FEW, "with_runs": 8}
     first = ksdp.audit(counts, "pd-svd", rank=2, **few).statistics
     frame = pd.DataFrame(counts, columns=list("abcdef"))
-    for data in (sp.csr_array(counts), frame, pa.Table.from_pandas(frame)):
+    for data in (sp.csr_array(counts), frame):
         pd.testing.assert_frame_equal(ksdp.audit(data, "pd-svd", rank=2, **few).statistics, first)
     texts = [f"word{chr(97 + n % 7)} common term{chr(97 + n % 5)}" for n in range(48)]
     assert len(ksdp.audit(texts, "pd-svd", rank=2, ids=[f"t{n}" for n in range(48)], **few).verdicts.loc["t3"])
 
 
-def test_tables_come_and_go_as_streams_of_arrow(counts: Matrix) -> None:
-    """DuckDB, a reader, and a frame that only knows the protocol, as polars does, with its kind of strings."""
-
-    class Frame:
-        columns = ("a", "b", "c", "d", "e", "f")
-
-        def __init__(self, table: pa.Table) -> None:
-            self.table = table
-
-        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-            return self.table.__arrow_c_stream__(requested_schema)
-
+def test_results_are_frames_of_the_kind_that_the_data_were(counts: Matrix) -> None:
     few = {**FEW, "with_runs": 8, "rank": 2, "id": "name", "party": "name"}
-    frame = pd.DataFrame(counts, columns=list(Frame.columns)).assign(name=[f"d{n}" for n in range(48)])
-    table = pa.Table.from_pandas(frame)
-    views = table.set_column(6, "name", table["name"].cast(pa.string_view()))
-    wanted = ksdp.audit(frame, "pd-svd", **few).statistics
-    for data in (duckdb.from_arrow(table), table.to_reader(), table.to_batches()[0], Frame(views)):
+    frame = pd.DataFrame(counts, columns=list("abcdef")).assign(name=[f"d{n}" for n in range(48)])
+    table, wanted = pa.Table.from_pandas(frame), ksdp.audit(frame, "pd-svd", **few)
+    for data, kind in (
+        (pl.DataFrame(frame), pl.DataFrame),
+        (duckdb.from_arrow(table), duckdb.DuckDBPyRelation),
+        (table, pa.Table),
+        (table.to_reader(), pa.Table),
+        (table.to_batches()[0], pa.Table),
+    ):
         found = ksdp.audit(data, "pd-svd", **few)
-        pd.testing.assert_frame_equal(found.statistics, wanted)
-    counted = duckdb.sql("select verdict, count(*) from found group by verdict").fetchall()
-    assert dict(counted) == found.verdicts["verdict"].value_counts().to_dict()
-    assert pa.table(found).equals(found.arrow())
-    assert found.arrow("statistics").num_rows == len(wanted)
+        assert isinstance(found.verdicts, kind)
+        assert isinstance(found.statistics, kind)
+        assert pa.table(found.statistics).to_pylist() == wanted.arrow("statistics").to_pylist()
+        assert pa.table(found.verdicts).to_pylist() == wanted.arrow().to_pylist()
+    frame = pl.DataFrame(frame)
+    joined = frame.join(ksdp.audit(frame, "pd-svd", **few).statistics, left_on="name", right_on="document")
+    assert len(joined) == len(wanted.statistics)
+    counted = duckdb.sql("select verdict, count(*) from wanted group by verdict").fetchall()
+    assert dict(counted) == wanted.verdicts["verdict"].value_counts().to_dict()
+    assert pl.DataFrame(wanted).equals(pl.DataFrame(wanted.arrow()))
     with pytest.raises(InputError, match="`table` must be verdicts or statistics; got 'curves'"):
-        found.arrow("curves")  # type: ignore[arg-type]
-    with pytest.raises(CorpusError, match="Frame cannot be read as a table"):
-        ksdp.audit(Frame(counts), "pd-svd", **few)  # type: ignore[arg-type]
+        wanted.arrow("curves")  # type: ignore[arg-type]
+    with pytest.raises(CorpusError, match="the DuckDBPyRelation cannot be read as a table"):
+        ksdp.audit(duckdb.sql("select error('gone') as a"), "pd-svd", **few)
+    with pytest.raises(CorpusError, match="the LazyFrame hands on no Arrow stream; collect it"):
+        ksdp.audit(frame.lazy(), "pd-svd", **few)
 
 
 def test_it_runs_where_an_event_loop_runs(counts: Matrix) -> None:
@@ -143,6 +144,8 @@ def test_estimators_are_fitted_in_every_run(counts: Matrix) -> None:
 def test_of_a_pipeline_the_steps_before_the_last_are_looked_at(counts: Matrix) -> None:
     """Nobody can use the components without the scaler's means, so they are published too."""
     pipeline = make_pipeline(StandardScaler(), PCA(2))
+    said = "publishes components_, mean_, standardscaler__mean_, standardscaler__scale_, standardscaler__var_\n"
+    assert said in repr(ksdp.plan(counts, pipeline, **FEW))
     found = ksdp.audit(counts, pipeline, **FEW).summary
     names = {array.name for array in found.announced}
     assert names == {"components_", "mean_", *(f"standardscaler__{name}_" for name in ("mean", "scale", "var"))}

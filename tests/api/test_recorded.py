@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from numpy.typing import NDArray
 from scipy.stats import ks_2samp
@@ -48,8 +49,12 @@ def test_two_tables_are_audited_as_the_runs_that_made_them(made: Any, tmp_path: 
     values = means @ data[5]
     expected = ks_2samp(values[bits[:, 5]], values[~bits[:, 5]]).statistic
     assert found.statistics.loc[("d5", "match:mean"), "distance"] == pytest.approx(expected)
-    arrays = ksdp.audit(data, ksdp.Recorded({"mean": means}, bits), ids=ids, store=tmp_path / "store")
-    assert arrays.verdicts["distance"].tolist() == found.verdicts["distance"].tolist()
+    for given in (
+        ksdp.Recorded({"mean": means}, bits),
+        ksdp.Recorded(pl.from_pandas(observables), pl.from_pandas(inclusion)),
+    ):
+        again = ksdp.audit(data, given, ids=ids, store=tmp_path / "store")
+        assert again.verdicts["distance"].tolist() == found.verdicts["distance"].tolist()
 
 
 def test_a_spec_names_the_two_files(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,7 +106,7 @@ def audit(
         from ksdp.flows.audits.run import run_audit
 
         summary: Summary = run_audit(wanted.spec, wanted.base, folder, Place(workers, here=True), held_to)
-    return Audit(Path(summary.store), summary, keep, wanted.objects)
+    return Audit(Path(summary.store), summary, keep, wanted.objects, type(data))
 
 
 def plan(data: Any, mechanism: Any = None, **settings: Any) -> Forecast:

@@ -8,8 +8,12 @@ import shutil
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pyarrow as pa
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.results.parts import clear_words
@@ -21,8 +25,6 @@ from ksdp.storage.reviews.log import check_copy, copy_reviews
 from ksdp.storage.store import Store
 
 if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow as pa
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -55,6 +57,15 @@ def blank() -> tuple[Figure, Axes]:
     return figure, figure.subplots()
 
 
+def _as_given(table: pa.Table, kind: type, *index: str) -> Any:
+    """A table as such a frame; as one of pandas where it is none, or has no Arrow tables."""
+    library = kind.__module__.partition(".")[0].removeprefix("_")
+    if library in ("polars", "duckdb"):
+        plain = [(one.name, getattr(one.type, "value_type", one.type)) for one in table.schema]
+        return import_module(library).from_arrow(table.cast(pa.schema(plain)))  # polars joins no codes with names
+    return table if library == "pyarrow" else table.to_pandas().set_index([*index])
+
+
 @dataclass(frozen=True, eq=False)
 class Audit:
     """A finished audit. It reads its store when asked; what that does not keep is computed again."""
@@ -66,6 +77,8 @@ class Audit:
     """A temporary store, which goes when this does."""
     _objects: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Mechanisms and statistics that only this process has."""
+    _given: type = field(default=object, repr=False)
+    """What the data were."""
 
     @property
     def id(self) -> str:
@@ -73,20 +86,19 @@ class Audit:
         return self.summary.audit
 
     @property
-    def verdicts(self) -> pd.DataFrame:
-        """One row a document, by its id: verdict, D under its strongest statistic, exact p-values, arms.
+    def verdicts(self) -> Any:
+        """One row a document: verdict, D under its strongest statistic, exact p-values, arms.
 
-        Of a void audit it warns: no verdict may be used.
+        A frame of the kind that the data were: polars, DuckDB or Arrow; else pandas, by the document's id. Of a
+        void audit it warns: no verdict may be used.
         """
         self._warn_if_void()
-        table: pd.DataFrame = read_verdicts(self._folder).to_pandas()
-        return table.set_index("document")
+        return _as_given(read_verdicts(self._folder), self._given, "document")
 
     @property
-    def statistics(self) -> pd.DataFrame:
-        """One row a document and statistic: D, its band, exact p-values."""
-        table: pd.DataFrame = read_statistics(self._folder).to_pandas()
-        return table.set_index(["document", "statistic"])
+    def statistics(self) -> Any:
+        """One row a document and statistic: D, its band, exact p-values; a frame as `verdicts` is."""
+        return _as_given(read_statistics(self._folder), self._given, "document", "statistic")
 
     @property
     def appetite(self) -> AppetiteRecord | None:
@@ -200,7 +212,8 @@ class Audit:
             If matplotlib is not installed.
         """
         figure, axes = blank()  # refused before anything is measured again
-        name = str(document) if document is not None else str(self.verdicts["log10_adjusted_p"].idxmin())
+        table = self.arrow()
+        name = str(document or table["document"][int(np.argmin(table["log10_adjusted_p"]))])
         curve, row = self.values(name, statistic), self.document(name).verdict
         for values, label in ((curve.with_values, "with"), (curve.without_values, "without")):
             axes.ecdf(values, label=f"{label} the document ({len(values)} runs)")

@@ -47,7 +47,8 @@ class LeakScorer:
         found = audit(X, estimator, progress=False, **self.settings, **labels)
         if not found.summary.valid:
             raise InvalidAudit(f"{found.summary.controls.reason}. Nothing may be said of this setting.")
-        return -float(found.statistics["distance"].groupby("document").max().quantile(_SHARE))
+        rows = found.arrow("statistics").to_pandas()
+        return -float(rows.groupby("document")["distance"].max().quantile(_SHARE))
 
 
 def leak_scorer(**settings: Any) -> LeakScorer:
