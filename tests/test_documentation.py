@@ -16,7 +16,6 @@ from xml.etree import ElementTree
 
 import pytest
 import typer.main
-from jupyter_client.manager import start_new_kernel
 
 import ksdp
 from ksdp.cli import app
@@ -254,6 +253,8 @@ def test_totals_of_the_explanation_say_who_was_in() -> None:
 
 @pytest.mark.e2e
 def test_the_notebook_runs_in_jupyter_and_shows_what_it_says(tmp_path: Path) -> None:
+    from jupyter_client.manager import start_new_kernel  # with sockets: no other test of this file needs them
+
     manager, kernel = start_new_kernel(cwd=str(tmp_path))
     outputs: list[dict[str, Any]] = []
 
