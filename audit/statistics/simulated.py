@@ -11,20 +11,22 @@ first training run.
 
 One document hardly moves the covariance of a vector, so that all documents share it: a rule is ridge regression of
 a document's bits, in the dual, on a Gram matrix of the training runs. Four matrices (numbers; numbers and levels;
-all; all, squared entry by entry: products of two) and three ridges give twelve rules. Of each document the one of
-the best correlation is kept, each training run left out in turn. Where a single number, a square, or a product of
-two does better, it is the rule: a leak in one of many numbers drowns in a ridge.
+all; all, squared entry by entry: products of two) and three ridges give twelve rules. A leak in few of many
+numbers drowns in a ridge. So there are others: the sum of the entries and squares that move with the document by
+more than chance does, weighed by how much; and the one entry, square or product of two that moves most. Of each
+document the rule of the best correlation is kept, as training runs left out in turn tell it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import ClassVar, cast
 
 import numpy as np
 import scipy.linalg
+import scipy.sparse
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
@@ -32,7 +34,7 @@ from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.contract import Alignment, Mechanism, Observables, Release
 from ksdp.audit.mechanisms.planted import with_leaks
 from ksdp.audit.mechanisms.recorded import RecordedRuns
-from ksdp.audit.numeric.array_types import Floats, Ints, Singles, Vector
+from ksdp.audit.numeric.array_types import Bits, Floats, Ints, Singles, Vector
 from ksdp.audit.numeric.bits import lost_digits, minus_zeros
 from ksdp.audit.numeric.kernels import one_thread
 from ksdp.audit.numeric.sparse_rows import same_rows
@@ -49,6 +51,10 @@ _FEWEST = 8
 _RIDGES = (0.03, 0.3, 3.0)
 """In units of the mean eigenvalue."""
 _CLIP = 8.0
+_BOUNDS = (2.5, 3.5)
+"""Correlations that chance seldom gives, in its deviations."""
+_FOLDS = 5
+_ROUNDING = 1e-5
 _PRODUCTS = 2e11
 """Operations that looking at products of two one by one may take: of 182 numbers and 178 documents 18e9."""
 _OTHER = 100
@@ -57,6 +63,7 @@ _MOST_ORDERED = 4096
 _MOST_LEVELLED = 1024
 _LEVELS = 16
 _AT_ONCE = 256
+_ENTRIES_AT_ONCE = 4096
 _LEARNT_AT_ONCE = 2048
 
 
@@ -78,7 +85,7 @@ class SimulatedStatistic:
     """Training runs."""
     family: str = SIMULATED
     needs: tuple[str, ...] = ()
-    version: int = 2
+    version: int = 3
     weighs: ClassVar[bool] = True
 
     def over(self, releases: Sequence[Release], runs: int) -> SimulatedStatistic:
@@ -226,6 +233,33 @@ class RidgeRule:
 
 
 @dataclass(frozen=True, eq=False)
+class SumRules:
+    """Weighted sums of entries, squares and products of two, each array of shape (n_terms,)."""
+
+    documents: Ints
+    first: Ints
+    """Places in all vectors, one after the other; beyond them stands 1."""
+    second: Ints
+    weights: Floats
+
+    def scores(self, every: Singles, count: int) -> Floats:
+        """Of so many documents; 0 of those without a term."""
+        terms = self.weights * every[self.first] * every[self.second]
+        return np.bincount(self.documents, terms, count).astype(np.float64)  # whole numbers where there is none
+
+    def of(self, documents: Bits) -> SumRules:
+        """Those of some documents, shape (n_documents,)."""
+        kept = documents[self.documents]
+        return SumRules(self.documents[kept], self.first[kept], self.second[kept], self.weights[kept])
+
+    @classmethod
+    def joined(cls, some: Sequence[SumRules]) -> SumRules:
+        """All terms of some."""
+        arrays = ([one.documents, one.first, one.second, one.weights] for one in some)
+        return cls(*(np.concatenate(parts) for parts in zip(*arrays, strict=True)))
+
+
+@dataclass(frozen=True, eq=False)
 class LearntRules:
     """What the training runs say, of every document of a pool."""
 
@@ -235,10 +269,8 @@ class LearntRules:
     vectors: tuple[Singles, ...]
     """Numbers, levels, order of the training runs, each of shape (n_training_runs, n_varying)."""
     ridges: tuple[RidgeRule, ...]
-    alone: Ints
-    """Documents whose rule is one number, or a product of two."""
-    entries: tuple[Ints, Ints]
-    """Places of their numbers in all vectors, one after the other; beyond them stands 1."""
+    sums: SumRules
+    """Of the other documents."""
     count: int
     """Documents."""
 
@@ -247,14 +279,12 @@ class LearntRules:
         numbers, order = self.reading(observables)
         parts = (numbers, self.levels(numbers), order)
         z = [scale(part) for scale, part in zip(self.scales, parts, strict=True)]
-        out = np.zeros(self.count)
+        out = self.sums.scores(np.concatenate([*z, np.ones(1, np.float32)]), self.count)
         with one_thread():
             inner = [_inner(vectors, one) for vectors, one in zip(self.vectors, z, strict=True)]
             kernels = _kernels(inner)
             for rule in self.ridges:
                 out[rule.documents] = kernels[rule.kernel] @ rule.weights
-        every = np.concatenate([*z, np.ones(1, np.float32)])
-        out[self.alone] = every[self.entries[0]] * every[self.entries[1]]
         return out
 
 
@@ -337,58 +367,140 @@ def learn(reading: Alignments, numbers: Floats, order: Floats, bits: Floats) -> 
     scales = tuple(Scale.of(part) for part in parts)
     z = tuple(scale(part) for scale, part in zip(scales, parts, strict=True))
     centred = bits - bits.mean(axis=0)
+    entries = Entries.of(z, len(centred.T))
     with one_thread():
-        first, second, best = _most_moved(z, centred)
+        sums, best = one_term(entries, centred)
+        for some, gain in few_terms(entries, centred):
+            sums = SumRules.joined((sums.of(gain <= best), some.of(gain > best)))
+            best = np.maximum(best, gain)
         inner = [_inner(one, one.T) for one in z]
         kernel = np.full(bits.shape[1], -1)
         weights = np.zeros_like(centred)
         for which, matrix in enumerate(_kernels(inner)):
-            for part, some, gain in ridge_rules(matrix, centred):
+            for part, learnt, gain in ridge_rules(matrix, centred):
                 better = part.start + np.flatnonzero(gain > best[part])
-                weights[:, better], kernel[better] = some[:, better - part.start], which
+                weights[:, better], kernel[better] = learnt[:, better - part.start], which
                 best[part] = np.maximum(best[part], gain)
     ridges = tuple(
         RidgeRule(int(which), mine, np.ascontiguousarray(weights[:, mine]))
         for which in np.unique(kernel[kernel >= 0])
         for mine in [np.flatnonzero(kernel == which)]
     )
-    alone = np.flatnonzero(kernel < 0)
-    return LearntRules(reading, levels, scales, z, ridges, alone, (first[alone], second[alone]), bits.shape[1])
+    return LearntRules(reading, levels, scales, z, ridges, sums.of(kernel < 0), bits.shape[1])
 
 
-def _entries(z: Sequence[Singles], few: int) -> Iterator[tuple[Singles, Ints, Ints]]:
-    """Numbers of the vectors, squares, and products of two but for levels, (n_entries, n_runs) each; places."""
-    every, numbers, levels = np.concatenate([one.T for one in z]), z[0].shape[1], z[1].shape[1]
-    places = np.arange(len(every))
-    yield every, places, np.full_like(places, len(places))
-    yield every[:numbers] ** 2, places[:numbers], places[:numbers]
-    some = np.delete(places, np.s_[numbers : numbers + levels])[:few]
-    rows = every[some]
-    for at, one in enumerate(some[:-1], start=1):
-        yield rows[at:] * rows[at - 1], np.full(len(some) - at, one), some[at:]
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """Entries of all vectors and squares of numbers in the training runs."""
+
+    values: Singles
+    """Standardised, shape (n_entries, n_runs)."""
+    first: Ints
+    """Places, as of `SumRules`."""
+    second: Ints
+    deviations: Floats
+    multiplied: tuple[Singles, Ints]
+    """Entries whose products of two are looked at, and places: no levels, as many as there is time for."""
+
+    @classmethod
+    def of(cls, z: Sequence[Singles], documents: int) -> Entries:
+        """Of numbers, levels and order, each of shape (n_runs, n_varying)."""
+        every, numbers, levels = np.concatenate([one.T for one in z]), z[0].shape[1], z[1].shape[1]
+        places, runs = np.arange(len(every)), every.shape[1]
+        some = np.delete(places, np.s_[numbers : numbers + levels])
+        some = some[: int(np.sqrt(_PRODUCTS / (runs * (documents + _OTHER))))]
+        multiplied = every[some], some
+        values = np.concatenate([every, every[:numbers] ** 2])
+        second = np.concatenate([np.full_like(places, len(places)), places[:numbers]])
+        first = np.concatenate([places, places[:numbers]])
+        return cls(values, first, second, _standardise(values), multiplied)
+
+    def products(self) -> Iterator[tuple[Singles, Ints, Ints]]:
+        """Products of two, standardised, and their places."""
+        rows, places = self.multiplied
+        for at, one in enumerate(places[:-1], start=1):
+            values = rows[at:] * rows[at - 1]
+            _standardise(values)
+            yield values, np.full(len(values), one), places[at:]
 
 
-def _most_moved(z: Sequence[Singles], centred: Floats) -> tuple[Ints, Ints, Floats]:
-    """Of each document the places of what has the largest correlation, and that less what chance would give."""
+def _standardise(values: Singles) -> Floats:
+    """Rows, in place; their deviations, infinite where it is rounding alone."""
+    values -= values.mean(axis=1)[:, None]
+    deviations = values.std(axis=1)
+    deviations[deviations < _ROUNDING] = np.inf
+    values /= deviations[:, None]
+    return np.asarray(deviations, np.float64)
+
+
+def _units(centred: Floats) -> Singles:
+    return np.asarray(centred / np.maximum(centred.std(axis=0), np.finfo(float).tiny), np.float32)
+
+
+def one_term(entries: Entries, centred: Floats) -> tuple[SumRules, Floats]:
+    """Of each document what has the largest correlation, and that less what chance would give."""
     runs, documents = centred.shape
-    unit = (centred / np.maximum(centred.std(axis=0), np.finfo(float).tiny)).astype(np.float32)
-    places, most, count = np.zeros((2, documents), np.int64), np.zeros(documents), 0
-    for entries, first, second in _entries(z, int(np.sqrt(_PRODUCTS / (runs * (documents + _OTHER))))):
+    unit, places, most, count = _units(centred), np.zeros((2, documents), np.int64), np.zeros(documents), 0
+    for values, first, second in chain([(entries.values, entries.first, entries.second)], entries.products()):
         if not len(first):
             continue
         count += len(first)
-        scaled = entries - entries.mean(axis=1)[:, None]
-        scaled /= np.maximum(scaled.std(axis=1), np.finfo(np.float32).tiny)[:, None]
         for at in range(0, documents, _AT_ONCE):
-            found = np.abs(scaled @ unit[:, at : at + _AT_ONCE]) / runs
+            found = np.abs(values @ unit[:, at : at + _AT_ONCE]) / runs
             best = found.argmax(axis=0)
             largest = found[best, np.arange(len(best))]
             better = np.flatnonzero(largest > most[at : at + _AT_ONCE])
             most[at + better] = largest[better]
             places[:, at + better] = first[best[better]], second[best[better]]
-    if not count:
-        return places[0], places[1], np.full(documents, -np.inf)
-    return places[0], places[1], np.sqrt(np.maximum(most**2 - 2.0 * np.log(max(count, 2)) / runs, 0.0))
+    told = np.flatnonzero(most)
+    gain = np.sqrt(np.maximum(most**2 - 2.0 * np.log(max(count, 2)) / runs, 0.0))
+    rules = SumRules(told, places[0, told], places[1, told], np.ones(len(told)))
+    return rules, np.where(most > 0, gain, -np.inf)
+
+
+def few_terms(entries: Entries, centred: Floats) -> tuple[tuple[SumRules, Floats], ...]:
+    """For each bound sums of all that is beyond it, and their correlations, a fifth of runs left out in turn."""
+    runs, documents = centred.shape
+    unit, gains = _units(centred), np.zeros((len(_BOUNDS), documents))
+    sums: list[list[SumRules]] = [[] for _ in _BOUNDS]
+    folds = [slice(runs * at // _FOLDS, runs * (at + 1) // _FOLDS) for at in range(_FOLDS)]
+    for start in range(0, documents, _AT_ONCE):
+        bits = unit[:, start : start + _AT_ONCE]
+        *without, whole = _beyond_chance(entries.values, bits, folds)
+        for which, bound in enumerate(_BOUNDS):
+            guess = np.zeros(bits.shape)
+            for one, fold in zip(without, folds, strict=True):
+                guess[fold] = (_beyond(one, bound).T @ entries.values[:, fold]).T
+            gains[which, start : start + _AT_ONCE] = _correlations(guess, bits)
+            kept = _beyond(whole, bound)
+            weights = kept.data / entries.deviations[kept.row]
+            first, second = entries.first[kept.row], entries.second[kept.row]
+            sums[which].append(SumRules(start + kept.col, first, second, weights))
+    return tuple((SumRules.joined(some), gain) for some, gain in zip(sums, gains, strict=True))
+
+
+def _beyond_chance(values: Singles, bits: Singles, folds: Sequence[slice]) -> list[scipy.sparse.coo_array]:
+    """Correlations, shape (n_entries, n_bits), in deviations of chance: without each fold, and of all runs."""
+    sizes = [len(bits) - len(bits[fold]) for fold in folds] + [len(bits)]
+    found: list[list[scipy.sparse.coo_array]] = [[] for _ in sizes]
+    for at in range(0, max(len(values), 1), _ENTRIES_AT_ONCE):
+        parts = [values[at : at + _ENTRIES_AT_ONCE, fold] @ bits[fold] for fold in folds]
+        whole = np.sum(parts, axis=0)
+        for kept, part, size in zip(found, (*parts, 0.0), sizes, strict=True):
+            kept.append(_beyond(scipy.sparse.coo_array((whole - part) / np.sqrt(size)), min(_BOUNDS)))
+    return [scipy.sparse.coo_array(scipy.sparse.vstack(some)) for some in found]
+
+
+def _beyond(found: scipy.sparse.coo_array, bound: float) -> scipy.sparse.coo_array:
+    kept = np.abs(found.data) > bound
+    return scipy.sparse.coo_array((found.data[kept], (found.row[kept], found.col[kept])), found.shape)
+
+
+def _correlations(guess: Floats, bits: NDArray[np.floating]) -> Floats:
+    """Column by column; 0 where one does not vary."""
+    guess = guess - guess.mean(axis=0)
+    sizes = np.sqrt((guess**2).sum(axis=0) * (bits**2).sum(axis=0))
+    return np.asarray((guess * bits).sum(axis=0) / np.maximum(sizes, np.finfo(float).tiny))
 
 
 def ridge_rules(kernel: Floats, centred: Floats) -> Iterator[tuple[slice, Floats, Floats]]:
@@ -411,10 +523,7 @@ def ridge_rules(kernel: Floats, centred: Floats) -> Iterator[tuple[slice, Floats
             inverse = 1.0 / (values + ridge * unit)
             weights = vectors @ (turned * inverse[:, None])
             guess = bits - weights / (squares @ inverse - 1.0 / (len(kernel) * ridge * unit))[:, None]
-            guess -= guess.mean(axis=0)
-            sizes = np.sqrt((guess**2).sum(axis=0) * (bits**2).sum(axis=0))
-            correlation = (guess * bits).sum(axis=0) / np.maximum(sizes, np.finfo(float).tiny)
-            yield part, weights - weights.mean(axis=0), correlation
+            yield part, weights - weights.mean(axis=0), _correlations(guess, bits)
 
 
 def _places(documents: Documents, pool: Pool) -> Ints:
