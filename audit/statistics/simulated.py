@@ -7,7 +7,7 @@ A run is three vectors, each standardised by the training runs: the announced nu
 rounds away of them, and signs of zeros); their levels, whether a number is above each of its quantiles; and their
 order: which entry of an array is largest and smallest, signs of differences of neighbours and of two arrays of a
 shape. Arrays that are released up to signs, order or a rotation of their rows are first turned to the one of the
-first training run.
+first training run; as they were announced they stand with the order, as a leak may be in just what was turned.
 
 One document hardly moves the covariance of a vector, so that all documents share it: a rule is ridge regression of
 a document's bits, in the dual, on a Gram matrix of the training runs. Four matrices (numbers; numbers and levels;
@@ -146,13 +146,12 @@ class Alignments:
         return cls(tuple(alignments), tuple(alignments.values()), found)
 
     def __call__(self, observables: Observables) -> tuple[Floats, Floats]:
-        """Numbers and order of one run."""
-        arrays = zip(self.arrays, self.references, self.alignments, strict=True)
-        flat = [
-            aligned(np.asarray(observables[name], np.float64), reference, how).ravel()
-            for name, reference, how in arrays
-        ]
-        return numbers_of(flat), order_of(flat)
+        """Numbers of one run, and their order, with which stands what was turned, as it was announced."""
+        arrays = [np.asarray(observables[name], np.float64) for name in self.arrays]
+        turns = zip(arrays, self.references, self.alignments, strict=True)
+        flat = [aligned(array, reference, how).ravel() for array, reference, how in turns]
+        plain = [array.ravel() for array, how in zip(arrays, self.alignments, strict=True) if how != "none"]
+        return numbers_of(flat), np.concatenate([order_of(flat), *plain])
 
 
 def numbers_of(flat: Sequence[Floats]) -> Floats:

@@ -11,7 +11,7 @@ from scipy.stats import ks_2samp
 from sklearn.linear_model import Ridge
 
 from ksdp.audit.mechanisms.callables import function_mechanism
-from ksdp.audit.mechanisms.contract import Database, Observables, Release
+from ksdp.audit.mechanisms.contract import Alignment, Database, Observables, Release
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.simulated import (
     Alignments,
@@ -85,11 +85,17 @@ def spread(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return noise
 
 
-def over(seen: Observables, runs: int) -> SimulatedStatistic:
-    return SimulatedStatistic().over([Release(name, np.shape(array)) for name, array in seen.items()], runs)
+def turned(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Rows of a matrix whose sign says who was in, where nothing but the sign does."""
+    return rng.normal(5.0, 1.0, size=(2, 6)) * (1.0 if inside(rows) else -1.0)
 
 
-def distances(pool: Pool, runs: int = 600) -> np.ndarray:
+def over(seen: Observables, runs: int, alignment: Alignment = "none") -> SimulatedStatistic:
+    announced = [Release(name, np.shape(array), alignment=alignment) for name, array in seen.items()]
+    return SimulatedStatistic().over(announced, runs)
+
+
+def distances(pool: Pool, runs: int = 600, alignment: Alignment = "none") -> np.ndarray:
     """D of each document, on runs with a seed of their own."""
     documents, rng = Documents(pool.drawn, pool=pool), np.random.default_rng(77)
     bits, values = np.zeros((runs, pool.drawn.shape[0]), bool), []
@@ -97,7 +103,7 @@ def distances(pool: Pool, runs: int = 600) -> np.ndarray:
         places, parts = pool.one_choice(rng)
         bits[run, places] = True
         seen = pool.mechanism.run(Database(parts), rng)
-        values.append(over(seen, RUNS).evaluate(seen, documents))
+        values.append(over(seen, RUNS, alignment).evaluate(seen, documents))
     found = np.array(values)
     return np.array([ks_2samp(found[b, i], found[~b, i]).statistic for i, b in enumerate(bits.T)])
 
@@ -107,6 +113,10 @@ def test_a_leak_that_is_no_shift_of_a_sum_is_found_and_laid_on_nobody_else(leak:
     found = distances(pool_of(leak))
     assert found[MARKED] > 0.75
     assert np.delete(found, MARKED).max() < 0.3
+
+
+def test_what_an_array_is_turned_by_may_be_the_leak() -> None:
+    assert distances(pool_of(turned), alignment="signs")[MARKED] > 0.9
 
 
 def test_of_pure_noise_nothing_is_learnt() -> None:
