@@ -200,6 +200,7 @@ def test_a_leak_that_moves_some_of_many_numbers_a_little_is_the_sum_of_these() -
     rules = learn(Alignments(()), numbers[:2000], np.zeros((2000, 0)), bits[:2000])
     assert not rules.ridges
     assert np.isin(moved, rules.sums.first).mean() > 0.8
+    assert len(set(terms_of(rules.sums))) == len(rules.sums.first)  # the one that moves most is not there twice
     scores = [rules.sums.scores(np.append(z, np.float32(1)), 1)[0] for z in rules.scales[0](numbers[2000:])]
     held = bits[2000:, 0] > 0
     assert ks_2samp(np.array(scores)[held], np.array(scores)[~held]).statistic > 0.4
