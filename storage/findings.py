@@ -419,12 +419,15 @@ class DocumentFindings:
     """None where it was not measured on fresh runs."""
 
     def __repr__(self) -> str:
-        """A few lines; the fields and `to_json` have everything."""
-        row = self.verdict
+        """A line a test, the strongest first; the fields and `to_json` have everything."""
+        row, width = self.verdict, max((len(test.statistic) for test in self.tests), default=0)
         lines = [
             f"{row.document}: {row.verdict}, D {row.distance:.3f} (band {row.band_low:.3f} to "
             f"{row.band_high:.3f}) under {row.statistic}",
-            *(f"  {test.statistic:28} D {test.distance:.3f}  log10 p {test.log10_p:.2f}" for test in self.tests),
+            *(
+                f"  {test.statistic:{width}}  D {test.distance:.3f}  log10 p {test.log10_p:.2f}"
+                for test in sorted(self.tests, key=lambda test: test.log10_p)
+            ),
         ]
         return "\n".join(lines)
 

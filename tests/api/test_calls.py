@@ -190,7 +190,10 @@ def test_ids_of_arrays_are_places_and_those_of_frames_their_index(counts: Matrix
     with pytest.warns(UserWarning, match=r"do not hold numbers are left out: city\."):
         named = ksdp.audit(frame, mean, **few)
     assert list(named.verdicts.index) == list(frame.index)
-    assert len(repr(named.document("patient 7")).splitlines()) == 1 + len(named.summary.statistics)
+    document = named.document("patient 7")
+    first, *lines = repr(document).splitlines()
+    assert first.endswith(f" under {lines[0].split()[0]}")
+    assert len(lines) == len(document.tests) == len(named.summary.statistics)
     few = {**few, "documents": ["patient 7", "patient 9"]}
     assert list(ksdp.audit(frame.drop(columns="city"), mean, **few).verdicts.index) == few["documents"]
 

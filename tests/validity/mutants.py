@@ -1860,6 +1860,12 @@ MUTANTS: list[Mutant] = [
         tests=SENSITIVITY,
     ),
     *_of(
+        "audit/mechanisms/recorded.py",
+        ("for run in range(self.learnt))", "for run in range(len(self._bits)))"),
+        ("self._announced(self.learnt + run)", "self._announced(run)"),
+        tests=("tests/api/test_recorded.py",),
+    ),
+    *_of(
         "audit/mechanisms/planted.py",
         ("if one.unit in inside:", "if True:"),
         ("differ & (coin < self.amounts[0])", "differ"),

@@ -23,6 +23,7 @@ def made(seed: int, what: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             "noisy": means + 0.2 * rng.normal(size=means.shape),
             "signs": np.array([np.linalg.svd(rows[held])[2][:2] for held in bits])
             * rng.choice([-1, 1], (RUNS, 2, 1)),
+            "codes": bits @ rng.normal(size=(DOCUMENTS, 40)),
             "nothing": rng.normal(size=(RUNS, 30)),
             "constant": np.ones((RUNS, 3)),
         }[what],
@@ -31,7 +32,7 @@ def made(seed: int, what: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     )
 
 
-@pytest.mark.parametrize("what", ["means", "noisy", "signs", "nothing", "constant"])
+@pytest.mark.parametrize("what", ["means", "noisy", "signs", "codes", "nothing", "constant"])
 def test_what_belongs_together_is_left_alone(what: str) -> None:
     for seed in range(20):
         announced, bits, rows = made(seed, what)
