@@ -224,7 +224,7 @@ def weighed_corpus(source: RawCorpus, *, nonnegative: bool) -> Corpus:
     kept = np.flatnonzero(np.diff(matrix.indptr))
     if not len(kept):
         why = "" if raw.nnz else " No line of `corpus.vocabulary` is a word as `corpus.token_pattern` makes them."
-        raise Refused(file.path, f"no feature is left in any of the {matrix.shape[0]} documents.{why}")
+        raise Refused(file.path, f"no feature is left in any of {matrix.shape[0]} rows.{why}")
     absent = np.setdiff1d(np.arange(matrix.shape[0]), kept)
     documents = labels.take(kept)
     left_out = tuple(labels.ids[absent].tolist())

@@ -98,7 +98,7 @@ def forecast_words(forecast: Mapping[str, Any]) -> str:
             if forecast["certificate_runs"]
             else []
         ),
-        f"cost      {forecast['cpu_hours']:.2f} CPU hours at most "
+        f"cost      {_spent(forecast['cpu_hours'])} at most "
         f"({forecast['seconds_a_run'] * 1e3:.1f} ms a run), "
         f"{_bytes(forecast['bytes'])}{_passing(forecast) or ' kept'}",
         f"          with blocks at a URL {_bytes(forecast['moved_bytes'])} moved, and "
@@ -127,6 +127,10 @@ def forecast_words(forecast: Mapping[str, Any]) -> str:
             f"unread    {', '.join(forecast['unread'])}: nobody looks at it, so that no document can be clear"
         )
     return "\n".join(lines)
+
+
+def _spent(hours: float) -> str:
+    return f"{hours:.2f} CPU hours" if hours >= 0.1 else f"{3600 * hours:.0f} CPU seconds"
 
 
 def _bytes(count: float) -> str:

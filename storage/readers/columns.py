@@ -139,7 +139,7 @@ def _open_wide(path: Path, encoding: str, names: tuple[str, ...], text: str, sep
 def _header(path: Path, text: str) -> tuple[tuple[str, ...], str]:
     """Names of the columns, and what separates them: a comma, or what else there is in a header without."""
     one: tuple[str, ...] | None = None
-    for separator in ",;\t":
+    for separator in ",;\t|":
         try:
             records = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
             names = tuple(next((record for record in records if record), ()))
@@ -388,7 +388,12 @@ class Columns:
             if again.any():
                 row = int(again.argmax())
                 first = int((codes == codes[row]).argmax())
-                raise Refused(self.path, f"repeats that of row {first + 1}.", row=row + 1, column=name)
+                raise Refused(
+                    self.path,
+                    f"repeats that of row {first + 1}; rows of one person are a `group`.",
+                    row=row + 1,
+                    column=name,
+                )
         return np.array(array.to_pylist(), dtype=np.str_)
 
     def coded(self, name: str) -> tuple[NDArray[np.intp], NDArray[np.str_]]:

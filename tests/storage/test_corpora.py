@@ -94,7 +94,7 @@ def test_rows_that_weigh_nothing_are_left_out_with_their_labels(load, tmp_path):
 
 def test_no_row_with_features(load, tmp_path):
     sp.save_npz(tmp_path / "a.npz", sp.csr_array([[1, 0], [3, 0]]))
-    assert refused(load, "a.npz") == "a.npz: no feature is left in any of the 2 documents."
+    assert refused(load, "a.npz") == "a.npz: no feature is left in any of 2 rows."
 
 
 def test_texts_of_which_no_word_is_agreed_on_say_so(load, tmp_path):

@@ -124,6 +124,10 @@ def show(
         _show_document(opened, audit, document, again=again, as_json=as_json)
 
 
+def _p(log10_p: float) -> str:
+    return f"{10**log10_p:.3f}" if log10_p >= -3 else f"10^{log10_p:.1f}"
+
+
 def _by_chance(summary: Summary) -> str:
     chance = summary.chance
     return (
@@ -175,9 +179,9 @@ def _evidence_words(
     verdict = evidence.verdict
     yield (
         f"{document}: {verdict.verdict}{_detected(verdict.detected)}; adjusted p of 'no leak' "
-        f"10^{verdict.log10_adjusted_p:.1f}, of 'at most the margin' "
-        f"10^{verdict.log10_adjusted_p_above:.1f}, of 'at least the margin' "
-        f"10^{verdict.log10_adjusted_p_below:.1f}"
+        f"{_p(verdict.log10_adjusted_p)}, of 'at most the margin' "
+        f"{_p(verdict.log10_adjusted_p_above)}, of 'at least the margin' "
+        f"{_p(verdict.log10_adjusted_p_below)}"
     )
     if summary.spec.rule.margin_at_low_fpr is not None:
         yield f"  the margin is {summary.spec.rule.limits}"
@@ -193,7 +197,7 @@ def _evidence_words(
     for row in evidence.tests:
         yield (
             f"  {row.statistic:28} D {row.distance:.3f} [{row.band_low:.3f}, {row.band_high:.3f}]  "
-            f"p 10^{row.log10_p:.1f}  ({row.n_with} with, {row.n_without} without)"
+            f"p {_p(row.log10_p)}  ({row.n_with} with, {row.n_without} without)"
         )
     if fresh := evidence.fresh:
         yield (
@@ -215,7 +219,7 @@ def _tell_documents(folder: Path, most: int) -> None:
     rows, total = strongest(folder, most)
     width = min(max((len(document) for document, *_ in rows), default=0), 60)
     for document, verdict, distance, log10_p, statistic in rows:
-        typer.echo(f"{document:{width}}  {verdict:10} D {distance:.3f}  p 10^{log10_p:.1f}  {statistic}")
+        typer.echo(f"{document:{width}}  {verdict:10} D {distance:.3f}  p {_p(log10_p)}  {statistic}")
     if total > most:
         typer.echo(f"... and {total - most} more: `--worst N`, or `ksdp export`", err=True)
 
@@ -275,9 +279,9 @@ def _show_view_document(opened: Store, audit: str, document: str, as_json: bool)
     tell_void(summary)
     typer.echo(
         f"{document}: {evidence.verdict}{_detected(evidence.detected)}; adjusted p of 'no leak' "
-        f"10^{evidence.log10_adjusted_p:.1f} ({evidence.view}, {evidence.statistic}, D {evidence.distance:.3f} "
+        f"{_p(evidence.log10_adjusted_p)} ({evidence.view}, {evidence.statistic}, D {evidence.distance:.3f} "
         f"[{evidence.band_low:.3f}, {evidence.band_high:.3f}]), of 'at least the margin' "
-        f"10^{evidence.log10_adjusted_p_below:.1f}\n"
+        f"{_p(evidence.log10_adjusted_p_below)}\n"
         f"  sensitive in {', '.join(evidence.sensitive_in) or 'no view'}; clear in "
         f"{', '.join(evidence.clear_in) or 'no view'}"
     )

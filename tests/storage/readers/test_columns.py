@@ -142,7 +142,10 @@ def test_labels_that_are_refused(parquet, values, problem):
 
 def test_an_id_occurs_once(parquet):
     columns = parquet(a=["x", "secret", "y", "secret"])
-    assert message(columns.labels, "a", unique=True) == "a.parquet, row 4, column `a`: repeats that of row 2."
+    assert (
+        message(columns.labels, "a", unique=True)
+        == "a.parquet, row 4, column `a`: repeats that of row 2; rows of one person are a `group`."
+    )
     assert columns.labels("a").tolist() == ["x", "secret", "y", "secret"]
 
 
@@ -293,7 +296,7 @@ def test_other_encodings(write):
     assert "is not utf-8 at byte 0" in refused(path)
 
 
-@pytest.mark.parametrize("separator", [";", "\t"])
+@pytest.mark.parametrize("separator", [";", "\t", "|"])
 @pytest.mark.parametrize("columns", [4, 1500])
 def test_what_european_programs_export_is_the_same_table(tmp_path, separator, columns):
     """Semicolons, decimal commas, and commas that are only in texts."""
