@@ -98,9 +98,10 @@ def _section(name: str, thing: Any, module: str) -> list[str]:
 
 def _signature(thing: Any) -> Any:
     try:
-        return inspect.signature(thing)
+        full = inspect.signature(thing)
     except (TypeError, ValueError):
         return ""
+    return full.replace(parameters=[one for name, one in full.parameters.items() if not name.startswith("_")])
 
 
 def api() -> str:
