@@ -863,7 +863,6 @@ MUTANTS: list[Mutant] = [
         ("alone += apart @ self._scalars", "pass"),
         ("total += weights[i, r] * (sums[r] - less[r])", "total += weights[i, r] * sums[r]"),
         ("total += scalars[i, s] * single[s]", "pass"),
-        ("np.float32 if steps <= SINGLE else np.float64", "np.float32"),
         ("* (length * scale)", "* scale"),
         tests=STEPS,
     ),

@@ -29,12 +29,9 @@ from ksdp.audit.statistics.linear.operator import (
 )
 from ksdp.audit.statistics.linear.tilting import Direction, direction_of, few_to_write, raised_factor, span_of
 
-SINGLE = 24
-"""Steps, at most, in single precision: D of 20 is the same to 0.005, of 40 smaller by 0.01 to 0.02."""
-
 
 def by_steps(times: Callable[[Any], Any], apart: Any, steps: int) -> Any:
-    """Conjugate gradients for `times`(x) = apart from zero, this many steps, in the precision of `apart`."""
+    """Conjugate gradients for `times`(x) = apart from zero, this many steps."""
     solution, left, direction = np.zeros_like(apart), apart.copy(), apart.copy()
     size = float(left @ left)
     for _ in range(steps):
@@ -44,10 +41,10 @@ def by_steps(times: Callable[[Any], Any], apart: Any, steps: int) -> Any:
         bent = float(direction @ image)
         if bent == 0.0:  # there already: what is left is too small to be squared
             break
-        length = apart.dtype.type(size / bent)
+        length = size / bent
         _moved(solution, left, direction, image, length)
         before, size = size, float(left @ left)
-        _turned(direction, left, apart.dtype.type(size / before))
+        _turned(direction, left, size / before)
     return solution
 
 
@@ -81,7 +78,7 @@ def approached(made: FactoredContributions, apart: Floats, ridge: Floats, steps:
     length = float(np.linalg.norm(right))
     if not length > 0.0:
         return np.zeros_like(apart)
-    covariance = _Covariance(made, scale, ridge, np.float32 if steps <= SINGLE else np.float64)
+    covariance = _Covariance(made, scale, ridge)
     found = by_steps(covariance.times, covariance.laid(right / length), steps)
     return covariance.written(found) * (length * scale)
 
@@ -89,29 +86,28 @@ def approached(made: FactoredContributions, apart: Floats, ridge: Floats, steps:
 class _Covariance:
     """C, as it acts on vectors of entries in units of their deviations, feature after feature."""
 
-    def __init__(self, made: FactoredContributions, scale: Floats, ridge: Floats, precision: Any) -> None:
-        self._made, self._precision = made, precision
-        self._csr = made.rows.indptr, made.rows.indices, np.asarray(made.rows.data, precision)
-        self._numbers, self._scalars = made.numbers.astype(precision), made.scalars.astype(precision)
-        self._basis, self._weights = made.basis.astype(precision), panel_of(made.weights.T, precision)
-        self._taken = np.zeros((len(made.taken), self._weights.shape[1]), precision)
+    def __init__(self, made: FactoredContributions, scale: Floats, ridge: Floats) -> None:
+        self._made, self._csr = made, (made.rows.indptr, made.rows.indices, made.rows.data)
+        self._numbers, self._scalars = np.ascontiguousarray(made.numbers), np.ascontiguousarray(made.scalars)
+        self._weights = panel_of(made.weights.T)
+        self._taken = np.zeros((len(made.taken), self._weights.shape[1]))
         self._taken[:, : made.taken.shape[1]] = made.taken
         self._scale, self._ridge = self.laid(scale), self.laid(ridge * np.square(scale))
         self._mean = self.laid(made.mean * scale)
-        self._scaled, self._image = (lined(self._mean.shape, precision) for _ in range(2))
-        self._less = np.empty((made.rows.shape[1], self._weights.shape[1]), precision)
+        self._scaled, self._image = (lined(self._mean.shape, np.float64) for _ in range(2))
+        self._less = np.empty((made.rows.shape[1], self._weights.shape[1]))
 
     def laid(self, entries: Floats) -> Any:
         """Entries as a panel, a feature's rows side by side, then the single numbers."""
         rows, single = self._made.apart(entries)
-        panel = panel_of(rows, self._precision).ravel()
-        laid = lined((len(panel) + len(single),), self._precision)
+        panel = panel_of(rows).ravel()
+        laid = lined((len(panel) + len(single),), np.float64)
         laid[: len(panel)], laid[len(panel) :] = panel, single
         return laid
 
     def written(self, laid: Any) -> Floats:
         """One row of the sums after the other."""
-        panel, single = self._parts(laid.astype(np.float64))
+        panel, single = self._parts(laid)
         return np.concatenate([panel[:, : self._made.weights.shape[1]].T.ravel(), single])
 
     def _parts(self, laid: Any) -> tuple[Any, Any]:
@@ -122,15 +118,15 @@ class _Covariance:
         """C direction."""
         np.multiply(direction, self._scale, out=self._scaled)
         panel, single = self._parts(self._scaled)
-        form = self._taken * (self._basis @ panel)
+        form = self._taken * (self._made.basis @ panel)
         image = self._image  # read before the next one is asked for
         image.fill(0)
         across, alone = self._parts(image)
-        apart = np.empty(len(self._numbers), self._precision)
+        apart = np.empty(len(self._numbers))
         arrays = (self._numbers, self._weights, self._scalars)
         _pass(self._csr, arrays, (panel, form, single), self._mean @ direction, apart, across)
         form = self._taken * (self._numbers.T @ (self._weights * apart[:, None]))
-        np.matmul(self._basis.T, form, out=self._less)
+        np.matmul(self._made.basis.T, form, out=self._less)
         alone += apart @ self._scalars
         _scaled_back(image, self._less.ravel(), self._scale, self._ridge, direction)
         return image
@@ -440,7 +436,7 @@ def _of_ratings(terms: RatingContributions, noise: Floats) -> Floats:
 
 SHRINK = 1e-5
 """Part of the mean variance that is added to every one: announcements are stored in single precision."""
-DENSE = 2**31
+DENSE = 2**32
 """Multiplications for a filter, up to which it is solved for; it is approached by steps beyond."""
 WORK = 2**28
 """Multiplications for a run's filter by steps, about."""
