@@ -267,7 +267,7 @@ def test_an_appetite_is_held_to_everything_every_night(
     site, asked = make_site(tmp_path, server), tmp_path / "appetite.toml"
     (tmp_path / "spec.toml").write_text(SPEC.replace("margin = 0", "margin = 0.2"))
     asked.write_text("margin = 0.2\nlevel = 0.05\nmost_undecided = 1\nmost_sensitive = 1\n")
-    site.schedule(appetite=str(asked), workers=1)
+    site.schedule(appetite=str(asked), workers=1, created=utc_now())
     run, _ = site.run()
     assert run.appetite_missed == ("coverage",)  # of this spec's statistics none reads all that is announced
     said = site.told()
