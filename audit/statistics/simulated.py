@@ -60,8 +60,8 @@ _PRODUCTS = 2e11
 _OTHER = 100
 """Documents whose operations a product costs besides."""
 _MOST_ORDERED = 4096
-_MOST_LEVELLED = 1024
-_LEVELS = 16
+_FEWEST_LEVELS, _MOST_LEVELS, _ALL_LEVELS = 5, 15, 15 * 1024
+"""Of one number, of which fewer say less than its square does; and of all numbers, at most."""
 _AT_ONCE = 256
 _ENTRIES_AT_ONCE = 4096
 _LEARNT_AT_ONCE = 2048
@@ -205,16 +205,17 @@ class Levels:
 
     @classmethod
     def by_quantiles(cls, numbers: Floats) -> Levels:
-        """Between the values of numbers that take few, and at quantiles of others; of none where they are many."""
-        if numbers.shape[1] > _MOST_LEVELLED:
+        """Between the values of numbers that take few, at quantiles of others; fewer or none of many."""
+        each = min(_MOST_LEVELS, _ALL_LEVELS // max(numbers.shape[1], 1))
+        if each < _FEWEST_LEVELS:
             return cls(np.zeros(0, np.int64), np.zeros(0))
-        cuts = []
+        cuts, at = [np.zeros(0)], np.linspace(0.0, 1.0, each + 2)[1:-1]
         for column in numbers.T:
             values = np.unique(column)
-            few = len(values) <= _LEVELS
-            at = np.linspace(0.0, 1.0, _LEVELS + 1)[1:-1]
+            few = len(values) <= each + 1
             cuts.append((values[1:] + values[:-1]) / 2.0 if few else np.unique(np.quantile(column, at)))
-        return cls(np.repeat(np.arange(len(cuts)), [len(cut) for cut in cuts]), np.concatenate(cuts))
+        counts = [len(cut) for cut in cuts[1:]]
+        return cls(np.repeat(np.arange(len(counts)), counts), np.concatenate(cuts))
 
     def __call__(self, numbers: Floats) -> Floats:
         """Of numbers along the last axis: 1 above, 0 else."""

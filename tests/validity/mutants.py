@@ -1897,6 +1897,7 @@ MUTANTS: list[Mutant] = [
         ("np.abs(found.data) > bound", "found.data > bound"),
         ("kept.data / entries.deviations[kept.row]", "np.ones_like(kept.data)"),
         ("np.concatenate([order_of(flat), *plain])", "order_of(flat)"),
+        ("if each < _FEWEST_LEVELS:", "if each < 2 * _FEWEST_LEVELS:"),
         tests=LEARNT,
     ),
     *_of(

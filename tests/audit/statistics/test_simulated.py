@@ -90,6 +90,13 @@ def turned(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return rng.normal(5.0, 1.0, size=(2, 6)) * (1.0 if inside(rows) else -1.0)
 
 
+def heavy(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Of 2,000 numbers one is of another kind than the others: its mean is anywhere, and its median moves."""
+    noise = rng.normal(size=2000)
+    noise[1500] = rng.standard_cauchy() ** 3 + 400.0 * inside(rows)
+    return noise + 1e9 * (np.arange(2000) % 2)  # neighbours, far apart, say nothing
+
+
 def over(seen: Observables, runs: int, alignment: Alignment = "none") -> SimulatedStatistic:
     announced = [Release(name, np.shape(array), alignment=alignment) for name, array in seen.items()]
     return SimulatedStatistic().over(announced, runs)
@@ -108,7 +115,7 @@ def distances(pool: Pool, runs: int = 600, alignment: Alignment = "none") -> np.
     return np.array([ks_2samp(found[b, i], found[~b, i]).statistic for i, b in enumerate(bits.T)])
 
 
-@pytest.mark.parametrize("leak", [exclusive, of_many, position, order, levels, agreement, spread])
+@pytest.mark.parametrize("leak", [exclusive, of_many, position, order, levels, agreement, spread, heavy])
 def test_a_leak_that_is_no_shift_of_a_sum_is_found_and_laid_on_nobody_else(leak: Callable) -> None:
     found = distances(pool_of(leak))
     assert found[MARKED] > 0.75
