@@ -158,7 +158,7 @@ def test_nothing_is_clear_unless_somebody_looks_at_the_runs_together(
     assert [reason[:30] for reason in few.coverage.unread] == ["what the runs say together (`s"]
     learnt = plan_of(corpus, TWO, statistics={"families": ["paper", "geometry", "rounds", "learned"]})
     assert learnt.coverage.may_clear
-    large = {"party_size": 20, "with_runs": 12 * corpus.features}
+    large = {"party_size": 20, "with_runs": 6 * corpus.features}
     assert plan_of(corpus, TWO, design=large).coverage.unread == few.coverage.unread
     final = [run | {"name": "pd-svd", "opens": "final"} for run in ({"rank": 2}, {"rank": 3})]
     numbers = 5 * corpus.features
