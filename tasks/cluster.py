@@ -320,6 +320,7 @@ _LOSSES = 3
 _LOOK = 0.02
 """Seconds between two looks at what is done."""
 _GONE = ("scheduler-connection-lost", "scheduler-restart")
+_WENT_AWAY = "the Dask scheduler at {} went away."
 
 
 def _connected(address: str) -> Any:
@@ -405,6 +406,7 @@ def _gathered(
     from concurrent.futures import CancelledError
 
     from distributed import as_completed
+    from distributed.comm import CommClosedError
     from distributed.scheduler import KilledWorker
 
     left = [at for at in range(len(arguments)) if at not in results]
@@ -427,7 +429,9 @@ def _gathered(
         except CancelledError as error:
             if getattr(error, "reason", None) not in _GONE:
                 raise
-            return f"the Dask scheduler at {address} went away."
+            return _WENT_AWAY.format(address)
+        except CommClosedError:  # while a result was on its way
+            return _WENT_AWAY.format(address)
         except BaseException:
             client.cancel(list(futures.values()), reason="the audit stops")
             raise

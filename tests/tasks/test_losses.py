@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import dask
-import distributed  # noqa: F401 - before its settings are changed: whoever takes a change back takes back all of them
+import distributed  # before its settings are changed: whoever takes a change back takes back all of them
 import pytest
+from distributed.comm import CommClosedError
 
 from ksdp.tasks.cluster import open_workers, spread
 
@@ -64,3 +65,21 @@ def test_a_scheduler_that_starts_anew_is_waited_for() -> None:
         found = spread(f"tcp://127.0.0.1:{port}", pow, [(number, 2) for number in numbers], done)
     assert found == [number**2 for number in numbers]
     assert sorted(results) == found  # each was told once
+
+
+def test_a_scheduler_that_goes_while_a_result_is_on_its_way_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fetched, whole = [], distributed.Future.result
+
+    def result(future: distributed.Future) -> int:
+        fetched.append(future.key)
+        if len(fetched) == 2:
+            raise CommClosedError("stream is closed")
+        return whole(future)
+
+    monkeypatch.setattr(distributed.Future, "result", result)
+    told: list[int] = []
+    with open_workers(1) as workers:
+        assert spread(workers.address, pow, [(number, 2) for number in range(4)], told.append) == [0, 1, 4, 9]
+    assert sorted(told) == [0, 1, 4, 9]
