@@ -202,8 +202,7 @@ def planned_statistics(
     learnt, missing = _simulated(mechanism, shown, held, others, asked=SIMULATED in (*plain, *families))
     brought = () if missing else SIMULATIONS
     chosen, skipped = select_statistics(families, plain, shown.seen, background, (*own, *brought))
-    trained = runs
-    chosen = tuple(s.over(learnt, trained) if isinstance(s, SimulatedStatistic) else s for s in chosen)
+    chosen = tuple(s.over(learnt, runs) if isinstance(s, SimulatedStatistic) else s for s in chosen)
     needs = _left_out([s for s in chosen if s.name not in plain], shown, held.unknown)
     needs |= {s.name: f"needs {missing}" for s in chosen if isinstance(s, SimulatedStatistic) and missing}
     chosen, skipped = tuple(s for s in chosen if s.name not in needs), skipped | needs

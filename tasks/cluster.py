@@ -320,7 +320,6 @@ _LOSSES = 3
 _LOOK = 0.02
 """Seconds between two looks at what is done."""
 _GONE = ("scheduler-connection-lost", "scheduler-restart")
-_WENT_AWAY = "the Dask scheduler at {} went away."
 
 
 def _connected(address: str) -> Any:
@@ -426,12 +425,10 @@ def _gathered(
                         done(results[at])
         except KilledWorker:
             return f"workers died of {function.__name__} again and again: they may need more memory."
-        except CancelledError as error:
-            if getattr(error, "reason", None) not in _GONE:
+        except (CancelledError, CommClosedError) as error:  # closed: while a result was on its way
+            if isinstance(error, CancelledError) and getattr(error, "reason", None) not in _GONE:
                 raise
-            return _WENT_AWAY.format(address)
-        except CommClosedError:  # while a result was on its way
-            return _WENT_AWAY.format(address)
+            return f"the Dask scheduler at {address} went away."
         except BaseException:
             client.cancel(list(futures.values()), reason="the audit stops")
             raise

@@ -367,7 +367,7 @@ def learn(reading: Alignments, numbers: Floats, order: Floats, bits: Floats) -> 
     scales = tuple(Scale.of(part) for part in parts)
     z = tuple(scale(part) for scale, part in zip(scales, parts, strict=True))
     centred = bits - bits.mean(axis=0)
-    entries = Entries.of(z, len(centred.T))
+    entries = Entries.of(z, bits.shape[1])
     with one_thread():
         sums, best = one_term(entries, centred)
         for some, gain in few_terms(entries, centred):
@@ -487,7 +487,8 @@ def _beyond_chance(values: Singles, bits: Singles, folds: Sequence[slice]) -> li
         parts = [values[at : at + _ENTRIES_AT_ONCE, fold] @ bits[fold] for fold in folds]
         whole = np.sum(parts, axis=0)
         for kept, part, size in zip(found, (*parts, 0.0), sizes, strict=True):
-            kept.append(_beyond(scipy.sparse.coo_array((whole - part) / np.sqrt(size)), min(_BOUNDS)))
+            beyond = (whole - part) / np.sqrt(size)
+            kept.append(scipy.sparse.coo_array(np.where(np.abs(beyond) > min(_BOUNDS), beyond, 0.0)))
     return [scipy.sparse.coo_array(scipy.sparse.vstack(some)) for some in found]
 
 
