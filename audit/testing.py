@@ -20,7 +20,7 @@ from ksdp.audit.sampling import Stored, measure, sample
 from ksdp.audit.spec.design import Block
 from ksdp.audit.verdicts.control_outcome import Controls
 from ksdp.audit.verdicts.controls import CANARY, Canaries
-from ksdp.audit.verdicts.laws import ArmTests, ks_table, ks_tables
+from ksdp.audit.verdicts.laws import ArmTests, in_order, ks_table, ks_tables
 from ksdp.audit.verdicts.learned import LearnedTests, learned_tests, raw_tests
 from ksdp.audit.verdicts.looks import Stage
 from ksdp.audit.verdicts.low_fpr import LowFpr
@@ -45,7 +45,7 @@ def compare_arms(
         Where the decision limits the true positive rate at 1 % false positives.
     """
     columns = list(values.values())
-    ordered = [np.sort(array, axis=1) for array in columns]  # once, for all three
+    ordered = [in_order(array) for array in columns]  # once, for all three
     tables = ks_tables(columns, inclusion, ordered)
     exact = [tied_table(v, inclusion, table, o) for v, table, o in zip(columns, tables, ordered, strict=True)]
     tail = [tail_table(v, inclusion, o).log10_p for v, o in zip(columns, ordered, strict=True)]

@@ -325,14 +325,57 @@ def _distances(
         h[row] = best
 
 
+@njit(cache=True, nogil=True)
+def _radix(bits: NDArray[np.uint32], out: NDArray[np.uint32]) -> None:
+    """The single floats of each row in order, by eleven bits of their patterns at a time."""
+    runs, low, sign = bits.shape[1], np.uint32(2047), np.uint32(1 << 31)
+    one, other, ends = np.empty(runs, np.uint32), np.empty(runs, np.uint32), np.empty((3, 2048), np.int64)
+    for row in range(len(bits)):
+        ends[:] = 0
+        for run in range(runs):
+            key = bits[row, run]
+            key ^= np.uint32(np.int32(key) >> np.int32(31)) | sign  # whole numbers in the order of the floats
+            one[run] = key
+            ends[0, key & low] += 1
+            ends[1, key >> np.uint32(11) & low] += 1
+            ends[2, key >> np.uint32(22)] += 1
+        for digit in range(3):
+            total = 0
+            for value in range(2048):
+                total, ends[digit, value] = total + ends[digit, value], total
+        for key in one:
+            at = key & low
+            other[ends[0, at]] = key
+            ends[0, at] += 1
+        for key in other:
+            at = key >> np.uint32(11) & low
+            one[ends[1, at]] = key
+            ends[1, at] += 1
+        for key in one:
+            at = key >> np.uint32(22)
+            out[row, ends[2, at]] = key ^ (((key >> np.uint32(31)) - np.uint32(1)) | sign)
+            ends[2, at] += 1
+
+
+def in_order(values: NDArray[np.floating]) -> NDArray[np.floating]:
+    """`np.sort(values, axis=1)`: single precision, which nearly all values have, by digits, two to three times as
+    fast. A NaN is first or last.
+    """
+    if values.dtype != np.float32:
+        return np.sort(values, axis=1)
+    out = np.empty(values.shape, np.float32)
+    _radix(np.ascontiguousarray(values).view(np.uint32), out.view(np.uint32))
+    return out
+
+
 def checked_order(
     values: NDArray[np.floating], inclusion: NDArray[np.bool_], ordered: NDArray[np.floating] | None = None
 ) -> NDArray[np.floating]:
-    """Each document's values in order; refuses bits of another shape, and NaN (which sorts last)."""
+    """Each document's values in order; refuses bits of another shape, and NaN."""
     if values.shape != inclusion.shape:
         raise ValueError(f"`values` {values.shape} and `inclusion` {inclusion.shape} must have the same shape.")
-    ordered = np.sort(values, axis=1) if ordered is None else ordered
-    if ordered.shape[1] and np.isnan(ordered[:, -1]).any():
+    ordered = in_order(values) if ordered is None else ordered
+    if ordered.shape[1] and np.isnan(ordered[:, [0, -1]]).any():
         raise ValueError("`values` must not hold NaN.")
     return ordered
 
@@ -349,7 +392,7 @@ def ks_distances(
     inclusion : bool, shape (n_documents, n_runs)
         Whether the run's database held the document.
     ordered : shape of `values`, optional
-        `np.sort(values, axis=1)`, for who has it already: half of the work.
+        `in_order(values)`, for who has it already: half of the work.
     """
     ordered = checked_order(values, inclusion, ordered)
     h = np.zeros(len(values), dtype=np.int64)

@@ -28,7 +28,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ksdp.audit.numeric.array_types import Floats, Ints
-from ksdp.audit.verdicts.laws import KSTable
+from ksdp.audit.verdicts.laws import KSTable, in_order
 
 _LN10 = math.log(10)
 # Where a side is counted alone; the sums of both sides still hold 150 decades above the smallest float here.
@@ -156,7 +156,7 @@ def tied_table(
     table : KSTable
         Of the same values and bits.
     ordered : shape of `values`, optional
-        `np.sort(values, axis=1)`, for who has it already: most of the work where few values tie.
+        `in_order(values)`, for who has it already: most of the work where few values tie.
 
     Returns
     -------
@@ -180,7 +180,7 @@ def tied_table(
     out = table.log10_p.copy()
     log_p = out[rows] * _LN10
     _fill(
-        np.sort(values[rows], axis=1) if ordered is None else ordered[rows],
+        in_order(values[rows]) if ordered is None else ordered[rows],
         h[rows],
         np.minimum(table.n_with, table.n_without)[rows],
         log_p,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtri
 from scipy.stats import binom, ks_2samp
 
-from ksdp.audit.verdicts.laws import ks_distances, ks_table, log10_p, smallest_log10_p
+from ksdp.audit.verdicts.laws import in_order, ks_distances, ks_table, log10_p, smallest_log10_p
 from ksdp.audit.verdicts.power import continuous_critical, critical_distance, event_power, first_true, shift_power
 
 
@@ -146,8 +146,24 @@ def test_refuses_nan_and_wrong_shapes() -> None:
     inclusion = np.array([[True, False]])
     with pytest.raises(ValueError, match="must not hold NaN"):
         ks_distances(np.array([[np.nan, 1.0]]), inclusion)
+    with pytest.raises(ValueError, match="must not hold NaN"):
+        ks_distances(-np.array([[1.0, np.nan]], np.float32), inclusion)
     with pytest.raises(ValueError, match="must have the same shape"):
         ks_distances(np.ones((1, 3)), inclusion)
+
+
+@pytest.mark.parametrize("precision", [np.float32, np.float64])
+def test_values_are_in_order_whatever_they_are(precision: type[np.floating]) -> None:
+    rng = np.random.default_rng(3)
+    limits = np.finfo(precision)
+    extremes = [0.0, -0.0, np.inf, -np.inf, limits.max, limits.min, limits.tiny, -limits.smallest_subnormal]
+    values = rng.normal(size=(5, 700)) * 10.0 ** rng.integers(-30, 30, size=(5, 700))
+    values[:, 100:200] = values[:, :1]
+    values = values.astype(precision)
+    values[:, 300:308] = extremes
+    assert np.array_equal(in_order(values), np.sort(values, axis=1))
+    assert np.array_equal(in_order(values.T[::2]), np.sort(values.T[::2], axis=1))
+    assert in_order(values[:, :0]).shape == (5, 0)
 
 
 @pytest.mark.parametrize(("m", "n"), [(12, 12), (9, 15), (7, 40), (30, 31)])
