@@ -295,15 +295,17 @@ _SEAL = "<!--signature-->"
 
 def sign_dossier(
     store: Store, read: AuditRead, dossier: Dossier, page: Path, signer: tuple[str, Ed25519PrivateKey]
-) -> None:
-    """Write a dossier's page with the signature on it, and the signed JSON beside it, which is never replaced."""
+) -> str:
+    """Write a dossier's page, signed, and give it; the signed JSON is beside it, and is never replaced."""
     who, key = signer
     require_new(signed_file(page))
     named = replace(dossier, signed_by=who)
     plain = render_dossier(store, read, named)
     whole = signed(replace(named, page=_sha256(plain)).to_json(), "dossier", key)
-    write_text(page, plain.replace(_SEAL, _seal(whole), 1))
+    shown = plain.replace(_SEAL, _seal(whole), 1)
+    write_text(page, shown)
     write_signed(signed_file(page), whole)
+    return shown
 
 
 def signed_file(page: Path) -> Path:

@@ -6,6 +6,8 @@ import base64
 import hashlib
 import json
 import math
+import re
+from collections.abc import Callable
 from functools import lru_cache
 from inspect import getmembers, isfunction
 from pathlib import Path
@@ -21,6 +23,7 @@ from ksdp.dashboards.audits.audit_model import AuditModel, read_audit_model
 from ksdp.dashboards.charts import scale_svg, shares_svg
 from ksdp.storage.audits.history import ViewsSummary, read_parts, read_views
 from ksdp.storage.audits.view_tables import read_strongest
+from ksdp.storage.errors import InputError
 from ksdp.storage.findings import Summary
 from ksdp.storage.reviews.appetites import kept_record
 from ksdp.storage.reviews.decisions import visible
@@ -74,6 +77,39 @@ def standalone(template: str, *, sheets: tuple[str, ...] = ("app.css",), **value
 def rendered(template: str, **values: Any) -> str:
     """Fill in a template."""
     return _environment().get_template(template).render(**values)
+
+
+def printer() -> Callable[[str], bytes]:
+    """What prints a page that stands alone to PDF; it loads nothing.
+
+    Raises
+    ------
+    InputError
+        If the system has no Pango.
+    """
+    try:
+        from weasyprint import HTML
+        from weasyprint.urls import URLFetcher
+    except OSError as error:
+        raise InputError(
+            "`--pdf` needs Pango 1.44 or newer, a library of the system: `apt install libpango-1.0-0 "
+            "libpangoft2-1.0-0 libharfbuzz-subset0`, `dnf install pango` or `brew install pango`."
+        ) from error
+    inside = URLFetcher(allowed_protocols={"data"})
+
+    def printed(page: str) -> bytes:
+        pdf: bytes = HTML(string=_styled_charts(page), url_fetcher=inside).write_pdf(pdf_variant="pdf/ua-1")
+        return pdf
+
+    return printed
+
+
+def _styled_charts(page: str) -> str:
+    """With the colours that paper has inside every chart: WeasyPrint styles a picture by its own rules alone."""
+    css = page.partition("<style>")[2].partition("</style>")[0]
+    colours = dict(re.findall(r"(--\w[\w-]*): ([^;]+);", css))  # those of print stand last
+    plain = re.sub(r"var\((--[\w-]+)\)", lambda name: colours[name[1]], css)
+    return re.sub(r"<svg[^>]*>", lambda chart: f"{chart[0]}<style>{plain}</style>", page)
 
 
 def of_summary(summary: Summary | ViewsSummary) -> dict[str, Any]:

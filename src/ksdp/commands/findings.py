@@ -316,23 +316,26 @@ def dossier(
     html: Annotated[
         Path | None, typer.Option("--html", help="Where to write it. Default: beside the findings.")
     ] = None,
+    pdf: Annotated[Path | None, typer.Option("--pdf", help="Print it to this file, on A4.")] = None,
     spec: Annotated[
         Path | None, typer.Option("--spec", help="Take `[declared]` from here; else as it was at the audit.")
     ] = None,
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
 ) -> None:
-    """Put what was measured, declared and decided into one page for a regulator or a board; it prints on A4."""
+    """Put what was measured, declared and decided into one page for a regulator or a board, or its PDF."""
     from datetime import UTC, datetime
 
     from ksdp.dashboards.audits.dossier import read_audit, read_dossier, render_dossier, sign_dossier, signed_file
+    from ksdp.dashboards.audits.report import printer
     from ksdp.storage.audits.history import Summary, opened_audit, read_whole
     from ksdp.storage.clearances import require_new
-    from ksdp.storage.store import write_text
+    from ksdp.storage.store import write_text, write_whole
 
     if (key is None) == bool(who.strip()):
         raise InputError("`--key` and `--who` go together: whose key it is, and who signs.")
     signer = None if key is None else (who, signing_key(key))
+    printed = None if pdf is None else printer()
     opened, audit = opened_audit(store, audit)
     summary = read_whole(opened, audit)
     read = read_audit(opened, summary, None if spec is None else _declared(spec, summary))
@@ -340,16 +343,23 @@ def dossier(
     tell_void(summary)
     if as_json:
         typer.echo(json.dumps(found.to_json()))
-    if html is not None or signer is not None or not as_json:
-        name = "dossier.html" if isinstance(summary, Summary) else f"{audit}-dossier.html"
-        html = html or Path(summary.report).with_name(name)
-        if signer is not None:
-            sign_dossier(opened, read, found, html, signer)
-            typer.echo(str(signed_file(html)), err=as_json)
-        else:
-            require_new(signed_file(html))
-            write_text(html, render_dossier(opened, read, found))
+    told = html is not None or signer is not None or (pdf is None and not as_json)
+    name = "dossier.html" if isinstance(summary, Summary) else f"{audit}-dossier.html"
+    html = html or Path(summary.report).with_name(name)
+    if signer is not None:
+        page = sign_dossier(opened, read, found, html, signer)
+        typer.echo(str(signed_file(html)), err=as_json)
+    else:
+        page = render_dossier(opened, read, found)
+    if told and signer is None:
+        require_new(signed_file(html))
+        write_text(html, page)
+    if told:
         typer.echo(str(html), err=as_json)
+    if pdf is not None and printed is not None:
+        sheets = printed(page)
+        write_whole(pdf, lambda part: part.write_bytes(sheets))
+        typer.echo(str(pdf), err=as_json)
 
 
 def appetite(

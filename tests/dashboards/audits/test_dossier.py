@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -214,6 +216,46 @@ def test_sign_off_is_filled_from_log_and_clearances(folder: Path, tmp_path: Path
     assert said["Decisions"].text[0].startswith(f"Ada: exclude, {len(sensitive)} document")
     assert said["Clearances"].text[0].startswith("Ada, ")
     assert said["Residual risk accepted by"].source == "missing"
+
+
+def test_the_pdf_is_the_page_on_numbered_a4_sheets_with_its_charts(folder: Path, tmp_path: Path) -> None:
+    try:
+        pytest.importorskip("weasyprint")
+    except OSError as missing:
+        pytest.skip(f"Pango is missing: {missing}")
+    pypdf = pytest.importorskip("pypdf")
+    make_identity(tmp_path, "ada")
+    where, pdf = ("--store", folder / "store"), tmp_path / "d.pdf"
+    page = tmp_path / "d.html"
+    signs = ("--html", page, "--key", tmp_path / "ada.key", "--who", "Ada", "--spec", folder / "declared.toml")
+    done = typed("dossier", "latest", *where, *signs, "--pdf", pdf, code=0)
+    assert done.stdout.split() == [str(tmp_path / "d.json"), str(page), str(pdf)]
+    read = pypdf.PdfReader(pdf)
+    sheets = [" ".join(sheet.extract_text().split()) for sheet in read.pages]
+    assert len(sheets) > 5
+    for at, (sheet, text) in enumerate(zip(read.pages, sheets, strict=True), 1):
+        assert (round(sheet.mediabox.width), round(sheet.mediabox.height)) == (595, 842)
+        assert f"{at} of {len(sheets)}" in text
+    whole = " ".join(sheets)
+    _, _, dossier = made(folder)
+    assert all(chapter.heading in whole for chapter in dossier.chapters)
+    assert "Registry <of> three" in whole
+    assert json.loads((tmp_path / "d.json").read_text())["signature"]["fingerprint"] in whole
+    chart = next(sheet for sheet, text in zip(read.pages, sheets, strict=True) if "share of runs at" in text)
+    assert b"0.109804 0.352941 0.65098 RG" in chart.get_contents().get_data()  # the curve with the document
+
+
+def test_a_pdf_is_refused_before_anything_where_pango_is_missing(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("cffi")
+    code = (
+        "import cffi, sys\nfrom ksdp.cli import main\n"
+        "def dlopen(*asked): raise OSError('cannot load library')\n"
+        "cffi.FFI.dlopen = dlopen\nsys.argv = ['ksdp', 'dossier', 'latest', '--pdf', 'd.pdf']\nmain()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "needs Pango" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_changed_byte_of_a_signed_dossier_is_found_and_named(folder: Path, tmp_path: Path) -> None:
