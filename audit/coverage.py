@@ -12,8 +12,8 @@ from ksdp.audit.mechanisms.callables import FunctionMechanism
 from ksdp.audit.mechanisms.contract import Mechanism, Release, exact_throughout, inner_of, prefixed_runs, traits_of
 from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY
 from ksdp.audit.registry import statistics
+from ksdp.audit.statistics.combined import CombinedStatistic
 from ksdp.audit.statistics.contract import Statistic, own_statistics, weighs
-from ksdp.audit.statistics.learned import RAW
 from ksdp.audit.statistics.linear.counts import DOCUMENT_COUNTS, expected_shapes
 from ksdp.audit.statistics.linear.groups import OfGroups, groups_solved
 from ksdp.audit.statistics.linear.pilot import final_numbers, low_noise_numbers
@@ -23,10 +23,9 @@ from ksdp.audit.statistics.simulated import SimulatedStatistic
 if TYPE_CHECKING:
     from ksdp.audit.plan import Plan
 
-_RAW = "raw"
 _TOGETHER = (
-    'what the runs say together (`statistics.families` with "learned" looks at it, and so does "simulated" with '
-    "as many training runs as there are announced numbers)"
+    'what the runs say together (`statistics.names = ["combined"]` looks at it, and so does "simulated" with as '
+    "many training runs as there are announced numbers)"
 )
 _UNSOLVED = (
     "who was in, by equations: {} are {:,} exact numbers in all for {:,} documents, and more than "
@@ -47,10 +46,7 @@ _FOLLOWED = (
     "that nobody solves for (a lower rank has fewer, noise blurs them, and V has equations of its own once it has "
     "converged)"
 )
-_LEARNT = (
-    '{} number by number (`statistics.families = ["simulated"]` does, or `statistics.names = ["learned-raw"]` of '
-    "stored runs)"
-)
+_LEARNT = '{} number by number (`statistics.families = ["simulated"]` does)'
 _NAMED = 4
 """Columns named where more are left out."""
 _UNTESTED = "what default columns see that were not tested: {} (`statistics.families` as it is without being set)"
@@ -107,7 +103,7 @@ def reads(statistic: Statistic, seen: Iterable[str]) -> frozenset[str]:
 
 
 def learnable(announced: Sequence[Release], runs: int) -> tuple[str, ...]:
-    """Arrays in which a filter learnt from the runs sees more than any statistic.
+    """Arrays in which a rule learnt from the runs sees more than any statistic.
 
     Those whose `learner` is `small`, where their first three rounds (first axis) have fewer numbers than there are
     runs, and those where it is `always`.
@@ -129,16 +125,19 @@ def unweighed(
     return tuple(array for array in found if math.prod(array.shape) > 1)
 
 
-def uncombined(mechanism: Mechanism, learners: Iterable[str], numbers: int, trained: int) -> tuple[str, ...]:
+def uncombined(
+    mechanism: Mechanism, statistics: Iterable[Statistic], numbers: int, trained: int
+) -> tuple[str, ...]:
     """What no statistic sees of several runs, which say more together.
 
     Parameters
     ----------
+    statistics : that are tested
     numbers : announced
     trained : training runs of the statistic that learns from all of them at once; of fewer than numbers it learns
         too little
     """
-    combine = trained >= numbers or any(name != _RAW for name in learners)
+    combine = trained >= numbers or any(isinstance(one, CombinedStatistic) for one in statistics)
     return () if combine or len(inner_of(mechanism)) < 2 else (_TOGETHER,)
 
 
@@ -321,17 +320,17 @@ def rounds_solved(mechanism: Mechanism, arrays: Iterable[Release], documents: in
 def planned_coverage(plan: Plan) -> Coverage:
     """Which announced arrays are read by which tested statistics of a plan, and what else is left."""
     mechanism, seen = plan.mechanism, plan.seen
-    of_all = [s for s in plan.tested if isinstance(s, SimulatedStatistic) and len(s.reads) == len(plan.read)]
+    of_all = [s for s in plan.statistics if isinstance(s, SimulatedStatistic) and len(s.reads) == len(plan.read)]
     trained = max((statistic.runs for statistic in of_all), default=0)
-    learnt = () if RAW in plan.learners else _to_learn(plan)
     who = may_be_in(plan)
     sums: tuple[str, ...] = ()
     if not _solved(plan):
         sums = unsolved(mechanism, plan.announced, seen, who) + unblurred(_little_noise(plan), who)
     sums += followed(_final(plan), who)
     numbers = sum(math.prod(array.shape) for array in plan.read)
-    more = untested(plan.default_columns, plan.tested) + uncombined(mechanism, plan.learners, numbers, trained)
-    return coverage(plan.opened, seen, plan.tested, learnt, more + unfollowed(plan.read) + sums)
+    tested = plan.statistics
+    more = untested(plan.default_columns, tested) + uncombined(mechanism, tested, numbers, trained)
+    return coverage(plan.opened, seen, tested, _to_learn(plan), more + unfollowed(plan.read) + sums)
 
 
 def may_be_in(plan: Plan) -> MayBeIn:
@@ -352,12 +351,12 @@ def telling(plan: Plan, margin: float) -> dict[str, int]:
 
 def _to_learn(plan: Plan) -> tuple[str, ...]:
     """Names of arrays of which no tested statistic weighs every number; those aside that equations hold."""
-    simulated = {name for s in plan.tested if isinstance(s, SimulatedStatistic) for name in s.reads}
+    simulated = {name for s in plan.statistics if isinstance(s, SimulatedStatistic) for name in s.reads}
     names = learnable(expected_shapes(plan), plan.design.runs)
     if isinstance(plan.mechanism, FunctionMechanism):  # of which no other statistic knows anything
         names = plan.seen
     elif not rounds_solved(plan.mechanism, plan.read, plan.holdings.unknown):
-        names += tuple(array.name for array in unweighed(plan.read, plan.seen, plan.tested))
+        names += tuple(array.name for array in unweighed(plan.read, plan.seen, plan.statistics))
     return tuple(name for name in dict.fromkeys(names) if name not in simulated)
 
 
@@ -368,7 +367,7 @@ def _solved(plan: Plan) -> bool:
         return fits_dense_solver(held.unknown)
     if held.drawn or DOCUMENT_COUNTS in plan.seen:  # counts are looked at document by document
         return False
-    if not any(isinstance(statistic, OfGroups) for statistic in plan.tested):
+    if not any(isinstance(statistic, OfGroups) for statistic in plan.statistics):
         return False
     numbers = sum(math.prod(array.shape) for array in plan.read)
     return groups_solved(len(held.victim), int(held.units.sizes[held.victim].sum()), numbers)

@@ -22,7 +22,7 @@ from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.coverage import Coverage, observed_precision, planned_coverage, reads, rounds_solved, unweighed
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.callables import FunctionMechanism
-from ksdp.audit.mechanisms.contract import Database, Mechanism, Release, ReleaseSchema, kept_of, traits_of
+from ksdp.audit.mechanisms.contract import Database, Mechanism, Release, ReleaseSchema, inner_of, kept_of
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.planted import ArrayLeak
 from ksdp.audit.mechanisms.privacy.spent import Promise
@@ -34,10 +34,10 @@ from ksdp.audit.registry import default_statistics, own_code, select_statistics
 from ksdp.audit.run_subsampling import EVERY_RUN, Reading, best_every, kept_without, more_runs
 from ksdp.audit.spec.design import Block, Design, Literal, Shared
 from ksdp.audit.spec.models import Spec
+from ksdp.audit.statistics.combined import STATISTICS as COMBINATIONS
+from ksdp.audit.statistics.combined import CombinedStatistic, over_all
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic, own_statistics, sentence_of
-from ksdp.audit.statistics.learned import LEARNED, LEARNED_PREFIX, LEARNED_SENTENCE, RAW
 from ksdp.audit.statistics.linear.groups import GroupMean, OfGroups, solves_groups
-from ksdp.audit.statistics.plain import COEFFICIENTS, coefficients
 from ksdp.audit.statistics.simulated import SIMULATED, SimulatedStatistic
 from ksdp.audit.statistics.simulated import STATISTICS as SIMULATIONS
 from ksdp.audit.verdicts.looks import FRESH, Look, Stage, planned_looks
@@ -98,7 +98,7 @@ def measured_documents(
 _BLOCK_BYTES = 64 * 2**20
 _STATISTICS_GUESS = 8
 # Families whose last bit depends on a document's place among others.
-_BY_PLACE = ("paper-blocks", COEFFICIENTS)
+_BY_PLACE = ("paper-blocks",)
 # Strata of blocks before the first look, where a part of the without runs is kept.
 _FEWEST_STRATA = 4
 
@@ -118,7 +118,7 @@ class PlannedRuns:
 
 
 def planned_runs(
-    spec: Spec, design: Design, kept: Sequence[Release], statistics: Sequence[Statistic], learners: Sequence[str]
+    spec: Spec, design: Design, kept: Sequence[Release], statistics: Sequence[Statistic]
 ) -> PlannedRuns:
     """Decide blocks, looks and reading, and add the runs that reading a part of them costs.
 
@@ -132,7 +132,7 @@ def planned_runs(
     block_runs = _block_runs(design, kept)
     every, drawn = _partly_read(spec, design, block_runs)
     looks = planned_looks(spec, drawn, block_runs * every)
-    if _reads_all(statistics) or learners:  # these read whole runs
+    if _reads_all(statistics):
         return PlannedRuns(drawn, block_runs, looks, EVERY_RUN)
     # A first look of few blocks reads all of them.
     lumpy = len(looks) > 1 and looks[0].runs < _FEWEST_STRATA * every * block_runs
@@ -181,7 +181,6 @@ class PlannedStatistics:
 def planned_statistics(
     families: Sequence[str],
     names: Sequence[str],
-    learners: Sequence[str],
     mechanism: Mechanism,
     shown: ReleaseSchema,
     held: Holdings,
@@ -192,28 +191,30 @@ def planned_statistics(
 
     Parameters
     ----------
-    families, names, learners : asked for; learners are named besides
+    families, names : asked for
     """
-    plain = [n for n in names if not n.startswith(LEARNED_PREFIX)]
     own = own_statistics(mechanism)
     others = default_statistics(shown.seen, background, own)
     dear = _left_out(others, shown, held.unknown)
     others = tuple(s for s in others if s.name not in dear)
-    learnt, missing = _simulated(mechanism, shown, held, others, asked=SIMULATED in (*plain, *families))
-    brought = () if missing else SIMULATIONS
-    chosen, skipped = select_statistics(families, plain, shown.seen, background, (*own, *brought))
+    learnt, missing = _simulated(mechanism, shown, held, others, asked=SIMULATED in (*names, *families))
+    brought: tuple[Statistic, ...] = () if missing else SIMULATIONS
+    untrained = _untrained(mechanism, held)
+    if len(inner_of(mechanism)) > 1 and not untrained:
+        brought += COMBINATIONS
+    chosen, skipped = select_statistics(families, names, shown.seen, background, (*own, *brought))
     chosen = tuple(s.over(learnt, runs) if isinstance(s, SimulatedStatistic) else s for s in chosen)
-    needs = _left_out([s for s in chosen if s.name not in plain], shown, held.unknown)
+    read = frozenset[str]().union(*(reads(s, shown.seen) for s in chosen))
+    chosen = over_all(chosen, read)
+    needs = _left_out([s for s in chosen if s.name not in names], shown, held.unknown)
     needs |= {s.name: f"needs {missing}" for s in chosen if isinstance(s, SimulatedStatistic) and missing}
+    needs |= {s.name: f"needs {untrained}" for s in chosen if isinstance(s, CombinedStatistic) and untrained}
     chosen, skipped = tuple(s for s in chosen if s.name not in needs), skipped | needs
     if not chosen:
         raise SpecError(f"no statistic can be computed: {'; '.join(f'{n} {why}' for n, why in skipped.items())}.")
     if held.units.word == "group":
         solved = (OfGroups(statistic) for statistic in chosen if solves_groups(statistic))
         chosen = (*chosen, *(GroupMean(statistic) for statistic in chosen), *solved)
-    rank = traits_of(mechanism).rank
-    if set(learners) - {RAW} and rank is not None:
-        chosen += coefficients(rank, shown.seen)
     # Arrays of a program's own function, or of recorded runs, may have the names of ours and be something else.
     if isinstance(mechanism, FunctionMechanism | RecordedRuns):
         others = ()
@@ -233,10 +234,8 @@ def _simulated(
     mechanism: Mechanism, shown: ReleaseSchema, held: Holdings, others: Sequence[Statistic], *, asked: bool
 ) -> tuple[tuple[Release, ...], str]:
     """Arrays that the statistic learnt from simulated runs reads; where it is not tested, what it needs."""
-    if isinstance(mechanism, RecordedRuns) and not (mechanism.learnt and len(held.victim) == len(held.units)):
-        return (), f"a mechanism that can be run, or {ENOUGH} recorded runs of one party"
-    if held.units.word == "group":
-        return (), "documents, not groups"
+    if untrained := _untrained(mechanism, held):
+        return (), untrained
     if is_own(mechanism) or asked:  # of somebody's own mechanism no other statistic knows anything
         return shown.read, ""
     if rounds_solved(mechanism, shown.read, held.unknown):
@@ -252,6 +251,13 @@ def _simulated(
     return (), f"{most}, or `statistics.names` to name it"
 
 
+def _untrained(mechanism: Mechanism, held: Holdings) -> str:
+    """What is missing for training runs; empty where nothing is."""
+    if isinstance(mechanism, RecordedRuns) and not (mechanism.learnt and len(held.victim) == len(held.units)):
+        return f"a mechanism that can be run, or {ENOUGH} recorded runs of one party"
+    return "documents, not groups" if held.units.word == "group" else ""
+
+
 def _left_out(statistics: Sequence[Statistic], shown: ReleaseSchema, documents: int) -> dict[str, str]:
     """Those that are not worth their time with so many documents (`Statistic`), and what they need."""
     shapes = {array.name: array.shape for array in shown.read}
@@ -259,7 +265,6 @@ def _left_out(statistics: Sequence[Statistic], shown: ReleaseSchema, documents: 
     return {name: f"needs {what}" for name, what in asked.items() if what}
 
 
-LEARNED_VERSION = 1
 # Of the design, what no run depends on.
 _NO_MATTER = {"with_runs", "looks", "stop_when_open", "fresh_runs", "without_runs"}
 _FRESH_READ = 600  # a without arm of 437 runs bounds a false positive rate of 1 % (`effect.tpr_at_fpr`)
@@ -301,8 +306,6 @@ class Plan:
     design: Design
     background: dict[str, NDArray[Any]]
     """What the adversary knows besides the observables."""
-    learners: tuple[str, ...]
-    """Learners that combine all columns."""
     block_runs: int
     """Runs in a block."""
     looks: tuple[Look, ...]
@@ -331,11 +334,6 @@ class Plan:
         return self.holdings.units
 
     @property
-    def tested(self) -> tuple[Statistic, ...]:
-        """Statistics that are tested on their own."""
-        return tuple(s for s in self.statistics if s.family != COEFFICIENTS)
-
-    @property
     def read(self) -> tuple[Release, ...]:
         """Announced arrays that statistics may read."""
         return tuple(array for array in self.announced if array.name in self.seen)
@@ -357,10 +355,8 @@ class Plan:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Columns of every table of tests, in order: the tested statistics, then the learners."""
-        plain = [Column(s.name, s.version, s.family, sentence_of(s)) for s in self.tested]
-        learned = (Column(LEARNED_PREFIX + n, LEARNED_VERSION, LEARNED, LEARNED_SENTENCE) for n in self.learners)
-        return (*plain, *learned)
+        """Columns of every table of tests, in order."""
+        return tuple(Column(s.name, s.version, s.family, sentence_of(s)) for s in self.statistics)
 
     @property
     def counted(self) -> int:
@@ -566,8 +562,8 @@ def _ours(part: Any) -> bool:
 def strongest_alone(plan: Plan, statistics: Sequence[str], columns: Sequence[str]) -> NDArray[np.int64] | None:
     """Of each document the place of its column among the statistics, where no other need be measured of it.
 
-    None where one statistic is all there is, where a column reads all of them, as learners do, and where documents
-    cannot be measured apart: those of designs that draw for them, groups, and under statistics of others.
+    None where one statistic is all there is, and where documents cannot be measured apart: those of designs that
+    draw for them, groups, and under statistics of others.
 
     Parameters
     ----------

@@ -24,7 +24,6 @@ from ksdp.audit.randomness import Purpose, derived_seed, generator
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec.design import Balanced, Design, make_design
 from ksdp.audit.spec.models import Spec
-from ksdp.audit.statistics.learned import LEARNED_PREFIX, RAW, requested_learners
 
 # Runs of the smaller arm in which a planted leak must be seen (`testing.judge_controls`), and some more.
 _CHECKS = 32
@@ -49,16 +48,8 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     design = _design(spec, holdings, mechanism, proved)
     sees, keeps = spec.statistics.sees, spec.store.observables
     shown = release_schema(mechanism, corpus.features, sees=sees, keeps=keeps)
-    families, learners = requested_learners(spec.statistics)
-    if RAW in learners:
-        _check_raw(shown, keeps, design.runs)
-    if learners and spec.decision.margin_at_low_fpr is not None:
-        raise SpecError(
-            "`decision.margin_at_low_fpr` must be left out where learned columns are tested: every part of the "
-            "runs has another attack there, of which no rate at 1 % false positives is known."
-        )
     background = _background(holdings, corpus, rank, spec.seed)
-    asked = (families, spec.statistics.names, learners)
+    asked = (spec.statistics.families, spec.statistics.names)
     tested = planned_statistics(*asked, mechanism, shown, holdings, background, design.runs)
     if spec.certificate is not None:
         check_certifiable(mechanism, design, corpus.features)
@@ -66,7 +57,7 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
             raise SpecError(
                 "a certificate needs `parties.others` fixed or colluding: pairs share all other documents."
             )
-    runs = planned_runs(spec, design, shown.kept, tested.chosen, learners)
+    runs = planned_runs(spec, design, shown.kept, tested.chosen)
     return Plan(
         spec=spec,
         corpus=corpus,
@@ -79,7 +70,6 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
         skipped=tested.skipped,
         design=runs.design,
         background=background,
-        learners=learners,
         block_runs=runs.block_runs,
         looks=runs.looks,
         reading=runs.reading,
@@ -141,20 +131,6 @@ def _targets(documents: object, held: Holdings) -> NDArray[np.int64] | None:
     if len(elsewhere):
         raise SpecError(f"`design.documents` names {held.units.ids[elsewhere[0]]!s}, which another party holds.")
     return targets
-
-
-def _check_raw(shown: ReleaseSchema, keeps: str, runs: int) -> None:
-    """Refuse a learner on raw announcements that are not kept, or that no worker can hold."""
-    if keeps == "none" or any(array not in shown.kept for array in shown.read):
-        raise SpecError(
-            f'`store.observables` must be "all" with {LEARNED_PREFIX}{RAW}, which reads every announced array.'
-        )
-    numbers = shown.numbers
-    if runs > _MOST_RAW_RUNS or runs * numbers > _MOST_RAW:
-        raise SpecError(
-            f"{LEARNED_PREFIX}{RAW} holds all runs in memory: at most {_MOST_RAW_RUNS} runs and {_MOST_RAW} "
-            f"announced numbers; got {runs} runs of {numbers}. Take fewer features, a smaller rank, or fewer runs."
-        )
 
 
 def _background(held: Holdings, corpus: Corpus, rank: int | None, seed: int) -> dict[str, NDArray[Any]]:

@@ -1,7 +1,4 @@
-"""Test all documents of a slice, judge the controls, and measure one document again.
-
-Test all documents of a slice, and judge the controls.
-"""
+"""Test all documents of a slice, judge the controls, and measure one document again."""
 
 from __future__ import annotations
 
@@ -21,7 +18,6 @@ from ksdp.audit.spec.design import Block
 from ksdp.audit.verdicts.control_outcome import Controls
 from ksdp.audit.verdicts.controls import CANARY, Canaries
 from ksdp.audit.verdicts.laws import ArmTests, in_order, ks_table, ks_tables
-from ksdp.audit.verdicts.learned import LearnedTests, learned_tests, raw_tests
 from ksdp.audit.verdicts.looks import Stage
 from ksdp.audit.verdicts.low_fpr import LowFpr
 from ksdp.audit.verdicts.multiplicity import weighted_minimum
@@ -89,38 +85,6 @@ def canary_arms(values: NDArray[np.floating], inclusion: NDArray[np.bool_]) -> A
     )
 
 
-def learn_arms(
-    values: Sequence[NDArray[np.floating]], inclusion: NDArray[np.bool_], learners: Sequence[str]
-) -> ArmTests:
-    """Learn to tell every document's arms apart from all columns together; one column a learner.
-
-    Parameters
-    ----------
-    values : one array of shape (n_documents, n_runs) a column
-    inclusion : bool, shape (n_documents, n_runs)
-    learners : names that `learned_tests` knows
-    """
-    return _arms(learned_tests(np.stack(values, axis=2), inclusion, learners))
-
-
-def raw_arms(gram: NDArray[np.float64], inclusion: NDArray[np.bool_]) -> ArmTests:
-    """Learn to tell every document's arms apart from the raw announcements, in one column.
-
-    Parameters
-    ----------
-    gram : shape (n_runs, n_runs)
-        Of `statistics.learned.gram_of_runs`.
-    inclusion : bool, shape (n_documents, n_runs)
-    """
-    return _arms(raw_tests(gram, inclusion))
-
-
-def _arms(found: LearnedTests) -> ArmTests:
-    m, n = (np.repeat(arm[:, None], len(found.learners), axis=1) for arm in (found.n_with, found.n_without))
-    learned = np.ones(m.shape, np.bool_)
-    return ArmTests(m, n, found.distance, found.log10_p, np.zeros_like(found.log10_p), learned=learned)
-
-
 def shuffled_log10_p(
     values: Mapping[str, NDArray[Any]], inclusion: NDArray[np.bool_], order: NDArray[np.int64]
 ) -> NDArray[np.float64]:
@@ -137,10 +101,7 @@ def shuffled_log10_p(
 
 
 def judge_controls(
-    controls: Sequence[ArmTests],
-    shuffled: Sequence[NDArray[np.float64]],
-    learned: Sequence[int] = (),
-    canaries: Canaries | None = None,
+    controls: Sequence[ArmTests], shuffled: Sequence[NDArray[np.float64]], canaries: Canaries | None = None
 ) -> Controls:
     """Judge the control documents of every lane, the shuffled tests of real ones, and the real ones' canaries.
 
@@ -152,20 +113,16 @@ def judge_controls(
     ----------
     controls : one `ArmTests` of `CONTROLS` rows a lane
     shuffled : log10 p of real documents in runs dealt anew, any shapes
-    learned : columns that a learner made; they find a planted leak in parts of the runs and must not find others
     canaries : what became of the canaries of every look; None where values hold none
     """
-    plain = [n for n in range(controls[0].distance.shape[1]) if n not in learned]
     null = np.concatenate([part.log10_p[:NULL_CONTROLS].min(axis=1) for part in controls])
-    planted = np.concatenate([part.log10_p[NULL_CONTROLS:CONTROLS, plain].ravel() for part in controls])
+    planted = np.concatenate([part.log10_p[NULL_CONTROLS:CONTROLS].ravel() for part in controls])
     dealt = np.concatenate([part.ravel() for part in shuffled]) if shuffled else np.zeros(1)
     smallest, largest, lowest = 10 ** float(null.min()), 10 ** float(planted.max()), 10 ** float(dealt.min())
-    # Plain columns hold the same control values, so the tests to count are controls times (learners and one).
-    trials = len(null) * (1 + len(learned))
-    bar = _planted_bar(controls, plain)
+    bar = _planted_bar(controls)
     if canaries is not None and canaries.reason is not None:
         reason: str | None = canaries.reason
-    elif smallest < _CONTROL_LEVEL / trials:
+    elif smallest < _CONTROL_LEVEL / len(null):  # all columns hold the same control values
         reason = f"a null control was detected (p = {smallest:.1e})"
     elif lowest < _CONTROL_LEVEL / len(dealt):
         reason = f"a document was detected in runs that were dealt at random (p = {lowest:.1e})"
@@ -187,10 +144,10 @@ def judge_controls(
     )
 
 
-def _planted_bar(controls: Sequence[ArmTests], plain: Sequence[int]) -> float | None:
+def _planted_bar(controls: Sequence[ArmTests]) -> float | None:
     """Log10 p that a planted leak must reach: half its distance would; None where arms are too small for that."""
-    m = min(int(part.n_with[NULL_CONTROLS:, plain].min()) for part in controls)
-    n = min(int(part.n_without[NULL_CONTROLS:, plain].min()) for part in controls)
+    m = min(int(part.n_with[NULL_CONTROLS:].min()) for part in controls)
+    n = min(int(part.n_without[NULL_CONTROLS:].min()) for part in controls)
     if min(m, n) < 20:
         return None
     return (math.log(2) - 2 * m * n / (m + n) * 0.45**2) / math.log(10)

@@ -7,7 +7,7 @@
 
 A family's figure is the median over the documents of D under the one column of the family whose median is
 largest. One column for all documents, so that nothing is chosen for each; D of a document without a leak has the
-median printed as `noise`. Learned columns measure the advantage of a fixed attack, which noise does not inflate.
+median printed as `noise`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import BlockValues, measure, sample
 from ksdp.audit.spec.design import Block
 from ksdp.audit.spec.models import Spec
-from ksdp.audit.testing import compare_arms, learn_arms
+from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.laws import ArmTests
 from ksdp.flows.prepare import spec_corpus
 from ksdp.storage.readers.spec_files import read_spec_file
@@ -34,7 +34,7 @@ from ksdp.storage.readers.spec_files import read_spec_file
 CORPORA = ("kos", "20newsgroups", "enron-mail6", "movielens-1m")
 SIZES = (0.005, 0.03, 0.10, 0.33)
 MECHANISMS = ("pd-svd", "pd-nmf")
-FAMILIES = ("paper", "geometry", "learned")
+FAMILIES = ("paper", "geometry", "rounds", "simulated")
 
 _plan: Plan | None = None
 
@@ -54,12 +54,7 @@ def _tests(plan: Plan, blocks: Sequence[BlockValues]) -> ArmTests:
     rows = slice(0, len(plan.audited))
     inclusion = np.concatenate([b.inclusion[rows] for b in blocks], axis=1)
     values = {s.name: np.concatenate([b.values[s.name][rows] for b in blocks], axis=1) for s in plan.statistics}
-    plain = compare_arms({s.name: values[s.name] for s in plan.tested}, inclusion)
-    learned = [
-        learn_arms([v[i : i + 20] for v in values.values()], inclusion[i : i + 20], plan.learners)
-        for i in range(0, len(inclusion), 20)
-    ]
-    return ArmTests.beside([plain, ArmTests.join(learned)])
+    return compare_arms(values, inclusion)
 
 
 def _best(plan: Plan, medians: np.ndarray[Any, Any], family: str) -> tuple[float, str]:
@@ -78,7 +73,7 @@ def _spec(name: str, mechanism: str, size: float, documents: int, with_runs: int
     tables["mechanism"] = {"name": mechanism, "rank": 7} | weighted
     sizes = {"party_size": size, "with_runs": with_runs, "documents": documents}
     tables["design"] |= sizes | {"without_runs": "all"}
-    tables["statistics"] = {"families": ["paper", "geometry", "learned"]}
+    tables["statistics"] = {"families": list(FAMILIES)}
     return Spec.model_validate(tables), base
 
 

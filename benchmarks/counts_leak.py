@@ -22,7 +22,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from benchmarks import data_folder
-from benchmarks.raw_leak import topics
 from ksdp.audit.corpus.matrix import Corpus, canonical, tf_idf, unit_rows
 from ksdp.audit.coverage import reads
 from ksdp.audit.mechanisms.contract import Observables
@@ -58,7 +57,7 @@ def run(corpora: list[str], documents: int, with_runs: int) -> None:
                 flush=True,
             )
             final = {KEPT_COLUMNS, "V"}
-            of = {s.name: reads(s, plan.seen) for s in plan.tested}
+            of = {s.name: reads(s, plan.seen) for s in plan.statistics}
             for words, columns in (
                 ("the counts alone", [n for n, names in of.items() if names == {DOCUMENT_COUNTS}]),
                 ("the vocabulary and V alone", [n for n, names in of.items() if names and names <= final]),
@@ -73,8 +72,17 @@ def run(corpora: list[str], documents: int, with_runs: int) -> None:
                 print(f"    {column}: {_said(_largest([values[column]], bits))}", flush=True)
 
 
+def _topics() -> Corpus:
+    """300 documents of 30 words over 40 terms, mixtures of three topics."""
+    rng = np.random.default_rng(2)
+    words = rng.dirichlet(np.full(40, 0.1), size=3)
+    mixtures = rng.dirichlet(np.full(3, 0.4), size=300) @ words
+    counts = np.array([rng.multinomial(30, row / row.sum()) for row in mixtures], dtype=float)
+    return Corpus(canonical(sp.csr_array(counts)), np.array([f"d{i}" for i in range(len(counts))]))
+
+
 def _beside_a_run_on_these_columns() -> None:
-    corpus = topics()
+    corpus = _topics()
     size = 0.5 * np.asarray((corpus.matrix != 0).sum(axis=0)).ravel()
     least = int(np.median(size))
     stay = Corpus(canonical(sp.csr_array(corpus.matrix[:, np.flatnonzero(size >= least)])), corpus.ids)
@@ -114,7 +122,7 @@ def _values(plan: Plan) -> tuple[dict[str, Floats], NDArray[np.int64]]:
         stored = run_observables(plan, 0, number)
         seen = Observables({name: stored[name].astype(np.float64) for name in plan.seen})
         kept.append(int(seen[KEPT_COLUMNS].sum()) if KEPT_COLUMNS in seen else plan.corpus.features)
-        for statistic in plan.tested:
+        for statistic in plan.statistics:
             found.setdefault(statistic.name, []).append(evaluated(statistic, seen, looked))
     return {name: np.array(rows) for name, rows in found.items()}, np.array(kept)
 

@@ -112,7 +112,7 @@ def _line(spec: Spec, base: Path, folder: Path, name: str) -> None:
 def _noise(plan: Plan, folder: Path, summary: Any) -> tuple[NDArray[np.float64], tuple[int, int]]:
     """The largest D of some documents where their bits are those of other runs, and the median sizes of the
     arms."""
-    stage, names = summary.provenance.stages[0], [s.name for s in plan.tested]
+    stage, names = summary.provenance.stages[0], [s.name for s in plan.statistics]
     values = folder / stage.values
     cells = [read_values(values, b, stage.key, 0, names, plan.spec.store.precision) for b in plan.blocks]
     bits, columns = stack_blocks(cells, slice(0, min(DOCUMENTS, len(plan.audited))), plan.read_runs)

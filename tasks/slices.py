@@ -20,10 +20,9 @@ from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.sampling import STRONGEST
 from ksdp.audit.spec.design import shuffled_runs
 from ksdp.audit.spec.models import DecisionSpec
-from ksdp.audit.statistics.learned import LEARNED_PREFIX, RAW
-from ksdp.audit.testing import canary_arms, compare_arms, learn_arms, shuffled_log10_p
+from ksdp.audit.testing import canary_arms, compare_arms, shuffled_log10_p
 from ksdp.audit.verdicts.controls import CANARY
-from ksdp.audit.verdicts.effects import Attack, Effect, Flagged, best_threshold, learned_scores, measure_effect
+from ksdp.audit.verdicts.effects import Effect, Flagged, best_threshold, measure_effect
 from ksdp.audit.verdicts.laws import ArmTests, KSTable, ks_table
 from ksdp.storage.audits.stages import PairsPart, read_pairs, write_pairs
 from ksdp.storage.blocks import ROW_GROUP, stack_blocks
@@ -32,7 +31,6 @@ from ksdp.storage.remote import Place
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, open_audit, open_plan
 from ksdp.tasks.blocks import read_cells
-from ksdp.tasks.raw_column import fresh_raw_scores, raw_column
 
 _log = logging.getLogger("ksdp.tasks")
 
@@ -122,7 +120,7 @@ def slices(plan: Plan) -> list[Slice]:
 def test_slice(ref: AuditRef, part: Slice) -> SliceTests:
     """Test the documents (and controls) of a slice over all runs of its lane."""
     plan = open_plan(ref)
-    names = [statistic.name for statistic in plan.tested]
+    names = [statistic.name for statistic in plan.statistics]
     rows = min(ROW_GROUP, len(plan.design.targets(part.lane)) + CONTROLS)
     at_once = max(1, _SLICE_BYTES // (rows * plan.read_runs * 4))
     order = shuffled_runs(plan.design, part.lane)
@@ -137,10 +135,6 @@ def test_slice(ref: AuditRef, part: Slice) -> SliceTests:
         if real > 0:
             shuffled.append(shuffled_log10_p(few, inclusion[:real], order))
     tests = ArmTests.beside(plain)
-    if learners := tuple(name for name in plan.learners if name != RAW):
-        tests = ArmTests.beside([tests, ArmTests.join(list(_learned(ref, part, learners, len(tests))))])
-    if RAW in plan.learners:
-        tests = ArmTests.beside([tests, raw_column(ref, part.lane, gather(ref, part, [])[0])])
     mixed = np.concatenate(shuffled, axis=1) if shuffled else np.zeros((0, len(names)))
     return SliceTests(tests, mixed, _canaries(ref, part, plan))
 
@@ -150,16 +144,6 @@ def _canaries(ref: AuditRef, part: Slice, plan: Plan) -> ArmTests:
     documents = max(len(plan.design.targets(part.lane)) - part.group * ROW_GROUP, 0)
     inclusion, values = gather(ref, part, [CANARY], slice(0, min(documents, ROW_GROUP)))
     return canary_arms(values[0], inclusion)
-
-
-def _learned(ref: AuditRef, part: Slice, learners: Sequence[str], rows: int) -> Iterator[ArmTests]:
-    """Learned columns; they need all columns of a document at once."""
-    plan = open_plan(ref)
-    names = [s.name for s in plan.statistics]
-    at_once = max(1, _SLICE_BYTES // (len(names) * plan.read_runs * 4))
-    for first in range(0, rows, at_once):
-        inclusion, values = gather(ref, part, names, slice(first, min(first + at_once, rows)))
-        yield learn_arms(values, inclusion, learners)
 
 
 def gather(
@@ -191,7 +175,7 @@ class SliceEffects:
 
 
 def effects(ref: AuditRef, fresh: AuditRef, part: Slice, flagged: Sequence[Flagged]) -> SliceEffects:
-    """Effects of some documents on the fresh runs; threshold, direction and learner come from the first look.
+    """Effects of some documents on the fresh runs; threshold and direction come from the first look.
 
     Parameters
     ----------
@@ -201,44 +185,28 @@ def effects(ref: AuditRef, fresh: AuditRef, part: Slice, flagged: Sequence[Flagg
     """
     plan, later = open_plan(ref), open_plan(fresh)
     measured: list[Effect] = []
-    for learner in dict.fromkeys(_learner_of(f.column) for f in flagged):
-        mine = [f for f in flagged if _learner_of(f.column) == learner]
-        rows, columns = np.array([f.row for f in mine]), np.array([f.column for f in mine])
-        here = np.searchsorted(later.design.targets(part.lane), rows) - part.group * ROW_GROUP
-        there = np.searchsorted(plan.design.targets(part.lane), rows)
-        groups = there // ROW_GROUP
-        for group in np.unique(groups):
-            for names, some in _read_together(plan, later, columns, np.flatnonzero(groups == group), learner):
-                before = gather(ref, Slice(part.lane, int(group)), _stored(plan, names), there[some] % ROW_GROUP)
-                after = gather(fresh, part, _stored(later, names), here[some])
-                if learner == RAW:
-                    after[1].append(fresh_raw_scores(ref, fresh, part.lane, before[0], after[0]))
-                if learner is None:
-                    before, after = (_own(cells, names, columns[some]) for cells in (before, after))
-                table = None if learner else ks_table(after[1][0], after[0])
-                for at, flag in enumerate(some):
-                    found = int(rows[flag]), str(columns[flag]), learner
-                    effect = _effect(found, before, after, at, plan.spec.rule, table)
-                    measured += [effect] if effect else []
+    rows, columns = np.array([f.row for f in flagged]), np.array([f.column for f in flagged])
+    here = np.searchsorted(later.design.targets(part.lane), rows) - part.group * ROW_GROUP
+    there = np.searchsorted(plan.design.targets(part.lane), rows)
+    groups = there // ROW_GROUP
+    for group in np.unique(groups):
+        for names, some in _read_together(plan, later, columns, np.flatnonzero(groups == group)):
+            before = gather(ref, Slice(part.lane, int(group)), _stored(plan, names), there[some] % ROW_GROUP)
+            after = gather(fresh, part, _stored(later, names), here[some])
+            before, after = (_own(cells, names, columns[some]) for cells in (before, after))
+            table = ks_table(after[1][0], after[0])
+            for at, flag in enumerate(some):
+                effect = _effect(int(rows[flag]), str(columns[flag]), before, after, at, plan.spec.rule, table)
+                measured += [effect] if effect else []
     measured.sort(key=lambda effect: (effect.column, effect.row))
     return SliceEffects(measured, _canaries(fresh, part, later))
 
 
-def _learner_of(column: str) -> str | None:
-    return column.removeprefix(LEARNED_PREFIX) if column.startswith(LEARNED_PREFIX) else None
-
-
 def _read_together(
-    plan: Plan, later: Plan, columns: NDArray[np.str_], places: NDArray[np.int64], learner: str | None
+    plan: Plan, later: Plan, columns: NDArray[np.str_], places: NDArray[np.int64]
 ) -> Iterator[tuple[list[str], NDArray[np.int64]]]:
     """Columns, and the documents at `places` that need them, whose values fit beside one another."""
     runs = (plan.read_runs + later.read_runs) * 4
-    if learner:  # the filter on raw announcements reads no column, other learners all
-        names = [] if learner == RAW else [s.name for s in later.statistics]
-        at_once = max(1, _SLICE_BYTES // (max(len(names), 1) * runs))
-        for some in np.array_split(places, -(-len(places) // at_once)):
-            yield names, some
-        return
     asked = sorted(set(columns[places].tolist()))
     at_once = max(1, _SLICE_BYTES // (ROW_GROUP * runs))
     for first in range(0, len(asked), at_once):
@@ -260,25 +228,18 @@ def _stored(plan: Plan, names: Sequence[str]) -> Sequence[str]:
 
 
 def _effect(
-    flagged: tuple[int, str, str | None],
+    row: int,
+    column: str,
     before: tuple[Bits, Values],
     after: tuple[Bits, Values],
     at: int,
     rule: DecisionSpec,
-    table: KSTable | None,
+    table: KSTable,
 ) -> Effect | None:
-    """One document, its column and learner; None where an arm of it is empty."""
-    (row, column, learner), (first, old), (last, new) = flagged, before, after
+    """One document and its column; None where an arm of it is empty."""
+    (first, (old,)), (last, (new,)) = before, after
     if not 0 < first[at].sum() < first.shape[1] or not 0 < last[at].sum() < last.shape[1]:
         return None
-    one = slice(at, at + 1)
-    if learner == RAW:
-        scores, attack = new[0][at].astype(np.float64), Attack(0.0, above=True)
-    elif learner:
-        scores = learned_scores(learner, (first[one], [v[one] for v in old]), (last[one], [v[one] for v in new]))
-        attack = Attack(0.0, above=True)
-    else:
-        scores = new[0][at].astype(np.float64)
-        attack = best_threshold(old[0][at][first[at]], old[0][at][~first[at]])
-    known = None if table is None else table.at(at)
-    return measure_effect(row, column, attack, scores[last[at]], scores[~last[at]], rule.level, rule.margin, known)
+    scores, attack = new[at].astype(np.float64), best_threshold(old[at][first[at]], old[at][~first[at]])
+    arms = scores[last[at]], scores[~last[at]]
+    return measure_effect(row, column, attack, *arms, rule.level, rule.margin, table.at(at))

@@ -136,8 +136,8 @@ class JointMechanism:
     """Runs several mechanisms on the same databases and announces all that they announce.
 
     Every statistic is tried on every run by itself, and its sum over runs; what the runs say together in any other
-    way is seen by columns that learn: "learned" (`statistics.families`), or "simulated" with as many training
-    runs as there are announced numbers. Nothing is clear without either.
+    way is seen by "combined", and by "simulated" with as many training runs as there are announced numbers.
+    Nothing is clear without either.
 
     Parameters
     ----------

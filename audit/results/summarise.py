@@ -17,7 +17,6 @@ from ksdp.audit.results import parts
 from ksdp.audit.results.parts import CertificateSummary, CopiesSummary, ShareSummary, count_verdicts
 from ksdp.audit.results.summary import VERSION, Summary
 from ksdp.audit.spec.models import DecisionSpec
-from ksdp.audit.statistics.learned import LEARNED_PREFIX
 from ksdp.audit.testing import judge_controls
 from ksdp.audit.verdicts.control_outcome import Controls
 from ksdp.audit.verdicts.controls import judge_canaries
@@ -187,11 +186,10 @@ def chance(n_with: NDArray[np.int64], n_without: NDArray[np.int64]) -> parts.Cha
 def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: Filed) -> Summary:
     """Everything that an audit found, in one value."""
     plan, tests, decisions = tested.plan, tested.interim.tests, tested.interim.decisions
-    learned = [n for n, column in enumerate(plan.columns) if column.name.startswith(LEARNED_PREFIX)]
     levels = [look.level for look in plan.looks[: tested.looks]]
     levels += [plan.spec.decision.level] * (len(tested.canaries) - tested.looks)
     canaries = judge_canaries(tested.canaries, plan.spec.rule, levels)
-    judged = judge_controls(tested.controls, tested.shuffled, learned, canaries)
+    judged = judge_controls(tested.controls, tested.shuffled, canaries)
     judged = void_where_contradicted(judged, tested.certificate)
     copies = copies_summary(plan, tested.interim, tested.copies)
     judged = void_where_copies_tell(judged, copies)

@@ -314,10 +314,10 @@ def sampled_leak(plan: Plan, *, level: float, population: int, quota: float = 0.
         raise SpecError("a sampled leak needs `design.without_runs` all.")
     count, enters = len(plan.audited), plan.spec.corpus.levers.enters
     stops = [max(1, round(plan.runs * part)) for part in _LOOKS]
-    values: dict[str, list[Floats]] = {statistic.name: [] for statistic in plan.tested}
+    values: dict[str, list[Floats]] = {statistic.name: [] for statistic in plan.statistics}
     bits: list[NDArray[np.bool_]] = []
     for block in _cut(plan.blocks, stops):
-        found = measure(plan, block, sample(plan, block), plan.tested)
+        found = measure(plan, block, sample(plan, block), plan.statistics)
         bits.append(found.inclusion[:count])
         for name, part in found.values.items():
             values[name].append(part[:count])

@@ -223,5 +223,5 @@ def strength_of(
             counts = [called.count(word) for word in (Verdict.SENSITIVE, Verdict.UNDECIDED, Verdict.CLEAR)]
             size = round(float(np.mean([leak.advantage for leak in mine])), 3)
             rows.append(Planted(KINDS[kind], above, size, *counts))
-    learnt = any(isinstance(statistic, SimulatedStatistic) for statistic in plan.tested)
+    learnt = any(isinstance(statistic, SimulatedStatistic) for statistic in plan.statistics)
     return AttackStrength(audit, plan.spec.rule.margin, tuple(rows), learnt, finished)

@@ -458,9 +458,7 @@ class StatisticsSpec(Section, frozen=True):
     names: tuple[str, ...] = ()
     """Statistics by name, besides the families.
 
-    The family `learned` (or `learned-lda`, `learned-lira`, `learned-matched-filter`, `learned-chosen`, and by name
-    only `learned-boosted`) combines all the other columns, trained on runs that it is not tested on. By name only,
-    `learned-raw` combines the announced arrays themselves.
+    `combined` weighs all the other columns as simulated runs teach; joint audits test it by default.
     """
     sees: Literal["all", "final"] = "all"
     """What of the announcement they may read: everything, or the mechanism's final output alone."""

@@ -3,10 +3,6 @@
 An array with an axis as long as the corpus has features is read as vectors: components, centres, coefficients. Of
 any other array nothing is known but its numbers: their sum and their length, which do not depend on the document,
 but whose law does, where it leaks.
-
-`coefficient-t` is what a learner looks at beside other statistics: the signed length of the document's shadow on
-row t of the announced basis. Alone it says little and is not tested; together they are what a likelihood ratio is
-made of.
 """
 
 from __future__ import annotations
@@ -22,10 +18,7 @@ from ksdp.audit.mechanisms.contract import Observables, Release
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.numeric.bits import lost_digits, minus_zeros
 from ksdp.audit.statistics.contract import Documents, TableStatistic
-from ksdp.audit.statistics.products import BASES, basis_name, basis_products, gram, row_squares
-
-COEFFICIENTS = "coefficients"
-"""The family; its columns are measured for learners and never tested on their own."""
+from ksdp.audit.statistics.products import row_squares
 
 _SENTENCES = {
     "projection": "How far the announced array {} reaches in the document’s direction, all vectors together.",
@@ -118,33 +111,3 @@ def statistics_of_arrays(shapes: Iterable[Release], features: int) -> tuple[Tabl
             sentence = _SENTENCES[score.kind].format(array.name)
             rows.append(TableStatistic(f"{score.kind}:{array.name}", "arrays", score, sentence, (array.name,)))
     return tuple(rows)
-
-
-@dataclass(frozen=True)
-class _Coefficient:
-    """<x, B_t> / |B_t| for row t of the announced basis B; x - mu in place of x where a mean is announced."""
-
-    row: int
-
-    def __call__(self, observables: Observables, documents: Documents) -> Floats:
-        shadows = basis_products(observables, documents)[:, self.row]
-        length = float(np.sqrt(gram(observables, basis_name(observables))[self.row, self.row]))
-        return shadows / length if length > 0 else np.zeros_like(shadows)
-
-
-def coefficients(rank: int, announced: Iterable[str]) -> tuple[TableStatistic, ...]:
-    """One statistic a row of the announced basis; none where there is no basis.
-
-    Examples
-    --------
-    >>> [c.name for c in coefficients(2, ["V", "sigma"])]
-    ['coefficient-1', 'coefficient-2']
-    """
-    seen = set(announced)
-    basis = next((name for name in BASES if name in seen), None)
-    sentence = "The document’s weight on one announced topic or direction."
-    return tuple(
-        TableStatistic(f"coefficient-{t + 1}", COEFFICIENTS, _Coefficient(t), sentence, (basis,))
-        for t in range(rank if basis else 0)
-        if basis is not None
-    )

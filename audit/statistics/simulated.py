@@ -104,7 +104,7 @@ class SimulatedStatistic:
         key, turns = (SIMULATED, self.reads, self.runs), dict(zip(self.reads, self.alignments, strict=True))
         rules = cast(LearntRules, pool.derive(key, lambda: train(pool, shapes, self.runs, turns)))
         scores = observables.derive((SIMULATED, id(rules)), lambda: rules.scores(observables))
-        return np.asarray(scores[documents.of_each((SIMULATED, "places"), lambda some: _places(some, pool))])
+        return np.asarray(scores[places_in_pool(documents)])
 
 
 STATISTICS = (SimulatedStatistic(),)
@@ -527,9 +527,10 @@ def ridge_rules(kernel: Floats, centred: Floats) -> Iterator[tuple[slice, Floats
             yield part, weights - weights.mean(axis=0), _correlations(guess, bits)
 
 
-def _places(documents: Documents, pool: Pool) -> Ints:
-    """Where the documents stand in the pool."""
-    places = same_rows(documents.matrix, pool.drawn)
+def places_in_pool(documents: Documents) -> Ints:
+    """Where documents stand among those that databases are drawn from."""
+    pool = documents.source_pool
+    places = documents.of_each((SIMULATED, "places"), lambda some: same_rows(some.matrix, pool.drawn))
     if len(places) and places.min() < 0:
-        raise KsdpError("the statistic learnt from simulated runs knows the documents of the pool alone.")
+        raise KsdpError("what is learnt from simulated runs is of the documents of the pool alone.")
     return places

@@ -1,7 +1,7 @@
 """How much a flagged document gives away, measured on fresh runs.
 
 A document is flagged for the largest of many measured distances, so that distance is too large on average (the
-winner's curse). What was chosen by looking (the statistic, the threshold, the direction, a learner's weights) is
+winner's curse). What was chosen by looking (the statistic, the threshold, the direction) is
 therefore fixed by the audit's own runs, and everything that is reported is measured on runs that nobody has
 looked at. Intervals hold for each document by itself with probability 1 - level, whatever was flagged and why:
 given the audit's runs, the fresh ones are a new sample. (That all documents' intervals hold together is not
@@ -42,10 +42,8 @@ exactly (epsilon, delta(epsilon)) for every epsilon.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +51,6 @@ from scipy.special import betaincinv
 
 from ksdp.audit.numeric.array_types import Bits, Floats
 from ksdp.audit.verdicts.laws import KSTable, ks_table, widest_gap
-from ksdp.audit.verdicts.learned import attack_scores
 from ksdp.audit.verdicts.margins import attack_above_log10_p, distance_band
 
 
@@ -412,23 +409,6 @@ def best_threshold(held: NDArray[np.floating], free: NDArray[np.floating]) -> At
     return Attack(gap.place, gap.share_without > gap.share_with)
 
 
-def learned_scores(
-    learner: str, before: tuple[Bits, Sequence[NDArray[Any]]], after: tuple[Bits, Sequence[NDArray[Any]]]
-) -> Floats:
-    """Scores of the fresh runs of one document under a learner trained on all of the audit's runs.
-
-    Parameters
-    ----------
-    before, after : inclusion of shape (1, n_runs) and one array of that shape a column
-        Of the audit's runs and the fresh ones.
-    """
-    features = np.concatenate([np.stack(values, axis=2) for _, values in (before, after)], axis=1)
-    inclusion = np.concatenate([before[0], after[0]], axis=1)
-    runs = np.arange(inclusion.shape[1])
-    first = before[0].shape[1]
-    return np.asarray(attack_scores(features, inclusion, learner, runs[:first], runs[first:])[0], dtype=np.float64)
-
-
 def measure_effect(
     row: int,
     column: str,
@@ -483,3 +463,37 @@ def measure_effect(
         tpr_at_fpr_001=rarer.tpr if rarer else None,
         tpr_at_fpr_001_low=rarer.tpr_low if rarer else None,
     )
+
+
+def _chosen(values: Floats, held: Bits) -> tuple[int, float, float]:
+    """(statistic, threshold, sign) of the largest gap between the two arms' shares at or below a threshold."""
+    best, choice = -1.0, (0, 0.0, 1.0)
+    steps = np.where(held, 1 / held.sum(), -1 / (~held).sum())
+    for number, row in enumerate(values):
+        order = np.argsort(row, kind="stable")
+        ascending, gaps = row[order], np.cumsum(steps[order])
+        gaps[:-1][ascending[:-1] == ascending[1:]] = 0.0  # between equal values there is no threshold
+        at = int(np.argmax(np.abs(gaps)))
+        if abs(gaps[at]) > best:
+            best, choice = abs(gaps[at]), (number, float(ascending[at]), float(np.sign(gaps[at]) or 1.0))
+    return choice
+
+
+def held_out_advantage(values: Floats, held: Bits) -> float:
+    """The advantage of an adversary who chose on one half of the runs, measured on the other; both ways, averaged.
+
+    Of values (statistics, runs) and the runs that held the document, bool. Runs are independent, so that every
+    second one of each arm is a fair half. In [-1, 1], below 0 by chance alone; NaN where an arm has fewer than two
+    runs.
+    """
+    if min(held.sum(), (~held).sum()) < 2:
+        return float("nan")
+    first = np.zeros(len(held), dtype=bool)
+    for arm in (held, ~held):
+        first[np.flatnonzero(arm)[::2]] = True
+    found = []
+    for chooses, measures in ((first, ~first), (~first, first)):
+        statistic, threshold, sign = _chosen(values[:, chooses], held[chooses])
+        below, arm = values[statistic, measures] <= threshold, held[measures]
+        found.append(sign * (below[arm].mean() - below[~arm].mean()))
+    return float(np.mean(found))

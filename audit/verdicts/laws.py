@@ -448,7 +448,7 @@ class ArmTests:
     """Tests of some documents: every table has shape (n_documents, n_columns)."""
 
     n_with: NDArray[np.int64]
-    """Runs in the arm; a learned column has the effective size of its tested runs."""
+    """Runs in the arm."""
     n_without: NDArray[np.int64]
     distance: NDArray[np.float64]
     """NaN where an arm is empty."""
@@ -456,19 +456,15 @@ class ArmTests:
     """Of the distance (four fifths of the level) and the tails (one fifth) together; 0 where an arm is empty."""
     log10_tail: NDArray[np.float64]
     """Of the tails alone: what finds a rare but certain leak, to which the distance is blind."""
-    learned: Any = None
-    """Bool: whether the distance is that of attacks fixed before the runs that test them, not the largest over all
-    thresholds; False everywhere where not given."""
     log10_low_below: Any = None
     """Of "the true positive rate at 1 % false positives is at least its limit" (`low_fpr`); 0 where not tested."""
     log10_low_above: Any = None
     """Of "it is at most its limit"."""
 
     def __post_init__(self) -> None:
-        for name in ("learned", "log10_low_below", "log10_low_above"):
+        for name in ("log10_low_below", "log10_low_above"):
             if getattr(self, name) is None:
-                kind = np.bool_ if name == "learned" else np.float64
-                object.__setattr__(self, name, np.zeros(np.shape(self.distance), kind))
+                object.__setattr__(self, name, np.zeros(np.shape(self.distance)))
 
     @staticmethod
     def join(parts: Sequence[ArmTests]) -> ArmTests:

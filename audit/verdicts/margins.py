@@ -18,12 +18,6 @@ With D = sup_t |F(t) - G(t)| the true advantage, d the measured one, m and n run
   from a fifth on. The limit: the deviations of F_m - G_n, times the root of N, and an independent normal number
   times F - G together are a Brownian bridge, so by Anderson's inequality they exceed a bound no oftener than it.
 
-A **learned** column measures the mean advantage of attacks that were fixed before the runs that test them: there
-is no largest of many thresholds, and Hoeffding's inequality (for martingales: Azuma) with the column's own arms
-gives both. *Above* then says that somebody has an advantage above c: these attacks have. *Below* is about these
-attacks alone, which is why no document is clear by learned columns: it is clear if every plain statistic is proved
-to be below the margin, and what was learned is proved to be below it as well.
-
 References: Anderson (1955), https://doi.org/10.1090/S0002-9939-1955-0069229-1; Wei & Dudley (2012),
 https://doi.org/10.1016/j.spl.2012.01.010 (c = 0: how far exp(-2 N d^2) is from the truth for finite arms); Berger
 (1982), https://doi.org/10.2307/1268811 (intersection-union: over statistics the largest p counts, uncorrected);
@@ -319,9 +313,7 @@ def log10_above(tested: ArmTests, rule: DecisionSpec) -> Floats:
     if rule.margin == 0:
         return _where_tested(tested, tested.log10_p)
     over = np.nan_to_num(tested.distance) - rule.margin
-    arms = tested.n_with, tested.n_without
-    fixed = hoeffding_log10_p(over, *arms)
-    out = np.where(tested.learned, fixed, over_log10_p(over, *arms))
+    out = over_log10_p(over, tested.n_with, tested.n_without)
     if rule.margin_at_low_fpr is not None:
         out = weighted_minimum(out, tested.log10_low_above)
     return _where_tested(tested, out)
@@ -333,14 +325,10 @@ def log10_below(tested: ArmTests, rule: DecisionSpec) -> Floats:
     With `margin_at_low_fpr`, of "one of the two is at least its limit": the larger p (intersection-union).
     """
     measured = np.nan_to_num(tested.distance)
-    short = rule.margin - measured
     if rule.margin == 0:
         return np.zeros_like(measured)
-    out = hoeffding_log10_p(short, tested.n_with, tested.n_without)
-    plain = ~tested.learned
-    out[plain] = largest_log10_tail(
-        measured[plain], tested.n_with[plain], tested.n_without[plain], float(rule.margin)
-    )
+    arms = tested.n_with.ravel(), tested.n_without.ravel()
+    out = largest_log10_tail(measured.ravel(), *arms, float(rule.margin)).reshape(measured.shape)
     if rule.margin_at_low_fpr is not None:
         out = np.maximum(out, tested.log10_low_below)
     return _where_tested(tested, out)

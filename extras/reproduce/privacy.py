@@ -43,11 +43,11 @@ def arm_tables(
         Sees what each run announces.
     """
     looked = plan.documents(0)
-    values: dict[str, list[NDArray[np.float64]]] = {s.name: [] for s in plan.tested}
+    values: dict[str, list[NDArray[np.float64]]] = {s.name: [] for s in plan.statistics}
     for number in range(plan.design.runs):
         stored = run_observables(plan, 0, number)
         seen = Observables({name: stored[name].astype(float) for name in plan.seen})
-        for statistic in plan.tested:
+        for statistic in plan.statistics:
             values[statistic.name].append(statistic.evaluate(seen, looked))
         if look is not None:
             look(stored)

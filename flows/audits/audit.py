@@ -91,9 +91,7 @@ async def _confirm(first: AuditRef, tested: Tested, steps: Steps, tally: Tally) 
         drop_stages(Store(Path(first.store)).audit(first.audit), FRESH, [])
         return []
     columns = [plan.columns[c].name for c in decisions.strongest[at]]
-    plain = {s.name for s in plan.statistics}
-    wanted = plain if set(columns) - plain else set(columns)  # a learner needs them all
-    names = tuple(s.name for s in plan.statistics if s.name in wanted)
+    names = tuple(s.name for s in plan.statistics if s.name in columns)
     order = np.argsort(plan.audited[at])
     rows, strongest = plan.audited[at][order], strongest_alone(plan, names, [columns[n] for n in order])
     seed = fresh_seed(plan.design.seed)

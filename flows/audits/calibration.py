@@ -17,15 +17,12 @@ from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.run_subsampling import Reading
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.spec.design import Block, Shared
-from ksdp.audit.statistics.learned import RAW
-from ksdp.audit.testing import canary_arms, compare_arms, learn_arms
+from ksdp.audit.testing import canary_arms, compare_arms
 from ksdp.audit.verdicts.effects import best_threshold, measure_effect
 from ksdp.audit.verdicts.looks import Stage
 
 _TESTED = 256
 """Documents whose tests stand for all: enough of them share the arms whose law is worked out together."""
-_LEARNED = 8
-"""The same, for learners, which take a hundred times as long."""
 _TRIED = 64
 """Most runs that are timed: more would not make the figure better."""
 _FEW = 4
@@ -70,21 +67,13 @@ def _tested(plan: Plan, clock: Callable[[], float]) -> float:
     rng, rows = np.random.default_rng(0), min(_TESTED, len(plan.audited))
     bits = rng.random((rows, plan.read_runs)) < min(plan.arms[0] / plan.read_runs, 0.5)
     shift = np.where(np.arange(rows) % 2, 1.5, 0.0)[:, None] * bits
-    values = {s.name: (rng.normal(size=bits.shape) + shift).astype(np.float32) for s in plan.tested}
+    values = {s.name: (rng.normal(size=bits.shape) + shift).astype(np.float32) for s in plan.statistics}
     canary = rng.normal(size=bits.shape) + 10.0 * bits
     compare_arms({name: column[:2] for name, column in values.items()}, bits[:2])  # compiles
     began = clock()
     compare_arms(values, bits)
     canary_arms(canary, bits)
-    spent = (clock() - began) / rows
-    few, names = min(_LEARNED, rows), [name for name in plan.learners if name != RAW]
-    columns = [column[:few] for column in values.values()]
-    if names:
-        learn_arms([column[:2] for column in columns], bits[:2], names)  # what learners import takes seconds
-        began = clock()
-        learn_arms(columns, bits[:few], names)
-        spent += (clock() - began) / few
-    return spent
+    return (clock() - began) / rows
 
 
 def _effect(plan: Plan, clock: Callable[[], float]) -> float:

@@ -107,7 +107,7 @@ def _work(plan: Plan, costs: Calibration) -> float:
 def never_small(plan: Plan) -> bool:
     """Whether nobody has to try an audit to know that it takes more than seconds."""
     looks = float(plan.read_runs) * len(plan.audited) * len(plan.columns)
-    return bool(plan.learners) or plan.spec.certificate is not None or looks > _MOST_LOOKS
+    return plan.spec.certificate is not None or looks > _MOST_LOOKS
 
 
 _IMPORTS = "import ksdp.flows.audits.run"

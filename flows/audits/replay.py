@@ -14,7 +14,7 @@ from ksdp.audit.results.summary import Summary
 from ksdp.audit.sampling import Stored, sample
 from ksdp.audit.spec.design import Block
 from ksdp.audit.testing import measured_again, narrowed_to, values_again
-from ksdp.audit.verdicts.learned import held_out_advantage
+from ksdp.audit.verdicts.effects import held_out_advantage
 from ksdp.audit.verdicts.looks import FIRST, Stage
 from ksdp.flows.interruption import advance, current
 from ksdp.storage.audits.documents import (
@@ -108,7 +108,7 @@ def replay(store: Path, audit: str, document: str, statistic: str) -> dict[str, 
     rows = {test.statistic: test for test in evidence.tests}
     ref = AuditRef(str(opened.root), audit, summary.corpus)
     plan = open_audit(ref)
-    named = {s.name: s for s in plan.tested}
+    named = {s.name: s for s in plan.statistics}
     if statistic not in named or statistic not in rows:
         raise InputError(f"`statistic` must be among {', '.join(named)}; got {statistic!r}.")
     row = list(plan.units.ids).index(document)

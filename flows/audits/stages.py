@@ -155,7 +155,6 @@ _WORST = 12
 def _curves_wanted(tested: Tested, stages: Sequence[AuditRef]) -> list[Wanted]:
     """The worst documents under their strongest statistic, and under the paper's own beside it."""
     plan, tests, decisions = tested.plan, tested.interim.tests, tested.interim.decisions
-    plain = len(plan.tested)
     names = [column.name for column in plan.columns]
     paper = [n for n, column in enumerate(plan.columns) if column.family.startswith("paper")]
     ends = np.cumsum([len(plan.design.targets(lane)) for lane in range(plan.design.lanes)])
@@ -166,9 +165,7 @@ def _curves_wanted(tested: Tested, stages: Sequence[AuditRef]) -> list[Wanted]:
         stage = stages[tested.interim.look[at]]
         lane, row = int(np.searchsorted(ends, at, side="right")), audited[at]
         place = int(np.searchsorted(open_plan(stage).design.targets(lane), row))
-        # A learner's scores are not stored: its document is drawn under the strongest of the others.
         best = int(decisions.strongest[at])
-        best = best if best < plain else int(np.argmin(tests.log10_p[at, :plain]))
         wanted.append((stage, lane, place, names[best]))
         if paper:
             own = paper[int(np.argmin(tests.log10_p[at, paper]))]

@@ -18,7 +18,7 @@ from ksdp.audit.errors import DamagedBlock, DamagedFile, StoreError
 from ksdp.audit.results.parts import StoredValues
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec.design import Block
-from ksdp.audit.verdicts.learned import held_out_advantage
+from ksdp.audit.verdicts.effects import held_out_advantage
 from ksdp.storage.audits.stages import read_stage
 from ksdp.storage.blocks import ROW_GROUP, block_name, read_values, stack_blocks
 from ksdp.storage.codec import REPAIR, read_table

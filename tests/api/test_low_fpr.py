@@ -9,7 +9,6 @@ import pytest
 from numpy.typing import NDArray
 
 import ksdp
-from ksdp.audit.errors import InputError
 from ksdp.audit.statistics import simulated
 
 RUNS = {"party_size": 0.5, "with_runs": 1600, "fresh_runs": 0, "seed": 3, "margin": 0.2}
@@ -57,9 +56,3 @@ def test_a_plan_says_whether_the_runs_are_enough(data: NDArray[np.float64]) -> N
         told = ksdp.plan(data, sometimes, **limited | {"with_runs": runs})
         assert f"          0.05 true positives at 1 % false ones: {said}" in repr(told)
         assert told["runs_for_margin"] > 2 * runs
-
-
-def test_learned_columns_are_refused(data: NDArray[np.float64]) -> None:
-    learned = {"families": ["paper", "simulated"], "names": ["learned-raw"]}
-    with pytest.raises(InputError, match="must be left out where learned columns are tested"):
-        ksdp.plan(data, sometimes, **RUNS, margin_at_low_fpr=0.05, statistics=learned)

@@ -46,11 +46,11 @@ def test_a_group_was_handed_over_when_all_of_its_documents_were() -> None:
 def test_a_canary_is_the_same_whoever_is_audited(corpus: Corpus) -> None:
     plan, some = plan_of(corpus), plan_of(corpus, documents=["d5", "d60"])
     block = Block(0, 3, 9)
-    whole, few = (measure(p, block, sample(p, block), p.tested).canary for p in (plan, some))
+    whole, few = (measure(p, block, sample(p, block), p.statistics).canary for p in (plan, some))
     assert whole is not None
     assert few is not None
     np.testing.assert_array_equal(whole[[5, 60]], few[:2])
-    again = measure(plan, block, list(sample(plan, block)), plan.tested).canary
+    again = measure(plan, block, list(sample(plan, block)), plan.statistics).canary
     np.testing.assert_array_equal(whole, again)
     assert whole[:90].std() > 5 > abs(whole[90 : 90 + NULL_CONTROLS]).max()
 
@@ -73,7 +73,7 @@ def test_a_database_that_does_not_say_what_it_holds_is_refused(corpus: Corpus) -
     stored = run_observables(plan, 0, 0)
     del stored[HANDED]
     with pytest.raises(KsdpError, match="run the audit again"):
-        measure(plan, Block(0, 0, 1), [stored], plan.tested)
+        measure(plan, Block(0, 0, 1), [stored], plan.statistics)
 
 
 @pytest.mark.parametrize(("margin", "sensitive"), [(0.0, 40), (0.4, 40), (0.8, 0)])

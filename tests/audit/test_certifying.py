@@ -37,7 +37,7 @@ def plan_of(corpus: Corpus, scale: float | None, opens: str = "every round", **c
 def test_the_certified_bound_is_above_every_measured_lower_bound(corpus: Corpus) -> None:
     plan = plan_of(corpus, 0.3, design={"party_size": 30, "with_runs": 60})
     block = Block(0, 0, plan.design.runs)
-    measured = measure(plan, block, sample(plan, block), plan.tested)
+    measured = measure(plan, block, sample(plan, block), plan.statistics)
     tests = compare_arms(measured.values, measured.inclusion)[: len(plan.audited)]
     pairs = paired_advantages(plan, 0, 6)
     found = certify(pairs, tests, len(tests), 0.05)

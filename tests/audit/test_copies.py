@@ -123,7 +123,9 @@ def test_only_mechanisms_that_say_so_are_taken_at_their_word_and_audits_check_th
             assert found is None
             continue
         assert found is not None
-        first = [each for each in plan.tested if each.name == "first"]  # training runs hold nobody of the corpus
+        first = [
+            each for each in plan.statistics if each.name == "first"
+        ]  # training runs hold nobody of the corpus
         values = [measure(plan, block, sample(plan, block), first) for block in plan.blocks]
         joined = np.concatenate([part.values["first"] for part in values], axis=1)
         bits = np.concatenate([part.inclusion for part in values], axis=1)
@@ -145,7 +147,7 @@ def test_only_mechanisms_that_say_so_are_taken_at_their_word_and_audits_check_th
 
 def test_what_is_said_of_copies_is_said_of_those_below_the_margin(corpus: Corpus) -> None:
     plan = plan_of(corpus, decision={"margin": 0.2})
-    values = measure(plan, plan.blocks[0], sample(plan, plan.blocks[0]), plan.tested)
+    values = measure(plan, plan.blocks[0], sample(plan, plan.blocks[0]), plan.statistics)
     tests = compare_arms(values.values, values.inclusion)[: len(plan.audited)]
     rule = plan.spec.rule
     before = after_look(None, tests, 0, Look(plan.design.runs, rule.level), rule, [])

@@ -84,7 +84,7 @@ def test_sums_of_fewer_numbers_than_runs_clear_nobody_unless_they_are_learnt_fro
     unread = plan_of(corpus, nmf, design=many).coverage.unread
     assert len(unread) == 1
     assert unread[0].startswith("sums number by number")
-    learnt = {"statistics": {"names": ["learned-raw"]}, "store": {"observables": "all"}}
+    learnt = {"statistics": {"families": ["paper", "geometry", "rounds", "simulated"]}}
     assert plan_of(corpus, nmf, design=many, **learnt).coverage.may_clear
     assert but_followed(plan_of(corpus, nmf | {"opens": "final"}, design=many)) == []
     noisy = {"name": "noisy", "mechanism": "pd-nmf", "parameters": {"rank": 2}, "scale": 1.0}
@@ -100,7 +100,7 @@ def test_weights_of_single_items_clear_nobody_unless_they_are_learnt_from(corpus
     rated, few = {"name": "pd-nmf", "rank": 2, "weighted": True}, {"party_size": 20, "with_runs": 10}
     (unread,) = plan_of(corpus, rated, design=few).coverage.unread
     assert unread.startswith("weights number by number")
-    learnt = {"statistics": {"names": ["learned-raw"]}, "store": {"observables": "all"}}
+    learnt = {"statistics": {"families": ["paper", "geometry", "rounds", "simulated"]}}
     assert plan_of(corpus, rated, design=few, **learnt).coverage.may_clear
     assert but_followed(plan_of(corpus, rated | {"opens": "final"}, design=few)) == []
 
@@ -130,7 +130,7 @@ def test_weights_of_single_items_clear_nobody_unless_they_are_learnt_from(corpus
     ],
 )
 def test_every_start_and_solver_is_covered(corpus: Corpus, parameters: dict, more: set[str]) -> None:
-    learnt = {"statistics": {"names": ["learned-raw"]}, "store": {"observables": "all"}}
+    learnt = {"statistics": {"families": ["paper", "geometry", "rounds", "simulated"]}}
     plan = plan_of(corpus, parameters | {"rank": 2}, **(learnt if {"weighted", "start"} & set(parameters) else {}))
     assert plan.coverage.unread == ()
     assert more <= set(plan.coverage.read_by)
@@ -193,8 +193,8 @@ def test_nobody_is_clear_without_the_columns_that_an_audit_tests_by_default(corp
     by_default = plan_of(corpus, final)
     (unread,) = plan_of(corpus, final, statistics={"families": [], "names": ["d-max"]}).coverage.unread
     assert unread.startswith("what default columns see that were not tested: `row-space-energy`, ")
-    assert f"and {len(by_default.tested) - 5} more" in unread, "the learnt statistic is tested in any case"
-    every = [s.name for s in by_default.tested]
+    assert f"and {len(by_default.statistics) - 5} more" in unread, "the learnt statistic is tested in any case"
+    every = [s.name for s in by_default.statistics]
     named = plan_of(corpus, final, statistics={"families": [], "names": every[1:]}).coverage
     assert named.unread[0].count("`") == 4  # the one that is missing, and `statistics.families`
     assert plan_of(corpus, final, statistics={"families": [], "names": every}).coverage.may_clear

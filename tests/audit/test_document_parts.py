@@ -92,7 +92,7 @@ def test_of_a_document_its_strongest_alone_is_measured_where_nobody_else_matters
     assert found is not None
     assert found.tolist() == [2, 0, 2]
     assert strongest_alone(plan, names[:1], names[:1] * 3) is None  # it is all there is
-    assert strongest_alone(plan, names, [*columns, "learned-lda"]) is None  # reads all of them
+    assert strongest_alone(plan, names, [*columns, "another"]) is None
     balanced = plan_of(corpus, {"kind": "balanced", "party_size": 20, "with_runs": 12, "documents": 3})
     assert strongest_alone(balanced, names, columns) is None
     theirs = lent_statistic(among_others)

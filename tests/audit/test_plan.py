@@ -59,7 +59,7 @@ def test_the_learnt_statistic_is_tested_where_it_costs_little_and_nobody_solves(
     corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def learnt(**sections: Any) -> bool:
-        return "simulated" in {statistic.name for statistic in plan_of(corpus, **sections).tested}
+        return "simulated" in {statistic.name for statistic in plan_of(corpus, **sections).statistics}
 
     final, own = {"name": "pd-svd", "rank": 2, "opens": "final"}, {"name": f"{__name__}:Counted"}
     assert learnt(mechanism=final)
@@ -78,7 +78,7 @@ def test_of_many_documents_it_learns_of_the_arrays_that_no_other_statistic_weigh
 ) -> None:
     def learnt(**mechanism: Any) -> tuple[tuple[str, ...], list[str]]:
         plan = plan_of(corpus, mechanism=mechanism | {"rank": 2})
-        found = [s.reads for s in plan.tested if isinstance(s, SimulatedStatistic)]
+        found = [s.reads for s in plan.statistics if isinstance(s, SimulatedStatistic)]
         return (found[0] if found else ()), [one.split()[0] for one in plan.coverage.unread if "number by" in one]
 
     final, fed = {"name": "sigma-svd", "opens": "final"}, {"name": "fedpower", "period": 1}

@@ -106,7 +106,6 @@ def test_the_plan_reads_a_part_where_that_is_cheaper(corpus: Corpus) -> None:
     [
         {"design": {"party_size": 30, "with_runs": 2000}},
         {"design": {"party_size": 4, "with_runs": 20}},
-        {"statistics": {"families": ["geometry", "learned"]}},
         {"statistics": {"families": ["paper-blocks"]}},
         {"design": {"kind": "balanced", "party_size": 30, "with_runs": 3000, "documents": 5}},
     ],
@@ -147,7 +146,7 @@ def test_of_a_document_its_strongest_alone_is_what_all_would_give(
 ) -> None:
     """Bit for bit, where a part of the runs is read (a party of 4) and where all are."""
     plan = plan_of(corpus, mechanism={"name": mechanism, "rank": 2}, design={"party_size": size, "with_runs": 100})
-    names = tuple(statistic.name for statistic in plan.tested)
+    names = tuple(statistic.name for statistic in plan.statistics)
     strongest = np.random.default_rng(2).integers(len(names), size=len(plan.audited))
     strongest[strongest == 1] = 0  # nobody's
     every, alone = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ksdp.audit.testing import compare_arms, judge_controls, learn_arms, shuffled_log10_p
+from ksdp.audit.testing import compare_arms, judge_controls, shuffled_log10_p
 from ksdp.audit.verdicts.laws import ArmTests, ks_table
 from ksdp.audit.verdicts.tails import tail_table
 
@@ -52,19 +52,6 @@ def test_columns_stand_beside_one_another() -> None:
         np.testing.assert_array_equal(getattr(beside, name), getattr(whole, name))
     np.testing.assert_array_equal(whole.columns([2, 0]).distance, whole.distance[:, [2, 0]])
     np.testing.assert_array_equal(whole[np.array([4, 1])].n_with, whole.n_with[[4, 1]])
-
-
-def test_a_learner_finds_what_no_column_shows_alone() -> None:
-    rng = np.random.default_rng(4)
-    inclusion = rng.random((2, 2000)) < 0.3
-    common = rng.normal(size=(2, 2000)) * 5
-    values = [common + 0.4 * inclusion * [[1], [0]], common + 0.1 * rng.normal(size=(2, 2000))]
-    plain = compare_arms({"a": values[0], "b": values[1]}, inclusion)
-    learned = learn_arms(values, inclusion, ["lda", "chosen"])
-    assert plain.log10_p[0].min() > -3
-    assert learned.log10_p[0].max() < -30
-    assert learned.log10_p[1].min() > -3
-    assert (learned.n_with < plain.n_with).all()
 
 
 def test_shuffled_bits_find_nothing_and_a_mix_up_is_noticed() -> None:

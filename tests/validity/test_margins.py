@@ -14,7 +14,6 @@ import pytest
 from scipy.special import ndtri
 
 from ksdp.audit.spec.models import DecisionSpec
-from ksdp.audit.testing import compare_arms, learn_arms
 from ksdp.audit.verdicts.decide import decide
 from ksdp.audit.verdicts.effects import best_threshold, measure_effect
 from ksdp.audit.verdicts.laws import ArmTests, ks_distances
@@ -125,37 +124,6 @@ def test_at_the_margin_over_looks_and_fresh_runs(leak: str) -> None:
     assert chosen > REPLAYS
     assert sensitive <= MOST
     assert clear <= MOST
-
-
-def test_a_learned_column_at_the_margin() -> None:
-    """One feature with everything in it, at D = margin: no attack has more, and the learnt ones have nearly it."""
-    rng = np.random.default_rng(5)
-    rule = DecisionSpec(margin=MARGIN, level=LEVEL)
-    sensitive = clear = 0
-    for _ in range(REPLAYS // 2):
-        bits = rng.random((DOCUMENTS, 1000)) < 0.5
-        features = [shift(rng, bits), rng.normal(size=bits.shape)]
-        said = decide(learn_arms(features, bits, ["lda"]), rule).verdict
-        sensitive += bool((said == "sensitive").any())
-        clear += bool((said == "clear").any())
-    print(f"learned: {sensitive} sensitive, {clear} clear of {REPLAYS // 2}")
-    trials = REPLAYS // 2
-    most = trials * LEVEL + 3 * math.sqrt(trials * LEVEL)
-    assert sensitive <= most
-    assert clear <= most
-
-
-def test_a_learned_column_above_the_margin_makes_a_document_sensitive() -> None:
-    """Ten weak features, none above the margin: what combines them is."""
-    rng = np.random.default_rng(6)
-    bits = rng.random((6, 4000)) < 0.5
-    features = [rng.normal(size=bits.shape) + 0.25 * bits for _ in range(10)]
-    plain = compare_arms({str(k): f for k, f in enumerate(features)}, bits)
-    rule = DecisionSpec(margin=MARGIN)
-    assert (plain.distance < 0.17).all()
-    assert (decide(plain, rule).verdict == "clear").all()
-    both = ArmTests.beside([plain, learn_arms(features, bits, ["lda"])])
-    assert (decide(both, rule).verdict == "sensitive").all()
 
 
 @pytest.mark.parametrize(("true", "least"), [(0.0, 0.99), (0.1, 0.8)])

@@ -224,7 +224,7 @@ class PDNMF:
         terms = Terms("ratings" if self.weighted else "topics", "topics", gamma=self.gamma, delta=self.delta)
         sums = _summed_releases("", len(early), wide, narrow, self.cap, terms)
         known = ("start",) if self.start in DATA_STARTS else ()
-        # `benchmarks raw-leak`; beside those of a start no column solves the sums.
+        # Beside those of a start no column solves the sums.
         learners: dict[str, Literal["small", "always"]] = {"sums": "always" if self._by_svd else "small"}
         learners |= {"weights": "always"} if self.weighted else {}
         stops = [_exact("sweeps", (1,))] if self.tolerance > 0 else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -25,6 +25,7 @@ from ksdp.audit.mechanisms.joint import JointMechanism
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent, make_mechanism, statistics
 from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.statistics.combined import CombinedStatistic
 from ksdp.audit.statistics.contract import Documents, Pool
 
 TWO = [{"name": "pd-nmf", "rank": 2, "sweeps": 3}, {"name": "pd-nmf", "rank": 3, "sweeps": 2}]
@@ -154,11 +155,16 @@ def test_weights_of_ratings_must_be_learnt_from_in_every_wrapping(corpus: Corpus
 def test_nothing_is_clear_unless_somebody_looks_at_the_runs_together(
     corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    large = {"party_size": 20, "with_runs": 6 * corpus.features}
+    for design in ({}, large):
+        combined = next(s for s in plan_of(corpus, TWO, design=design).statistics if s.name == "combined")
+        assert {"run1-linear-sums", "run2-linear-sums"} <= {
+            s.name for s in cast(CombinedStatistic, combined).others
+        }
+        assert plan_of(corpus, TWO, design=design).coverage.may_clear
+    monkeypatch.setattr("ksdp.audit.statistics.combined._MOST", 0)  # too many documents to combine
     few = plan_of(corpus, TWO)
     assert [reason[:30] for reason in few.coverage.unread] == ["what the runs say together (`s"]
-    learnt = plan_of(corpus, TWO, statistics={"families": ["paper", "geometry", "rounds", "learned"]})
-    assert learnt.coverage.may_clear
-    large = {"party_size": 20, "with_runs": 6 * corpus.features}
     assert plan_of(corpus, TWO, design=large).coverage.unread == few.coverage.unread
     final = [run | {"name": "pd-svd", "opens": "final"} for run in ({"rank": 2}, {"rank": 3})]
     numbers = 5 * corpus.features

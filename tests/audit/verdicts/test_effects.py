@@ -12,14 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, norm
 
-from ksdp.audit.verdicts.effects import (
-    Attack,
-    best_threshold,
-    epsilon_lower_bound,
-    learned_scores,
-    measure_effect,
-    tpr_at_fpr,
-)
+from ksdp.audit.verdicts.effects import Attack, best_threshold, epsilon_lower_bound, measure_effect, tpr_at_fpr
 
 
 @cache
@@ -182,15 +175,3 @@ def test_the_advantage_is_that_of_the_attack_and_its_interval_clopper_pearson_s(
     assert effect.advantage_high == pytest.approx(tpr.high - fpr.low)
     assert effect.advantage <= effect.distance
     assert (effect.n_with, effect.n_without, effect.row, effect.column) == (60, 900, 4, "s")
-
-
-def test_a_learner_is_trained_on_the_audit_s_runs_alone() -> None:
-    rng = np.random.default_rng(3)
-    bits = rng.random((1, 600)) < 0.5
-    values = [rng.normal(size=(1, 600)) + 1.5 * bits * (c == 0) for c in range(3)]
-    before, after = (bits[:, :400], [v[:, :400] for v in values]), (bits[:, 400:], [v[:, 400:] for v in values])
-    scores = learned_scores("lda", before, after)
-    fresh = bits[0, 400:]
-    assert (scores[fresh] > 0).mean() - (scores[~fresh] > 0).mean() > 0.4
-    flipped = (~after[0], after[1])
-    np.testing.assert_array_equal(learned_scores("lda", before, flipped), scores)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,19 +19,12 @@ from ksdp.audit.certifying import _exchanged, certify
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS
 from ksdp.audit.results.summarise import certificate_summary, void_where_contradicted
 from ksdp.audit.spec.models import DecisionSpec
-from ksdp.audit.testing import canary_arms, compare_arms, judge_controls, learn_arms, shuffled_log10_p
+from ksdp.audit.testing import canary_arms, compare_arms, judge_controls, shuffled_log10_p
 from ksdp.audit.verdicts.certificates import STAKES, certified_bound, pair_advantage
 from ksdp.audit.verdicts.control_outcome import Controls
 from ksdp.audit.verdicts.controls import judge_canaries
 from ksdp.audit.verdicts.decide import decide, flagged_by
-from ksdp.audit.verdicts.effects import (
-    Attack,
-    best_threshold,
-    epsilon_lower_bound,
-    learned_scores,
-    measure_effect,
-    tpr_at_fpr,
-)
+from ksdp.audit.verdicts.effects import Attack, best_threshold, epsilon_lower_bound, measure_effect, tpr_at_fpr
 from ksdp.audit.verdicts.laws import ArmTests, ks_table
 from ksdp.audit.verdicts.looks import (
     InterimVerdicts,
@@ -173,16 +167,11 @@ def test_above_is_the_bound_of_the_flat_pair(m: int, n: int) -> None:
 
 
 def test_the_margin_is_what_is_asked_for() -> None:
-    tested = replace(
-        arms([[0.1, 0.75, 0.3, np.nan]], [[0.5, 0.25, 1, 0.1]], each=30), learned=np.array([[False] * 4])
-    )
+    tested = arms([[0.1, 0.75, 0.3, np.nan]], [[0.5, 0.25, 1, 0.1]], each=30)
     above, below = 10 ** log10_above(tested, FWER)[0], 10 ** log10_below(tested, FWER)[0]
     assert above == pytest.approx([1, 2.4 * math.exp(-2 * 15 * 0.45**2), 1, 1])
     assert below == pytest.approx([slow_grid(0.1, 30, 30, 0.3), 1, 1, 1], rel=1e-6)
     assert below[0] < 0.2
-    learned = replace(tested, learned=np.ones((1, 4), np.bool_))
-    assert 10 ** log10_above(learned, FWER)[0] == pytest.approx([1, math.exp(-2 * 15 * 0.45**2), 1, 1])
-    assert 10 ** log10_below(learned, FWER)[0] == pytest.approx([math.exp(-2 * 15 * 0.2**2), 1, 1, 1])
     assert 10 ** log10_above(tested, ANY_LEAK)[0] == pytest.approx([0.5, 0.25, 1, 1])
     assert (log10_below(tested, ANY_LEAK) == 0).all()
 
@@ -249,14 +238,25 @@ def attacks(asked: list[list[float]], p: list[list[float]] | None = None, each: 
     """Tests with these p-values of "at least the margin" of 0.3; negative: of "at most the margin"."""
     signed = np.array(asked)
     distance = 0.3 - np.sign(signed) * np.sqrt(-np.log(np.abs(signed)) / each)
-    made = arms(distance.tolist(), p or np.ones(signed.shape).tolist(), each)
-    return replace(made, learned=np.ones(signed.shape, np.bool_))
+    return arms(distance.tolist(), p or np.ones(signed.shape).tolist(), each)
+
+
+@pytest.fixture
+def exponential(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both bounds as `attacks` has them, so that a test can ask for p: what is tested is what follows."""
+
+    def below(measured: Any, n_with: Any, n_without: Any, gap: float) -> Any:
+        return hoeffding_log10_p(gap - measured, n_with, n_without)
+
+    monkeypatch.setattr("ksdp.audit.verdicts.margins.largest_log10_tail", below)
+    monkeypatch.setattr("ksdp.audit.verdicts.margins.over_log10_p", hoeffding_log10_p)
 
 
 def said(tests: ArmTests, rule: DecisionSpec = FWER, **more: object) -> list[str]:
     return decide(tests, rule, **more).verdict.tolist()  # type: ignore[arg-type]
 
 
+@pytest.mark.usefixtures("exponential")
 def test_the_largest_p_over_statistics_counts_for_clear_and_the_smallest_for_sensitive() -> None:
     decisions = decide(attacks([[0.001, 0.049]]), FWER)
     assert decisions.verdict[0] == "clear"
@@ -277,6 +277,7 @@ def test_the_largest_p_over_statistics_counts_for_clear_and_the_smallest_for_sen
     assert decisions.verdict[0] == "clear"
 
 
+@pytest.mark.usefixtures("exponential")
 def test_each_question_is_corrected_over_documents() -> None:
     assert said(attacks([[0.024], [0.04], [-0.1]]), among=2 + 1) == ["undecided"] * 3
     assert said(attacks([[0.016], [0.024], [-0.1]])) == ["clear", "clear", "undecided"]
@@ -287,6 +288,7 @@ def test_each_question_is_corrected_over_documents() -> None:
     assert said(attacks([[-0.016]]), among=4) == ["undecided"]
 
 
+@pytest.mark.usefixtures("exponential")
 def test_levels_of_looks_and_of_clear() -> None:
     assert said(attacks([[0.019], [-1e-9]]), level=0.02) == ["undecided", "sensitive"]
     assert said(attacks([[0.009], [-0.009]]), level=0.02) == ["clear", "sensitive"]
@@ -302,6 +304,7 @@ def test_levels_of_looks_and_of_clear() -> None:
     assert decide(tested, apart, level=0.025).band_high == pytest.approx(tested.distance + width)
 
 
+@pytest.mark.usefixtures("exponential")
 def test_fresh_runs_take_half_of_the_level_of_sensitive_alone() -> None:
     for p, verdict in ((-0.024, "sensitive"), (-0.026, "undecided"), (0.049, "clear")):
         assert said(attacks([[p]]), fresh=True) == [verdict]
@@ -324,6 +327,7 @@ def test_the_strongest_statistic_has_the_smallest_p_and_then_the_largest_distanc
     assert decide(tests, ANY_LEAK).strongest.tolist() == [1, 2, 0, 1]
 
 
+@pytest.mark.usefixtures("exponential")
 def test_columns_alone_are_corrected_over_themselves_and_all_documents() -> None:
     tests = attacks([[-0.004, 0.5], [0.001, 0.5]], [[1, 1], [0.004, 1]])
     assert flagged_by(tests.columns([0]), FWER, 0.05, 10).tolist() == [False, True]
@@ -351,6 +355,7 @@ def test_the_distances_that_surely_suffice_by_hand() -> None:
         assert sensitive_distance(m, n, 7, 3, zero, 0.04) == pytest.approx([expected, 1])
 
 
+@pytest.mark.usefixtures("exponential")
 def test_runs_to_decide_by_hand() -> None:
     """D without its noise, against the margin; what is added shrinks like one over the root of the runs."""
     each, effective = 60, 30
@@ -379,6 +384,7 @@ def test_runs_to_decide_by_hand() -> None:
 # Looks at a margin
 
 
+@pytest.mark.usefixtures("exponential")
 def test_a_later_look_asks_for_the_margin_at_its_own_level_and_keeps_the_best() -> None:
     counted, sure = LookScope(10), [1, 1e-9]
     asked = [[-1e-9, 0.5], [1e-9, 1e-9], [-0.0008, 0.5], [0.002, 0.002]]
@@ -420,6 +426,7 @@ def test_a_later_look_asks_for_the_margin_at_its_own_level_and_keeps_the_best() 
         assert got == pytest.approx(before), name
 
 
+@pytest.mark.usefixtures("exponential")
 def test_where_something_announced_was_read_by_nobody_nothing_is_clear() -> None:
     asked = [[-1e-9], [1e-9], [0.1], [-0.1]]
     interim = after_look(None, attacks(asked), 0, Look(100, 0.05), FWER, [], LookScope(4, may_clear=False))
@@ -442,6 +449,7 @@ def test_where_something_announced_was_read_by_nobody_nothing_is_clear() -> None
     assert np.isfinite(read.decisions.runs_to_decide[2:]).all()
 
 
+@pytest.mark.usefixtures("exponential")
 def test_fresh_runs_are_for_what_was_detected_above_the_margin_and_have_half_of_the_level() -> None:
     sure = [1, 1e-9]
     asked = [[0.5, -0.007], [-0.4, 0.3], [0.5, -0.4], [0.5, -1e-9], [0.5, -0.4]]
@@ -533,6 +541,7 @@ def test_pairs_exchange_one_unit() -> None:
         assert free == sorted({2, 4, 7, 3} - {left})
 
 
+@pytest.mark.usefixtures("exponential")
 def test_a_certificate_clears_all_but_what_is_proved_to_leak() -> None:
     tests = attacks([[-1e-9], [1e-9], [0.5], [0.5], [0.5]])
     before = after_look(None, tests, 0, Look(100, 0.05), FWER, [])
@@ -656,20 +665,7 @@ def test_a_tail_never_splits_a_tie() -> None:
     assert 10 ** tail_table(values, bits).log10_p[0] == pytest.approx(expected, rel=1e-9)
 
 
-# Learned columns, and columns tested together
-
-
-def test_learned_columns_say_that_they_are_learned() -> None:
-    rng = np.random.default_rng(6)
-    bits = rng.random((2, 60)) < 0.5
-    found = learn_arms([rng.normal(size=bits.shape) + bits], bits, ["lda"])
-    assert found.learned.all()
-    assert not compare_arms({"a": rng.normal(size=bits.shape)}, bits).learned.any()
-    joined = ArmTests.beside([compare_arms({"a": rng.normal(size=bits.shape)}, bits), found])
-    assert joined.learned.tolist() == [[False, True]] * 2
-    assert joined.columns([1]).learned.all()
-    assert joined[np.array([1])].learned.tolist() == [[False, True]]
-    assert ArmTests.join([joined, joined]).learned.tolist() == [[False, True]] * 4
+# Columns tested together
 
 
 def test_the_strictest_p_of_both_corrections() -> None:
@@ -734,14 +730,6 @@ def test_the_control_level_counts_every_control() -> None:
         log10_p[3] = level + off
         made = ArmTests(sound.n_with, sound.n_without, sound.distance, log10_p, sound.log10_tail)
         assert judge_controls([made], []).valid is valid
-
-
-def test_learned_columns_must_be_quiet_on_null_controls_only() -> None:
-    values, bits = controls_of()
-    sound = compare_arms({"a": values}, bits)
-    quiet = compare_arms({"l": np.random.default_rng(3).normal(size=values.shape)}, bits)
-    assert judge_controls([ArmTests.beside([sound, quiet])], [], [1]).valid
-    assert not judge_controls([ArmTests.beside([sound, quiet])], []).valid
 
 
 def test_shuffled_bits_are_those_of_other_runs() -> None:
@@ -828,16 +816,3 @@ def test_what_fresh_runs_measure_by_hand() -> None:
     assert none.log10_p_above == attack_above_log10_p(
         int((held[:20] > 0.5).sum()), 20, int((free[:20] > 0.5).sum()), 20, 0
     )
-
-
-def test_scores_of_fresh_runs_are_of_a_learner_that_has_not_seen_their_bits() -> None:
-    rng = np.random.default_rng(22)
-    bits = rng.random((1, 150)) < 0.5
-    values = [rng.normal(size=(1, 150)) + 2.0 * bits * (c == 1) for c in range(2)]
-    before, after = (bits[:, :100], [v[:, :100] for v in values]), (bits[:, 100:], [v[:, 100:] for v in values])
-    scores = learned_scores("lda", before, after)
-    assert scores.shape == (50,)
-    assert np.corrcoef(scores, after[1][1][0])[0, 1] > 0.9
-    assert (scores[after[0][0]] > 0).mean() - (scores[~after[0][0]] > 0).mean() > 0.4
-    np.testing.assert_array_equal(learned_scores("lda", before, (~after[0], after[1])), scores)
-    assert (learned_scores("lda", (~before[0], before[1]), after) != scores).any()

@@ -52,8 +52,6 @@ def test_work_is_forecast_for_all_audits_together(table: Path) -> None:
 
 
 def test_what_is_not_forecast_is_never_small(table: Path) -> None:
-    learned = plan(table, statistics={"families": ["geometry", "learned"]})
-    assert work_of([learned], clock=lambda: 0.0) == math.inf
     many = plan(table, design={"party_size": 0.5, "with_runs": 1_000_000})
     assert work_of([many], clock=lambda: 0.0) == math.inf
 

@@ -87,8 +87,6 @@ def test_the_table_that_is_printed_is_the_spec_of_that_audit(tmp_path: Path) -> 
     found = record_joint(Ledger(tmp_path / "l"), joint(tables["mechanism"]["runs"]), NOW)
     assert covering([found], [("c", run) for run in runs]) == found
     parse_spec(tables)
-    assert tables["statistics"]["names"] == ["learned-raw"], "without it nobody is clear"
-    assert tables["store"] == {"observables": "all"}, "which it reads"
-    assert "names" not in joint_table(runs[1:])
+    assert "simulated" in tables["statistics"]["families"], "without it nobody is clear"
     again = joint_table(runs[:1])
     assert again.count("[[mechanism.runs]]") == 2

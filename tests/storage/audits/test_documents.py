@@ -38,7 +38,7 @@ def stage_of(name: str, documents: int, runs: int) -> StoredValues:
 
 
 def summary_of(kind: str, documents: int, *stages: StoredValues) -> Summary:
-    usual = example(documents=documents, statistics=dict.fromkeys(("w-max", "sigma", "learned-logistic"), ENERGY))
+    usual = example(documents=documents, statistics=dict.fromkeys(("w-max", "sigma", "another"), ENERGY))
     design, provenance = replace(usual.design, kind=kind), replace(usual.provenance, stages=stages)
     return replace(usual, design=design, provenance=provenance)
 

@@ -131,7 +131,7 @@ def plan(runs: int = 60, **design: object) -> Plan:
 def arms(made: Plan) -> dict[str, np.ndarray]:
     """D of each document, by statistic; and the bits dealt anew, of which nothing is known."""
     block = Block(0, 0, made.design.runs)
-    found = measure(made, block, sample(made, block), made.tested)
+    found = measure(made, block, sample(made, block), made.statistics)
     bits = found.inclusion[:-CONTROLS]
     dealt = np.random.default_rng(1).permuted(bits, axis=1)
     distances = {
@@ -146,7 +146,7 @@ def arms(made: Plan) -> dict[str, np.ndarray]:
 
 def test_an_audit_finds_what_counts_tell_and_holds_the_level_where_there_is_nothing() -> None:
     made = plan()
-    assert {"linear-counts", "kept-columns"} <= {s.name for s in made.tested}
+    assert {"linear-counts", "kept-columns"} <= {s.name for s in made.statistics}
     assert not made.coverage.unread
     found = arms(made)
     # 30 counts of 32 documents: nearly everything is told.
@@ -191,7 +191,7 @@ def test_the_final_output_shows_which_columns_stayed() -> None:
     final = make_plan(spec, made.corpus)
     assert final.seen == ("kept_columns", "V")
     assert not final.coverage.unread
-    assert "kept-columns" in {s.name for s in final.tested}
+    assert "kept-columns" in {s.name for s in final.statistics}
     assert "linear-counts" in final.skipped
 
 
@@ -204,7 +204,7 @@ def test_one_column_that_only_one_document_has_tells_it_apart() -> None:
     matrix = canonical(sp.csr_array(sp.hstack([made.corpus.matrix, sp.csr_array(mark)], format="csr")))
     leaky = make_plan(made.spec, replace(made.corpus, matrix=matrix))
     block = Block(0, 0, 40)
-    found = measure(leaky, block, sample(leaky, block), leaky.tested)
+    found = measure(leaky, block, sample(leaky, block), leaky.statistics)
     (place,) = np.flatnonzero(leaky.documents(0).matrix.toarray()[:, 30])
     bits, values = found.inclusion[place], found.values["linear-counts"][place]
     assert 0 < bits.sum() < 40

@@ -32,7 +32,7 @@ def plan_of(mechanism: dict, groups: int = GROUPS, **sections: dict) -> Plan:
 
 def distances(plan: Plan, name: str, runs: int) -> np.ndarray:
     """D of each group under a statistic, over runs on groups drawn from here."""
-    statistic = next(s for s in plan.tested if s.name == name)
+    statistic = next(s for s in plan.statistics if s.name == name)
     rng, documents, said, held = np.random.default_rng(7), plan.documents(0), [], []
     for _ in range(runs):
         units = np.sort(rng.choice(len(plan.units), len(plan.units) // 2, replace=False))
@@ -57,7 +57,7 @@ def test_groups_are_told_by_as_many_numbers_as_there_are_groups() -> None:
 def test_the_solution_is_that_of_least_squares_within_bounds() -> None:
     """With fewer numbers than groups both order groups alike: the most even draw, and the nearest in the box."""
     plan = plan_of({"name": "pd-svd", "rank": 1, "opens": "final"})
-    statistic = next(s for s in plan.tested if s.name == "linear-basis-of-groups")
+    statistic = next(s for s in plan.statistics if s.name == "linear-basis-of-groups")
     rng, documents, alike = np.random.default_rng(2), plan.documents(0), []
     matrix, size = plan.corpus.matrix.toarray(), GROUPS // 2
     of = np.unique(plan.corpus.group, return_inverse=True)[1]
@@ -92,7 +92,7 @@ def test_sums_of_rounds_are_solved_for_groups(mechanism: dict, name: str) -> Non
 
 def test_a_group_is_told_alike_whoever_is_looked_at_beside_it() -> None:
     plan = plan_of({"name": "pd-svd", "rank": 2, "opens": "final"})
-    statistic = OfGroups(next(s for s in plan.tested if s.name == "linear-basis"))
+    statistic = OfGroups(next(s for s in plan.statistics if s.name == "linear-basis"))
     rng = np.random.default_rng(1)
     seen = plan.mechanism.run(plan.stacked(np.arange(15)), rng)
     told = statistic.evaluate(Observables(dict(seen)), plan.documents(0))
