@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 from functools import lru_cache
-from importlib.metadata import version
+from importlib.metadata import distributions, version
 from pathlib import Path
 
 from ksdp.audit import errors
@@ -21,6 +21,16 @@ def code_hash() -> str:
     for path in sorted(root.rglob("*.py")):
         digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
+
+
+@lru_cache(maxsize=1)
+def packages() -> dict[str, str]:
+    """Every package that is installed, by name, with its version."""
+    found: dict[str, str] = {}
+    for one in distributions():
+        if one.name:  # the first is the one that is imported; what was half removed has no name
+            found.setdefault(one.name, one.version)
+    return dict(sorted(found.items()))
 
 
 def versions() -> dict[str, str]:

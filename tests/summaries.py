@@ -85,6 +85,7 @@ def example(**changes: Any) -> Summary:
         provenance=Provenance(
             finished="2026-02-01T00:00:00+00:00",
             versions={"python": "3.11.2", "ksdp": "0.1.0"},
+            packages={"ksdp": "0.1.0"},
             spec=SPEC.hash,
             runs_folder="r",
             seed=0,

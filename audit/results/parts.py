@@ -233,6 +233,8 @@ class Provenance:
     """ISO 8601, UTC."""
     versions: Mapping[str, str]
     """Of Python, the libraries and the numerical code."""
+    packages: Mapping[str, str]
+    """Every package that was installed, with its version."""
     spec: str
     """Hash of the spec."""
     runs_folder: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from pathlib import Path
@@ -140,6 +140,16 @@ class Chapter:
 
 
 @dataclass(frozen=True)
+class BillOfMaterials:
+    """The packages that were installed where the audit ran."""
+
+    packages: Mapping[str, str]
+    """Versions by name."""
+    sha256: str
+    """Of the lines `name==version`, sorted, with a line feed after each."""
+
+
+@dataclass(frozen=True)
 class Dossier:
     """Everything that is handed over."""
 
@@ -166,6 +176,7 @@ class Dossier:
     chapters: tuple[Chapter, ...]
     crosswalk: tuple[Clause, ...]
     plain: tuple[str, ...]
+    materials: BillOfMaterials
     declared: DeclaredSpec
     risk: Mapping[str, Risk]
     """By audit: one a view."""
@@ -193,13 +204,14 @@ def read_dossier(store: Store, read: AuditRead, made: datetime) -> Dossier:
     every = map(read_clearance, stored_clearances(store))
     signed = sorted((one for one in every if set(audits) & set(one.audits)), key=lambda one: one.created)
     found = advantages(store, whole)
+    materials = _materials(views.values())
     measured = {
         "appetite": (_held_to(record),),
         "measured": _measured(found, whole),
         "theory": _each(views, _theory),
         "trust": (Fact("Error rate", (f"{sentences.correction(whole)}.",), "measured"), *_each(views, _trust)),
         "signoff": _recorded(store, audits, signed),
-        "provenance": _again(audits),
+        "provenance": (*_again(audits), _made_with(materials)),
     }
     return Dossier(
         version=VERSION,
@@ -227,6 +239,7 @@ def read_dossier(store: Store, read: AuditRead, made: datetime) -> Dossier:
         ),
         crosswalk=crosswalk(missing, _gaps(whole, views), not whole.valid),
         plain=tuple(_plain(whole, stated)),
+        materials=materials,
         declared=stated,
         risk={view.summary.audit: view.summary.risk for view in views.values()},
         appetite=None if record is None else record.to_json(),
@@ -494,6 +507,17 @@ def _again(audits: Sequence[str]) -> tuple[Fact, ...]:
         Fact("To check one number", (f"ksdp replay {audits[-1]} DOCUMENT STATISTIC --store STORE",), "measured"),
         Fact("For machines", (f"ksdp dossier {audits[0]} --json: this dossier as one object.",), "measured"),
     )
+
+
+def _materials(views: Iterable[AuditModel]) -> BillOfMaterials:
+    packages = next(iter(views)).summary.provenance.packages
+    lines = [f"{name}=={version}\n" for name, version in sorted(packages.items())]
+    return BillOfMaterials(packages, hashlib.sha256("".join(lines).encode()).hexdigest())
+
+
+def _made_with(materials: BillOfMaterials) -> Fact:
+    number = plural(len(materials.packages), "package", "packages")
+    return Fact("Bill of materials", (f"{number}, named in the JSON (sha256:{materials.sha256})",), "recorded")
 
 
 def _plain(summary: AnySummary, stated: DeclaredSpec) -> Iterator[str]:

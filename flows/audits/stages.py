@@ -32,7 +32,7 @@ from ksdp.storage.findings import write_curves, write_effects, write_findings, w
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, folders_of, open_plan, open_stage, parts_of
 from ksdp.tasks.blocks import drop_values, followed
-from ksdp.tasks.provenance import versions
+from ksdp.tasks.provenance import packages, versions
 from ksdp.tasks.repeats import repeat_runs
 from ksdp.tasks.slices import SliceTests, pairs_parts, slices
 
@@ -265,6 +265,7 @@ async def conclude(
     provenance = Provenance(
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
         versions=versions(),
+        packages=packages(),
         spec=plan.spec.hash,
         runs_folder=store.runs(plan.runs_identity).name,
         seed=plan.spec.seed,

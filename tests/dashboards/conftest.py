@@ -144,6 +144,7 @@ def _summary(
         "provenance": {
             "finished": "2026-11-21T07:02:11+00:00",
             "versions": {"python": "3.11.2", "ksdp": "0.1.0", "numpy": "2.4.6", "scipy": "1.17.1"},
+            "packages": {"ksdp": "0.1.0"},
             "spec": spec.hash,
             "runs_folder": "5f2d0c9a1b7e4d3386aa",
             "seed": spec.seed,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
 import jsonschema
@@ -140,6 +142,17 @@ def test_page_and_json_hold_the_same_and_name_what_is_missing(folder: Path) -> N
     assert "src=" not in page.replace('src="data:', "")
     assert dossier.until == "1 May 2031: it is reviewed"
     assert "The attacker holds beforehand that a document takes part with a chance of 10 %" in shown
+
+
+def test_the_bill_of_materials_is_what_was_installed_and_its_hash_can_be_made_again(folder: Path) -> None:
+    store, read, dossier = made(folder)
+    bill = dossier.to_json()["materials"]
+    assert {name: bill["packages"][name] for name in ("ksdp", "numpy", "pyarrow")} == {
+        name: version(name) for name in ("ksdp", "numpy", "pyarrow")
+    }
+    lines = "".join(f"{name}=={number}\n" for name, number in sorted(bill["packages"].items()))
+    assert hashlib.sha256(lines.encode()).hexdigest() == bill["sha256"]
+    assert bill["sha256"] in words(render_dossier(store, read, dossier))
 
 
 def test_maximum_average_and_worst_group_are_those_of_the_table(folder: Path) -> None:
