@@ -21,7 +21,7 @@ from ksdp.audit.corpus.matrix import Corpus, canonical, weighed
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.spec.models import CorpusSpec
 from ksdp.storage.readers.columns import Columns, open_columns
-from ksdp.storage.readers.counts import read_counts, read_docword, read_vocabulary
+from ksdp.storage.readers.counts import is_sparse, read_counts, read_docword, read_vocabulary
 from ksdp.storage.readers.demo import docstrings
 from ksdp.storage.readers.files import Refused, contents, extension, shown
 from ksdp.storage.readers.levers import levered_names, read_levers
@@ -94,7 +94,7 @@ def _kind(spec: CorpusSpec, path: Path) -> tuple[str, Columns | None]:
         return spec.format, None
     if spec.path == DEMO:
         return DEMO, None
-    if extension(path) in (".npz", ".mtx"):
+    if extension(path) == ".mtx" or is_sparse(path):
         return "counts", None
     if path.name.startswith("docword") and extension(path) == ".txt":
         return "docword", None

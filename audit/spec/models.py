@@ -356,7 +356,7 @@ class CorpusSpec(Section, frozen=True):
     path: FileName
     """A file, relative to the spec's folder, `$NAME` filled in from the environment; or the word `demo`."""
     format: Literal["auto", "text", "counts", "docword", "ratings", "table", "demo"] = "auto"
-    """`text`, `table` and `ratings` read Parquet, CSV or JSON lines; `counts` reads npz or mtx."""
+    """`text`, `table`, `ratings` read Parquet, CSV, JSON, xlsx, npy or dense npz; `counts` sparse npz or mtx."""
     text: str | None = None
     """Column that holds the text."""
     id: str | None = None

@@ -80,8 +80,7 @@ class PemDataSpec(PemRecordsSpec, frozen=True):
     """Where the records are, how they become numbers, and whose they are."""
 
     path: str
-    """Parquet, CSV, JSON lines, or a count matrix (npz, mtx), relative to the spec's folder; `$NAME` is filled in
-    from the environment."""
+    """As that of `[corpus]`, relative to the spec's folder; `$NAME` is filled in from the environment."""
     encoding: str = "utf-8"
     """How the text of the file is encoded."""
     labels: str | None = None

@@ -39,6 +39,7 @@ _TOLD = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.
 EXTRAS = {
     **dict.fromkeys(("optuna", "tomotopy"), "advise"),
     **dict.fromkeys(("starlette", "uvicorn"), "pages"),
+    "python_calamine": "excel",
     "weasyprint": "pdf",
     **dict.fromkeys(("gmpy2", "mpyc"), "parties"),
     **dict.fromkeys(("dp_accounting", "opendp"), "peers"),

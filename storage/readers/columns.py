@@ -1,10 +1,12 @@
-"""Named columns of a CSV, JSON lines or Parquet file, checked: text, labels (ids, parties, groups) and numbers."""
+"""Named columns of a file of tables, checked: text, labels (ids, parties, groups) and numbers."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import re
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +22,16 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import CorpusError
-from ksdp.storage.readers.files import MOST_ROWS, Refused, decoded, kind_of_file, largest_input, read_text
+from ksdp.storage.readers.files import (
+    MOST_ROWS,
+    Refused,
+    check_archive,
+    decoded,
+    extension,
+    kind_of_file,
+    largest_input,
+    read_text,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +186,6 @@ def _open_json_lines(path: Path, encoding: str) -> Source:
     if lines == [""]:
         raise Refused(path, "is empty.")
     rows: list[dict[str, Any]] = []
-    names: dict[str, None] = {}
     for number, line in enumerate(lines, start=1):
         try:
             record = json.loads(line)
@@ -184,12 +194,110 @@ def _open_json_lines(path: Path, encoding: str) -> Source:
         if not isinstance(record, dict):
             raise Refused(path, f"line {number} is not a JSON object.")
         rows.append(record)
-        names.update(dict.fromkeys(record))
-    return Source(path, encoding, tuple(names), len(rows), True, lambda name: _json_column(path, rows, name))
+    return _of_objects(path, encoding, rows)
 
 
-def _json_column(path: Path, rows: list[dict[str, Any]], name: str) -> pa.Array:
-    values = [row.get(name) for row in rows]
+def _open_json(path: Path, encoding: str) -> Source:
+    """Open one array of objects, whose columns are all keys that an object has."""
+    try:
+        rows = json.loads(read_text(path, encoding))
+    except (ValueError, RecursionError) as error:
+        line = f"line {error.lineno} " if isinstance(error, json.JSONDecodeError) else ""
+        raise Refused(path, f"{line}is not JSON.") from None
+    if not isinstance(rows, list):
+        raise Refused(path, "is not an array of objects.")
+    for number, record in enumerate(rows, start=1):
+        if not isinstance(record, dict):
+            raise Refused(path, "is not a JSON object.", row=number)
+    return _of_objects(path, encoding, rows)
+
+
+def _of_objects(path: Path, encoding: str, rows: list[dict[str, Any]]) -> Source:
+    names = dict.fromkeys(name for row in rows for name in row)
+
+    def read(name: str) -> pa.Array:
+        return _json_column(path, [row.get(name) for row in rows], name)
+
+    return Source(path, encoding, tuple(names), len(rows), True, read)
+
+
+def _open_workbook(path: Path, encoding: str) -> Source:
+    """Open the one sheet of a workbook that has cells; its first row names the columns."""
+    from python_calamine import CalamineWorkbook
+
+    try:
+        check_archive(path)
+        _check_shared_texts(path)
+        with CalamineWorkbook.from_path(path) as book:
+            sheets = [book.get_sheet_by_name(name).to_python() for name in book.sheet_names]
+    except Refused:
+        raise
+    except Exception:  # a damaged archive fails in a dozen ways
+        raise Refused(path, "is damaged, cut short, encrypted or not .xlsx.") from None
+    full = [rows for sheet in sheets if (rows := [row for row in sheet if any(cell != "" for cell in row)])]
+    if len(full) != 1:
+        problem = f"has {len(full)} sheets with cells; save the one to audit as a file of its own."
+        raise Refused(path, problem if full else "is empty.")
+    columns = [column for column in zip(*full[0], strict=True) if any(cell != "" for cell in column)]
+    for number, (name, *_) in enumerate(columns, start=1):
+        if not isinstance(name, str) or not name:
+            raise Refused(path, f"column {number} has no name in the first row.")
+    at = {column[0]: column[1:] for column in columns}
+
+    def read(name: str) -> pa.Array:
+        return _json_column(path, [_cell(value) for value in at[name]], name)
+
+    return Source(path, encoding, tuple(column[0] for column in columns), len(full[0]) - 1, True, read)
+
+
+def _check_shared_texts(path: Path) -> None:
+    """Refuse a workbook whose cells, which name their texts, would write out more than a file may have."""
+    cells, longest = 0, 0
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            if name.endswith("sharedStrings.xml"):
+                longest = max(map(len, archive.read(name).split(b"<si")))
+            elif "/sheet" in name:
+                cells += len(re.findall(rb"""t\s*=\s*["']s["']""", archive.read(name)))
+    if cells * longest > largest_input():
+        raise _too_large(path)
+
+
+def _cell(value: object) -> object:
+    """As JSON has it: dates as text, and null where there is nothing."""
+    return None if value == "" else value if isinstance(value, str | bool | int | float) else str(value)
+
+
+def _open_array(path: Path, encoding: str) -> Source:
+    """Open the one matrix of a file of NumPy; its columns are numbered from 0."""
+    try:
+        if extension(path) == ".npz":
+            check_archive(path)
+        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+        arrays = [loaded[name] for name in loaded.files] if hasattr(loaded, "files") else [loaded]
+    except Refused:
+        raise
+    except Exception:  # as above
+        raise Refused(path, "is damaged, cut short or not an array of numbers that NumPy saved.") from None
+    if len(arrays) != 1:
+        raise Refused(path, f"holds {len(arrays)} arrays; save the matrix alone.")
+    (matrix,) = arrays
+    if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
+        problem = f"holds {matrix.dtype} of shape {matrix.shape}; rows and columns of numbers are needed."
+        raise Refused(path, problem)
+    kind = {"b": np.dtype(np.uint8), "f": np.dtype(np.float64)}.get(
+        matrix.dtype.kind, matrix.dtype.newbyteorder("=")
+    )
+    names = tuple(map(str, range(matrix.shape[1])))
+    types = dict.fromkeys(names, pa.from_numpy_dtype(kind))
+
+    def read(name: str) -> pa.Array:
+        return pa.array(matrix[:, int(name)].astype(kind))
+
+    return Source(path, encoding, names, matrix.shape[0], True, read, types)
+
+
+def _json_column(path: Path, values: list[Any], name: str) -> pa.Array:
     known = next((value for value in values if value is not None), None)
     kind = _kind(known)
     for number, value in enumerate(values, start=1):
@@ -296,8 +404,12 @@ _OPENERS: dict[str, Callable[[Path, str], Source]] = {
     ".tsv": _open_csv,
     ".jsonl": _open_json_lines,
     ".ndjson": _open_json_lines,
+    ".json": _open_json,
+    ".xlsx": _open_workbook,
+    ".npy": _open_array,
+    ".npz": _open_array,
 }
-"""Extensions of the files with named columns, and what opens them in an encoding; CSV and JSON lines may be
+"""Extensions of the files with named columns, and what opens them in an encoding; CSV and JSON may be
 compressed (`.gz`)."""
 
 
@@ -321,7 +433,7 @@ _TOGETHER = 1 << 21
 
 
 def open_columns(path: Path, encoding: str) -> Columns:
-    """Open a Parquet, CSV or JSON lines file by its extension."""
+    """Open a file of tables by its extension."""
     source = open_source(path, encoding)
     if not source.rows:
         raise Refused(path, "has no rows.")

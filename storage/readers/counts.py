@@ -16,10 +16,12 @@ from ksdp.storage.readers.files import (
     MOST_COLUMNS,
     MOST_ROWS,
     Refused,
+    check_archive,
     contents,
+    extension,
     kind_of_file,
-    largest_unpacked,
     read_text,
+    require_file,
 )
 
 ENTRY = re.compile(r"\s*(-?\d{1,18}\s+){2}-?\d{1,18}\s*")
@@ -42,6 +44,18 @@ def read_counts(path: Path) -> sp.csr_array:
     return _checked(path, matrix)
 
 
+def is_sparse(path: Path) -> bool:
+    """Whether a file is an npz of a sparse matrix, or damaged; one of a dense array is a table."""
+    if extension(path) != ".npz":
+        return False
+    require_file(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "shape.npy" in archive.namelist()
+    except Exception:  # a damaged archive fails in a dozen ways
+        return True
+
+
 def _check_size(path: Path, rows: int, columns: int) -> None:
     """Refuse what a file declares before anything of that size is made."""
     if rows > MOST_ROWS or columns > MOST_COLUMNS:
@@ -53,12 +67,9 @@ def _check_size(path: Path, rows: int, columns: int) -> None:
 
 def _check_archive(path: Path) -> None:
     """Refuse an npz that would be larger than a file may be, by the sizes of its members and of its matrix."""
-    with zipfile.ZipFile(path) as archive:
-        inflated = sum(member.file_size for member in archive.infolist())
-        if inflated > (most := largest_unpacked(path)):
-            raise Refused(path, f"has more than {most} bytes, decompressed (KSDP_LARGEST_INPUT).")
-        with archive.open("shape.npy") as file:
-            shape = np.lib.format.read_array(io.BytesIO(file.read(4096)), allow_pickle=False)
+    check_archive(path)
+    with zipfile.ZipFile(path) as archive, archive.open("shape.npy") as file:
+        shape = np.lib.format.read_array(io.BytesIO(file.read(4096)), allow_pickle=False)
     if shape.shape == (2,):
         _check_size(path, *(int(side) for side in shape))
 
@@ -72,7 +83,8 @@ def _read_npz(path: Path) -> sp.coo_array:
     except MemoryError:
         raise Refused(path, "needs more memory than there is.") from None
     except Exception:  # a damaged archive fails in a dozen ways
-        raise Refused(path, "is damaged, cut short or not written by scipy.sparse.save_npz.") from None
+        problem = 'is damaged, cut short or not written by scipy.sparse.save_npz (dense: `format = "table"`).'
+        raise Refused(path, problem) from None
     if matrix.dtype.kind not in "biuf":
         raise Refused(path, f"holds {matrix.dtype}; counts are needed.")
     if matrix.format == "csr":

@@ -10,6 +10,7 @@ import os
 import re
 import stat
 import tomllib
+import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,14 @@ def largest_unpacked(path: Path) -> int:
     if os.environ.get("KSDP_LARGEST_INPUT"):
         return largest_input()
     return min(_LARGEST, max(_LITTLE, _TIMES * path.stat().st_size))
+
+
+def check_archive(path: Path) -> None:
+    """Refuse an archive whose members are larger, decompressed, than its reader allows."""
+    with zipfile.ZipFile(path) as archive:
+        inflated = sum(member.file_size for member in archive.infolist())
+    if inflated > (most := largest_unpacked(path)):
+        raise Refused(path, f"has more than {most} bytes, decompressed (KSDP_LARGEST_INPUT).")
 
 
 def _is_regular(path: Path) -> bool:

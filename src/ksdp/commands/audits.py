@@ -213,7 +213,8 @@ def columns(
 
 def init(
     data: Annotated[
-        str, typer.Argument(help="The corpus, a path or URL: Parquet, CSV, JSON lines, npz, mtx, UCI docword.")
+        str,
+        typer.Argument(help="The corpus, a path or URL: Parquet, CSV, JSON, xlsx, npy, npz, mtx, UCI docword."),
     ],
     out: Annotated[
         Path | None, typer.Option("--out", help="The spec to write. Default: the data file's name with .toml.")

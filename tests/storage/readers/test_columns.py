@@ -327,7 +327,7 @@ def test_thousands_are_refused_with_row_and_column(text_file):
 
 
 def test_other_extensions_are_refused(write):
-    assert "columns are read from .parquet" in refused(write("a.xlsx", ""))
+    assert "columns are read from .parquet" in refused(write("a.ods", ""))
 
 
 # Parquet
