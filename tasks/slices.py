@@ -174,7 +174,7 @@ class SliceEffects:
     """Of all documents of the slice, in one column."""
 
 
-def effects(ref: AuditRef, fresh: AuditRef, part: Slice, flagged: Sequence[Flagged]) -> SliceEffects:
+def measure_effects(ref: AuditRef, fresh: AuditRef, part: Slice, flagged: Sequence[Flagged]) -> SliceEffects:
     """Effects of some documents on the fresh runs; threshold and direction come from the first look.
 
     Parameters

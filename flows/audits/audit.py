@@ -46,7 +46,7 @@ from ksdp.storage.audits.stages import drop_stages, write_stage
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, open_audit, parts_of
 from ksdp.tasks.blocks import drop_passing, drop_values
-from ksdp.tasks.slices import Slice, SliceEffects, slices
+from ksdp.tasks.slices import Slice, SliceEffects, measure_effects, slices
 
 
 async def _looks(
@@ -109,9 +109,11 @@ async def _confirm(first: AuditRef, tested: Tested, steps: Steps, tally: Tally) 
         if gone:
             await measured_stage(before, steps, Tally())
         later = await measured_stage(some, steps, tally)
-        parts = [(part, those) for part in slices(later) if (those := _flagged_in(later, part, flagged))]
+        parts = [
+            (before, some, part, those) for part in slices(later) if (those := _flagged_in(later, part, flagged))
+        ]
         current().stage("confirm", len(parts))
-        effects += await steps.confirm(before, some, parts, lambda _: advance(1))
+        effects += await steps.each("confirm", measure_effects, parts, lambda _: advance(1))
         if some.part is not None:
             drop_values(some)
             drop_values(before)

@@ -9,8 +9,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
 from prefect import flow
 from prefect.artifacts import (
     acreate_link_artifact,
@@ -24,17 +22,13 @@ from prefect.logging import get_run_logger
 from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.results.parts import StatisticSummary
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.spec.design import Block
 from ksdp.audit.verdicts.looks import FIRST
 from ksdp.flows.audits.audit import run_stages
-from ksdp.flows.audits.steps import FlaggedParts, Tally
+from ksdp.flows.audits.steps import Tally
 from ksdp.storage.audits.continuation import Origin, read_origin
-from ksdp.storage.audits.stages import PairsPart
-from ksdp.storage.findings import Curve
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef
-from ksdp.tasks.slices import Slice, SliceEffects, SliceTests
-from ksdp.tasks.steps import draw_curves, measure_flagged, run_pairs, sample_blocks, test_slices
+from ksdp.tasks.steps import run_calls
 
 
 async def publish_audit(store: Store, summary: Summary) -> None:
@@ -113,7 +107,7 @@ def statistic_row(name: str, statistic: StatisticSummary) -> dict[str, Any]:
 
 
 # A Prefect task is worth a twentieth of the audit; two in flight keep every worker busy across their ends.
-_TASKS = 20
+_TASKS = {"sample": 20}
 _IN_FLIGHT = 2
 
 Result = TypeVar("Result")
@@ -128,41 +122,28 @@ class _Tasks:
     async def aside(self, function: Callable[..., Result], *arguments: Any) -> Result:
         return await asyncio.to_thread(function, *arguments)
 
-    async def sample(self, ref: AuditRef, blocks: Sequence[Block], tally: Tally, attempt: int = 0) -> None:
-        size = max(1, -(-len(blocks) // _TASKS))
+    async def each(
+        self,
+        step: str,
+        function: Callable[..., Result],
+        arguments: Sequence[tuple[Any, ...]],
+        done: Callable[[Result], None],
+        attempt: int = 0,
+    ) -> list[Result]:
+        size = max(1, -(-len(arguments) // _TASKS.get(step, 1)))
         gate = asyncio.Semaphore(_IN_FLIGHT)
 
-        async def chunk(first: int) -> None:
-            some = blocks[first : first + size]
+        async def chunk(first: int) -> list[Result]:
+            some = arguments[first : first + size]
             async with gate:
-                await sample_blocks(ref, self.address, some, tally, first, first + len(some) - 1, attempt)
+                return await run_calls(self.address, step, function, some, done, attempt, first)
 
         try:
             async with asyncio.TaskGroup() as group:
-                for first in range(0, len(blocks), size):
-                    group.create_task(chunk(first))
+                chunks = [group.create_task(chunk(first)) for first in range(0, len(arguments), size)]
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None  # the others are its echoes; a person wants the fault itself
-
-    async def test(
-        self, ref: AuditRef, parts: Sequence[Slice], done: Callable[[SliceTests], None], attempt: int = 0
-    ) -> list[SliceTests]:
-        return await test_slices(ref, self.address, parts, done, attempt=attempt)
-
-    async def confirm(
-        self, ref: AuditRef, fresh: AuditRef, parts: FlaggedParts, done: Callable[[SliceEffects], None]
-    ) -> list[SliceEffects]:
-        return await measure_flagged(ref, fresh, self.address, parts, done)
-
-    async def certify(
-        self, ref: AuditRef, parts: Sequence[PairsPart], done: Callable[[NDArray[np.float64]], None]
-    ) -> list[NDArray[np.float64]]:
-        return await run_pairs(ref, self.address, parts, done)
-
-    async def draw(
-        self, wanted: Sequence[tuple[AuditRef, int, int, str]], done: Callable[[Curve], None]
-    ) -> list[Curve]:
-        return await draw_curves(self.address, wanted, done)
+        return [result for part in chunks for result in part.result()]
 
     def shown(self, tally: Tally, total: int, key: str, what: str) -> AbstractAsyncContextManager[None]:
         return shown(tally, total, key, what)

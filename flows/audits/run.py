@@ -10,37 +10,33 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from ksdp.audit.errors import KsdpError, StoreError
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.appetite import Appetite
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.spec.design import Block
 from ksdp.audit.spec.models import Spec
 from ksdp.audit.verdicts.looks import AGAIN, DRAWN
 from ksdp.dashboards.audits.report import render_report
 from ksdp.flows.audits.audit import run_stages
 from ksdp.flows.audits.place import ANYWHERE, Place, chosen_place
-from ksdp.flows.audits.steps import FlaggedParts, Tally
+from ksdp.flows.audits.steps import Tally
 from ksdp.flows.interruption import current, interrupts_wait, run_until_stopped
 from ksdp.flows.prefect_server import prefect_server, reached
 from ksdp.flows.prepare import Prepared, prepare, prepare_stored
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.ledger import record_finished
-from ksdp.storage.audits.stages import PairsPart, stage_names
-from ksdp.storage.findings import Curve, findings_whole, read_spec, report_whole, write_report
+from ksdp.storage.audits.stages import stage_names
+from ksdp.storage.findings import findings_whole, read_spec, report_whole, write_report
 from ksdp.storage.locks import lock
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.store import Store, sweep_parts
 from ksdp.tasks.audit_ref import AuditRef
-from ksdp.tasks.blocks import all_whole, compute_block, drop_passing
+from ksdp.tasks.blocks import all_whole, drop_passing
 from ksdp.tasks.cluster import open_workers, performance_written, started_ahead
 from ksdp.tasks.local_workers import LocalWorkers, local_workers
 from ksdp.tasks.provenance import versions
-from ksdp.tasks.slices import Slice, SliceEffects, SliceTests, compute_pairs, curve, effects, test_slice
 
 Result = TypeVar("Result")
 
@@ -51,8 +47,16 @@ class _Calls:
 
     workers: LocalWorkers | None
 
-    def _each(
-        self, function: Callable[..., Result], arguments: Sequence[tuple[Any, ...]], done: Callable[[Any], None]
+    async def aside(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        return function(*arguments)
+
+    async def each(
+        self,
+        step: str,
+        function: Callable[..., Result],
+        arguments: Sequence[tuple[Any, ...]],
+        done: Callable[[Result], None],
+        attempt: int = 0,
     ) -> list[Result]:
         if self.workers is not None and len(arguments) > 1:
             return self.workers.each(function, arguments, done)
@@ -61,32 +65,6 @@ class _Calls:
             results.append(function(*some))
             done(results[-1])
         return results
-
-    async def aside(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        return function(*arguments)
-
-    async def sample(self, ref: AuditRef, blocks: Sequence[Block], tally: Tally, attempt: int = 0) -> None:
-        self._each(compute_block, [(ref, block) for block in blocks], tally)
-
-    async def test(
-        self, ref: AuditRef, parts: Sequence[Slice], done: Callable[[SliceTests], None], attempt: int = 0
-    ) -> list[SliceTests]:
-        return self._each(test_slice, [(ref, part) for part in parts], done)
-
-    async def confirm(
-        self, ref: AuditRef, fresh: AuditRef, parts: FlaggedParts, done: Callable[[SliceEffects], None]
-    ) -> list[SliceEffects]:
-        return self._each(effects, [(ref, fresh, *part) for part in parts], done)
-
-    async def certify(
-        self, ref: AuditRef, parts: Sequence[PairsPart], done: Callable[[NDArray[np.float64]], None]
-    ) -> list[NDArray[np.float64]]:
-        return self._each(compute_pairs, [(ref, part) for part in parts], done)
-
-    async def draw(
-        self, wanted: Sequence[tuple[AuditRef, int, int, str]], done: Callable[[Curve], None]
-    ) -> list[Curve]:
-        return self._each(curve, wanted, done)
 
     @asynccontextmanager
     async def shown(self, tally: Tally, total: int, key: str, what: str) -> AsyncIterator[None]:

@@ -31,10 +31,10 @@ from ksdp.storage.audits.stages import write_stage
 from ksdp.storage.findings import write_curves, write_effects, write_findings, write_report, write_summary
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, folders_of, open_plan, open_stage, parts_of
-from ksdp.tasks.blocks import drop_values, followed
+from ksdp.tasks.blocks import compute_block, drop_values, followed
 from ksdp.tasks.provenance import packages, versions
 from ksdp.tasks.repeats import repeat_runs
-from ksdp.tasks.slices import SliceTests, pairs_parts, slices
+from ksdp.tasks.slices import SliceTests, compute_pairs, curve, pairs_parts, slices, test_slice
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +84,7 @@ async def measured_stage(ref: AuditRef, steps: Steps, tally: Tally, of: str = ""
     what = f"runs of the mechanism{f' ({where})' if where else ''}"
     async with steps.shown(tally, plan.runs, f"audit-{ref.audit}-runs", what):
         with followed(ref, tally.tell):
-            await steps.sample(ref, plan.blocks, tally)
+            await steps.each("sample", compute_block, [(ref, block) for block in plan.blocks], tally)
     if ref.may_sample and (said := await steps.aside(repeat_runs, ref)):  # also where it was killed before this
         current().say(said)
     return plan
@@ -92,19 +92,19 @@ async def measured_stage(ref: AuditRef, steps: Steps, tally: Tally, of: str = ""
 
 async def _test(ref: AuditRef, steps: Steps, plan: Plan, tally: Tally, of: str) -> list[SliceTests]:
     """Test; a block found damaged is computed again, once."""
-    parts = slices(plan)
+    calls = [(ref, part) for part in slices(plan)]
     current().stage(" ".join(word for word in ("test", ref.stage, of) if word), len(plan.audited))
 
     def done(part: SliceTests) -> None:
         advance(len(part.canaries))  # one a document
 
     try:
-        return await steps.test(ref, parts, done)
+        return await steps.each("test", test_slice, calls, done)
     except DamagedBlock as error:
         current().say(f"{error} It is computed again.")
         tally.damaged.append(str(error))
-        await steps.sample(ref, plan.blocks, Tally(), attempt=1)
-        return await steps.test(ref, parts, done, attempt=1)
+        await steps.each("sample", compute_block, [(ref, block) for block in plan.blocks], Tally(), attempt=1)
+        return await steps.each("test", test_slice, calls, done, attempt=1)
 
 
 def _by_lane(plan: Plan, tested: Sequence[SliceTests]) -> tuple[list[ArmTests], list[ArmTests]]:
@@ -133,13 +133,13 @@ async def certified(first: AuditRef, steps: Steps, tested: Tested) -> Tested:
     spec, plan = tested.plan.spec, tested.plan
     if spec.certificate is None or plan.proved:
         return tested
-    parts = pairs_parts(plan, spec.certificate.pairs)
+    calls = [(first, part) for part in pairs_parts(plan, spec.certificate.pairs)]
     current().stage("certify", spec.certificate.pairs)
 
     def done(part: NDArray[np.float64]) -> None:
         advance(part.shape[1])
 
-    advantages = np.concatenate(await steps.certify(first, parts, done), axis=1)
+    advantages = np.concatenate(await steps.each("certify", compute_pairs, calls, done), axis=1)
     interim, level = tested.interim, spec.certificate_level
     certificate = certify(advantages, interim.tests, plan.counted, level, len(plan.looks))
     decided = after_certificate(interim, certificate.bound, spec.rule)
@@ -241,7 +241,7 @@ async def conclude(
     """
     wanted = await _there(_curves_wanted(tested, stages), steps)
     current().stage("curves", len(wanted))
-    curves = await steps.draw(wanted, lambda _: advance(1))
+    curves = await steps.each("curves", curve, wanted, lambda _: advance(1))
 
     first, plan = stages[0], tested.plan
     store = Store(Path(first.store))

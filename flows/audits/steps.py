@@ -8,19 +8,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.spec.design import Block
-from ksdp.audit.verdicts.effects import Flagged
 from ksdp.flows.interruption import Listener, check_stopped, current
-from ksdp.storage.audits.stages import PairsPart
-from ksdp.storage.findings import Curve
 from ksdp.storage.store import Store
-from ksdp.tasks.audit_ref import AuditRef
 from ksdp.tasks.blocks import BlockDone
-from ksdp.tasks.slices import Slice, SliceEffects, SliceTests
 
 
 @dataclass
@@ -58,43 +49,33 @@ class Tally:
 
 Result = TypeVar("Result")
 
-FlaggedParts = Sequence[tuple[Slice, Sequence[Flagged]]]
-"""Parts of a look, each with what was flagged in it."""
-
 
 class Steps(Protocol):
-    """The steps of an audit. A later `attempt` computes again what an earlier one has."""
+    """Who takes the steps of an audit."""
 
     async def aside(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """Call something that takes a while, without holding up what else this process does."""
         ...
 
-    async def sample(self, ref: AuditRef, blocks: Sequence[Block], tally: Tally, attempt: int = 0) -> None:
-        """Make sure that the values of these blocks are stored."""
-        ...
+    async def each(
+        self,
+        step: str,
+        function: Callable[..., Result],
+        arguments: Sequence[tuple[Any, ...]],
+        done: Callable[[Result], None],
+        attempt: int = 0,
+    ) -> list[Result]:
+        """What a worker's function gives for each of these arguments, in their order.
 
-    async def test(
-        self, ref: AuditRef, parts: Sequence[Slice], done: Callable[[SliceTests], None], attempt: int = 0
-    ) -> list[SliceTests]:
-        """Tests of every document under every statistic."""
-        ...
-
-    async def confirm(
-        self, ref: AuditRef, fresh: AuditRef, parts: FlaggedParts, done: Callable[[SliceEffects], None]
-    ) -> list[SliceEffects]:
-        """Effects of flagged documents on fresh runs, and these runs' canaries."""
-        ...
-
-    async def certify(
-        self, ref: AuditRef, parts: Sequence[PairsPart], done: Callable[[NDArray[np.float64]], None]
-    ) -> list[NDArray[np.float64]]:
-        """Advantages of the best attack on pairs of runs that differ in one document."""
-        ...
-
-    async def draw(
-        self, wanted: Sequence[tuple[AuditRef, int, int, str]], done: Callable[[Curve], None]
-    ) -> list[Curve]:
-        """The values behind the tests that the report draws: (stage, lane, row, statistic) each."""
+        Parameters
+        ----------
+        step : str
+            What they are together: a name for Prefect's pages.
+        done : callable
+            Told of each as it arrives.
+        attempt : int
+            A later one computes again what an earlier one has.
+        """
         ...
 
     def shown(self, tally: Tally, total: int, key: str, what: str) -> AbstractAsyncContextManager[None]:

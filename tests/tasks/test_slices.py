@@ -131,7 +131,7 @@ def fresh_canaries(corpus: Corpus, store: Path) -> ArmTests:
         for block in tested.open_plan(ref).blocks:
             compute_block(ref, block)
     wanted = [tested.Flagged(int(row), "row-space-energy") for row in rows]
-    found = tested.effects(ready.ref, fresh, tested.Slice(0, 0), wanted)
+    found = tested.measure_effects(ready.ref, fresh, tested.Slice(0, 0), wanted)
     assert [effect.row for effect in found.effects] == rows.tolist()
     return found.canaries
 
@@ -156,12 +156,12 @@ def test_effects_are_the_same_however_many_columns_are_read_together(
         for block in tested.open_plan(ref).blocks:
             compute_block(ref, block)
     part = tested.Slice(0, 0)
-    together = tested.effects(ready.ref, fresh, part, wanted).effects
-    each = [tested.effects(ready.ref, fresh, part, [flag]).effects[0] for flag in wanted]
+    together = tested.measure_effects(ready.ref, fresh, part, wanted).effects
+    each = [tested.measure_effects(ready.ref, fresh, part, [flag]).effects[0] for flag in wanted]
     assert together == sorted(each, key=lambda effect: (effect.column, effect.row))
     assert {(effect.row, effect.column) for effect in together} == {(flag.row, flag.column) for flag in wanted}
     monkeypatch.setattr(tested, "_SLICE_BYTES", 1)
-    assert tested.effects(ready.ref, fresh, part, wanted).effects == together
+    assert tested.measure_effects(ready.ref, fresh, part, wanted).effects == together
 
 
 @pytest.fixture(scope="module")
