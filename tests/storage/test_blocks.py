@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -105,23 +104,6 @@ def test_arrays_with_many_zeros_come_back_bit_for_bit_and_take_less(tmp_path: Pa
     cells = pq.read_table(tmp_path / block_name(BLOCK))["V"].to_pylist()
     assert (np.frombuffer(cells[2], "<f4") == stored[2]["V"][stored[2]["V"] != 0]).all()  # with any tool
     assert cells[1] == b""
-
-
-def test_typed_lists_without_zeros_of_an_earlier_version_are_read(tmp_path: Path) -> None:
-    rng = np.random.default_rng(4)
-    arrays = np.where(rng.random((len(BLOCK), 2, 30)) < 0.5, rng.normal(size=(len(BLOCK), 2, 30)), 0).astype("f4")
-    bits = np.packbits(arrays != 0, axis=-1, bitorder="little").reshape(len(BLOCK), -1)
-    table = pa.table(
-        {
-            "run": pa.array(range(BLOCK.start, BLOCK.stop), pa.int64()),
-            "V": pa.array([array[array != 0] for array in arrays], pa.list_(pa.float32())),
-            "_nonzero.V": pa.array([row.tobytes() for row in bits], pa.binary(bits.shape[1])),
-        }
-    )
-    footer = {"ksdp.key": "key", "ksdp.block": f"{BLOCK.lane}/{BLOCK.start}/{BLOCK.stop}", "ksdp.shape.V": "2,30"}
-    pq.write_table(table.replace_schema_metadata(footer), tmp_path / block_name(BLOCK), compression="zstd")
-    back = list(read_observables(tmp_path, BLOCK, "key"))
-    assert all((found["V"] == array).all() for found, array in zip(back, arrays, strict=True))
 
 
 def test_observables_come_back_with_their_shapes(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import hashlib
 import re
 import time
 from collections.abc import Callable
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,12 +27,13 @@ from ksdp.storage.audits.history import read_summary
 from ksdp.storage.learning import write_gain
 from ksdp.storage.store import Store
 
+from ..html_page import HtmlPage
+
 DASHBOARDS = Path(__file__).resolve().parents[3] / "dashboards"
 SECTIONS = (
     "result", "asked", "gain", "chance", "statistics", "worst", "undecided", "controls", "cost", "limits",
     "provenance",
 )  # fmt: skip
-VOID_ELEMENTS = {"meta", "link", "br", "wbr"}
 EIGHT = (
     "d-square-sum", "first-order-basis", "first-order-mean", "linear-basis", "missing-weight", "row-space-energy",
     "w-max", "w-square-sum",
@@ -42,48 +42,11 @@ EIGHT = (
 MakeAudit = Callable[..., tuple[Store, str]]
 
 
-class ReportPage(HTMLParser):
-    """Elements with attributes and the text inside, and proof that tags are balanced."""
-
-    def __init__(self, source: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str], list[str]]] = []
-        self._open: list[int] = []
-        self.feed(source)
-        self.close()
-        assert not self._open
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, {k: v or "" for k, v in attrs}, []))
-        if tag not in VOID_ELEMENTS:
-            self._open.append(len(self.elements) - 1)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, {k: v or "" for k, v in attrs}, []))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.elements[self._open.pop()][0] == tag
-
-    def handle_data(self, data: str) -> None:
-        for at in self._open:
-            self.elements[at][2].append(data)
-
-    def all(self, tag: str, **attributes: str) -> list[tuple[dict[str, str], str]]:
-        return [
-            (attrs, " ".join("".join(text).split()))
-            for name, attrs, text in self.elements
-            if name == tag and all(attrs.get(k.rstrip("_")) == v for k, v in attributes.items())
-        ]
-
-    def text(self) -> str:
-        return self.all("body")[0][1]
+def read(make_audit: MakeAudit, **options: Any) -> HtmlPage:
+    return HtmlPage(render_report(*make_audit(**options)))
 
 
-def read(make_audit: MakeAudit, **options: Any) -> ReportPage:
-    return ReportPage(render_report(*make_audit(**options)))
-
-
-def section(page: ReportPage, name: str) -> str:
+def section(page: HtmlPage, name: str) -> str:
     return page.all("section", id=name)[0][1]
 
 
@@ -93,11 +56,11 @@ def usual(make_audit: MakeAudit) -> tuple[Store, str]:
 
 
 @pytest.fixture(scope="module")
-def page(usual: tuple[Store, str]) -> ReportPage:
-    return ReportPage(render_report(*usual))
+def page(usual: tuple[Store, str]) -> HtmlPage:
+    return HtmlPage(render_report(*usual))
 
 
-def test_every_section_is_there_in_order_and_in_the_navigation(page: ReportPage) -> None:
+def test_every_section_is_there_in_order_and_in_the_navigation(page: HtmlPage) -> None:
     assert [attrs["id"] for attrs, _ in page.all("section")] == list(SECTIONS)
     links = [attrs["href"] for attrs, _ in page.all("a")]
     assert links == ["#content", *(f"#{name}" for name in SECTIONS)]
@@ -109,7 +72,7 @@ def test_every_section_is_there_in_order_and_in_the_navigation(page: ReportPage)
 def test_that_joining_gains_nothing_is_said_first(make_audit: MakeAudit) -> None:
     store, audit = make_audit(documents=40, runs=8, leaking=0.0, seed=14)
     before = render_report(store, audit)
-    assert "It was not measured" in section(ReportPage(before), "gain")
+    assert "It was not measured" in section(HtmlPage(before), "gain")
     summary = read_summary(store.audit(audit))
     matrix = sp.csr_array(np.random.default_rng(0).standard_normal((300, 3)) * [3.0, 2.0, 0.1])
     asked = GainSpec(splits=3, parties=3)
@@ -117,28 +80,28 @@ def test_that_joining_gains_nothing_is_said_first(make_audit: MakeAudit) -> None
     write_gain(
         store, summary.spec.hash, summary.corpus, summarise_gain(scores, "pd-svd", asked, named=False).to_json()
     )
-    told = ReportPage(render_report(store, audit))
+    told = HtmlPage(render_report(store, audit))
     said = [text for _, text in told.all("p", **{"class": "headline"})]
     assert said[0].startswith("Joining gains nothing here, for parties drawn alike")
     assert len(said) == 2
     assert "energy" in section(told, "gain")
 
 
-def test_headings_never_skip_a_level(page: ReportPage) -> None:
+def test_headings_never_skip_a_level(page: HtmlPage) -> None:
     levels = [int(tag[1]) for tag, _, _ in page.elements if re.fullmatch("h[1-6]", tag)]
     assert levels[0] == 1
     assert levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
 
 
-def test_tables_have_captions_and_scopes_and_images_names(page: ReportPage) -> None:
+def test_tables_have_captions_and_scopes_and_images_names(page: HtmlPage) -> None:
     assert len(page.all("caption")) == len(page.all("table")) >= 3
     assert all(attrs.get("scope") in ("col", "row") for attrs, _ in page.all("th"))
     for attrs, _ in page.all("svg"):
         assert attrs.get("aria-hidden") == "true" or (attrs["role"] == "img" and len(attrs["aria-label"]) > 20)
 
 
-def test_nothing_is_loaded_and_nothing_runs(page: ReportPage) -> None:
+def test_nothing_is_loaded_and_nothing_runs(page: HtmlPage) -> None:
     for tag, attrs, _ in page.elements:
         assert tag not in {"script", "iframe", "object", "embed", "img", "form", "base"}
         for name, value in attrs.items():
@@ -155,7 +118,7 @@ def test_nothing_is_loaded_and_nothing_runs(page: ReportPage) -> None:
     assert "default-src 'none'" in policy
 
 
-def test_the_headline_and_the_counts_are_those_of_the_tables(usual: tuple[Store, str], page: ReportPage) -> None:
+def test_the_headline_and_the_counts_are_those_of_the_tables(usual: tuple[Store, str], page: HtmlPage) -> None:
     verdicts = pq.read_table(usual[0].audit(usual[1]) / "verdicts.parquet").to_pandas()
     counts = verdicts["verdict"].value_counts()
     (headline,) = [text for attrs, text in page.all("p", class_="headline")]
@@ -173,13 +136,13 @@ def test_the_headline_and_the_counts_are_those_of_the_tables(usual: tuple[Store,
     assert f"{worst['n_with']} / {worst['n_without']}" in first
 
 
-def test_every_sensitive_document_is_listed_once(usual: tuple[Store, str], page: ReportPage) -> None:
+def test_every_sensitive_document_is_listed_once(usual: tuple[Store, str], page: HtmlPage) -> None:
     verdicts = pq.read_table(usual[0].audit(usual[1]) / "verdicts.parquet").to_pandas()
     listed = [text for attrs, text in page.all("th", scope="row") if text.startswith("mail-")]
     assert sorted(listed) == sorted(verdicts["document"][verdicts["verdict"] == "sensitive"])
 
 
-def test_statistics_are_sorted_and_the_paper_is_compared(usual: tuple[Store, str], page: ReportPage) -> None:
+def test_statistics_are_sorted_and_the_paper_is_compared(usual: tuple[Store, str], page: HtmlPage) -> None:
     view = read_audit_model(*usual)
     medians = [row.median for row in view.statistics]
     assert medians == sorted(medians, reverse=True)
@@ -192,7 +155,7 @@ def test_statistics_are_sorted_and_the_paper_is_compared(usual: tuple[Store, str
     assert len([1 for attrs, _ in page.all("svg") if attrs["class"] == "chart histogram"]) == 2
 
 
-def test_the_worst_documents_are_drawn_with_the_papers_beside(usual: tuple[Store, str], page: ReportPage) -> None:
+def test_the_worst_documents_are_drawn_with_the_papers_beside(usual: tuple[Store, str], page: HtmlPage) -> None:
     view = read_audit_model(*usual)
     assert len(view.worst) == 12
     for item in view.worst:
@@ -289,7 +252,7 @@ def test_an_empty_arm_is_counted_and_not_drawn(make_audit: MakeAudit) -> None:
     verdicts = pq.read_table(store.audit(audit) / "verdicts.parquet").to_pandas()
     empty = int((verdicts["n_with"] == 0).sum())
     assert empty > 1
-    page = ReportPage(render_report(store, audit))
+    page = HtmlPage(render_report(store, audit))
     assert f"For {empty} of them one arm was empty" in section(page, "undecided")
 
 
@@ -343,7 +306,7 @@ def test_twenty_thousand_documents_stay_small_and_quick(make_audit: MakeAudit) -
     seconds, store, audit, source = cost(20_000)
     assert seconds < 6 * small, "the page must not cost what the documents do"
     assert len(source.encode()) < 600_000
-    page, view = ReportPage(source), read_audit_model(store, audit)
+    page, view = HtmlPage(source), read_audit_model(store, audit)
     assert len(view.listed) == LISTED < view.summary.verdicts.sensitive
     assert f"The {LISTED} most sensitive documents" in page.text()
     assert "verdicts.parquet, beside this report, has every document" in section(page, "worst")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,42 +15,10 @@ from ksdp.storage.codec import write_json_with_checksum
 from ksdp.storage.store import Store
 
 from ...screens import round_of, screened
+from ..html_page import HtmlPage
 
 
-class ScreenReportPage(HTMLParser):
-    """Tags, attributes and text; a tag that is not closed is a fault."""
-
-    def __init__(self, source: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.words: list[str] = []
-        self._open: list[str] = []
-        self.feed(source)
-        assert not self._open
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += attrs
-        if tag not in {"meta", "link", "br"}:
-            self._open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += attrs
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join("".join(self.words).split())
-
-
-def render(tmp_path: Path, found: ScreenSummary, document: str = "mail-7") -> ScreenReportPage:
+def render(tmp_path: Path, found: ScreenSummary, document: str = "mail-7") -> HtmlPage:
     store = Store.open(tmp_path / "store")
     if found.excluded:
         row = {
@@ -63,24 +30,24 @@ def render(tmp_path: Path, found: ScreenSummary, document: str = "mail-7") -> Sc
         }
         write_excluded(store, found.screen, [RoundVerdicts(1, pa.Table.from_pylist([row]))])
     write_screen(store, found)
-    return ScreenReportPage(render_screen(store, found.screen))
+    return HtmlPage(render_screen(store, found.screen))
 
 
 def test_a_clearance_is_told_with_its_rounds_its_price_and_what_was_left_out(tmp_path: Path) -> None:
     page = render(tmp_path, screened())
     assert (
         "Without 1 document, 1,160 documents of 1,200 may enter PD-NMF: 2 audits, nothing left to flag."
-        in page.text
+        in page.text()
     )
-    assert "The largest fell from 0.97 to 0.19." in page.text
-    assert "2 (the listed ones alone)" in page.text
-    assert "0.5123" in page.text
-    assert "0.5235" in page.text
-    assert "mail-7" in page.text
-    assert "less than 1 in a million" in page.text
-    assert "What is cleared is what was audited together." in page.text
-    assert "Nothing else is needed." in page.text
-    assert "Nothing else is needed." not in render(tmp_path, screened(rounds=[round_of(1)])).text
+    assert "The largest fell from 0.97 to 0.19." in page.text()
+    assert "2 (the listed ones alone)" in page.text()
+    assert "0.5123" in page.text()
+    assert "0.5235" in page.text()
+    assert "mail-7" in page.text()
+    assert "less than 1 in a million" in page.text()
+    assert "What is cleared is what was audited together." in page.text()
+    assert "Nothing else is needed." in page.text()
+    assert "Nothing else is needed." not in render(tmp_path, screened(rounds=[round_of(1)])).text()
     ids = [value for name, value in page.attributes if name == "id"]
     targets = [value[1:] for name, value in page.attributes if name == "href" and value and value.startswith("#")]
     assert len(ids) == len(set(ids))
@@ -105,20 +72,22 @@ def test_who_was_excluded_by_decision_is_named_with_who_when_and_why(tmp_path: P
         "reason": "objection",
     }
     page = render(tmp_path, screened(exclusions=[row]))
-    assert "K1011: without an audit, Ada, 2026-03-01. objection" in page.text
+    assert "K1011: without an audit, Ada, 2026-03-01. objection" in page.text()
 
 
 def test_what_was_beside_the_cleared_ones_is_said(tmp_path: Path) -> None:
     page = render(tmp_path, screened(exact=False, beside=90, why_beside="10 listed documents are too few"))
-    assert "90 documents were in the last audit’s databases without being cleared, because 10 listed" in page.text
+    assert (
+        "90 documents were in the last audit’s databases without being cleared, because 10 listed" in page.text()
+    )
 
 
 @pytest.mark.parametrize("outcome", ["hopeless", "limit", "too-few"])
 def test_where_exclusion_does_not_help_advice_is_offered(tmp_path: Path, outcome: str) -> None:
     nothing = {"clearance": None, "quality": None, "exact": False, "beside": None, "allowed": 0}
     offered = render(tmp_path, screened(outcome=outcome, **nothing))
-    assert "ksdp advise" in offered.text
-    assert "No clearance was written." in offered.text
+    assert "ksdp advise" in offered.text()
+    assert "No clearance was written." in offered.text()
 
 
 def test_a_void_screen_says_so_first(tmp_path: Path) -> None:
@@ -126,15 +95,15 @@ def test_a_void_screen_says_so_first(tmp_path: Path) -> None:
     page = render(
         tmp_path, screened(outcome="void", rounds=rounds, excluded=0, quality=None, reason="A control failed.")
     )
-    assert page.text.index("Nothing is cleared") < page.text.index("Screening for PD-NMF Screen")
+    assert page.text().index("Nothing is cleared") < page.text().index("Screening for PD-NMF Screen")
     assert page.tags.count("aside") == 1
-    assert "No document was left out as sensitive." in page.text
+    assert "No document was left out as sensitive." in page.text()
 
 
 def test_names_from_outside_are_text(tmp_path: Path) -> None:
     page = render(tmp_path, screened(reviewer="<script>x</script>", why_beside="<b>", exact=False), "<img src=x>")
     assert not {"script", "img", "b"} & set(page.tags)
-    assert "<img src=x>" in page.text
+    assert "<img src=x>" in page.text()
 
 
 def test_every_outcome_has_its_headline() -> None:

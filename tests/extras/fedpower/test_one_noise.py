@@ -17,14 +17,14 @@ from ksdp.audit.mechanisms.privacy.fedpower import UtilityFedPower
 from ksdp.extras.fedpower import paillier
 from ksdp.extras.fedpower.one_noise import RemovalDevice, _Ciphertexts
 from ksdp.extras.fedpower.paillier import PublicKey, Slots, generate
-from ksdp.protocols.channel.rounds import run_together
+from ksdp.protocols.channel.rounds import Round, run_together
 from ksdp.protocols.channel.wire import pack_array, unpack
 from ksdp.protocols.programs.programs import party_program, sum_entries
 from ksdp.protocols.programs.rounds import NoiseSource, largest_message, noised
 
+from ...protocols.conftest import Mail, body_of, ended_by, instead
 from ...protocols.programs.noisy_parties import ONE_NOISE, SERVER, ideal, scripted, sides, terms_of
 from ...protocols.programs.test_party_rounds import NAMES, parts
-from ...protocols.programs.test_server_rounds import body_of, instead, played
 
 KEY = generate(512)
 
@@ -130,7 +130,7 @@ def test_keys_of_real_runs_have_128_bits_of_security(monkeypatch: pytest.MonkeyP
 @pytest.mark.deviation("fedpower-utility's server: show devices different keys")
 def test_a_server_that_shows_devices_different_keys_ends_the_run() -> None:
     other = generate(512).public.n.to_bytes(64, "big")
-    said = played(sides(3, ONE_NOISE), instead("paillier key", SERVER, "bob", other))
+    said = ended_by(sides(3, ONE_NOISE), instead("paillier key", SERVER, "bob", other))
     assert "hub showed" in said
     assert "another Paillier key" in said
 
@@ -158,22 +158,22 @@ def test_a_server_that_deviates_takes_all_noise_away_and_nothing_shows_it(monkey
     ],
 )
 def test_a_message_that_is_cut_short_ends_the_run(kind: str, sender: str, receiver: str) -> None:
-    def change(spoken: Any, mail: dict[str, dict[str, bytes]]) -> None:
+    def change(spoken: dict[str, Round], mail: Mail) -> None:
         body = unpack("round", mail[receiver][sender], 3)[2]
         if spoken[sender].kind == kind and body:
             mail[receiver][sender] = body_of(mail[receiver][sender], body[:-1])
 
-    assert played(sides(3, ONE_NOISE), change)
+    assert ended_by(sides(3, ONE_NOISE), change)
 
 
 def test_a_device_that_says_nothing_ends_the_run() -> None:
     silent = instead("masked", "bob", SERVER, b"")
-    assert "bob said nothing where something is due" in played(sides(3, ONE_NOISE), silent)
+    assert "bob said nothing where something is due" in ended_by(sides(3, ONE_NOISE), silent)
 
 
 def test_a_server_that_tells_different_sums_voids_the_run() -> None:
     lie = instead("told", SERVER, "bob", pack_array(np.eye(2, 12)))
-    assert "different results" in played(sides(3, replace(ONE_NOISE, iterations=1)), lie)
+    assert "different results" in ended_by(sides(3, replace(ONE_NOISE, iterations=1)), lie)
 
 
 def test_noise_beyond_its_bound_ends_the_run() -> None:

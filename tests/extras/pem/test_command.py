@@ -88,6 +88,9 @@ def test_it_finds_what_there_is_and_says_what_it_cost(folder: Path) -> None:
     assert told["sampler"]["protects"]
     assert "OpenDP" in told["sampler"]["drawn_by"]
     assert told["arrays"] == {"centres": [2, 6]}
+    assert told["refused_uploads"] == 0
+    # Two clients, three servers, three iterations, 14 entries of 8 bytes each; the rest is frames and seals.
+    assert 2 * 3 * 3 * 14 * 8 < told["bytes_sent"]["clients"] < 2 * 3 * 3 * 14 * 8 * 7
     assert told["started"] <= told["finished"]
     assert sorted(path.name for path in folder.iterdir()) == ["out", "records.csv", "spec.toml"]
 

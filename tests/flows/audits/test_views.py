@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,8 @@ from ksdp.storage.audits.view_tables import read_view_verdicts
 from ksdp.storage.codec import write_json_with_checksum
 from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.storage.store import Store
+
+from ...dashboards.html_page import HtmlPage
 
 MODULE = '''
 """Sums of everybody outside the coalition, under noise that only honest parties add; a final output of noise."""
@@ -96,27 +97,6 @@ def python_path(folder: Path) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))}
 
 
-class Shape(HTMLParser):
-    """Proof that tags are balanced, and the text."""
-
-    def __init__(self, source: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.words: list[str] = []
-        self.feed(source)
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag not in {"meta", "link", "br"}:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.words += data.split()
-
-
 def test_a_leak_in_one_view_is_found_and_the_runs_are_shared(
     ksdp: Callable, folder: Path, tmp_path: Path, pages: Callable
 ) -> None:
@@ -148,8 +128,7 @@ def test_a_leak_in_one_view_is_found_and_the_runs_are_shared(
     assert sensitive["log10_adjusted_p"].to_numpy() == pytest.approx(together + np.log10(3))
     assert len(of_view) == len(rows)
 
-    page = Shape(Path(out["report"]).read_text(encoding="utf-8"))
-    said = " ".join(page.words)
+    said = HtmlPage(Path(out["report"]).read_text(encoding="utf-8")).text()
     assert f"gives away {len(sensitive)} of 108 documents in at least one of the views tried" in said
     opened = Store.open(store, create=False)
     assert read_views(opened, out["audit"]).to_json()["views"] == out["views"]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from ksdp.audit.corpus.matrix import Corpus
+from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.contract import opened
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.screening.clearance import Clearance, Covered, MechanismIdentity
 from ksdp.audit.spec.models import Spec
-from ksdp.flows.runs.party import Entered, enter_documents
+from ksdp.flows.runs.budget import BudgetGuard
+from ksdp.flows.runs.party import Entered, Node, enter_documents, run_party
 from ksdp.flows.runs.protocol_files import Run
 from ksdp.protocols.channel.rounds import run_together
 from ksdp.protocols.programs.programs import party_program
@@ -21,10 +24,30 @@ from ksdp.storage.clearances import write_clearance
 from ksdp.storage.keys import load_private
 
 from ...clearances import clearance
+from ...ports import free_ports
 
-__all__ = ["NOW", "clearance_of", "enter", "run_of", "signed_clearance"]
+__all__ = ["NOW", "clearance_of", "enter", "parties_toml", "played", "protocol_toml", "run_of", "signed_clearance"]
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
+PATIENT = "[timeouts]\npresent = 120\nmessage = 120\nreconnect = 5\n"
+
+
+def parties_toml(names: Sequence[str], server: str = "") -> str:
+    """Each at a free port of this machine, with NAME.pub beside the protocol file."""
+    nodes = [*names, server] if server else names
+    return "".join(
+        f'{"[server]" if name == server else "[[parties]]"}\nname = "{name}"\naddress = "127.0.0.1:{port}"\n'
+        f'key = "{name}.pub"\n'
+        for name, port in zip(nodes, free_ports(len(nodes)), strict=True)
+    )
+
+
+def protocol_toml(
+    names: Sequence[str], mechanism: str, vocabulary: str = "words.txt", more: str = PATIENT, *, server: str = ""
+) -> str:
+    """A protocol file; `more` are its other sections."""
+    features = f'[features]\nvocabulary = "{vocabulary}"\n'
+    return f"protocol = 1\n[mechanism]\n{mechanism}\n{features}{more}{parties_toml(names, server)}"
 
 
 def enter(run: Run, base: Path, name: str, **other: Any) -> Entered:
@@ -47,6 +70,27 @@ def run_of(run: Run, base: Path, entered: Mapping[str, Entered]) -> dict[str, An
         for name, each in entered.items()
     }
     return dict(run_together(parties)[0])
+
+
+def played(
+    run: Run, base: Path, out: Path, entered: Mapping[str, Entered], guards: Mapping[str, BudgetGuard]
+) -> dict[str, KsdpError | dict[str, Any]]:
+    """What every party came to, each in a thread: with BASE/NAME.key, to OUT/NAME."""
+    ends: dict[str, KsdpError | dict[str, Any]] = {}
+
+    def party(name: str) -> None:
+        node = Node(run, name, load_private(base / f"{name}.key"), out / name)
+        try:
+            ends[name] = run_party(node, entered[name], guards.get(name))
+        except KsdpError as error:
+            ends[name] = error
+
+    threads = [threading.Thread(target=party, args=(name,)) for name in entered]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return ends
 
 
 def signed_clearance(

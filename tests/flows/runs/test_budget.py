@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,24 +17,14 @@ from scipy.stats import norm
 from ksdp.audit.errors import InputError, KsdpError, SpecError, StoreError
 from ksdp.audit.mechanisms.privacy.spent import worst_price
 from ksdp.flows.deployable import party_flow
-from ksdp.flows.runs.budget import (
-    BudgetGuard,
-    JointAudit,
-    Priced,
-    entries,
-    identity_text,
-    joint_table,
-    open_guard,
-    spent,
-    spent_words,
-)
-from ksdp.flows.runs.party import Node, enter_documents, run_party
+from ksdp.flows.runs.budget import BudgetGuard, Priced, entries, open_guard, spent, spent_words
+from ksdp.flows.runs.party import enter_documents
 from ksdp.flows.runs.protocol_files import Run, read_run
 from ksdp.storage.keys import load_private, make_identity
 from ksdp.storage.runs.ledger import Ledger
 
-from ...ports import free_ports
 from ...typed import typed
+from .entering import played, protocol_toml
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 NOISY = 'name = "hardt-roth"\nrank = 2\niterations = 2\nepsilon = 1.0\nsampler = "discrete"'
@@ -56,15 +45,9 @@ class Two:
             sp.save_npz(folder / f"{name}.npz", sp.csr_matrix(counts.astype(float)))
 
     def run(self, mechanism: str) -> Run:
-        nodes = zip(("ada", "bob"), free_ports(2), strict=True)
-        tables = "".join(
-            f'[[parties]]\nname = "{n}"\naddress = "127.0.0.1:{port}"\nkey = "{n}.pub"\n' for n, port in nodes
-        )
         path = self.folder / "protocol.toml"
-        path.write_text(
-            f'protocol = 1\n[mechanism]\n{mechanism}\n[features]\nvocabulary = "words.txt"\n'
-            f"[precision]\nbound = 4096.0\n[timeouts]\npresent = 60\n{tables}"
-        )
+        more = "[precision]\nbound = 4096.0\n[timeouts]\npresent = 60\n"
+        path.write_text(protocol_toml(("ada", "bob"), mechanism, more=more))
         return read_run(path)
 
     def guard(self, run: Run | Priced, limits: str = "", own: int = 6) -> BudgetGuard:
@@ -73,25 +56,13 @@ class Two:
         return open_guard(run, "sha256:1", own, self.folder / "ada.ledger", budget, lambda: NOW)
 
     def play(self, run: Run, guard: BudgetGuard, out: str) -> dict[str, KsdpError | dict[str, Any]]:
-        """Both, each in a thread."""
-        ends: dict[str, KsdpError | dict[str, Any]] = {}
-
-        def party(name: str) -> None:
-            key = load_private(self.folder / f"{name}.key")
-            said: dict[str, Any] = {"clearance": None, "uncleared": True, "signer": key.public_key(), "now": NOW}
-            entered = enter_documents(run, self.folder / f"{name}.npz", **said)
-            mine = guard if name == "ada" else None
-            try:
-                ends[name] = run_party(Node(run, name, key, self.folder / out / name), entered, mine)
-            except KsdpError as error:
-                ends[name] = error
-
-        threads = [threading.Thread(target=party, args=(name,)) for name in ("ada", "bob")]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return ends
+        """Both, ada on her guard."""
+        entered = {}
+        for name in ("ada", "bob"):
+            signer = load_private(self.folder / f"{name}.key").public_key()
+            said: dict[str, Any] = {"clearance": None, "uncleared": True, "signer": signer, "now": NOW}
+            entered[name] = enter_documents(run, self.folder / f"{name}.npz", **said)
+        return played(run, self.folder, self.folder / out, entered, {"ada": guard})
 
 
 @pytest.fixture
@@ -207,23 +178,3 @@ def test_a_flow_that_takes_part_keeps_the_budget_beside_the_key(tmp_path: Path) 
             uncleared=True,
         )
     assert not (tmp_path / "out").exists()
-
-
-def test_a_joint_audit_of_all_runs_makes_room_for_the_next_and_of_some_none(two: Two) -> None:
-    run = two.run(EXACT)
-    two.guard(run).begin()
-    ledger = Ledger(two.folder / "ada.ledger")
-    with pytest.raises(InputError, match="A joint audit is needed"):
-        two.guard(run, "unbounded = 1").check()
-    once = joint_table([entries(ledger)[0].identity])
-    assert once.count("[[mechanism.runs]]") == 2
-    audited = JointAudit("a1", "sha256:1", 0.2, (identity_text(entries(ledger)[0].identity),) * 2)
-    line = {"run": "joint a1", "time": "now", "what": "joint", "audit": "a1", "corpus": audited.corpus}
-    with ledger.locked():
-        ledger.add(line | {"margin": audited.margin, "runs": list(audited.runs)})
-    two.guard(run, "unbounded = 1").begin()
-    total = spent(ledger)
-    assert (total.runs, total.unbounded, total.audited) == (2, 0, 2)
-    assert "2 runs without a promise of a record, all in one joint audit" in spent_words(total)
-    with pytest.raises(InputError, match="it would be 3"):
-        two.guard(run, "unbounded = 1").check()

@@ -199,36 +199,13 @@ def used(files: Any) -> Path:
 
 HERE: list[tuple[str, Callable[[Files], Question], str, str]] = [
     ("no protocol file", lambda f: f.question(protocol=f.folder / "none.toml"), "file", "cannot be read"),
-    (
-        "protocol file no TOML",
-        lambda f: f.question(protocol=written(f, "protocol = 1", "protocol ==")),
-        "file",
-        "TOML",
-    ),
     ("unknown key", lambda f: f.question(protocol=written(f, "rank = 2", "ranks = 2")), "file", "ranks"),
-    (
-        "another file version",
-        lambda f: f.question(protocol=written(f, "protocol = 1", "protocol = 9")),
-        "file",
-        "protocol",
-    ),
-    ("IPv6 without brackets", lambda f: f.question(protocol=f.protocol(bob_address="::1:7002")), "file", "IPv6"),
-    ("no port", lambda f: f.question(protocol=f.protocol(bob_address="127.0.0.1")), "file", "HOST:PORT"),
     (
         "two parties at one address",
         lambda f: f.question(protocol=f.protocol(bob_address=f.address("ada"))),
         "file",
         "parties.address",
     ),
-    (
-        "a name twice",
-        lambda f: f.question(protocol=f.protocol(names=("ada", "bob", "bob"))),
-        "file",
-        "parties.name",
-    ),
-    ("a key twice", lambda f: f.question(protocol=f.protocol(bob_key="ada.pub")), "file", "same identity key"),
-    ("no vocabulary", lambda f: f.question(protocol=written(f, "words.txt", "none.txt")), "file", "none.txt"),
-    ("no public key", lambda f: f.question(protocol=f.protocol(bob_key="none.pub")), "file", "none.pub"),
     ("party not in the protocol", lambda f: f.question(me="dan"), "me", "'dan' is not named"),
     ("no key file", lambda f: f.question(key=f.folder / "none.key"), "key", "cannot be read"),
     ("a file that is no key", lambda f: f.question(key=no_key(f)), "key", "is not a private key"),
@@ -520,28 +497,10 @@ PEERS: list[tuple[str, Plant, str, str]] = [
         "`mechanism.at_least` is 2 here and 3 there",
     ),
     (
-        "no counts of documents there",
-        lambda f: (counted(f), present(f, "ada", read_run(two(f)))),
-        "terms",
-        '`mechanism.name` is "counted" here and "pd-nmf" there',
-    ),
-    (
-        "no counts of documents here",
-        lambda f: (two(f), present(f, "ada", read_run(counted(f)))),
-        "terms",
-        '`mechanism.name` is "pd-nmf" here and "counted" there',
-    ),
-    (
         "another mechanism after counts",
         lambda f: (counted(f, within="sigma-svd", solver="power"), present(f, "ada", read_run(counted(f)))),
         "terms",
         '`mechanism.mechanism` is "sigma-svd" here and "pd-nmf" there',
-    ),
-    (
-        "another parameter after counts",
-        lambda f: (counted(f), present(f, "ada", read_run(counted(f, start_seed=7)))),
-        "terms",
-        "`mechanism.parameters.start_seed` is 0 here and 7 there",
     ),
     (
         "another party",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,8 @@ from ksdp.storage.readers.counts import read_counts
 from ksdp.storage.readers.files import toml_value
 from ksdp.storage.readers.spec_files import read_spec_file
 
+from .entering import protocol_toml
+
 NAMES = ("ada", "bob", "cyd")
 TERMS = 16
 NNSVD = {"rank": 2, "sweeps": 5, "tolerance": 0.0, "start": "nnsvd"}
@@ -34,22 +34,16 @@ def written(base: Path, mechanism: dict[str, Any]) -> Path:
     """Every party's key, counts and spec, and the protocol file."""
     rng = np.random.default_rng(4)
     (base / "words.txt").write_text("".join(f"t{place:02d}\n" for place in range(TERMS)))
-    with contextlib.ExitStack() as stack:
-        held = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in NAMES]
-        ports = [each.getsockname()[1] for each in held]
-    said = "[mechanism]\n" + "".join(f"{key} = {toml_value(value)}\n" for key, value in mechanism.items())
-    parties = ""
-    for name, port in zip(NAMES, ports, strict=True):
+    said = "".join(f"{key} = {toml_value(value)}\n" for key, value in mechanism.items())
+    for name in NAMES:
         make_identity(base, name)
         rows = rng.poisson(2.0, (20, TERMS)) * (rng.random((20, TERMS)) < np.linspace(0.9, 0.05, TERMS))
         rows[:, 0] += 1
         sp.save_npz(base / f"{name}.npz", sp.csr_array(rows.astype(float)))
         corpus = f'[corpus]\npath = "{name}.npz"\nvocabulary = "words.txt"\nweighting = "counts"\nrows = "l2"\n'
-        (base / f"{name}.toml").write_text(corpus + said)
-        parties += f'[[parties]]\nname = "{name}"\naddress = "127.0.0.1:{port}"\nkey = "{name}.pub"\n'
-    timeouts = "[timeouts]\npresent = 120\nmessage = 120\nreconnect = 5\n"
+        (base / f"{name}.toml").write_text(f"{corpus}[mechanism]\n{said}")
     path = base / "protocol.toml"
-    path.write_text(f'protocol = 1\n{said}[features]\nvocabulary = "words.txt"\n{timeouts}{parties}')
+    path.write_text(protocol_toml(NAMES, said))
     return path
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ksdp.audit.errors import ClearanceError, InputError
+from ksdp.audit.errors import ClearanceError
 from ksdp.audit.mechanisms.contract import opened
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
 from ksdp.audit.mechanisms.parameters import parameters_of
@@ -76,17 +76,6 @@ def test_ksdp_run_says_who_must_be_trusted(three: Organisations) -> None:
     assert "Any two of ada, bob, cyd that put together what they hold learn" in final_trust
     assert final_trust in final.stderr
     assert "Every round is opened: all parties see every sum" in every_trust
-
-
-def test_two_organisations_are_refused(tmp_path: Path) -> None:
-    org = organisations(tmp_path, 2)
-    with pytest.raises(InputError, match="needs a third organisation"):
-        read_run(org.protocol(FINAL.format(rounds=10)))
-
-
-def test_how_it_is_computed_is_said_only_where_the_final_output_alone_is_opened(three: Organisations) -> None:
-    with pytest.raises(InputError, match="`shares` must be left out unless"):
-        read_run(three.protocol(POWER.replace("pd-svd", "sigma-svd") + "\n[shares]\nrounds = 10"))
 
 
 def test_a_clearance_of_a_final_run_is_refused_by_one_that_opens_every_round(three: Organisations) -> None:

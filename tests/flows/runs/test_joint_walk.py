@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +9,16 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.errors import InputError, KsdpError
+from ksdp.audit.errors import InputError
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
 from ksdp.flows.runs.budget import BudgetGuard, open_guard
-from ksdp.flows.runs.party import Entered, Node, run_party
+from ksdp.flows.runs.party import Entered
 from ksdp.flows.runs.protocol_files import read_run
-from ksdp.storage.keys import load_private
 from ksdp.storage.readers.spec_files import read_spec_file
 
 from ...typed import typed
+from .entering import played
 from .test_protocol import NOW, SVD, TERMS, Organisations, organisations
 
 FIRST = 'name = "pd-nmf"\nrank = 1\nsweeps = 1\ntolerance = 0.0'
@@ -45,25 +44,13 @@ class Walk(Organisations):
         return open_guard(run, entered.corpus.hash, len(entered.corpus), self.ledger, budget, lambda: NOW)
 
     def take_part(self, protocol: Path, **grounds: Any) -> None:
-        """Both, each in a thread; ada on her grounds."""
-        run, ends = read_run(protocol), dict[str, Any]()
-        ada = self.enter(run, "ada", **(grounds or {"uncleared": True}))
-        guard = self.guard(protocol, ada)
+        """Both; ada on her grounds."""
+        run = read_run(protocol)
+        entered = {"ada": self.enter(run, "ada", **(grounds or {"uncleared": True}))}
+        guard = self.guard(protocol, entered["ada"])
         guard.check()
-
-        def party(name: str) -> None:
-            entered = ada if name == "ada" else self.enter(run, name, uncleared=True)
-            node = Node(run, name, load_private(self.folder / f"{name}.key"), protocol.with_suffix("") / name)
-            try:
-                ends[name] = run_party(node, entered, guard if name == "ada" else None)
-            except KsdpError as error:
-                ends[name] = error
-
-        threads = [threading.Thread(target=party, args=(name,)) for name in self.names]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        entered["bob"] = self.enter(run, "bob", uncleared=True)
+        ends = played(run, self.folder, protocol.with_suffix(""), entered, {"ada": guard})
         assert all(isinstance(end, dict) for end in ends.values()), ends
 
 

@@ -20,7 +20,7 @@ from ksdp.storage.corpora import corpus_features, load_corpus, rows_hash
 from ksdp.storage.keys import load_private, make_identity
 from ksdp.storage.readers.spec_files import read_spec_file
 
-from .entering import enter, run_of, signed_clearance
+from .entering import enter, parties_toml, run_of, signed_clearance
 
 NAMES = ("ada", "bob")
 TERMS = [f"t{place:02d}" for place in range(12)]
@@ -77,13 +77,8 @@ def agreed(base: Path, mechanism: dict[str, Any], levers: dict[str, Any]) -> Run
     spec = parse_spec({"corpus": {"path": "ada.npz", "vocabulary": "words.txt"} | corpus, "mechanism": mechanism})
     columns = corpus_features(spec.corpus, base)
     features = {"hash": features_hash(columns), "count": len(columns), "rows": rows_hash(spec.corpus, base)}
-    parties = "".join(
-        f'[[parties]]\nname = "{name}"\naddress = "127.0.0.1:{4000 + place}"\nkey = "{name}.pub"\n'
-        for place, name in enumerate(NAMES)
-    )
-    (base / "protocol.toml").write_text(
-        "protocol = 1\n" + toml(mechanism, "mechanism") + toml(features, "features") + parties
-    )
+    said = toml(mechanism, "mechanism") + toml(features, "features")
+    (base / "protocol.toml").write_text(f"protocol = 1\n{said}{parties_toml(NAMES)}")
     return read_run(base / "protocol.toml")
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import socket
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,7 +21,7 @@ from ksdp.flows.runs.protocol_files import Run, read_run
 from ksdp.storage.keys import make_identity
 from ksdp.storage.readers.spec_files import read_spec_file
 
-from .entering import enter, signed_clearance
+from .entering import enter, protocol_toml, signed_clearance
 
 NAMES = ("ada", "bob", "cyd")
 ITEMS = [f"film {letter}" for letter in "hgfedcba"]
@@ -37,11 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Every party's key, ratings (one of no agreed item) and spec; the catalogue; the protocol file."""
     base, rng = tmp_path_factory.mktemp("ratings"), np.random.default_rng(6)
     (base / "items.txt").write_text("".join(f"{item}\n" for item in ITEMS))
-    with contextlib.ExitStack() as stack:
-        held = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in NAMES]
-        ports = [each.getsockname()[1] for each in held]
-    parties = ""
-    for name, port in zip(NAMES, ports, strict=True):
+    for name in NAMES:
         make_identity(base, name)
         rows = [
             (f"{name}-{user}", item, float(rng.integers(1, 6)))
@@ -55,11 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             f'[corpus]\npath = "{name}.parquet"\nformat = "ratings"\nvocabulary = "items.txt"\n'
             f"[mechanism]\n{MECHANISM}"
         )
-        parties += f'[[parties]]\nname = "{name}"\naddress = "127.0.0.1:{port}"\nkey = "{name}.pub"\n'
-    timeouts = "[timeouts]\npresent = 120\nmessage = 120\nreconnect = 5\n"
-    (base / "protocol.toml").write_text(
-        f'protocol = 1\n[mechanism]\n{MECHANISM}[features]\nvocabulary = "items.txt"\n{timeouts}{parties}'
-    )
+    (base / "protocol.toml").write_text(protocol_toml(NAMES, MECHANISM, "items.txt"))
     return base
 
 

@@ -188,17 +188,19 @@ def test_who_disappears_ends_the_run_for_the_others() -> None:
         assert str(end).startswith("bob ended the run: it was stopped.") or str(end).endswith("bob had ended it.")
 
 
+async def with_another_key(who: str, m: int) -> list[RunOutcome | BaseException]:
+    """How a run ends for all in which one has not the key that the others know."""
+    all_of = parties(m)
+    all_of[who].keys[who] = all_of[who].identity = Ed25519PrivateKey.generate()
+    for party in all_of.values():
+        party.present = 1.0
+    return await all_ends(*(party.run() for party in all_of.values()))
+
+
 def test_another_key_is_nobody() -> None:
     """Cyd is somebody else than the others think: nobody gets anything, and her name is said."""
 
-    async def play() -> list[RunOutcome | BaseException]:
-        all_of = parties()
-        all_of["cyd"].keys["cyd"] = all_of["cyd"].identity = Ed25519PrivateKey.generate()
-        for party in all_of.values():
-            party.present = 1.0
-        return await all_ends(*(party.run() for party in all_of.values()))
-
-    ends = asyncio.run(play())
+    ends = asyncio.run(with_another_key("cyd", 3))
     assert all(isinstance(end, ProtocolError) for end in ends), ends
     assert "Not all parties came within 1 seconds. cyd:" in str(ends[0])
     assert "ada: it hung up" in str(ends[2])
@@ -239,14 +241,7 @@ def test_a_clock_that_is_days_off_is_not_called_a_wrong_key(
 def test_a_false_server_is_seen_through() -> None:
     """Somebody else answers at ada's address: with a key of their own, or with none that counts."""
 
-    async def play() -> list[RunOutcome | BaseException]:
-        all_of = parties(2)
-        all_of["ada"].keys["ada"] = all_of["ada"].identity = Ed25519PrivateKey.generate()
-        for party in all_of.values():
-            party.present = 1.0
-        return await all_ends(*(party.run() for party in all_of.values()))
-
-    ends = asyncio.run(play())
+    ends = asyncio.run(with_another_key("ada", 2))
     assert "does not have the key that is named for ada" in str(ends[1])
 
 

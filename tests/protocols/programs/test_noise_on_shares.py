@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 from scipy import stats
 
-from ksdp.audit.errors import InputError, ProtocolError, SpecError
+from ksdp.audit.errors import ProtocolError, SpecError
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.privacy.noise import draw, on_grid
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
@@ -164,9 +164,3 @@ def test_two_values_too_close_open_nothing() -> None:
 def test_noise_that_nobody_can_make_on_shares_is_refused(mechanism: Noisy, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         terms_of(3, mechanism)
-
-
-def test_two_parties_need_a_third() -> None:
-    mechanism = Noisy("pd-svd", noise=1.0, scale=0.01, parameters=VECTORS)
-    with pytest.raises(InputError, match="needs a third organisation"):
-        RunTerms(mechanism, FEATURES, "sha256:0", Precision(), tuple(map(participant, NAMES[:2])))

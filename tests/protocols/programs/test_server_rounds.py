@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
-from ksdp.protocols.channel.rounds import Rounds, run_together
+from ksdp.protocols.channel.rounds import Round, run_together
 from ksdp.protocols.channel.wire import pack, pack_array, pack_arrays, unpack
 from ksdp.protocols.programs.programs import party_program, sum_entries
-from ksdp.protocols.programs.rounds import RunOutcome, largest_message, party_rounds, server_rounds
+from ksdp.protocols.programs.rounds import largest_message, party_rounds, server_rounds
 from ksdp.protocols.programs.run_terms import Statement
 
-from ..conftest import identity, participant
+from ..conftest import Mail, body_of, ended_by, identity, instead, participant
 from .noisy_parties import BY_SUMS, BY_UPLOADS, SERVER, ideal, kinds_said, sides, terms_of
 from .test_party_rounds import NAMES, parts
 
@@ -71,36 +69,6 @@ def test_everybody_knows_that_the_server_collects() -> None:
         assert not outcome.statements["ada"].collects
 
 
-def played(
-    nodes: dict[str, Rounds[RunOutcome]], meddle: Callable[[Any, dict[str, dict[str, bytes]]], None]
-) -> str:
-    """The fault that ends a run in which `meddle` changes what arrives."""
-
-    def play() -> None:
-        spoken = {n: next(p) for n, p in nodes.items()}
-        for _ in range(200):
-            mail = {n: {o: spoken[o].messages[n] for o in spoken if o != n} for n in nodes}
-            meddle(spoken, mail)
-            spoken = {n: p.send(mail[n]) for n, p in nodes.items()}
-
-    with pytest.raises(ProtocolError) as caught:
-        play()
-    return str(caught.value)
-
-
-def body_of(message: bytes, body: bytes) -> bytes:
-    kind, number, _ = unpack("round", message, 3)
-    return pack("round", kind, number, body)
-
-
-def instead(kind: str, sender: str, receiver: str, body: bytes) -> Any:
-    def meddle(spoken: Any, mail: dict[str, dict[str, bytes]]) -> None:
-        if spoken[sender].kind == kind:
-            mail[receiver][sender] = body_of(mail[receiver][sender], body)
-
-    return meddle
-
-
 @pytest.mark.parametrize(
     ("kind", "sender", "receiver", "body", "message"),
     [
@@ -125,7 +93,7 @@ def instead(kind: str, sender: str, receiver: str, body: bytes) -> Any:
     ],
 )  # fmt: skip
 def test_who_deviates_ends_the_run(kind: str, sender: str, receiver: str, body: bytes, message: str) -> None:
-    found = played(sides(3, FEDPOWER), instead(kind, sender, receiver, body))
+    found = ended_by(sides(3, FEDPOWER), instead(kind, sender, receiver, body))
     assert any(part in found for part in message.split("|")), found
 
 
@@ -133,28 +101,28 @@ def test_who_deviates_ends_the_run(kind: str, sender: str, receiver: str, body: 
 def test_a_server_that_tells_devices_different_numbers_voids_the_run() -> None:
     """It tells bob others, and takes no notice of the result that he then hands it."""
 
-    def meddle(spoken: Any, mail: dict[str, dict[str, bytes]]) -> None:
+    def meddle(spoken: dict[str, Round], mail: Mail) -> None:
         if spoken[SERVER].kind == "told":
             mail["bob"][SERVER] = body_of(mail["bob"][SERVER], pack_array(np.eye(2, 12)))
         if spoken["bob"].kind == "public":
             mail[SERVER]["bob"] = mail[SERVER]["ada"]
 
-    assert played(sides(3, FEDPOWER), meddle) == "bob has another result: the run is void."
+    assert ended_by(sides(3, FEDPOWER), meddle) == "bob has another result: the run is void."
 
 
 def test_all_that_ask_for_what_there_is_not_are_refused() -> None:
-    def meddle(spoken: Any, mail: dict[str, dict[str, bytes]]) -> None:
+    def meddle(spoken: dict[str, Round], mail: Mail) -> None:
         for name in NAMES[:3]:
             if spoken[name].kind == "ask":
                 mail[SERVER][name] = body_of(mail[SERVER][name], pack("ask", b"one-noise", b"0x1p-3"))
 
-    assert "does not do" in played(sides(3, FEDPOWER), meddle)
+    assert "does not do" in ended_by(sides(3, FEDPOWER), meddle)
 
 
 def test_a_party_that_says_it_collects_and_a_server_that_enters_are_refused() -> None:
     for who, said in (("ada", b"collects"), (SERVER, b"uncleared")):
         lie = instead("statement", who, "bob", pack("statement", said, b""))
-        assert f"{who} takes part as what it is not" in played(sides(3, FEDPOWER), lie)
+        assert f"{who} takes part as what it is not" in ended_by(sides(3, FEDPOWER), lie)
 
 
 def test_who_means_another_server_or_none_is_told() -> None:
