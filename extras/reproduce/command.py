@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -30,10 +30,11 @@ def reproduce(
     The plot needs matplotlib: pip install 'ksdp[plot]'.
     """
     from ksdp.audit.errors import InputError
+    from ksdp.extras.reproduce.tables import listed
     from ksdp.extras.reproduce.tables import reproduce as repeat
 
     if show:
-        typer.echo(json.dumps(_listed(data)) if as_json else "\n".join(_told(data)))
+        typer.echo(json.dumps(listed(data)) if as_json else "\n".join(_told(data)))
         return
     if not table:
         raise InputError("name a table; `ksdp reproduce --list` shows them.")
@@ -46,27 +47,11 @@ def reproduce(
     typer.echo(f"plot  {found.plot or 'none: pip install ksdp[plot] draws one'}", err=True)
 
 
-def _listed(data: Path) -> list[dict[str, Any]]:
-    from ksdp.extras.reproduce.tables import listed
-
-    return [
-        {
-            "name": one.entry.name,
-            "paper": one.entry.paper,
-            "title": one.entry.title,
-            "data": list(one.entry.data),
-            "missing": list(one.missing),
-            "minutes": {"short": one.entry.minutes[0], "whole": one.entry.minutes[1]},
-        }
-        for one in listed(data)
-    ]
-
-
 def _told(data: Path) -> list[str]:
-    from ksdp.extras.reproduce.tables import ELSEWHERE
+    from ksdp.extras.reproduce.tables import ELSEWHERE, listed
 
     lines = [f"{'table':22} {'minutes, --short':>16}  data"]
-    for one in _listed(data):
+    for one in listed(data):
         needs = ", ".join(one["data"]) or "none"
         there = f"; not there: {', '.join(one['missing'])}" if one["missing"] else ""
         minutes = f"{one['minutes']['whole']:g}, {one['minutes']['short']:g}"

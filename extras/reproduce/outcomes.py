@@ -51,39 +51,31 @@ def can_draw() -> bool:
     return importlib.util.find_spec("matplotlib") is not None
 
 
-def draw_panels(lines: Sequence[Mapping[str, Any]], x: str, y: str, logarithmic: Sequence[str], to: Path) -> None:
-    """Write the picture.
-
-    Parameters
-    ----------
-    lines : sequence of mappings
-        With `panel`, `name`, `x`, `y` and `paper`.
-    logarithmic : sequence of str
-        Any of "x" and "y".
-    """
+def draw_panels(outcome: Outcome, to: Path) -> None:
+    """Write the picture of all lines."""
     from matplotlib.figure import Figure
 
-    names = list(dict.fromkeys(line["panel"] for line in lines))
+    names = list(dict.fromkeys(line.panel for line in outcome.lines))
     across = min(_ACROSS, len(names))
     down = -(-len(names) // across)
     figure = Figure(figsize=(4.6 * across, 3.6 * down), layout="constrained", dpi=110)
     grid = figure.subplots(down, across, squeeze=False)
     for place, name in enumerate(names):
         axes = grid[place // across][place % across]
-        of = [line for line in lines if line["panel"] == name]
+        of = [line for line in outcome.lines if line.panel == name]
         for number, line in enumerate(of):
-            style = {"linestyle": "--", "color": "0.4"} if line["paper"] else {}
+            style = {"linestyle": "--", "color": "0.4"} if line.paper else {}
             marker = _MARKS[number % len(_MARKS)]
-            axes.plot(line["x"], line["y"], marker=marker, markersize=5, label=line["name"], **style)
-        if "x" in logarithmic:
+            axes.plot(line.x, line.y, marker=marker, markersize=5, label=line.name, **style)
+        if "x" in outcome.logarithmic:
             axes.set_xscale("log")
-            at = sorted({value for line in of for value in line["x"]})
+            at = sorted({value for line in of for value in line.x})
             if len(at) <= _TICKS:
                 axes.minorticks_off()
                 axes.set_xticks(at, [f"{value:g}" for value in at])
-        if "y" in logarithmic:
+        if "y" in outcome.logarithmic:
             axes.set_yscale("log")
-        axes.set(title=name, xlabel=x, ylabel=y)
+        axes.set(title=name, xlabel=outcome.x, ylabel=outcome.y)
         axes.title.set_fontsize(9)
         axes.grid(visible=True, alpha=0.25)
         axes.legend(fontsize=7)
@@ -109,15 +101,25 @@ def markdown(
     return "\n\n".join(parts) + "\n"
 
 
+class Repeated(dict[str, Any]):
+    """What `NAME.json` holds, and where the page and the plot are."""
+
+    page: Path
+    plot: Path | None
+
+
 def write_outcome(
     folder: Path, name: str, title: str, outcome: Outcome, differs: Sequence[str], about: Mapping[str, Any]
-) -> tuple[Path, Path]:
-    """Keep one; returns where the page is, and where a plot belongs."""
+) -> Repeated:
+    """Keep one: NAME.json, NAME.md and, with matplotlib, NAME.png."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    plot = folder / f"{name}.png"
-    content = {"name": name, "title": title, **asdict(outcome), "differs": list(differs), "about": dict(about)}
-    write_checked_json(folder / f"{name}.json", content)
-    drawn = plot.name if plot.exists() and outcome.lines else None
-    page = folder / f"{name}.md"
-    write_text(page, markdown(title, outcome, differs, about, drawn))
-    return page, plot
+    page, plot = folder / f"{name}.md", folder / f"{name}.png"
+    plot.unlink(missing_ok=True)
+    if outcome.lines and can_draw():
+        draw_panels(outcome, plot)
+    more = {"differs": list(differs), "about": dict(about)}
+    found = Repeated({"name": name, "title": title} | asdict(outcome) | more)
+    write_checked_json(folder / f"{name}.json", dict(found))
+    found.page, found.plot = page, plot if plot.exists() else None
+    write_text(page, markdown(title, outcome, differs, about, plot.name if found.plot else None))
+    return found
