@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ksdp.commands.findings_of_checks import end_of_check, tell_findings
+from ksdp.commands.findings_of_checks import check_run
 from ksdp.commands.options import JsonOption, signing_key, with_options
 
 if TYPE_CHECKING:
-    from ksdp.extras.pem.host_run import PemQuestion
     from ksdp.extras.pem.records import OwnFunctions
 
 
@@ -82,8 +81,9 @@ def pem(
 ) -> None:
     """Run PEM, clients, servers and aggregator: all on this machine, or as one of several hosts (--me)."""
     from ksdp.audit.errors import InputError
-    from ksdp.extras.pem.host_run import PemQuestion
+    from ksdp.extras.pem.host_run import PemQuestion, check_pem_here
     from ksdp.extras.pem.records import load_functions
+    from ksdp.flows.interruption import utc_now
 
     me, key = host.me, host.key
     if me is not None and key is None:
@@ -94,8 +94,7 @@ def pem(
         asked = PemQuestion(
             spec, me, key, signing_key, out, **asdict(records), functions=functions, folder=Path.cwd()
         )
-        _check(asked, machine.listen, checking.wait, as_json=as_json)
-        return
+        check_run(check_pem_here(asked, utc_now()), me, machine.listen, checking.wait, as_json=as_json)
     own = load_functions(functions, Path.cwd()) if functions else None
     if me is not None:
         assert key is not None
@@ -143,36 +142,21 @@ class _Me:
     machine: MachineOptions
 
 
-def _check(asked: PemQuestion, listen: str | None, wait: float, *, as_json: bool) -> None:
-    """Say what would fail, here and at the others."""
-    from ksdp.extras.pem.host_run import check_pem_here
-    from ksdp.flows.interruption import utc_now
-    from ksdp.flows.runs.check import PeerCheck, check_peers
-    from ksdp.protocols.network.mesh import Address
-
-    address = Address.parse(listen) if listen else None
-    here = check_pem_here(asked, utc_now())
-    told = tell_findings(here.findings, as_json=as_json)
-    findings = list(here.findings)
-    if here.run is not None and here.identity is not None:
-        check = PeerCheck(here.run, asked.me, here.identity, here.grounds, address, wait, 5.0, utc_now)
-        findings += check_peers(check, told)
-    end_of_check(findings, as_json=as_json)
-
-
 def _between_hosts(
     protocol: Path, out: Path, own: OwnFunctions | None, me: _Me, held: RecordsOptions, *, as_json: bool
 ) -> None:
     """Take part as one host."""
     from ksdp.audit.errors import InputError
-    from ksdp.extras.pem.host_run import PemHost, PemPrices, hold_records, read_pem_hosts, run_pem_host
+    from ksdp.extras.pem.host_run import PemPrices, hold_records, read_pem_hosts, run_pem_host
     from ksdp.flows.interruption import utc_now
     from ksdp.flows.runs.budget import budget_files, open_guard, spent, spent_words
-    from ksdp.flows.runs.party import RunLog
+    from ksdp.flows.runs.party import Node, RunLog
     from ksdp.protocols.network.mesh import Address
 
-    hosts, private = read_pem_hosts(protocol), signing_key(me.key)
-    hosts.nodes.check(me.name, private)
+    hosts, log = read_pem_hosts(protocol), RunLog(lambda line: typer.echo(line, err=True))
+    address = Address.parse(me.machine.listen) if me.machine.listen else None
+    host = Node(hosts, me.name, signing_key(me.key), out, address, log=log)
+    host.check()
     role, guard, records = hosts.spec.role(me.name), None, None
     algorithm = None
     if role != "server":
@@ -185,9 +169,6 @@ def _between_hosts(
     elif held != RecordsOptions():
         raise InputError(f"{me.name} holds no clients: give no records.")
     typer.echo(f"{me.name} takes part as {role}; waiting.", err=True)
-    address = Address.parse(me.machine.listen) if me.machine.listen else None
-    log = RunLog(lambda line: typer.echo(line, err=True))
-    host = PemHost(hosts, me.name, private, out, address, log=log)
     done = run_pem_host(host, algorithm=algorithm, held=records, processes=me.machine.processes, guard=guard)
     if guard is not None:
         typer.echo(spent_words(spent(guard.ledger), guard.budget.delta), err=True)

@@ -7,7 +7,7 @@ import hashlib
 import multiprocessing
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, KsdpError, SpecError
@@ -36,16 +35,14 @@ from ksdp.extras.pem.hosts import (
 from ksdp.extras.pem.messages import PemNodes
 from ksdp.extras.pem.records import LiveRecords, load_functions, numbered, read_records
 from ksdp.extras.pem.spec import LogisticSpec, PemDataSpec, PemProtocol, PemRecordsSpec, parse_pem_protocol
-from ksdp.flows.interruption import Clock, utc_now
 from ksdp.flows.runs.budget import BudgetGuard, budget_files, open_guard
-from ksdp.flows.runs.check import Finding, NodeQuestion, OwnCheck, check_budget, mend, one_line
-from ksdp.flows.runs.party import RunLog, TranscribedRun, about_of
+from ksdp.flows.runs.check import Finding, NodeQuestion, OwnCheck, check_budget
+from ksdp.flows.runs.party import Node, TranscribedRun
 from ksdp.flows.runs.protocol_files import public_key, read_protocol_file
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.network.links import LinkTimes
-from ksdp.protocols.network.mesh import Address, Mesh, Peer
-from ksdp.protocols.network.tls import make_credentials
-from ksdp.storage.runs.results import require_no_result, write_run
+from ksdp.protocols.network.mesh import Address
+from ksdp.storage.runs.results import write_run
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,14 +51,13 @@ class PemHosts:
 
     spec: PemProtocol
     nodes: PemNodes
-    keys: Mapping[str, Ed25519PublicKey]
     base: Path
     """Folder that its paths are relative to."""
 
     @property
     def who(self) -> tuple[Participant, ...]:
         """All hosts with their keys."""
-        return tuple(Participant(name, key.public_bytes_raw()) for name, key in sorted(self.keys.items()))
+        return tuple(sorted(self.nodes.everybody.values()))
 
     @cached_property
     def said(self) -> Mapping[str, Any]:
@@ -127,7 +123,7 @@ def read_pem_hosts(path: Path) -> PemHosts:
         Address.parse(node.address)
         keys[node.name] = public_key(base, node.key)
     file.require_signed()
-    return PemHosts(spec, spec.nodes(keys), keys, base)
+    return PemHosts(spec, spec.nodes(keys), base)
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,25 +247,8 @@ _DELTA = 1e-5
 _NO_DATA = frozenset({"roll", "rolls", "hello", "hellos", "state"})
 
 
-@dataclass(frozen=True, eq=False)
-class PemHost:
-    """One host of a run, on its own machine."""
-
-    hosts: PemHosts
-    """All of them, as the protocol file says."""
-    name: str
-    key: Ed25519PrivateKey
-    out: Path
-    """Folder of the result; made where there is none."""
-    listen: Address | None = None
-    """Where it is not the address that the others dial."""
-    clock: Clock = utc_now
-    log: RunLog = field(default_factory=RunLog)
-    """Told of all that happens."""
-
-
 def run_pem_host(
-    host: PemHost,
+    host: Node[PemHosts],
     *,
     algorithm: PemAlgorithm | None = None,
     held: HeldRecords | None = None,
@@ -289,10 +268,9 @@ def run_pem_host(
     guard : BudgetGuard, optional
         Of a holder, whose ledger the run is written into.
     """
-    hosts, name, key = host.hosts, host.name, host.key
-    require_no_result(host.out)
+    hosts, name, key = host.run, host.name, host.identity
+    host.check()
     spec, nodes, role = hosts.spec, hosts.nodes, hosts.spec.role(name)
-    nodes.check(name, key)
     _check_held(name, role, algorithm, held)
     before_data = guard.begin if guard else None
     with (
@@ -318,10 +296,13 @@ def run_pem_host(
             return await play_holder(messages, nodes, name, key, algorithm, held.clients, arrivals)
 
         async def run() -> PemOutcome:
-            present = spec.timeouts.present
+            times = spec.timeouts
+            # Who comes first hears nothing before the last one has come, or is given up; then for an iteration.
+            message = times.present + times.message + spec.run.every + 2 * spec.run.patience
+            link = LinkTimes(message=message, reconnect=times.reconnect)
             async with (
-                _mesh(host, note) as mesh,
-                joined_messages(mesh, note, present=present, optional=_optional(hosts, name)) as messages,
+                host.mesh(limit=LARGEST, times=link, note=note, grounds="not said") as mesh,
+                joined_messages(mesh, note, present=times.present, optional=_optional(hosts, name)) as messages,
             ):
                 return await play(messages)
 
@@ -350,23 +331,6 @@ _ROLES = {"holder": "a host that holds clients", "server": "a server", "aggregat
 def _optional(hosts: PemHosts, name: str) -> frozenset[str]:
     """Peers without whom the run goes on."""
     return frozenset(peer for peer in hosts.spec.peers(name) if hosts.spec.role(peer) == "holder")
-
-
-def _mesh(host: PemHost, note: Any) -> Mesh:
-    hosts, name, clock = host.hosts, host.name, host.clock
-    times, keys = hosts.spec.timeouts, {peer: hosts.keys[peer] for peer in hosts.spec.peers(name)}
-    # Whoever comes first hears nothing before the last one has come, or is given up; then for a whole iteration.
-    message = times.present + times.message + hosts.spec.run.every + 2 * hosts.spec.run.patience
-    return Mesh(
-        name,
-        host.listen or hosts.address(name),
-        {peer: Peer(peer, hosts.address(peer), public) for peer, public in keys.items()},
-        make_credentials(host.key, keys, now=clock()),
-        limit=LARGEST,
-        times=LinkTimes(message=message, reconnect=times.reconnect),
-        observe=lambda what, peer: note(what=what, peer=peer),
-        about=lambda: about_of(hosts, "not said", clock()).to_bytes(),
-    )
 
 
 def _about(hosts: PemHosts, name: str, outcome: PemOutcome, held: HeldRecords | None) -> dict[str, Any]:
@@ -421,11 +385,11 @@ def check_pem_here(question: PemQuestion, now: datetime) -> OwnCheck:
     try:
         hosts = read_pem_hosts(question.protocol)
     except KsdpError as error:
-        return question.unreadable(error)
+        return question.refused(str(error), "file")
     agreement = hosts.nodes.agreement.hex()[:16]
     findings.append(Finding(me, "protocol", f"{question.protocol.name}, hash {agreement}"))
     identity = question.check_key(hosts.who, findings)
-    if me in hosts.keys:
+    if me in hosts.nodes.everybody:
         findings += _functions(question, hosts)
         findings += _records(question, hosts, now)
     findings += question.check_out()
@@ -439,7 +403,7 @@ def _functions(question: PemQuestion, hosts: PemHosts) -> list[Finding]:
         own = load_functions(question.functions, question.folder) if question.functions else None
         hosts.spec.functions(own.algorithm if own else None, own.code if own else "")
     except KsdpError as error:
-        return [Finding(question.me, "protocol", one_line(str(error)), "functions", mend("functions"))]
+        return [Finding.fault(question.me, "protocol", str(error), "functions")]
     return []
 
 
@@ -449,15 +413,14 @@ def _records(question: PemQuestion, hosts: PemHosts, now: datetime) -> list[Find
     if role != "holder":
         if given:
             fault = f"{me} is {'the aggregator' if role == 'aggregator' else 'a server'}, and records are given"
-            return [Finding(me, "documents", fault, "none-held", mend("none-held", me=me))]
+            return [Finding.fault(me, "documents", fault, "none-held", me=me)]
         return []
     if question.data is None and question.live is None:
         return [Finding(me, "documents", "not looked at: no --data and no --live")]
     try:
         held = hold_records(hosts, question.data, question.live, question.client, question.clients)
     except KsdpError as error:
-        what = mend("records", protocol=question.protocol)
-        return [Finding(me, "documents", one_line(str(error)), "records", what)]
+        return [Finding.fault(me, "documents", str(error), "records", protocol=question.protocol)]
     entered = Finding(me, "documents", f"{held.count} records of {len(held.clients)} clients enter")
     return [_budget(question, hosts, held, now), entered]
 

@@ -412,14 +412,6 @@ class PemNodes:
             return "aggregator"
         return "server" if name in {p.name for p in self.servers} else "holder"
 
-    def check(self, name: str, key: Ed25519PrivateKey) -> None:
-        """Refuse a name that takes no part, or a key that is another's."""
-        mine = self.everybody.get(name)
-        if mine is None:
-            raise InputError(f"`--me` must be one of {', '.join(sorted(self.everybody))}; got {name!r}.")
-        if mine.identity != key.public_key().public_bytes_raw():
-            raise InputError(f"the key is not the one that the protocol file names for {name}.")
-
 
 def client_name(holder: str, client: str) -> str:
     """What a host's client is called in a run: no two hosts have one of the same name."""

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from ksdp.audit.errors import ClearanceError, InputError, KsdpError, ProtocolError, SpecError
 from ksdp.flows.interruption import Clock
 from ksdp.flows.runs.budget import BudgetGuard, open_guard, spent, spent_words
-from ksdp.flows.runs.party import AgreedRun, about_of, enter_documents
+from ksdp.flows.runs.party import AgreedRun, about_of, enter_documents, peers_of
 from ksdp.flows.runs.protocol_files import Run, read_protocol_file, read_run
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.network.links import LinkTimes
@@ -48,6 +48,17 @@ class Finding:
     """Which fault it is; empty where there is none."""
     mend: str = ""
     """What to do."""
+
+    @classmethod
+    def fault(cls, party: str, hop: str, said: str, code: str, **words: object) -> Finding:
+        """Something wrong, with what mends it: `MENDS` of its code, filled in with these words.
+
+        Examples
+        --------
+        >>> Finding.fault("ada", "key", "is read by others", "mode", key="ada.key").mend
+        'chmod 600 ada.key'
+        """
+        return cls(party, hop, one_line(said), code, MENDS[code].format(**words))
 
     @property
     def fine(self) -> bool:
@@ -101,35 +112,20 @@ MENDS: Mapping[str, str] = {
     "signatures": "each of them: ksdp party {protocol} --me NAME --key NAME.key --accept",
     "nobody": "at {peer}: ksdp party --check ...; it must reach {own}",
     "uncleared": "at {peer}: ksdp screen or ksdp clear, and --clearance",
+    "clearance-file": "--clearance with a file of `ksdp screen` or `ksdp clear`",
+    "clearance-content": "copy the clearance again from where it was made: this one was changed",
+    "clearance-signature": "copy the clearance again from where it was made: this one was changed",
+    "clearance-signer": "--signer FILE.pub of who signed it, or sign with this key: ksdp clear ... --key {key}",
+    "clearance-early": "timedatectl set-ntp true, or wait",
+    "clearance-expired": "ksdp screen or ksdp clear again",
+    "clearance-corpus": "--corpus with the corpus that was audited, or audit this one: ksdp screen SPEC",
+    "clearance-mechanism": "audit the mechanism of {protocol}: its [mechanism] in the spec, then ksdp screen SPEC",
+    "clearance-spec": "--corpus with the spec that the clearance was made from",
+    "clearance-drawn": "screen the spec that is run: its `corpus.levers.drawn` is what the clearance was made for",
+    "clearance-sizes": "audit the size that enters: it as `design.party_size` in the spec, then ksdp screen SPEC",
+    "clearance-coverage": "audit what the run opens: the same `opens` in the spec, then ksdp screen SPEC",
 }
 """By fault; words in braces are filled in."""
-
-CLEARANCE_MENDS: Mapping[str, str] = {
-    "file": "--clearance with a file of `ksdp screen` or `ksdp clear`",
-    "content": "copy the clearance again from where it was made: this one was changed",
-    "signature": "copy the clearance again from where it was made: this one was changed",
-    "signer": "--signer FILE.pub of who signed it, or sign with this party's key: ksdp clear ... --key {key}",
-    "early": "timedatectl set-ntp true, or wait",
-    "expired": "ksdp screen or ksdp clear again",
-    "corpus": "--corpus with the corpus that was audited, or audit this one: ksdp screen SPEC",
-    "mechanism": "audit the mechanism of {protocol}: its [mechanism] in the spec, then ksdp screen SPEC",
-    "spec": "--corpus with the spec that the clearance was made from",
-    "drawn": "screen the spec that is run: its `corpus.levers.drawn` is what the clearance was made for",
-    "sizes": "audit the size that enters: it as `design.party_size` in the spec, then ksdp screen SPEC",
-    "coverage": "audit what the run opens: the same `opens` in the spec, then ksdp screen SPEC",
-}
-"""By the check that failed."""
-
-
-def mend(code: str, **words: object) -> str:
-    """What to do, in one line.
-
-    Examples
-    --------
-    >>> mend("mode", key="ada.key")
-    'chmod 600 ada.key'
-    """
-    return MENDS[code].format(**words)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,26 +150,23 @@ class NodeQuestion:
     """Reads the key; a person may have to give its passphrase."""
     out: Path | None = None
 
-    def refused(self, fault: str, code: str, what: str) -> OwnCheck:
+    def refused(self, fault: str, code: str, **words: object) -> OwnCheck:
         """All that can be said where the protocol file cannot be used."""
-        return OwnCheck((Finding(self.me, "protocol", fault, code, what),), None, None, "not said")
-
-    def unreadable(self, error: KsdpError) -> OwnCheck:
-        """The same, of a file that cannot be read."""
-        return self.refused(one_line(str(error)), "file", mend("file", protocol=self.protocol))
+        found = Finding.fault(self.me, "protocol", fault, code, protocol=self.protocol, **words)
+        return OwnCheck((found,), None, None, "not said")
 
     def check_key(self, who: tuple[Participant, ...], findings: list[Finding]) -> Ed25519PrivateKey | None:
         """The key, if it is the one that the protocol file names; what is wrong is added to the findings."""
         me, path, names = self.me, self.key, [node.name for node in who]
         if me not in names:
             fault = f"{me!r} is not named in {self.protocol.name}"
-            findings.append(Finding(me, "protocol", fault, "me", mend("me", names=", ".join(names))))
+            findings.append(Finding.fault(me, "protocol", fault, "me", names=", ".join(names)))
             return None
         try:
             identity = self.load(path)
         except InputError as error:
             code = "mode" if "chmod" in str(error) else "key"
-            findings.append(Finding(me, "key", one_line(str(error)), code, mend(code, key=path, me=me)))
+            findings.append(Finding.fault(me, "key", str(error), code, key=path, me=me))
             return None
         whose = {node.identity: node.name for node in who}
         mine = identity.public_key().public_bytes_raw()
@@ -183,10 +176,10 @@ class NodeQuestion:
         if mine in whose:
             other = whose[mine]
             fault = f"{path.name} is the key of {other}, not of {me}: the names are swapped"
-            findings.append(Finding(me, "key", fault, "whose", mend("whose", other=other, me=me)))
+            findings.append(Finding.fault(me, "key", fault, "whose", other=other, me=me))
         else:
             fault = f"{path.name} is not the key that {self.protocol.name} names for {me}"
-            findings.append(Finding(me, "key", fault, "key-there", mend("key-there", peer="the organiser")))
+            findings.append(Finding.fault(me, "key", fault, "key-there", peer="the organiser"))
         return None
 
     def check_out(self) -> list[Finding]:
@@ -196,7 +189,7 @@ class NodeQuestion:
         try:
             require_no_result(self.out)
         except InputError as error:
-            return [Finding(self.me, "out", str(error), "out", mend("out"))]
+            return [Finding.fault(self.me, "out", str(error), "out")]
         return []
 
 
@@ -214,8 +207,7 @@ def check_budget(me: str, opened: Callable[[], BudgetGuard], ledger: Path, limit
         guard = opened()
     except KsdpError as error:
         code = "budget-file" if isinstance(error, SpecError) else "budget"
-        what = mend(code, ledger=ledger, budget=limits or "--budget")
-        return Finding(me, "budget", one_line(str(error)), code, what)
+        return Finding.fault(me, "budget", str(error), code, ledger=ledger, budget=limits or "--budget")
     return Finding(me, "budget", spent_words(spent(guard.ledger), guard.budget.delta))
 
 
@@ -247,15 +239,13 @@ def check_here(question: Question, now: datetime) -> OwnCheck:
     try:
         if "pem" in read_protocol_file(question.protocol).tables:
             fault = f"{question.protocol.name} is of a run of PEM"
-            what = mend("pem", protocol=question.protocol, me=me, key=question.key)
-            return question.refused(fault, "pem", what)
+            return question.refused(fault, "pem", me=me, key=question.key)
         run = read_run(question.protocol)
     except KsdpError as error:
-        return question.unreadable(error)
+        return question.refused(str(error), "file")
     findings.append(Finding(me, "protocol", f"{question.protocol.name}, hash {run.terms.digest.hex()[:16]}"))
     if faults := "; ".join(run.file.faults() if run.file.signatures else ()):
-        what = mend("signatures", protocol=question.protocol)
-        findings.append(Finding(me, "signatures", faults, "signatures", what))
+        findings.append(Finding.fault(me, "signatures", faults, "signatures", protocol=question.protocol))
     elif not run.file.signatures:
         findings.append(
             Finding(me, "signatures", f"nobody has signed {question.protocol.name} (--invite, --accept)")
@@ -277,7 +267,7 @@ def _documents(
         findings.append(Finding(me, "documents", "not looked at: no --corpus"))
         return "not said"
     if question.clearance is None and not question.uncleared:
-        findings.append(Finding(me, "clearance", "there is none", "clearance", mend("clearance")))
+        findings.append(Finding.fault(me, "clearance", "there is none", "clearance"))
         return "not said"
     try:
         signer = _signer(question, identity)
@@ -296,12 +286,12 @@ def _documents(
             reviews=question.reviews,
         )
     except ClearanceError as error:
-        what = CLEARANCE_MENDS[error.failed].format(key=question.key, protocol=protocol)
-        findings.append(Finding(me, "clearance", one_line(str(error)), f"clearance-{error.failed}", what))
+        words = {"key": question.key, "protocol": protocol}
+        findings.append(Finding.fault(me, "clearance", str(error), f"clearance-{error.failed}", **words))
         return "not said"
     except KsdpError as error:
         code = next((code for word, code in _COLUMNS.items() if word in str(error)), "documents")
-        findings.append(Finding(me, "documents", one_line(str(error)), code, mend(code, protocol=protocol)))
+        findings.append(Finding.fault(me, "documents", str(error), code, protocol=protocol))
         return "not said"
     if (ledger := question.ledger) is not None:
         held, limits = entered.corpus, question.budget
@@ -363,15 +353,14 @@ def check_peers(asked: PeerCheck, tell: Callable[[Finding], None]) -> tuple[Find
 async def look(asked: PeerCheck, note: Callable[[Finding], None]) -> None:
     """The same within an event loop."""
     run, me = asked.run, asked.me
-    there = run.speaks_with(me)
-    keys = {node.name: Ed25519PublicKey.from_public_bytes(node.identity) for node in run.who if node.name in there}
+    peers = peers_of(run, me)
+    keys = {name: peer.key for name, peer in peers.items()}
     credentials = make_credentials(asked.identity, keys, now=asked.clock())
     listen = asked.listen or run.address(me)
 
     def say() -> bytes:
         return about_of(run, asked.grounds, asked.clock()).to_bytes()
 
-    peers = {name: Peer(name, run.address(name), key) for name, key in keys.items()}
     mesh = dry_mesh(me, listen, peers, credentials, say)
     async with contextlib.AsyncExitStack() as stack:
         listens = True
@@ -381,7 +370,7 @@ async def look(asked: PeerCheck, note: Callable[[Finding], None]) -> None:
         except ListenError as error:
             listens = False
             words = {"port": listen.port, "address": run.address(me), "host": listen.host, "peer": me}
-            note(Finding(me, "listen", str(error), error.code, mend(error.code, **words)))
+            note(Finding.fault(me, "listen", str(error), error.code, **words))
         looks = [_dial(asked, peer, credentials, keys, say, note) for name, peer in peers.items() if name < me]
         looks += [_await(asked, mesh, name, note) for name in keys if name > me and listens]
         await asyncio.gather(*looks)
@@ -413,26 +402,12 @@ async def _dial(
             if error.code in _AGAIN and loop.time() < end:
                 await asyncio.sleep(_PAUSE)
                 continue
-            words = {
-                "peer": peer.name,
-                "address": peer.address,
-                "host": peer.address.host,
-                "port": peer.address.port,
-            }
-            words |= {"me": asked.me, "ksdp": version("ksdp")}
-            code = "key-there" if error.code == "key" else error.code
-            note(Finding(peer.name, error.hop, str(error), code, mend(code, **words)))
+            at, code = peer.address, "key-there" if error.code == "key" else error.code
+            words = {"peer": peer.name, "address": at, "host": at.host, "port": at.port, "me": asked.me}
+            note(Finding.fault(peer.name, error.hop, str(error), code, **words, ksdp=version("ksdp")))
             return
         except ProtocolError as error:
-            note(
-                Finding(
-                    peer.name,
-                    "answer",
-                    f"{peer.name} {error}",
-                    "old",
-                    mend("old", peer=peer.name, ksdp=version("ksdp")),
-                )
-            )
+            note(_too_old(peer.name, error))
             return
         for finding in compare(asked.run, peer.name, heard, asked.clock()):
             note(finding)
@@ -450,7 +425,7 @@ async def _await(asked: PeerCheck, mesh: Mesh, name: str, note: Callable[[Findin
         own = asked.run.address(asked.me)
         why = mesh.noticed or "its own check says why"
         fault = f"{name} has not knocked at {own} within {asked.wait:g} s: {why}"
-        note(Finding(name, "connect", fault, "nobody", mend("nobody", peer=name, own=own)))
+        note(Finding.fault(name, "connect", fault, "nobody", peer=name, own=own))
         return
     heard = mesh.heard[name]
     if heard is None:
@@ -460,27 +435,29 @@ async def _await(asked: PeerCheck, mesh: Mesh, name: str, note: Callable[[Findin
         note(finding)
 
 
+def _too_old(peer: str, error: ProtocolError) -> Finding:
+    return Finding.fault(peer, "answer", f"{peer} {error}", "old", peer=peer, ksdp=version("ksdp"))
+
+
 def compare(run: AgreedRun, peer: str, heard: bytes, now: datetime) -> list[Finding]:
     """What a peer says of itself beside what is so here."""
     try:
         there = About.from_bytes(heard)
     except ProtocolError as error:
-        return [Finding(peer, "answer", f"{peer} {error}", "old", mend("old", peer=peer, ksdp=version("ksdp")))]
+        return [_too_old(peer, error)]
     findings: list[Finding] = []
     ours = version("ksdp")
     if there.ksdp != ours:
         fault = f"{peer} has ksdp {there.ksdp}, this is {ours}"
-        findings.append(Finding(peer, "version", fault, "version", mend("version", ksdp=ours)))
+        findings.append(Finding.fault(peer, "version", fault, "version", ksdp=ours))
     elif there.code != code_hash():
         fault = f"{peer} has ksdp {ours} too, and other code ({there.code[:8]}; {code_hash()[:8]} here)"
-        findings.append(Finding(peer, "version", fault, "version", mend("version", ksdp=ours)))
+        findings.append(Finding.fault(peer, "version", fault, "version", ksdp=ours))
     off = there.clock - now.timestamp()
     if abs(off) > _CLOCKS:
         how = f"{abs(off) / 60:.0f} minutes {'ahead of' if off > 0 else 'behind'} the clock here"
-        findings.append(Finding(peer, "clock", f"the clock of {peer} is {how}", "clock", mend("clock")))
-    findings += [
-        Finding(peer, "terms", line, "terms", mend("terms")) for line in different_terms(run.said, there.terms)
-    ]
+        findings.append(Finding.fault(peer, "clock", f"the clock of {peer} is {how}", "clock"))
+    findings += [Finding.fault(peer, "terms", line, "terms") for line in different_terms(run.said, there.terms)]
     if there.grounds == "uncleared":
         findings.append(Finding(peer, "clearance", f"{peer} enters its documents WITHOUT A CLEARANCE"))
     if all(finding.fine for finding in findings):

@@ -139,22 +139,18 @@ class NodeFiles:
     """Store with decisions; by default as `reviews_of` says."""
 
 
-def _party_files(name: str, folder: Path, *, uncleared: bool, reviews: Path | None) -> NodeFiles:
-    """NAME.key, NAME.toml (or .npz) and NAME.clearance."""
+def _files(name: str, folder: Path, *, enters: bool, uncleared: bool, reviews: Path | None) -> NodeFiles:
+    """NAME.key, and of who enters documents NAME.toml (or .npz) and NAME.clearance."""
     key, clearance = folder / f"{name}.key", folder / f"{name}.clearance"
     corpus = next((path for path in (folder / f"{name}.toml", folder / f"{name}.npz") if path.is_file()), None)
-    if corpus is None or not key.is_file():
-        raise InputError(f"{folder} must hold {name}.key and {name}.toml or {name}.npz.")
+    if not key.is_file() or (enters and corpus is None):
+        more = f" and {name}.toml or {name}.npz" if enters else ", of the server"
+        raise InputError(f"{folder} must hold {name}.key{more}.")
+    if not enters:
+        return NodeFiles(name, key)
     if not uncleared and not clearance.is_file():
         raise InputError(f"{folder} must hold {name}.clearance; or say `--uncleared`.")
     return NodeFiles(name, key, corpus, None if uncleared else clearance, reviews)
-
-
-def _server_files(name: str, folder: Path) -> NodeFiles:
-    key = folder / f"{name}.key"
-    if not key.is_file():
-        raise InputError(f"{folder} must hold {name}.key, of the server.")
-    return NodeFiles(name, key)
 
 
 def run_local(
@@ -173,10 +169,9 @@ def run_local(
         If a file is missing; nothing was started.
     """
     nodes = [
-        _party_files(party.name, folder, uncleared=uncleared, reviews=reviews) for party in run.terms.participants
+        _files(node.name, folder, enters=node.name != run.server, uncleared=uncleared, reviews=reviews)
+        for node in run.terms.nodes
     ]
-    if run.server:
-        nodes.append(_server_files(run.server, folder))
     with Launcher(timeout=None) as launcher:
         pipes = {node.name: launcher.start(_node_process, protocol, node, out / node.name) for node in nodes}
         return {name: _end(launcher, pipe) for name, pipe in pipes.items()}

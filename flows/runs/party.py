@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -164,16 +164,25 @@ class AgreedRun(Protocol):
         ...
 
 
+def peers_of(run: AgreedRun, me: str) -> dict[str, Peer]:
+    """Whom one of a run speaks with, by the keys that its file names."""
+    keys = {node.name: Ed25519PublicKey.from_public_bytes(node.identity) for node in run.who}
+    return {name: Peer(name, run.address(name), keys[name]) for name in run.speaks_with(me)}
+
+
 def about_of(run: AgreedRun, grounds: str, now: datetime) -> About:
     """What this end says of itself in a check."""
     return About(version("ksdp"), code_hash(), now.timestamp(), run.said, grounds)
 
 
-@dataclass(frozen=True, eq=False)
-class Node:
-    """A party of a run, or its server, on its own machine."""
+AnyRun = TypeVar("AnyRun", bound=AgreedRun)
 
-    run: Run
+
+@dataclass(frozen=True, eq=False)
+class Node(Generic[AnyRun]):
+    """One of a run, a party, its server or a host of PEM, on its own machine."""
+
+    run: AnyRun
     name: str
     identity: Ed25519PrivateKey
     out: Path
@@ -187,11 +196,25 @@ class Node:
     def check(self) -> None:
         """Refuse a folder that holds a result, a name that is no node of the run, or a key that is another's."""
         require_no_result(self.out)
-        known = {p.name: p.identity for p in self.run.terms.nodes}
+        known = {node.name: node.identity for node in self.run.who}
         if self.name not in known:
             raise InputError(f"`--me` must be one of {', '.join(known)}; got {self.name!r}.")
         if known[self.name] != self.identity.public_key().public_bytes_raw():
             raise InputError(f"the key is not the one that the protocol file names for {self.name}.")
+
+    def mesh(self, *, limit: int, times: LinkTimes, note: Note, grounds: str) -> Mesh:
+        """With all that it speaks with; a peer who checks is told the grounds."""
+        peers = peers_of(self.run, self.name)
+        return Mesh(
+            self.name,
+            self.listen or self.run.address(self.name),
+            peers,
+            make_credentials(self.identity, {name: peer.key for name, peer in peers.items()}, now=self.clock()),
+            limit=limit,
+            times=times,
+            observe=lambda what, peer: note(what=what, peer=peer),
+            about=lambda: about_of(self.run, grounds, self.clock()).to_bytes(),
+        )
 
 
 class TranscribedRun:
@@ -254,7 +277,7 @@ class TranscribedRun:
 
 
 def run_node(
-    node: Node,
+    node: Node[Run],
     rounds: Rounds[RunOutcome],
     *,
     header: Mapping[str, Any],
@@ -295,11 +318,13 @@ def run_node(
         agreed = {"agreement": run.terms.digest.hex(), "mechanism": run.terms.mechanism.name}
         transcribed.transcript.note(what="run", me=node.name, **agreed, **header)
         grounds = "collects" if node.name == run.server else "uncleared" if header.get("uncleared") else "cleared"
-        mesh = _mesh(node, transcribed.note, about=lambda: about_of(run, grounds, node.clock()).to_bytes())
+        times, note = run.spec.timeouts, transcribed.note
+        link = LinkTimes(message=times.message, reconnect=times.reconnect)
+        mesh = node.mesh(limit=_largest(run), times=link, note=note, grounds=grounds)
 
         async def play() -> RunOutcome:
             async with mesh:
-                return await run_over_mesh(rounds, mesh, present=run.spec.timeouts.present, note=transcribed.note)
+                return await run_over_mesh(rounds, mesh, present=times.present, note=note)
 
         outcome = transcribed.played(play())
         whole = _about(run, node.name, outcome) | dict(about) | transcribed.took()
@@ -319,22 +344,6 @@ def guarantee_words(result: Mapping[str, Any]) -> str:
     drawn = f"; noise by the sampler {guarantee['sampler']['name']!r}" if guarantee["sampler"] else ""
     unsound = "" if guarantee["sound"] else f"; UNSOUND as printed: {guarantee['notes']}"
     return f"guarantee: {number}; unit: {guarantee['unit']}; trust: {guarantee['trust']}{drawn}{unsound}"
-
-
-def _mesh(node: Node, note: Note, *, about: Callable[[], bytes]) -> Mesh:
-    run, others = node.run, [p for p in node.run.terms.nodes if p.name != node.name]
-    keys = {p.name: Ed25519PublicKey.from_public_bytes(p.identity) for p in others}
-    times = run.spec.timeouts
-    return Mesh(
-        node.name,
-        node.listen or run.address(node.name),
-        {peer: Peer(peer, run.address(peer), key) for peer, key in keys.items()},
-        make_credentials(node.identity, keys, now=node.clock()),
-        limit=_largest(run),
-        times=LinkTimes(message=times.message, reconnect=times.reconnect),
-        observe=lambda what, peer: note(what=what, peer=peer),
-        about=about,
-    )
 
 
 def _largest(run: Run) -> int:
@@ -595,7 +604,7 @@ def _read(
     return load_drawn(source, base, enters, nonnegative=nonnegative)
 
 
-def run_party(node: Node, entered: Entered, guard: BudgetGuard | None = None) -> dict[str, Any]:
+def run_party(node: Node[Run], entered: Entered, guard: BudgetGuard | None = None) -> dict[str, Any]:
     """Take part, and write the result into a folder: what its `run.json` says.
 
     Of a run on ratings the folder holds predictions for all of the party's users as well.
@@ -645,7 +654,7 @@ def _predict(run: Run, entered: Entered, out: Path) -> None:
     write_predictions(out, entered.mine.ids, entered.columns, suggested)
 
 
-def run_server(node: Node) -> dict[str, Any]:
+def run_server(node: Node[Run]) -> dict[str, Any]:
     """Collect, as the server of a run, and write the public result: what its `run.json` says.
 
     Raises

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
 if TYPE_CHECKING:
-    from ksdp.flows.runs.check import Finding
+    from ksdp.flows.runs.check import Finding, OwnCheck
 
 
-def tell_findings(findings: Sequence[Finding], *, as_json: bool) -> Callable[[Finding], None]:
-    """Print those that there are, and give what prints one more."""
+def check_run(
+    here: OwnCheck, me: str, listen: str | None, wait: float, hop: float = 5.0, *, as_json: bool
+) -> NoReturn:
+    """Print what a node found by itself and what it finds at its peers; the exit code says if a run may begin."""
+    from ksdp.flows.interruption import utc_now
+    from ksdp.flows.runs.check import PeerCheck, check_peers
+    from ksdp.protocols.network.mesh import Address
 
     def tell(finding: Finding) -> None:
         if not as_json:
             typer.echo(_line(finding))
 
+    findings = list(here.findings)
     for finding in findings:
         tell(finding)
-    return tell
-
-
-def end_of_check(findings: Sequence[Finding], *, as_json: bool) -> None:
-    """Say whether a run may begin; the exit code says it, too."""
+    if here.run is not None and here.identity is not None:
+        address = Address.parse(listen) if listen else None
+        asked = PeerCheck(here.run, me, here.identity, here.grounds, address, wait, hop, utc_now)
+        findings += check_peers(asked, tell)
     faults = [finding for finding in findings if not finding.fine]
     if as_json:
         typer.echo(json.dumps({"fine": not faults, "findings": [finding.as_json() for finding in findings]}))

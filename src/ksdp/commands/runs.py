@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ksdp.commands.findings_of_checks import end_of_check, tell_findings
+from ksdp.commands.findings_of_checks import check_run
 from ksdp.commands.options import JsonOption, MetricsOptions, StoreOption, signing_key, with_options
 
 if TYPE_CHECKING:
     from ksdp.flows.runs.budget import LedgerEntry
     from ksdp.flows.runs.party import Node
+    from ksdp.flows.runs.protocol_files import Run
     from ksdp.protocols.network.mesh import Address
 
 ProtocolArgument = Annotated[Path, typer.Argument(help="The protocol file, the same at every party.")]
@@ -130,7 +131,7 @@ def party(
         raise InputError("`--join`, `--invite`, `--accept` and `--check` exclude each other.")
     address = Address.parse(listen) if listen else None
     if checking.check:
-        _check(protocol, me, entering, checking, out, address, as_json=as_json)
+        _check(protocol, me, entering, checking, out, listen, as_json=as_json)
     elif any(steps) or agreeing.copies:
         _agree(protocol, me, entering.key, agreeing, as_json=as_json)
     elif out is None:
@@ -187,7 +188,7 @@ def _check(
     entering: EnteringOptions,
     checking: CheckOptions,
     out: Path | None,
-    address: Address | None,
+    listen: str | None,
     *,
     as_json: bool,
 ) -> None:
@@ -195,7 +196,7 @@ def _check(
     from datetime import UTC, datetime
 
     from ksdp.flows.runs.budget import budget_files
-    from ksdp.flows.runs.check import PeerCheck, Question, check_here, check_peers
+    from ksdp.flows.runs.check import Question, check_here
 
     given = {name: getattr(entering, name) for name in ("corpus", "clearance", "signer", "uncleared")}
     kept, limits = budget_files(me, entering.key, entering.ledger, entering.budget)
@@ -203,21 +204,7 @@ def _check(
         protocol, me, entering.key, signing_key, out, **given, ledger=kept, budget=limits, reviews=entering.store
     )
     here = check_here(question, datetime.now(UTC))
-    tell = tell_findings(here.findings, as_json=as_json)
-    findings = list(here.findings)
-    if here.run is not None and here.identity is not None:
-        asked = PeerCheck(
-            here.run,
-            me,
-            here.identity,
-            here.grounds,
-            address,
-            checking.wait,
-            checking.hop,
-            lambda: datetime.now(UTC),
-        )
-        findings += check_peers(asked, tell)
-    end_of_check(findings, as_json=as_json)
+    check_run(here, me, listen, checking.wait, checking.hop, as_json=as_json)
 
 
 def _take_part(
@@ -275,7 +262,7 @@ def _outcome_words(outcome: dict[str, Any]) -> str:
     )
 
 
-def _as_server(node: Node, entering: EnteringOptions) -> tuple[dict[str, Any], str]:
+def _as_server(node: Node[Run], entering: EnteringOptions) -> tuple[dict[str, Any], str]:
     """Collect; what came of it, and nothing about a budget."""
     from ksdp.audit.errors import InputError
     from ksdp.flows.runs.party import run_server
@@ -286,7 +273,7 @@ def _as_server(node: Node, entering: EnteringOptions) -> tuple[dict[str, Any], s
     return run_server(node), ""
 
 
-def _as_party(node: Node, entering: EnteringOptions) -> tuple[dict[str, Any], str]:
+def _as_party(node: Node[Run], entering: EnteringOptions) -> tuple[dict[str, Any], str]:
     """Enter documents; what came of it, and what all runs on them have given away."""
     from datetime import UTC, datetime
 

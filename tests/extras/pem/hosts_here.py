@@ -12,8 +12,8 @@ import numpy as np
 
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
-from ksdp.extras.pem.host_run import HeldRecords, PemHost, PemHosts, hold_records, read_pem_hosts, run_pem_host
-from ksdp.flows.runs.party import RunLog
+from ksdp.extras.pem.host_run import HeldRecords, PemHosts, hold_records, read_pem_hosts, run_pem_host
+from ksdp.flows.runs.party import Node, RunLog
 from ksdp.storage.keys import load_private, make_identity
 
 from ...ports import free_ports
@@ -111,5 +111,5 @@ class Hosts:
         algorithm = None if role == "server" else hosts.spec.functions(own, code)
         records = (held or self.held(name)) if role == "holder" else None
         key = load_private(self.folder / f"{name}.key")
-        host = PemHost(hosts, name, key, self.folder / "out" / name, log=log or RunLog())
+        host = Node(hosts, name, key, self.folder / "out" / name, log=log or RunLog())
         return run_pem_host(host, algorithm=algorithm, held=records)

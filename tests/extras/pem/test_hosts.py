@@ -13,11 +13,11 @@ import pytest
 from ksdp.audit.errors import InputError, ProtocolError, SpecError
 from ksdp.audit.mechanisms.pem.algorithm import run_ideal
 from ksdp.audit.mechanisms.pem.noise import Budget, Vetted
-from ksdp.extras.pem.host_run import PemHost, deal_out, hold_records, run_pem_host
+from ksdp.extras.pem.host_run import deal_out, hold_records, run_pem_host
 from ksdp.extras.pem.hosts import PemMessages
 from ksdp.extras.pem.messages import numbered, pack_state, unpack_state
 from ksdp.extras.pem.records import load_functions
-from ksdp.flows.runs.party import RunLog
+from ksdp.flows.runs.party import Node, RunLog
 from ksdp.protocols.channel.keys import Envelope, sign_envelope
 from ksdp.protocols.channel.wire import unpack
 from ksdp.protocols.network.mesh import Mesh
@@ -184,6 +184,6 @@ def test_what_does_not_fit_is_refused_before_anything_is_sent(tmp_path: Path) ->
     hosts = Hosts(tmp_path, run="rows = 5").write()
     with pytest.raises(InputError, match="one of `--data` and `--live`"):
         hold_records(hosts.read("ada"), None, None, None, None)
-    sue = PemHost(hosts.read("sue"), "sue", load_private(tmp_path / "sue.key"), tmp_path / "out")
+    sue = Node(hosts.read("sue"), "sue", load_private(tmp_path / "sue.key"), tmp_path / "out")
     with pytest.raises(InputError, match="sue is a server"):
         run_pem_host(sue, held=hosts.held("ada", clients=10))
