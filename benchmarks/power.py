@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer
 
 from benchmarks import data_folder
+from benchmarks.single_runs import matrix_of as of_spec
 from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables
 from ksdp.audit.numeric.sparse_rows import take_rows
@@ -99,6 +100,7 @@ CASES = (
     Case("pd-nmf, many, few columns", "kos 3430 300", _nmf(), ("linear-sums",), 0.5),
     Case("pd-nmf, many, few numbers", "texts 3000 40", _nmf(rank=2), ("linear-sums",)),
     Case("pd-nmf, many unequal rows", "unequal 3000 784", _nmf(), ("linear-sums",)),
+    Case("pd-nmf, mails", "mails 17706 12164", _nmf(rank=7), ("linear-sums",), 0.1),
     Case("pd-nmf, ratings", "ratings 800 200", {"name": "pd-nmf", **_WEIGHTED}, ("linear-sums",), double=True),
     Case("pd-nmf, few ratings", "ratings 800 60", {"name": "pd-nmf", **_FEW_RATED}, ("linear-sums",), double=True),
     Case("pd-nmf, many ratings", "ratings 3000 100", {"name": "pd-nmf", **_WEIGHTED}, ("linear-sums",)),
@@ -119,6 +121,7 @@ CASES = (
     Case("pd-svd, many, few columns", "kos 3430 300", _svd(), ("linear-blocks",), 0.1),
     Case("pd-svd, many, few numbers", "texts 3000 60", _svd(rank=2), ("linear-blocks",)),
     Case("pd-svd, many unequal rows", "unequal 3000 784", _svd(), ("linear-blocks",)),
+    Case("pd-svd, mails", "mails 17706 12164", _svd(rank=7), ("linear-blocks",), 0.1),
     Case("pd-svd, final", "patients 569 30", _svd(), _BASIS, 0.1, _FINAL),
     Case("pd-svd, final, few numbers", "texts 500 40", _svd(rank=2), _BASIS, seen=_FINAL),
     Case("pd-svd, final, texts", "kos 1500 200", _svd(), _BASIS, 0.3, _FINAL),
@@ -212,6 +215,7 @@ EXPECTED: Mapping[str, Mapping[str, float]] = {
     "pd-nmf, many, few columns": {"linear-sums": 0.8060},
     "pd-nmf, many, few numbers": {"linear-sums": 0.2871},
     "pd-nmf, many unequal rows": {"linear-sums": 0.3150},
+    "pd-nmf, mails": {"linear-sums": 0.9017},
     "pd-nmf, ratings": {"linear-sums": 1.0000},
     "pd-nmf, few ratings": {"linear-sums": 0.6969},
     "pd-nmf, many ratings": {"linear-sums": 0.4871},
@@ -226,6 +230,7 @@ EXPECTED: Mapping[str, Mapping[str, float]] = {
     "pd-svd, many, few columns": {"linear-blocks": 0.8964},
     "pd-svd, many, few numbers": {"linear-blocks": 0.3440},
     "pd-svd, many unequal rows": {"linear-blocks": 0.2506},
+    "pd-svd, mails": {"linear-blocks": 0.8992},
     "pd-svd, final": {"linear-basis": 0.5363, "first-order-basis": 0.3255},
     "pd-svd, final, few numbers": {"linear-basis": 0.4008, "first-order-basis": 0.1808},
     "pd-svd, final, texts": {"linear-basis": 0.5970, "first-order-basis": 0.5367},
@@ -290,6 +295,10 @@ def _kos(rows: int, columns: int) -> sp.csr_array:
     return sp.csr_array(sp.diags_array(1.0 / np.where(lengths > 0.0, lengths, 1.0)) @ found)
 
 
+def _mails(rows: int, columns: int) -> sp.csr_array:
+    return of_spec("enron-mail6")[:rows, :columns]
+
+
 def _texts(rows: int, columns: int) -> NDArray[np.float64]:
     return np.random.default_rng(0).poisson(0.6, (rows, columns)).astype(np.float64)
 
@@ -327,6 +336,7 @@ def _baskets(rows: int, columns: int) -> NDArray[np.float64]:
 
 _MAKE: Mapping[str, Callable[[int, int], Any]] = {
     "kos": _kos,
+    "mails": _mails,
     "texts": _texts,
     "normal": _normal,
     "patients": _patients,
