@@ -54,11 +54,13 @@ def pool_of(plan: Plan) -> Pool:
     own = corpus.matrix if len(mine) == len(units) else rows_of(corpus.matrix, units.rows(mine))
     group = _groups_of(units, mine)
     leaks = tuple(replace(one, unit=int(np.searchsorted(mine, one.unit))) for one in plan.leaks)
+    rows = None if len(mine) == len(units) else units.rows(mine)
+    known: dict[str, Any] = {"group": group, "leaks": leaks, "corpus_rows": rows}
     if not len(others):
-        return Pool(own, share, None, plan.mechanism, group=group, leaks=leaks)
+        return Pool(own, share, None, plan.mechanism, **known)
     fixed = rows_of(corpus.matrix, units.rows(others))
     shared = 0.5 if held.drawn else 1.0
-    pool = Pool(own, share, fixed, plan.mechanism, shared, bool(len(held.coalition)), group=group, leaks=leaks)
+    pool = Pool(own, share, fixed, plan.mechanism, shared, bool(len(held.coalition)), **known)
     if not (len(held.honest) and len(held.coalition)):
         return pool
     honest, coalition = (rows_of(corpus.matrix, units.rows(rows)) for rows in (held.honest, held.coalition))
@@ -199,7 +201,7 @@ def planned_statistics(
     others = tuple(s for s in others if s.name not in dear)
     learnt, missing = _simulated(mechanism, shown, held, others, asked=SIMULATED in (*names, *families))
     brought: tuple[Statistic, ...] = () if missing else SIMULATIONS
-    untrained = _untrained(mechanism, held)
+    untrained = _untrained(mechanism) or ("documents, not groups" if held.units.word == "group" else "")
     if len(inner_of(mechanism)) > 1 and not untrained:
         brought += COMBINATIONS
     chosen, skipped = select_statistics(families, names, shown.seen, background, (*own, *brought))
@@ -214,7 +216,8 @@ def planned_statistics(
         raise SpecError(f"no statistic can be computed: {'; '.join(f'{n} {why}' for n, why in skipped.items())}.")
     if held.units.word == "group":
         solved = (OfGroups(statistic) for statistic in chosen if solves_groups(statistic))
-        chosen = (*chosen, *(GroupMean(statistic) for statistic in chosen), *solved)
+        each = (GroupMean(statistic) for statistic in chosen if not isinstance(statistic, SimulatedStatistic))
+        chosen = (*chosen, *each, *solved)
     # Arrays of a program's own function, or of recorded runs, may have the names of ours and be something else.
     if isinstance(mechanism, FunctionMechanism | RecordedRuns):
         others = ()
@@ -234,7 +237,7 @@ def _simulated(
     mechanism: Mechanism, shown: ReleaseSchema, held: Holdings, others: Sequence[Statistic], *, asked: bool
 ) -> tuple[tuple[Release, ...], str]:
     """Arrays that the statistic learnt from simulated runs reads; where it is not tested, what it needs."""
-    if untrained := _untrained(mechanism, held):
+    if untrained := _untrained(mechanism):
         return (), untrained
     if is_own(mechanism) or asked:  # of somebody's own mechanism no other statistic knows anything
         return shown.read, ""
@@ -251,11 +254,10 @@ def _simulated(
     return (), f"{most}, or `statistics.names` to name it"
 
 
-def _untrained(mechanism: Mechanism, held: Holdings) -> str:
+def _untrained(mechanism: Mechanism) -> str:
     """What is missing for training runs; empty where nothing is."""
-    if isinstance(mechanism, RecordedRuns) and not (mechanism.learnt and len(held.victim) == len(held.units)):
-        return f"a mechanism that can be run, or {ENOUGH} recorded runs of one party"
-    return "documents, not groups" if held.units.word == "group" else ""
+    recorded = isinstance(mechanism, RecordedRuns) and not mechanism.learnt
+    return f"a mechanism that can be run, or {ENOUGH} recorded runs" if recorded else ""
 
 
 def _left_out(statistics: Sequence[Statistic], shown: ReleaseSchema, documents: int) -> dict[str, str]:

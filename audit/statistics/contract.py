@@ -65,6 +65,8 @@ class Pool(_Remembers):
     """The coalition's, where there are `honest` ones."""
     leaks: tuple[ArrayLeak, ...] = ()
     """Planted in what runs announce; their units are places in `drawn`."""
+    corpus_rows: NDArray[np.int64] | None = None
+    """Which rows of the corpus `drawn` are; None: all."""
 
     @property
     def subtracted(self) -> sp.csr_array | None:
@@ -96,6 +98,10 @@ class Pool(_Remembers):
             np.sort(rng.choice(rows.shape[0], size, replace=False))
             for rows, size in zip(parts, self.sizes, strict=True)
         ]
+        if self.group is not None:  # as many groups as a run holds, with all of their documents
+            groups = int(self.group.max()) + 1
+            some = rng.choice(groups, max(round(self.share * groups), 1), replace=False)
+            chosen[0] = np.flatnonzero(np.isin(self.group, some))
         return chosen[0], tuple(take_rows(rows, places) for rows, places in zip(parts, chosen, strict=True))
 
     def one_draw(self, rng: np.random.Generator) -> tuple[sp.csr_array, ...]:

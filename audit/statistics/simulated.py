@@ -26,10 +26,11 @@ from typing import ClassVar, cast
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.contract import Alignment, Mechanism, Observables, Release
 from ksdp.audit.mechanisms.planted import with_leaks
@@ -308,7 +309,8 @@ def simulated_runs(
     Without those that fail, or that announce other shapes or numbers that are not finite: they void an audit.
     """
     if isinstance(pool.mechanism, RecordedRuns):  # checked where they were read
-        yield from pool.mechanism.to_learn_from()
+        for rows, seen in pool.mechanism.to_learn_from():
+            yield rows if pool.corpus_rows is None else np.flatnonzero(np.isin(pool.corpus_rows, rows)), seen
         return
     mechanism = repeatable(cast(Mechanism, pool.mechanism))
     for _ in range(runs):
@@ -351,10 +353,11 @@ def train(
         raise KsdpError(
             f"only {len(held)} of {runs} simulated runs announced what was declared; see the mechanism."
         )
-    bits = np.zeros((len(held), pool.drawn.shape[0]))
+    units = _units_of(pool)
+    bits = np.zeros((len(held), units.shape[0]))
     for bit, places in zip(bits, held, strict=True):
-        bit[places] = 1.0
-    same = same_rows(pool.drawn, pool.drawn)
+        bit[places if pool.group is None else pool.group[places]] = 1.0
+    same = same_rows(units, units)
     totals = np.zeros_like(bits)
     np.add.at(totals.T, same, bits.T)
     return learn(reading, np.stack(numbers), np.stack(order), totals[:, same])
@@ -479,22 +482,22 @@ def few_terms(entries: Entries, centred: Floats) -> tuple[tuple[SumRules, Floats
     return tuple((SumRules.joined(some), gain) for some, gain in zip(sums, gains, strict=True))
 
 
-def _beyond_chance(values: Singles, bits: Singles, folds: Sequence[slice]) -> list[scipy.sparse.coo_array]:
+def _beyond_chance(values: Singles, bits: Singles, folds: Sequence[slice]) -> list[sp.coo_array]:
     """Correlations, shape (n_entries, n_bits), in deviations of chance: without each fold, and of all runs."""
     sizes = [len(bits) - len(bits[fold]) for fold in folds] + [len(bits)]
-    found: list[list[scipy.sparse.coo_array]] = [[] for _ in sizes]
+    found: list[list[sp.coo_array]] = [[] for _ in sizes]
     for at in range(0, max(len(values), 1), _ENTRIES_AT_ONCE):
         parts = [values[at : at + _ENTRIES_AT_ONCE, fold] @ bits[fold] for fold in folds]
         whole = np.sum(parts, axis=0)
         for kept, part, size in zip(found, (*parts, 0.0), sizes, strict=True):
             beyond = (whole - part) / np.sqrt(size)
-            kept.append(scipy.sparse.coo_array(np.where(np.abs(beyond) > min(_BOUNDS), beyond, 0.0)))
-    return [scipy.sparse.coo_array(scipy.sparse.vstack(some)) for some in found]
+            kept.append(sp.coo_array(np.where(np.abs(beyond) > min(_BOUNDS), beyond, 0.0)))
+    return [sp.coo_array(sp.vstack(some)) for some in found]
 
 
-def _beyond(found: scipy.sparse.coo_array, bound: float) -> scipy.sparse.coo_array:
+def _beyond(found: sp.coo_array, bound: float) -> sp.coo_array:
     kept = np.abs(found.data) > bound
-    return scipy.sparse.coo_array((found.data[kept], (found.row[kept], found.col[kept])), found.shape)
+    return sp.coo_array((found.data[kept], (found.row[kept], found.col[kept])), found.shape)
 
 
 def _correlations(guess: Floats, bits: NDArray[np.floating]) -> Floats:
@@ -527,10 +530,32 @@ def ridge_rules(kernel: Floats, centred: Floats) -> Iterator[tuple[slice, Floats
             yield part, weights - weights.mean(axis=0), _correlations(guess, bits)
 
 
+def _units_of(pool: Pool) -> sp.csr_array:
+    """What documents, or groups, are known by."""
+    if pool.group is None:
+        return pool.drawn
+    group = pool.group
+    return cast(sp.csr_array, pool.derive("units", lambda: _of_groups(pool.drawn, group)))
+
+
+def _of_groups(rows: sp.csr_array, group: Ints) -> sp.csr_array:
+    """Sums of the documents of each group, and of their squares: others hardly have both."""
+    together = sp.csr_array((np.ones(len(group)), (group, np.arange(len(group)))))
+    return canonical(sp.csr_array(sp.hstack([together @ rows, together @ rows.multiply(rows)])))
+
+
 def places_in_pool(documents: Documents) -> Ints:
-    """Where documents stand among those that databases are drawn from."""
-    pool = documents.source_pool
-    places = documents.of_each((SIMULATED, "places"), lambda some: same_rows(some.matrix, pool.drawn))
+    """Where documents, or groups, stand among those that databases are drawn from."""
+    pool, starts = documents.source_pool, documents.starts
+
+    def places_of(some: Documents) -> Ints:
+        if some.rows is None or starts is None:
+            return same_rows(some.matrix, _units_of(pool))
+        return same_rows(
+            _of_groups(some.rows.matrix, np.repeat(np.arange(len(some)), np.diff(starts))), _units_of(pool)
+        )
+
+    places = documents.of_each((SIMULATED, "places"), places_of)
     if len(places) and places.min() < 0:
         raise KsdpError("what is learnt from simulated runs is of the documents of the pool alone.")
     return places

@@ -23,6 +23,7 @@ from ksdp.audit.statistics.simulated import (
     learn,
     ridge_rules,
 )
+from ksdp.audit.verdicts.laws import ks_table
 
 MARKED = 3
 RUNS = 400
@@ -124,6 +125,34 @@ def test_a_leak_that_is_no_shift_of_a_sum_is_found_and_laid_on_nobody_else(leak:
 
 def test_what_an_array_is_turned_by_may_be_the_leak() -> None:
     assert distances(pool_of(turned), alignment="signs")[MARKED] > 0.9
+
+
+def test_a_group_is_learnt_as_one_and_copies_of_its_documents_in_others_are_no_matter() -> None:
+    """Persons of one row or some, of whom a sum is announced that is not linear in their rows."""
+    rng = np.random.default_rng(3)
+    group = np.sort(np.concatenate([np.arange(20), rng.integers(0, 20, 15)]))
+    rows = sp.csr_array(rng.integers(1, 4, (35, 3)).astype(float))
+    mechanism = function_mechanism(
+        "own", lambda some, _: np.array([np.square(some.toarray()[:, :2].prod(axis=1)).sum()]), rows[:10]
+    )
+    pool = Pool(rows, 0.5, mechanism=mechanism, group=group)
+    starts = np.append(np.searchsorted(group, np.arange(20)), 35)
+    sums = sp.csr_array(sp.csr_array((np.ones(35), (group, np.arange(35)))) @ rows)
+    groups = Documents(sums, rows=Documents(rows, pool=pool), starts=starts, pool=pool)
+    bits, values, rng = [], [], np.random.default_rng(4)
+    for _ in range(500):
+        places, parts = pool.one_choice(rng)
+        held = np.unique(group[places])
+        assert len(held) == 10
+        assert (np.bincount(group[places], minlength=20)[held] == np.diff(starts)[held]).all(), "whole groups"
+        seen = mechanism.run(Database(parts), rng)
+        bits.append(np.isin(np.arange(20), held))
+        values.append(over(seen, RUNS).evaluate(seen, groups))
+    found = ks_table(np.array(values, np.float32).T, np.array(bits).T).distance
+    adds = np.bincount(group, np.square(rows.toarray()[:, :2].prod(axis=1)))
+    spread = np.abs(adds - adds.mean())
+    assert found[spread.argmax()] > 0.5
+    assert np.corrcoef(found, spread)[0, 1] > 0.8
 
 
 def test_of_pure_noise_nothing_is_learnt() -> None:
