@@ -1886,6 +1886,8 @@ MUTANTS: list[Mutant] = [
         ("kept.data / entries.deviations[kept.row]", "np.ones_like(kept.data)"),
         ("np.concatenate([order_of(flat), *plain])", "order_of(flat)"),
         ("if each < _FEWEST_LEVELS:", "if each < 2 * _FEWEST_LEVELS:"),
+        ("if pool.corpus_rows is None else np.flatnonzero(", "if True else np.flatnonzero("),
+        ("hstack([together @ rows, together @", "hstack([together @ rows[:, :0], together @"),
         tests=LEARNT,
     ),
     *_of(

@@ -12,6 +12,7 @@ from sklearn.linear_model import Ridge
 
 from ksdp.audit.mechanisms.callables import function_mechanism
 from ksdp.audit.mechanisms.contract import Alignment, Database, Observables, Release
+from ksdp.audit.mechanisms.recorded import RecordedRuns
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.simulated import (
     Alignments,
@@ -22,6 +23,7 @@ from ksdp.audit.statistics.simulated import (
     few_terms,
     learn,
     ridge_rules,
+    simulated_runs,
 )
 from ksdp.audit.verdicts.laws import ks_table
 
@@ -153,6 +155,18 @@ def test_a_group_is_learnt_as_one_and_copies_of_its_documents_in_others_are_no_m
     spread = np.abs(adds - adds.mean())
     assert found[spread.argmax()] > 0.5
     assert np.corrcoef(found, spread)[0, 1] > 0.8
+
+
+def test_of_recorded_runs_a_party_learns_of_its_own_rows() -> None:
+    rng = np.random.default_rng(2)
+    bits = rng.random((500, 20)) < 0.5
+    recorded = RecordedRuns({"sum": rng.normal(size=(500, 1))}, bits, 3)
+    rows = np.array([3, 8, 9, 19])
+    pool = Pool(sp.csr_array(np.eye(4)), 0.5, mechanism=recorded, corpus_rows=rows)
+    learnt = list(simulated_runs(pool, {"sum": (1,)}, 10, rng))
+    assert len(learnt) == 250
+    for (places, _), held in zip(learnt, bits, strict=False):
+        assert np.isin(np.arange(4), places).tolist() == held[rows].tolist()
 
 
 def test_of_pure_noise_nothing_is_learnt() -> None:
