@@ -71,7 +71,7 @@ def test_an_audit_that_meets_it_exits_with_0_and_says_so_from_then_on(folder: Pa
     again = json.loads(typed("appetite", record["audits"][0]["audit"], *store, "--json", code=0).stdout)
     assert again == record
     shown = typed("show", record["audits"][0]["audit"], *store, code=0)
-    assert f"appetite  met, record {record['hash']}" in shown.stderr
+    assert f"appetite  met, record {record['hash']}" in shown.stdout
     typed("check", *store, code=0)
 
 

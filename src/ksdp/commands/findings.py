@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext, redirect_stderr
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -112,10 +114,11 @@ def show(
     if document is None:
         summary = read_whole(opened, audit)
         record = kept_record(summary)
-        tell(summary, as_json, made=False, record=record)
-        if not as_json and isinstance(summary, Summary):
-            _tell_documents(opened.audit(audit), worst)
-            typer.echo(f"by chance, {_by_chance(summary)}", err=True)
+        with nullcontext() if as_json else redirect_stderr(sys.stdout):  # what is asked for goes down a pipe
+            tell(summary, as_json, made=False, record=record)
+            if not as_json and isinstance(summary, Summary):
+                _tell_documents(opened.audit(audit), worst)
+                typer.echo(f"by chance, {_by_chance(summary)}")
         pipeline.write(summary, record)
         raise typer.Exit(exit_code(summary, pipeline.fail_on) if pipeline.fail_on else 0)
     if audit in finished_views(opened):
@@ -153,7 +156,8 @@ def _show_document(store: Store, audit: str, document: str, *, again: bool, as_j
         told = {"held_out_distance": held_out, "valid": summary.valid}
         typer.echo(json.dumps(evidence.to_json() | told))
         return
-    tell_void(summary)
+    with redirect_stderr(sys.stdout):
+        tell_void(summary)
     for line in _evidence_words(document, evidence, summary, held_out):
         typer.echo(line)
 
