@@ -13,7 +13,7 @@ from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.interruption import advance, current
 from ksdp.flows.prepare import prepare_stored, spec_corpus
 
-_OPENED = ("every round", "final")
+_OPENED = {"every round": "every round", "final": "final output alone"}
 """Every round opened: documents of every verdict are found. Of the final output alone fewer leak."""
 
 
@@ -25,7 +25,11 @@ def demo_specs() -> list[Spec]:
         "design": {"party_size": 0.4, "with_runs": 200, "documents": 150, "fresh_runs": 30},
         "decision": {"margin": 0.3},
     }
-    return [parse_spec(shared | {"mechanism": {"name": "pd-svd", "rank": 2, "opens": what}}) for what in _OPENED]
+    asked = {"name": "pd-svd", "rank": 2}
+    return [
+        parse_spec(shared | {"title": title, "mechanism": asked | {"opens": what}})
+        for what, title in _OPENED.items()
+    ]
 
 
 def run_demo(store: Path, *, workers: int | None = None) -> list[Summary]:
