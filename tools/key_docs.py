@@ -11,6 +11,7 @@ import typer.main
 from pydantic import BaseModel
 from tools.spec_docs import key_list
 
+from ksdp.audit.results import appetite
 from ksdp.cli import COMMANDS, app
 from ksdp.extras.pem import spec
 from ksdp.flows.runs import budget
@@ -32,6 +33,10 @@ FILES: dict[str, tuple[str, Mapping[str, type[BaseModel]]]] = {
     f"A budget ([what runs on a party's data give away together]({_PARTY}))": (
         "",
         {"[budget]": budget.PartyBudgetSpec},
+    ),
+    "A risk appetite ([in a pipeline](ci.md))": (
+        "",
+        {"Above all sections": appetite.Appetite, "[parties.NAME], [groups.NAME]": appetite.ClassAppetite},
     ),
     "A PEM file ([PEM](pem.md))": (
         "`[data]`, `[algorithm]`, `[budget]` and `[run]`.",

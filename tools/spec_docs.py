@@ -146,6 +146,7 @@ def page() -> str:
         "For editors: `#:schema docs/spec.schema.json` as the first line of a spec.",
         "",
         "`seed`, a whole number (default 0), and `title`, what people call the audit, stand above all sections.",
+        "`ksdp power` writes `[[planted]]`.",
     ]
     for name, model in tables.items():
         lines += [
