@@ -17,6 +17,7 @@ from ksdp.audit.spec.urls import is_url
 from ksdp.audit.verdicts.power import runs_for_margin
 from ksdp.storage.corpora import load_corpus
 from ksdp.storage.readers.columns import Columns, open_columns
+from ksdp.storage.readers.counts import is_sparse
 from ksdp.storage.readers.files import extension, shown
 from ksdp.storage.readers.spec_files import copies_kept, fetched, name_at
 
@@ -104,7 +105,7 @@ def _lines(keys: dict[str, object]) -> str:
 
 def _corpus(data: Path) -> tuple[dict[str, object], str]:
     """Keys of [corpus], and remarks on what was chosen."""
-    if extension(data) in (".npz", ".mtx", ".txt"):
+    if extension(data) in (".mtx", ".txt") or is_sparse(data):
         return {}, '# weighting = "counts"        # tf-idf by default\n'
     columns, keys = _opened(data)
     names = {name.lower(): name for name in columns.names}
@@ -131,13 +132,16 @@ def _corpus(data: Path) -> tuple[dict[str, object], str]:
         if not wanted:
             raise CorpusError(
                 f"{shown(data)}: no column holds texts of several words, or numbers without gaps; there are "
-                f"{columns.listed()}. Categories have to be made columns of 0 and 1 first."
+                f"{columns.listed()}. Make categories columns of 0 and 1: `pandas.get_dummies(table, dtype=int)`."
             )
         keys["columns"] = wanted
     if identity is not None and _unique(columns, identity):
         keys["id"] = identity
     one_person = 'audit what one person has as one: design.unit = "group"'
     notes = "" if columns.source.separator == "," else f"# separated by {columns.source.separator!r}\n"
+    if identity is not None and "id" not in keys and group is None:
+        group = identity
+        notes += f"# left out, as it repeats: {identity}\n"
     notes += "" if group is None else f"# group = {json.dumps(group)}              # {one_person}\n"
     if text is not None:
         said = (text, identity if "id" in keys else None, group)

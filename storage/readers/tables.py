@@ -93,7 +93,7 @@ def chosen_columns(spec: CorpusSpec, columns: Columns) -> tuple[str, ...]:
         raise Refused(
             columns.path,
             f"there is no numeric column among {columns.listed()}; name the column that holds the text "
-            "(`corpus.text`), or encode categories as numbers first.",
+            "(`corpus.text`), or make categories columns of 0 and 1 (`pandas.get_dummies(table, dtype=int)`).",
         )
     return chosen
 

@@ -132,6 +132,10 @@ def test_show_lists_documents_and_knows_those_left_out(audited: tuple[Path, str]
     store, audit = audited
     assert run("show", audit, "--worst", 3, "--store", store).count(" p 10^") == 3
     assert "half of the documents measure" in run("show", audit, "1", "--store", store)
+    shown = typed("show", audit, "--store", store)
+    assert shown.stdout.startswith("30 documents: ")  # the summary goes down a pipe too
+    assert "report  " in shown.stdout
+    assert shown.stderr == ""
     with pytest.raises(StoreError, match="'4' is left out: empty"):
         run("show", audit, "4", "--store", store)
 
@@ -284,6 +288,23 @@ def test_init_says_what_it_leaves_of_a_table_of_texts(tmp_path: Path) -> None:
     spec = CorpusSpec.model_validate(read["corpus"])
     assert (spec.id, spec.stop_words) == ("Kundennr", "none")
     assert load_corpus(spec, tmp_path, nonnegative=False).ids[0] == "K0"
+
+
+def test_init_suggests_groups_where_the_ids_repeat_and_encoding_where_nothing_is_a_number(tmp_path: Path) -> None:
+    path = tmp_path / "visits.csv"
+    frame = pd.DataFrame({"id": [f"p{n // 2}" for n in range(60)], "a": range(3, 63), "b": [1.5, 2.5] * 30})
+    frame.to_csv(path, index=False)
+    text = first_spec(str(path), tmp_path, 0.2)
+    assert '# left out, as it repeats: id\n# group = "id"' in text
+    frame.assign(a="x", b=["m", "f"] * 30).to_csv(path, index=False)
+    with pytest.raises(CorpusError, match=r"Make categories columns of 0 and 1: `pandas.get_dummies"):
+        first_spec(str(path), tmp_path, 0.2)
+
+
+def test_init_reads_an_array(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", np.random.default_rng(0).random((60, 4)))
+    text = first_spec(str(tmp_path / "a.npz"), tmp_path, 0.2)
+    assert 'columns = ["0", "1", "2", "3"]' in text
 
 
 def test_init_takes_addresses_and_codes_for_no_texts_and_says_what_it_leaves_out(tmp_path: Path) -> None:

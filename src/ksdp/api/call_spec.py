@@ -228,8 +228,8 @@ def _warn_of_left_out(data: Any, corpus: Corpus, said: Mapping[str, Any]) -> Non
         used = {*map(str, corpus.taken), *(str(said.get(name)) for name in ("id", "party", "group"))}
         if ignored := [str(name) for name in table_columns(data) if str(name) not in used]:
             warnings.warn(
-                f"columns that do not hold numbers are left out: {', '.join(ignored)}. Encode them as numbers, or "
-                "name the columns to read (`columns=`).",
+                f"columns that do not hold numbers are left out: {', '.join(ignored)}. Encode them "
+                "(`pandas.get_dummies(table, dtype=int)`), or name the columns to read (`columns=`).",
                 stacklevel=4,
             )
 
