@@ -2,10 +2,10 @@
 
 ::
 
-    python -m benchmarks                     # all: the last, an audit of all of enron-mail6 under PD-SVD, is long
-    python -m benchmarks audit --spec examples/specs/enron-mail6-nmf.toml
+    python -m benchmarks                     # all that takes no hour
+    python -m benchmarks plain               # beside SciPy's tests, a plain loop and joblib; ten minutes
     python -m benchmarks kernels             # each beside SciPy's; seconds
-    python -m benchmarks speed               # beside an earlier commit; --quick: seconds, --whole: an hour
+    python -m benchmarks speed --whole       # whole audits beside an earlier commit; an hour
     python -m benchmarks bounds              # whole commands beside it, and what is asked; --quick: minutes
     python -m benchmarks advantage           # hours, so only by name
     python -m benchmarks scale               # time and memory over documents, up to --scales 2000000
@@ -25,7 +25,6 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from benchmarks import (
     ROOT,
     advantage,
-    audit_cost,
     bounds,
     certified,
     counts_leak,
@@ -38,11 +37,11 @@ from benchmarks import (
     hidden_leak,
     iterations,
     kernels,
-    ks_cost,
     normed_sum,
     peers,
     peers_run,
     pem_hosts,
+    plain,
     power,
     protocol_run,
     protocols_table,
@@ -56,29 +55,17 @@ from benchmarks import (
 )
 
 SPEC = ROOT / "examples/specs/enron-mail6-svd.toml"
-WITH_RUNS = 200
-"""Of whole audits, as their specs say."""
 
 
-def _speed(chosen: argparse.Namespace) -> None:
-    """Of the spec that is named, else of all."""
-    specs = () if chosen.spec is None else (chosen.spec.stem,)
-    if chosen.whole:
-        speed.whole(specs, chosen.workers, chosen.whole)
-    else:
-        speed.run(specs, chosen.runs, quick=chosen.quick, every_round=chosen.every_round)
-
-
-def _bounds(chosen: argparse.Namespace) -> None:
-    """Likewise."""
-    specs = () if chosen.spec is None else (chosen.spec.stem,)
-    bounds.run(specs, chosen.workers, chosen.whole or WITH_RUNS, quick=chosen.quick)
+def _specs(chosen: argparse.Namespace) -> tuple[str, ...]:
+    """The one that is named, else all."""
+    return () if chosen.spec is None else (chosen.spec.stem,)
 
 
 Benchmark = Callable[[argparse.Namespace], object]
 
 ALWAYS: dict[str, Benchmark] = {
-    "ks": lambda _: ks_cost.run(),
+    "plain": lambda _: plain.run(),
     "kernels": lambda _: kernels.run(),
     "normed-sum": lambda chosen: normed_sum.run((tuple(chosen.cell),) if chosen.cell else normed_sum.CELLS),
     "secure-sum": lambda _: secure_sum.run(),
@@ -87,8 +74,6 @@ ALWAYS: dict[str, Benchmark] = {
     "peers": lambda _: peers.run(),
     "peers-run": lambda _: peers_run.run(),
     "figure-3": lambda _: figure_3.run(),
-    "speed": _speed,
-    "audit": lambda chosen: audit_cost.run(chosen.spec or SPEC, chosen.workers),
 }
 """What `all` runs."""
 
@@ -130,7 +115,8 @@ BY_NAME: dict[str, Benchmark] = {
     "power": lambda chosen: power.run(chosen.cases),
     "scale": lambda chosen: scale.run(chosen.scales, chosen.runs),
     "curves": lambda _: curves.run(),
-    "bounds": _bounds,
+    "bounds": lambda chosen: bounds.run(_specs(chosen), chosen.workers, chosen.whole, quick=chosen.quick),
+    "speed": lambda chosen: speed.whole(_specs(chosen), chosen.workers, chosen.whole),
     "store": lambda chosen: scale.store_parts(chosen.spec or SPEC),
     "verdicts": lambda chosen: verdicts.run(chosen.corpora, chosen.sizes, chosen.store),
     "forecasts": lambda _: forecasts.run(),
@@ -171,8 +157,9 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--cases", nargs="+", default=(), help="of `power`: words of their names")
     parser.add_argument("--store", type=Path, default=Path("store-verdicts"), help="folder that keeps audits")
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--every-round", action="store_true")
-    parser.add_argument("--whole", type=int, nargs="?", const=WITH_RUNS, help="whole audits of so many with runs")
+    parser.add_argument(
+        "--whole", type=int, nargs="?", const=200, default=200, help="of whole audits: runs with a document"
+    )
     return parser
 
 

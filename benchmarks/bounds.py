@@ -6,10 +6,10 @@
     python -m benchmarks bounds --quick         # small audits of today's code alone; two minutes
     python -m benchmarks bounds --spec examples/specs/kos-svd.toml --whole 20
 
-Whole audits are those of `benchmarks.speed`; beside the first of them a plain loop does the same work
-(`benchmarks.audit_cost`). Small audits are of mails and terms of enron-mail6 that are taken out here, as 9962f76
-has no levers; half of the mails are in each run. Their command names no workers; 9962f76 starts some in any case,
-and a server. It knew no rounds of PD-SVD, so that its one audit of V stands beside both of today's.
+Whole audits are those of `benchmarks.speed`. Small audits are of mails and terms of enron-mail6 that are taken out
+here, as 9962f76 has no levers; half of the mails are in each run. Their command names no workers; 9962f76 starts
+some in any case, and a server. It knew no rounds of PD-SVD, so that its one audit of V stands beside both of
+today's.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks import ROOT, data_folder
-from benchmarks.audit_cost import measured
-from benchmarks.speed import REFERENCE, SPECS, Spent, audit, both, reference, spec_text
+from benchmarks.speed import REFERENCE, SPECS, Spent, audit, both, reference
 
 TIMES = {"enron-mail6-svd": 4.6, "enron-mail6-nmf": 2.0, "20newsgroups-svd": 3.8, "20newsgroups-nmf": 2.0}
 """How many times fewer CPU seconds are asked of whole audits."""
@@ -32,8 +31,6 @@ STORE = {"enron-mail6-svd": 2.0, "enron-mail6-nmf": 2.0}
 """GB of store, at most."""
 SMALL, COLD = 15.0, 40.0
 """Seconds of a small audit, with kernels that are compiled and with none, at most."""
-LOOP = 1.25
-"""Times the plain loop, at most, fresh runs left out."""
 DOCUMENTS = TERMS = 300
 KINDS = {
     "PD-SVD, final output": ("pd-svd", 'opens = "final"\n'),
@@ -101,20 +98,13 @@ def small_corpus(counts: sp.csr_array, documents: int, terms: int, seed: int = 7
 
 
 def _whole(specs: Sequence[str], workers: int, with_runs: int) -> Iterator[Bound]:
-    """Whole audits under both, and the first of them beside a plain loop."""
+    """Whole audits under both."""
     for spec in specs:
         spent = dict(both(spec, workers, with_runs))
         then, now = spent["then"], spent["now"]
         yield Bound(f"{spec}, CPU s", now.cpu, then.cpu, fewer=TIMES.get(spec))
         yield Bound(f"{spec}, clock s", now.clock, then.clock)
         yield Bound(f"{spec}, GB of store", now.store, then.store, STORE.get(spec))
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"{specs[0]}.toml"
-        path.write_text(spec_text(ROOT, specs[0], str(with_runs)))
-        costs = measured(path, workers)
-    what = f"{specs[0]}, command by plain loop / {workers}"
-    yield Bound(f"{what}, without fresh runs", costs.ratio(costs.whole, fresh=False), most=LOOP)
-    yield Bound(f"{what}, with them", costs.ratio(costs.whole, fresh=True))
 
 
 def _small(workers: int, quick: bool) -> Iterator[Bound]:

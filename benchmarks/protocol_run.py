@@ -27,7 +27,7 @@ from ksdp.storage.keys import load_private, make_identity
 
 NAMES = ("ada", "bob", "cyd")
 MECHANISMS = {
-    "pd-nmf": 'rank = 7\nsweeps = 20\ntolerance = 0.0\nannounce = ["T", "numerators", "denominators"]',
+    "pd-nmf": "rank = 7\nsweeps = 20\ntolerance = 0.0",
     "sigma-svd": 'rank = 7\nsolver = "power"\niterations = 50\ntolerance = 0.0',
 }
 

@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from benchmarks import bounds, kernels
+from benchmarks import bounds, kernels, plain
+
+from ksdp.audit.verdicts.laws import ks_tables
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py") if path.stem != "__init__")
@@ -45,3 +47,13 @@ def test_a_small_corpus_has_the_most_frequent_terms_and_no_empty_document() -> N
     counts = sp.csr_array(np.array([[1, 0, 2, 0], [0, 3, 0, 0], [4, 0, 1, 0], [0, 0, 5, 1]]))
     small = bounds.small_corpus(counts, 3, 2)
     assert small.toarray().tolist() == [[1, 2], [4, 1], [0, 5]]
+
+
+def test_documents_with_arms_of_one_size_are_tested_together_and_stay_in_their_places() -> None:
+    rng = np.random.default_rng(1)
+    inclusion = rng.random((40, 60)) < 0.3
+    values = (rng.normal(size=(2, 40, 60)) + inclusion).astype(np.float32)
+    distance, p = plain.vectorised(values, inclusion, "exact")
+    tables = ks_tables(list(values), inclusion)
+    assert np.array_equal(distance, [table.distance for table in tables])
+    assert np.allclose(np.log10(p), [table.log10_p for table in tables], rtol=0, atol=1e-9)
