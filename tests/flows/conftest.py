@@ -20,6 +20,7 @@ import pytest
 import scipy.sparse as sp
 from starlette.testclient import TestClient
 
+from ksdp.cli import main
 from ksdp.dashboards.app import create_app
 from ksdp.dashboards.reviews import Actions
 from ksdp.dashboards.security import LocalReviewer
@@ -50,8 +51,14 @@ margin = 0
 @dataclass(frozen=True)
 class Ran:
     code: int
-    out: dict[str, Any]
+    text: str
     err: str
+
+    @property
+    def out(self) -> dict[str, Any]:
+        """What was written last, where it is JSON."""
+        last = self.text.strip().splitlines()
+        return json.loads(last[-1]) if last and last[-1].startswith("{") else {}
 
 
 @pytest.fixture(scope="session")
@@ -127,9 +134,22 @@ def run_ksdp(server: dict[str, str], workers: str) -> Callable[..., Ran]:
         )
         if check is not None:
             assert done.returncode == check, done.stderr
-        last = done.stdout.strip().splitlines()
-        out = json.loads(last[-1]) if last and last[-1].startswith("{") else {}
-        return Ran(done.returncode, out, done.stderr)
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    """The command in this process, as `ksdp` runs it: where it starts no flow, a process costs seconds."""
+
+    def run(*arguments: str | Path, check: int) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["ksdp", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            main()
+        said = capsys.readouterr()
+        assert (left.value.code or 0) == check, said.err
+        return Ran(check, said.out, said.err)
 
     return run
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,6 @@ from typing import Any
 import pytest
 
 from ksdp.audit.errors import ClearanceError, InputError, StoreError
-from ksdp.cli import main
 from ksdp.flows.reviews import WantedRuns, decide, more_runs
 from ksdp.flows.screening.clear import Signing, clearance_from_decisions, verify, verify_log
 from ksdp.storage.audits.continuation import read_progress
@@ -23,13 +20,6 @@ from ksdp.storage.keys import load_private, load_public
 from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.storage.reviews.decisions import Policy, read_log, states, write_policy
 from ksdp.storage.store import Store
-
-
-@dataclass(frozen=True)
-class Said:
-    out: dict[str, Any]
-    err: str
-
 
 # After the audit was finished, whenever that was.
 NOW = datetime(2100, 3, 1, tzinfo=UTC)
@@ -171,55 +161,39 @@ def test_more_runs_continue_the_same_runs_and_take_the_place_of_the_first_audit(
     assert refused.value.failed == "sizes"  # the last check, after corpus, mechanism, spec and coverage
 
 
-@pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
-    """The command in this process: it starts no flow here, and a process costs seconds."""
-
-    def run(*arguments: str | Path, check: int) -> Said:
-        monkeypatch.setattr(sys, "argv", ["ksdp", *map(str, arguments)])
-        with pytest.raises(SystemExit) as left:
-            main()
-        captured = capsys.readouterr()
-        assert left.value.code == check, captured.err
-        out = captured.out.strip()
-        return Said(json.loads(out) if out.startswith("{") else {}, captured.err)
-
-    return run
-
-
 def test_the_commands_and_their_exit_codes(
-    audited: tuple[Path, str], store: Path, kinds: dict[str, list[str]], said: Callable, tmp_path: Path
+    audited: tuple[Path, str], store: Path, kinds: dict[str, list[str]], typed: Callable, tmp_path: Path
 ) -> None:
     folder, audit = audited
     name, there = kinds["sensitive"][0], ("--store", store)
     told = ("--reason", "known risk", "--who", "Ana", *there)
-    made = said("decide", audit, name, "--decision", "accept", *told, "--saw", "0", "--json", check=0).out
+    made = typed("decide", audit, name, "--decision", "accept", *told, "--saw", "0", "--json", check=0).out
     (entry,) = made["entries"]
     assert (entry["number"], entry["document"], entry["decision"]) == (1, name, "accept")
-    late = said("decide", audit, name, "--decision", "exclude", *told, "--saw", "0", "--json", check=2)
+    late = typed("decide", audit, name, "--decision", "exclude", *told, "--saw", "0", "--json", check=2)
     assert late.out["newer"] == entry
     assert "is newer than what was seen" in late.err
-    said("decide", audit, name, "--decision", "accept", "--who", "Ana", *there, check=2)
-    said("decide", audit, name, "--decision", "accept", "--policy", "four-eyes", *there, check=2)
-    said("decide", "--policy", "four-eyes", *there, check=0)
+    typed("decide", audit, name, "--decision", "accept", "--who", "Ana", *there, check=2)
+    typed("decide", audit, name, "--decision", "accept", "--policy", "four-eyes", *there, check=2)
+    typed("decide", "--policy", "four-eyes", *there, check=0)
     signed = ("--clearance", tmp_path / "c.json", "--key", folder / "ana.key", "--who", "Ana", *there)
-    assert "wait for a second person" in said("clear", audit, *signed, check=2).err
-    said("decide", "--policy", "one-person", *there, check=0)
-    out = said("clear", audit, *signed, "--days", "3", "--json", check=0).out
+    assert "wait for a second person" in typed("clear", audit, *signed, check=2).err
+    typed("decide", "--policy", "one-person", *there, check=0)
+    out = typed("clear", audit, *signed, "--days", "3", "--json", check=0).out
     assert out["accepted"] == 1
-    assert said("log", *there, "--json", check=0).out["entries"] == [entry]
-    said("verify", tmp_path / "c.json", "--key", folder / "ana.pub", check=0)
-    good = said("verify", store, "--against", tmp_path / "c.json", "--json", check=0).out
+    assert typed("log", *there, "--json", check=0).out["entries"] == [entry]
+    typed("verify", tmp_path / "c.json", "--key", folder / "ana.pub", check=0)
+    good = typed("verify", store, "--against", tmp_path / "c.json", "--json", check=0).out
     assert (good["whole"], good["entries"], good["anchors"]) == (True, 1, 1)
     for nothing in (tmp_path, tmp_path / "none.jsonl"):
-        said("verify", nothing, check=1)
+        typed("verify", nothing, check=1)
     log = store / "reviews" / "log.jsonl"
     log.write_bytes(log.read_bytes() + b"torn")
-    assert said("verify", log, "--json", check=1).out["torn"] == 4
-    said("log", "--set-torn-aside", *there, check=0)
-    said("verify", log, check=0)
+    assert typed("verify", log, "--json", check=1).out["torn"] == 4
+    typed("log", "--set-torn-aside", *there, check=0)
+    typed("verify", log, check=0)
     log.write_bytes(log.read_bytes().replace(b"known risk", b"known fact"))
-    bad = said("verify", log, "--json", check=1).out
+    bad = typed("verify", log, "--json", check=1).out
     assert bad["broken"] == 1
     assert "entry 1 is not what was written" in json.dumps(bad)
 

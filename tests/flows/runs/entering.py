@@ -16,17 +16,30 @@ from ksdp.audit.screening.clearance import Clearance, Covered, MechanismIdentity
 from ksdp.audit.spec.models import Spec
 from ksdp.flows.runs.budget import BudgetGuard
 from ksdp.flows.runs.party import Entered, Node, enter_documents, run_party
-from ksdp.flows.runs.protocol_files import Run
+from ksdp.flows.runs.protocol_files import Run, features_hash, protocol_text, read_run
 from ksdp.protocols.channel.rounds import run_together
 from ksdp.protocols.programs.programs import party_program
 from ksdp.protocols.programs.rounds import party_rounds
 from ksdp.storage.clearances import write_clearance
+from ksdp.storage.corpora import corpus_features, rows_hash
 from ksdp.storage.keys import load_private
+from ksdp.storage.readers.files import toml_value
+from ksdp.storage.readers.spec_files import read_spec_file
 
 from ...clearances import clearance
 from ...ports import free_ports
 
-__all__ = ["NOW", "clearance_of", "enter", "parties_toml", "played", "protocol_toml", "run_of", "signed_clearance"]
+__all__ = [
+    "NOW",
+    "agreed",
+    "clearance_of",
+    "enter",
+    "parties_toml",
+    "played",
+    "protocol_toml",
+    "run_of",
+    "signed_clearance",
+]
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 PATIENT = "[timeouts]\npresent = 120\nmessage = 120\nreconnect = 5\n"
@@ -48,6 +61,19 @@ def protocol_toml(
     """A protocol file; `more` are its other sections."""
     features = f'[features]\nvocabulary = "{vocabulary}"\n'
     return f"protocol = 1\n[mechanism]\n{mechanism}\n{features}{more}{parties_toml(names, server)}"
+
+
+def agreed(base: Path, names: Sequence[str], corpus: dict[str, Any], mechanism: dict[str, Any]) -> Run:
+    """Every party's spec of NAME.npz, and the protocol file as `ksdp columns` writes it from the first one's."""
+    for name in names:
+        tables = {"corpus": {"path": f"{name}.npz"} | corpus, "mechanism": mechanism}
+        (base / f"{name}.toml").write_text("".join(f"{key} = {toml_value(tables[key])}\n" for key in tables))
+    spec, _ = read_spec_file(base / f"{names[0]}.toml")
+    columns = corpus_features(spec.corpus, base)
+    features = {"hash": features_hash(columns), "count": len(columns), "rows": rows_hash(spec.corpus, base)}
+    parties = [f"{name}@127.0.0.1:{4000 + place}" for place, name in enumerate(names)]
+    (base / "protocol.toml").write_text(protocol_text(spec, features, parties))
+    return read_run(base / "protocol.toml")
 
 
 def enter(run: Run, base: Path, name: str, **other: Any) -> Entered:

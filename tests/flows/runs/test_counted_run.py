@@ -16,22 +16,23 @@ from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec.models import parse_spec
 from ksdp.flows.runs.budget import open_guard
-from ksdp.flows.runs.protocol_files import Run, features_hash, protocol_text, read_run
+from ksdp.flows.runs.protocol_files import Run
 from ksdp.flows.screening.clear import verify
 from ksdp.protocols.programs.programs import check_program, sum_entries
 from ksdp.protocols.programs.protocol_file import parse_run_spec
 from ksdp.protocols.programs.share_terms import needs_norms
-from ksdp.storage.corpora import corpus_features, load_corpus, rows_hash
+from ksdp.storage.corpora import load_corpus
 from ksdp.storage.keys import make_identity
 from ksdp.storage.readers.spec_files import read_spec_file
 
 from ...typed import typed
-from .entering import NOW, enter, run_of, signed_clearance
+from .entering import NOW, agreed, enter, run_of, signed_clearance
 
 NAMES = ("ada", "bob", "cal")
 TERMS = [f"t{place:02d}" for place in range(14)]
 LEAST = 12
 POWER = {"rank": 2, "solver": "power", "iterations": 40, "tolerance": 0.0}
+CORPUS = {"vocabulary": "words.txt", "weighting": "counts", "rows": "l2"}
 INSIDE: dict[str, dict[str, Any]] = {
     "sigma-svd": POWER,
     "pd-svd": POWER | {"iterations": 3},
@@ -60,32 +61,9 @@ def base(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def spec_text(name: str, mechanism: dict[str, Any]) -> str:
-    inside = "".join(f"{key} = {_toml(value)}\n" for key, value in mechanism["parameters"].items())
-    plain = "".join(f"{key} = {_toml(value)}\n" for key, value in mechanism.items() if key != "parameters")
-    corpus = f'[corpus]\npath = "{name}.npz"\nvocabulary = "words.txt"\nweighting = "counts"\nrows = "l2"\n'
-    return f"{corpus}[mechanism]\n{plain}[mechanism.parameters]\n{inside}"
-
-
-def _toml(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else repr(value).replace("'", '"')
-
-
-def agreed(base: Path, mechanism: dict[str, Any]) -> Run:
-    """The protocol file as `ksdp columns` writes it from ada's spec."""
-    for name in NAMES:
-        (base / f"{name}.toml").write_text(spec_text(name, mechanism))
-    spec, _ = read_spec_file(base / "ada.toml")
-    columns = corpus_features(spec.corpus, base)
-    features = {"hash": features_hash(columns), "count": len(columns), "rows": rows_hash(spec.corpus, base)}
-    parties = [f"{name}@127.0.0.1:{4000 + place}" for place, name in enumerate(NAMES)]
-    (base / "protocol.toml").write_text(protocol_text(spec, features, parties))
-    return read_run(base / "protocol.toml")
-
-
 @pytest.mark.parametrize("inside", INSIDE)
 def test_a_run_is_what_the_audit_simulates(base: Path, inside: str) -> None:
-    run = agreed(base, counted(inside))
+    run = agreed(base, NAMES, CORPUS, counted(inside))
     entered = {name: enter(run, base, name) for name in NAMES}
     rows = {name: each.corpus.matrix for name, each in entered.items()}
     outcomes = run_of(run, base, entered)
@@ -124,7 +102,7 @@ def test_what_parties_cannot_run_is_refused_as_it_is_alone() -> None:
 
 
 def test_the_protocol_file_says_what_the_spec_says(base: Path) -> None:
-    agreed(base, counted("pd-pca"))
+    agreed(base, NAMES, CORPUS, counted("pd-pca"))
     tables = tomllib.loads((base / "protocol.toml").read_text())
     assert tables["mechanism"]["parameters"] == INSIDE["pd-pca"]
     spec = parse_run_spec(tables)
@@ -132,7 +110,7 @@ def test_the_protocol_file_says_what_the_spec_says(base: Path) -> None:
 
 
 def test_verify_and_the_ledger_name_what_is_counted_before(base: Path) -> None:
-    run = agreed(base, counted("sigma-svd"))
+    run = agreed(base, NAMES, CORPUS, counted("sigma-svd"))
     whole = enter(run, base, "ada")
     clearance = cleared(run, base, whole, run.terms.mechanism)
     words = f"sigma-svd, columns in {LEAST} documents or more"
@@ -145,7 +123,7 @@ def test_verify_and_the_ledger_name_what_is_counted_before(base: Path) -> None:
 
 
 def test_a_run_that_keeps_too_few_columns_ends_at_every_party(base: Path) -> None:
-    run = agreed(base, counted("sigma-svd", 59))
+    run = agreed(base, NAMES, CORPUS, counted("sigma-svd", 59))
     entered = {name: enter(run, base, name) for name in NAMES}
     with pytest.raises(CorpusError, match="`at_least` = 59 leaves 1 of 14 columns, too few for sigma-svd"):
         run_of(run, base, entered)

@@ -13,19 +13,19 @@ from ksdp.audit.corpus.matrix import weighed
 from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.registry import make_mechanism
-from ksdp.audit.spec.models import parse_spec
-from ksdp.flows.runs.protocol_files import Run, features_hash, read_run
+from ksdp.flows.runs.protocol_files import Run
 from ksdp.protocols.programs.secret_draw import secret_draw
-from ksdp.storage.corpora import corpus_features, load_corpus, rows_hash
+from ksdp.storage.corpora import load_corpus
 from ksdp.storage.keys import load_private, make_identity
 from ksdp.storage.readers.spec_files import read_spec_file
 
-from .entering import enter, parties_toml, run_of, signed_clearance
+from .entering import agreed, enter, run_of, signed_clearance
 
 NAMES = ("ada", "bob")
 TERMS = [f"t{place:02d}" for place in range(12)]
 PCA = {"name": "pd-pca", "rank": 2, "reveal_sigma": True, "solver": "power", "iterations": 40, "tolerance": 0.0}
 MOMENTS = {"name": "moments", "rank": 2, "noise": 1e-5, "sampler": "discrete"}
+CORPUS = {"vocabulary": "words.txt", "weighting": "counts", "rows": "none"}
 LEVERS: dict[str, dict[str, Any]] = {
     "terms": {"levers": {"terms": "terms.txt"}},
     "frequent": {
@@ -37,17 +37,6 @@ LEVERS: dict[str, dict[str, Any]] = {
     "units": {"levers": {"units": "units.csv"}},
     "basis": {"levers": {"basis": "basis.npy", "directions": 4, "clip": 1.0}, "rows": "l2"},
 }
-
-
-def toml(tables: dict[str, Any], name: str) -> str:
-    """A table, with tables inside it."""
-    plain = {key: value for key, value in tables.items() if not isinstance(value, dict)}
-    said = "".join(
-        f"{key} = {str(value).lower() if isinstance(value, bool) else repr(value)}\n"
-        for key, value in plain.items()
-    )
-    inside = [toml(value, f"{name}.{key}") for key, value in tables.items() if isinstance(value, dict)]
-    return f"[{name}]\n{said}" + "".join(inside)
 
 
 @pytest.fixture
@@ -69,45 +58,15 @@ def base(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def agreed(base: Path, mechanism: dict[str, Any], levers: dict[str, Any]) -> Run:
-    """Every party's spec and the protocol file, as `ksdp columns` fills it in."""
-    for name in NAMES:
-        corpus = {"path": f"{name}.npz", "vocabulary": "words.txt", "weighting": "counts", "rows": "none"} | levers
-        (base / f"{name}.toml").write_text(toml(corpus, "corpus") + toml({"name": "null"}, "mechanism"))
-    spec = parse_spec({"corpus": {"path": "ada.npz", "vocabulary": "words.txt"} | corpus, "mechanism": mechanism})
-    columns = corpus_features(spec.corpus, base)
-    features = {"hash": features_hash(columns), "count": len(columns), "rows": rows_hash(spec.corpus, base)}
-    said = toml(mechanism, "mechanism") + toml(features, "features")
-    (base / "protocol.toml").write_text(f"protocol = 1\n{said}{parties_toml(NAMES)}")
-    return read_run(base / "protocol.toml")
-
-
 @pytest.mark.parametrize("lever", LEVERS)
 @pytest.mark.parametrize("mechanism", [PCA, MOMENTS], ids=lambda table: table["name"])
 def test_a_run_is_what_the_audit_simulates(base: Path, mechanism: dict[str, Any], lever: str) -> None:
-    run = agreed(base, mechanism, LEVERS[lever])
+    run = agreed(base, NAMES, CORPUS | LEVERS[lever], mechanism)
     entered = {name: enter(run, base, name) for name in NAMES}
     outcomes = run_of(run, base, entered)
     public = outcomes["ada"].result.public
-    audited = tuple(
-        load_corpus(
-            parse_spec(
-                {
-                    "corpus": {
-                        "path": f"{name}.npz",
-                        "vocabulary": "words.txt",
-                        "weighting": "counts",
-                        "rows": "none",
-                    }
-                    | LEVERS[lever],
-                    "mechanism": mechanism,
-                }
-            ).corpus,
-            base,
-            nonnegative=False,
-        ).matrix
-        for name in NAMES
-    )
+    specs = [read_spec_file(base / f"{name}.toml")[0].corpus for name in NAMES]
+    audited = tuple(load_corpus(spec, base, nonnegative=False).matrix for spec in specs)
     simulated = make_mechanism(mechanism["name"], {k: v for k, v in mechanism.items() if k != "name"})
     ideal = simulated.run(Database(audited), np.random.default_rng(0))
     names = ("mean", "V", "sigma") if mechanism is PCA else ("moments",)
@@ -117,12 +76,12 @@ def test_a_run_is_what_the_audit_simulates(base: Path, mechanism: dict[str, Any]
 
 
 def test_a_party_with_another_lever_is_refused(base: Path) -> None:
-    run = agreed(base, PCA, LEVERS["hashed"])
+    run = agreed(base, NAMES, CORPUS | LEVERS["hashed"], PCA)
     spec = base / "bob.toml"
-    spec.write_text(spec.read_text().replace("hashed = 5", "hashed = 6"))
+    spec.write_text(spec.read_text().replace('"hashed" = 5', '"hashed" = 6'))
     with pytest.raises(InputError, match="features of the corpus"):
         enter(run, base, "bob")
-    spec.write_text(spec.read_text().replace("hashed = 6", "hashed = 5\nclip = 0.5"))
+    spec.write_text(spec.read_text().replace('"hashed" = 6', '"hashed" = 5, "clip" = 0.5'))
     with pytest.raises(InputError, match=r"`features\.rows`"):
         enter(run, base, "bob")
 
@@ -131,7 +90,7 @@ DRAWN = {"levers": {"drawn": 0.5}, "weighting": "tf-idf"}
 
 
 def test_a_secret_draw_enters_and_is_weighed_by_itself(base: Path) -> None:
-    run = agreed(base, PCA, DRAWN)
+    run = agreed(base, NAMES, CORPUS | DRAWN, PCA)
     key = load_private(base / "ada.key")
     entered, again = enter(run, base, "ada"), enter(run, base, "ada")
     wanted = secret_draw(key, entered.mine.ids.tolist(), 0.5)
@@ -149,7 +108,7 @@ def test_a_secret_draw_enters_and_is_weighed_by_itself(base: Path) -> None:
 
 
 def test_a_clearance_of_another_draw_is_refused(base: Path) -> None:
-    run = agreed(base, PCA, DRAWN)
+    run = agreed(base, NAMES, CORPUS | DRAWN, PCA)
     whole = enter(run, base, "ada")
     drawn = cleared(run, base, whole, drawn=0.5)
     found = enter(run, base, "ada", clearance=drawn, uncleared=False)

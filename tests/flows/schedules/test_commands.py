@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,28 +9,12 @@ from typing import Any
 
 import pytest
 
-from ksdp.cli import main
 from ksdp.commands.schedules import _code
 from ksdp.storage.schedules.schedule_files import ScheduledRun, read_schedule
 from ksdp.storage.store import Store
 
 NOW = datetime(2026, 3, 5, 12, tzinfo=UTC)
-Typed = Callable[..., str]
-
-
-@pytest.fixture
-def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
-    """`typed("pause", "nightly", code=0)`: what was printed, on standard output or else on standard error."""
-
-    def run(*arguments: str | Path, code: int) -> str:
-        monkeypatch.setattr(sys, "argv", ["ksdp", *map(str, arguments)])
-        with pytest.raises(SystemExit) as left:
-            main()
-        said = capsys.readouterr()
-        assert (left.value.code or 0) == code, said.err
-        return said.out or said.err
-
-    return run
+Typed = Callable[..., Any]
 
 
 @pytest.fixture
@@ -43,18 +25,18 @@ def nightly(spec: Callable[..., Path], tmp_path: Path) -> tuple[str | Path, ...]
 def test_a_schedule_from_its_making_to_its_end(typed: Typed, nightly: tuple[Any, ...], tmp_path: Path) -> None:
     there, store = ("--store", tmp_path / "store"), Store(tmp_path / "store")
     options = ("--full-every", "7", "--budget", "spending", "--link", "https://review.example")
-    made = json.loads(typed(*nightly, *options, "--json", code=0))
+    made = typed(*nightly, *options, "--json", check=0).out
     assert (made["schedule"], made["paused"], made["runs"], len(made["next"])) == ("nightly", False, 0, 3)
     kept = read_schedule(store, "nightly")
     assert (kept.full_every, kept.budget, kept.link) == (7, "spending", "https://review.example")
-    assert "has not run" in typed("schedules", *there, code=0)
-    typed("pause", "nightly", *there, code=0)
-    (listed,) = json.loads(typed("schedules", *there, "--json", code=0))["schedules"]
+    assert "has not run" in typed("schedules", *there, check=0).text
+    typed("pause", "nightly", *there, check=0)
+    (listed,) = typed("schedules", *there, "--json", check=0).out["schedules"]
     assert (listed["paused"], listed["next"]) == (True, [])
-    typed("resume", "nightly", *there, code=0)
+    typed("resume", "nightly", *there, check=0)
     assert not read_schedule(store, "nightly").paused
-    typed("unschedule", "nightly", *there, code=0)
-    assert json.loads(typed("schedules", *there, "--json", code=0)) == {"served": False, "schedules": []}
+    typed("unschedule", "nightly", *there, check=0)
+    assert typed("schedules", *there, "--json", check=0).out == {"served": False, "schedules": []}
 
 
 @pytest.mark.parametrize(
@@ -72,21 +54,21 @@ def test_a_schedule_from_its_making_to_its_end(typed: Typed, nightly: tuple[Any,
 def test_what_is_refused_leaves_nothing(
     typed: Typed, nightly: tuple[Any, ...], tmp_path: Path, change: tuple[str, str], said: str
 ) -> None:
-    assert said in typed(*nightly, *change, code=2)
+    assert said in typed(*nightly, *change, check=2).err
     assert not (tmp_path / "store" / "schedules" / "nightly").exists()
 
 
 def test_a_promise_is_not_changed(typed: Typed, nightly: tuple[Any, ...], tmp_path: Path) -> None:
-    typed(*nightly, code=0)
-    typed(*nightly, "--cron", "0 4 * * *", code=0)
-    assert "cannot be changed" in typed(*nightly, "--budget", "spending", code=2)
+    typed(*nightly, check=0)
+    typed(*nightly, "--cron", "0 4 * * *", check=0)
+    assert "cannot be changed" in typed(*nightly, "--budget", "spending", check=2).err
     assert read_schedule(Store(tmp_path / "store"), "nightly").cron == "0 4 * * *"
 
 
 @pytest.mark.parametrize("command", ["pause", "resume", "now", "unschedule"])
 def test_one_that_is_not_there(typed: Typed, tmp_path: Path, command: str) -> None:
     Store.open(tmp_path / "store")
-    assert "'nobody'" in typed(command, "nobody", "--store", tmp_path / "store", code=2)
+    assert "'nobody'" in typed(command, "nobody", "--store", tmp_path / "store", check=2).err
 
 
 @pytest.mark.parametrize(
