@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.results.appetite import CLASSES, Appetite, AuditedDocuments, appetite_record, check_spec
@@ -14,7 +17,15 @@ from ksdp.audit.results.appetite import AppetiteRecord as AppetiteRecord
 from ksdp.audit.reviewing import Decision
 from ksdp.audit.spec.models import Spec, validated
 from ksdp.audit.verdicts.decide import Proof
-from ksdp.storage.audits.history import AnySummary, Summary, newest_first, read_parts, read_summary, read_whole
+from ksdp.storage.audits.history import (
+    AnySummary,
+    Summary,
+    newest_first,
+    read_parts,
+    read_summary,
+    read_whole,
+    views_table,
+)
 from ksdp.storage.audits.view_tables import read_view_verdicts
 from ksdp.storage.codec import read_object, write_checked_json
 from ksdp.storage.findings import read_verdicts
@@ -122,15 +133,24 @@ def _documents(
     decided: Mapping[str, Collection[str]],
     entering: Collection[str] | None,
 ) -> AuditedDocuments:
-    """Bounds are of what is held: a secret draw lowers those within a run."""
     of_one = isinstance(whole, Summary)
-    table = read_verdicts(store.audit(whole.audit)) if of_one else read_view_verdicts(store, whole.audit)
-    names, verdict = (np.array(table[name].to_pylist(), "U") for name in ("document", "verdict"))
-    verdict = verdict.astype("U9")
+    file = store.audit(whole.audit) / "verdicts.parquet" if of_one else views_table(store, whole.audit)
+    names, found = _measured(store, whole.audit, appetite.proof, file.stat().st_mtime_ns if file.is_file() else 0)
+    verdict = found.verdict.copy()
     for word in ("sensitive", "accepted", "out"):
         verdict[np.isin(names, list(decided[word]))] = word
     if entering is not None:
         verdict[~np.isin(names, list(entering))] = "out"
+    return replace(found, verdict=verdict, not_allowed=len(decided["not allowed"]))
+
+
+@lru_cache(maxsize=8)
+def _measured(store: Store, audit: str, proof: str, _stamp: int) -> tuple[NDArray[np.str_], AuditedDocuments]:
+    """What takes a pass over all documents. Bounds are of what is held: a secret draw lowers those in a run."""
+    whole = read_whole(store, audit)
+    of_one = isinstance(whole, Summary)
+    table = read_verdicts(store.audit(audit)) if of_one else read_view_verdicts(store, audit)
+    names, verdict = (np.array(table[name].to_pylist(), "U") for name in ("document", "verdict"))
     corpus, labels = open_corpus(store.corpus(whole.corpus)), {}
     for kind, column in CLASSES.items():
         if whole.design.unit == "document" and (given := getattr(corpus, column)) is not None:
@@ -138,12 +158,12 @@ def _documents(
             labels[kind] = np.array([of[name] for name in names.tolist()])
     if whole.design.unit == "group":
         labels["groups"] = names
-    tried = () if appetite.proof == "every attack" else ("largest_band_high",)
+    tried = () if proof == "every attack" else ("largest_band_high",)
     known = [table[name].to_numpy() for name in ("certified_bound", *tried) if name in table.column_names]
-    return AuditedDocuments(
-        verdict=verdict,
+    return names, AuditedDocuments(
+        verdict=verdict.astype("U9"),
         certified=np.array([proof == Proof.EVERY_ATTACK for proof in table["proof"].to_pylist()], np.bool_),
         bound=np.fmin.reduce([np.ones(len(names)), *known]) * whole.spec.corpus.levers.enters,
         labels=labels,
-        not_allowed=len(decided["not allowed"]),
+        not_allowed=0,
     )
