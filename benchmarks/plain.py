@@ -74,8 +74,8 @@ ROWS = (
     ("runs: a loop", "loop, runs", "ours, runs", 1.2),
     ("columns: a loop", "loop, columns", "ours, columns", 1.3),
     ("runs, columns, tests: a loop", "loop", "ours", 1.6),
-    ("command, all of them: a loop", "loop", "command, all", None),
-    ("command, all of them: joblib", "joblib", "command, all", None),
+    ("command, all of them: a loop", "loop", "command, all", 1.0),
+    ("command, all of them: joblib", "joblib", "command, all", 1.2),
     ("command as it comes: a loop", "loop", "command", None),
     ("command as it comes: joblib", "joblib", "command", None),
 )
