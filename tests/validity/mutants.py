@@ -459,7 +459,6 @@ MUTANTS: list[Mutant] = [
         ("math.log10(SIDES) + hoeffding_log10_p(", "hoeffding_log10_p("),
         ("np.where(log10_p < math.log10(LIKELY), log10_p, 0.0)", "np.minimum(log10_p, 0.0)"),
         ("*arms, float(rule.margin)).reshape", "*arms, float(rule.margin / 2)).reshape"),
-        ("arms = tested.n_with.ravel(), tested.n_without", "arms = tested.n_without.ravel(), tested.n_without"),
         (
             "apart = alarms / max(n_without, 1) - hits / max(n_with, 1)",
             "apart = hits / max(n_with, 1) - alarms / max(n_without, 1)",
