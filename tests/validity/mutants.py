@@ -1886,7 +1886,7 @@ MUTANTS: list[Mutant] = [
         ("np.concatenate([order_of(flat), *plain])", "order_of(flat)"),
         ("if each < _FEWEST_LEVELS:", "if each < 2 * _FEWEST_LEVELS:"),
         ("if pool.corpus_rows is None else np.flatnonzero(", "if True else np.flatnonzero("),
-        ("hstack([together @ rows, together @", "hstack([together @ rows[:, :0], together @"),
+        ("if pool.group is None else pool.group[places]", "if pool.group is None else places % bits.shape[1]"),
         tests=LEARNT,
     ),
     *_of(
