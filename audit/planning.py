@@ -27,9 +27,6 @@ from ksdp.audit.spec.models import Spec
 
 # Runs of the smaller arm in which a planted leak must be seen (`testing.judge_controls`), and some more.
 _CHECKS = 32
-# A worker holds the announced numbers of all runs (4 GiB), and some matrices of runs by runs (512 MiB each).
-_MOST_RAW = 2**30
-_MOST_RAW_RUNS = 8192
 
 
 def make_plan(spec: Spec, corpus: Corpus) -> Plan:

@@ -22,8 +22,8 @@ from ksdp.audit.spec.design import Block, Rows
 from ksdp.audit.statistics.plain import statistics_of_arrays
 
 _FEWEST = 2
-ENOUGH, _MOST_LEARNT = 400, 2000
-"""Recorded runs from which on some are learnt from, and the most of these."""
+ENOUGH, TRAINING_RUNS = 400, 2000
+"""Recorded runs from which on some are learnt from; runs that are learnt from, at most, recorded or simulated."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +92,7 @@ class RecordedRuns:
         """Runs that were recorded before, to the last bit; they are counted once."""
         if self.repeated:
             self._bits, self._arrays = self._bits[first], {n: a[first] for n, a in self._arrays.items()}
-        self.learnt = min(len(first) // 2, _MOST_LEARNT) if len(first) >= ENOUGH else 0
+        self.learnt = min(len(first) // 2, TRAINING_RUNS) if len(first) >= ENOUGH else 0
         """Runs, the first of all, that a statistic may learn from; tests read the others."""
         self._tested = self._bits[self.learnt :]
         digest = hashlib.sha256(self._bits.tobytes())

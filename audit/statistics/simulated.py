@@ -34,7 +34,7 @@ from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.contract import Alignment, Mechanism, Observables, Release
 from ksdp.audit.mechanisms.planted import with_leaks
-from ksdp.audit.mechanisms.recorded import RecordedRuns
+from ksdp.audit.mechanisms.recorded import TRAINING_RUNS, RecordedRuns
 from ksdp.audit.numeric.array_types import Bits, Floats, Ints, Singles, Vector
 from ksdp.audit.numeric.bits import lost_digits, minus_zeros
 from ksdp.audit.numeric.kernels import one_thread
@@ -44,7 +44,6 @@ from ksdp.audit.statistics.linear.pilot import placed_database, repeatable
 
 SIMULATED = "simulated"
 """The family, and its statistic."""
-TRAINING_RUNS = 2000
 MOST_NUMBERS = 2**17
 """Numbers of a run that it reads, at most: the training runs are held in memory, in single precision."""
 _SEED = 0x5EED_0F_7EA4
