@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import prefect.main  # noqa: F401  (it sets logs up before a test takes stderr: absl's handler closes what it held)
 import pytest
 import scipy.sparse as sp
 from starlette.testclient import TestClient
