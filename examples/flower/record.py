@@ -22,9 +22,13 @@ from pathlib import Path
 import numpy as np
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.common.secure_aggregation.quantization import quantize
+from flwr.server.workflow import SecAggPlusWorkflow
 from flwr.supercore.task_identity import TaskIdentity
 
 SERVER = 1
+SECAGG = SecAggPlusWorkflow(num_shares=3, reconstruction_threshold=2)
+"""Its own clipping, levels and largest weight."""
 
 
 class Replay:
@@ -48,13 +52,18 @@ class Replay:
 
 
 def seen(rounds: list[list[RecordDict]], weight: str) -> dict[str, np.ndarray]:
-    """`server/...`: all clients' updates, by round. `sum/...`: their weighted sums, as SecAgg+ opens them."""
+    """`server/...`: all clients' updates, by round. `sum/...`: what SecAgg+ opens, sums of weights and of updates
+    times these, in whole numbers.
+    """
     sizes = np.array([[_only(reply.metric_records)[weight] for reply in replies] for replies in rounds], float)
-    found = {"server/size": sizes, "sum/size": sizes.sum(axis=1)}
+    weights = np.round(sizes / SECAGG.max_weight * SECAGG.quantization_range)
+    found = {"server/size": sizes, "sum/weight": weights.sum(axis=1)}
     for name in _only(rounds[0][0].array_records):
         updates = [[_only(reply.array_records)[name].numpy() for reply in replies] for replies in rounds]
-        found[f"server/{name}"] = np.array(updates, float)
-        found[f"sum/{name}"] = np.einsum("rc,rc...->r...", sizes, found[f"server/{name}"])
+        each = found[f"server/{name}"] = np.array(updates, float)
+        parts = each * (weights / SECAGG.quantization_range).reshape(*weights.shape, *[1] * (each.ndim - 2))
+        (whole,) = quantize([parts], SECAGG.clipping_range, SECAGG.quantization_range)
+        found[f"sum/{name}"] = whole.sum(axis=1).astype(float)
     return found
 
 

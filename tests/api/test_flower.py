@@ -86,7 +86,15 @@ def test_a_replay_is_what_flower_itself_hands_the_server(desk: Path, clinics: di
     whole = ["flower/bin/python", "record.py", "app", *files, "--runs=1", "--share=1", "--to=whole.npz"]
     subprocess.run(whole, cwd=desk, check=True, timeout=300)
     with np.load(desk / "whole.npz") as seen:
-        replayed = {name: seen[f"sum/{name}"][0, -1] / seen["sum/size"][0, -1] for name in ("coef", "intercept")}
+        sizes = seen["server/size"][0, -1]
+        replayed = {
+            name: np.average(seen[f"server/{name}"][0, -1], axis=0, weights=sizes)
+            for name in ("coef", "intercept")
+        }
+        # What SecAgg+ opens, read as its server reads it: 2^22 levels between -8 and 8 for each client.
+        for name, average in replayed.items():
+            levels = seen[f"sum/{name}"][0, -1] * 16 / 2**22 - 3 * 8
+            np.testing.assert_allclose(levels / (seen["sum/weight"][0, -1] / 2**22), average, atol=1e-4)
     link, *nodes = (str(port) for port in free_ports(4))
     home = desk / "home"
     home.mkdir()
