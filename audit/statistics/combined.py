@@ -91,10 +91,7 @@ class CombinedStatistic:
     """The weighted sum of what others say of a document."""
 
     name: str = COMBINED
-    sentence: str = field(
-        default="All other statistics together, weighed as tells the document apart best in simulated runs.",
-        compare=False,
-    )
+    sentence: str = field(default="All other statistics together, weighed as simulated runs teach.", compare=False)
     others: tuple[Statistic, ...] = ()
     reads: tuple[str, ...] = ()
     """Arrays that these read."""
