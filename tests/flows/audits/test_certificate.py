@@ -77,7 +77,7 @@ def test_documents_are_certified_from_spec_to_report_and_page(
     listed = seen.words(f"/audits/{audit}?verdict=clear&sort=bound")
     assert f"{(table.verdict == 'clear').sum()} documents with the verdict clear" in listed
     assert ksdp("show", audit, document, "--store", store, "--json").out["certified_bound"] == bound
-    assert "bound     60 pairs" in ksdp("show", audit, "--store", store).err
+    assert "bound     60 pairs" in ksdp("show", audit, "--store", store).text
 
     # A part that is damaged is computed again, and the table is the same; so it is in another store.
     parts = sorted(store.glob("runs/*/pairs/*/*.parquet"))

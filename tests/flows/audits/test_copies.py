@@ -54,7 +54,7 @@ def test_many_copies_are_clear_against_every_attack_whatever_the_run_shows(
     assert (alone.verdict == "sensitive").all(), "every round says who was in"
     copies = {"certified": 60, "sensitive": 0, "contradicted": 0, "fewest": 60, "largest_bound": bound}
     assert json.loads((folder / "audit.json").read_text())["copies"] == copies
-    assert "60 documents have so many copies" in ksdp("show", ran.out["audit"], "--store", store).err
+    assert "60 documents have so many copies" in ksdp("show", ran.out["audit"], "--store", store).text
     assert "60 documents have so many copies" in (folder / "report.html").read_text()
 
     shown = ksdp("show", ran.out["audit"], table.document[40], "--store", store, "--json").out

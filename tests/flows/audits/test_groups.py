@@ -116,7 +116,7 @@ def test_a_screen_leaves_whole_groups_out_and_lists_documents(
 
     first = out["rounds"][0]["audit"]
     summary = json.loads((store / "audits" / first / "audit.json").read_text())
-    assert set(summary["statistics"]) == {"overlap", "overlap-of-rows"}
+    assert set(summary["statistics"]) == {"overlap", "overlap-of-rows", "simulated"}
     assert summary["design"]["unit"] == "group"
     verdicts = pd.read_parquet(store / "audits" / first / "verdicts.parquet").set_index("document")["verdict"]
     assert (verdicts[LOUD] == "sensitive").all()
