@@ -35,7 +35,7 @@ from ksdp.audit.run_subsampling import EVERY_RUN, Reading, best_every, kept_with
 from ksdp.audit.spec.design import Block, Design, Literal, Shared
 from ksdp.audit.spec.models import Spec
 from ksdp.audit.statistics.combined import STATISTICS as COMBINATIONS
-from ksdp.audit.statistics.combined import CombinedStatistic, over_all
+from ksdp.audit.statistics.combined import CombinedStatistic
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic, own_statistics, sentence_of
 from ksdp.audit.statistics.linear.groups import GroupMean, OfGroups, solves_groups
 from ksdp.audit.statistics.simulated import SIMULATED, SimulatedStatistic
@@ -99,8 +99,8 @@ def measured_documents(
 # A block's values and observables stay below this, so that a worker's memory does not depend on the corpus.
 _BLOCK_BYTES = 64 * 2**20
 _STATISTICS_GUESS = 8
-# Families whose last bit depends on a document's place among others.
-_BY_PLACE = ("paper-blocks",)
+# The family whose last bit depends on a document's place among others.
+_BY_PLACE = "paper-blocks"
 # Strata of blocks before the first look, where a part of the without runs is kept.
 _FEWEST_STRATA = 4
 
@@ -167,7 +167,7 @@ def _partly_read(spec: Spec, design: Design, block_runs: int) -> tuple[int, Desi
 
 def _reads_all(statistics: Sequence[Statistic]) -> bool:
     """Whether tests need all runs of every document."""
-    by_place = any(statistic.family in _BY_PLACE for statistic in statistics)
+    by_place = any(statistic.family == _BY_PLACE for statistic in statistics)
     return by_place or not reads_one_document(statistics)
 
 
@@ -206,12 +206,16 @@ def planned_statistics(
         brought += COMBINATIONS
     chosen, skipped = select_statistics(families, names, shown.seen, background, (*own, *brought))
     chosen = tuple(s.over(learnt, runs) if isinstance(s, SimulatedStatistic) else s for s in chosen)
-    read = frozenset[str]().union(*(reads(s, shown.seen) for s in chosen))
-    chosen = over_all(chosen, read)
+    combining = [s for s in chosen if isinstance(s, CombinedStatistic)]
+    chosen = tuple(s for s in chosen if not isinstance(s, CombinedStatistic))
     needs = _left_out([s for s in chosen if s.name not in names], shown, held.unknown)
     needs |= {s.name: f"needs {missing}" for s in chosen if isinstance(s, SimulatedStatistic) and missing}
-    needs |= {s.name: f"needs {untrained}" for s in chosen if isinstance(s, CombinedStatistic) and untrained}
-    chosen, skipped = tuple(s for s in chosen if s.name not in needs), skipped | needs
+    chosen = tuple(s for s in chosen if s.name not in needs)
+    read = frozenset[str]().union(*(reads(s, shown.seen) for s in chosen))
+    combining = [s.over(chosen, read) for s in combining]  # what is left out is too dear within it as well
+    needs |= _left_out(combining, shown, held.unknown)
+    needs |= {s.name: f"needs {untrained}" for s in combining if untrained}
+    chosen, skipped = (*chosen, *(s for s in combining if s.name not in needs)), skipped | needs
     if not chosen:
         raise SpecError(f"no statistic can be computed: {'; '.join(f'{n} {why}' for n, why in skipped.items())}.")
     if held.units.word == "group":

@@ -99,6 +99,10 @@ class CombinedStatistic:
     needs: tuple[str, ...] = ()
     version: int = 1
 
+    def over(self, others: Sequence[Statistic], reads: Iterable[str]) -> CombinedStatistic:
+        """The same, of these others, which read these arrays."""
+        return replace(self, others=tuple(others), reads=tuple(sorted(reads)))
+
     def asks_for(self, shapes: Mapping[str, tuple[int, ...]], documents: int) -> str:
         """Others, and documents that fit into memory."""
         if len(self.others) < 2:
@@ -130,13 +134,3 @@ class CombinedStatistic:
 
 
 STATISTICS = (CombinedStatistic(),)
-
-
-def over_all(statistics: Sequence[Statistic], reads: Iterable[str]) -> tuple[Statistic, ...]:
-    """The same, where one combines: it is told of the others, and of the arrays that they read."""
-    others = tuple(one for one in statistics if not isinstance(one, CombinedStatistic))
-    names = tuple(sorted(reads))
-    return tuple(
-        replace(one, others=others, reads=names) if isinstance(one, CombinedStatistic) else one
-        for one in statistics
-    )

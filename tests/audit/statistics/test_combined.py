@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from ksdp.audit.mechanisms.contract import Database, Observables, Release
-from ksdp.audit.statistics.combined import STATISTICS, discriminants, over_all
+from ksdp.audit.statistics.combined import STATISTICS, discriminants
 from ksdp.audit.statistics.contract import Documents, Pool, TableStatistic
 from ksdp.audit.verdicts.laws import ks_table
 
@@ -76,7 +76,7 @@ def test_together_they_tell_what_none_tells_alone() -> None:
     pool = Pool(matrix, 0.5, mechanism=Halves())
     documents = Documents(matrix, pool=pool)
     others = tuple(TableStatistic(name, "arrays", Along(name), "Products.", (name,)) for name in ("left", "right"))
-    (statistic,) = (s for s in over_all((*others, *STATISTICS), ["left", "right"]) if s.name == "combined")
+    statistic = STATISTICS[0].over(others, ["left", "right"])
     rng, bits, values = np.random.default_rng(6), [], {s.name: [] for s in (*others, statistic)}
     for _ in range(600):
         places, rows = pool.one_choice(rng)
