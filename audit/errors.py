@@ -88,7 +88,7 @@ class ClearanceError(KsdpError):
     ----------
     failed : str
         The check that failed, for machines: `file`, `content`, `signature`, `signer`, `early`, `expired`,
-        `corpus`, `mechanism`, `spec`, `drawn`, `coverage`, `sizes`, `appetite` or `page`.
+        `corpus`, `mechanism`, `spec`, `drawn`, `coverage`, `sizes`, `appetite` or `files`.
     message : str
         The same for people.
     """

@@ -315,11 +315,11 @@ def check_sizes(path: Path, clearance: Clearance, entering: int, parties: int | 
         raise ClearanceError("sizes", f"{path.name} is of other sizes: {why}.")
 
 
-def check_appetite(path: Path, clearance: Clearance, appetite: str) -> None:
-    """Refuse a clearance that was signed under no appetite, or under one of another hash."""
-    if clearance.appetite != appetite:
-        under = clearance.appetite or "no appetite"
-        said = f"{path.name} was signed under {under}; this is {appetite}. `ksdp clear --appetite` signs anew."
+def check_appetite(path: Path, signed: str | None, appetite: str) -> None:
+    """Refuse what was signed under no appetite, or under one of another hash."""
+    if signed != appetite:
+        under = signed or "no appetite"
+        said = f"{path.name} was signed under {under}; this is {appetite}. Sign anew with `--appetite`."
         raise ClearanceError("appetite", said)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,16 +15,18 @@ import pyarrow as pa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from pydantic import TypeAdapter
 
+from ksdp.audit.results.appetite import Appetite
 from ksdp.dashboards.audits import sentences
 from ksdp.dashboards.audits.audit_model import AuditModel, read_audit_model
 from ksdp.dashboards.audits.frameworks import Clause, crosswalk
 from ksdp.dashboards.audits.pipelines import uncovered
-from ksdp.dashboards.audits.report import of_summary, parts_of, parts_of_views, rendered, standalone
+from ksdp.dashboards.audits.report import of_summary, parts_of, parts_of_views, standalone
 from ksdp.dashboards.words import count, decimal, percent, plural, timestamp
 from ksdp.storage.audits.history import AnySummary, Risk, Summary, read_parts
 from ksdp.storage.audits.view_tables import read_view_verdicts
 from ksdp.storage.clearances import (
     Clearance,
+    check_appetite,
     content_hash,
     read_clearance,
     require_new,
@@ -38,7 +41,7 @@ from ksdp.storage.keys import fingerprint
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.reviews.appetites import AppetiteRecord, kept_record
 from ksdp.storage.reviews.decisions import read_log, read_policy
-from ksdp.storage.store import Store, write_text
+from ksdp.storage.store import Store, write_whole
 
 VERSION = 1
 """Of the JSON."""
@@ -185,9 +188,11 @@ class Dossier:
     summary: Mapping[str, Any]
     """`audit.json`: all that the audit found and rests on."""
     signed_by: str | None = None
-    """Who signed it; the key is beside the signature."""
-    page: str | None = None
-    """SHA-256 of its page, before the signature was put there; None where nobody signed."""
+    """Who signed it."""
+    key: str | None = None
+    """Fingerprint of the key."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 of its page, and of its PDF, by name, in what is signed."""
 
     def to_json(self) -> dict[str, Any]:
         """For machines: `docs/dossier.schema.json` says what stands where."""
@@ -302,50 +307,48 @@ def render_dossier(store: Store, read: AuditRead, dossier: Dossier) -> str:
     return standalone("dossier.html.j2", sheets=("app.css", "dossier.css"), **shown)
 
 
-_SEAL = "<!--signature-->"
-"""Where the signature stands on the page."""
-
-
-def sign_dossier(
-    store: Store, read: AuditRead, dossier: Dossier, page: Path, signer: tuple[str, Ed25519PrivateKey]
-) -> str:
-    """Write a dossier's page, signed, and give it; the signed JSON is beside it, and is never replaced."""
-    who, key = signer
-    require_new(signed_file(page))
-    named = replace(dossier, signed_by=who)
-    plain = render_dossier(store, read, named)
-    whole = signed(replace(named, page=_sha256(plain)).to_json(), "dossier", key)
-    shown = plain.replace(_SEAL, _seal(whole), 1)
-    write_text(page, shown)
-    write_signed(signed_file(page), whole)
-    return shown
-
-
 def signed_file(page: Path) -> Path:
-    """Where the signed JSON of a dossier's page is."""
+    """Where the signed JSON of a dossier's page, or its PDF, is."""
     return page.with_suffix(".json")
 
 
-def verify_dossier(file: Path, public_key: Ed25519PublicKey | None) -> dict[str, Any]:
-    """Check a signed dossier, and its page where that lies beside it: who signed what, and what was checked."""
+def write_dossier(dossier: Dossier, files: Mapping[Path, bytes], key: Ed25519PrivateKey | None) -> None:
+    """Write its page, or its PDF; with a key also the signed JSON that lists them, and is never replaced."""
+    for path in files:
+        require_new(signed_file(path))
+    for path, content in files.items():
+        write_whole(path, partial(Path.write_bytes, data=content))
+    if key is not None:
+        named = {path.name: _sha256(content) for path, content in files.items()}
+        whole = signed(replace(dossier, files=named).to_json(), "dossier", key)
+        write_signed(signed_file(next(iter(files))), whole)
+
+
+def verify_dossier(
+    file: Path, public_key: Ed25519PublicKey | None, appetite: Appetite | None = None
+) -> dict[str, Any]:
+    """Check a signed dossier, the files beside it, and that an appetite is met: who signed, what was checked."""
     whole, key, checked = verify_signed(file, "dossier", public_key)
-    told, page = whole["dossier"], file.with_suffix(".html")
-    if page.is_file():
-        shown, seal = page.read_text(encoding="utf-8", errors="replace"), _seal(whole)
-        if shown.count(seal) != 1 or _sha256(shown.replace(seal, _SEAL)) != told["page"]:
-            raise ClearanceError("page", f"{page.name} was changed after it was signed; {file.name} was not.")
-        checked.append("page")
+    told = whole["dossier"]
+    missing: list[str] = []
+    for name, content in told["files"].items():
+        path = file.parent / name
+        if path.is_file() and _sha256(path.read_bytes()) != content:
+            raise ClearanceError("files", f"{name} was changed after it was signed; {file.name} was not.")
+        (checked if path.is_file() else missing).append(name)
+    if appetite is not None:
+        record = told["appetite"] or {}
+        check_appetite(file, record.get("appetite_hash"), appetite.hash)
+        if not record["met"]:
+            raise ClearanceError("appetite", f"{file.name} says that the appetite is not met.")
+        checked.append("appetite")
     about = {name: told[name] for name in ("signed_by", "made", "audit", "called", "valid")}
-    return {"dossier": str(file.resolve()), "fingerprint": fingerprint(key), "checked": checked} | about
+    checks = {"checked": checked, "missing": missing}
+    return {"dossier": str(file.resolve()), "fingerprint": fingerprint(key)} | checks | about
 
 
-def _seal(whole: Mapping[str, Any]) -> str:
-    """What the page says of its signature: of the signed file alone, so that nothing else can stand there."""
-    return rendered("_seal.html.j2", signed_by=whole["dossier"]["signed_by"], signature=whole["signature"])
-
-
-def _sha256(page: str) -> str:
-    return hashlib.sha256(page.encode()).hexdigest()
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def advantages(store: Store, summary: AnySummary) -> tuple[Advantage, ...]:

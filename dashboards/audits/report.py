@@ -71,12 +71,7 @@ def _stylesheet(sheets: tuple[str, ...]) -> tuple[Markup, str]:
 def standalone(template: str, *, sheets: tuple[str, ...] = ("app.css",), **values: Any) -> str:
     """Render a template to a complete page, with the style sheets inside."""
     css, css_hash = _stylesheet(sheets)
-    return rendered(template, css=css, css_hash=css_hash, **values)
-
-
-def rendered(template: str, **values: Any) -> str:
-    """Fill in a template."""
-    return _environment().get_template(template).render(**values)
+    return _environment().get_template(template).render(css=css, css_hash=css_hash, **values)
 
 
 def printer() -> Callable[[str], bytes]:

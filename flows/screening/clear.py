@@ -511,7 +511,7 @@ def verify(
             verified = dataclasses.replace(verified, checked=(*verified.checked, "sizes"))
     cleared = verified.clearance
     if appetite is not None:
-        check_appetite(path, cleared, appetite.hash)
+        check_appetite(path, cleared.appetite, appetite.hash)
         verified = dataclasses.replace(verified, checked=(*verified.checked, "appetite"))
     words = mechanism_words(cleared.mechanism.name, cleared.mechanism.parameters)
     return {

@@ -174,6 +174,23 @@ def test_a_clearance_carries_what_was_met_and_is_held_to_it(folder: Path, tmp_pa
     typed("check", *store, code=0)
 
 
+def test_a_dossier_is_verified_against_the_appetite_that_its_audit_met(folder: Path, tmp_path: Path) -> None:
+    store, signed = ("--store", tmp_path / "store"), tmp_path / "d.json"
+    typed("keys", "ada", "--folder", tmp_path)
+    signer = ("--key", tmp_path / "ada.key", "--who", "Ada", *store)
+    met, other = folder / "appetite.toml", folder / "tolerant.toml"
+    typed("audit", folder / "proved.toml", *store, "--here", 1, "--appetite", met, code=0)
+    typed("dossier", "latest", "--html", tmp_path / "d.html", *signer, code=0)
+    found = json.loads(typed("verify", signed, "--appetite", met, "--json", code=0).stdout)
+    assert found["checked"] == ["content", "signature", "d.html", "appetite"]
+    with pytest.raises(ClearanceError, match="was signed under sha256:.*; this is sha256:.*"):
+        typed("verify", signed, "--appetite", other)
+    typed("audit", folder / "open.toml", *store, "--here", 1, "--appetite", met)
+    typed("dossier", "latest", "--html", tmp_path / "missed.html", *signer, code=0)
+    with pytest.raises(ClearanceError, match=r"missed.json says that the appetite is not met"):
+        typed("verify", tmp_path / "missed.html", "--appetite", met)
+
+
 def test_what_is_not_met_is_not_signed(folder: Path, tmp_path: Path) -> None:
     """Both views of a run are asked for, by one clearance: the second makes it whole."""
     both = tmp_path / "both.toml"

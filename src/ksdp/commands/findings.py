@@ -328,42 +328,36 @@ def dossier(
     as_json: JsonOption = False,
 ) -> None:
     """Put what was measured, declared and decided into one page for a regulator or a board, or its PDF."""
+    from dataclasses import replace
     from datetime import UTC, datetime
 
-    from ksdp.dashboards.audits.dossier import read_audit, read_dossier, render_dossier, sign_dossier, signed_file
+    from ksdp.dashboards.audits.dossier import read_audit, read_dossier, render_dossier, signed_file, write_dossier
     from ksdp.dashboards.audits.report import printer
     from ksdp.storage.audits.history import Summary, opened_audit, read_whole
-    from ksdp.storage.clearances import require_new
-    from ksdp.storage.store import write_text, write_whole
+    from ksdp.storage.keys import fingerprint
 
     if (key is None) == bool(who.strip()):
         raise InputError("`--key` and `--who` go together: whose key it is, and who signs.")
-    signer = None if key is None else (who, signing_key(key))
+    signer = None if key is None else signing_key(key)
     printed = None if pdf is None else printer()
     opened, audit = opened_audit(store, audit)
     summary = read_whole(opened, audit)
     read = read_audit(opened, summary, None if spec is None else _declared(spec, summary))
     found = read_dossier(opened, read, datetime.now(UTC))
+    if signer is not None:
+        found = replace(found, signed_by=who, key=fingerprint(signer))
     tell_void(summary)
     if as_json:
         typer.echo(json.dumps(found.to_json()))
-    told = html is not None or signer is not None or (pdf is None and not as_json)
-    name = "dossier.html" if isinstance(summary, Summary) else f"{audit}-dossier.html"
-    html = html or Path(summary.report).with_name(name)
-    if signer is not None:
-        page = sign_dossier(opened, read, found, html, signer)
-        typer.echo(str(signed_file(html)), err=as_json)
-    else:
-        page = render_dossier(opened, read, found)
-    if told and signer is None:
-        require_new(signed_file(html))
-        write_text(html, page)
-    if told:
-        typer.echo(str(html), err=as_json)
+    page, files = render_dossier(opened, read, found), {}
+    if html is not None or signer is not None or (pdf is None and not as_json):
+        name = "dossier.html" if isinstance(summary, Summary) else f"{audit}-dossier.html"
+        files[html or Path(summary.report).with_name(name)] = page.encode()
     if pdf is not None and printed is not None:
-        sheets = printed(page)
-        write_whole(pdf, lambda part: part.write_bytes(sheets))
-        typer.echo(str(pdf), err=as_json)
+        files[pdf] = printed(page)
+    write_dossier(found, files, signer)
+    for path in [*([] if signer is None else [signed_file(next(iter(files)))]), *files]:
+        typer.echo(str(path), err=as_json)
 
 
 def appetite(

@@ -142,18 +142,21 @@ def verify(
     if clearance.is_dir() or clearance.suffix == ".jsonl":
         tell_chain(verify_log(clearance, against or (), public), as_json)
         return
-    clearance = clearance.with_suffix(".json") if clearance.suffix == ".html" else clearance
+    asked = read_asked(appetite)
+    named = clearance.name
+    clearance = clearance.with_suffix(".json") if clearance.suffix in (".html", ".pdf") else clearance
     if signed_kind(clearance) == "dossier":
         from ksdp.dashboards.audits.dossier import verify_dossier
 
-        if spec or appetite or ledger:
-            raise InputError("`--spec`, `--appetite` and `--ledger` are of clearances; this is a dossier.")
-        found = verify_dossier(clearance, public)
-        with_page = "and its page are" if "page" in found["checked"] else "(its page is not beside it) is"
-        _tell_verified(f"dossier {with_page} whole and signed", found, key, as_json)
+        if spec or ledger:
+            raise InputError("`--spec` and `--ledger` are of clearances; this is a dossier.")
+        found = verify_dossier(clearance, public, asked)
+        if named not in (clearance.name, *found["checked"]):
+            raise InputError(f"{named} is not there, or is none of the files that {clearance.name} signs.")
+        absent = f" (not beside it: {', '.join(found['missing'])})" if found["missing"] else ""
+        _tell_verified(f"dossier{absent} is whole and signed, with every file beside it", found, key, as_json)
         return
     read, base = read_spec_file(spec) if spec else (None, None)
-    asked = read_asked(appetite)
     out = run_verify(clearance, now=datetime.now(UTC), public_key=public, spec=read, base=base, appetite=asked)
     if ledger is not None:
         from ksdp.flows.runs.budget import spent, spent_words
