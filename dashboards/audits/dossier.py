@@ -15,7 +15,6 @@ import pyarrow as pa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from pydantic import TypeAdapter
 
-from ksdp.audit.results.appetite import Appetite
 from ksdp.dashboards.audits import sentences
 from ksdp.dashboards.audits.audit_model import AuditModel, read_audit_model
 from ksdp.dashboards.audits.frameworks import Clause, crosswalk
@@ -324,10 +323,8 @@ def write_dossier(dossier: Dossier, files: Mapping[Path, bytes], key: Ed25519Pri
         write_signed(signed_file(next(iter(files))), whole)
 
 
-def verify_dossier(
-    file: Path, public_key: Ed25519PublicKey | None, appetite: Appetite | None = None
-) -> dict[str, Any]:
-    """Check a signed dossier, the files beside it, and that an appetite is met: who signed, what was checked."""
+def verify_dossier(file: Path, public_key: Ed25519PublicKey | None, appetite: str | None = None) -> dict[str, Any]:
+    """Check a signed dossier, the files beside it, and that the appetite of this hash is met: what was checked."""
     whole, key, checked = verify_signed(file, "dossier", public_key)
     told = whole["dossier"]
     missing: list[str] = []
@@ -338,7 +335,7 @@ def verify_dossier(
         (checked if path.is_file() else missing).append(name)
     if appetite is not None:
         record = told["appetite"] or {}
-        check_appetite(file, record.get("appetite_hash"), appetite.hash)
+        check_appetite(file, record.get("appetite_hash"), appetite)
         if not record["met"]:
             raise ClearanceError("appetite", f"{file.name} says that the appetite is not met.")
         checked.append("appetite")
