@@ -150,7 +150,7 @@ def verify(
 
         if spec or ledger:
             raise InputError("`--spec` and `--ledger` are of clearances; this is a dossier.")
-        found = verify_dossier(clearance, public, asked and asked.hash)
+        found = verify_dossier(clearance, public, asked.hash if asked else None)
         if named not in (clearance.name, *found["checked"]):
             raise InputError(f"{named} is not there, or is none of the files that {clearance.name} signs.")
         absent = f" (not beside it: {', '.join(found['missing'])})" if found["missing"] else ""
