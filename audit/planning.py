@@ -15,6 +15,7 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Mechanism, ReleaseSchema, release_schema, traits_of
 from ksdp.audit.mechanisms.planted import ArrayLeak, leaks_of
 from ksdp.audit.mechanisms.privacy.spent import Promise, promise_of
+from ksdp.audit.mechanisms.privacy.transcript import ANY_PARTIES
 from ksdp.audit.mechanisms.recorded import RecordedRuns, is_own
 from ksdp.audit.numeric.kernels import one_thread
 from ksdp.audit.numeric.sparse_rows import take_rows
@@ -88,7 +89,8 @@ def promised(spec: Spec, held: Holdings, mechanism: Mechanism, features: int) ->
     """What the noise proves of each document, where databases with and without it differ in that record alone."""
     one_record = held.units.order is None and spec.design.sampling == "fixed"
     sizes = [size for size in (held.size, held.entering, len(held.coalition)) if size]
-    return promise_of(mechanism, sizes, features, int(len(held.coalition) > 0)) if one_record else None
+    known = ANY_PARTIES if spec.parties.others == "colluding" else int(len(held.coalition) > 0)
+    return promise_of(mechanism, sizes, features, known) if one_record else None
 
 
 def _check_rank(rank: int, held: Holdings, features: int) -> None:

@@ -1,8 +1,8 @@
 r"""From how many documents on a noisy sum of second moments is useful: forecast from one look at the corpus.
 
 An estimate and no bound. The sum keeps its k-th direction where the k-th eigenvalue is large beside the noise.
-With M parties that each add noise of deviation s to every entry of a symmetric r x r matrix, the noise's
-spectral norm is about :math:`2 s \sqrt{r M}` (the edge of Wigner's semicircle; Vershynin, High-Dimensional
+Where noise of deviation s is added to every number of a symmetric r x r matrix, off its diagonal s / sqrt(2), its
+spectral norm is about :math:`s \sqrt{2 r}` (the edge of Wigner's semicircle; Vershynin, High-Dimensional
 Probability, 2018, 4.4), and by Davis and Kahan (1970, https://doi.org/10.1137/0707001) directions turn by about
 the ratio of the two. Eigenvalues grow with the documents. At a ratio of 5 the noise cost under 1 % of the
 energy on the corpora that were tried.
@@ -18,6 +18,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.corpus.matrix import clip_rows
 from ksdp.audit.mechanisms.contract import Mechanism
+from ksdp.audit.mechanisms.party_side import NoisySum
 from ksdp.audit.mechanisms.privacy.moments import Moments
 
 RATIO = 5.0
@@ -26,9 +27,11 @@ _MOST_COLUMNS = 2000
 """An eigenvalue of more is not looked for."""
 
 
-def noise_norm(scale: float, features: int, parties: int) -> float:
-    """Spectral norm of a symmetric matrix of noise, about."""
-    return 2 * scale * math.sqrt(features * parties)
+def noise_norm(mechanism: Moments, features: int, parties: int) -> float:
+    """Spectral norm of the noise that so many parties add, about."""
+    asked = NoisySum(np.zeros(0), mechanism.scale(features), colluders=mechanism.colluders)
+    parties = max(parties, 1 + (mechanism.colluders or 0))
+    return asked.part(parties) * math.sqrt(2 * features * parties)
 
 
 @dataclass(frozen=True)
@@ -56,5 +59,5 @@ def documents_useful(mechanism: Mechanism, matrix: sp.csr_array, parties: int) -
         return None
     rows = clip_rows(matrix, mechanism.row_bound)
     values = np.linalg.eigvalsh((rows.T @ rows).toarray())
-    ratio = float(values[-mechanism.rank]) / noise_norm(mechanism.scale(features), features, parties)
+    ratio = float(values[-mechanism.rank]) / noise_norm(mechanism, features, parties)
     return None if ratio <= 0 else Useful(ratio, math.ceil(count * RATIO / ratio))

@@ -165,7 +165,9 @@ def learn(
     lift : csr_array, shape (features, columns of the parties), optional
         `ksdp.audit.corpus.levers.lift`; None where these are the corpus's own columns.
     """
-    seen = mechanism.run(Database(tuple(parties)), rng)
+    database = Database(tuple(parties))
+    joint = {"made_by": len(parties)} if isinstance(mechanism, GaussianReleases) else {}
+    seen = mechanism.run(database, rng, **joint)
     name = next((name for name in BASES if name in seen), None)
     if name is None:
         raise SpecError(f"{mechanism.name} announces no basis: what is gained by it is not measured.")

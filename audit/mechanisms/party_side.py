@@ -8,6 +8,7 @@ nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.errors import ProtocolError
+from ksdp.audit.errors import CorpusError, ProtocolError
 from ksdp.audit.mechanisms.factorisation.power_iteration import normed_sec_sum, sec_sum
 from ksdp.audit.numeric.lockstep import lockstep
 
@@ -48,14 +49,24 @@ class NormedSecSum:
 
 @dataclass(frozen=True, eq=False)
 class NoisySum:
-    """Answer: the sum over the parties, each having added noise of its own; everybody learns it."""
+    """Answer: the sum over the parties, with noise; everybody learns it."""
 
     share: Array
     """Of the same shape at every party."""
     deviation: float
-    """Of this party's noise, per entry."""
+    """Of this party's noise, per entry; with `colluders`, of what is left of it to so many who know theirs."""
     after: Callable[[Array], Any] = _as_it_is
     """Applied to the answer, from what is public alone. A simulation applies it once for all parties."""
+    colluders: int | None = None
+    """Parties that may put together what they know of noise that all make together; None: each makes its own."""
+
+    def part(self, parties: int) -> float:
+        """The deviation of one party's noise, of so many parties."""
+        if self.colluders is None:
+            return self.deviation
+        if parties <= self.colluders:
+            raise CorpusError(f"`colluders` must be below the {parties} parties; got {self.colluders}.")
+        return self.deviation / math.sqrt(parties - self.colluders)
 
 
 @dataclass(frozen=True, eq=False)

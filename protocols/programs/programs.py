@@ -548,6 +548,6 @@ def check_noisy(mechanism: GaussianReleases, fraction_bits: int, bound: float, p
             f"`precision.bound` must be at most {LARGEST:.0f} for {mechanism.name}: beyond, a share with noise "
             f"is not exact; got {bound:g}."
         )
-    least = max(program_of(mechanism).least, getattr(mechanism, "colluders", 0) + 1)
+    least = max(program_of(mechanism).least, (getattr(mechanism, "colluders", 0) or 0) + 1)
     if parties < least:
         raise InputError(f"{mechanism.name} with these parameters needs at least {least} parties; got {parties}.")

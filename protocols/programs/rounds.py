@@ -333,7 +333,8 @@ class ProgramRounds:
                 return (yield from self._tell_sizes(rows))
             case Broadcast(array=array):
                 return (yield from self._broadcast(array))
-        mine = self._noised(request.share, request.deviation)
+        noise = request.part(self._terms.parties) if isinstance(request, NoisySum) else request.deviation
+        mine = self._noised(request.share, noise)
         if isinstance(request, NoisySum):
             total = yield from self._sums.total(mine.values)
         elif isinstance(request, OneNoiseSum):

@@ -153,9 +153,6 @@ class DPNMF(GaussianReleases):
         part = clip_rows(matrix, self.row_bound)
         if part.data.size and part.data.min() < 0:
             raise CorpusError("the matrix must be non-negative for a non-negative factorisation.")
-        honest = parties - self.colluders
-        if honest < 1:
-            raise CorpusError(f"`colluders` must be below the number of parties; got {self.colluders}.")
         features = part.shape[1]
         deviation = self.deviation(features)
         T = random_topics(features, self.rank, self.start_seed)
@@ -165,7 +162,7 @@ class DPNMF(GaussianReleases):
             for t in range(self.rank):
                 share = self._share(part, W, squares, T, t)
                 next_topic = partial(_with_topic, T, t, deviation)
-                T, _denominator = yield NoisySum(share, deviation / math.sqrt(honest), after=next_topic)
+                T, _denominator = yield NoisySum(share, deviation, next_topic, self.colluders)
         return PartyResult({"T": T})
 
     def observed(self, driven: Driven) -> dict[str, Matrix]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from ksdp.audit.corpus.matrix import clip_rows
-from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Database, Guarantee
 from ksdp.audit.mechanisms.factorisation.power_iteration import first_basis, orthonormalise, start_block
 from ksdp.audit.mechanisms.parameters import check_least, check_one_of, check_positive
@@ -137,16 +138,13 @@ class HardtRoth(NoisyPower):
 
     def party(self, matrix: sp.csr_array, parties: int) -> PartyProgram:
         """Iterate; see the class."""
-        honest = parties - self.colluders
-        if honest < 1:
-            raise CorpusError(f"`colluders` must be below the number of parties; got {self.colluders}.")
         matrix = clip_rows(matrix, self.row_bound)
         start = start_block(self.start_seed, matrix.shape[1], self.rank)
         block = first_basis(self.start_seed, matrix.shape[1], self.rank)
         for _ in range(self.iterations):
             share = np.asarray((matrix.T @ (matrix @ block.T)).T)
-            deviation = self.deviation(block) / math.sqrt(honest)
-            block = yield NoisySum(share, deviation, after=lambda total: orthonormalise(total, start))
+            after = partial(orthonormalise, start=start)
+            block = yield NoisySum(share, self.deviation(block), after, self.colluders)
         return PartyResult({"V": block})
 
     def bounded(self, rows: sp.csr_array) -> sp.csr_array:

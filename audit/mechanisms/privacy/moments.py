@@ -30,7 +30,7 @@ from ksdp.audit.mechanisms.privacy.noise import (
 )
 from ksdp.audit.mechanisms.privacy.transcript import ANY_PARTIES, Driven, GaussianReleases
 from ksdp.audit.numeric.array_types import Floats, Matrix
-from ksdp.audit.numeric.triangles import symmetric
+from ksdp.audit.numeric.triangles import isometric, of_isometric, symmetric
 from ksdp.audit.verdicts.certificates import knows_all_others, pair_advantage
 
 _FULL = 0.25
@@ -39,18 +39,20 @@ _FULL = 0.25
 
 @dataclass(frozen=True)
 class Moments(GaussianReleases):
-    r"""Announces the upper triangle of :math:`S = \sum_m (X_m^T X_m + G_m)`, once, and nothing else.
+    r"""Announces :math:`S = \sum_m (X_m^T X_m + G_m)`, once, and nothing else.
 
-    Rows are clipped to norm `row_bound`, so that one record changes the triangle by at most row_bound^2 in L2
-    norm, sqrt(2) times that where it is replaced. G_m is normal, of the public deviation s per entry, fixed
-    before the run, and drawn *in full by every party*: whoever works with all the others still sees the noise of
-    one. The advantage of every attack on every document is then at most :math:`2 \Phi(\Delta / 2 s) - 1`, and the
-    whole run is (epsilon, delta) private by the same Gaussian. Announced: ``moments``, shape (r (r + 1) / 2,),
-    and ``V``, shape (rank, r), the leading eigenvectors of S, which everybody computes from it.
+    Rows are clipped to norm `row_bound`, so that one record changes S by at most row_bound^2 in Frobenius norm,
+    sqrt(2) times that where it is replaced. S is announced as its upper triangle, off the diagonal times sqrt(2),
+    in which distances are these. G_m is normal, of the public deviation s in each of these numbers, fixed before
+    the run. The advantage of every attack on every document is then at most
+    :math:`2 \Phi(\Delta / 2 s) - 1`, and the whole run is (epsilon, delta) private by the same Gaussian.
 
-    The error that the noise makes is small where the eigenvalues wanted are large beside its spectral norm, about
-    2 s sqrt(r M): with few columns r, and many documents. So it belongs after `corpus.levers.basis`, a public
-    basis of few directions, or on tables of few columns.
+    By default every party draws G_m in full: whoever works with all the others still sees the noise of one. With
+    `colluders` each of M draws s / sqrt(M - colluders): to so many who put together what they know, s is left.
+
+    Announced: ``moments``, shape (r (r + 1) / 2,), and ``V``, shape (rank, r), which everybody computes from it:
+    the leading eigenvectors of S, each number of it first moved towards 0 by `shrink` deviations of its noise
+    (Donoho 1995, soft thresholding). Most second moments of words are next to nothing, and their noise goes.
 
     Parameters
     ----------
@@ -58,6 +60,13 @@ class Moments(GaussianReleases):
     noise : s itself, in its place. A small one promises little, and an audit says what it gives away.
     row_bound : largest Euclidean norm of a row; longer ones are scaled down to it
     adjacency : {"replace-one", "add-remove"}
+    colluders : parties that may put together what they know, at least 1: each knows its own noise. None: all
+        but one, whatever their number.
+    shrink : deviations; 0 takes S as it is
+
+    References
+    ----------
+    Dwork, Talwar, Thakurta and Zhang 2014, Analyze Gauss, algorithm 1.
 
     Examples
     --------
@@ -75,12 +84,18 @@ class Moments(GaussianReleases):
     noise: float | None = None
     row_bound: float = 1.0
     adjacency: str = "replace-one"
+    colluders: int | None = None
+    shrink: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_adjacency(self.adjacency)
         check_least(self, rank=1)
         check_positive(self, "row_bound")
+        if self.colluders is not None:
+            check_least(self, colluders=1)
+        if not (isinstance(self.shrink, int | float) and 0 <= self.shrink < math.inf):
+            raise SpecError(f"`shrink` must be a number of at least 0; got {self.shrink!r}.")
         if not 0 < self.advantage < 1:
             raise SpecError(f"`advantage` must be in (0, 1); got {self.advantage!r}.")
         if self.noise is not None:
@@ -93,7 +108,9 @@ class Moments(GaussianReleases):
         return Guarantee(
             "(epsilon, delta)",
             unit=f"{adjacency_words(self.adjacency)}, rows clipped to norm {self.row_bound:g}",
-            trust="nobody: every party's noise is enough by itself, whoever works with all the others",
+            trust="nobody: every party's noise is enough by itself, whoever works with all the others"
+            if self.colluders is None
+            else f"the other parties: no more than {self.colluders} may put together what they know",
             source="this package; Gaussian mechanism",
             epsilon=self.claim((), self.rank + 1)[0],
             delta=self.delta,
@@ -106,12 +123,12 @@ class Moments(GaussianReleases):
         return knows_all_others(self.sensitivity(features) / self.scale(features))
 
     def sensitivity(self, features: int) -> float:
-        """Of the triangle, in L2 norm, by one record."""
+        """Of S, in Frobenius norm, by one record."""
         exact = second_moment_change(self.row_bound, self.adjacency)
         return rounded_sensitivity(exact, features * (features + 1) // 2)
 
     def scale(self, features: int) -> float:
-        """s: of every party's noise, per entry."""
+        """s: of the noise in each number that is left to those who know most."""
         if self.noise is not None:
             return float(self.noise)
         return self.sensitivity(features) / (2 * float(ndtri((1 + self.advantage) / 2)))
@@ -121,8 +138,8 @@ class Moments(GaussianReleases):
         return clip_rows(rows, self.row_bound)
 
     def moment_noise(self, size: int, features: int, parties: int) -> float:
-        """Of so many parties, in each number of the triangle."""
-        return self.scale(features) * math.sqrt(parties)
+        """Of so many parties, in each number that is announced."""
+        return self.scale(features) * (math.sqrt(parties) if self.colluders is None else 1.0)
 
     def releases(self, features: int) -> tuple[Release, ...]:
         """The basis and, where all is opened, the noisy moments."""
@@ -136,19 +153,22 @@ class Moments(GaussianReleases):
 
     @property
     def holds_against(self) -> int:
-        """Everybody else: each party's noise is enough by itself."""
-        return ANY_PARTIES
+        """The `colluders`; everybody else, where each party's noise is enough by itself."""
+        return ANY_PARTIES if self.colluders is None else self.colluders
 
     def multipliers(self, sizes: Sequence[int], features: int) -> tuple[float, ...]:
-        """Of the one release, where a single party's noise is left."""
+        """Of the one release."""
         return (self.scale(features) / self.sensitivity(features),)
 
     def party(self, matrix: sp.csr_array, parties: int) -> PartyProgram:
         """Announce; see the class."""
         features = matrix.shape[1]
         check_rank(self.rank, features)
-        total = yield NoisySum(_triangle(clip_rows(matrix, self.row_bound)), self.scale(features))
-        return PartyResult({"moments": total, "V": _leading(symmetric(total), self.rank)})
+        share = isometric(_moments(clip_rows(matrix, self.row_bound)))
+        total = yield NoisySum(share, self.scale(features), colluders=self.colluders)
+        least = self.shrink * self.moment_noise(0, features, parties)
+        kept = np.sign(total) * np.maximum(np.abs(total) - least, 0.0)
+        return PartyResult({"moments": total, "V": _leading(of_isometric(kept), self.rank)})
 
     def observed(self, driven: Driven) -> dict[str, Floats]:
         """The sum as the coalition sees it, without its own shares and noise; and what all make of the whole."""
@@ -165,8 +185,8 @@ class Moments(GaussianReleases):
     ) -> Callable[[Database], float]:
         """The advantage of the best attack that knows both databases (`audit.certifying.Certifiable`).
 
-        Two normals of one covariance: exact with one honest party, above it with more. V follows from the moments,
-        so that whoever sees it alone has no better attack.
+        Two normals of one covariance: exact with one honest party or joint noise, else above it. V follows from
+        the moments, so that whoever sees it alone has no better attack.
         """
         deviation = self.scale(base.parties[0].shape[1])
         here = self._held(base)
@@ -177,21 +197,20 @@ class Moments(GaussianReleases):
         return against
 
     def _held(self, database: Database) -> Floats:
-        """The triangle of the victim's and the honest parties' moments."""
+        """The victim's and the honest parties' moments."""
         held = [clip_rows(database.parties[i], self.row_bound) for i in database.outside]
-        return np.asarray(np.sum([_triangle(rows) for rows in held], axis=0))
+        return np.asarray(np.sum([isometric(_moments(rows)) for rows in held], axis=0))
 
     def neighbours(self) -> tuple[Database, Database]:
         """Records along two of few directions."""
         return worst_pair(self.rank + 2, 20, self.row_bound, self.adjacency)
 
 
-def _triangle(rows: sp.csr_array) -> Floats:
-    """The upper triangle of X^T X; by a dense product where rows of few columns are full, as after a basis."""
+def _moments(rows: sp.csr_array) -> Matrix:
+    """X^T X; by a dense product where rows of few columns are full, as after a basis."""
     full = rows.nnz > _FULL * rows.shape[0] * rows.shape[1]
     dense = rows.toarray() if full else None
-    moments = (rows.T @ rows).toarray() if dense is None else dense.T @ dense
-    return np.asarray(moments)[np.triu_indices(rows.shape[1])]
+    return np.asarray((rows.T @ rows).toarray() if dense is None else dense.T @ dense)
 
 
 @dataclass(frozen=True)
@@ -297,8 +316,8 @@ class DPdisPCA(GaussianReleases):
         return clip_rows(rows, self.row_bound)
 
     def moment_noise(self, size: int, features: int, parties: int) -> float:
-        """In each number of X_s^T X_s; every site's noise is its own."""
-        return self.deviation(size, features) * size
+        """In X_s^T X_s, twice off its diagonal; every site's noise is its own."""
+        return math.sqrt(2) * self.deviation(size, features) * size
 
     @property
     def holds_against(self) -> int:

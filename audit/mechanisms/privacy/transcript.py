@@ -66,12 +66,13 @@ class Announcer:
     outside : collection of int; parties that are not in the coalition
     sampler : of `ksdp.audit.mechanisms.privacy.noise.SAMPLERS`
     factor : what the noise is multiplied with: 1, but in a mechanism that is broken on purpose
+    made_by : parties that make noise together; 0: it is what is left of it to those who know most
     """
 
     def __init__(
-        self, outside: Sequence[int], sampler: str, rng: np.random.Generator, factor: float = 1.0
+        self, outside: Sequence[int], sampler: str, rng: np.random.Generator, factor: float = 1.0, made_by: int = 0
     ) -> None:
-        self.outside = frozenset(outside)
+        self.outside, self.made_by = frozenset(outside), made_by
         self.transcript: list[Announcement] = []
         self._sampler, self._rng, self._factor = sampler, rng, factor
 
@@ -218,7 +219,7 @@ def simulate(parties: Sequence[PartyProgram], collected: Collect, announcer: Ann
                 return [announcer.keep(e.array, e.deviation) for e in requests if isinstance(e, LocalNoise)]
             case NoisySum(after=after):
                 sums = [each for each in requests if isinstance(each, NoisySum)]
-                total = announcer.total([each.share for each in sums], [each.deviation for each in sums])
+                total = announcer.total([each.share for each in sums], _deviations(sums, announcer))
             case OneNoiseSum(after=after):
                 ones = [each for each in requests if isinstance(each, OneNoiseSum)]
                 kept = announcer.choose(len(ones))
@@ -239,6 +240,16 @@ def simulate(parties: Sequence[PartyProgram], collected: Collect, announcer: Ann
 
     driven.public = dict(drive(parties, answers)[-1].public)
     return driven
+
+
+def _deviations(sums: Sequence[NoisySum], announcer: Announcer) -> list[float]:
+    """Of each party's noise; noise made together is shared by those outside the coalition."""
+    if sums[0].colluders is None:
+        return [each.deviation for each in sums]
+    makers = announcer.made_by
+    whole = sums[0].part(makers) * math.sqrt(makers) if makers else sums[0].deviation
+    each = whole / math.sqrt(len(announcer.outside))
+    return [each if i in announcer.outside else 0.0 for i in range(len(sums))]
 
 
 def _added(arrays: Sequence[Floats]) -> Floats:
@@ -355,9 +366,9 @@ class GaussianReleases(ABC):
         """The (epsilon, delta) that the mechanism claims for parties of these sizes, all releases together."""
         return epsilon_together(self.multipliers(sizes, features), self.delta), self.delta
 
-    def run(self, database: Database, rng: np.random.Generator) -> Observables:
-        """Run once; `rng` draws the noise, unless the sampler is the vetted one."""
-        announcer = Announcer(database.outside, self.sampler, rng, self.noise_factor)
+    def run(self, database: Database, rng: np.random.Generator, made_by: int = 0) -> Observables:
+        """Run once; `rng` draws the noise, unless the sampler is the vetted one; `made_by` as in `Announcer`."""
+        announcer = Announcer(database.outside, self.sampler, rng, self.noise_factor, made_by)
         driven = self.transcribe(database, announcer)
         return Observables({name: np.asarray(array, dtype=np.float64) for name, array in driven.items()})
 

@@ -1,4 +1,7 @@
-"""The matched filter on a sum of x x^T over a run's documents, with or without noise of public size: x^T F x."""
+"""The matched filter on a sum of x x^T over a run's documents, with or without noise of public size: x^T F x.
+
+Numbers are those of the `isometric` triangle, in which noise is white.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ import scipy.sparse as sp
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.numeric.kernels import one_thread
-from ksdp.audit.numeric.triangles import symmetric
+from ksdp.audit.numeric.triangles import isometric, of_isometric
 from ksdp.audit.statistics.contract import Documents, TableStatistic
 from ksdp.audit.statistics.linear.expected import MOST_ENTRIES, step_of
 from ksdp.audit.statistics.linear.operator import at_even_steps
@@ -46,8 +49,8 @@ class NoisyMoments(Protocol):
         ...
 
     def moment_noise(self, size: int, features: int, parties: int) -> float:
-        """The deviation of the noise in each number of the sum's triangle, for a victim of so many rows, where so
-        many parties' noise is not known.
+        """The deviation of the noise in each number of the isometric triangle, for a victim of so many rows,
+        where so many parties' noise is not known.
         """
         ...
 
@@ -72,30 +75,30 @@ def moment_filter(rows: Floats, share: float, noise: float | None, shrink: float
     ----------
     rows : as they enter the sum, shape (n, r)
     share : p, of them that is in
-    noise : the deviation of what is added to each number of the triangle; None: it is not known
+    noise : the deviation of what is added to each number; None: it is not known
     shrink : part of the mean variance that is added where it is not
     """
     n, r = rows.shape
     varied, mean = share * (1.0 - share), rows.T @ rows / max(n, 1)
     squares = np.square(rows)
-    own = 0.5 * (np.square(squares.sum(axis=1)) + np.square(squares).sum(axis=1))
-    upper = np.triu_indices(r)
-    spread = max(float(own.mean() - np.square(mean[upper]).sum()), 0.0) / max(len(upper[0]), 1)
+    numbers = r * (r + 1) // 2
+    spread = float(np.square(squares.sum(axis=1)).mean() - np.square(mean).sum())
+    spread = max(spread, 0.0) / max(numbers, 1)
     least = max(LEAST * spread, float(np.finfo(np.float64).tiny))
     added = max(shrink * spread if noise is None else noise**2 / max(n * varied, 1e-3), least)
     variance = added * max(n * varied, 1e-3)
     with one_thread():
-        if noise is not None and few_to_write(n, len(upper[0])):
-            return MomentFilter(_by_entropy(rows, upper, share, variance))
+        if noise is not None and few_to_write(n, numbers):
+            return MomentFilter(_by_entropy(rows, share, variance))
         if fits_dense_solver(n):
             linear = _by_documents(rows, added)
-        elif len(upper[0]) <= MOST_ENTRIES:
-            linear = _by_numbers(rows, upper, added)
+        elif numbers <= MOST_ENTRIES:
+            linear = _by_numbers(rows, added)
         else:
-            variances = (squares.T @ squares / n - np.square(mean)) + added
+            variances = (squares.T @ squares / n - np.square(mean)) * (2.0 - np.eye(r)) + added
 
             def linear(moments: Floats) -> Floats:
-                return _form(moments / variances)
+                return np.asarray(moments / variances)
 
     return MomentFilter(partial(_linear, rows if noise is not None else rows[:0], linear))
 
@@ -106,36 +109,27 @@ def _linear(rows: Floats, solve: Callable[[Floats], Floats], moments: Floats) ->
     return form, float(np.vdot(rows @ form, rows)) / max(len(rows), 1)
 
 
-def _form(weights: Floats) -> Floats:
-    """The form of weights of the triangle, given as a symmetric matrix: off the diagonal, half of each."""
-    form = 0.5 * weights
-    form[np.diag_indices_from(form)] *= 2.0
-    return np.asarray(form)
+def _numbers(rows: Floats) -> Floats:
+    """The isometric triangle of each x x^T."""
+    first, second = np.triu_indices(rows.shape[1])
+    return np.asarray(rows[:, first] * rows[:, second] * isometric(np.ones((rows.shape[1],) * 2)))
 
 
-def _by_entropy(rows: Floats, upper: Any, share: float, noise: float) -> Callable[[Floats], _Form]:
+def _by_entropy(rows: Floats, share: float, noise: float) -> Callable[[Floats], _Form]:
     """The direction of largest entropy, of numbers with noise of this variance, as a form."""
-    span, shares = span_of(rows[:, upper[0]] * rows[:, upper[1]], noise), np.full(len(rows), share)
+    span, shares = span_of(_numbers(rows), noise), np.full(len(rows), share)
 
     def solve(moments: Floats) -> _Form:
-        numbers, usual = span.direction(moments[upper], shares)
-        return _of_triangle(numbers, upper, moments.shape), -usual
+        numbers, usual = span.direction(isometric(moments), shares)
+        return of_isometric(numbers), -usual
 
     return solve
-
-
-def _of_triangle(direction: Floats, upper: Any, shape: tuple[int, ...]) -> Floats:
-    """The symmetric form that takes x to <direction, triu(x x^T)>."""
-    weights = np.zeros(shape)
-    weights[upper] = direction
-    return np.asarray(0.5 * (weights + weights.T))
 
 
 def _by_documents(rows: Floats, added: float) -> Callable[[Floats], Floats]:
     """C^-1 z = (z - A^T b) / added, (A A^T / n + added) b = A z / n: C is A^T A / n + added, A centred."""
     n = len(rows)
-    squares = np.square(rows)
-    gram = 0.5 * (np.square(rows @ rows.T) + squares @ squares.T)
+    gram = np.square(rows @ rows.T)
     gram -= gram.mean(axis=0)
     gram -= gram.mean(axis=1)[:, None]
     gram /= n
@@ -144,21 +138,21 @@ def _by_documents(rows: Floats, added: float) -> Callable[[Floats], Floats]:
     factor = cast(Any, scipy.linalg.cho_factor(gram, overwrite_a=True, check_finite=False))
 
     def solve(moments: Floats) -> Floats:
-        along = 0.5 * (np.einsum("ij,ij->i", rows @ moments, rows) + squares @ moments.diagonal()) / n
+        along = np.einsum("ij,ij->i", rows @ moments, rows) / n
         parts = scipy.linalg.cho_solve(factor, along - along.mean(), check_finite=False)
         parts -= parts.mean()
-        return _form((moments - (rows * parts[:, None]).T @ rows) / added)
+        return np.asarray((moments - (rows * parts[:, None]).T @ rows) / added)
 
     return solve
 
 
-def _by_numbers(rows: Floats, upper: Any, added: float) -> Callable[[Floats], Floats]:
+def _by_numbers(rows: Floats, added: float) -> Callable[[Floats], Floats]:
     """C itself, of documents at even steps where there are many."""
-    some = rows[:: step_of(len(rows), len(upper[0]))]
-    covariance, total = np.zeros((len(upper[0]),) * 2), np.zeros(len(upper[0]))
+    numbers = rows.shape[1] * (rows.shape[1] + 1) // 2
+    some = rows[:: step_of(len(rows), numbers)]
+    covariance, total = np.zeros((numbers, numbers)), np.zeros(numbers)
     for start in range(0, len(some), _PART):
-        part = some[start : start + _PART]
-        terms = part[:, upper[0]] * part[:, upper[1]]
+        terms = _numbers(some[start : start + _PART])
         covariance += terms.T @ terms
         total += terms.sum(axis=0)
     covariance /= len(some)
@@ -168,21 +162,20 @@ def _by_numbers(rows: Floats, upper: Any, added: float) -> Callable[[Floats], Fl
     factor = cast(Any, scipy.linalg.cho_factor(covariance, overwrite_a=True, check_finite=False))
 
     def solve(moments: Floats) -> Floats:
-        found = scipy.linalg.cho_solve(factor, moments[upper], check_finite=False)
-        return _of_triangle(found, upper, moments.shape)
+        return of_isometric(scipy.linalg.cho_solve(factor, isometric(moments), check_finite=False))
 
     return solve
 
 
 def moment_match(observables: Observables, documents: Documents) -> Floats:
-    """The matched filter <C^-1 (triu(x x^T) - mean), triu(S)>, C the covariance over databases and noise.
+    """The matched filter <C^-1 (x x^T - mean), S>, C the covariance over databases and noise.
 
     The best linear test of whether x is in the sum, for an adversary who knows what databases are drawn from: it
     looks where the other documents vary least. Of few documents it is their log odds of being in, by the most even
     draw that agrees with S (`max_entropy`). Rows are bounded, and noise is as large, as the mechanism says in
     public; of a mechanism that says nothing, noise is taken for a part of the mean variance.
     """
-    moments = observables.derive(("moments",), lambda: symmetric(announced(observables, "moments").ravel()))
+    moments = observables.derive(("moments",), lambda: of_isometric(announced(observables, "moments").ravel()))
     return _matched(cast(Floats, moments), documents)
 
 

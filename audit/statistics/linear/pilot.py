@@ -27,6 +27,7 @@ from ksdp.audit.mechanisms.contract import (
 from ksdp.audit.mechanisms.factorisation.pd_svd import numbers_of_basis
 from ksdp.audit.numeric.array_types import Floats, Ints
 from ksdp.audit.numeric.kernels import one_thread
+from ksdp.audit.numeric.triangles import isometric
 from ksdp.audit.statistics.contract import Pool, Statistic
 from ksdp.audit.statistics.linear.expected import MOST_ENTRIES
 from ksdp.audit.statistics.linear.moments import NoisyMoments
@@ -158,7 +159,7 @@ def _of_moments(pool: Pool) -> int:
     parties = 1 + (pool.remaining is not None)
     noise = float(own.moment_noise(pool.sizes[0], features, parties)) ** 2
     every = pool.drawn.shape[0] / rows.shape[0] * max(pool.share * (1 - pool.share), 1e-3)
-    varied = (squares.T @ squares)[np.triu_indices(features)]
+    varied = np.square(isometric(np.sqrt(squares.T @ squares)))
     few = _equations(varied, np.full(numbers, noise / every), features, True)
     root = getattr(own, "intermediate", None)
     return few if root is None else min(few, int(root) * features)

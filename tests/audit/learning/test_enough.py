@@ -11,13 +11,15 @@ from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.privacy.moments import Moments
+from ksdp.audit.numeric.triangles import of_isometric
 
 
-def test_the_norm_of_noise_is_that_of_symmetric_normal_matrices() -> None:
-    rng = np.random.default_rng(0)
-    noise = sum(np.triu(rng.normal(0, 0.7, (120, 120))) for _ in range(3))
-    symmetric = noise + np.triu(noise, 1).T
-    assert np.abs(np.linalg.eigvalsh(symmetric)).max() == pytest.approx(noise_norm(0.7, 120, 3), rel=0.1)
+@pytest.mark.parametrize("colluders", [None, 1])
+def test_the_norm_of_noise_is_that_of_symmetric_normal_matrices(colluders: int | None) -> None:
+    mechanism, nothing = Moments(rank=2, noise=0.7, colluders=colluders), sp.csr_array((1, 120))
+    seen = mechanism.run(Database((nothing,) * 3), np.random.default_rng(0), made_by=3)
+    norm = np.abs(np.linalg.eigvalsh(of_isometric(seen["moments"]))).max()
+    assert norm == pytest.approx(noise_norm(mechanism, 120, 3), rel=0.1)
 
 
 def corpus(count: int, features: int = 8) -> sp.csr_array:

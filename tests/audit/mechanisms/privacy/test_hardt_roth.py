@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
+from ksdp.audit.mechanisms.party_side import NoisySum
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth
 
 from .neighbours import neighbours, of_any_neighbours
@@ -72,15 +73,18 @@ def test_the_printed_noise_is_that_of_the_paper() -> None:
 
 
 def test_colluders_leave_enough_noise() -> None:
-    """Two parties of which one may collude: each adds all of it."""
-    alone, either = HardtRoth(rank=2), HardtRoth(rank=2, colluders=1)
-    data = database()
-    deviations = [m.transcript(data, np.random.default_rng(0))[0].deviation for m in (alone, either)]
-    assert deviations[1] == pytest.approx(deviations[0] * math.sqrt(2))
-    seen = either.transcript(replace(data, coalition=frozenset({1})), np.random.default_rng(0))[0].deviation
-    assert seen == pytest.approx(deviations[0])
+    """Noise made together: what is left to those who know most is what is promised, whoever is looked at."""
+    mechanism, data = HardtRoth(rank=2, colluders=1), database()
+    for asked in (data, replace(data, coalition=frozenset({1})), Database(data.parties[:1])):
+        told = mechanism.transcript(asked, np.random.default_rng(0))[0]
+        assert told.deviation == pytest.approx(
+            HardtRoth(rank=2).transcript(data, np.random.default_rng(0))[0].deviation
+        )
+    request = next(mechanism.party(data.parties[0], 2))
+    assert isinstance(request, NoisySum)
+    assert request.part(5) * math.sqrt(4) == pytest.approx(request.deviation)
     with pytest.raises(CorpusError, match="colluders"):
-        HardtRoth(rank=2, colluders=2).run(data, np.random.default_rng(0))
+        request.part(1)
 
 
 def test_the_broken_control_has_a_tenth_of_the_noise() -> None:

@@ -16,6 +16,7 @@ from ksdp.audit.certifying import Certifiable
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, Moments, captured_energy
+from ksdp.audit.numeric.triangles import isometric
 
 from .neighbours import neighbours, of_any_neighbours
 
@@ -35,7 +36,7 @@ def test_with_little_noise_it_is_the_moments_of_clipped_rows_and_their_eigenvect
     data = database()
     seen = Moments(rank=2, noise=1e-6).run(data, np.random.default_rng(1))
     rows = np.vstack([clipped(part) for part in data.parties])
-    np.testing.assert_allclose(seen["moments"], (rows.T @ rows)[np.triu_indices(5)], atol=1e-4)
+    np.testing.assert_allclose(seen["moments"], isometric(rows.T @ rows), atol=1e-4)
     true = np.linalg.svd(rows, full_matrices=False)[2][:2]
     np.testing.assert_allclose(np.abs(seen["V"] @ true.T), np.eye(2), atol=1e-5)
 
@@ -63,11 +64,46 @@ def test_the_noise_is_the_promise_and_every_party_draws_all_of_it() -> None:
         ]
 
 
+def test_noise_made_together_leaves_as_much_to_those_who_know_most() -> None:
+    mechanism, data = Moments(rank=2, noise=3.0, colluders=1), database(3)
+    for asked in (database(1), data, database(3, frozenset({2}))):
+        assert [told.deviation for told in mechanism.transcript(asked, np.random.default_rng(0))] == [
+            pytest.approx(3.0)
+        ]
+    numbers = []
+    for seed in range(400):
+        with_noise = mechanism.run(data, np.random.default_rng(seed), made_by=3)["moments"]
+        numbers.append(with_noise - Moments(rank=2, noise=1e-9).run(data, np.random.default_rng(seed))["moments"])
+    assert np.std(numbers) == pytest.approx(3.0 * np.sqrt(3 / 2), rel=0.04)  # of three, two are not known
+    assert mechanism.holds_against == 1
+    assert "no more than 1" in mechanism.guarantee.trust
+
+
+def test_numbers_that_are_mostly_noise_are_moved_to_zero_before_v() -> None:
+    rng = np.random.default_rng(2)
+    rows = np.zeros((4000, 120))
+    rows[:, :3] = rng.normal(size=(4000, 3)) * [0.6, 0.5, 0.4]
+    data = Database((sp.csr_array(rows),))
+    kept = []
+    for shrink in (1.0, 0.0):
+        mechanism = Moments(rank=3, noise=25.0, shrink=shrink)
+        seen = mechanism.run(data, np.random.default_rng(3))
+        moved = [np.sign(m) * max(abs(m) - 25.0 * shrink, 0.0) for m in seen["moments"]]
+        upper = np.zeros((120, 120))
+        upper[np.triu_indices(120)] = moved
+        whole = upper + np.triu(upper, 1).T
+        whole[~np.eye(120, dtype=bool)] /= np.sqrt(2)
+        wanted = np.linalg.eigh(whole)[1][:, ::-1][:, :3]
+        np.testing.assert_allclose(np.abs(seen["V"] @ wanted), np.eye(3), atol=1e-8)
+        kept.append(float(np.square(seen["V"][:, :3]).sum()))
+    assert kept[0] > kept[1] + 0.1
+
+
 def test_a_coalition_is_left_with_the_victims_moments() -> None:
     data = database(3, frozenset({1, 2}))
     seen = Moments(rank=2, noise=1e-6).run(data, np.random.default_rng(0))
     rows = clipped(data.parties[0])
-    np.testing.assert_allclose(seen["moments"], (rows.T @ rows)[np.triu_indices(5)], atol=1e-4)
+    np.testing.assert_allclose(seen["moments"], isometric(rows.T @ rows), atol=1e-4)
 
 
 def test_its_noise_is_public_and_its_basis_adds_nothing() -> None:
@@ -95,7 +131,10 @@ def test_every_advantage_over_the_worst_pair_stays_below_the_bound() -> None:
     assert advantage == pytest.approx(0.3, abs=0.11)  # four deviations of a difference of shares
 
 
-@pytest.mark.parametrize("wrong", [{"advantage": 0.0}, {"advantage": 1.0}, {"noise": 0.0}, {"rank": 0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"advantage": 0.0}, {"advantage": 1.0}, {"noise": 0.0}, {"rank": 0}, {"colluders": 0}, {"shrink": -1.0}],
+)
 def test_refuses(wrong: dict) -> None:
     with pytest.raises(SpecError):
         Moments(**wrong)

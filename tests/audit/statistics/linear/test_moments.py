@@ -9,6 +9,7 @@ from scipy.stats import ks_2samp
 
 from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, Moments
+from ksdp.audit.numeric.triangles import of_isometric
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear import moments, solve, tilting
 from ksdp.audit.statistics.linear.moments import moment_match, site_match
@@ -19,14 +20,19 @@ def population(n: int = 60) -> np.ndarray:
 
 
 def seen(rows: np.ndarray) -> Observables:
-    return Observables({"moments": (rows.T @ rows)[np.triu_indices(4)]})
+    return Observables({"moments": triangle(rows.T @ rows)})
+
+
+def triangle(matrix: np.ndarray) -> np.ndarray:
+    """Each number off the diagonal stands for two."""
+    numbers = [matrix[i, j] * (1 if i == j else 2**0.5) for i in range(4) for j in range(i, 4)]
+    return np.array(numbers)
 
 
 def test_the_matched_filter_is_the_whitened_product() -> None:
     """Of a mechanism that says nothing of its noise."""
     rows = population(29)
-    upper = np.triu_indices(4)
-    triangles = np.array([np.outer(x, x)[upper] for x in rows])
+    triangles = np.array([triangle(np.outer(x, x)) for x in rows])
     covariance = np.cov(triangles.T, bias=True)
     covariance += 0.05 * np.trace(covariance) / len(covariance) * np.eye(len(covariance))
     weights = np.linalg.solve(covariance, triangles.sum(axis=0) / 2)  # half of them are expected
@@ -41,9 +47,9 @@ def test_noise_is_as_large_as_the_mechanism_says(how: str, noise: float, monkeyp
     monkeypatch.setattr(tilting, "MOST_WRITTEN", 0)
     if how == "by numbers":
         monkeypatch.setattr(solve, "MOST_SOLVED", 0)
-    rows, upper, mechanism = population(40), np.triu_indices(4), Moments(rank=2, noise=noise)
+    rows, mechanism = population(40), Moments(rank=2, noise=noise)
     shorter = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)
-    triangles = np.array([np.outer(x, x)[upper] for x in shorter])
+    triangles = np.array([triangle(np.outer(x, x)) for x in shorter])
     for fixed, parties in ((None, 1), (sp.csr_array(population(5)), 2)):
         covariance = 40 * 0.25 * np.cov(triangles.T, bias=True) + parties * noise**2 * np.eye(10)
         weights = np.linalg.solve(covariance, triangles[::2].sum(axis=0) - triangles.sum(axis=0) / 2)
@@ -59,8 +65,8 @@ def test_of_more_numbers_than_are_looked_at_together_each_counts_by_its_variance
 ) -> None:
     monkeypatch.setattr(solve, "MOST_SOLVED", 0)
     monkeypatch.setattr(moments, "MOST_ENTRIES", 9)
-    rows, upper = population(40), np.triu_indices(4)
-    triangles = np.array([np.outer(x, x)[upper] for x in rows])
+    rows = population(40)
+    triangles = np.array([triangle(np.outer(x, x)) for x in rows])
     variances = triangles.var(axis=0)
     weights = (triangles[:20].sum(axis=0) - triangles.sum(axis=0) / 2) / (variances + 0.05 * variances.mean())
     found = moment_match(seen(rows[:20]), Documents(sp.csr_array(rows)))
@@ -83,9 +89,9 @@ def test_fewer_numbers_than_documents_tell_who_was_in(most: int, monkeypatch: py
 
 @pytest.mark.parametrize("parties", [1, 2])
 def test_much_noise_leaves_the_linear_filter_of_draws_by_themselves(parties: int) -> None:
-    rows, upper, mechanism = population(40), np.triu_indices(4), Moments(rank=2, noise=30.0)
+    rows, mechanism = population(40), Moments(rank=2, noise=30.0)
     shorter = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)
-    triangles = np.array([np.outer(x, x)[upper] for x in shorter])
+    triangles = np.array([triangle(np.outer(x, x)) for x in shorter])
     fixed = sp.csr_array(population(5)) if parties == 2 else None
     held = shorter[::4] if fixed is None else np.vstack([shorter[::4], mechanism.bounded(fixed).toarray()])
     counted = np.hstack([triangles, np.full((40, 1), parties**0.5 * 30.0)])  # how many are in is known up to one
@@ -124,9 +130,7 @@ def test_it_finds_more_than_energy_alone() -> None:
     documents = Documents(sp.csr_array(rows), pool=pool)
 
     def energy(observables: Observables, documents: Documents) -> np.ndarray:
-        upper = np.zeros((4, 4))
-        upper[np.triu_indices(4)] = observables["moments"]
-        whole, dense = upper + np.triu(upper, 1).T, documents.matrix.toarray()
+        whole, dense = of_isometric(observables["moments"]), documents.matrix.toarray()
         return np.einsum("na,ab,nb->n", dense, whole, dense)
 
     found = {evaluate: ([], []) for evaluate in (energy, moment_match)}
