@@ -52,12 +52,12 @@ class Replay:
 
 
 def seen(rounds: list[list[RecordDict]], weight: str) -> dict[str, np.ndarray]:
-    """`server/...`: all clients' updates, by round. `sum/...`: what SecAgg+ opens, sums of weights and of updates
-    times these, in whole numbers.
+    """`server/...`: all clients' updates, by round. `sum/...`: what SecAgg+ shows its server, sums of weighted
+    updates in whole numbers, and each client's size, which Flower sends unmasked.
     """
     sizes = np.array([[_only(reply.metric_records)[weight] for reply in replies] for replies in rounds], float)
     weights = np.round(sizes / SECAGG.max_weight * SECAGG.quantization_range)
-    found = {"server/size": sizes, "sum/weight": weights.sum(axis=1)}
+    found = {"server/size": sizes, "sum/size": sizes}
     for name in _only(rounds[0][0].array_records):
         updates = [[_only(reply.array_records)[name].numpy() for reply in replies] for replies in rounds]
         each = found[f"server/{name}"] = np.array(updates, float)

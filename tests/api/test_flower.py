@@ -80,23 +80,22 @@ def process(*command: str, environment: dict[str, str], cwd: Path) -> Iterator[N
             started.wait(60)
 
 
-def test_a_replay_is_what_flower_itself_hands_the_server(desk: Path, clinics: dict[str, object]) -> None:
-    """A SuperLink and three SuperNodes, each with its own rows, against one run with all rows."""
-    files = [f"clinic{n}.csv" for n in range(3)]
-    whole = ["flower/bin/python", "record.py", "app", *files, "--runs=1", "--share=1", "--to=whole.npz"]
-    subprocess.run(whole, cwd=desk, check=True, timeout=300)
+FILES = [f"clinic{n}.csv" for n in range(3)]
+
+
+@pytest.fixture(scope="module")
+def whole(desk: Path, clinics: dict[str, object]) -> dict[str, np.ndarray]:
+    """What is seen of one run with all rows, replayed."""
+    command = ["flower/bin/python", "record.py", "app", *FILES, "--runs=1", "--share=1", "--to=whole.npz"]
+    subprocess.run(command, cwd=desk, check=True, timeout=300)
     with np.load(desk / "whole.npz") as seen:
-        sizes = seen["server/size"][0, -1]
-        replayed = {
-            name: np.average(seen[f"server/{name}"][0, -1], axis=0, weights=sizes)
-            for name in ("coef", "intercept")
-        }
-        # What SecAgg+ opens, read as its server reads it: 2^22 levels between -8 and 8 for each client.
-        for name, average in replayed.items():
-            levels = seen[f"sum/{name}"][0, -1] * 16 / 2**22 - 3 * 8
-            np.testing.assert_allclose(levels / (seen["sum/weight"][0, -1] / 2**22), average, atol=1e-4)
+        return {name: seen[name][0] for name in seen if name != "inclusion"}
+
+
+def run_flower(desk: Path, app: str) -> dict[str, np.ndarray]:
+    """What the server keeps of a run of an app: a SuperLink and three SuperNodes, each with its own rows."""
     link, *nodes = (str(port) for port in free_ports(4))
-    home = desk / "home"
+    home = desk / f"home-{app}"
     home.mkdir()
     (home / "config.toml").write_text(
         f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{link}"\ninsecure = true\n'
@@ -106,20 +105,44 @@ def test_a_replay_is_what_flower_itself_hands_the_server(desk: Path, clinics: di
         "FLWR_HOME": str(home),
         "FLWR_TELEMETRY_ENABLED": "0",
     }
+    model = desk / "model.npz"
+    model.unlink(missing_ok=True)
     with ExitStack() as running:
         server = ("flower-superlink", "--insecure", "--port", link, "--disable-runtime-dependency-installation")
         running.enter_context(process(*server, environment=environment, cwd=desk))
-        for file, port in zip(files, nodes, strict=True):
+        for file, port in zip(FILES, nodes, strict=True):
             node = ("flower-supernode", "--insecure", "--superlink", f"127.0.0.1:{link}", "--port", port)
             named = ("--node-config", f'data="{desk / file}"')
             running.enter_context(process(*node, *named, environment=environment, cwd=desk))
         for _ in range(60):  # until the SuperLink answers
-            asked = ("flwr", "run", "app", "here", "--stream")
+            asked = ("flwr", "run", app, "here", "--stream")
             done = subprocess.run(asked, cwd=desk, env=environment, capture_output=True, text=True, timeout=300)
             if done.returncode == 0:
                 break
             time.sleep(1)
-    assert (desk / "model.npz").is_file(), done.stdout + done.stderr + (desk / "log").read_text()
-    with np.load(desk / "model.npz") as model:
-        for name, array in replayed.items():
-            np.testing.assert_allclose(array, model[name], rtol=1e-12, atol=1e-15)
+    assert model.is_file(), done.stdout + done.stderr + (desk / "log").read_text()
+    with np.load(model) as kept:
+        return dict(kept)
+
+
+def test_a_replay_is_what_flower_itself_hands_the_server(desk: Path, whole: dict[str, np.ndarray]) -> None:
+    model = run_flower(desk, "app")
+    for name in ("coef", "intercept"):
+        average = np.average(whole[f"server/{name}"][-1], axis=0, weights=whole["server/size"][-1])
+        np.testing.assert_allclose(average, model[name], rtol=1e-12, atol=1e-15)
+
+
+def test_a_replay_is_what_secagg_opens(desk: Path, whole: dict[str, np.ndarray]) -> None:
+    """One round of Flower's own SecAgg+: whole numbers; each client rounds up or down by a coin."""
+    shutil.copytree(desk / "app", desk / "secagg")
+    about = desk / "secagg" / "pyproject.toml"
+    text = about.read_text().replace("rounds = 3", "rounds = 1")
+    about.write_text(re.sub(r"clinics\.(client|server)_app:app", r"clinics.secagg:\1", text))
+    model = run_flower(desk, "secagg")
+    sizes = whole["sum/size"][0]
+    assert sorted(model["sizes"]) == sorted(sizes)  # each client's, in the open
+    weight = np.round(sizes / 1000 * 2**22).sum()
+    for name in ("coef", "intercept"):  # 2^22 levels between -8 and 8 for each of three clients
+        opened = (model[name] * weight / 2**22 + 3 * 8) * 2**22 / 16
+        np.testing.assert_allclose(opened, np.round(opened), atol=1e-6)
+        np.testing.assert_allclose(opened, whole[f"sum/{name}"][0], atol=3 + 1e-6)
