@@ -23,6 +23,7 @@ from ksdp.audit.party_view import Holdings, holdings_of
 from ksdp.audit.plan import Plan, planned_runs, planned_statistics, proved_before_runs
 from ksdp.audit.randomness import Purpose, derived_seed, generator
 from ksdp.audit.registry import mechanism_of
+from ksdp.audit.reviewing import plural
 from ksdp.audit.spec.design import Balanced, Design, make_design
 from ksdp.audit.spec.models import Spec
 
@@ -167,11 +168,11 @@ def corpus_notes(spec: Spec, corpus: Corpus) -> list[str]:
     if corpus.left_out:
         some = ", ".join(corpus.left_out[:3]) + (", ..." if len(corpus.left_out) > 3 else "")
         notes.append(
-            f"{len(corpus.left_out)} rows without any feature are left out ({some}): nothing is said of them."
+            f"{plural(len(corpus.left_out), 'row')} without any feature left out, without verdicts: {some}."
         )
-    if alike := _twins(corpus):
+    if alike := _copies(corpus):
         notes.append(
-            f"{alike} documents are twins of another: a run hides which of them took part, not that one did."
+            f"{alike:,} documents are copies of another: a run hides which of them took part, not that one did."
         )
     if corpus.taken:
         notes.append(_taken(corpus.taken))
@@ -183,8 +184,8 @@ def corpus_notes(spec: Spec, corpus: Corpus) -> list[str]:
     return notes
 
 
-def _twins(corpus: Corpus) -> int:
-    """Documents whose row is that of another one: a twin that stays hides the one that goes."""
+def _copies(corpus: Corpus) -> int:
+    """Documents whose row is that of another one: a copy that stays hides the one that goes."""
     _, copies = np.unique(corpus.first_alike, return_counts=True)
     return int(copies[copies > 1].sum())
 

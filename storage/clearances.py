@@ -319,7 +319,8 @@ def check_appetite(path: Path, signed: str | None, appetite: str) -> None:
     """Refuse what was signed under no appetite, or under one of another hash."""
     if signed != appetite:
         under = signed or "no appetite"
-        said = f"{path.name} was signed under {under}; this is {appetite}. Sign anew with `--appetite`."
+        said = f"{path.name} was signed under {under}; this is {appetite}."
+        said += " Hold the audit to it (`--appetite`), and sign anew."
         raise ClearanceError("appetite", said)
 
 

@@ -496,7 +496,7 @@ def review_statement(
         f"threshold on every statistic tried is below {margin:g}, in databases of {rows} documents drawn from "
         f"{among}. Audits that asked this so far: {asked.audits}; their levels add up to {asked.level:g}. "
         "Of the documents that an audit calls clear, a share of at most its level is expected to be wrong. Each "
-        "audit counts every document that its runs could test, so that looking again at chosen ones gains nothing."
+        "audit counts every document that its runs could test: testing chosen ones again does not weaken this."
     ]
     if selection.accepted:
         others = len(selection.accepted) - accepted_sensitive

@@ -398,7 +398,10 @@ def _chosen(opened: Store, decided: _Decided, *, leave_out_waiting: bool) -> Sel
             "or withdraw, or leave them out."
         )
     if not chosen.listed:
-        raise InputError("no document may be listed: none is proved clear, and the risk of none was accepted.")
+        raise InputError(
+            "there is nothing to sign: no document is proved clear, and the risk of none was accepted. `ksdp advise` "
+            "looks for a run that gives less away; `ksdp decide` accepts documents one by one."
+        )
     return chosen
 
 

@@ -24,10 +24,10 @@ WORDS = "id,body\n" + "".join(
 )
 
 
-def test_empty_texts_and_twins_are_counted(tmp_path: Path) -> None:
+def test_empty_texts_and_copies_are_counted(tmp_path: Path) -> None:
     said = notes(tmp_path, WORDS, SVD, text="body", id="id")
-    assert said[0].startswith("4 rows without any feature are left out (m0, m4, m8, ...)")
-    assert said[1].startswith("12 documents are twins of another")
+    assert said[0].startswith("4 rows without any feature left out, without verdicts: m0, m4, m8, ...")
+    assert said[1].startswith("12 documents are copies of another")
 
 
 def test_without_text_a_csv_of_texts_is_refused_and_the_key_named(tmp_path: Path) -> None:
