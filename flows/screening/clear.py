@@ -399,8 +399,8 @@ def _chosen(opened: Store, decided: _Decided, *, leave_out_waiting: bool) -> Sel
         )
     if not chosen.listed:
         raise InputError(
-            "there is nothing to sign: no document is proved clear, and the risk of none was accepted. `ksdp advise` "
-            "looks for a run that gives less away; `ksdp decide` accepts documents one by one."
+            "there is nothing to sign: no document is proved clear, and the risk of none was accepted. "
+            "`ksdp advise` looks for a run that gives less away; `ksdp decide` accepts documents one by one."
         )
     return chosen
 
