@@ -37,6 +37,7 @@ from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec.design import as_rows
 from ksdp.audit.spec.models import DecisionSpec, Spec
 from ksdp.audit.verdicts.decide import Verdict, adjusted_among
+from ksdp.audit.verdicts.multiplicity import CLEARING
 
 _CERTAIN = -1e6
 """Log10 p of what needs no test."""
@@ -164,7 +165,7 @@ def combine(views: Sequence[ViewVerdicts], rule: DecisionSpec, among: int | None
     # A view that is certified needs no test: its own level comes on top of that of "clear".
     below = np.where(certified, _CERTAIN, below).max(axis=0)
     decided = sensitive.any(axis=0) | certified.all(axis=0)
-    below = adjusted_among(np.where(decided, 0.0, below), rule, among or len(below))
+    below = adjusted_among(np.where(decided, 0.0, below), rule, among or len(below), CLEARING)
     proved = (below <= math.log10(rule.for_clear)) & (rule.margin > 0)
     undecided = np.where(proved | certified.all(axis=0), Verdict.CLEAR, Verdict.UNDECIDED)
     return Combined(

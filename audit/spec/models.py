@@ -138,8 +138,8 @@ class DecisionSpec(Section, frozen=True):
     """How numbers become verdicts."""
 
     error: Literal["fdr", "fwer"] = "fdr"
-    """What the level bounds, under any dependence: the expected share of wrong verdicts (Benjamini-Yekutieli), or
-    the probability of any wrong one (Holm)."""
+    """What the level bounds, under any dependence: the expected share of wrong verdicts (step-ups), or the
+    probability of any wrong one (Holm)."""
     level: _Level = 0.05
     """The error rate that the audit is held to, over all documents."""
     margin: Annotated[float, Field(ge=0, le=1)] = 0.2

@@ -32,7 +32,7 @@ from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.verdicts.laws import ArmTests
 from ksdp.audit.verdicts.low_fpr import runs_for_low_fpr
 from ksdp.audit.verdicts.margins import distance_band, log10_above, log10_below
-from ksdp.audit.verdicts.multiplicity import adjust, bonferroni, strictest_log10_p
+from ksdp.audit.verdicts.multiplicity import CLEARING, adjust, bonferroni, strictest_log10_p
 from ksdp.audit.verdicts.power import largest_distance, likely_distance, runs_to_decide
 
 
@@ -125,17 +125,17 @@ def decide(
         adjusted_above = np.minimum(adjusted_among(p_above, rule, among) + share, 0.0)
     sensitive = adjusted_above <= math.log10(level)
     p_below = below.max(axis=1)
-    adjusted_below = adjusted_among(np.where(sensitive, 0.0, p_below), rule, among)
+    adjusted_below = adjusted_among(np.where(sensitive, 0.0, p_below), rule, among, CLEARING)
     clear = (adjusted_below <= math.log10(clear_level)) & ~sensitive & (rule.margin > 0)
     verdict = np.where(sensitive, Verdict.SENSITIVE, np.where(clear, Verdict.CLEAR, Verdict.UNDECIDED))
-    # Under the false discovery rate, each that is decided makes room for the next.
-    easier = rule.error == "fdr"
-    room = [1 + easier * int(kind.sum()) for kind in (sensitive, clear)]
-    at = (level * room[0], clear_level * room[1])
-    needed = runs_to_decide(*largest_distance(tested), at, rule, among, statistics)
+    rank, next_ = 1 + int(sensitive.sum()), 1 + int(clear.sum())
+    wanted = (
+        strictest_log10_p(level, among, statistics, rule.error, rank=rank),
+        strictest_log10_p(clear_level, among, 1, rule.error, rank=next_, uniform=CLEARING),
+    )
+    needed = runs_to_decide(*largest_distance(tested), wanted, rule, statistics)
     if rule.margin_at_low_fpr is not None:
-        wanted = strictest_log10_p(at[1], among, 1, rule.error)
-        needed = runs_for_low_fpr(tested, needed, likely_distance(tested) <= rule.margin, wanted)
+        needed = runs_for_low_fpr(tested, needed, likely_distance(tested) <= rule.margin, wanted[1])
     each = clear_level / (among * statistics)
     low, high = distance_band(np.nan_to_num(tested.distance), tested.n_with, tested.n_without, each)
     return Decisions(
@@ -169,9 +169,9 @@ def flagged_by(
     return np.asarray(adjusted_among(bonferroni(p), rule, among) <= math.log10(level))
 
 
-def adjusted_among(log10_p: Floats, rule: DecisionSpec, among: int) -> Floats:
+def adjusted_among(log10_p: Floats, rule: DecisionSpec, among: int, uniform: float = 0.0) -> Floats:
     """Over documents, by the rule's procedure; those that are not here count with p = 1."""
-    return adjust(np.concatenate([log10_p, np.zeros(among - len(log10_p))]), rule.error)[: len(log10_p)]
+    return adjust(np.concatenate([log10_p, np.zeros(among - len(log10_p))]), rule.error, uniform)[: len(log10_p)]
 
 
 def _strongest(tested: ArmTests) -> Ints:

@@ -53,7 +53,7 @@ from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.verdicts.laws import ArmTests, log10_p, smallest_log10_p
 from ksdp.audit.verdicts.low_fpr import LowFpr
 from ksdp.audit.verdicts.margins import LIKELY, SIDES, spread
-from ksdp.audit.verdicts.multiplicity import TAIL_SHARE, strictest_distance_log10_p, strictest_log10_p
+from ksdp.audit.verdicts.multiplicity import CLEARING, TAIL_SHARE, strictest_distance_log10_p, strictest_log10_p
 
 _LN10 = math.log(10)
 _TIMES = 64
@@ -199,7 +199,13 @@ def detectable_distance(
 
     From the asymptotic law 2 exp(-2 N D^2) with N = n m / (n + m); 1 where the arms cannot reach it.
     """
-    log_p = math.log(10) * strictest_distance_log10_p(level or rule.level, documents, statistics, rule.error)
+    return _distance_at(
+        n_with, n_without, strictest_distance_log10_p(level or rule.level, documents, statistics, rule.error)
+    )
+
+
+def _distance_at(n_with: Ints, n_without: Ints, wanted: float) -> Floats:
+    log_p = math.log(10) * wanted
     effective = n_with * n_without / np.maximum(n_with + n_without, 1)
     return np.asarray(np.minimum(np.sqrt((math.log(2) - log_p) / (2 * np.maximum(effective, 1e-9))), 1.0))
 
@@ -227,31 +233,30 @@ def sensitive_distance(
     n_with: Ints, n_without: Ints, documents: int, statistics: int, rule: DecisionSpec, level: float | None = None
 ) -> Floats:
     """The measured D at which a document is surely called sensitive, whatever the others do; above 1: no D is."""
-    levels = (level or rule.level,) * 2
-    return np.asarray(rule.margin + _needed_gaps(n_with, n_without, levels, rule, documents, statistics)[0])
+    wanted = (strictest_log10_p(level or rule.level, documents, statistics, rule.error),) * 2
+    return np.asarray(rule.margin + _needed_gaps(n_with, n_without, wanted, rule)[0])
 
 
 def runs_to_decide(
     distance: Floats,
     n_with: Ints,
     n_without: Ints,
-    levels: tuple[float, float],
+    wanted: tuple[float, float],
     rule: DecisionSpec,
-    documents: int,
     statistics: int,
 ) -> Floats:
     """What must be added to D, or taken off it, shrinks like 1 / sqrt(runs), so the present ones say how many.
 
     The measured D holds noise, which is taken off for the true D. The measurement to come is granted the noise
     that the largest of all statistics stays below with probability one half, ln(4 S) = 2 N x^2, where it must stay
-    below the margin, and none where it must be above. The document is taken to be the next that is decided, at the
-    levels given.
+    below the margin, and none where it must be above. `wanted` are the log10 p that
+    prove it above the margin, over statistics, and below.
     """
     runs = (n_with + n_without).astype(np.float64)
     effective = np.maximum(n_with * n_without / np.maximum(runs, 1), 1e-9)
     true = _less_noise(distance, n_with, n_without)
     noise = np.sqrt(math.log(4 * statistics) / (2 * effective))
-    over, under = _needed_gaps(n_with, n_without, levels, rule, documents, statistics)
+    over, under = _needed_gaps(n_with, n_without, wanted, rule)
     room = rule.margin - true
     with np.errstate(divide="ignore", invalid="ignore"):
         clear = np.where(room > 0, runs * ((under + noise) / room) ** 2, np.inf)
@@ -261,18 +266,17 @@ def runs_to_decide(
 
 
 def _needed_gaps(
-    n_with: Ints, n_without: Ints, levels: tuple[float, float], rule: DecisionSpec, documents: int, statistics: int
+    n_with: Ints, n_without: Ints, wanted: tuple[float, float], rule: DecisionSpec
 ) -> tuple[Floats, Floats]:
-    """How far above the margin, and how far below it, a lone document must be measured with these arms."""
+    """How far above the margin, and how far below it, a document must be measured with these arms."""
+    high, low = wanted
     if rule.margin == 0:
-        found = detectable_distance(n_with, n_without, documents, statistics, rule, levels[0])
+        found = _distance_at(n_with, n_without, high + math.log10(1 - TAIL_SHARE))
         return found, np.full(np.shape(n_with), np.inf)
-    high = strictest_log10_p(levels[0], documents, statistics, rule.error)
     if rule.margin_at_low_fpr is not None:  # which has the other part
         high += math.log10(1 - TAIL_SHARE)
     high = min(high, -0.31)
-    low = min(strictest_log10_p(levels[1], documents, 1, rule.error), -0.31)
-    return least_over(n_with, n_without, high), clearing_gap(n_with, n_without, 10**low)
+    return least_over(n_with, n_without, high), clearing_gap(n_with, n_without, 10 ** min(low, -0.31))
 
 
 def clearing_gap(n_with: Ints, n_without: Ints, level: float) -> Floats:
@@ -335,7 +339,7 @@ def smallest_margin(
     Examples
     --------
     >>> round(smallest_margin(200, 6500, 17706, 8, DecisionSpec()), 3)
-    0.205
+    0.188
     """
     _check(documents=documents, statistics=statistics, power=power)
     if min(n_with, n_without) < 1:
@@ -389,9 +393,8 @@ def runs_for_limit(share: float, documents: int, statistics: int, rule: Decision
 
 def _clearing_level(rule: DecisionSpec, documents: int, power: float) -> float:
     """The raw p at which a document is cleared, where this share of all documents is."""
-    if rule.error == "fwer":
-        return rule.for_clear / documents
-    return rule.for_clear * max(power, 1 / documents) / float((1 / np.arange(1, documents + 1)).sum())
+    rank = max(math.floor(power * documents), 1)
+    return float(10 ** strictest_log10_p(rule.for_clear, documents, 1, rule.error, rank=rank, uniform=CLEARING))
 
 
 def _check(*, documents: int, statistics: int, power: float = 0.5, share: float = 0.5) -> None:

@@ -388,7 +388,7 @@ def correction(summary: AnySummary) -> str:
     return (
         f"of the documents called sensitive, at most {level} are expected to be false alarms"
         f"{wrong if rule.margin else ''}, however documents depend on one another (false discovery rate, "
-        "Benjamini–Yekutieli)"
+        "Benjamini–Yekutieli; for clear as Blanchard and Roquain reshaped it)"
     )
 
 

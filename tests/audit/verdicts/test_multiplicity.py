@@ -8,9 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import false_discovery_control
 
-from ksdp.audit.verdicts.multiplicity import adjust, bonferroni, strictest_log10_p, weighted_minimum
+from ksdp.audit.verdicts.multiplicity import CLEARING, adjust, bonferroni, strictest_log10_p, weighted_minimum
 
 p_values = st.lists(st.floats(1e-12, 1.0), min_size=1, max_size=40)
+
+
+def prior(count: int, uniform: float) -> np.ndarray:
+    """Of how many are rejected: a part of it uniform, the rest as 1 / k."""
+    inverse = np.array([1 / k for k in range(1, count + 1)])
+    return uniform / count + (1 - uniform) * inverse / inverse.sum()
 
 
 @given(p_values)
@@ -18,6 +24,57 @@ p_values = st.lists(st.floats(1e-12, 1.0), min_size=1, max_size=40)
 def test_false_discovery_rates_equal_scipy(p: list[float]) -> None:
     ours = 10 ** adjust(np.log10(p), "fdr")
     assert ours == pytest.approx(false_discovery_control(p, method="by"), rel=1e-9)
+
+
+@given(p_values, st.floats(0, 1), st.floats(0.001, 0.3))
+@settings(deadline=None)
+def test_the_reshaped_step_up_rejects_what_its_definition_rejects(
+    p: list[float], uniform: float, level: float
+) -> None:
+    """Count down from all of them, with beta as an expectation under the prior."""
+    ours = 10 ** adjust(np.log10(p), "fdr", uniform)
+    weights, ordered = prior(len(p), uniform), sorted(p)
+    for at in (level * (1 - 1e-9), level * (1 + 1e-9)):
+        most = 0
+        for k in range(len(p), 0, -1):
+            beta = sum(x * weights[x - 1] for x in range(1, k + 1))
+            if ordered[k - 1] <= at * beta / len(p):
+                most = k
+                break
+        rejected = int((ours <= level).sum())
+        assert (rejected >= most) if at < level else (rejected <= most)
+
+
+@pytest.mark.parametrize("uniform", [0.0, CLEARING, 1.0])
+def test_the_step_up_keeps_its_level_under_the_worst_dependence_and_reaches_it(uniform: float) -> None:
+    """All hypotheses are true, each p is uniform, and k of them fall together under the bar of k, for one k."""
+    rng = np.random.default_rng(5)
+    count, level, audits = 12, 0.3, 20_000
+    weights = prior(count, uniform)
+    bars = level * np.concatenate([[0], (np.arange(1, count + 1) * weights).cumsum()]) / count
+    wrong, below = 0, 0.0
+    for _ in range(audits):
+        k = rng.choice(count + 1, p=[1 - level, *(level * weights)])  # 0: none together
+        p = rng.uniform(bars[-1], 1, count)
+        p[rng.permutation(count)[:k]] = rng.uniform(bars[k - 1], bars[k], k) if k else 0
+        wrong += bool((adjust(np.log10(p), "fdr", uniform) <= np.log10(level)).any())
+        below += (p <= bars[-1] / 2).mean() / audits
+    assert below == pytest.approx(bars[-1] / 2, rel=0.1)  # each p is uniform
+    assert wrong / audits == pytest.approx(level, abs=3 * np.sqrt(level * (1 - level) / audits))
+
+
+@pytest.mark.parametrize(("rank", "uniform"), [(1, 0.0), (3, CLEARING), (8, CLEARING), (30, CLEARING)])
+def test_the_bar_of_a_rank_is_what_decides_so_many(rank: int, uniform: float) -> None:
+    bar = strictest_log10_p(0.05, 8, 1, "fdr", rank=rank, uniform=uniform)
+    held = np.arange(8) < rank
+    assert (adjust(np.where(held, bar - 1e-9, 0), "fdr", uniform) <= np.log10(0.05)).tolist() == held.tolist()
+    assert not (adjust(np.where(held, bar + 1e-9, 0), "fdr", uniform) <= np.log10(0.05)).any()
+
+
+def test_clear_asks_for_less_where_most_are_and_for_ten_times_as_much_where_one_is() -> None:
+    bars = {u: [strictest_log10_p(0.05, 1000, 1, "fdr", rank=k, uniform=u) for k in (1, 1000)] for u in (0, 0.9)}
+    assert 10 ** (bars[0.9][1] - bars[0][1]) == pytest.approx(3.47, rel=0.01)
+    assert 10 ** (bars[0.9][0] - bars[0][0]) == pytest.approx(0.1 + 0.9 * 7.485 / 1000, rel=0.01)
 
 
 @given(p_values, st.floats(0.001, 0.3))
