@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from itertools import pairwise
@@ -419,11 +419,36 @@ class Selection:
     """Left out: nothing was proved or decided, more runs were asked for, or a second person did not answer yet."""
     waiting: tuple[str, ...]
     """Those of `left_open` that wait for a second person."""
+    not_picked: tuple[str, ...] = ()
+    """Left out: they might be listed, and somebody named which are to be."""
 
     @property
     def listed(self) -> tuple[str, ...]:
         """Documents that may enter a run."""
         return self.proved + self.accepted
+
+    def only(self, lines: Sequence[str]) -> Selection:
+        """The same where exactly the documents of these lines are listed; `InputError` where one may not be.
+
+        Parameters
+        ----------
+        lines : ids, one a line; empty ones say nothing
+        """
+        places = dict.fromkeys(self.excluded, "excluded by decision")
+        places |= dict.fromkeys(self.left_open, "not proved clear, nor accepted")
+        listed, picked = set(self.listed), {line.strip() for line in lines} - {""}
+        for row, name in enumerate((line.strip() for line in lines), start=1):
+            if name and name not in listed:
+                why = places.get(name, "not a document of this audit")
+                raise InputError(f"row {row}: {name!r} may not be listed: it is {why}. Leave it out.")
+        if not picked:
+            raise InputError("no document is named. Write ids, one a line.")
+        return replace(
+            self,
+            proved=tuple(name for name in self.proved if name in picked),
+            accepted=tuple(name for name in self.accepted if name in picked),
+            not_picked=tuple(name for name in self.listed if name not in picked),
+        )
 
 
 def select(verdicts: Mapping[str, str], states: Mapping[str, State]) -> Selection:
@@ -495,8 +520,7 @@ def review_statement(
         f"{len(selection.proved)} documents are listed because they were proved clear: the advantage of every "
         f"threshold on every statistic tried is below {margin:g}, in databases of {rows} documents drawn from "
         f"{among}. Audits that asked this so far: {asked.audits}; their levels add up to {asked.level:g}. "
-        "Of the documents that an audit calls clear, a share of at most its level is expected to be wrong. Each "
-        "audit counts every document that its runs could test: testing chosen ones again does not weaken this."
+        "Each audit counts every document that its runs could test: testing chosen ones again weakens none of this."
     ]
     if selection.accepted:
         others = len(selection.accepted) - accepted_sensitive
@@ -504,11 +528,12 @@ def review_statement(
             f"{len(selection.accepted)} are listed by decision alone: {accepted_sensitive} proved sensitive, "
             f"and {others} of which nothing is proved. Their risk was accepted, each with a reason in the log."
         )
-    out = len(selection.excluded) + len(selection.left_open)
+    out = len(selection.excluded) + len(selection.left_open) + len(selection.not_picked)
     if out:
+        picked = f", {len(selection.not_picked)} not picked" if selection.not_picked else ""
         promises.append(
             f"{out} documents are not listed: {len(selection.excluded)} excluded by decision, "
-            f"{len(selection.left_open)} left open. The listed documents were not audited again without "
+            f"{len(selection.left_open)} left open{picked}. The listed documents were not audited again without "
             "these: leaving documents out can expose others that they hid."
         )
     else:

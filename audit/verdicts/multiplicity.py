@@ -35,6 +35,7 @@ import math
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ksdp.audit.numeric.array_types import Floats
 
@@ -95,6 +96,63 @@ def adjust(log10_p: Floats, error: ErrorRate, uniform: float = 0.0) -> Floats:
     out = np.empty(count)
     out[order] = np.minimum(stepped, 0.0)
     return out
+
+
+_ROUNDING = 1e-12
+"""Of log10 p, so that what was rejected at its bar is so here."""
+
+
+def wrong_share(log10_p: Floats, picked: NDArray[np.bool_], level: float, count: int) -> float:
+    """Of any part of what is clear, whoever picks it and why: the share that is expected to be wrong at most.
+
+    For each of the n hypotheses let e = n / (level k), k the smallest with p <= level beta(k) / n, and 0 if
+    there is none. 1 / k is the sum of 1 / (j (j + 1)) over j >= k, so that E[e] <= 1 where the hypothesis is
+    true, by the module's proof. So the mean of e over the true ones T has an expectation of at most 1, too. Let
+    b(R) be the largest |S and R| / mean of e over S, among all sets S that meet R. With S = T, a set R holds at
+    most b(R) times this mean of true ones, and so do all sets at once: however R was picked, the expectation of
+    |T and R| / b(R) is at most 1. The result is b(R) / |R|, `level` at least, 1 at most. Of everything that the
+    step-up rejects it is the level, as each e is at least n / (level R) there.
+
+    Over looks at parts of the level, the mean of a document's e, each with its part as weight, is one again, and
+    at least that of the smallest p, scaled to the whole level.
+
+    Reference: Xu, Solari, Fischer, de Heide, Ramdas & Goeman (2025), closed step-ups:
+    https://arxiv.org/abs/2509.02517.
+
+    Parameters
+    ----------
+    log10_p : shape (n_documents,)
+        Of "at least the margin", raw; the smallest over looks, scaled to the level.
+    picked : shape (n_documents,)
+        Which of them; one at least.
+    count : int
+        Hypotheses that the correction counted; those that are not here have p = 1.
+
+    Examples
+    --------
+    Of a hundred, 40 are clear: all of them, ten of these, and one that was proved by far:
+
+    >>> p = np.log10(np.repeat([1e-9, 0.002, 1.0], [1, 39, 60]))
+    >>> picks = [np.arange(100) < 40, np.isin(np.arange(100), np.arange(20, 30)), np.arange(100) < 1]
+    >>> [round(wrong_share(p, pick, 0.05, 100), 3) for pick in picks]
+    [0.05, 0.098, 0.05]
+    """
+    bars = np.log10(step_shape(count, CLEARING)) + math.log10(level) + _ROUNDING
+    first = np.searchsorted(bars, log10_p) + 1
+    evidence = np.where(first <= count, 1 / first, 0.0)
+    inside = np.sort(evidence[picked])
+    outside = np.sort(np.concatenate([evidence[~picked], np.zeros(count - len(evidence)), [np.inf]]))
+    size, held = np.arange(1, len(inside) + 1), inside.cumsum()
+    beside = np.concatenate([[0.0], outside.cumsum()])
+    # The worst set with so many of the picked has the weakest others, as long as each lowers the mean.
+    low, high = np.zeros(len(size), np.int64), np.full(len(size), len(outside) - 1)
+    while (low < high).any():
+        middle = (low + high) // 2
+        lowers = outside[middle] * (size + middle) < held + beside[middle]
+        low, high = np.where(lowers, middle + 1, low), np.where(lowers, high, middle)
+    with np.errstate(divide="ignore"):
+        most = (size * (size + low) / (held + beside[low])).max() * level / count
+    return float(min(max(most / len(size), level), 1.0))
 
 
 def strictest_log10_p(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -10,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from ksdp.audit.corpus.groups import GROUPS_AUDITED, documents_of
@@ -17,6 +19,7 @@ from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import ClearanceError, InputError, InvalidAudit, StoreError
 from ksdp.audit.mechanisms.contract import opened, traits_of
 from ksdp.audit.mechanisms.words import mechanism_words
+from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.appetite import Appetite
@@ -39,6 +42,7 @@ from ksdp.audit.screening.clearance import (
 from ksdp.audit.screening.rounds import drawn_from
 from ksdp.audit.spec.models import DecisionSpec, Spec
 from ksdp.audit.verdicts.decide import Proof
+from ksdp.audit.verdicts.multiplicity import wrong_share
 from ksdp.flows.prepare import spec_corpus
 from ksdp.storage.audits.continuation import Origin, read_origin
 from ksdp.storage.audits.history import finished_views, read_summary, views_of
@@ -122,6 +126,8 @@ class Grounds:
     statement: str
     evidence: Evidence
     reviewed: Reviewed | None = None
+    wrong: str = ""
+    """How many of `listed` may be wrong, where `statement` does not say it."""
 
 
 def mechanism_identity(plan: Plan) -> MechanismIdentity:
@@ -235,7 +241,8 @@ def _sentences(grounds: Grounds) -> list[str]:
     opens = _OPENED[traits_of(grounds.plan.mechanism).opens]
     draw = grounds.plan.spec.draw_sentence
     limits = [*([] if draw is None else [draw]), *_at_low_fpr(grounds.plan.spec.decision)]
-    return [grounds.statement, *groups, *limits, *_certified(grounds), grounds.evidence.sentence(), opens]
+    stated = [part for part in (grounds.statement, grounds.wrong) if part]
+    return [*stated, *groups, *limits, *_certified(grounds), grounds.evidence.sentence(), opens]
 
 
 def _at_low_fpr(rule: DecisionSpec) -> list[str]:
@@ -283,7 +290,13 @@ _SIGN_A_VIEW = (
 
 
 def clearance_from_decisions(
-    store: Path, audit: str, signing: Signing, *, leave_out_waiting: bool = False, superseded: bool = False
+    store: Path,
+    audit: str,
+    signing: Signing,
+    *,
+    leave_out_waiting: bool = False,
+    superseded: bool = False,
+    only: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """Sign what may be used after people decided: proved clear and not excluded, or accepted by decision.
 
@@ -302,11 +315,14 @@ def clearance_from_decisions(
         Leave out documents that wait for a second person, instead of refusing.
     superseded : bool
         Sign although a newer audit asked the same question.
+    only : sequence of str, optional
+        Ids of exactly the documents to list, as lines of a file; all that may be by default.
     """
     signing.check()
     opened = Store.open(store, create=False)
     decided = _decided(opened, audit, superseded=superseded)
     chosen = _chosen(opened, decided, leave_out_waiting=leave_out_waiting)
+    chosen = chosen if only is None else chosen.only(only)
     grounds = _grounds(opened, decided, chosen)
     cleared = clearance_of(signing, grounds, opened)
     sign(signing, cleared, opened)
@@ -321,6 +337,8 @@ def clearance_from_decisions(
         "sensitive": cleared.sensitive,
         "left_open": len(chosen.left_open),
         "waiting": len(chosen.waiting),
+        "not_picked": len(chosen.not_picked),
+        "wrong": grounds.wrong,
         "log_entries": decided.seen.head.number,
         "too_few": cleared.sizes.refused(entering_units(cleared, grounds.corpus), None),
         "statement": cleared.statement,
@@ -338,6 +356,8 @@ class _Decided:
     newest: bool
     """Whether no newer audit asked the same question."""
     verdicts: dict[str, str]
+    log10_p_below: Floats
+    """In the order of `verdicts`."""
     every_attack: frozenset[str]
     """Ids of what is clear against every attack."""
     seen: Snapshot
@@ -378,6 +398,7 @@ def _decided(opened: Store, audit: str, *, superseded: bool) -> _Decided:
         spec=spec,
         newest=not newer,
         verdicts=dict(zip(rows["document"].to_pylist(), rows["verdict"].to_pylist(), strict=True)),
+        log10_p_below=rows["log10_p_below"].to_numpy(),
         every_attack=frozenset(
             name
             for name, proof in zip(rows["document"].to_pylist(), rows["proof"].to_pylist(), strict=True)
@@ -440,6 +461,23 @@ def _grounds(opened: Store, decided: _Decided, chosen: Selection) -> Grounds:
             log_entries=seen.head.number,
             log_head=seen.head.hash,
         ),
+        wrong=_wrong(decided, chosen, plan.counted),
+    )
+
+
+def _wrong(decided: _Decided, chosen: Selection, counted: int) -> str:
+    """How many of the listed may be wrong; empty where no test proved one of them clear."""
+    rule, tested = decided.spec.rule, set(chosen.proved) - decided.every_attack
+    picked = np.array([name in tested for name in decided.verdicts])
+    if not tested:
+        return ""
+    if rule.error == "fwer":
+        any_of = f"any of the {len(tested)} that tests prove clear is wrong"
+        return f"The probability that {any_of} is at most {rule.for_clear:g}."
+    share = math.ceil(wrong_share(decided.log10_p_below, picked, rule.for_clear, counted) * 1e4 - 1e-6) / 1e4
+    return (
+        f"Of the {len(tested)} that tests prove clear, a share of at most {share:g} is expected to be wrong, "
+        "whoever picked them from all that are clear, and why."
     )
 
 

@@ -29,6 +29,7 @@ __all__ = ["MUTANTS", "Mutant", "changed"]
 
 ROOT = Path(__file__).resolve().parents[2]
 VERDICTS = ("tests/audit/verdicts/test_verdict_path.py",)
+STEP_UPS = ("tests/audit/verdicts/test_multiplicity.py",)
 MATCH = ("tests/audit/statistics/linear/test_match.py",)
 COPIES = ("tests/audit/verdicts/test_certificates.py", "tests/audit/test_copies.py")
 STEPS = ("tests/audit/statistics/linear/test_filter_steps.py",)
@@ -310,17 +311,10 @@ MUTANTS: list[Mutant] = [
             "np.maximum.accumulate(log10_p[order] + np.log10(np.arange(count, 0, -1)))",
             "log10_p[order] + np.log10(np.arange(count, 0, -1))",
         ),
-        ("rank / (1 / rank).sum()", "rank"),
-        ("uniform * rank * (rank + 1) / (2 * count)", "uniform * rank"),
-        ("uniform * rank * (rank + 1) / (2 * count)", "uniform * rank * (rank + 1) / count"),
-        ("(1 - uniform) * rank / ", "rank / "),
-        ("np.asarray(beta / count)", "np.asarray(beta)"),
-        ("np.log10(step_shape(count, uniform))", "np.log10(step_shape(count, 0.0))"),
-        ("CLEARING = 0.9", "CLEARING = 0.99"),
         ("stepped = np.minimum.accumulate(stepped[::-1])[::-1]", "pass"),
         (
-            "out[order] = np.minimum(stepped, 0.0)\n    return out\n\n\ndef strictest_log10_p",
-            "out[:] = np.minimum(stepped, 0.0)\n    return out\n\n\ndef strictest_log10_p",
+            "out[order] = np.minimum(stepped, 0.0)\n    return out\n",
+            "out[:] = np.minimum(stepped, 0.0)\n    return out\n",
         ),
         ("main - np.log10(1 - TAIL_SHARE), other - np.log10(TAIL_SHARE)", "main, other"),
         (
@@ -329,7 +323,6 @@ MUTANTS: list[Mutant] = [
         ),
         ("np.log10(level) + np.log10(share) - np.log10(statistics)", "np.log10(level) + np.log10(share)"),
         ("np.log10(level) + np.log10(share) - ", "np.log10(level) - "),
-        ("min(rank, documents) - 1", "0"),
         (
             "strictest_log10_p(level, documents, statistics, error) + float(np.log10(1 - TAIL_SHARE))",
             "strictest_log10_p(level, documents, statistics, error)",
@@ -483,6 +476,28 @@ MUTANTS: list[Mutant] = [
     ),
     *_of("audit/verdicts/looks.py", ("rule.accepts(bound)", "(bound <= rule.margin)"), tests=LOW_FPR),
     *_of(
+        "audit/verdicts/multiplicity.py",
+        ("rank / (1 / rank).sum()", "rank"),
+        ("uniform * rank * (rank + 1) / (2 * count)", "uniform * rank"),
+        ("uniform * rank * (rank + 1) / (2 * count)", "uniform * rank * (rank + 1) / count"),
+        ("(1 - uniform) * rank / ", "rank / "),
+        ("np.asarray(beta / count)", "np.asarray(beta)"),
+        ("np.log10(step_shape(count, uniform))", "np.log10(step_shape(count, 0.0))"),
+        ("CLEARING = 0.9", "CLEARING = 0.99"),
+        ("np.searchsorted(bars, log10_p) + 1", "np.searchsorted(bars, log10_p) + 2"),
+        ("np.where(first <= count, 1 / first, 0.0)", "1 / first"),
+        ("np.zeros(count - len(evidence)), [np.inf]", "[np.inf]"),
+        ("np.sort(evidence[picked])", "np.sort(evidence[picked])[::-1]"),
+        ("np.sort(np.concatenate([evidence[~picked]", "np.sort(np.concatenate([evidence"),
+        ("lowers = outside[middle] * (size + middle) < ", "lowers = outside[middle] * size < "),
+        ("size * (size + low) / (held + beside[low])", "size * size / (held + beside[low])"),
+        ("size * (size + low) / (held + beside[low])", "size * (size + low) / held"),
+        ("min(max(most / len(size), level), 1.0)", "max(most / len(size), level)"),
+        ("min(max(most / len(size), level), 1.0)", "min(most / len(size), 1.0)"),
+        ("min(rank, documents) - 1", "0"),
+        tests=STEP_UPS,
+    ),
+    *_of(
         "audit/verdicts/decide.py",
         ("among or len(tested)", "len(tested)"),
         ("level, among = level or rule.level,", "level, among = rule.level,"),
@@ -580,7 +595,7 @@ MUTANTS: list[Mutant] = [
         ("distance**2 - math.pi**2 / 12 / effective", "distance**2"),
         ("top = measured.argmax(axis=1)", "top = measured.argmin(axis=1)"),
         ("np.asarray(rule.margin + _needed_gaps(", "np.asarray(0.0 + _needed_gaps("),
-        ("rule, documents, statistics)[0])", "rule, documents, statistics)[1])"),
+        ("_needed_gaps(n_with, n_without, wanted, rule)[0])", "_needed_gaps(n_with, n_without, wanted, rule)[1])"),
         ("noise = np.sqrt(math.log(4 * statistics)", "noise = np.sqrt(math.log(4)"),
         ("true = _less_noise(distance, n_with, n_without)", "true = distance"),
         ("room = rule.margin - true", "room = true - rule.margin"),

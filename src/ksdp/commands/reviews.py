@@ -219,15 +219,24 @@ def clear(
     superseded: Annotated[
         bool, typer.Option("--superseded", help="Sign even if a newer audit asked the same question.")
     ] = False,
+    only: Annotated[
+        Path | None, typer.Option("--only", help="List exactly these of them: a file of ids, one a line.")
+    ] = None,
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
 ) -> None:
     """Sign what may be used: what was proved clear and not excluded, and what was accepted."""
     from ksdp.flows.screening.clear import clearance_from_decisions
+    from ksdp.storage.readers.files import read_text
 
     signing = signer.signing(salted=salted)
     out = clearance_from_decisions(
-        store, _known(store, audit), signing, leave_out_waiting=leave_out_waiting, superseded=superseded
+        store,
+        _known(store, audit),
+        signing,
+        leave_out_waiting=leave_out_waiting,
+        superseded=superseded,
+        only=None if only is None else read_text(only, "utf-8").splitlines(),
     )
     _tell_cleared(out, as_json)
 
@@ -238,7 +247,8 @@ def _tell_cleared(out: dict[str, Any], as_json: bool) -> None:
         return
     typer.echo(
         f"{out['listed']} documents listed: {out['proved']} proved clear, {out['accepted']} accepted; "
-        f"{out['excluded']} excluded by decision, {out['left_open']} left open\n"
+        f"{out['excluded']} excluded by decision, {out['left_open']} left open, {out['not_picked']} not picked\n"
+        f"{out['wrong'] or 'no test proved one of them'}\n"
         f"{out['clearance']}  {out['fingerprint']}"
     )
     tell_exclusions(out["exclusions"])

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import false_discovery_control
 
-from ksdp.audit.verdicts.multiplicity import CLEARING, adjust, bonferroni, strictest_log10_p, weighted_minimum
+from ksdp.audit.verdicts.multiplicity import (
+    CLEARING,
+    adjust,
+    bonferroni,
+    strictest_log10_p,
+    weighted_minimum,
+    wrong_share,
+)
 
 p_values = st.lists(st.floats(1e-12, 1.0), min_size=1, max_size=40)
 
@@ -49,7 +58,7 @@ def test_the_reshaped_step_up_rejects_what_its_definition_rejects(
 def test_the_step_up_keeps_its_level_under_the_worst_dependence_and_reaches_it(uniform: float) -> None:
     """All hypotheses are true, each p is uniform, and k of them fall together under the bar of k, for one k."""
     rng = np.random.default_rng(5)
-    count, level, audits = 12, 0.3, 20_000
+    count, level, audits = 12, 0.3, 8_000
     weights = prior(count, uniform)
     bars = level * np.concatenate([[0], (np.arange(1, count + 1) * weights).cumsum()]) / count
     wrong, below = 0, 0.0
@@ -75,6 +84,73 @@ def test_clear_asks_for_less_where_most_are_and_for_ten_times_as_much_where_one_
     bars = {u: [strictest_log10_p(0.05, 1000, 1, "fdr", rank=k, uniform=u) for k in (1, 1000)] for u in (0, 0.9)}
     assert 10 ** (bars[0.9][1] - bars[0][1]) == pytest.approx(3.47, rel=0.01)
     assert 10 ** (bars[0.9][0] - bars[0][0]) == pytest.approx(0.1 + 0.9 * 7.485 / 1000, rel=0.01)
+
+
+def slow_shares(p: list[float], level: float, count: int) -> dict[frozenset[int], float]:
+    """The bound of every part of what is rejected, over every set of hypotheses, from the definition."""
+    weights, evidence = prior(count, CLEARING), []
+    for one in [*p, *[1.0] * (count - len(p))]:
+        bars = [level * sum(x * weights[x - 1] for x in range(1, k + 1)) / count for k in range(1, count + 1)]
+        evidence.append(next((count / (level * k) for k, bar in enumerate(bars, 1) if one <= bar), 0.0))
+    sets = [frozenset(s) for size in range(1, count + 1) for s in combinations(range(count), size)]
+    rejected = frozenset(np.flatnonzero(adjust(np.log10(p), "fdr", CLEARING) <= np.log10(level)).tolist())
+    return {
+        part: max(
+            len(part & s) * len(s) / total / len(part) if (total := sum(evidence[i] for i in s)) else np.inf
+            for s in sets
+            if part & s
+        )
+        for part in sets
+        if part <= rejected
+    }
+
+
+@given(st.lists(st.sampled_from([1e-9, 1e-4, 0.003, 0.02, 0.04, 0.08, 0.2, 1.0]), min_size=1, max_size=8))
+@settings(deadline=None, max_examples=25)
+def test_the_share_of_any_part_is_that_of_the_worst_of_all_sets(p: list[float]) -> None:
+    for part, share in slow_shares(p, 0.2, len(p)).items():
+        ours = wrong_share(np.log10(p), np.isin(np.arange(len(p)), list(part)), 0.2, len(p))
+        assert ours == pytest.approx(min(max(share, 0.2), 1.0), rel=1e-9)
+
+
+def test_documents_that_are_not_here_count_against_a_part() -> None:
+    p = [1e-9, 0.02, 0.02, 0.02]
+    for part, share in slow_shares([*p, 1, 1, 1], 0.3, 7).items():
+        ours = wrong_share(np.log10(p), np.isin(np.arange(4), list(part)), 0.3, 7)
+        assert ours == pytest.approx(min(max(share, 0.3), 1.0), rel=1e-9)
+
+
+@given(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=60), st.floats(0.001, 0.3))
+@settings(deadline=None)
+def test_of_everything_that_is_rejected_the_share_is_the_level(p: list[float], level: float) -> None:
+    rejected = adjust(np.log10(p), "fdr", CLEARING) <= np.log10(level)
+    if rejected.any():
+        assert wrong_share(np.log10(p), rejected, level, len(p)) == pytest.approx(level, rel=1e-9)
+
+
+def test_whoever_picks_the_wrong_ones_alone_is_told_so() -> None:
+    """Half is true, under the worst dependence, and somebody who knows which picks the worst part there is."""
+    rng = np.random.default_rng(8)
+    count, true, level, audits = 8, 4, 0.3, 3000
+    weights = prior(count, CLEARING)
+    bars = level * np.concatenate([[0], (np.arange(1, count + 1) * weights).cumsum()]) / count
+    worst = []
+    for _ in range(audits):
+        p = np.full(count, 1e-3)
+        p[:true] = rng.uniform(bars[-1], 1, true)
+        k = rng.choice(count + 1, p=[1 - level, *(level * weights)])
+        if k:  # so many fall together, where there are so many
+            together = rng.permutation(count)[:k]
+            p[together[together < true]] = rng.uniform(bars[k - 1], bars[k])
+        rejected = adjust(np.log10(p), "fdr", CLEARING) <= np.log10(level)
+        ratios = [0.0]
+        for part in range(1, 2**true):
+            picked = np.array([bool(part >> at & 1) for at in range(true)] + [False] * true)
+            if not (picked & ~rejected).any():
+                ratios.append(1 / wrong_share(np.log10(p), picked, level, count))
+        worst.append(max(ratios))
+    assert np.mean(worst) <= 1 + 3 * np.std(worst) / np.sqrt(audits)
+    assert np.mean(worst) > 0.2  # it does happen
 
 
 @given(p_values, st.floats(0.001, 0.3))

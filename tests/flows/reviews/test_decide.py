@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ksdp.audit.errors import ClearanceError, InputError, StoreError
+from ksdp.audit.verdicts.multiplicity import wrong_share
 from ksdp.flows.reviews import WantedRuns, decide, more_runs
 from ksdp.flows.screening.clear import Signing, clearance_from_decisions, verify, verify_log
 from ksdp.storage.audits.continuation import read_progress
 from ksdp.storage.clearances import read_clearance
+from ksdp.storage.findings import read_spec, read_verdicts
 from ksdp.storage.keys import load_private, load_public
 from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.storage.reviews.decisions import Policy, read_log, states, write_policy
@@ -32,7 +36,7 @@ def store(decided: Path) -> Path:
 
 
 def sign(audited: tuple[Path, str], store: Path, audit: str | None = None, **arguments: Any) -> dict[str, Any]:
-    how = {name: arguments.pop(name) for name in ("leave_out_waiting", "superseded") if name in arguments}
+    how = {name: arguments.pop(name) for name in ("leave_out_waiting", "superseded", "only") if name in arguments}
     said = {"who": "Ana", "now": NOW, "expires": NOW + timedelta(days=9)} | arguments
     signing = Signing(store.parent / "clearance.json", load_private(audited[0] / "ana.key"), **said)
     return clearance_from_decisions(store, audit or audited[1], signing, **how)
@@ -76,6 +80,46 @@ def test_the_clearance_lists_what_was_proved_or_accepted_and_verifies(
         decide(store, audit, [name], "accept", "forged", "Ana", NOW)
     assert verify_log(store)["whole"]
     assert verify_log(store, [path])["broken"] == 6
+
+
+def test_exactly_what_somebody_picks_is_listed_with_the_bound_of_these(
+    audited: tuple[Path, str], store: Path, kinds: dict[str, list[str]], ksdp: Callable[..., Any]
+) -> None:
+    folder, audit = audited
+    accepted, excluded, others = kinds["undecided"][0], kinds["clear"][0], kinds["clear"][1:]
+    decide(store, audit, [accepted], "accept", "small", "Ana", NOW)
+    decide(store, audit, [excluded], "exclude", "a minor's letter", "Ana", NOW)
+    picks, sign_it = store.parent / "picks.txt", ("--store", store, "--key", folder / "ana.key", "--who", "Ana")
+    for wrong, why in (
+        (excluded, "excluded by decision"),
+        (kinds["sensitive"][0], "not proved clear, nor accepted"),
+        ("nobody", "not a document of this audit"),
+    ):
+        picks.write_text(f"{others[0]}\n\n{wrong}\n")
+        said = ksdp(
+            "clear", audit, "--only", picks, "--clearance", store.parent / "few.json", *sign_it, check=2
+        ).err
+        assert f"row 3: {wrong!r} may not be listed: it is {why}" in " ".join(said.split())
+    picks.write_text(" \n")
+    ksdp("clear", audit, "--only", picks, "--clearance", store.parent / "few.json", *sign_it, check=2)
+    assert not (store.parent / "few.json").exists()
+    picks.write_text(f"{others[0]}\n{accepted}\n{others[1]}\n")
+    out = ksdp("clear", audit, "--only", picks, "--clearance", store.parent / "few.json", *sign_it, "--json").out
+    assert (out["proved"], out["accepted"], out["not_picked"]) == (2, 1, len(others) - 2)
+    cleared = read_clearance(store.parent / "few.json")
+    assert set(cleared.documents) == {*others[:2], accepted}
+    assert f"{len(others) - 2} not picked" in cleared.statement
+    rows = read_verdicts(Store(store).audit(audit))
+    rule = read_spec(Store(store).audit(audit)).rule
+    below, names = rows["log10_p_below"].to_numpy(), rows["document"].to_pylist()
+    share = wrong_share(below, np.isin(names, others[:2]), rule.for_clear, len(names))
+    assert share > rule.level, "few may be picked because they are wrong, all of them may not"
+    stated = re.search(r"Of the 2 that tests prove clear, a share of at most (\S+) is expected", cleared.statement)
+    assert stated is not None
+    assert share <= float(stated[1]) < share + 2e-4
+    assert out["wrong"] in cleared.statement
+    every = sign(audited, store)
+    assert f"Of the {len(others)} that tests prove clear, a share of at most" in every["statement"]
 
 
 def test_nothing_is_signed_while_a_second_person_is_awaited(
