@@ -779,7 +779,7 @@ MUTANTS: list[Mutant] = [
         "audit/views.py",
         (
             "clear = verdicts == Verdict.SENSITIVE, verdicts == Verdict.CLEAR",
-            "clear = verdicts == Verdict.SENSITIVE, verdicts == Verdict.CLEAR",
+            "clear = verdicts == Verdict.SENSITIVE, verdicts != Verdict.SENSITIVE",
         ),
         ("np.where(certified, _CERTAIN, below).max(axis=0)", "np.where(certified, _CERTAIN, below).min(axis=0)"),
         ("np.where(certified, _CERTAIN, below).max(axis=0)", "below.max(axis=0)"),
