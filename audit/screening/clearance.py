@@ -520,7 +520,7 @@ def review_statement(
         f"{len(selection.proved)} documents are listed because they were proved clear: the advantage of every "
         f"threshold on every statistic tried is below {margin:g}, in databases of {rows} documents drawn from "
         f"{among}. Audits that asked this so far: {asked.audits}; their levels add up to {asked.level:g}. "
-        "Each audit counts every document that its runs could test: testing chosen ones again weakens none of this."
+        "Each audit counts every document that its runs could test: testing chosen ones again weakens nothing."
     ]
     if selection.accepted:
         others = len(selection.accepted) - accepted_sensitive
