@@ -25,6 +25,7 @@ from ksdp.audit.errors import ClearanceError, InputError, KsdpError, SpecError
 from ksdp.audit.learning.learners import Predictor, predicts
 from ksdp.audit.mechanisms.contract import Mechanism, guarantee_of, opened, traits_of
 from ksdp.audit.mechanisms.parameters import parameters_of
+from ksdp.audit.mechanisms.privacy.moments import TermCounts
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 from ksdp.audit.reviewing import excluded_words, exclusion_row
 from ksdp.audit.screening.clearance import MechanismIdentity, entering_units
@@ -47,7 +48,14 @@ from ksdp.storage.corpora import corpus_features, load_corpus, load_drawn, rows_
 from ksdp.storage.readers.spec_files import at_urls, read_spec_file
 from ksdp.storage.readers.tables import Labels
 from ksdp.storage.reviews.decisions import exclusions
-from ksdp.storage.runs.results import Transcript, read_result, require_no_result, write_predictions, write_run
+from ksdp.storage.runs.results import (
+    Transcript,
+    read_result,
+    require_no_result,
+    write_predictions,
+    write_reference,
+    write_run,
+)
 from ksdp.storage.store import Store
 from ksdp.tasks.provenance import code_hash
 
@@ -607,7 +615,8 @@ def _read(
 def run_party(node: Node[Run], entered: Entered, guard: BudgetGuard | None = None) -> dict[str, Any]:
     """Take part, and write the result into a folder: what its `run.json` says.
 
-    Of a run on ratings the folder holds predictions for all of the party's users as well.
+    Of a run on ratings the folder holds predictions for all of the party's users as well, of `term-counts` a
+    reference for `corpus.levers`.
 
     Parameters
     ----------
@@ -644,6 +653,9 @@ def run_party(node: Node[Run], entered: Entered, guard: BudgetGuard | None = Non
         guard.finish(result)
     if predicts(terms.mechanism):
         _predict(node.run, entered, node.out)
+    if isinstance(terms.mechanism, TermCounts):
+        counts = read_result(node.out)["term_counts"]
+        write_reference(node.out, entered.columns, counts, sum(result["sizes"]))
     return result
 
 

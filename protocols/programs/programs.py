@@ -398,6 +398,7 @@ PROGRAMS = MappingProxyType(
         "noisy": Program(Noisy, check=_no_rounds, least=3),
         "hardt-roth": Program(),
         "moments": Program(),
+        "term-counts": Program(),
         "dp-nmf": Program(),
         "fedpower-private": Program(),
         "fedpower": Program(server="it collects the devices' uploads and adds noise of its own"),

@@ -134,6 +134,14 @@ def write_predictions(
     return len(table)
 
 
+def write_reference(folder: Path, terms: Sequence[str], counts: NDArray[np.float64], documents: int) -> None:
+    """Write in how many documents each term is, as `corpus.levers.reference` takes it."""
+    lines = [f"documents\t{documents}"]
+    lines += [f"{term}\t{int(count)}" for term, count in zip(terms, counts, strict=True) if count >= 1]
+    text = "\n".join(lines) + "\n"
+    write_whole(folder / "reference.tsv", lambda path: path.write_text(text, encoding="utf-8"))
+
+
 _FOLDER = "party-runs"
 _SESSION = re.compile(r"[0-9a-f]{64}")
 

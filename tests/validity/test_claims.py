@@ -13,7 +13,7 @@ from ksdp.audit.mechanisms.privacy.dp_nmf import DPNMF
 from ksdp.audit.mechanisms.privacy.fedpower import FedPower, UtilityFedPower
 from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
-from ksdp.audit.mechanisms.privacy.moments import DPdisPCA
+from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, Moments, TermCounts
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 
 pytestmark = pytest.mark.validity
@@ -24,6 +24,8 @@ SOUND: list[GaussianReleases] = [
     DPNMF(rank=2, sweeps=2, epsilon=4.0),
     DPNMF(rank=2, sweeps=2, epsilon=4.0, adjacency="replace-one"),
     DPdisPCA(rank=2, intermediate=3, epsilon=4.0),
+    Moments(rank=2, advantage=0.8, colluders=1),
+    TermCounts(advantage=0.8),
     DPdisPCA(rank=2, intermediate=3, epsilon=0.9, adjacency="add-remove", calibration="printed"),
     UtilityFedPower(rank=2, iterations=3, period=1, row_bound=1.0, noise=0.03),
     PrivateFedPower(rank=2, iterations=3, epsilon=4.0),
@@ -71,7 +73,8 @@ def test_pems_claims_hold_and_the_bound_comes_near(mechanism: PemMechanism) -> N
 @pytest.mark.parametrize("mechanism", [*SOUND, *PEM], ids=name)
 def test_with_a_tenth_of_the_noise_every_one_is_caught(mechanism: GaussianReleases | PemMechanism) -> None:
     # Claims that are small enough for so few runs to exceed them.
-    small = {"noise": 0.1} if mechanism.name == "fedpower-utility" else {"epsilon": 0.9}
+    own = {"fedpower-utility": {"noise": 0.1}, "moments": {"advantage": 0.3}, "term-counts": {"advantage": 0.3}}
+    small = own.get(mechanism.name, {"epsilon": 0.9})
     asked = replace(mechanism, **small)
     broken = type("Broken", (type(mechanism),), {"noise_factor": 0.1})
     weak = broken(**{f.name: getattr(asked, f.name) for f in fields(asked)})

@@ -25,7 +25,7 @@ from ksdp.audit.mechanisms.privacy.noise import (
     check_budget,
     rounded_sensitivity,
 )
-from ksdp.audit.mechanisms.privacy.transcript import Driven, GaussianReleases
+from ksdp.audit.mechanisms.privacy.transcript import Driven, GaussianBasis
 from ksdp.audit.numeric.array_types import Matrix
 from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.linear.contributions import clipped_sweeps
@@ -36,7 +36,7 @@ from ksdp.audit.statistics.products import announced
 
 
 @dataclass(frozen=True)
-class DPNMF(GaussianReleases):
+class DPNMF(GaussianBasis):
     r"""PD-NMF made differentially private: every announced sum carries Gaussian noise.
 
     For each sweep and each topic t the parties compute their :math:`W_t` as in PD-NMF and announce

@@ -1,10 +1,11 @@
-"""Second moments with noise: of all rows at once, and of DP-disPCA's sites."""
+"""One sum over all rows with noise, of second moments or terms; and the second moments of DP-disPCA's sites."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
@@ -15,7 +16,7 @@ from scipy.special import ndtri
 
 from ksdp.audit.corpus.matrix import clip_rows
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Database, Guarantee, Noise, Release, Terms
+from ksdp.audit.mechanisms.contract import Database, Guarantee, Noise, Release, Terms, Traits
 from ksdp.audit.mechanisms.parameters import check_least, check_one_of, check_positive, check_rank
 from ksdp.audit.mechanisms.party_side import NoisySum, PartyProgram, PartyResult, Sizes, Upload
 from ksdp.audit.mechanisms.privacy.noise import (
@@ -28,7 +29,7 @@ from ksdp.audit.mechanisms.privacy.noise import (
     second_moment_change,
     worst_pair,
 )
-from ksdp.audit.mechanisms.privacy.transcript import ANY_PARTIES, Driven, GaussianReleases
+from ksdp.audit.mechanisms.privacy.transcript import ANY_PARTIES, Driven, GaussianBasis, GaussianReleases
 from ksdp.audit.numeric.array_types import Floats, Matrix
 from ksdp.audit.numeric.triangles import isometric, of_isometric, symmetric
 from ksdp.audit.verdicts.certificates import knows_all_others, pair_advantage
@@ -38,30 +39,137 @@ _FULL = 0.25
 
 
 @dataclass(frozen=True)
-class Moments(GaussianReleases):
-    r"""Announces :math:`S = \sum_m (X_m^T X_m + G_m)`, once, and nothing else.
+class OneNoisySum(GaussianReleases):
+    r"""Base of those that announce one sum over all rows, with noise of a deviation that is fixed before the run.
 
-    Rows are clipped to norm `row_bound`, so that one record changes S by at most row_bound^2 in Frobenius norm,
-    sqrt(2) times that where it is replaced. S is announced as its upper triangle, off the diagonal times sqrt(2),
-    in which distances are these. G_m is normal, of the public deviation s in each of these numbers, fixed before
-    the run. The advantage of every attack on every document is then at most
-    :math:`2 \Phi(\Delta / 2 s) - 1`, and the whole run is (epsilon, delta) private by the same Gaussian.
+    The advantage of every attack on every document is at most :math:`2 \Phi(\Delta / 2 s) - 1`, where one record
+    changes the sum by at most :math:`\Delta` in L2 norm and s is the deviation, and the whole run is
+    (epsilon, delta) private by the same Gaussian.
 
-    By default every party draws G_m in full: whoever works with all the others still sees the noise of one. With
+    By default every party draws all of the noise: whoever works with all the others still sees that of one. With
     `colluders` each of M draws s / sqrt(M - colluders): to so many who put together what they know, s is left.
-
-    Announced: ``moments``, shape (r (r + 1) / 2,), and ``V``, shape (rank, r), which everybody computes from it:
-    the leading eigenvectors of S, each number of it first moved towards 0 by `shrink` deviations of its noise
-    (Donoho 1995, soft thresholding). Most second moments of words are next to nothing, and their noise goes.
 
     Parameters
     ----------
     advantage : float in (0, 1); what bounds every attack; decides s
     noise : s itself, in its place. A small one promises little, and an audit says what it gives away.
-    row_bound : largest Euclidean norm of a row; longer ones are scaled down to it
     adjacency : {"replace-one", "add-remove"}
     colluders : parties that may put together what they know, at least 1: each knows its own noise. None: all
         but one, whatever their number.
+    """
+
+    version: ClassVar[int] = 1
+
+    advantage: float = 0.25
+    noise: float | None = None
+    adjacency: str = "replace-one"
+    colluders: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_adjacency(self.adjacency)
+        if self.colluders is not None:
+            check_least(self, colluders=1)
+        if not 0 < self.advantage < 1:
+            raise SpecError(f"`advantage` must be in (0, 1); got {self.advantage!r}.")
+        if self.noise is not None:
+            check_positive(self, "noise")
+
+    @abstractmethod
+    def entering(self, rows: sp.csr_array) -> Floats:
+        """What so many rows add to the sum."""
+
+    @abstractmethod
+    def sensitivity(self, features: int) -> float:
+        """Of the sum, in L2 norm, by one record."""
+
+    @property
+    @abstractmethod
+    def bounds(self) -> str:
+        """How one record is bounded, for a report."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is promised, to whom."""
+        return Guarantee(
+            "(epsilon, delta)",
+            unit=f"{adjacency_words(self.adjacency)}, {self.bounds}",
+            trust="nobody: every party's noise is enough by itself, whoever works with all the others"
+            if self.colluders is None
+            else f"the other parties: no more than {self.colluders} may put together what they know",
+            source="this package; Gaussian mechanism",
+            epsilon=self.claim((), 2)[0],
+            delta=self.delta,
+            sampler=self.sampler,
+            notes=f"The advantage of every attack on every record is at most {self.bound(2):.3g}.",
+        )
+
+    def bound(self, features: int) -> float:
+        """The largest advantage of any attack, also of whoever knows all other records."""
+        return knows_all_others(self.sensitivity(features) / self.scale(features))
+
+    def scale(self, features: int) -> float:
+        """s: of the noise in each number that is left to those who know most."""
+        if self.noise is not None:
+            return float(self.noise)
+        return self.sensitivity(features) / (2 * float(ndtri((1 + self.advantage) / 2)))
+
+    def deviation(self, features: int, parties: int) -> float:
+        """Of the noise of so many parties, in each number that is announced."""
+        return self.scale(features) * (math.sqrt(parties) if self.colluders is None else 1.0)
+
+    @property
+    def holds_against(self) -> int:
+        """The `colluders`; everybody else, where each party's noise is enough by itself."""
+        return ANY_PARTIES if self.colluders is None else self.colluders
+
+    def multipliers(self, sizes: Sequence[int], features: int) -> tuple[float, ...]:
+        """Of the one release."""
+        return (self.scale(features) / self.sensitivity(features),)
+
+    def noisy_sum(self, rows: sp.csr_array) -> NoisySum:
+        """A party's request."""
+        return NoisySum(self.entering(rows), self.scale(rows.shape[1]), colluders=self.colluders)
+
+    def uncertified(self, features: int) -> str | None:
+        """None: every run's noise is public and fixed."""
+        return None
+
+    def paired(
+        self, base: Database, coins: Callable[[], np.random.Generator], final: tuple[str, ...] | None = None
+    ) -> Callable[[Database], float]:
+        """The advantage of the best attack that knows both databases (`audit.certifying.Certifiable`).
+
+        Two normals of one covariance: exact with one honest party or joint noise, else above it. All else follows
+        from the sum, so that whoever sees that alone has no better attack.
+        """
+        deviation = self.scale(base.parties[0].shape[1])
+
+        def held(database: Database) -> Floats:
+            return np.asarray(np.sum([self.entering(database.parties[i]) for i in database.outside], axis=0))
+
+        here = held(base)
+
+        def against(other: Database) -> float:
+            return float(pair_advantage(float(np.linalg.norm(here - held(other))) / deviation))
+
+        return against
+
+
+@dataclass(frozen=True)
+class Moments(OneNoisySum):
+    r"""Announces :math:`S = \sum_m X_m^T X_m` with noise, once, and nothing else.
+
+    Rows are clipped to norm `row_bound`, so that one record changes S by at most row_bound^2 in Frobenius norm,
+    sqrt(2) times that where it is replaced. S is announced as its upper triangle, off the diagonal times sqrt(2),
+    in which distances are these: ``moments``, shape (r (r + 1) / 2,). Everybody computes ``V`` from it, shape
+    (rank, r): the leading eigenvectors of S, each number of it first moved towards 0 by `shrink` deviations of its
+    noise (Donoho 1995, soft thresholding). Most second moments of words are next to nothing, and their noise goes.
+
+    Parameters
+    ----------
+    row_bound : largest Euclidean norm of a row; longer ones are scaled down to it
+    rank : k
     shrink : deviations; 0 takes S as it is
 
     References
@@ -78,68 +186,44 @@ class Moments(GaussianReleases):
     """
 
     name: ClassVar[str] = "moments"
-    version: ClassVar[int] = 1
 
-    advantage: float = 0.25
-    noise: float | None = None
     row_bound: float = 1.0
-    adjacency: str = "replace-one"
-    colluders: int | None = None
+    rank: int = 7
     shrink: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_adjacency(self.adjacency)
         check_least(self, rank=1)
         check_positive(self, "row_bound")
-        if self.colluders is not None:
-            check_least(self, colluders=1)
         if not (isinstance(self.shrink, int | float) and 0 <= self.shrink < math.inf):
             raise SpecError(f"`shrink` must be a number of at least 0; got {self.shrink!r}.")
-        if not 0 < self.advantage < 1:
-            raise SpecError(f"`advantage` must be in (0, 1); got {self.advantage!r}.")
-        if self.noise is not None:
-            check_positive(self, "noise")
 
     @property
-    def guarantee(self) -> Guarantee:
-        """What is promised, to whom."""
-        bound = self.bound(self.rank + 1)
-        return Guarantee(
-            "(epsilon, delta)",
-            unit=f"{adjacency_words(self.adjacency)}, rows clipped to norm {self.row_bound:g}",
-            trust="nobody: every party's noise is enough by itself, whoever works with all the others"
-            if self.colluders is None
-            else f"the other parties: no more than {self.colluders} may put together what they know",
-            source="this package; Gaussian mechanism",
-            epsilon=self.claim((), self.rank + 1)[0],
-            delta=self.delta,
-            sampler=self.sampler,
-            notes=f"The advantage of every attack on every record is at most {bound:.3g}.",
-        )
+    def traits(self) -> Traits:
+        """Of this rank."""
+        return replace(super().traits, rank=self.rank)
 
-    def bound(self, features: int) -> float:
-        """The largest advantage of any attack, also of whoever knows all other records."""
-        return knows_all_others(self.sensitivity(features) / self.scale(features))
+    @property
+    def bounds(self) -> str:
+        """By its norm."""
+        return f"rows clipped to norm {self.row_bound:g}"
 
     def sensitivity(self, features: int) -> float:
         """Of S, in Frobenius norm, by one record."""
         exact = second_moment_change(self.row_bound, self.adjacency)
         return rounded_sensitivity(exact, features * (features + 1) // 2)
 
-    def scale(self, features: int) -> float:
-        """s: of the noise in each number that is left to those who know most."""
-        if self.noise is not None:
-            return float(self.noise)
-        return self.sensitivity(features) / (2 * float(ndtri((1 + self.advantage) / 2)))
-
     def bounded(self, rows: sp.csr_array) -> sp.csr_array:
         """Documents as they enter the sum."""
         return clip_rows(rows, self.row_bound)
 
+    def entering(self, rows: sp.csr_array) -> Floats:
+        """The second moments of the bounded rows."""
+        return isometric(_moments(self.bounded(rows)))
+
     def moment_noise(self, size: int, features: int, parties: int) -> float:
         """Of so many parties, in each number that is announced."""
-        return self.scale(features) * (math.sqrt(parties) if self.colluders is None else 1.0)
+        return self.deviation(features, parties)
 
     def releases(self, features: int) -> tuple[Release, ...]:
         """The basis and, where all is opened, the noisy moments."""
@@ -151,59 +235,82 @@ class Moments(GaussianReleases):
         moments = Release("moments", (features * (features + 1) // 2,), Terms("moments"), noise)
         return basis(derived_from=("moments",)), moments
 
-    @property
-    def holds_against(self) -> int:
-        """The `colluders`; everybody else, where each party's noise is enough by itself."""
-        return ANY_PARTIES if self.colluders is None else self.colluders
-
-    def multipliers(self, sizes: Sequence[int], features: int) -> tuple[float, ...]:
-        """Of the one release."""
-        return (self.scale(features) / self.sensitivity(features),)
-
     def party(self, matrix: sp.csr_array, parties: int) -> PartyProgram:
         """Announce; see the class."""
         features = matrix.shape[1]
         check_rank(self.rank, features)
-        share = isometric(_moments(clip_rows(matrix, self.row_bound)))
-        total = yield NoisySum(share, self.scale(features), colluders=self.colluders)
-        least = self.shrink * self.moment_noise(0, features, parties)
+        total = yield self.noisy_sum(matrix)
+        least = self.shrink * self.deviation(features, parties)
         kept = np.sign(total) * np.maximum(np.abs(total) - least, 0.0)
         return PartyResult({"moments": total, "V": _leading(of_isometric(kept), self.rank)})
 
     def observed(self, driven: Driven) -> dict[str, Floats]:
         """The sum as the coalition sees it, without its own shares and noise; and what all make of the whole."""
-        public, transcript = driven.public, driven.transcript
-        seen = {"V": public["V"], "moments": transcript[0].seen}
+        seen = {"V": driven.public["V"], "moments": driven.transcript[0].seen}
         return {name: seen[name] for name in self._names}
-
-    def uncertified(self, features: int) -> str | None:
-        """None: every run's noise is public and fixed."""
-        return None
-
-    def paired(
-        self, base: Database, coins: Callable[[], np.random.Generator], final: tuple[str, ...] | None = None
-    ) -> Callable[[Database], float]:
-        """The advantage of the best attack that knows both databases (`audit.certifying.Certifiable`).
-
-        Two normals of one covariance: exact with one honest party or joint noise, else above it. V follows from
-        the moments, so that whoever sees it alone has no better attack.
-        """
-        deviation = self.scale(base.parties[0].shape[1])
-        here = self._held(base)
-
-        def against(other: Database) -> float:
-            return float(pair_advantage(float(np.linalg.norm(here - self._held(other))) / deviation))
-
-        return against
-
-    def _held(self, database: Database) -> Floats:
-        """The victim's and the honest parties' moments."""
-        held = [clip_rows(database.parties[i], self.row_bound) for i in database.outside]
-        return np.asarray(np.sum([isometric(_moments(rows)) for rows in held], axis=0))
 
     def neighbours(self) -> tuple[Database, Database]:
         """Records along two of few directions."""
         return worst_pair(self.rank + 2, 20, self.row_bound, self.adjacency)
+
+
+@dataclass(frozen=True)
+class TermCounts(OneNoisySum):
+    r"""Announces in about how many documents each term is, by one sum with noise: a public vocabulary and its idf.
+
+    A document with n entries adds 1 / sqrt(n) to each of its columns, so that it changes the sum by at most 1, by
+    sqrt(2) where it is replaced. Announced: ``totals`` t, shape (d,), and ``term_counts``, shape (d,), which
+    everybody computes from it: :math:`t_j \sum_i t_i / N`, rounded, from 0 to the N documents, as a document's
+    terms weigh :math:`\sum_i t_i / N` in the mean. A run among parties writes them as `reference.tsv`, which
+    `corpus.levers.reference` takes. What that run and the next give away together is what a budget adds up.
+
+    Examples
+    --------
+    >>> X = sp.csr_array(np.array([[1.0, 1.0, 0.0]] * 300 + [[1.0, 0.0, 1.0]] * 100))
+    >>> TermCounts(noise=1e-3).run(Database((X,)), np.random.default_rng(0))["term_counts"]
+    array([400., 300., 100.])
+    """
+
+    name: ClassVar[str] = "term-counts"
+
+    @property
+    def bounds(self) -> str:
+        """By its length."""
+        return "which terms it has, scaled to norm 1"
+
+    def sensitivity(self, features: int) -> float:
+        """Of the totals, by one record."""
+        return rounded_sensitivity(second_moment_change(1.0, self.adjacency), features)
+
+    def entering(self, rows: sp.csr_array) -> Floats:
+        """1 / sqrt(n) in each column where a row of n entries has one."""
+        which = sp.csr_array(rows != 0)
+        weights = 1 / np.sqrt(np.maximum(np.diff(which.indptr), 1))
+        return np.asarray(which.T.astype(np.float64) @ weights)
+
+    def releases(self, features: int) -> tuple[Release, ...]:
+        """The counts and, where all is opened, the totals that they follow from."""
+        noise = Noise("normal", "each party")
+        counts = partial(Release, "term_counts", (features,), noise=noise, final=True)
+        if self.opens == "final":
+            return (counts(),)
+        return counts(derived_from=("totals",)), Release("totals", (features,), noise=noise)
+
+    def party(self, matrix: sp.csr_array, parties: int) -> PartyProgram:
+        """Announce; see the class."""
+        documents = sum((yield Sizes(matrix.shape[0])))
+        totals = yield self.noisy_sum(matrix)
+        counts = np.rint(np.clip(totals * totals.sum() / max(documents, 1), 0.0, documents))
+        return PartyResult({"totals": totals, "term_counts": counts})
+
+    def observed(self, driven: Driven) -> dict[str, Floats]:
+        """The sum as the coalition sees it; the counts of the whole."""
+        seen = {"term_counts": driven.public["term_counts"], "totals": driven.transcript[0].seen}
+        return {name: seen[name] for name in self._names}
+
+    def neighbours(self) -> tuple[Database, Database]:
+        """Records of two terms."""
+        return worst_pair(4, 20, 1.0, self.adjacency)
 
 
 def _moments(rows: sp.csr_array) -> Matrix:
@@ -214,7 +321,7 @@ def _moments(rows: sp.csr_array) -> Matrix:
 
 
 @dataclass(frozen=True)
-class DPdisPCA(GaussianReleases):
+class DPdisPCA(GaussianBasis):
     r"""DPdisPCA (Imtiaz & Sarwate 2018), one round, no secure sum: every site protects itself.
 
     Site s computes :math:`A_s = X_s^T X_s / N_s`, adds a symmetric Gaussian matrix, keeps the `intermediate`

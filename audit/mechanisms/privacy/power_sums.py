@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from ksdp.audit.mechanisms.contract import OPENS, Noise, Observables, Release, Terms
 from ksdp.audit.mechanisms.factorisation.power_iteration import first_basis, orthonormalise, start_block
 from ksdp.audit.mechanisms.parameters import check_least, check_rank
-from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
+from ksdp.audit.mechanisms.privacy.transcript import GaussianBasis
 from ksdp.audit.numeric.array_types import Matrix, Vector
 from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.linear.releases import Added, Adds, moment_numbers, nothing_added
@@ -21,7 +21,7 @@ from ksdp.audit.statistics.products import announced
 
 
 @dataclass(frozen=True)
-class NoisyPower(GaussianReleases):
+class NoisyPower(GaussianBasis):
     """What noisy power iterations have in common: they release ``V``, the last basis, and the rounds' ``sums``."""
 
     noise_by: ClassVar[Literal["each party", "one party"]] = "each party"

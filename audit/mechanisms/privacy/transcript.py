@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -285,7 +285,6 @@ class GaussianReleases(ABC):
     sampler: str = "fast"
     delta: float = 1e-5
     opens: str = OPENS[0]
-    rank: int = 7
 
     def __post_init__(self) -> None:
         check_sampler(self.sampler)
@@ -296,7 +295,7 @@ class GaussianReleases(ABC):
     @property
     def traits(self) -> Traits:
         """The order of documents does not matter."""
-        return Traits(self.opens, order_free=True, rank=self.rank)
+        return Traits(self.opens, order_free=True)
 
     @property
     @abstractmethod
@@ -465,3 +464,20 @@ class GaussianReleases(ABC):
         replay = Replay(database.outside, transcript)
         self.transcribe(database, replay)
         return replay.transcript
+
+
+@dataclass(frozen=True)
+class GaussianBasis(GaussianReleases):
+    """Base of those that learn a basis of so many rows.
+
+    Parameters
+    ----------
+    rank : k
+    """
+
+    rank: int = 7
+
+    @property
+    def traits(self) -> Traits:
+        """Of this rank."""
+        return replace(super().traits, rank=self.rank)

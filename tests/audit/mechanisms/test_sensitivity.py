@@ -22,7 +22,7 @@ from ksdp.audit.mechanisms.privacy.dp_nmf import DPNMF
 from ksdp.audit.mechanisms.privacy.fedpower import FedPower, UtilityFedPower
 from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth
-from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, Moments
+from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, Moments, TermCounts
 from ksdp.audit.mechanisms.sensitivity import LONGER, MovedValue, Replayed, replayed
 
 UTILITY = UtilityFedPower(rank=2, iterations=3, period=1, row_bound=1.0, noise=0.1)
@@ -33,6 +33,8 @@ SOUND = [
     DPNMF(rank=2, sweeps=2, epsilon=1.0),
     DPNMF(rank=2, sweeps=2, epsilon=1.0, adjacency="replace-one"),
     Moments(rank=2),
+    TermCounts(),
+    TermCounts(adjacency="add-remove"),
     DPdisPCA(rank=2, intermediate=3, epsilon=1.0),
     UTILITY,
     PrivateFedPower(rank=2, iterations=3, epsilon=1.0),

@@ -13,13 +13,14 @@ from ksdp.audit.corpus.matrix import weighed
 from ksdp.audit.errors import ClearanceError, InputError
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.registry import make_mechanism
-from ksdp.flows.runs.protocol_files import Run
+from ksdp.flows.runs.protocol_files import Run, read_run
 from ksdp.protocols.programs.secret_draw import secret_draw
 from ksdp.storage.corpora import load_corpus
 from ksdp.storage.keys import load_private, make_identity
 from ksdp.storage.readers.spec_files import read_spec_file
 
-from .entering import agreed, enter, run_of, signed_clearance
+from ...ports import free_ports
+from .entering import agreed, enter, played, run_of, signed_clearance
 
 NAMES = ("ada", "bob")
 TERMS = [f"t{place:02d}" for place in range(12)]
@@ -73,6 +74,29 @@ def test_a_run_is_what_the_audit_simulates(base: Path, mechanism: dict[str, Any]
     for name in names:
         np.testing.assert_allclose(public[name], ideal[name], rtol=0, atol=1e-3, err_msg=name)
     assert len({outcome.digest for outcome in outcomes.values()}) == 1
+
+
+@pytest.mark.e2e
+def test_counts_of_terms_are_the_reference_of_the_next_run(base: Path) -> None:
+    mechanism = {"name": "term-counts", "noise": 0.1, "colluders": 1, "sampler": "discrete"}
+    agreed(base, NAMES, CORPUS, mechanism)
+    text = (base / "protocol.toml").read_text()
+    for place, port in enumerate(free_ports(2)):
+        text = text.replace(f"127.0.0.1:{4000 + place}", f"127.0.0.1:{port}")
+    (base / "protocol.toml").write_text(text)
+    run = read_run(base / "protocol.toml")
+    ends = played(run, base, base / "out", {name: enter(run, base, name) for name in NAMES}, {})
+    assert not any(isinstance(end, Exception) for end in ends.values()), ends
+    texts = [(base / "out" / name / "reference.tsv").read_text() for name in NAMES]
+    assert texts[0] == texts[1]
+    rows = [sp.csr_array(sp.load_npz(base / f"{name}.npz")) for name in NAMES]
+    first, second, *_ = texts[0].splitlines()
+    assert first == f"documents\t{sum(part.shape[0] for part in rows)}"
+    assert second.startswith("t00\t")
+    levers = {"levers": {"reference": "out/ada/reference.tsv", "most_frequent": 6}, "idf": "public"}
+    run = agreed(base, NAMES, CORPUS | levers | {"weighting": "tf-idf"}, MOMENTS | {"colluders": 1})
+    public = run_of(run, base, {name: enter(run, base, name) for name in NAMES})["ada"].result.public
+    assert public["V"].shape == (2, 6)
 
 
 def test_a_party_with_another_lever_is_refused(base: Path) -> None:

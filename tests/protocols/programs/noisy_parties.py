@@ -17,7 +17,7 @@ from ksdp.audit.mechanisms.privacy.dp_nmf import DPNMF
 from ksdp.audit.mechanisms.privacy.fedpower import FedPower, UtilityFedPower
 from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
-from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, Moments
+from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, Moments, TermCounts
 from ksdp.audit.mechanisms.privacy.noise import on_grid
 from ksdp.audit.mechanisms.privacy.transcript import Announcer, GaussianReleases
 from ksdp.protocols.channel.rounds import Rounds
@@ -35,6 +35,8 @@ BY_SUMS: tuple[GaussianReleases, ...] = (
     DPNMF(rank=2, sweeps=2, epsilon=20.0, **DISCRETE),
     PrivateFedPower(rank=2, iterations=4, period=2, noise=0.02, **DISCRETE),
     Moments(rank=2, advantage=0.4, **DISCRETE),
+    Moments(rank=2, advantage=0.4, colluders=1, **DISCRETE),
+    TermCounts(advantage=0.4, colluders=1, **DISCRETE),
 )
 BY_UPLOADS: tuple[GaussianReleases, ...] = (
     FedPower(rank=2, iterations=4, period=2, noise=0.01, central_noise=0.02, **DISCRETE),
@@ -60,7 +62,7 @@ class ScriptedAnnouncer(Announcer):
     """The audit's announcer, with the noise of the same script; `kept` says whose is left, time by time."""
 
     def __init__(self, parties: int, kept: Sequence[int] = ()) -> None:
-        super().__init__(range(parties), "discrete", np.random.default_rng(0))
+        super().__init__(range(parties), "discrete", np.random.default_rng(0), made_by=parties)
         self._sources = {name: scripted(name) for name in (*NAMES[:parties], SERVER)}
         self._turn, self._parties = count(), parties
         self._publishing = False

@@ -15,7 +15,7 @@ from scipy.stats import norm
 from ksdp.audit.certifying import Certifiable
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Database
-from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, Moments, captured_energy
+from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, Moments, TermCounts, captured_energy
 from ksdp.audit.numeric.triangles import isometric
 
 from .neighbours import neighbours, of_any_neighbours
@@ -138,6 +138,35 @@ def test_every_advantage_over_the_worst_pair_stays_below_the_bound() -> None:
 def test_refuses(wrong: dict) -> None:
     with pytest.raises(SpecError):
         Moments(**wrong)
+
+
+def texts(count: int, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    rows = (rng.random((count, 30)) < np.geomspace(0.9, 0.02, 30)) * rng.uniform(0.1, 9.0, (count, 30))
+    rows[:, 0] += 1.0
+    return np.asarray(rows)
+
+
+def test_terms_are_counted_about_right_whatever_their_weights() -> None:
+    rows = texts(4000)
+    counts = TermCounts(noise=2.0, colluders=1).run(Database((sp.csr_array(rows),)), np.random.default_rng(1))
+    truly = (rows > 0).sum(axis=0)
+    slow = [sum(1 / np.sqrt((row > 0).sum()) for row in rows if row[j] > 0) for j in range(30)]
+    assert np.abs(counts["totals"] - slow).max() < 4 * 2.0
+    assert np.abs(np.log(counts["term_counts"] / truly)).max() < 0.25
+    assert counts["term_counts"].max() <= 4000
+    again = TermCounts(noise=2.0, colluders=1).run(Database((sp.csr_array(rows > 0),)), np.random.default_rng(1))
+    np.testing.assert_array_equal(counts["term_counts"], again["term_counts"])
+
+
+@given(st.integers(0, 10_000), st.sampled_from(["replace-one", "add-remove"]))
+@settings(deadline=None, max_examples=40)
+def test_no_document_changes_the_totals_by_more_than_the_sensitivity(seed: int, adjacency: str) -> None:
+    first, second = texts(6, seed), texts(6, seed)
+    second[0] = 0.0 if adjacency == "add-remove" else texts(1, seed + 1)[0]
+    mechanism = TermCounts(adjacency=adjacency)
+    one, other = (mechanism.entering(sp.csr_array(rows)) for rows in (first, second))
+    assert np.linalg.norm(one - other) <= mechanism.sensitivity(30)
 
 
 def sites(seed: int = 0, sizes: tuple[int, ...] = (300, 500)) -> tuple[sp.csr_array, ...]:

@@ -24,7 +24,7 @@ from ksdp.audit.mechanisms.privacy.dp_nmf import DPNMF
 from ksdp.audit.mechanisms.privacy.fedpower import FedPower, UtilityFedPower
 from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth
-from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, Moments
+from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, Moments, TermCounts
 from ksdp.audit.mechanisms.privacy.transcript import Announcer, GaussianReleases, Replay, simulate
 
 
@@ -125,6 +125,8 @@ ALL: list[GaussianReleases] = [
     DPNMF(rank=2, sweeps=2),
     DPdisPCA(rank=2, intermediate=3),
     Moments(rank=2),
+    Moments(rank=2, colluders=1),
+    TermCounts(),
     FedPower(rank=2, iterations=4, period=2),
     UtilityFedPower(rank=2, iterations=2, period=1, row_bound=1.0),
     PrivateFedPower(rank=2, iterations=2),
