@@ -103,6 +103,7 @@ BY_NAME: dict[str, Benchmark] = {
     ),
     "hidden-leak": lambda chosen: hidden_leak.run(chosen.corpora, chosen.features, chosen.runs, chosen.topics),
     "counts-leak": lambda chosen: counts_leak.run(chosen.corpora, chosen.documents, chosen.with_runs),
+    "joint-noise": lambda chosen: certified.joint(chosen.corpora),
     "certified": lambda chosen: certified.run(
         chosen.corpora, chosen.ranks, chosen.sizes, chosen.documents, chosen.pairs
     ),
