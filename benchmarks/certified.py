@@ -123,7 +123,7 @@ def _moments(name: str, tables: dict[str, Any], base: Path, advantage: float) ->
         kept[colluders] = _measured(scores, spec)
     whole = kept[1].gain_exact
     print(
-        f"{name}: moments at advantage {advantage:.3f}, every document bounded at {MARGIN:g} with its vocabulary; "
+        f"{name}: moments at advantage {advantage:.3f}, {MARGIN:g} with counts of terms at {COUNTED:g} before it; "
         f"the exact run gains {whole.mean:+.4f}; kept: noise made together {kept[1].gain.mean / whole.mean:.1%} "
         f"({kept[1].gain.low / whole.mean:.0%} to {kept[1].gain.high / whole.mean:.0%}), every party's own "
         f"{kept[None].gain.mean / kept[None].gain_exact.mean:.1%}",
