@@ -47,7 +47,7 @@ from ksdp.audit.verdicts.margins import (
     over_log10_p,
 )
 from ksdp.audit.verdicts.multiplicity import adjust, bonferroni, strictest_log10_p, weighted_minimum
-from ksdp.audit.verdicts.power import detectable_distance, sensitive_distance
+from ksdp.audit.verdicts.power import critical_distance, detectable_distance, sensitive_distance, smallest_margin
 from ksdp.audit.verdicts.tails import tail_sizes, tail_table
 from ksdp.audit.verdicts.ties import tied_table
 from ksdp.audit.views import ViewVerdicts, combine
@@ -356,6 +356,22 @@ def test_the_distances_that_surely_suffice_by_hand() -> None:
 
 
 @pytest.mark.usefixtures("exponential")
+def test_five_alike_are_clear_where_they_would_not_be_sensitive() -> None:
+    """The fifth of five has 0.584 of the level for "clear", and 0.438 of it for "sensitive"."""
+    harmonic, rule = sum(1 / k for k in range(1, 6)), DecisionSpec(margin=0.3)
+    for asked, verdict in ((0.025, "clear"), (-0.025, "undecided"), (0.03, "undecided"), (-0.02, "sensitive")):
+        decisions = decide(attacks([[asked]] * 5), rule)
+        assert decisions.verdict.tolist() == [verdict] * 5
+        if asked < 0:
+            assert 10**decisions.log10_adjusted_above == pytest.approx([-asked * harmonic] * 5, rel=1e-6)
+        else:
+            reshaped = asked * 5 / (0.9 * 6 / 2 + 0.1 * 5 / harmonic)
+            assert 10**decisions.log10_adjusted_below == pytest.approx([reshaped] * 5)
+            view = ViewVerdicts(decisions.verdict, decisions.log10_adjusted, decisions.log10_p_below)
+            assert combine([view], rule).log10_adjusted_below == pytest.approx(decisions.log10_adjusted_below)
+
+
+@pytest.mark.usefixtures("exponential")
 def test_runs_to_decide_by_hand() -> None:
     """D without its noise, against the margin; what is added shrinks like one over the root of the runs."""
     each, effective = 60, 30
@@ -380,6 +396,27 @@ def test_runs_to_decide_by_hand() -> None:
         over = sensitive_distance(np.array([each]), np.array([each]), 5, 2, apart, 0.05 * room)[0] - 0.3
         true = math.sqrt(0.25 - math.pi**2 / 12 / effective)
         assert needed[3] == math.ceil(2 * each * (over / (true - 0.3)) ** 2)
+
+
+@pytest.mark.usefixtures("exponential")
+def test_who_is_decided_makes_room_on_that_side_alone() -> None:
+    each, effective = 60, 30
+    tests = attacks([[1e-9], [1e-9], [0.4]], each=each)
+    third = 0.9 * (1 + 3) / 2 + 0.1 * 3 / (1 + 1 / 2 + 1 / 3)  # of three that are clear
+    under = (0.125 - norm.ppf(0.05 * third / 3)) * 0.5 * math.sqrt(2 / each)
+    true = math.sqrt(tests.distance[2, 0] ** 2 - math.pi**2 / 12 / effective)
+    needed = 2 * each * ((under + math.sqrt(math.log(4) / (2 * effective))) / (0.3 - true)) ** 2
+    decisions = decide(tests, DecisionSpec(margin=0.3))
+    assert decisions.verdict.tolist() == ["clear", "clear", "undecided"]
+    assert decisions.runs_to_decide[2] == math.ceil(needed)
+
+
+def test_the_smallest_margin_is_for_so_many_that_are_clear() -> None:
+    """Forty of fifty, at the noise that the largest D stays below 8 times in 10."""
+    share = 0.9 * 41 * 40 / 2 / 50 + 0.1 * 40 / sum(1 / k for k in range(1, 51))
+    gap = (0.125 - norm.ppf(0.05 * share / 50)) * 0.5 * math.sqrt(1 / 60 + 1 / 180)
+    found = smallest_margin(60, 180, 50, 1, DecisionSpec())
+    assert found == pytest.approx(gap + critical_distance(60, 180, math.log10(0.2)), rel=1e-9)
 
 
 # Looks at a margin
