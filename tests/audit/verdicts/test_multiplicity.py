@@ -113,11 +113,15 @@ def test_the_share_of_any_part_is_that_of_the_worst_of_all_sets(p: list[float]) 
         assert ours == pytest.approx(min(max(share, 0.2), 1.0), rel=1e-9)
 
 
-def test_documents_that_are_not_here_count_against_a_part() -> None:
-    p = [1e-9, 0.02, 0.02, 0.02]
-    for part, share in slow_shares([*p, 1, 1, 1], 0.3, 7).items():
-        ours = wrong_share(np.log10(p), np.isin(np.arange(4), list(part)), 0.3, 7)
-        assert ours == pytest.approx(min(max(share, 0.3), 1.0), rel=1e-9)
+@pytest.mark.parametrize("level", [0.2, 0.3, 0.5])
+def test_documents_that_are_not_here_count_against_a_part(level: float) -> None:
+    p, found = [1e-9, *[level * 0.07] * 2, level * 0.08], []
+    for part, share in slow_shares([*p, *[1.0] * 7], level, 11).items():
+        found.append(share)
+        ours = wrong_share(np.log10(p), np.isin(np.arange(4), list(part)), level, 11)
+        assert ours == pytest.approx(min(max(share, level), 1.0), rel=1e-9)
+    assert sum(share > level for share in found) > 4
+    assert (max(found) > 1) == (level == 0.5)
 
 
 @given(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=60), st.floats(0.001, 0.3))
