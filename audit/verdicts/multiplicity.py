@@ -113,6 +113,9 @@ def wrong_share(log10_p: Floats, picked: NDArray[np.bool_], level: float, count:
     |T and R| / b(R) is at most 1. The result is b(R) / |R|, `level` at least, 1 at most. Of everything that the
     step-up rejects it is the level, as each e is at least n / (level R) there.
 
+    Where b(R) / |R| is above the level, the mean of e over the worst S is below 1 / level. An e is 0 or at least
+    1 / level, so that beside the weakest of R this S holds all whose e is 0, and nobody else.
+
     Over looks at parts of the level, the mean of a document's e, each with its part as weight, is one again, and
     at least that of the smallest p, scaled to the whole level.
 
@@ -140,19 +143,11 @@ def wrong_share(log10_p: Floats, picked: NDArray[np.bool_], level: float, count:
     bars = np.log10(step_shape(count, CLEARING)) + math.log10(level) + _ROUNDING
     first = np.searchsorted(bars, log10_p) + 1
     evidence = np.where(first <= count, 1 / first, 0.0)
-    inside = np.sort(evidence[picked])
-    outside = np.sort(np.concatenate([evidence[~picked], np.zeros(count - len(evidence)), [np.inf]]))
-    size, held = np.arange(1, len(inside) + 1), inside.cumsum()
-    beside = np.concatenate([[0.0], outside.cumsum()])
-    # The worst set with so many of the picked has the weakest others, as long as each lowers the mean.
-    low, high = np.zeros(len(size), np.int64), np.full(len(size), len(outside) - 1)
-    while (low < high).any():
-        middle = (low + high) // 2
-        lowers = outside[middle] * (size + middle) < held + beside[middle]
-        low, high = np.where(lowers, middle + 1, low), np.where(lowers, high, middle)
+    inside, nothing = np.sort(evidence[picked]), count - int((evidence > 0).sum())
+    size = np.arange(1, len(inside) + 1)
     with np.errstate(divide="ignore"):
-        most = (size * (size + low) / (held + beside[low])).max() * level / count
-    return float(min(max(most / len(size), level), 1.0))
+        most = (size * (size + nothing) / inside.cumsum()).max() * level / count
+    return float(min(max(most / len(inside), level), 1.0))
 
 
 def strictest_log10_p(
