@@ -168,7 +168,7 @@ def main() -> None:
     os.environ["KSDP_DATA"] = str(data_folder())  # the specs of examples/ name it
     chosen = _options().parse_args()
     for name, run in ALWAYS.items() if chosen.name == "all" else [(chosen.name, (ALWAYS | BY_NAME)[chosen.name])]:
-        print(f"== {name}")
+        print(f"== {name}", flush=True)
         run(chosen)
 
 

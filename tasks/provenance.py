@@ -27,9 +27,9 @@ def code_hash() -> str:
 def packages() -> dict[str, str]:
     """Every package that is installed, by name, with its version."""
     found: dict[str, str] = {}
-    for one in distributions():
-        if one.name:  # the first is the one that is imported; what was half removed has no name
-            found.setdefault(one.name, one.version)
+    for known in (one.metadata for one in distributions()):  # read once: `one.name` reads a file, and so on
+        if known["Name"]:  # the first is the one that is imported; what was half removed has no name
+            found.setdefault(known["Name"], known["Version"])
     return dict(sorted(found.items()))
 
 

@@ -38,7 +38,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtr, ndtri
-from scipy.stats import binom, hypergeom
 
 from ksdp.audit.numeric.array_types import Floats
 
@@ -175,6 +174,8 @@ def count_laws(copies: int, documents: int, size: int) -> CountLaws:
     >>> [round(count_laws(copies, 1000, 100).told, 3) for copies in (1, 2, 10, 50, 500)]
     [1.0, 0.9, 0.385, 0.18, 0.042]
     """
+    from scipy.stats import hypergeom  # half a second of imports, which who has no copies need not wait for
+
     count = np.arange(copies + 1)
     held = hypergeom(documents - 1, copies - 1, size - 1).pmf(count - 1)
     left_out = hypergeom(documents - 1, copies - 1, size).pmf(count)
@@ -189,5 +190,7 @@ def count_laws_independent(copies: int, share: float) -> CountLaws:
     >>> [round(count_laws_independent(copies, 0.1).told, 3) for copies in (1, 2, 10, 50, 500)]
     [1.0, 0.9, 0.387, 0.185, 0.059]
     """
+    from scipy.stats import binom
+
     count = np.arange(copies + 1)
     return CountLaws(binom(copies - 1, share).pmf(count - 1), binom(copies - 1, share).pmf(count), share)

@@ -50,7 +50,7 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv
 
 from ksdp.audit.numeric.array_types import Bits, Floats
-from ksdp.audit.verdicts.laws import KSTable, ks_table, widest_gap
+from ksdp.audit.verdicts.laws import KSTable, ks_table, shares_upto, widest_gap
 from ksdp.audit.verdicts.margins import attack_above_log10_p, distance_band
 
 
@@ -239,16 +239,13 @@ def _allowed(free: int, fpr: float, level: float) -> tuple[int, float]:
 
 def _log_ratio(top: Floats, bottom: Floats, delta: float) -> float:
     """The largest ln((top - delta) / bottom), at least 0."""
-    return float(np.log(np.maximum((top - delta) / bottom, 1.0)).max())
+    return float(np.log(max(((top - delta) / bottom).max(), 1.0)))
 
 
 def _by_bands(first: Floats, second: Floats, level: float, delta: float) -> float:
     """Both tails at all thresholds, both directions, because each band is two-sided; both arms sorted."""
-    at = np.concatenate([first, second])
-    arms = []
-    for arm in (first, second):
-        upto = np.searchsorted(arm, at, side="right") / len(arm)
-        arms.append((upto, math.sqrt(math.log(4 / level) / (2 * len(arm)))))
+    widths = (math.sqrt(math.log(4 / level) / (2 * len(arm))) for arm in (first, second))
+    arms = list(zip(shares_upto(first, second)[1:], widths, strict=True))
     best = 0.0
     for (top, wide), (bottom, width) in (arms, arms[::-1]):
         best = max(best, _log_ratio(top - wide, bottom + width, delta))

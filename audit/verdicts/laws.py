@@ -504,6 +504,34 @@ class Gap:
         return abs(self.share_with - self.share_without)
 
 
+@njit(cache=True, nogil=True)
+def _merge(first: Floats, second: Floats, found: Floats) -> int:
+    i = j = count = 0
+    while i < len(first) or j < len(second):
+        place = second[j] if i == len(first) or (j < len(second) and second[j] < first[i]) else first[i]
+        while i < len(first) and first[i] == place:
+            i += 1
+        while j < len(second) and second[j] == place:
+            j += 1
+        found[0, count], found[1, count], found[2, count] = place, i / len(first), j / len(second)
+        count += 1
+    return count
+
+
+def shares_upto(first: Floats, second: Floats) -> Floats:
+    """The distinct values of two sorted arms, ascending, and the share of each arm that is at or below them.
+
+    Examples
+    --------
+    >>> shares_upto(np.array([2.0, 3.0]), np.array([1.0, 2.0]))
+    array([[1. , 2. , 3. ],
+           [0. , 0.5, 1. ],
+           [0.5, 1. , 1. ]])
+    """
+    found = np.empty((3, len(first) + len(second)))
+    return found[:, : _merge(first, second, found)]
+
+
 def widest_gap(with_values: NDArray[np.floating], without_values: NDArray[np.floating]) -> Gap | None:
     """The widest gap between the distribution functions of two arms; None where one is empty.
 
@@ -519,8 +547,7 @@ def widest_gap(with_values: NDArray[np.floating], without_values: NDArray[np.flo
     """
     if not len(with_values) or not len(without_values):
         return None
-    places = np.unique(np.concatenate([with_values, without_values]))
-    one = np.searchsorted(np.sort(with_values), places, side="right") / len(with_values)
-    other = np.searchsorted(np.sort(without_values), places, side="right") / len(without_values)
+    arms = (np.sort(arm).astype(np.float64) for arm in (with_values, without_values))
+    places, one, other = shares_upto(*arms)
     best = int(np.argmax(np.abs(one - other)))
     return Gap(float(places[best]), float(one[best]), float(other[best]))

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import gammaln
-from scipy.stats import chi2
 
 from ksdp.audit.numeric.array_types import Bits, Floats
 
@@ -93,6 +92,8 @@ def _components(columns: Floats) -> Floats:
 
 def _digits(theirs: Floats, ours: Floats) -> Floats:
     """-log10 p of the fit at each shift of runs, shape (n_runs,)."""
+    from scipy.stats import chi2  # half a second of imports, which recorded runs alone need
+
     runs = len(theirs)
     pairs = theirs.shape[1] * ours.shape[1]
     if not pairs:

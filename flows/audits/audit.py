@@ -90,7 +90,7 @@ async def _confirm(first: AuditRef, tested: Tested, steps: Steps, tally: Tally) 
     if not len(at) or not plan.fresh_runs:
         drop_stages(Store(Path(first.store)).audit(first.audit), FRESH, [])
         return []
-    columns = [plan.columns[c].name for c in decisions.strongest[at]]
+    columns = [plan.statistics[c].name for c in decisions.strongest[at]]
     names = tuple(s.name for s in plan.statistics if s.name in columns)
     order = np.argsort(plan.audited[at])
     rows, strongest = plan.audited[at][order], strongest_alone(plan, names, [columns[n] for n in order])

@@ -354,14 +354,11 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/verdicts/laws.py",
-        (
-            'np.searchsorted(np.sort(with_values), places, side="right")',
-            "np.searchsorted(np.sort(with_values), places)",
-        ),
-        ('(np.sort(without_values), places, side="right")', "(np.sort(without_values), places)"),
+        ("while i < len(first) and first[i] == place:", "if i < len(first) and first[i] == place:"),
+        ("while j < len(second) and second[j] == place:", "if j < len(second) and second[j] == place:"),
         ("np.abs(one - other)", "one - other"),
         ("np.abs(one - other)", "other - one"),
-        tests=("tests/audit/verdicts/test_verdict_path.py",),
+        tests=("tests/audit/verdicts/test_verdict_path.py", "tests/audit/results/test_gap.py"),
     ),
     *_of(
         "audit/verdicts/effects.py",
