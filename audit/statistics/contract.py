@@ -110,6 +110,15 @@ class Pool(_Remembers):
 
 
 @dataclass(frozen=True, eq=False)
+class UsedColumns:
+    """Columns in which some documents have entries."""
+
+    used: NDArray[np.int64]
+    places: NDArray[np.int32]
+    """Of each column among these, shape (n_features,); 0 of the others."""
+
+
+@dataclass(frozen=True, eq=False)
 class Documents(_Remembers):
     """The audited documents (or groups), as the adversary who suspects them knows them."""
 
@@ -142,6 +151,21 @@ class Documents(_Remembers):
             return cast(NDArray[Any], self.derive(key, lambda: compute(self)))
         whole, places = self.taken_from
         return cast(NDArray[Any], self.derive(key, lambda: whole.of_each(key, compute)[places]))
+
+    @cached_property
+    def columns(self) -> UsedColumns | None:
+        """What a pass over these, or over others of those they were taken from, reads; None: most columns."""
+        if self.taken_from is not None:
+            return self.taken_from[0].columns
+        features = self.matrix.shape[1]
+        is_used = np.zeros(features, np.bool_)
+        is_used[self.matrix.indices] = True
+        used = np.flatnonzero(is_used)
+        if 2 * len(used) > features:
+            return None
+        places = np.zeros(features, np.int32)
+        places[used] = np.arange(len(used))
+        return UsedColumns(used, places)
 
     def __len__(self) -> int:
         return int(self.matrix.shape[0])

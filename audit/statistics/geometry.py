@@ -33,8 +33,10 @@ from ksdp.audit.statistics.products import (
     basis_products,
     csr_arrays,
     gram,
+    in_panel,
     over_entries,
     padded_basis,
+    panel_arrays,
     products,
     row_squares,
     rows_times,
@@ -148,8 +150,8 @@ def mixture_log_density(observables: Observables, documents: Documents) -> Float
     mixtures = nonnegative_coefficients(observables, documents)
     mass = rows_times(mixtures, topics.sum(axis=1))
     mixtures = mixtures * np.divide(1.0, mass, out=np.zeros_like(mass), where=mass > 0)[:, None]
-    indptr, indices, data = csr_arrays(documents)
-    padded, densities = padded_basis(observables, "T"), np.empty(len(documents))
+    indptr, indices, data = panel_arrays(documents)
+    padded, densities = padded_basis(observables, documents, "T"), np.empty(len(documents))
     for first in range(0, len(documents), _TOGETHER):
         some = slice(first, first + _TOGETHER)
         entries = indptr[first : first + _TOGETHER + 1]
@@ -180,11 +182,12 @@ def _left_out(above: Floats) -> NDArray[np.bool_]:
     return np.asarray(sizes <= NEAR_ZERO * sizes.max(initial=0.0))
 
 
-def _support_lanes(observables: Observables) -> EntryColumns:
+def _support_lanes(observables: Observables, documents: Documents) -> EntryColumns:
     """Columns that are 1 where V leaves a feature out, and 1."""
 
     def fill(lanes: NDArray[np.float32]) -> None:
-        lanes[:, 0] = _left_out(np.abs(announced(observables, "V")))
+        left_out = _left_out(np.abs(announced(observables, "V")))
+        lanes[:, 0] = in_panel(left_out.astype(np.float64), documents)
         lanes[:, 1] = 1.0
 
     return EntryColumns(2, fill)
@@ -193,7 +196,7 @@ def _support_lanes(observables: Observables) -> EntryColumns:
 def _ask_support(observables: Observables, documents: Documents) -> None:
     """Have the support of V looked at in the next pass over the documents."""
     if basis_name(observables) == "V":
-        ask(observables, documents, "support", _support_lanes(observables))
+        ask(observables, documents, "support", _support_lanes(observables, documents))
 
 
 def missing_weight(observables: Observables, documents: Documents) -> Floats:
@@ -202,7 +205,8 @@ def missing_weight(observables: Observables, documents: Documents) -> Floats:
     One number a document, in [0, 1].
     """
     if basis_name(observables) == "V":
-        sums = over_entries(observables, documents, "support", _support_lanes(observables)).astype(np.float64)
+        lanes = _support_lanes(observables, documents)
+        sums = over_entries(observables, documents, "support", lanes).astype(np.float64)
         return np.divide(sums[:, 0], sums[:, 1], out=np.zeros(len(sums)), where=sums[:, 1] > 0)
     topics = announced(observables, "T")
     left_out = _left_out(topics - topics.min(axis=1, keepdims=True))

@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.numeric.array_types import Floats, Singles
-from ksdp.audit.numeric.kernels import LINE, csr_times_panel, lined
+from ksdp.audit.numeric.kernels import LINE, csr_times_panel, lined, panel_of
 from ksdp.audit.statistics.boxed import box_least_squares
 from ksdp.audit.statistics.contract import Documents, TableStatistic
 from ksdp.audit.statistics.products import (
@@ -55,6 +55,7 @@ from ksdp.audit.statistics.products import (
     csr_arrays,
     gram,
     has_mean,
+    in_panel,
     over_entries,
     padded_basis,
     products,
@@ -163,7 +164,7 @@ def _diagonal_column(
     observables: Observables, documents: Documents, revealed: bool
 ) -> tuple[Hashable, EntryColumns]:
     """The diagonal of S_hat as a column, with its name."""
-    diagonal = _feature_diagonal(observables, documents, revealed=revealed)
+    diagonal = in_panel(_feature_diagonal(observables, documents, revealed=revealed), documents)
 
     def fill(lanes: Singles) -> None:
         lanes[:, 0] = diagonal
@@ -208,17 +209,18 @@ def _weighted_squares(moments: Singles, start: Floats, weights: Floats, out: Flo
         out[i] = total
 
 
-def _pairs(observables: Observables) -> EntryColumns:
+def _pairs(observables: Observables, padded: Floats) -> EntryColumns:
     """Products of two components of V at every feature, as columns."""
-    rank, padded = len(announced(observables, "V")), padded_basis(observables, "V")
+    rank = len(announced(observables, "V"))
     return EntryColumns(rank * (rank + 1) // 2, lambda lanes: _pair_panel(padded, rank, lanes))
 
 
 def _pair_moments(observables: Observables, documents: Documents) -> tuple[Singles, Floats]:
     """sum_a x_a^2 V_sa V_ta for all pairs s >= t, shape (n, pairs)."""
-    columns = _pairs(observables)
     if not has_mean(observables):
+        columns = _pairs(observables, padded_basis(observables, documents, "V"))
         return over_entries(observables, documents, "pairs", columns), np.zeros(columns.count)
+    columns = _pairs(observables, panel_of(announced(observables, "V")))
     mean = announced(observables, "mean").ravel()
 
     def panel() -> tuple[Singles, Floats]:
@@ -269,7 +271,7 @@ def _ask_w_max(observables: Observables, documents: Documents, revealed: bool) -
 
 def _ask_w_square_sum(observables: Observables, documents: Documents, _: bool) -> None:
     if not has_mean(observables):
-        ask(observables, documents, "pairs", _pairs(observables))
+        ask(observables, documents, "pairs", _pairs(observables, padded_basis(observables, documents, "V")))
 
 
 @njit(cache=True, nogil=True)

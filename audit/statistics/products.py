@@ -57,9 +57,26 @@ def csr_arrays(documents: Documents) -> tuple[Ints, Ints, Floats]:
     return arrays_of(documents.matrix)
 
 
-def padded_basis(observables: Observables, name: str) -> Floats:
+def panel_arrays(documents: Documents) -> tuple[Ints, Ints, Floats]:
+    """As `csr_arrays`, the columns numbered as in panels: those alone that `documents.columns` holds."""
+    indptr, indices, data = csr_arrays(documents)
+    columns = documents.columns
+    if columns is not None:
+        indices = cast(Ints, documents.derive("panel indices", lambda: columns.places[indices]))
+    return indptr, indices, data
+
+
+def in_panel(rows: Floats, documents: Documents) -> Floats:
+    """What panels hold of `rows`, whose last axis is columns."""
+    return rows if documents.columns is None else np.take(rows, documents.columns.used, axis=-1)
+
+
+def padded_basis(observables: Observables, documents: Documents, name: str) -> Floats:
     """The announced matrix `name` as kernels read it (`panel_of`), once a run."""
-    return cast(Floats, observables.derive(("padded", name), lambda: panel_of(announced(observables, name))))
+    key = ("padded", name, documents.columns)
+    return cast(
+        Floats, observables.derive(key, lambda: panel_of(in_panel(announced(observables, name), documents)))
+    )
 
 
 def products(observables: Observables, documents: Documents, name: str) -> Floats:
@@ -68,7 +85,7 @@ def products(observables: Observables, documents: Documents, name: str) -> Float
     def compute() -> Floats:
         other = _fitting(observables, documents, name)
         out = np.empty((len(documents), other.shape[0]))
-        csr_times_panel(*csr_arrays(documents), padded_basis(observables, name), out)
+        csr_times_panel(*panel_arrays(documents), padded_basis(observables, documents, name), out)
         return out
 
     return cast(Floats, observables.derive(("products", name, documents), compute))
@@ -89,9 +106,10 @@ def products_beside(
     Both are what they would be by themselves, bit for bit (`kernels`). `key` names the rows among all of a run.
     """
     first = _fitting(observables, documents, name)
-    panel = observables.derive(("padded", name, key), lambda: panel_of(np.vstack([first, rows])))
+    parts = [in_panel(part, documents) for part in (first, rows)]
+    panel = observables.derive(("padded", name, key, documents.columns), lambda: panel_of(np.vstack(parts)))
     both = np.empty((len(documents), len(first) + len(rows)))
-    csr_times_panel(*csr_arrays(documents), panel, both)
+    csr_times_panel(*panel_arrays(documents), panel, both)
     observables.derive(("products", name, documents), lambda: np.ascontiguousarray(both[:, : len(first)]))
     return np.ascontiguousarray(both[:, len(first) :])
 
@@ -101,9 +119,10 @@ def wide_products(observables: Observables, documents: Documents, name: Hashable
 
     Rounding is some 1e-7 of |x| |b|, as that of stored observables. `name` names B among what a run derives.
     """
-    panel = observables.derive(("panel", name), lambda: panel_of(rows, np.float32))
+    key = ("panel", name, documents.columns)
+    panel = observables.derive(key, lambda: panel_of(in_panel(rows, documents), np.float32))
     out = np.empty((len(documents), len(rows)), dtype=np.float32)
-    csr_times_panel(*csr_arrays(documents), panel, out)
+    csr_times_panel(*panel_arrays(documents), panel, out)
     return out
 
 
@@ -207,7 +226,7 @@ class EntryColumns:
 
     count: int
     fill: Callable[[Singles], None]
-    """Writes them into an array of shape (features, count)."""
+    """Writes them, as in panels (`in_panel`), into an array of shape (columns, count)."""
     largest: bool = False
     """Whether the largest x_a^2 c_a are wanted, of c >= 0, and not the sums."""
 
@@ -246,13 +265,14 @@ def _pass(
         first[name], at = at, at + wanted[name].count
 
     def panel() -> Singles:
-        filled = lined((documents.matrix.shape[1], lanes), np.float32)
+        columns = documents.columns
+        filled = lined((documents.matrix.shape[1] if columns is None else len(columns.used), lanes), np.float32)
         for name in order:
             wanted[name].fill(filled[:, first[name] : first[name] + wanted[name].count])
         return filled
 
-    filled = observables.derive(("panel of entries", tuple(order)), panel)
+    filled = observables.derive(("panel of entries", tuple(order), documents.columns), panel)
     out = np.empty((len(documents), lanes + _SINGLES), dtype=np.float32)
-    squared_csr_times_panel(*csr_arrays(documents), filled, out)
+    squared_csr_times_panel(*panel_arrays(documents), filled, out)
     shift = {name: _SINGLES if wanted[name].largest else 0 for name in order}
     return {name: out[:, first[name] + shift[name] :][:, : wanted[name].count] for name in order}

@@ -15,9 +15,12 @@ from ksdp.audit.statistics.products import (
     basis_products,
     centred_squared_norms,
     gram,
+    in_panel,
     mean_products,
     over_entries,
     products,
+    products_beside,
+    wide_products,
 )
 
 
@@ -148,3 +151,29 @@ def test_nobody_changes_what_another_gets() -> None:
     assert (late == over_entries(seen, held, "late", columns(5))).all()
     again = columns(4)
     assert (over_entries(seen, held, "again", again) == over_entries(Observables({}), held, "again", again)).all()
+
+
+def test_panels_of_the_columns_that_are_used_change_no_bit() -> None:
+    few = documents().matrix.toarray()
+    few[:, FEATURES // 3 :] = 0.0
+    alone, among = Documents(sp.csr_array(few)), Documents(sp.csr_array(np.vstack([few, np.ones(FEATURES)])))
+    assert alone.columns is not None
+    assert among.columns is None
+    rng = np.random.default_rng(1)
+    seen, others = {"V": rng.normal(size=(3, FEATURES))}, rng.normal(size=(9, FEATURES))
+    diagonal = rng.random(FEATURES)
+
+    def found(held: Documents, some: Documents) -> list[np.ndarray]:
+        def fill(lanes: np.ndarray) -> None:
+            lanes[:, 0] = in_panel(diagonal, held)
+
+        run = Observables(seen)
+        beside = products_beside(run, some, "V", "others", others)
+        wide = wide_products(run, some, "others", others)
+        squares = over_entries(run, some, "d", EntryColumns(1, fill))
+        return [beside, products(run, some, "V"), products(Observables(seen), some, "V"), wide, squares]
+
+    for places in ([*range(len(few))], [7, 2]):
+        at = np.array(places)
+        for one, other in zip(found(alone, alone.at(at)), found(among, among.at(at)), strict=True):
+            np.testing.assert_array_equal(one, other)
