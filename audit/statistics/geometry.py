@@ -185,9 +185,14 @@ def _left_out(above: Floats) -> NDArray[np.bool_]:
 def _support_lanes(observables: Observables, documents: Documents) -> EntryColumns:
     """Columns that are 1 where V leaves a feature out, and 1."""
 
+    def compute() -> Floats:
+        return _left_out(np.abs(announced(observables, "V"))).astype(np.float64)
+
+    # The run keeps these columns: did they keep the run, its arrays would stay until circles are looked for.
+    left_out = in_panel(cast(Floats, observables.derive("left out", compute)), documents)
+
     def fill(lanes: NDArray[np.float32]) -> None:
-        left_out = _left_out(np.abs(announced(observables, "V")))
-        lanes[:, 0] = in_panel(left_out.astype(np.float64), documents)
+        lanes[:, 0] = left_out
         lanes[:, 1] = 1.0
 
     return EntryColumns(2, fill)
