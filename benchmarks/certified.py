@@ -100,7 +100,8 @@ def _counted(corpus: str, folder: Path) -> dict[str, Any]:
     counts = TermCounts(advantage=COUNTED, colluders=1)
     seen = counts.run(Database(parties), np.random.default_rng(SEED), made_by=len(parties))
     terms = read_vocabulary(data_folder() / corpus / "vocabulary.txt", "utf-8")
-    write_reference(folder, terms, seen["term_counts"], rows.judge.shape[0])
+    documents = rows.judge.shape[0]
+    write_reference(folder, terms, counts.counted(seen["totals"], documents), documents)
     levers = {"reference": str(folder / "reference.tsv"), "most_frequent": TERMS}
     return {"corpus": named | {"idf": "public", "levers": levers}}
 

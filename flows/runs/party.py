@@ -654,8 +654,9 @@ def run_party(node: Node[Run], entered: Entered, guard: BudgetGuard | None = Non
     if predicts(terms.mechanism):
         _predict(node.run, entered, node.out)
     if isinstance(terms.mechanism, TermCounts):
-        counts = read_result(node.out)["term_counts"]
-        write_reference(node.out, entered.columns, counts, sum(result["sizes"]))
+        documents = sum(result["sizes"])
+        counts = terms.mechanism.counted(read_result(node.out)["totals"], documents)
+        write_reference(node.out, entered.columns, counts, documents)
     return result
 
 

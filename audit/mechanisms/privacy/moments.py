@@ -259,15 +259,14 @@ class TermCounts(OneNoisySum):
     r"""Announces in about how many documents each term is, by one sum with noise: a public vocabulary and its idf.
 
     A document with n entries adds 1 / sqrt(n) to each of its columns, so that it changes the sum by at most 1, by
-    sqrt(2) where it is replaced. Announced: ``totals`` t, shape (d,), and ``term_counts``, shape (d,), which
-    everybody computes from it: :math:`t_j \sum_i t_i / N`, rounded, from 0 to the N documents, as a document's
-    terms weigh :math:`\sum_i t_i / N` in the mean. A run among parties writes them as `reference.tsv`, which
-    `corpus.levers.reference` takes. What that run and the next give away together is what a budget adds up.
+    sqrt(2) where it is replaced. Announced: ``totals``, shape (d,). A run among parties writes the `counted` of it
+    as `reference.tsv`, which `corpus.levers.reference` takes. What that run and the next give away together is
+    what a budget adds up.
 
     Examples
     --------
     >>> X = sp.csr_array(np.array([[1.0, 1.0, 0.0]] * 300 + [[1.0, 0.0, 1.0]] * 100))
-    >>> TermCounts(noise=1e-3).run(Database((X,)), np.random.default_rng(0))["term_counts"]
+    >>> TermCounts.counted(TermCounts(noise=1e-3).run(Database((X,)), np.random.default_rng(0))["totals"], 400)
     array([400., 300., 100.])
     """
 
@@ -288,25 +287,23 @@ class TermCounts(OneNoisySum):
         weights = 1 / np.sqrt(np.maximum(np.diff(which.indptr), 1))
         return np.asarray(which.T.astype(np.float64) @ weights)
 
+    @staticmethod
+    def counted(totals: Floats, documents: int) -> Floats:
+        """Of so many documents those with each term, about: sum of totals / documents is what a term weighs."""
+        return np.asarray(np.rint(np.clip(totals * totals.sum() / documents, 0.0, documents)))
+
     def releases(self, features: int) -> tuple[Release, ...]:
-        """The counts and, where all is opened, the totals that they follow from."""
-        noise = Noise("normal", "each party")
-        counts = partial(Release, "term_counts", (features,), noise=noise, final=True)
-        if self.opens == "final":
-            return (counts(),)
-        return counts(derived_from=("totals",)), Release("totals", (features,), noise=noise)
+        """The totals."""
+        return (Release("totals", (features,), noise=Noise("normal", "each party"), final=True),)
 
     def party(self, matrix: sp.csr_array, parties: int) -> PartyProgram:
-        """Announce; see the class."""
-        documents = sum((yield Sizes(matrix.shape[0])))
-        totals = yield self.noisy_sum(matrix)
-        counts = np.rint(np.clip(totals * totals.sum() / max(documents, 1), 0.0, documents))
-        return PartyResult({"totals": totals, "term_counts": counts})
+        """Announce; see the class. Sizes are told for the reference."""
+        yield Sizes(matrix.shape[0])
+        return PartyResult({"totals": (yield self.noisy_sum(matrix))})
 
     def observed(self, driven: Driven) -> dict[str, Floats]:
-        """The sum as the coalition sees it; the counts of the whole."""
-        seen = {"term_counts": driven.public["term_counts"], "totals": driven.transcript[0].seen}
-        return {name: seen[name] for name in self._names}
+        """The sum as the coalition sees it."""
+        return {"totals": driven.transcript[0].seen}
 
     def neighbours(self) -> tuple[Database, Database]:
         """Records of two terms."""
