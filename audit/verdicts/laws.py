@@ -509,9 +509,9 @@ def _merge(first: Floats, second: Floats, found: Floats) -> int:
     i = j = count = 0
     while i < len(first) or j < len(second):
         place = second[j] if i == len(first) or (j < len(second) and second[j] < first[i]) else first[i]
-        while i < len(first) and first[i] == place:
+        while i < len(first) and not first[i] > place:  # NaN goes, too
             i += 1
-        while j < len(second) and second[j] == place:
+        while j < len(second) and not second[j] > place:
             j += 1
         found[0, count], found[1, count], found[2, count] = place, i / len(first), j / len(second)
         count += 1
