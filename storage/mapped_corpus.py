@@ -31,7 +31,6 @@ def store_corpus(corpus: Corpus, folder: Path) -> None:
     """Write a corpus, unless it is there, whole and as it was written; `corpus.json` comes last."""
     if checksums_hold(folder / name for name in CORPUS_FILES):
         return
-    open_corpus.cache_clear()
     for part in _PARTS:
         array = getattr(corpus.matrix, part)
 
@@ -70,9 +69,19 @@ def read_mapped(folder: Path) -> tuple[sp.csr_array, pa.Table, Mapping[str, Any]
     return sp.csr_array((data, indices, indptr), shape=tuple(header["shape"]), copy=False), labels, header
 
 
-@lru_cache(maxsize=2)
 def open_corpus(folder: Path) -> Corpus:
     """Open a stored corpus; its numbers are read once, to be compared with what was written, and then mapped."""
+    return _opened(folder, corpus_written(folder))
+
+
+def corpus_written(folder: Path) -> tuple[int, ...]:
+    """What is another number once a corpus was written anew: a mapping still holds what was there before."""
+    paths = [folder / name for name in CORPUS_FILES]
+    return tuple(path.stat().st_ino if path.exists() else 0 for path in paths)
+
+
+@lru_cache(maxsize=2)
+def _opened(folder: Path, written: tuple[int, ...]) -> Corpus:
     matrix, labels, header = read_mapped(folder)
     columns = {
         name: np.array(labels.column(name).to_pylist(), dtype=np.str_) if name in labels.column_names else None

@@ -106,5 +106,4 @@ def _fetch_corpus(folder: Path, there: Place, wanted: str) -> None:
             if not (folder / CORPUS_FILES[-1]).is_file():  # another process of this machine was faster
                 raise
     finally:
-        open_corpus.cache_clear()
         shutil.rmtree(aside, ignore_errors=True)

@@ -19,7 +19,7 @@ from ksdp.audit.verdicts.looks import FIRST, Stage
 from ksdp.storage.audits.stages import read_stage
 from ksdp.storage.blocks import ROW_GROUP
 from ksdp.storage.findings import read_spec
-from ksdp.storage.mapped_corpus import open_corpus
+from ksdp.storage.mapped_corpus import corpus_written, open_corpus
 from ksdp.storage.remote import Place
 from ksdp.storage.store import Store
 
@@ -76,9 +76,17 @@ class Folders:
     """Whether the values go when they are tested."""
 
 
-@lru_cache(maxsize=4)
 def open_audit(ref: AuditRef) -> Plan:
     """The plan of the whole audit, from a reference to its first look."""
+    return _audit(ref, _written(ref))
+
+
+def _written(ref: AuditRef) -> tuple[int, ...]:
+    return corpus_written(Store(Path(ref.store)).corpus(ref.corpus))
+
+
+@lru_cache(maxsize=4)
+def _audit(ref: AuditRef, written: tuple[int, ...]) -> Plan:
     store = Store(Path(ref.store))
     plan = make_plan(read_spec(store.audit(ref.audit)), open_corpus(store.corpus(ref.corpus)))
     if ref.code is not None and ref.code != code_of(plan):
@@ -112,9 +120,13 @@ def open_stage(ref: AuditRef) -> Stage:
     return Stage(FIRST, plan.design.seed, plan.looks[0].runs, plan.audited, names)
 
 
-@lru_cache(maxsize=4)
 def open_plan(ref: AuditRef) -> Plan:
-    """Rebuild the plan of a stage from the store, once a process."""
+    """Rebuild the plan of a stage from the store, once a process; anew where its corpus was written anew."""
+    return _plan(ref, _written(ref))
+
+
+@lru_cache(maxsize=4)
+def _plan(ref: AuditRef, written: tuple[int, ...]) -> Plan:
     return open_audit(ref.at(FIRST)).narrowed(open_stage(ref))
 
 

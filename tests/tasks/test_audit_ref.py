@@ -15,6 +15,7 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.planning import make_plan
 from ksdp.audit.spec.models import parse_spec
 from ksdp.flows.prepare import Prepared, prepare_stored
+from ksdp.tasks import audit_ref
 from ksdp.tasks.audit_ref import open_audit
 
 OWN = """
@@ -33,7 +34,7 @@ def prepared(folder: Path, mechanism: str, own: str = OWN) -> Prepared:
     """As another process that imports the module as it stands."""
     (folder / "my_own_svd.py").write_text(own)
     sys.modules.pop("my_own_svd", None)
-    open_audit.cache_clear()
+    audit_ref._audit.cache_clear()
     rows = sp.csr_array(np.random.default_rng(0).poisson(0.5, (40, 6)).astype(float))
     tables = {"corpus": {"path": "x.npz"}, "mechanism": {"name": mechanism, "rank": 1}}
     spec = parse_spec(tables | {"design": {"party_size": 0.3, "with_runs": 8}})

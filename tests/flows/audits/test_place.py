@@ -23,6 +23,7 @@ from ksdp.flows.audits.place import Place, likely_runs, nobody_watches, work_of,
 from ksdp.flows.prepare import prepare, spec_corpus
 from ksdp.storage.prefect_home import make_home, sharing_address
 from ksdp.storage.store import Store
+from ksdp.tasks import audit_ref
 from ksdp.tasks.audit_ref import open_audit
 
 from ...typed import typed
@@ -107,7 +108,7 @@ def test_what_trying_worked_out_is_known_where_the_audit_is_opened(table: Path) 
     assert known == first.ref
     assert open_audit(other.ref).pool is not first.plan.pool
     assert open_audit(known).pool is first.plan.pool
-    open_audit.cache_clear()
+    audit_ref._audit.cache_clear()
     sent = pickle.loads(pickle.dumps(known))  # as to a worker, which works it out itself
     assert sent == known
     assert open_audit(sent).pool is not first.plan.pool
