@@ -354,8 +354,8 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/verdicts/laws.py",
-        ("while i < len(first) and first[i] == place:", "if i < len(first) and first[i] == place:"),
-        ("while j < len(second) and second[j] == place:", "if j < len(second) and second[j] == place:"),
+        ("while i < len(first) and not first[i] > place:", "if i < len(first) and not first[i] > place:"),
+        ("while j < len(second) and not second[j] > place:", "if j < len(second) and not second[j] > place:"),
         ("np.abs(one - other)", "one - other"),
         ("np.abs(one - other)", "other - one"),
         tests=("tests/audit/verdicts/test_verdict_path.py", "tests/audit/results/test_gap.py"),
