@@ -19,8 +19,9 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.special import ndtri
@@ -30,7 +31,7 @@ from ksdp.audit.certifying import paired_advantages
 from ksdp.audit.errors import InputError
 from ksdp.audit.learning.gain import GainRows, MeasureGain, Score, gain_scores, summarise_gain
 from ksdp.audit.mechanisms.contract import Database
-from ksdp.audit.mechanisms.privacy.moments import TermCounts
+from ksdp.audit.mechanisms.privacy.moments import Moments, TermCounts
 from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.screening.advice import at_setting, certifying, paired_plan
@@ -57,9 +58,7 @@ def run(corpora: Sequence[str], ranks: Sequence[int], sizes: Sequence[float], do
     with tempfile.TemporaryDirectory() as name:
         for corpus in corpora:
             if corpus == NEWS:
-                news_parts.main([str(data_folder() / NEWS), name])
-                read, base = read_spec_file(Path(name) / "news.toml")
-                tables = read.tables()
+                tables, base = _news(Path(name))
             else:
                 tables, base = _texts(corpus), ROOT
             tables |= {"seed": SEED, "decision": {"margin": 0.2}, "certificate": {"pairs": pairs}}
@@ -73,14 +72,20 @@ def _texts(corpus: str) -> dict[str, Any]:
     return {"corpus": keys | TEXTS[corpus] | {"levers": {"most_frequent": 1000}}}
 
 
+def _news(folder: Path) -> tuple[dict[str, Any], Path]:
+    """The spec of Online News as three channels, and where its files are."""
+    news_parts.main([str(data_folder() / NEWS), str(folder)])
+    read, base = read_spec_file(folder / "news.toml")
+    return read.tables(), base
+
+
 def joint(corpora: Sequence[str]) -> None:
     """Print a line a corpus."""
     for corpus in corpora:
         with tempfile.TemporaryDirectory() as name:
             if corpus == NEWS:
-                news_parts.main([str(data_folder() / NEWS), name])
-                read, base = read_spec_file(Path(name) / "news.toml")
-                _moments(corpus, {key: read.tables()[key] for key in ("corpus", "gain")}, base, MARGIN)
+                tables, base = _news(Path(name))
+                _moments(corpus, {key: tables[key] for key in ("corpus", "gain")}, base, MARGIN)
             else:
                 _moments(corpus, _counted(corpus, Path(name)), ROOT, _left(MARGIN, COUNTED))
 
@@ -114,20 +119,18 @@ def _left(margin: float, spent: float) -> float:
 
 def _moments(name: str, tables: dict[str, Any], base: Path, advantage: float) -> None:
     tables = tables | {"seed": SEED, "gain": {**tables.get("gain", {}), "splits": SPLITS}}
-    kept = {}
-    for colluders in (1, None):
-        mechanism = {"name": "moments", "rank": RANK, "advantage": advantage}
-        mechanism |= {} if colluders is None else {"colluders": colluders}
-        spec = parse_spec(tables | {"mechanism": mechanism})
-        rows = load_rows(spec, base, nonnegative=False)
-        scores = [*gain_scores(mechanism_of(spec.mechanism), rows, spec.gain, SEED)]
-        kept[colluders] = _measured(scores, spec)
-    whole = kept[1].gain_exact
+    own = parse_spec(tables | {"mechanism": {"name": "moments", "rank": RANK, "advantage": advantage}})
+    rows = load_rows(own, base, nonnegative=False)
+    scores = [*gain_scores(mechanism_of(own.mechanism), rows, own.gain, SEED)]
+    others = [score for score in scores if score.learner != "run"]
+    mechanism = replace(cast(Moments, mechanism_of(own.mechanism)), colluders=1)
+    together = _measured([*gain_scores(mechanism, rows, own.gain, SEED, baselines=False), *others], own)
+    whole, alone = together.gain_exact, _measured(scores, own)
     print(
         f"{name}: moments at advantage {advantage:.3f}, {MARGIN:g} with counts of terms at {COUNTED:g} before it; "
-        f"the exact run gains {whole.mean:+.4f}; kept: noise made together {kept[1].gain.mean / whole.mean:.1%} "
-        f"({kept[1].gain.low / whole.mean:.0%} to {kept[1].gain.high / whole.mean:.0%}), every party's own "
-        f"{kept[None].gain.mean / kept[None].gain_exact.mean:.1%}",
+        f"the exact run gains {whole.mean:+.4f}; kept: noise made together {together.gain.mean / whole.mean:.1%} "
+        f"({together.gain.low / whole.mean:.0%} to {together.gain.high / whole.mean:.0%}), every party's own "
+        f"{alone.gain.mean / whole.mean:.1%}",
         flush=True,
     )
 

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.corpus.matrix import clip_rows
 from ksdp.audit.mechanisms.contract import Mechanism
-from ksdp.audit.mechanisms.party_side import NoisySum
+from ksdp.audit.mechanisms.party_side import noise_part
 from ksdp.audit.mechanisms.privacy.moments import Moments
 
 RATIO = 5.0
@@ -29,9 +29,9 @@ _MOST_COLUMNS = 2000
 
 def noise_norm(mechanism: Moments, features: int, parties: int) -> float:
     """Spectral norm of the noise that so many parties add, about."""
-    asked = NoisySum(np.zeros(0), mechanism.scale(features), colluders=mechanism.colluders)
     parties = max(parties, 1 + (mechanism.colluders or 0))
-    return asked.part(parties) * math.sqrt(2 * features * parties)
+    part = noise_part(mechanism.scale(features), parties, mechanism.colluders)
+    return part * math.sqrt(2 * features * parties)
 
 
 @dataclass(frozen=True)

@@ -62,11 +62,27 @@ class NoisySum:
 
     def part(self, parties: int) -> float:
         """The deviation of one party's noise, of so many parties."""
-        if self.colluders is None:
-            return self.deviation
-        if parties <= self.colluders:
-            raise CorpusError(f"`colluders` must be below the {parties} parties; got {self.colluders}.")
-        return self.deviation / math.sqrt(parties - self.colluders)
+        return noise_part(self.deviation, parties, self.colluders)
+
+
+def noise_part(deviation: float, parties: int, colluders: int | None) -> float:
+    """The deviation of one party's noise, where `deviation` is left of all to colluders who know theirs.
+
+    Parameters
+    ----------
+    colluders : int, optional
+        None: every party makes all of the noise.
+
+    Examples
+    --------
+    >>> noise_part(3.0, parties=10, colluders=1)
+    1.0
+    """
+    if colluders is None:
+        return deviation
+    if parties <= colluders:
+        raise CorpusError(f"`colluders` must be below the number of parties ({parties}); got {colluders}.")
+    return deviation / math.sqrt(parties - colluders)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,11 +11,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from ksdp.audit.corpus.matrix import clip_rows
-from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Database, Guarantee
 from ksdp.audit.mechanisms.factorisation.power_iteration import first_basis, orthonormalise, start_block
 from ksdp.audit.mechanisms.parameters import check_least, check_one_of, check_positive
-from ksdp.audit.mechanisms.party_side import LocalNoise, NoisySum, PartyProgram, PartyResult, Sizes
+from ksdp.audit.mechanisms.party_side import LocalNoise, NoisySum, PartyProgram, PartyResult, Sizes, noise_part
 from ksdp.audit.mechanisms.privacy.fedpower import (
     PeriodicPower,
     bounded_moments,
@@ -147,9 +147,8 @@ class PrivateFedPower(PeriodicPower):
 
     def _each(self, sigma: float, n: int) -> float:
         """Deviation of one device's noise."""
-        if n <= self.colluders:
-            raise CorpusError(f"`colluders` must be below the number of parties ({n}); got {self.colluders}.")
-        return sigma / math.sqrt(n - self.colluders) if self.distributed else sigma
+        part = noise_part(sigma, n, self.colluders)
+        return part if self.distributed else sigma
 
     def _multipliers(self, sigma: float, sizes: Sequence[int], features: int) -> tuple[float, ...]:
         each, rows = self._each(sigma, len(sizes)), sum(sizes)
