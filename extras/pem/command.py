@@ -22,6 +22,9 @@ class HostOptions:
 
     me: Annotated[str | None, typer.Option("--me", help="Take part in a run between hosts, as this host.")] = None
     key: Annotated[Path | None, typer.Option("--key", help="Its private key (`ksdp keys`).")] = None
+    listen: Annotated[
+        str | None, typer.Option("--listen", help="With --me: HOST:PORT, if others dial another address.")
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -29,26 +32,11 @@ class RecordsOptions:
     """Options that say which records a host holds, and whose they are."""
 
     data: Annotated[Path | None, typer.Option("--data", help="With --me: a file of the clients' records.")] = None
-    live: Annotated[
-        str | None, typer.Option("--live", help="With --me: JSON lines that come while it runs: a path, or -.")
-    ] = None
     client: Annotated[
         str | None, typer.Option("--client", help="Column of --data that says whose a record is.")
     ] = None
     clients: Annotated[
         int | None, typer.Option("--clients", min=1, help="Or: deal records out to so many clients. Default: 1.")
-    ] = None
-
-
-@dataclass(frozen=True)
-class MachineOptions:
-    """Options that say what a host's machine does for it."""
-
-    processes: Annotated[
-        int, typer.Option("--processes", min=1, max=256, help="With --me: processes that a server draws noise by.")
-    ] = 1
-    listen: Annotated[
-        str | None, typer.Option("--listen", help="With --me: HOST:PORT, if others dial another address.")
     ] = None
 
 
@@ -75,7 +63,6 @@ def pem(
     ] = None,
     host: HostOptions,
     records: RecordsOptions,
-    machine: MachineOptions,
     checking: OnlyCheckOptions,
     as_json: JsonOption = False,
 ) -> None:
@@ -94,14 +81,13 @@ def pem(
         asked = PemQuestion(
             spec, me, key, signing_key, out, **asdict(records), functions=functions, folder=Path.cwd()
         )
-        check_run(check_pem_here(asked, utc_now()), me, machine.listen, checking.wait, as_json=as_json)
+        check_run(check_pem_here(asked, utc_now()), me, host.listen, checking.wait, as_json=as_json)
     own = load_functions(functions, Path.cwd()) if functions else None
     if me is not None:
-        assert key is not None
-        _between_hosts(spec, out, own, _Me(me, key, machine), records, as_json=as_json)
+        _between_hosts(spec, out, own, host, records, as_json=as_json)
         return
-    if key is not None or records != RecordsOptions() or machine != MachineOptions():
-        raise InputError("`--key`, `--data`, `--live`, `--client`, `--clients`, ... go with `--me`.")
+    if host != HostOptions() or records != RecordsOptions():
+        raise InputError("`--key`, `--listen`, `--data`, `--client` and `--clients` go with `--me`.")
     _on_this_machine(spec, out, own, as_json=as_json)
 
 
@@ -115,9 +101,7 @@ def _on_this_machine(spec: Path, out: Path, own: OwnFunctions | None, *, as_json
     prepared = prepare_pem(*read_pem_spec(spec), own.algorithm if own else None)
     with terminal():
         done = run_prepared(prepared, out, utc_now)
-    cost, sampler = done["cost"], done["sampler"]
-    if not sampler["protects"]:
-        typer.secho(f"NOT PRIVATE: noise by {sampler['drawn_by']}.", err=True, fg="red", bold=True)
+    cost = done["cost"]
     if as_json:
         typer.echo(json.dumps(done | {"out": str(out.resolve())}))
         return
@@ -130,20 +114,13 @@ def _on_this_machine(spec: Path, out: Path, own: OwnFunctions | None, *, as_json
         f"{cost['tight_delta']:g}\n"
         f"          for {cost['unit']}\n"
         f"          against {cost['against']}\n"
-        f"noise     {sampler['drawn_by']}\n"
+        f"noise     {done['sampler']}\n"
         f"written to {out}"
     )
 
 
-@dataclass(frozen=True)
-class _Me:
-    name: str
-    key: Path
-    machine: MachineOptions
-
-
 def _between_hosts(
-    protocol: Path, out: Path, own: OwnFunctions | None, me: _Me, held: RecordsOptions, *, as_json: bool
+    protocol: Path, out: Path, own: OwnFunctions | None, me: HostOptions, held: RecordsOptions, *, as_json: bool
 ) -> None:
     """Take part as one host."""
     from ksdp.audit.errors import InputError
@@ -153,23 +130,26 @@ def _between_hosts(
     from ksdp.flows.runs.party import Node, RunLog
     from ksdp.protocols.network.mesh import Address
 
+    name, key = me.me, me.key
+    assert name is not None
+    assert key is not None
     hosts, log = read_pem_hosts(protocol), RunLog(lambda line: typer.echo(line, err=True))
-    address = Address.parse(me.machine.listen) if me.machine.listen else None
-    host = Node(hosts, me.name, signing_key(me.key), out, address, log=log)
+    address = Address.parse(me.listen) if me.listen else None
+    host = Node(hosts, name, signing_key(key), out, address, log=log)
     host.check()
-    role, guard, records = hosts.spec.role(me.name), None, None
+    role, guard, records = hosts.spec.role(name), None, None
     algorithm = None
     if role != "server":
         algorithm = hosts.spec.functions(own.algorithm if own else None, own.code if own else "")
     if role == "holder":
-        records = hold_records(hosts, held.data, held.live, held.client, held.clients)
-        written, limits = budget_files(me.name, me.key)
+        records = hold_records(hosts, held.data, held.client, held.clients)
+        written, limits = budget_files(name, key)
         prices = PemPrices(hosts, hosts.spec.algorithm.name)
         guard = open_guard(prices, records.hash, records.count, written, limits, utc_now)
     elif held != RecordsOptions():
-        raise InputError(f"{me.name} holds no clients: give no records.")
-    typer.echo(f"{me.name} takes part as {role}; waiting.", err=True)
-    done = run_pem_host(host, algorithm=algorithm, held=records, processes=me.machine.processes, guard=guard)
+        raise InputError(f"{name} holds no clients: give no records.")
+    typer.echo(f"{name} takes part as {role}; waiting.", err=True)
+    done = run_pem_host(host, algorithm=algorithm, held=records, guard=guard)
     if guard is not None:
         typer.echo(spent_words(spent(guard.ledger), guard.budget.delta), err=True)
     if as_json:

@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import multiprocessing
 from collections.abc import Mapping
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, KsdpError, SpecError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
-from ksdp.audit.mechanisms.pem.noise import Sampler, Vetted, tight_epsilon
+from ksdp.audit.mechanisms.pem.noise import tight_epsilon
 from ksdp.audit.mechanisms.privacy.spent import Price, pure_price
-from ksdp.extras.pem.hosts import (
-    LARGEST,
-    Arrivals,
-    PemMessages,
-    PemOutcome,
-    joined_messages,
-    play_aggregator,
-    play_holder,
-    play_server,
-)
+from ksdp.extras.pem.hosts import LARGEST, PemOutcome, joined_messages, play
 from ksdp.extras.pem.messages import PemNodes
-from ksdp.extras.pem.records import LiveRecords, load_functions, numbered, read_records
+from ksdp.extras.pem.records import load_functions, read_records
 from ksdp.extras.pem.spec import LogisticSpec, PemDataSpec, PemProtocol, PemRecordsSpec, parse_pem_protocol
 from ksdp.flows.runs.budget import BudgetGuard, budget_files, open_guard
 from ksdp.flows.runs.check import Finding, NodeQuestion, OwnCheck, check_budget
@@ -132,51 +117,37 @@ class HeldRecords:
 
     clients: Mapping[str, sp.csr_array]
     hash: str
-    """Of all its records; of a live stream nothing is known beforehand."""
-    live: LiveRecords | None = None
+    """Of all its records."""
 
     @property
     def count(self) -> int:
-        """Records at the start."""
+        """Records of all of them."""
         return sum(part.shape[0] for part in self.clients.values())
 
 
-def hold_records(
-    hosts: PemHosts, data: Path | None, live: str | None, client: str | None, clients: int | None
-) -> HeldRecords:
+def hold_records(hosts: PemHosts, data: Path | None, client: str | None, clients: int | None) -> HeldRecords:
     """A holder's records, by client.
 
     Parameters
     ----------
     data : Path, optional
         Their file.
-    live : str, optional
-        In its place: a path, or `-`, of records that come while the run goes on.
     client : str, optional
         Column that says whose a record is.
     clients : int, optional
         In its place: to how many clients they are dealt out in turns; one by default.
     """
     spec = hosts.spec
-    if (data is None) == (live is None):
-        raise InputError("one of `--data` and `--live` must be given, and not both.")
+    if data is None:
+        raise InputError("`--data` must name the file of the clients' records.")
     if client is not None and clients is not None:
         raise InputError("`--client` and `--clients` exclude each other.")
-    nonnegative = not isinstance(spec.algorithm, LogisticSpec)
-    if live is not None:
-        if client is not None or spec.budget.batch is None:
-            raise InputError("`--live` goes with `budget.batch`, and with `--clients` instead of `--client`.")
-        names = numbered(clients or 1)
-        nothing = sp.csr_array(np.zeros((0, spec.records.wide)))
-        source = LiveRecords(live, spec.records, nonnegative=nonnegative)
-        return HeldRecords(dict.fromkeys(names, nothing), "live", source)
-    assert data is not None
     keys = spec.records.model_dump(include=set(PemRecordsSpec.model_fields))
     dealt = None if client is not None else clients or 1
     records = read_records(
         PemDataSpec(path=str(data.resolve()), client=client, clients=dealt, **keys),
         data.resolve().parent,
-        nonnegative=nonnegative,
+        nonnegative=not isinstance(spec.algorithm, LogisticSpec),
     )
     if records.matrix.shape[1] != spec.records.wide:
         raise InputError(
@@ -191,58 +162,6 @@ def hold_records(
     return HeldRecords(parts, f"sha256:{digest.hexdigest()}")
 
 
-def deal_out(held: HeldRecords) -> Arrivals:
-    """What has come of a live stream, dealt out to a holder's clients in turns."""
-    names, dealt = sorted(held.clients), 0
-
-    def arrived() -> dict[str, sp.csr_array]:
-        nonlocal dealt
-        assert held.live is not None
-        come = held.live.take()
-        owners = (np.arange(come.shape[0]) + dealt) % len(names)
-        dealt += come.shape[0]
-        return {name: come[np.flatnonzero(owners == place)] for place, name in enumerate(names)}
-
-    return arrived
-
-
-class SpreadSampler:
-    """A sampler whose numbers are drawn by other processes, each its part of a vector; a context that ends them.
-
-    Parameters
-    ----------
-    sampler : Sampler
-        One that needs no seed: every process draws by it on its own.
-    processes : int
-        At least 1.
-    """
-
-    def __init__(self, sampler: Sampler, processes: int) -> None:
-        self._sampler, self._processes = sampler, processes
-        self._pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"))
-
-    @property
-    def label(self) -> str:
-        """Which it is."""
-        return self._sampler.label
-
-    def draw(self, scale: float, entries: int, parties: int = 1) -> NDArray[np.int64]:
-        """Sums of `parties` independent numbers each, shape (entries,)."""
-        sizes = [len(part) for part in np.array_split(np.arange(entries), self._processes)]
-        drawn = self._pool.map(
-            self._sampler.draw, [scale] * len(sizes), sizes, [parties] * len(sizes)
-        )  # in the order of the parts
-        return np.concatenate(list(drawn))
-
-    def __enter__(self) -> SpreadSampler:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._pool.shutdown(cancel_futures=True)
-
-
 _DELTA = 1e-5
 _NO_DATA = frozenset({"roll", "rolls", "hello", "hellos", "state"})
 
@@ -252,7 +171,6 @@ def run_pem_host(
     *,
     algorithm: PemAlgorithm | None = None,
     held: HeldRecords | None = None,
-    processes: int = 1,
     guard: BudgetGuard | None = None,
 ) -> dict[str, Any]:
     """Take part, and write the result into a folder: what its `run.json` says.
@@ -263,8 +181,6 @@ def run_pem_host(
         The functions; a server needs none.
     held : HeldRecords, optional
         Of a holder, which alone has some.
-    processes : int
-        That a server draws its noise by.
     guard : BudgetGuard, optional
         Of a holder, whose ledger the run is written into.
     """
@@ -273,38 +189,21 @@ def run_pem_host(
     spec, nodes, role = hosts.spec, hosts.nodes, hosts.spec.role(name)
     _check_held(name, role, algorithm, held)
     before_data = guard.begin if guard else None
-    with (
-        TranscribedRun(host.out, host.clock, host.log, before_data, _NO_DATA) as noted,
-        contextlib.ExitStack() as stack,
-    ):
+    with TranscribedRun(host.out, host.clock, host.log, before_data, _NO_DATA) as noted:
         note = noted.note
         note(what="run", me=name, role=role, agreement=nodes.agreement.hex(), records=held.count if held else 0)
-        sampler: Sampler = Vetted()
-        if role == "server" and processes > 1:
-            sampler = stack.enter_context(SpreadSampler(sampler, processes))
-        if held is not None and held.live is not None:
-            stack.enter_context(held.live)
-
-        async def play(messages: PemMessages) -> PemOutcome:
-            if role == "server":
-                return await play_server(messages, nodes, name, key, sampler, spec.run.patience)
-            assert algorithm is not None
-            if role == "aggregator":
-                return await play_aggregator(messages, nodes, name, key, algorithm, spec.run.every)
-            assert held is not None
-            arrivals = deal_out(held) if held.live is not None else None
-            return await play_holder(messages, nodes, name, key, algorithm, held.clients, arrivals)
 
         async def run() -> PemOutcome:
             times = spec.timeouts
             # Who comes first hears nothing before the last one has come, or is given up; then for an iteration.
-            message = times.present + times.message + spec.run.every + 2 * spec.run.patience
+            message = times.present + times.message + 2 * spec.run.patience
             link = LinkTimes(message=message, reconnect=times.reconnect)
             async with (
                 host.mesh(limit=LARGEST, times=link, note=note, grounds="not said") as mesh,
                 joined_messages(mesh, note, present=times.present, optional=_optional(hosts, name)) as messages,
             ):
-                return await play(messages)
+                records = held.clients if held else {}
+                return await play(messages, nodes, name, key, algorithm, records, spec.run.patience)
 
         outcome = noted.played(run())
         about = _about(hosts, name, outcome, held) | noted.took()
@@ -337,7 +236,6 @@ def _about(hosts: PemHosts, name: str, outcome: PemOutcome, held: HeldRecords | 
     spec, nodes = hosts.spec, hosts.nodes
     done = outcome.state.iteration
     epsilon = nodes.budget.spent(done)
-    live = held.live if held else None
     return {
         "me": name,
         "role": spec.role(name),
@@ -359,8 +257,7 @@ def _about(hosts: PemHosts, name: str, outcome: PemOutcome, held: HeldRecords | 
         "present": len(outcome.present),
         "lost": list(outcome.lost),
         "refused_uploads": outcome.refused,
-        "refused_records": live.refused if live else 0,
-        "own_records": live.taken if live else held.count if held else 0,
+        "own_records": held.count if held else 0,
         "sampler": outcome.sampler,
     }
 
@@ -370,7 +267,6 @@ class PemQuestion(NodeQuestion):
     """What `ksdp pem` would be given."""
 
     data: Path | None = None
-    live: str | None = None
     client: str | None = None
     clients: int | None = None
     functions: str | None = None
@@ -409,16 +305,16 @@ def _functions(question: PemQuestion, hosts: PemHosts) -> list[Finding]:
 
 def _records(question: PemQuestion, hosts: PemHosts, now: datetime) -> list[Finding]:
     me, role = question.me, hosts.spec.role(question.me)
-    given = (question.data, question.live, question.client, question.clients) != (None, None, None, None)
+    given = (question.data, question.client, question.clients) != (None, None, None)
     if role != "holder":
         if given:
             fault = f"{me} is {'the aggregator' if role == 'aggregator' else 'a server'}, and records are given"
             return [Finding.fault(me, "documents", fault, "none-held", me=me)]
         return []
-    if question.data is None and question.live is None:
-        return [Finding(me, "documents", "not looked at: no --data and no --live")]
+    if question.data is None:
+        return [Finding(me, "documents", "not looked at: no --data")]
     try:
-        held = hold_records(hosts, question.data, question.live, question.client, question.clients)
+        held = hold_records(hosts, question.data, question.client, question.clients)
     except KsdpError as error:
         return [Finding.fault(me, "documents", str(error), "records", protocol=question.protocol)]
     entered = Finding(me, "documents", f"{held.count} records of {len(held.clients)} clients enter")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import scipy.sparse as sp
@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ksdp.audit.errors import ProtocolError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState
-from ksdp.audit.mechanisms.pem.noise import Sampler
+from ksdp.audit.mechanisms.pem.noise import Vetted
 from ksdp.audit.randomness import os_random
 from ksdp.extras.pem.messages import (
     NONCE_BYTES,
@@ -150,21 +150,45 @@ async def agree(
     return terms
 
 
+async def play(
+    messages: PemMessages,
+    nodes: PemNodes,
+    name: str,
+    key: Ed25519PrivateKey,
+    algorithm: PemAlgorithm | None,
+    records: Mapping[str, sp.csr_array],
+    patience: float,
+) -> PemOutcome:
+    """Take part as what the terms say that this host is.
+
+    Parameters
+    ----------
+    algorithm : PemAlgorithm or None
+        The functions; a server needs none.
+    records : mapping
+        Of a holder's clients, as the host calls them.
+    patience : float
+        Seconds that a server gives a holder's uploads; who is later is out.
+    """
+    role = nodes.role(name)
+    if role == "server":
+        return await _serve(messages, nodes, name, key, patience)
+    assert algorithm is not None
+    if role == "aggregator":
+        return await _aggregate(messages, nodes, name, key, algorithm)
+    return await _hold(messages, nodes, name, key, algorithm, records)
+
+
 def envelopes(body: bytes) -> list[Envelope]:
     """Those that one message holds."""
     return [Envelope.from_bytes(each) for each in unpack("envelopes", body)]
 
 
-async def play_server(
-    messages: PemMessages, nodes: PemNodes, name: str, key: Ed25519PrivateKey, sampler: Sampler, patience: float
+async def _serve(
+    messages: PemMessages, nodes: PemNodes, name: str, key: Ed25519PrivateKey, patience: float
 ) -> PemOutcome:
-    """Serve: add up shares and noise, iteration by iteration.
-
-    Parameters
-    ----------
-    patience : float
-        Seconds that are given a holder's uploads; who is later is out.
-    """
+    """Serve: add up shares and noise, iteration by iteration."""
+    sampler = Vetted()
     await asyncio.to_thread(sampler.draw, 1.0, 1)  # loads what it needs now, not in the first iteration
     terms = await agree(messages, nodes, name, key, {})
     hub, holders = nodes.aggregator, [p.name for p in nodes.holders]
@@ -265,27 +289,15 @@ async def _out(messages: PemMessages, holder: str, why: str) -> None:
     messages.note(what="out", peer=holder)
 
 
-async def play_aggregator(
-    messages: PemMessages,
-    nodes: PemNodes,
-    name: str,
-    key: Ed25519PrivateKey,
-    algorithm: PemAlgorithm,
-    every: float,
+async def _aggregate(
+    messages: PemMessages, nodes: PemNodes, name: str, key: Ed25519PrivateKey, algorithm: PemAlgorithm
 ) -> PemOutcome:
-    """Aggregate: announce states, add the servers' sums.
-
-    Parameters
-    ----------
-    every : float
-        Seconds from one iteration to the next, at least: what a stream needs to come.
-    """
+    """Aggregate: announce states, add the servers' sums."""
     terms: PemTerms = await agree(messages, nodes, name, key, {})
     aggregator = PemAggregator(terms, key, algorithm)
     holders, servers = [p.name for p in nodes.holders], [p.name for p in nodes.servers]
-    clock = asyncio.get_running_loop().time
     while True:
-        messages.round, began = len(aggregator.totals) + 1, clock()
+        messages.round = len(aggregator.totals) + 1
         message = aggregator.begin()
         for server in servers:
             await messages.tell(server, "state", message.to_bytes())
@@ -298,8 +310,6 @@ async def play_aggregator(
             await messages.tell(server, "roster", roster)
         sums = [Envelope.from_bytes(body) for body in (await messages.hear_all(servers, "partial")).values()]
         await asyncio.to_thread(aggregator.reduce, sums)
-        if not aggregator.over:
-            await asyncio.sleep(max(0.0, every - (clock() - began)))
     body = open_numbered(message, terms.session, "pem-state", nodes.aggregator, len(aggregator.totals))
     rows = tuple(total.rows for total in aggregator.totals)
     return PemOutcome(
@@ -312,28 +322,15 @@ def _lost(messages: PemMessages, holders: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(set(holders) - set(messages.here(holders))))
 
 
-Arrivals = Callable[[], Mapping[str, sp.csr_array]]
-"""Of a stream: what has come since it was last asked, by client."""
-
-
-async def play_holder(
+async def _hold(
     messages: PemMessages,
     nodes: PemNodes,
     name: str,
     key: Ed25519PrivateKey,
     algorithm: PemAlgorithm,
     records: Mapping[str, sp.csr_array],
-    arrivals: Arrivals | None = None,
 ) -> PemOutcome:
-    """Hold clients: give each one's share to every server, iteration by iteration.
-
-    Parameters
-    ----------
-    records : mapping
-        By client, as the host calls them; of a stream what is there at the start.
-    arrivals : callable, optional
-        Asked before every iteration of a stream.
-    """
+    """Hold clients: give each one's share to every server, iteration by iteration."""
     names = {client: client_name(name, client) for client in records}
     keys = {client: Ed25519PrivateKey.generate() for client in records}
     public = {names[c]: k.public_key().public_bytes_raw() for c, k in keys.items()}
@@ -360,9 +357,6 @@ async def play_holder(
         state = unpack_state(body)
         if terms.budget.over(state):
             break
-        if arrivals is not None:
-            for client, part in arrivals().items():
-                clients[client].offer(part)
         await _upload(messages, list(clients.values()), message, servers)
         left = min(number_of(each) for each in (await messages.hear_all(servers, "taken")).values())
         iteration += 1

@@ -96,7 +96,7 @@ class PemClient(PemNode):
     Parameters
     ----------
     records : CSR
-        Its own; for a stream none, they are `offer`ed.
+        Its own, in the order in which a stream takes them.
     random : callable
         Secret bytes, for shares and for the coins of sampling.
     sampler : Sampler
@@ -130,12 +130,6 @@ class PemClient(PemNode):
             if len(keys) != len(self._terms.servers):
                 raise InputError("A server has not said hello: nothing is shared without all of them.")
             self._agreement, self._keys = None, keys
-
-    def offer(self, records: sp.csr_array) -> None:
-        """Buffer records of a stream; each enters one mini-batch, in the order in which they came."""
-        if not self._terms.budget.stream:
-            raise InputError("Records can be added only where the terms say that they are a stream.")
-        self._records = sp.csr_array(sp.vstack((self._records, records), format="csr"))
 
     def answer(self, message: Envelope) -> dict[str, PemUpload]:
         """One share a server for the aggregator's state; nothing where the state says that the run is over."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import socket
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,13 +17,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, ProtocolError, SpecError
-from ksdp.audit.mechanisms.contract import SAMPLERS
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState
-from ksdp.audit.mechanisms.pem.noise import Budget, Sampler, Simulated, Vetted, tight_epsilon
-from ksdp.extras.pem.hosts import LARGEST, joined_messages, play_aggregator, play_holder, play_server
+from ksdp.audit.mechanisms.pem.noise import Budget, tight_epsilon
+from ksdp.extras.pem.hosts import LARGEST, joined_messages, play
 from ksdp.extras.pem.messages import PemNodes, PrimeField, check_room, pack_state, unpack_state
 from ksdp.extras.pem.records import Records, read_records
 from ksdp.extras.pem.spec import AprioriSpec, LogisticSpec, PemRunSpec, PemSpec, parse_pem_spec
@@ -36,7 +32,7 @@ from ksdp.protocols.network.links import LinkTimes
 from ksdp.protocols.network.mesh import Address, Mesh, Peer
 from ksdp.protocols.network.tls import make_credentials
 from ksdp.storage.readers.files import Refused, read_toml
-from ksdp.storage.store import write_arrays, write_json
+from ksdp.storage.runs.results import write_run
 from ksdp.tasks.provenance import versions
 
 _HUB = "aggregator"
@@ -53,12 +49,6 @@ class _Host:
     run: PemRunSpec
     records: Mapping[str, sp.csr_array]
     """Of its clients; empty at a server and at the aggregator."""
-
-    @property
-    def sampler(self) -> Sampler:
-        """What draws a server's noise."""
-        seed = self.run.simulated_seed
-        return Vetted() if seed is None else Simulated(np.random.default_rng([seed, *self.name.encode()]))
 
 
 def _host_process(pipe: Connection, host: _Host) -> None:
@@ -90,12 +80,7 @@ async def _take_part(pipe: Connection, host: _Host) -> dict[str, Any]:
     )
     async with mesh, joined_messages(mesh, note, present=_PRESENT, optional=frozenset()) as messages:
         started = time.perf_counter()
-        if role == "server":
-            outcome = await play_server(messages, nodes, name, key, host.sampler, host.run.patience)
-        elif role == "aggregator":
-            outcome = await play_aggregator(messages, nodes, name, key, host.algorithm, 0.0)
-        else:
-            outcome = await play_holder(messages, nodes, name, key, host.algorithm, host.records)
+        outcome = await play(messages, nodes, name, key, host.algorithm, host.records, host.run.patience)
         seconds = time.perf_counter() - started
     return {
         "state": pack_state(outcome.state),
@@ -213,19 +198,6 @@ def require_new_folder(folder: Path) -> None:
         raise InputError(f"{folder} cannot be made: {above} cannot be written to.")
 
 
-def write_pem_result(folder: Path, arrays: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> None:
-    """Write both files beside the folder, and put them in its place at once."""
-    folder = folder.absolute()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".part"))
-    try:
-        write_arrays(part / "model.npz", arrays)
-        write_json(part / "result.json", dict(about))
-        part.rename(folder)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-
-
 _DELTA = 1e-5
 
 
@@ -272,7 +244,7 @@ def prepare_pem(spec: PemSpec, base: Path, own: PemAlgorithm | None = None) -> P
 
 
 def run_prepared(prepared: PreparedPem, out: Path, clock: Clock) -> dict[str, Any]:
-    """Run all parties as processes of this machine; write `result.json` and `model.npz`; return the former.
+    """Run all parties as processes of this machine; write `run.json` and `result.npz`; return the former.
 
     Parameters
     ----------
@@ -291,7 +263,8 @@ def run_prepared(prepared: PreparedPem, out: Path, clock: Clock) -> dict[str, An
         "finished": clock().isoformat(timespec="seconds"),
         "versions": versions(),
     }
-    write_pem_result(out, result.state.arrays, content)
+    out.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_run(out, result.state.arrays, {}, content)
     return content
 
 
@@ -324,12 +297,7 @@ def _about(prepared: PreparedPem, result: PemResult) -> dict[str, Any]:
             "unit": "one record replaced by any other; how many records each client has is public",
             "against": f"the aggregator, other clients and all but one of {spec.run.servers} servers, together",
         },
-        "sampler": {
-            "name": spec.run.sampler,
-            "is": SAMPLERS[spec.run.sampler],
-            "drawn_by": result.sampler,
-            "protects": spec.run.sampler == "discrete",
-        },
+        "sampler": result.sampler,
         "found": _found(prepared, result),
         "columns": records.columns,
         "arrays": {name: list(array.shape) for name, array in sorted(result.state.arrays.items())},

@@ -185,10 +185,6 @@ class PemRunSpec(Section, frozen=True):
     """Each adds all of the noise."""
     processes: Number = 2
     """That the clients are spread over."""
-    sampler: Literal["discrete", "fast"] = "discrete"
-    """`fast` is a simulation, which protects nobody."""
-    seed: Annotated[int, Whole(0)] = 0
-    """Of the fast sampler's noise."""
     patience: Positive = 30.0
     """Seconds that a server waits for a client; one that is later is out of the run."""
     timeout: Positive = 600.0
@@ -197,11 +193,6 @@ class PemRunSpec(Section, frozen=True):
     """With fewer clients the run ends."""
     field_bits: Literal[64, 32] = 64
     """Size of the prime field that sums are in."""
-
-    @property
-    def simulated_seed(self) -> int | None:
-        """Seed of noise that is simulated; None where OpenDP draws it."""
-        return self.seed if self.sampler == "fast" else None
 
 
 AlgorithmSpec = Annotated[KMeansSpec | LogisticSpec | AprioriSpec | OwnSpec, Field(discriminator="name")]
@@ -218,8 +209,6 @@ class PemSpec(Section, frozen=True):
     @model_validator(mode="after")
     def _fits(self) -> PemSpec:
         check_label(self.data, self.algorithm)
-        if self.run.sampler == "discrete" and self.run.seed:
-            raise ValueError("`run.seed` goes with `sampler` fast only: no seed gives the vetted noise back.")
         return self
 
     def planned(self) -> Budget:
@@ -309,8 +298,6 @@ class PemTermsSpec(Section, frozen=True):
     field_bits: Literal[64, 32] = 64
     patience: Positive = 60.0
     """Seconds that a server waits for a host's clients; who is later is out of the run."""
-    every: Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)] = 0.0
-    """Seconds from one iteration to the next, at least; for streams."""
 
 
 class PemProtocol(Section, frozen=True):

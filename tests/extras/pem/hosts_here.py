@@ -72,7 +72,7 @@ class Hosts:
 
     def held(self, name: str, clients: int | None = None, client: str | None = "ward") -> HeldRecords:
         whose = None if clients else client
-        return hold_records(self.read(name), self.folder / f"{name}.csv", None, whose, clients)
+        return hold_records(self.read(name), self.folder / f"{name}.csv", whose, clients)
 
     def play(
         self,

@@ -78,8 +78,6 @@ HERE: list[tuple[str, Callable[[Hosts], PemQuestion], str, str]] = [
     ("no such client column", lambda h: question(h, client="house"), "records", "house"),
     ("too many records of a client", lambda h: question(h, protocol=written(h, "rows = 40", "rows = 2")),
      "records", "allows 2"),
-    ("a stream without a batch", lambda h: question(h, data=None, client=None, live="-"),
-     "records", "budget.batch"),
     ("both ways to say whose a record is", lambda h: question(h, clients=3), "records", "exclude each other"),
     ("records at a server", lambda h: question(h, "sue", data=h.folder / "ada.csv"), "none-held", "a server"),
     ("records at the aggregator", lambda h: question(h, "hub", clients=2), "none-held", "the aggregator"),

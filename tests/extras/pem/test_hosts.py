@@ -13,7 +13,7 @@ import pytest
 from ksdp.audit.errors import InputError, ProtocolError, SpecError
 from ksdp.audit.mechanisms.pem.algorithm import run_ideal
 from ksdp.audit.mechanisms.pem.noise import Budget, Vetted
-from ksdp.extras.pem.host_run import deal_out, hold_records, run_pem_host
+from ksdp.extras.pem.host_run import hold_records, run_pem_host
 from ksdp.extras.pem.hosts import PemMessages
 from ksdp.extras.pem.messages import numbered, pack_state, unpack_state
 from ksdp.extras.pem.records import load_functions
@@ -157,33 +157,10 @@ def test_functions_of_ones_own_must_be_the_same_at_all(tmp_path: Path) -> None:
         load_functions("json:dumps", tmp_path)
 
 
-@pytest.mark.e2e
-def test_a_live_stream_is_dealt_out_as_it_comes(tmp_path: Path) -> None:
-    hosts = Hosts(tmp_path, budget="epsilon = 1e5\nbatch = 4", run="rows = 4").write()
-    lines = [json.dumps({"colour": "red", "size": size}) for size in range(10)]
-    stream = tmp_path / "ada.jsonl"
-    stream.write_text("\n".join([*lines[:5], '{"colour": "violet", "size": 3}', *lines[5:]]) + "\n")
-    held = hold_records(hosts.read("ada"), None, str(stream), None, 2)
-    assert held.live is not None
-    with held.live:
-        assert held.live.wait(11, 30)
-        first = deal_out(held)()
-        assert {name: part.shape[0] for name, part in first.items()} == {"1": 5, "2": 5}
-        assert held.live.refused == 1
-        with stream.open("a") as file:
-            file.write(lines[0] + "\n")
-        assert held.live.wait(1, 30)
-        assert held.live.take().shape == (1, 6)
-    ends = hosts.play(ada=hold_records(hosts.read("ada"), None, str(stream), None, 2), bob=hosts.held("bob"))
-    assert ends["hub"]["iterations"] == 3
-    assert ends["ada"]["refused_records"] == 1
-    assert ends["ada"]["claimed"]["epsilon"] == 1e5
-
-
 def test_what_does_not_fit_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
     hosts = Hosts(tmp_path, run="rows = 5").write()
-    with pytest.raises(InputError, match="one of `--data` and `--live`"):
-        hold_records(hosts.read("ada"), None, None, None, None)
+    with pytest.raises(InputError, match="`--data` must name"):
+        hold_records(hosts.read("ada"), None, None, None)
     sue = Node(hosts.read("sue"), "sue", load_private(tmp_path / "sue.key"), tmp_path / "out")
     with pytest.raises(InputError, match="sue is a server"):
         run_pem_host(sue, held=hosts.held("ada", clients=10))

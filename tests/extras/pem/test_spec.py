@@ -77,7 +77,7 @@ def test_every_whole_number_of_a_file_of_pem_is_one(name: str) -> None:
 
 def test_so_is_every_one_of_a_run_on_one_machine() -> None:
     said = tables("k-means")
-    run = {"servers": 2, "processes": 2, "seed": 1, "sampler": "fast", "least_clients": 1}
+    run = {"servers": 2, "processes": 2, "least_clients": 1}
     said = {"data": {"path": "x.csv", "columns": ["a"], "clients": 3}, "run": run} | {
         key: said[key] for key in ("algorithm", "budget")
     }
