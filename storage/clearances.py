@@ -14,17 +14,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from pydantic import TypeAdapter
 
 from ksdp.audit.errors import ClearanceError, InputError
-from ksdp.audit.screening.clearance import Attempts, AuditedSizes, Covered, Evidence, MechanismIdentity, Reviewed
 from ksdp.audit.screening.clearance import Clearance as Clearance
+from ksdp.audit.screening.clearance import MechanismIdentity
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.readers.files import largest_input, read_bounded
 from ksdp.storage.store import Store, write_whole
@@ -32,8 +34,6 @@ from ksdp.storage.store import Store, write_whole
 FORMAT = 1
 KINDS = ("clearance", "dossier")
 """Of what is signed."""
-_OPTIONAL = ("reviewed", "certified", "drawn", "appetite", "record")
-"""Fields that are not written where they say nothing."""
 
 
 @dataclass(frozen=True)
@@ -49,58 +49,23 @@ class Verified:
     """`content`, `signature` and `time` always; `signer`, `corpus`, `mechanism`, `spec`, `coverage` if asked."""
 
 
+@cache
+def _codec() -> TypeAdapter[Clearance]:
+    return TypeAdapter(Clearance)
+
+
 def _content(clearance: Clearance) -> dict[str, Any]:
-    content: dict[str, Any] = {"format": FORMAT}
-    for field in fields(clearance):
-        value = getattr(clearance, field.name)
-        if field.name in _OPTIONAL and value is None:
-            continue
-        if isinstance(value, datetime):
-            value = value.astimezone(UTC).isoformat()
-        elif isinstance(value, bytes):
-            value = value.hex()
-        elif isinstance(value, MechanismIdentity):
-            value = {"name": value.name, "version": value.version, "parameters": dict(value.parameters)}
-        elif isinstance(value, Reviewed | AuditedSizes):
-            value = asdict(value)
-        elif isinstance(value, Evidence):
-            value = asdict(value) | {
-                "attempts": asdict(value.attempts) | {"margins": list(value.attempts.margins)}
-            }
-        elif isinstance(value, Covered):
-            value = {"opens": value.opens, "arrays": list(value.arrays)}
-        elif isinstance(value, tuple):
-            value = list(value)
-        elif isinstance(value, Mapping):
-            value = dict(value)
-        content[field.name] = value
-    return content
+    """As JSON: moments in UTC, the salt in hex; an optional field that says nothing is not written."""
+    moments = {name: getattr(clearance, name).astimezone(UTC).isoformat() for name in ("created", "expires")}
+    said: dict[str, Any] = _codec().dump_python(clearance, mode="json", exclude_defaults=True, exclude={"salt", *moments})
+    return {"format": FORMAT, "salt": clearance.salt and clearance.salt.hex()} | said | moments
 
 
 def _clearance(content: dict[str, Any]) -> Clearance:
-    values = dict(content)
-    if values.pop("format") != FORMAT:
+    if content["format"] != FORMAT:
         raise ValueError("another format")
-    for name in ("audits", "allowed", "documents", "left_out", "certified"):
-        if values.get(name) is not None:
-            values[name] = tuple(values[name])
-    for name in ("created", "expires"):
-        values[name] = datetime.fromisoformat(values[name])
-    values["salt"] = None if values["salt"] is None else bytes.fromhex(values["salt"])
-    values["mechanism"] = MechanismIdentity(**values["mechanism"])
-    values["sizes"] = AuditedSizes(**values["sizes"])
-    values["evidence"] = _evidence(values["evidence"])
-    if "reviewed" in values:
-        values["reviewed"] = Reviewed(**values["reviewed"])
-    coverage = values["coverage"]
-    values["coverage"] = Covered(coverage["opens"], tuple(coverage["arrays"]))
-    return Clearance(**values)
-
-
-def _evidence(stored: Mapping[str, Any]) -> Evidence:
-    attempts = dict(stored["attempts"])
-    attempts["margins"] = tuple(attempts["margins"])
-    return Evidence(**dict(stored) | {"attempts": Attempts(**attempts)})
+    salt = content["salt"]
+    return _codec().validate_python(content | {"salt": salt if salt is None else bytes.fromhex(salt)})
 
 
 def _signed_bytes(content: Mapping[str, Any], kind: str = "clearance") -> bytes:

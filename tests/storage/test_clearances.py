@@ -279,4 +279,4 @@ def test_what_people_decided_travels(tmp_path: Path, written: Path) -> None:
     }
     whole = {"clearance": said, "signature": signature}
     path.write_text(json.dumps(whole, sort_keys=True, indent=1) + "\n")
-    assert failed(path) == "file"
+    assert failed(path) == "content"
