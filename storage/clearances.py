@@ -57,7 +57,9 @@ def _codec() -> TypeAdapter[Clearance]:
 def _content(clearance: Clearance) -> dict[str, Any]:
     """As JSON: moments in UTC, the salt in hex; an optional field that says nothing is not written."""
     moments = {name: getattr(clearance, name).astimezone(UTC).isoformat() for name in ("created", "expires")}
-    said: dict[str, Any] = _codec().dump_python(clearance, mode="json", exclude_defaults=True, exclude={"salt", *moments})
+    said: dict[str, Any] = _codec().dump_python(
+        clearance, mode="json", exclude_defaults=True, exclude={"salt", *moments}
+    )
     return {"format": FORMAT, "salt": clearance.salt and clearance.salt.hex()} | said | moments
 
 

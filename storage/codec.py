@@ -271,9 +271,9 @@ def _sum(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json_text(dict(content)).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-START = "0" * 64
+_START = "0" * 64
 """Stands for the line before the first."""
-_HASH = "hash"
+_HASH, _PREVIOUS = "hash", "previous"
 
 
 def whole_lines(content: bytes) -> list[bytes]:
@@ -289,22 +289,58 @@ def _is_json(part: bytes) -> bool:
         return False
 
 
-def line_hash(line: Mapping[str, Any], prefix: bytes = b"") -> str:
-    """Hash of a line's content without its own hash; a prefix separates kinds of files."""
+def _line_hash(line: Mapping[str, Any]) -> str:
+    """Hash of a line's content without its own hash."""
     said = {name: value for name, value in line.items() if name != _HASH}
     text = json.dumps(said, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(prefix + text.encode()).hexdigest()
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def is_whole(line: Mapping[str, Any]) -> bool:
     """Whether a line is as `hashed_line` made it."""
-    return bool(line.get(_HASH) == line_hash(line))
+    return bool(line.get(_HASH) == _line_hash(line))
 
 
-def hashed_line(said: Mapping[str, Any], prefix: bytes = b"") -> bytes:
+def hashed_line(said: Mapping[str, Any]) -> bytes:
     """A line with its hash, without its end."""
-    whole = dict(said) | {_HASH: line_hash(said, prefix)}
+    whole = dict(said) | {_HASH: _line_hash(said)}
     return json.dumps(whole, sort_keys=True, allow_nan=False).encode("ascii")
+
+
+def _written(line: bytes) -> dict[str, Any] | None:
+    """What a line says, if it is as `hashed_line` made it."""
+    try:
+        values = json.loads(line)
+        return values if is_whole(values) else None
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def read_chain(content: bytes) -> tuple[list[dict[str, Any]], int | None]:
+    """What the lines of a chain say, and the first (from 1) that is not what was written; None where all are."""
+    said, previous = list[dict[str, Any]](), _START
+    for number, line in enumerate(whole_lines(content), start=1):
+        values = _written(line)
+        if values is None or values.pop(_PREVIOUS, None) != previous:
+            return said, number
+        del values[_HASH]
+        said.append(values)
+        previous = hashlib.sha256(line).hexdigest()
+    return said, None
+
+
+def add_to_chain(path: Path, said: Mapping[str, Any], last: bytes) -> None:
+    """`add_line`, with the hash of the line before; of a first line there is none.
+
+    Raises
+    ------
+    ValueError
+        If the line before is not one that was written.
+    """
+    if last and _written(last) is None:
+        raise ValueError("the last line is not one that was written")
+    previous = hashlib.sha256(last).hexdigest() if last else _START
+    add_line(path, hashed_line(dict(said) | {_PREVIOUS: previous}))
 
 
 def add_line(path: Path, line: bytes) -> None:

@@ -7,7 +7,6 @@ finished: stopping it, not liking what it says, or removing its folder takes not
 
 from __future__ import annotations
 
-import hashlib
 import json
 import mmap
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ksdp.audit.errors import DamagedFile, StoreError
-from ksdp.storage.codec import START, SUMS, add_line, hashed_line, is_whole, names_file, whole_lines
+from ksdp.storage.codec import SUMS, add_to_chain, names_file, read_chain, whole_lines
 from ksdp.storage.locks import lock
 from ksdp.storage.store import Store
 
@@ -124,10 +123,10 @@ def _record(store: Store, name: str, content: Mapping[str, Any]) -> bool:
         stands, last = _end(path, name, value)
         if stands:
             return False
-        if last:
-            _parsed(last)
-        previous = hashlib.sha256(last).hexdigest() if last else START
-        add_line(path, hashed_line(dict(content) | {"previous": previous}))
+        try:
+            add_to_chain(path, content, last)
+        except ValueError as error:
+            raise StoreError(f"the ledger of audits is damaged: {error}.") from error
     return True
 
 
@@ -154,13 +153,9 @@ def _lines(store: Store) -> tuple[dict[str, Any], ...]:
 @lru_cache(maxsize=2)
 def _chained(content: bytes) -> tuple[dict[str, Any], ...]:
     """All lines, parsed once, however many ask for parts of them."""
-    lines, previous = [], START
-    for number, line in enumerate(whole_lines(content), start=1):
-        values = _parsed(line)
-        if values.pop("previous") != previous:
-            raise StoreError(f"the ledger of audits is damaged: line {number} does not follow the one before.")
-        previous = hashlib.sha256(line).hexdigest()
-        lines.append(values)
+    lines, broken = read_chain(content)
+    if broken is not None:
+        raise StoreError(f"the ledger of audits is damaged: line {broken} is not one that was written.")
     return tuple(lines)
 
 
@@ -179,13 +174,3 @@ def _end(path: Path, name: str, value: str) -> tuple[bool, bytes]:
         # As `json.dumps` writes it; a quotation mark inside of a value would be escaped.
         stands = 0 <= content.find(f"{json.dumps(name)}: {json.dumps(value)}".encode("ascii")) < whole
         return stands, ends[-1] if ends else b""
-
-
-def _parsed(line: bytes) -> dict[str, Any]:
-    try:
-        values = dict(json.loads(line))
-        if is_whole(values) and "previous" in values:
-            return {name: value for name, value in values.items() if name != "hash"}
-    except (ValueError, TypeError, AttributeError):
-        pass
-    raise StoreError("the ledger of audits is damaged: a line is not one that was written.")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 import subprocess
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ksdp.audit.errors import StoreError
-from ksdp.storage.codec import START, hashed_line, is_whole
+from ksdp.storage.codec import add_to_chain, read_chain, whole_lines
 from ksdp.storage.locks import lock
 from ksdp.storage.store import Store
 
@@ -40,49 +37,29 @@ def record_access(store: Store, audit: str, document: str, reviewer: str, now: d
         If it cannot be recorded: then the text is not fetched.
     """
     path = _file(store)
+    said = {"at": now.astimezone(UTC).isoformat(), "reviewer": reviewer, "audit": audit, "document": document}
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        with os.fdopen(handle, "r+b") as file, lock(path):
-            content = file.read()
-            if content and not content.endswith(b"\n"):  # what a crash left of a line
-                file.write(b"\n")
-            before = content.splitlines()[-1:] or [b""]
-            entry = {
-                "at": now.astimezone(UTC).isoformat(),
-                "reviewer": reviewer,
-                "audit": audit,
-                "document": document,
-                "previous": hashlib.sha256(before[0]).hexdigest() if before[0] else START,
-            }
-            file.write(hashed_line(entry) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        with lock(path.parent / "lock"):
+            lines = whole_lines(path.read_bytes()) if path.exists() else []
+            add_to_chain(path, said, (lines or [b""])[-1])
+    except ValueError as error:
+        raise StoreError(f"reviews/looks.jsonl is damaged ({error}): the text is not shown.") from error
     except OSError as error:
         raise StoreError(f"this access cannot be recorded ({error.strerror}): the text is not shown.") from error
 
 
 def read_accesses(store: Store) -> tuple[list[TextAccess], int | None]:
-    """All accesses, oldest first, and the line (from 1) after which the chain is broken; None where it holds."""
+    """Accesses, oldest first, up to the line (from 1) that is not what was written; None where all are."""
     try:
-        lines = _file(store).read_bytes().splitlines()
+        entries, broken = read_chain(_file(store).read_bytes())
     except FileNotFoundError:
         return [], None
     except OSError as error:
         raise StoreError(f"reviews/looks.jsonl cannot be read: {error.strerror}.") from error
-    looks, broken, previous = [], None, START
-    for number, line in enumerate(lines, 1):
-        try:
-            entry = json.loads(line)
-            at = datetime.fromisoformat(entry["at"])
-            looks.append(TextAccess(number, at, entry["reviewer"], entry["audit"], entry["document"]))
-            whole = entry["previous"] == previous and is_whole(entry)
-        except (ValueError, KeyError, TypeError):
-            whole = False
-        if not whole and broken is None:
-            broken = number
-        previous = hashlib.sha256(line).hexdigest()
-    return looks, broken
+    return [
+        TextAccess(number, datetime.fromisoformat(entry.pop("at")), **entry)
+        for number, entry in enumerate(entries, 1)
+    ], broken
 
 
 @dataclass(frozen=True)

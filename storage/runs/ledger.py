@@ -7,16 +7,13 @@ The file is the party's own (mode 0600), beside its key.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ksdp.audit.errors import StoreError
-from ksdp.storage.codec import START, add_line, hashed_line, line_hash, whole_lines
+from ksdp.storage.codec import add_to_chain, read_chain, whole_lines
 from ksdp.storage.locks import lock
-
-_PREFIX = b"ksdp-ledger-1\n"
 
 
 class Ledger:
@@ -45,34 +42,28 @@ class Ledger:
         StoreError
             If one was changed, is missing between others, or cannot be read.
         """
-        try:
-            whole = whole_lines(self.path.read_bytes())
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise StoreError(f"the ledger {self.path} cannot be read.") from error
-        lines, previous = [], START
-        for number, one in enumerate(whole, start=1):
-            try:
-                line = json.loads(one)
-                said = line.pop("hash")
-                follows = line["previous"] == previous and said == line_hash(line, _PREFIX)
-            except (ValueError, KeyError, TypeError, AttributeError):
-                follows = False
-            if not follows:
-                raise StoreError(
-                    f"the ledger {self.path}: line {number} was changed or cut. What was given away is not known: "
-                    "restore the file, or set it aside and count its runs as unbounded."
-                )
-            previous = said
-            lines.append(line)
-        return lines
+        return self._read()[0]
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Write one more, synced; call it within `locked`."""
-        lines = self.read()
-        content = dict(line) | {"previous": line_hash(lines[-1], _PREFIX) if lines else START}
+        _, last = self._read()
         try:
-            add_line(self.path, hashed_line(content, _PREFIX))
+            add_to_chain(self.path, line, last)
         except OSError as error:
             raise StoreError(f"the ledger {self.path} cannot be written: {error.strerror or error}.") from error
+
+    def _read(self) -> tuple[list[dict[str, Any]], bytes]:
+        """All lines, and the last one as it stands."""
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            return [], b""
+        except OSError as error:
+            raise StoreError(f"the ledger {self.path} cannot be read.") from error
+        lines, broken = read_chain(content)
+        if broken is not None:
+            raise StoreError(
+                f"the ledger {self.path}: line {broken} was changed or cut. What was given away is not known: "
+                "restore the file, or set it aside and count its runs as unbounded."
+            )
+        return lines, (whole_lines(content) or [b""])[-1]
