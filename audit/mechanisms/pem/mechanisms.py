@@ -126,7 +126,7 @@ class PemMechanism(ABC):
             raise SpecError(f"`epsilon` must be positive and finite; got {self.epsilon}.")
         try:
             self.budget()
-            self.check()
+            self.algorithm(self._least_features)
         except InputError as error:
             raise SpecError(str(error)) from error
 
@@ -140,9 +140,9 @@ class PemMechanism(ABC):
     def rounds(self) -> int:
         """Iterations that epsilon is split over."""
 
-    @abstractmethod
-    def check(self) -> None:
-        """Refuse parameters of the algorithm."""
+    @property
+    def _least_features(self) -> int:
+        return 1
 
     @abstractmethod
     def algorithm(self, features: int) -> PemAlgorithm:
@@ -153,8 +153,12 @@ class PemMechanism(ABC):
         """All that a run shows the aggregator."""
 
     @abstractmethod
+    def arrays(self, run: PemRun) -> dict[str, Array]:
+        """What a run releases."""
+
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
         """Run once; noise and coins come from `rng`, noise of the vetted sampler does not."""
+        return Observables(self.arrays(self.transcript(database, rng)))
 
     @abstractmethod
     def neighbours(self) -> tuple[Database, Database]:
@@ -221,7 +225,7 @@ class PemMechanism(ABC):
         added = PrivacyCost("added up", budget.spent(budget.iterations), 0.0)
         return added, PrivacyCost("tightest", tight_epsilon(budget, _DELTA), _DELTA)
 
-    def ideal(self, database: Database, rng: np.random.Generator) -> PemRun:
+    def transcript(self, database: Database, rng: np.random.Generator) -> PemRun:
         """One run of the ideal functionality, with all that the coalition sees of it."""
         sampler: Sampler = Simulated(rng) if self.sampler == "fast" else Vetted()
         inside = [part for i, part in enumerate(database.parties) if i in database.coalition]
@@ -231,10 +235,6 @@ class PemMechanism(ABC):
             _Weakened(sampler, self.noise_factor),
             noises=self.servers, known_noises=self.colluding, known_parts=inside, random=rng.bytes,
         )  # fmt: skip
-
-    def transcript(self, database: Database, rng: np.random.Generator) -> PemRun:
-        """Everything that one run announces, with the states that it went through."""
-        return self.ideal(database, rng)
 
     def log_likelihood_ratio(self, transcript: PemRun, pair: tuple[Database, Database]) -> float:
         """ln of P(transcript | first database) / P(transcript | second), exactly."""
@@ -380,10 +380,6 @@ class PEMKMeans(KMeansParameters, PemMechanism):
         """Iterations that epsilon is split over."""
         return self.iterations
 
-    def check(self) -> None:
-        """Refuse parameters of the algorithm."""
-        self.algorithm(1)
-
     def neighbours(self) -> tuple[Database, Database]:
         """Two records in different clusters, which share no column."""
         return kmeans_pair(self.algorithm(1), self.budget(), self.servers)
@@ -398,18 +394,14 @@ class PEMKMeans(KMeansParameters, PemMechanism):
             Release("T", each[1:], noise=NOISE, derived_from=("sums", "counts")),
         )
 
-    def run(self, database: Database, rng: np.random.Generator) -> Observables:
-        """Run once; noise and coins come from `rng` unless the sampler is vetted."""
-        features = database.parties[0].shape[1]
-        run = self.ideal(database, rng)
-        sums = [total.values[0].reshape(self.clusters, features) for total in run.seen]
-        arrays = {
-            "sums": np.array(sums),
+    def arrays(self, run: PemRun) -> dict[str, Array]:
+        """Sums and counts of every round, the centres before it, and the last ones."""
+        return {
+            "sums": np.array([total.values[0].reshape(self.clusters, -1) for total in run.seen]),
             "counts": np.array([total.values[1] for total in run.seen]),
             "centres": np.array([state.arrays["centres"] for state in run.states[:-1]]),
             "T": run.final.arrays["centres"],
         }
-        return Observables(arrays)
 
     def as_equations(
         self, observables: Observables, pool: Pool, added: Added = nothing_added
@@ -443,10 +435,6 @@ class PEMLogistic(LogisticParameters, PemMechanism):
         """Iterations that epsilon is split over."""
         return self.iterations
 
-    def check(self) -> None:
-        """Refuse parameters of the algorithm."""
-        self.algorithm(self._least_features)
-
     @property
     def _least_features(self) -> int:
         return max(self.label + 1, -self.label, 2)
@@ -473,16 +461,15 @@ class PEMLogistic(LogisticParameters, PemMechanism):
             Release("V", (1, features), noise=NOISE, derived_from=("gradients",)),
         )
 
-    def run(self, database: Database, rng: np.random.Generator) -> Observables:
-        """Run once; noise and coins come from `rng` unless the sampler is vetted."""
-        run = self.ideal(database, rng)
-        arrays = {
+    def arrays(self, run: PemRun) -> dict[str, Array]:
+        """Gradients of every round, the weights before it, the label's column and the last weights."""
+        weights = run.final.arrays["w"]
+        return {
             "gradients": np.array([total.values[0] for total in run.seen]),
             "weights": np.array([state.arrays["w"] for state in run.states[:-1]]),
-            "label": np.array([float(self.label % database.parties[0].shape[1])]),
-            "V": _unit(run.final.arrays["w"])[None],
+            "label": np.array([float(self.label % len(weights))]),
+            "V": _unit(weights)[None],
         }
-        return Observables(arrays)
 
     def as_equations(
         self, observables: Observables, pool: Pool, added: Added = nothing_added
@@ -515,9 +502,9 @@ class PEMApriori(AprioriParameters, PemMechanism):
         """Iterations that epsilon is split over."""
         return 2
 
-    def check(self) -> None:
-        """Refuse parameters of the algorithm."""
-        self.algorithm(max(self.longest, 2))
+    @property
+    def _least_features(self) -> int:
+        return max(self.longest, 2)
 
     def algorithm(self, features: int) -> PemApriori:
         """The three functions."""
@@ -535,18 +522,15 @@ class PEMApriori(AprioriParameters, PemMechanism):
             Release("T", (1, features), noise=NOISE, derived_from=("items",)),
         )
 
-    def run(self, database: Database, rng: np.random.Generator) -> Observables:
-        """Run once; noise and coins come from `rng` unless the sampler is vetted."""
-        features = database.parties[0].shape[1]
-        algorithm = self.algorithm(features)
-        run = self.ideal(database, rng)
-        pairs = sp.coo_array((features, features))
-        if len(run.seen) > 1:
-            places = algorithm.candidates_of(run.states[1]).astype(np.int64)
-            pairs = sp.coo_array((run.seen[1].values[0], (places[:, 0], places[:, 1])), shape=pairs.shape)
+    def arrays(self, run: PemRun) -> dict[str, Array]:
+        """Counts of items and of pairs, and the items' shares."""
         items = run.seen[0].values[0]
+        pairs = np.zeros((len(items), len(items)))
+        if len(run.seen) > 1:
+            places = self.algorithm(len(items)).candidates_of(run.states[1]).astype(np.int64)
+            pairs[tuple(places.T)] = run.seen[1].values[0]
         shares = np.maximum(run.totals[0].values[0], 0.0) / max(run.totals[0].rows, 1)
-        return Observables({"items": items, "pairs": pairs.toarray(), "T": shares[None]})
+        return {"items": items, "pairs": pairs, "T": shares[None]}
 
     def as_equations(
         self, observables: Observables, pool: Pool, added: Added = nothing_added
