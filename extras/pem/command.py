@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ksdp.audit.errors import InputError
 from ksdp.commands.findings_of_checks import check_run
 from ksdp.commands.options import JsonOption, signing_key, with_options
 
@@ -67,7 +68,6 @@ def pem(
     as_json: JsonOption = False,
 ) -> None:
     """Run PEM, clients, servers and aggregator: all on this machine, or as one of several hosts (--me)."""
-    from ksdp.audit.errors import InputError
     from ksdp.extras.pem.host_run import PemQuestion, check_pem_here
     from ksdp.extras.pem.records import load_functions
     from ksdp.flows.interruption import utc_now
@@ -123,7 +123,6 @@ def _between_hosts(
     protocol: Path, out: Path, own: OwnFunctions | None, me: HostOptions, held: RecordsOptions, *, as_json: bool
 ) -> None:
     """Take part as one host."""
-    from ksdp.audit.errors import InputError
     from ksdp.extras.pem.host_run import PemPrices, hold_records, read_pem_hosts, run_pem_host
     from ksdp.flows.interruption import utc_now
     from ksdp.flows.runs.budget import budget_files, open_guard, spent, spent_words

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ksdp.audit.errors import InputError
 from ksdp.commands.options import JsonOption
 
 
@@ -29,7 +30,6 @@ def reproduce(
 
     The plot needs matplotlib: pip install 'ksdp[plot]'.
     """
-    from ksdp.audit.errors import InputError
     from ksdp.extras.reproduce.tables import listed
     from ksdp.extras.reproduce.tables import reproduce as repeat
 

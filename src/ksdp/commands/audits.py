@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from ksdp.audit.errors import InputError
 from ksdp.commands.options import (
     AppetiteOption,
     AuditArgument,
@@ -22,7 +24,9 @@ from ksdp.commands.options import (
     appetite_code,
     exit_code,
     kept_record,
+    opened_audit,
     read_asked,
+    read_spec,
     tell,
     with_options,
 )
@@ -50,9 +54,7 @@ def audit(
     as_json: JsonOption = False,
 ) -> None:
     """Audit every document of a corpus, in every view of the spec. The same command resumes it."""
-    from ksdp.storage.readers.spec_files import read_spec_file
-
-    read, base = read_spec_file(spec)
+    read, base = read_spec(spec)
     from ksdp.flows.audits.place import HERE
     from ksdp.flows.audits.run import run_audit
     from ksdp.terminal import terminal
@@ -95,9 +97,7 @@ def _run(spec: Spec, base: Path, store: Path, place: Place, appetite: Appetite |
 
 def plan(spec: SpecArgument, appetite: AppetiteOption = None, as_json: JsonOption = False) -> None:
     """Forecast before spending: runs, CPU hours, bytes, and what the audit can find and certify."""
-    from ksdp.storage.readers.spec_files import read_spec_file
-
-    read, base = read_spec_file(spec)
+    read, base = read_spec(spec)
     from ksdp.flows.audits.forecast import forecast, forecast_words
 
     read_asked(appetite, read)
@@ -120,7 +120,6 @@ def evaluate_statistics(
 ) -> None:
     """Measure new statistics on cached observables, without a run of the mechanism and without a verdict."""
     from ksdp.flows.audits.run import run_test
-    from ksdp.storage.audits.history import opened_audit
     from ksdp.terminal import terminal
 
     names = tuple(name.strip() for name in statistics.split(",") if name.strip())
@@ -148,7 +147,6 @@ def power(
     """Plant leaks of known size for documents that an audit called clear, audit again, and say what it missed."""
     from ksdp.flows.audits.strength import measure_strength
     from ksdp.flows.interruption import utc_now
-    from ksdp.storage.audits.history import opened_audit
     from ksdp.terminal import terminal
 
     place = where.place()
@@ -192,9 +190,9 @@ def columns(
 
     With the parties named, the whole file.
     """
-    from ksdp.storage.readers.spec_files import copies_kept, read_spec_file
+    from ksdp.storage.readers.spec_files import copies_kept
 
-    read, base = read_spec_file(spec)
+    read, base = read_spec(spec)
     from ksdp.flows.runs.protocol_files import features_hash, protocol_text
     from ksdp.storage.corpora import corpus_features, rows_hash
 
@@ -222,7 +220,6 @@ def init(
     margin: Annotated[float, typer.Option("--margin", min=0.01, max=0.99, help="The advantage accepted.")] = 0.2,
 ) -> None:
     """Write a commented spec for a data file, with enough runs to certify the margin."""
-    from ksdp.audit.errors import InputError
     from ksdp.flows.audits.first_spec import first_spec, spec_beside
     from ksdp.storage.store import write_text
 
@@ -241,7 +238,6 @@ def mechanisms(
     as_json: JsonOption = False,
 ) -> None:
     """List every mechanism, or those named, with its guarantee, parameters and source."""
-    from ksdp.audit.errors import InputError
     from ksdp.audit.registry import described_mechanisms
 
     every = described_mechanisms()
@@ -281,11 +277,7 @@ def claim(
 
     One run, replayed on the neighbour, finds wrong sensitivities. The finding is stored, and shown by audits.
     """
-    from datetime import UTC, datetime
-
-    from ksdp.storage.readers.spec_files import read_spec_file
-
-    parsed, _ = read_spec_file(spec)
+    parsed, _ = read_spec(spec)
     from ksdp.flows.audits.claims import run_claim
     from ksdp.terminal import terminal
 

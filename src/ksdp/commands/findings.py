@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, redirect_stderr
+from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ from ksdp.commands.options import (
     appetite_code,
     exit_code,
     kept_record,
+    opened_audit,
     read_asked,
     signing_key,
     tell,
@@ -104,7 +106,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show what an audit found, or what it found of one document. Exit 0, but for `--fail-on`."""
-    from ksdp.storage.audits.history import Summary, finished_views, opened_audit, read_whole
+    from ksdp.storage.audits.history import Summary, finished_views, read_whole
 
     opened, audit = opened_audit(store, audit)
     if document is not None and pipeline != PipelineOptions():
@@ -253,7 +255,6 @@ def replay(
 ) -> None:
     """Compute one number again from the seed. Exit 1: it differs."""
     from ksdp.flows.audits.replay import replay as run_replay
-    from ksdp.storage.audits.history import opened_audit
     from ksdp.terminal import terminal
 
     audit = opened_audit(store, audit)[1]
@@ -300,7 +301,6 @@ def report(
 ) -> None:
     """Render the report of a finished audit again."""
     from ksdp.dashboards.audits.report import render_report
-    from ksdp.storage.audits.history import opened_audit
     from ksdp.storage.findings import write_report
     from ksdp.storage.store import write_text
 
@@ -329,11 +329,10 @@ def dossier(
 ) -> None:
     """Put what was measured, declared and decided into one page for a regulator or a board, or its PDF."""
     from dataclasses import replace
-    from datetime import UTC, datetime
 
     from ksdp.dashboards.audits.dossier import read_audit, read_dossier, render_dossier, signed_file, write_dossier
     from ksdp.dashboards.audits.report import printer
-    from ksdp.storage.audits.history import Summary, opened_audit, read_whole
+    from ksdp.storage.audits.history import Summary, read_whole
     from ksdp.storage.keys import fingerprint
 
     if (key is None) == bool(who.strip()):
@@ -410,7 +409,7 @@ def export(
     store: StoreOption = Path("ksdp-store"),
 ) -> None:
     """Write a table of an audit as CSV, JSON or Parquet."""
-    from ksdp.storage.audits.history import opened_audit, read_summary
+    from ksdp.storage.audits.history import read_summary
     from ksdp.storage.audits.sql import export_table
 
     opened, audit = opened_audit(store, audit)
@@ -421,7 +420,6 @@ def export(
 
 def tables(audit: AuditArgument, store: StoreOption = Path("ksdp-store")) -> None:
     """List the tables that `ksdp sql` opens, with their columns and rows."""
-    from ksdp.storage.audits.history import opened_audit
     from ksdp.storage.audits.sql import described_tables
 
     for name, rows, columns in described_tables(*opened_audit(store, audit)):
@@ -435,7 +433,7 @@ def sql(
     as_json: JsonOption = False,
 ) -> None:
     """Query an audit's tables in SQL (DuckDB), including the values and the inclusion of every run."""
-    from ksdp.storage.audits.history import opened_audit, read_summary
+    from ksdp.storage.audits.history import read_summary
     from ksdp.storage.audits.sql import ask
 
     opened, audit = opened_audit(store, audit)

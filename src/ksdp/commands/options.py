@@ -9,12 +9,15 @@ import re
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
+
+from ksdp.audit.errors import InputError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from ksdp.flows.screening.clear import Signing
     from ksdp.storage.audits.history import AnySummary
     from ksdp.storage.learning import GainAndAdvice
+    from ksdp.storage.store import Store
 
 _BEGAN = time.monotonic()
 """When the command did: what a person waited for is more than the last stage."""
@@ -113,6 +117,20 @@ def read_asked(path: Path | None, spec: Spec | None = None) -> Appetite | None:
     return read_appetite(path, spec)
 
 
+def read_spec(path: Path) -> tuple[Spec, Path]:
+    """A spec, and the folder that its paths are relative to (`read_spec_file`); numerics are not imported yet."""
+    from ksdp.storage.readers.spec_files import read_spec_file
+
+    return read_spec_file(path)
+
+
+def opened_audit(store: Path, audit: str) -> tuple[Store, str]:
+    """The store of an audit, and the id that its beginning, or `latest`, means."""
+    from ksdp.storage.audits.history import opened_audit as opened
+
+    return opened(store, audit)
+
+
 @dataclass(frozen=True)
 class PlaceOptions:
     """Options of a command that says where the work is done."""
@@ -124,7 +142,6 @@ class PlaceOptions:
 
     def place(self, performance: Path | None = None) -> Place:
         """Where it is done, before anything is read or written; and where Dask's performance report goes."""
-        from ksdp.audit.errors import InputError
         from ksdp.flows.audits.place import Place
         from ksdp.tasks.cluster import dask_address
 
@@ -194,8 +211,6 @@ class SignerOptions:
 
     def signing(self, spec: Spec | None = None, *, salted: bool = False, list_excluded: bool = False) -> Signing:
         """Who signs a clearance that holds from now on; asks for the key's passphrase, as `signing_key`."""
-        from datetime import UTC, datetime, timedelta
-
         from ksdp.flows.screening.clear import Signing
 
         asked = read_asked(self.appetite, spec)

@@ -7,12 +7,13 @@ import json
 import shlex
 import sys
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from ksdp.audit.errors import InputError
+from ksdp.audit.errors import InputError, StaleDecision
 from ksdp.commands.options import (
     AuditArgument,
     JsonOption,
@@ -23,6 +24,8 @@ from ksdp.commands.options import (
     StoreOption,
     WhoOption,
     exit_code,
+    opened_audit,
+    read_spec,
     signing_key,
     tell,
     with_options,
@@ -72,8 +75,6 @@ class EntryOptions:
 
     def write(self, store: Path, audit: str | Subject) -> list[Entry]:
         """Record the decision about every document that is named."""
-        from datetime import UTC, datetime
-
         from ksdp.flows.reviews import Signer
         from ksdp.flows.reviews import decide as record
 
@@ -105,7 +106,6 @@ def decide(
     as_json: JsonOption = False,
 ) -> None:
     """Record a decision about documents, or set the store's policy."""
-    from ksdp.audit.errors import InputError, StaleDecision
     from ksdp.flows.audits.place import ANYWHERE
     from ksdp.flows.reviews import WantedRuns
 
@@ -140,9 +140,7 @@ def decide(
 
 
 def _subject(spec: Path, *, groups: bool) -> Subject:
-    from ksdp.storage.readers.spec_files import read_spec_file
-
-    read, base = read_spec_file(spec)
+    read, base = read_spec(spec)
     from ksdp.flows.reviews import corpus_subject
 
     return corpus_subject(read, base, groups=groups)
@@ -150,7 +148,6 @@ def _subject(spec: Path, *, groups: bool) -> Subject:
 
 def _known(store: Path, audit: str) -> str:
     """The audit that an abbreviated id, or `latest`, means."""
-    from ksdp.storage.audits.history import opened_audit
 
     return opened_audit(store, audit)[1]
 
@@ -162,7 +159,6 @@ def _lines(path: Path) -> list[str]:
 
 
 def _set_policy(store: Path, policy: str) -> None:
-    from ksdp.audit.errors import InputError
     from ksdp.storage.reviews.decisions import Policy, write_policy
     from ksdp.storage.store import Store
 
@@ -280,11 +276,7 @@ def approve(
     as_json: JsonOption = False,
 ) -> None:
     """Audit, wait until every sensitive document is decided, sign what may be used. The same command resumes."""
-    from datetime import timedelta
-
-    from ksdp.storage.readers.spec_files import read_spec_file
-
-    read, base = read_spec_file(spec)
+    read, base = read_spec(spec)
     from ksdp.flows.reviews import Patience, run_approval
     from ksdp.terminal import terminal
 
@@ -340,8 +332,6 @@ def log(
         _tell_head(opened, known, as_json)
         return
     if set_torn_aside:
-        from datetime import UTC, datetime
-
         from ksdp.storage.reviews.log import set_torn_aside as move
 
         aside = move(opened.root, datetime.now(UTC))
@@ -361,7 +351,6 @@ def log(
 
 def _tell_head(store: Store, known: str | None, as_json: bool) -> None:
     """The log's newest entry, checked from the file itself, with the keys that signed it."""
-    from ksdp.audit.errors import InputError
     from ksdp.storage.reviews.log import LogHead, check_chain, log_file, read_signatures
 
     anchors = []
@@ -456,7 +445,7 @@ def review(
 
     host, port = listening.host, listening.port
     tls_cert, tls_key = listening.tls_cert, listening.tls_key
-    source = _source(host, tls_cert, tls_key, sign_in.reviewer_header, sign_in.proxy, sign_in.tokens)
+    source = _source(listening, sign_in)
     origins = _origins(host, port, tls_cert is not None, origin or [])
     opened = Store.open(store, create=False)
     app = create_app(opened, actions=_actions(opened, resolver, start_runs), source=source, origins=origins)
@@ -476,33 +465,27 @@ def review(
     )
 
 
-def _source(
-    host: str,
-    tls_cert: Path | None,
-    tls_key: Path | None,
-    header: str | None,
-    proxy: list[str] | None,
-    tokens: Path | None,
-) -> Any:
+def _source(listening: ListeningOptions, sign_in: SignInOptions) -> Any:
     """Who says who looks; refused where strangers could."""
     from ksdp.dashboards.security import HeaderReviewer, LocalReviewer, TokenReviewers, read_tokens
 
-    if (tls_cert is None) != (tls_key is None):
+    tls, header, tokens = listening.tls_cert, sign_in.reviewer_header, sign_in.tokens
+    if (tls is None) != (listening.tls_key is None):
         raise InputError("`--tls-cert` and `--tls-key` go together.")
     if header is not None and tokens is not None:
         raise InputError("`--reviewer-header` and `--tokens` exclude each other.")
-    if host not in _LOOPBACK and (tls_cert is None or (header is None and tokens is None)):
+    if listening.host not in _LOOPBACK and (tls is None or (header is None and tokens is None)):
         raise InputError(
-            f"`--host` {host} is not this machine alone: give `--tls-cert` and `--tls-key`, and "
+            f"`--host` {listening.host} is not this machine alone: give `--tls-cert` and `--tls-key`, and "
             "`--reviewer-header` or `--tokens`."
         )
-    if header is not None and not proxy:
+    if header is not None and not sign_in.proxy:
         raise InputError(
             "`--reviewer-header` needs `--proxy`, the address of the proxy that signs people in: without one, "
             "every program of this machine could decide under any name."
         )
     if header is not None:
-        return HeaderReviewer(header, frozenset(proxy or ()))
+        return HeaderReviewer(header, frozenset(sign_in.proxy or ()))
     return TokenReviewers(read_tokens(tokens)) if tokens is not None else LocalReviewer(getpass.getuser())
 
 
@@ -526,20 +509,17 @@ def _origins(host: str, port: int, tls: bool, named: list[str]) -> frozenset[str
 
 def _actions(store: Store, resolver: str | None, start_runs: bool) -> Any:
     import os
-    from datetime import UTC, datetime
 
     from ksdp.dashboards.reviews import Actions
+    from ksdp.flows.interruption import utc_now
     from ksdp.storage.reviews.document_text import TextCommand
 
     command = TextCommand(tuple(shlex.split(resolver))) if resolver else None
 
-    def clock() -> datetime:
-        return datetime.now(UTC)
-
     def start(audit: str) -> str:
         from ksdp.flows.reviews import start_more_runs
 
-        return start_more_runs(store, audit, clock)
+        return start_more_runs(store, audit, utc_now)
 
     may = start_runs and os.access(store.root, os.W_OK | os.X_OK)
-    return Actions(command, start if may else None, clock)
+    return Actions(command, start if may else None, utc_now)

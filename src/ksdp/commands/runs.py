@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ksdp.audit.errors import InputError
 from ksdp.commands.findings_of_checks import check_run
-from ksdp.commands.options import JsonOption, MetricsOptions, StoreOption, signing_key, with_options
+from ksdp.commands.options import JsonOption, MetricsOptions, StoreOption, opened_audit, signing_key, with_options
 
 if TYPE_CHECKING:
     from ksdp.flows.runs.budget import LedgerEntry
@@ -123,7 +125,6 @@ def party(
 
     Before that: --join, --invite and --accept agree on the file.
     """
-    from ksdp.audit.errors import InputError
     from ksdp.protocols.network.mesh import Address
 
     steps = [agreeing.join is not None, agreeing.invite, agreeing.accept, checking.check]
@@ -193,8 +194,6 @@ def _check(
     as_json: bool,
 ) -> None:
     """Say each fault in a line, at whom, and what mends it."""
-    from datetime import UTC, datetime
-
     from ksdp.flows.runs.budget import budget_files
     from ksdp.flows.runs.check import Question, check_here
 
@@ -264,7 +263,6 @@ def _outcome_words(outcome: dict[str, Any]) -> str:
 
 def _as_server(node: Node[Run], entering: EnteringOptions) -> tuple[dict[str, Any], str]:
     """Collect; what came of it, and nothing about a budget."""
-    from ksdp.audit.errors import InputError
     from ksdp.flows.runs.party import run_server
 
     if entering.corpus or entering.clearance or entering.signer or entering.uncleared:
@@ -275,9 +273,6 @@ def _as_server(node: Node[Run], entering: EnteringOptions) -> tuple[dict[str, An
 
 def _as_party(node: Node[Run], entering: EnteringOptions) -> tuple[dict[str, Any], str]:
     """Enter documents; what came of it, and what all runs on them have given away."""
-    from datetime import UTC, datetime
-
-    from ksdp.audit.errors import InputError
     from ksdp.flows.interruption import utc_now
     from ksdp.flows.runs.budget import budget_files, open_guard, spent, spent_words
     from ksdp.flows.runs.party import enter_documents, run_party
@@ -321,12 +316,9 @@ def budget(
     as_json: JsonOption = False,
 ) -> None:
     """What all runs on a party's data have given away together; the joint audit of those without noise."""
-    from datetime import UTC, datetime
-
-    from ksdp.audit.errors import InputError
     from ksdp.flows.runs.budget import RunPrices, entries, joint_table, record_joint, spent, spent_words
     from ksdp.flows.runs.protocol_files import read_run
-    from ksdp.storage.audits.history import opened_audit, read_summary
+    from ksdp.storage.audits.history import read_summary
     from ksdp.storage.runs.ledger import Ledger
 
     if not ledger.is_file():

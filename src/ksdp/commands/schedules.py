@@ -20,6 +20,7 @@ from ksdp.commands.options import (
     WorkersOption,
     appetite_code,
     read_asked,
+    read_spec,
     with_options,
 )
 
@@ -80,9 +81,7 @@ def schedule(
     as_json: JsonOption = False,
 ) -> None:
     """Audit what changes, on a calendar; `ksdp serve` runs it. The same name again changes the schedule."""
-    from ksdp.storage.readers.spec_files import read_spec_file
-
-    read, _ = read_spec_file(spec)
+    read, _ = read_spec(spec)
     from ksdp.flows.schedules.scheduled_run import check_schedulable
     from ksdp.storage.schedules.schedule_files import add_schedule, check_schedule
     from ksdp.storage.store import Store

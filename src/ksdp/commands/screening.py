@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +21,7 @@ from ksdp.commands.options import (
     StoreOption,
     WorkersOption,
     read_asked,
+    read_spec,
     with_options,
 )
 from ksdp.commands.reviews import tell_chain, tell_exclusions
@@ -90,9 +92,7 @@ def screen(
     as_json: JsonOption = False,
 ) -> None:
     """Flag, exclude, audit the rest on fresh runs until nothing new is found; sign what may be used."""
-    from ksdp.storage.readers.spec_files import read_spec_file
-
-    read, base = read_spec_file(spec)
+    read, base = read_spec(spec)
     from ksdp.flows.screening.screen import NO_HELP
     from ksdp.flows.screening.screen import screen as run_screen
     from ksdp.terminal import terminal
@@ -130,13 +130,10 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Check a clearance: whole, signed, in force, for this corpus, mechanism and spec. Or a dossier; or a log."""
-    from datetime import UTC, datetime
-
     from ksdp.flows.screening.clear import verify as run_verify
     from ksdp.flows.screening.clear import verify_log
     from ksdp.storage.clearances import signed_kind
     from ksdp.storage.keys import load_public
-    from ksdp.storage.readers.spec_files import read_spec_file
 
     public = load_public(key) if key else None
     if clearance.is_dir() or clearance.suffix == ".jsonl":
@@ -156,7 +153,7 @@ def verify(
         absent = f" (not beside it: {', '.join(found['missing'])})" if found["missing"] else ""
         _tell_verified(f"dossier{absent} is whole and signed, with every file beside it", found, key, as_json)
         return
-    read, base = read_spec_file(spec) if spec else (None, None)
+    read, base = read_spec(spec) if spec else (None, None)
     out = run_verify(clearance, now=datetime.now(UTC), public_key=public, spec=read, base=base, appetite=asked)
     if ledger is not None:
         from ksdp.flows.runs.budget import spent, spent_words
@@ -183,9 +180,7 @@ def gain(
     as_json: JsonOption = False,
 ) -> None:
     """Measure what the parties gain over working alone, next to public data alone and the exact run."""
-    from ksdp.storage.readers.spec_files import read_spec_file
-
-    read, base = read_spec_file(spec)
+    read, base = read_spec(spec)
     from ksdp.flows.learning import measure_gain
 
     summary = measure_gain(read, base, store)
@@ -235,7 +230,6 @@ class SearchOptions:
 
     def limits(self) -> Limits:
         """How far the search goes."""
-        from ksdp.audit.errors import InputError
         from ksdp.audit.screening.advice import LEVERS
         from ksdp.flows.learning import Limits
 
@@ -263,9 +257,7 @@ def advise(
 
     Exit 0: a spec is recommended. 4: none is.
     """
-    from ksdp.storage.readers.spec_files import read_spec_file
-
-    read, base = read_spec_file(spec)
+    read, base = read_spec(spec)
     from ksdp.flows.learning import advise_spec
     from ksdp.terminal import terminal
 
