@@ -7,8 +7,9 @@ carry their own checksum (`write_checked_json`). What is damaged is never read a
 Tables are rows: a frozen dataclass is the schema of a Parquet file (`Table`), an object is a JSON file
 (`read_object`).
 
-Files of JSON lines are only ever added to. Each line carries the SHA-256 of itself, and of the line before where
-its file says so. What a crash left of a last line was never counted, and is cut off by whoever adds the next one.
+Ledgers, histories and the log of read texts are chains (`read_chain`): JSON lines that are only ever added to,
+each with the SHA-256 of itself and of the line before. What a crash left of a last line was never counted, and is
+cut off by whoever adds the next one.
 """
 
 from __future__ import annotations
@@ -296,23 +297,12 @@ def _line_hash(line: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def is_whole(line: Mapping[str, Any]) -> bool:
-    """Whether a line is as `hashed_line` made it."""
-    return bool(line.get(_HASH) == _line_hash(line))
-
-
-def hashed_line(said: Mapping[str, Any]) -> bytes:
-    """A line with its hash, without its end."""
-    whole = dict(said) | {_HASH: _line_hash(said)}
-    return json.dumps(whole, sort_keys=True, allow_nan=False).encode("ascii")
-
-
 def _written(line: bytes) -> dict[str, Any] | None:
-    """What a line says, if it is as `hashed_line` made it."""
+    """What a line says, if it is as it was written."""
     try:
         values = json.loads(line)
-        return values if is_whole(values) else None
-    except (ValueError, TypeError, AttributeError, RecursionError):
+        return values if values[_HASH] == _line_hash(values) else None
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
         return None
 
 
@@ -329,35 +319,28 @@ def read_chain(content: bytes) -> tuple[list[dict[str, Any]], int | None]:
     return said, None
 
 
-def add_to_chain(path: Path, said: Mapping[str, Any], last: bytes) -> None:
-    """`add_line`, with the hash of the line before; of a first line there is none.
-
-    Raises
-    ------
-    ValueError
-        If the line before is not one that was written.
-    """
-    if last and _written(last) is None:
-        raise ValueError("the last line is not one that was written")
-    previous = hashlib.sha256(last).hexdigest() if last else _START
-    add_line(path, hashed_line(dict(said) | {_PREVIOUS: previous}))
-
-
-def add_line(path: Path, line: bytes) -> None:
+def add_to_chain(path: Path, said: Mapping[str, Any]) -> None:
     """Add a line, synced; what a crash left is cut off first. Nothing of it stays where it cannot be written.
 
     Raises
     ------
     OSError
         If it cannot be written.
+    StoreError
+        If the line before is not one that was written; the others are not looked at.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     with os.fdopen(handle, "r+b", buffering=0) as file:
         whole = file.seek(0, os.SEEK_END)
         file.seek(max(whole - _LONGEST, 0))
-        rest = file.read().rpartition(b"\n")[2]
+        *ended, rest = file.read().split(b"\n")
         kept = next((part for part in (rest, rest[:-1]) if _is_json(part)), b"")
+        last = kept or (ended or [b""])[-1]
+        if last and _written(last) is None:
+            raise StoreError(f"{path.name} is damaged: its last line is not one that was written.")
+        content = dict(said) | {_PREVIOUS: hashlib.sha256(last).hexdigest() if last else _START}
+        line = json.dumps(content | {_HASH: _line_hash(content)}, sort_keys=True, allow_nan=False).encode("ascii")
         whole += len(kept) - len(rest)
         file.truncate(whole)
         file.seek(whole)

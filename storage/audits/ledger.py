@@ -117,16 +117,12 @@ def check_none_lost(store: Store) -> None:
 def _record(store: Store, name: str, content: Mapping[str, Any]) -> bool:
     """Add a line unless there is one whose `name` has this value, and return whether it was new."""
     path, value = _file(store.root), str(content[name])
-    if _end(path, name, value)[0]:  # nothing to write, which a store that only can be read allows
+    if _stands(path, name, value):  # nothing to write, which a store that only can be read allows
         return False
     with lock(path.with_name(".ledger.lock")):
-        stands, last = _end(path, name, value)
-        if stands:
+        if _stands(path, name, value):
             return False
-        try:
-            add_to_chain(path, content, last)
-        except ValueError as error:
-            raise StoreError(f"the ledger of audits is damaged: {error}.") from error
+        add_to_chain(path, content)
     return True
 
 
@@ -163,14 +159,12 @@ def _file(root: Path) -> Path:
     return root / "audits" / "ledger.jsonl"
 
 
-def _end(path: Path, name: str, value: str) -> tuple[bool, bytes]:
-    """Whether a line has this value, and the last line."""
+def _stands(path: Path, name: str, value: str) -> bool:
+    """Whether a line has this value."""
     if not path.is_file() or not path.stat().st_size:
-        return False, b""
+        return False
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         before = content.rfind(b"\n", 0, max(content.rfind(b"\n"), 0)) + 1
-        ends = whole_lines(content[before:])
-        whole = before + sum(len(line) + 1 for line in ends)
+        whole = before + sum(len(line) + 1 for line in whole_lines(content[before:]))
         # As `json.dumps` writes it; a quotation mark inside of a value would be escaped.
-        stands = 0 <= content.find(f"{json.dumps(name)}: {json.dumps(value)}".encode("ascii")) < whole
-        return stands, ends[-1] if ends else b""
+        return 0 <= content.find(f"{json.dumps(name)}: {json.dumps(value)}".encode("ascii")) < whole

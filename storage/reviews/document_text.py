@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ksdp.audit.errors import StoreError
-from ksdp.storage.codec import add_to_chain, read_chain, whole_lines
+from ksdp.storage.codec import add_to_chain, read_chain
 from ksdp.storage.locks import lock
 from ksdp.storage.store import Store
 
@@ -40,10 +40,7 @@ def record_access(store: Store, audit: str, document: str, reviewer: str, now: d
     said = {"at": now.astimezone(UTC).isoformat(), "reviewer": reviewer, "audit": audit, "document": document}
     try:
         with lock(path.parent / "lock"):
-            lines = whole_lines(path.read_bytes()) if path.exists() else []
-            add_to_chain(path, said, (lines or [b""])[-1])
-    except ValueError as error:
-        raise StoreError(f"reviews/looks.jsonl is damaged ({error}): the text is not shown.") from error
+            add_to_chain(path, said)
     except OSError as error:
         raise StoreError(f"this access cannot be recorded ({error.strerror}): the text is not shown.") from error
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ksdp.audit.errors import StoreError
-from ksdp.storage.codec import add_to_chain, read_chain, whole_lines
+from ksdp.storage.codec import add_to_chain, read_chain
 from ksdp.storage.locks import lock
 
 
@@ -42,28 +42,23 @@ class Ledger:
         StoreError
             If one was changed, is missing between others, or cannot be read.
         """
-        return self._read()[0]
-
-    def add(self, line: Mapping[str, Any]) -> None:
-        """Write one more, synced; call it within `locked`."""
-        _, last = self._read()
         try:
-            add_to_chain(self.path, line, last)
-        except OSError as error:
-            raise StoreError(f"the ledger {self.path} cannot be written: {error.strerror or error}.") from error
-
-    def _read(self) -> tuple[list[dict[str, Any]], bytes]:
-        """All lines, and the last one as it stands."""
-        try:
-            content = self.path.read_bytes()
+            lines, broken = read_chain(self.path.read_bytes())
         except FileNotFoundError:
-            return [], b""
+            return []
         except OSError as error:
             raise StoreError(f"the ledger {self.path} cannot be read.") from error
-        lines, broken = read_chain(content)
         if broken is not None:
             raise StoreError(
                 f"the ledger {self.path}: line {broken} was changed or cut. What was given away is not known: "
                 "restore the file, or set it aside and count its runs as unbounded."
             )
-        return lines, (whole_lines(content) or [b""])[-1]
+        return lines
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        """Write one more, synced; call it within `locked`."""
+        self.read()
+        try:
+            add_to_chain(self.path, line)
+        except OSError as error:
+            raise StoreError(f"the ledger {self.path} cannot be written: {error.strerror or error}.") from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validato
 
 from ksdp.audit.errors import InputError, NotFound, StoreError
 from ksdp.audit.spec.models import Section, validated
-from ksdp.storage.codec import add_line, hashed_line, is_whole, read_object, whole_lines, write_checked_json
+from ksdp.storage.codec import add_to_chain, read_chain, read_object, write_checked_json
 from ksdp.storage.locks import try_lock
 from ksdp.storage.store import Store
 
@@ -437,7 +436,7 @@ def append_run(store: Store, name: str, run: ScheduledRun) -> None:
     """Add a line to the history; a line is whole or is not read."""
     path = schedule_folder(store, name) / "history.jsonl"
     try:
-        add_line(path, hashed_line(run.model_dump(mode="json")))
+        add_to_chain(path, run.model_dump(mode="json"))
     except OSError as error:
         why = error.strerror or error
         raise StoreError(f"the history of schedule {name!r} cannot be written: {why}.") from error
@@ -453,21 +452,12 @@ def read_runs(store: Store, name: str) -> list[ScheduledRun]:
     """
     path = schedule_folder(store, name) / "history.jsonl"
     try:
-        lines = whole_lines(path.read_bytes()) if path.is_file() else []
+        lines, broken = read_chain(path.read_bytes()) if path.is_file() else ([], None)
     except OSError as error:
         raise StoreError(f"the history of schedule {name!r} cannot be read: {error.strerror}.") from error
-    runs: list[ScheduledRun] = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            fields = json.loads(line)
-            run = ScheduledRun.model_validate(fields)
-            whole = is_whole(fields)
-        except (ValueError, TypeError):
-            whole = False
-        if not whole:
-            raise StoreError(
-                f"the history of schedule {name!r}: line {number} was changed. What its audits have spent is not "
-                "known: restore the file, or remove the schedule and add it."
-            )
-        runs.append(run)
-    return runs
+    if broken is not None:
+        raise StoreError(
+            f"the history of schedule {name!r}: line {broken} was changed. What its audits have spent is not "
+            "known: restore the file, or remove the schedule and add it."
+        )
+    return [ScheduledRun.model_validate(line) for line in lines]

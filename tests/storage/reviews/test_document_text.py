@@ -12,8 +12,6 @@ from ksdp.audit.errors import StoreError
 from ksdp.storage.reviews.document_text import TextCommand, read_accesses, record_access
 from ksdp.storage.store import Store
 
-from ...flips import flipped
-
 NOW = datetime(2026, 11, 12, 9, 0, tzinfo=UTC)
 
 
@@ -40,15 +38,6 @@ def test_what_is_taken_out_or_changed_is_noticed(looked: Store, line: int) -> No
     lines[line] = lines[line].replace(b"Ada", b"Eve")
     file.write_bytes(b"".join(lines))
     assert read_accesses(looked)[1] == line + 1
-
-
-def test_a_flipped_bit_of_the_last_look_is_noticed(looked: Store) -> None:
-    file = looked.root / "reviews" / "looks.jsonl"
-    whole, before = file.read_bytes(), read_accesses(looked)
-    start = whole.rstrip(b"\n").rfind(b"\n") + 1
-    for bit in flipped(file, range(8 * start, 8 * (len(whole) - 1), 3)):
-        found = read_accesses(looked)
-        assert found[1] is not None or found == before, bit
 
 
 def test_half_a_line_from_a_crash_was_never_counted(looked: Store) -> None:
