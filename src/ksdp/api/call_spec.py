@@ -25,7 +25,7 @@ from ksdp.audit.spec.urls import was_url
 from ksdp.storage.corpora import MEMORY, lent_corpus, load_corpus
 from ksdp.storage.in_memory import arrow_or_same, corpus_in_memory, table_columns
 
-_SECTIONS = ("corpus", "parties", "design", "statistics", "decision", "store", "certificate", "gain", "views")
+_SECTIONS = frozenset("corpus parties design statistics decision store certificate gain views declared".split())
 _KEYS = {
     key: section
     for section, model in (("corpus", CorpusSpec), ("design", DesignSpec), ("decision", DecisionSpec))
@@ -201,8 +201,8 @@ def _sections(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, An
             if not isinstance(value, Mapping):
                 raise InputError(f"`{key}` must be a mapping, the keys of that section of a spec; got {value!r}.")
             tables[key] = {**tables.get(key, {}), **value}
-        elif key == "seed":
-            tables["seed"] = value
+        elif key in ("seed", "title"):
+            tables[key] = value
         elif key in _KEYS and key != "documents":
             tables[_KEYS[key]][key] = value
         elif key == "documents":
