@@ -152,7 +152,7 @@ def _margin(forecast: Mapping[str, Any]) -> list[str]:
     if not forecast["margin"] or forecast["runs_for_margin"] is None or forecast["proved"]:
         return []
     if forecast["certifiable_margin"] <= forecast["margin"]:
-        return [f"          the spec's {forecast['margin']:.2f} is within reach"]
+        return [f"          the spec's {forecast['margin']:.2f} needs no more runs"]
     return [
         f"          the spec's {forecast['margin']:.2f} takes {forecast['runs_for_margin']} runs: set "
         f"`design.with_runs = {forecast['with_runs_for_margin']}`"
@@ -200,7 +200,7 @@ def _low_fpr(forecast: Mapping[str, Any]) -> list[str]:
     if not forecast["can_clear_at_low_fpr"]:
         return [f"{what}so few runs cannot prove it, even if nothing leaks: nobody can be clear"]
     if forecast["certifiable_at_low_fpr"] <= limit:
-        return [f"{what}within reach"]
+        return [f"{what}these runs are enough"]
     return [f"{what}these runs certify {forecast['certifiable_at_low_fpr']:.2f}, 8 times in 10"]
 
 
