@@ -482,9 +482,9 @@ def select(verdicts: Mapping[str, str], states: Mapping[str, State]) -> Selectio
 
 
 _NOT_SAID = (
-    "It says nothing of statistics that were not tried, of adversaries who know other documents of the database, "
-    "of other corpora, mechanisms, parameters or party sizes, or of repeated releases, and it is not differential "
-    "privacy. Where two parties open exact sums, each learns the other's input exactly."
+    "The clearance says nothing of statistics that were not tried, of adversaries who know other documents of "
+    "the database, of other corpora, mechanisms, parameters or party sizes, or of repeated releases, and it is "
+    "not differential privacy. Where two parties open exact sums, each learns the other's input exactly."
 )
 
 

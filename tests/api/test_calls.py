@@ -318,8 +318,10 @@ def test_decisions_are_saved_with_an_audit_and_never_joined_with_others(counts: 
 def test_title_and_declared_prior_are_said_with_what_was_measured(counts: Matrix) -> None:
     said: dict[str, Any] = {"title": "means", "declared": {"prior": 0.1, "people": 20}}
     plain, declared = (ksdp.audit(counts, mean, **FEW, **more) for more in ({}, said))
-    assert declared.summary.spec.title == "means" and declared.summary.risk.declared.people == 20
-    assert plain.summary.risk.combined is None and declared.summary.risk.combined is not None
+    assert declared.summary.spec.title == "means"
+    assert declared.summary.risk.declared.people == 20
+    assert plain.summary.risk.combined is None
+    assert declared.summary.risk.combined is not None
     pd.testing.assert_frame_equal(plain.verdicts, declared.verdicts)
     with pytest.raises(InputError, match=r"`declared.priors`.*did you mean `prior`"):
         ksdp.audit(counts, mean, **FEW, declared={"priors": 0.1})

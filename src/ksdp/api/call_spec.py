@@ -25,7 +25,7 @@ from ksdp.audit.spec.urls import was_url
 from ksdp.storage.corpora import MEMORY, lent_corpus, load_corpus
 from ksdp.storage.in_memory import arrow_or_same, corpus_in_memory, table_columns
 
-_SECTIONS = frozenset("corpus parties design statistics decision store certificate gain views declared".split())
+_SECTIONS = frozenset(Spec.model_fields) - {"mechanism", "seed", "title", "planted", "cluster"}
 _KEYS = {
     key: section
     for section, model in (("corpus", CorpusSpec), ("design", DesignSpec), ("decision", DecisionSpec))

@@ -66,9 +66,10 @@ def audit(
     **settings
         Keys of a spec (`docs/spec.md`): those of the corpus, the design and the decision as they are
         (`party_size=0.1, with_runs=200, margin=0.2, seed=7`), whole sections as mappings (`parties={"honest":
-        50}`, `declared={"prior": 0.01}`), `families=` and `statistics=` (names, or functions `(observables, documents) -> numbers`), and the
-        mechanism's parameters (`rank=7`). `version=` says that a function is the same as in an earlier call with
-        this version, so that stored runs may be used again; without it every call computes anew.
+        50}`, `declared={"prior": 0.01}`), `families=` and `statistics=` (names, or functions `(observables,
+        documents) -> numbers`), and the mechanism's parameters (`rank=7`). `version=` says that a function is the
+        same as in an earlier call with this version, so that stored runs may be used again; without it every call
+        computes anew.
 
     Returns
     -------

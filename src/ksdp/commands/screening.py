@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -163,15 +164,18 @@ def verify(
     _tell_verified("clearance is whole, signed and in force", out, key, as_json)
 
 
+_SENTENCE_ENDS = re.compile(r"(?<=\.) (?=[A-Z0-9])")
+
+
 def _tell_verified(said: str, out: dict[str, Any], key: Path | None, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(out, default=str))
         return
     compare = "" if key else " Nobody says by whom: compare the fingerprint of its signer, or name --key."
     typer.echo(f"the {said}.{compare}")
-    typer.echo(
-        "\n".join(f"{name:12} {value}" for name, value in out.items() if not isinstance(value, list | dict | None))
-    )
+    for name, value in out.items():
+        if not isinstance(value, list | dict | None):
+            typer.echo(f"{name:15} " + f"\n{'':16}".join(_SENTENCE_ENDS.split(str(value))))
 
 
 def gain(
