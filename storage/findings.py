@@ -55,7 +55,7 @@ class VerdictRow:
     proof: str | None
     """What a clear document is proved against: the `statistics` that were tried, or `every attack`."""
     log10_p: float
-    """Log10 of the p-value of no leak at all: the paper's question."""
+    """Log10 of the p-value of "no leak", the paper's question."""
     log10_adjusted_p: float
     """The same, adjusted for all statistics and documents."""
     detected: bool
@@ -85,7 +85,7 @@ class VerdictRow:
     detectable_distance: float
     """The measured D at which it would surely have been called sensitive."""
     runs_to_decide: float
-    """Runs after which it would be decided, were the measured D the true one; infinite where none would do."""
+    """Estimated runs to a verdict; infinite if more runs would not help."""
     certified_bound: float | None
     """Upper bound on every attack; none without proof, paired runs or copies."""
     knows_all: float | None

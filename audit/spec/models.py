@@ -214,7 +214,7 @@ class LeversSpec(Section, frozen=True):
     """Rows longer than this are scaled down to it."""
     drawn: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Every party enters a secret draw of its documents alone: each with this chance, decided once and for all
-    runs by the party's private key. Sizes are then of what enters a run, `decision.margin` is of what is held."""
+    runs by the party's private key. Sizes then count what is drawn; `decision.margin` is of all held documents."""
 
     @property
     def enters(self) -> float:

@@ -302,7 +302,12 @@ def render_dossier(store: Store, read: AuditRead, dossier: Dossier) -> str:
     else:
         shown, which = parts_of_views(store, dossier.audit) | of_summary(whole), 1
     parts = {anchor: parts[which] for anchor, _, _, *parts in CHAPTERS}
-    shown |= {"dossier": dossier, "parts": parts, "record": record}
+    shown |= {
+        "dossier": dossier,
+        "parts": parts,
+        "record": record,
+        "not_declared": list(map(_heading, dossier.missing)),
+    }
     return standalone("dossier.html.j2", sheets=("app.css", "dossier.css"), **shown)
 
 
@@ -390,11 +395,16 @@ def _missing(stated: DeclaredSpec) -> Iterator[str]:
             yield key
 
 
+def _heading(key: str) -> str:
+    """What people call a key of `[declared]`."""
+    return _NAMES.get(key, key.replace("_", " ").capitalize())
+
+
 def _stated(stated: DeclaredSpec, keys: tuple[str, ...]) -> Iterator[Fact]:
     missing = set(_missing(stated))
     for key in keys:
         value = getattr(stated, key)
-        name = _NAMES.get(key, key.replace("_", " ").capitalize())
+        name = _heading(key)
         if key in missing:
             yield Fact(name, ("not declared",), "missing")
         elif value not in ("", None):
@@ -467,7 +477,7 @@ def _trust(view: AuditModel) -> tuple[Fact, ...]:
             ),
             "measured",
         ),
-        Fact("Planted leaks", (strength.sentence() if strength else "none (`ksdp power`)",), "measured"),
+        Fact("Planted leaks", (strength.sentence() if strength else "none (ksdp power)",), "measured"),
         Fact("By chance", (f"half measure a D below {decimal(summary.chance.median_D)}",), "measured"),
         Fact("Coverage", (f"not looked at: {unread}" if unread else "all that is announced",), "measured"),
     )

@@ -647,13 +647,15 @@ def sampling(summary: Summary) -> str:
 def others(summary: Summary) -> str:
     """Whose data is in every run besides the victim's."""
     honest, coalition = summary.design.honest_rows, summary.design.coalition_rows
+    if not honest and not coalition:
+        return "Worst case assumed: no other data hides the victim’s, and all that others announce is known."
     hides = "No data of honest parties is in the runs, so nothing helps to hide the victim’s"
     if honest:
         verb = "is" if honest == 1 else "are"
         hides = (
             f"{plural(honest, 'row', 'rows')} of honest parties {verb} in every run and help to hide the victim’s"
         )
-    holds = "the coalition’s share counts as subtracted from every announced sum already"
+    holds = "what the coalition announces is known"
     if coalition:
         holds = (
             f"the coalition’s own {plural(coalition, 'row is', 'rows are')} in every run, and its share is "
