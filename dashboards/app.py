@@ -27,8 +27,8 @@ from ksdp.dashboards.audits.pages import (
     require_views,
     wanted,
 )
-from ksdp.dashboards.audits.report import parts_of
-from ksdp.dashboards.rendering import PageContext, report_response, screen_response, static_files, views_response
+from ksdp.dashboards.audits.report import parts_of, render_report, render_views
+from ksdp.dashboards.rendering import PageContext, alone, screen_response, static_files
 from ksdp.dashboards.reviews import (
     Actions,
     Form,
@@ -176,10 +176,6 @@ def _audit(context: PageContext, request: Request) -> Response:
     return context.page(request, "page_audit", page=page, **parts_of(page.view))
 
 
-def _report(context: PageContext, request: Request) -> Response:
-    return report_response(context.store, require_audit(context.store, request.path_params["audit"]))
-
-
 def _more_runs(context: PageContext, request: Request) -> Response:
     audit = require_audit(context.store, request.path_params["audit"])
     more = read_more_runs(context.store, audit)
@@ -190,14 +186,6 @@ def _more_runs(context: PageContext, request: Request) -> Response:
 
 def _views(context: PageContext, request: Request) -> Response:
     return context.page(request, "page_views", **read_views_page(context.store, request.path_params["views"]))
-
-
-def _views_report(context: PageContext, request: Request) -> Response:
-    return views_response(context.store, require_views(context.store, request.path_params["views"]))
-
-
-def _screen_report(context: PageContext, request: Request) -> Response:
-    return screen_response(context.store, request.path_params["screen"])
 
 
 def _schedules(context: PageContext, request: Request) -> Response:
@@ -220,14 +208,20 @@ _PAGES: dict[str, Page] = {
     "/audits": _listing("page_audits", read_audits_page),
     "/audits/{audit}": _audit,
     "/audits/{audit}/document": _of_one("page_document", "audit", read_document_page),
-    "/audits/{audit}/report.html": _report,
+    "/audits/{audit}/report.html": lambda context, request: alone(
+        render_report(context.store, require_audit(context.store, request.path_params["audit"]))
+    ),
     "/audits/{audit}/more-runs": _more_runs,
     "/views": _listing("page_views_list", read_views_list),
     "/views/{views}": _views,
-    "/views/{views}/report.html": _views_report,
+    "/views/{views}/report.html": lambda context, request: alone(
+        render_views(context.store, require_views(context.store, request.path_params["views"]))
+    ),
     "/screens": _listing("page_screens", read_screens_page),
     "/screens/{screen}": _of_one("page_screen", "screen", read_screen_page),
-    "/screens/{screen}/report.html": _screen_report,
+    "/screens/{screen}/report.html": lambda context, request: screen_response(
+        context.store, request.path_params["screen"]
+    ),
     "/compare": _listing("page_compare", read_compare_page),
     "/queue": _listing("page_queue", read_queue_page),
     "/log": _listing("page_log", read_log_page),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -100,9 +100,5 @@ def render_advice(store: Store, name: str) -> str:
         dict(one) | {"text": _described(one["setting"]), "best": place == advice["best"]}
         for place, one in enumerate(advice["tried"])
     ]
-    return standalone("advice.html.j2", advice=advice, rows=_ordered(rows), chart=frontier_svg(advice))
-
-
-def _ordered(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Refused ones last, the others by what they learn."""
-    return sorted(rows, key=lambda one: (one["leak"] is None, -(one["value"] or 0.0)))
+    rows.sort(key=lambda one: (one["leak"] is None, -(one["value"] or 0.0)))  # refused ones last
+    return standalone("advice.html.j2", advice=advice, rows=rows, chart=frontier_svg(advice))

@@ -18,7 +18,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from ksdp.dashboards.addresses import link
-from ksdp.dashboards.audits.report import make_environment, render_report, render_views
+from ksdp.dashboards.audits.report import make_environment
 from ksdp.dashboards.reviews import Actions
 from ksdp.dashboards.security import ReviewerSource
 from ksdp.storage.audits.history import screen_ids
@@ -105,7 +105,7 @@ class PageContext:
         return self.page(request, "page_trouble", status, heading=heading, message=message)
 
 
-def _alone(page: str) -> Response:
+def alone(page: str) -> Response:
     """A page complete in itself; its one style sheet is allowed by its hash, as the page itself says."""
     style = re.search(r"<style>(.*?)</style>", page, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256((style[1] if style else "").encode()).digest()).decode()
@@ -115,19 +115,9 @@ def _alone(page: str) -> Response:
     return HTMLResponse(page, headers={"Content-Security-Policy": policy})
 
 
-def report_response(store: Store, audit: str) -> Response:
-    """The report of an audit, made from what the store holds."""
-    return _alone(render_report(store, audit))
-
-
-def views_response(store: Store, name: str) -> Response:
-    """The page of an audit of several views, made from what the store holds."""
-    return _alone(render_views(store, name))
-
-
 def screen_response(store: Store, screen: str) -> Response:
     """The page that a screening wrote."""
     file = store.root / "screens" / f"{screen}.html"
     if screen not in screen_ids(store) or not file.is_file():
         raise LookupError("There is no page of this screening.")
-    return _alone(file.read_text(encoding="utf-8"))
+    return alone(file.read_text(encoding="utf-8"))

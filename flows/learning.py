@@ -57,7 +57,7 @@ from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.interruption import current
 from ksdp.flows.prepare import Prepared, prepare, spec_corpus
 from ksdp.protocols.programs.programs import check_program
-from ksdp.storage.corpora import corpus_columns, corpus_features
+from ksdp.storage.corpora import corpus_features, find_source, read_source
 from ksdp.storage.gain_rows import load_rows
 from ksdp.storage.learning import (
     advice_page,
@@ -137,7 +137,7 @@ def search_levers(spec: Spec, base: Path, limits: Limits, store: Store) -> Searc
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     mechanism = mechanism_of(spec.mechanism)
-    features = corpus_columns(spec.corpus, base)
+    features = read_source(find_source(spec.corpus, base), nonnegative=False).matrix.shape[1]
     space = lever_space(spec, features, limits.levers)
     count = min(limits.tried, math.prod(len(lever.values) for lever in space))
     level = spec.decision.level / count

@@ -13,7 +13,7 @@ import threading
 import time
 from pathlib import Path
 
-from ksdp.storage.prefect_home import copy_template, database_of, keep_template, template_of
+from ksdp.storage.prefect_home import copy_template, keep_template, template_of
 
 _GRACE_SECONDS = 1.0
 _POLL_SECONDS = 0.25
@@ -32,7 +32,7 @@ def _make_database(home: Path) -> None:
     """Where there is none yet, from the template, or by all migrations: it is then the template of the next."""
     import prefect
 
-    database, template = database_of(home), template_of(prefect.__version__)
+    database, template = home / "prefect.db", template_of(prefect.__version__)
     if template is None or database.exists() or _ELSEWHERE & set(os.environ):
         return  # the server makes it
     if copy_template(database, template):

@@ -266,11 +266,6 @@ def rows_hash(spec: CorpusSpec, base: Path) -> str:
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
-def corpus_columns(spec: CorpusSpec, base: Path) -> int:
-    """How many columns there are before any lever."""
-    return int(read_source(find_source(spec, base), nonnegative=False).matrix.shape[1])
-
-
 @dataclass(frozen=True, eq=False)
 class RawCorpus:
     """The rows of a file, before they are weighed."""
@@ -317,10 +312,6 @@ def _counts(file: SourceFile, nonnegative: bool) -> RawCorpus:
     return _labelled(file, read_counts(file.path))
 
 
-def _docword(file: SourceFile, nonnegative: bool) -> RawCorpus:
-    return _labelled(file, read_docword(file.path, file.spec.encoding))
-
-
 def _labelled(file: SourceFile, matrix: sp.csr_array) -> RawCorpus:
     """A matrix of counts, whose columns and rows other files name."""
     names = column_names(file.spec, matrix.shape[1])
@@ -349,7 +340,7 @@ def _table(file: SourceFile, nonnegative: bool) -> RawCorpus:
 _READERS: dict[str, Callable[[SourceFile, bool], RawCorpus]] = {
     "demo": _demo,
     "counts": _counts,
-    "docword": _docword,
+    "docword": lambda file, nonnegative: _labelled(file, read_docword(file.path, file.spec.encoding)),
     "ratings": _ratings,
     "text": _text,
     "table": _table,

@@ -60,11 +60,6 @@ def server_address(home: Path) -> str | None:
     return (file.read_text(encoding="utf-8").strip() or None) if is_locked(file) else None
 
 
-def database_of(home: Path) -> Path:
-    """Prefect's database in its home."""
-    return home / "prefect.db"
-
-
 def template_of(version: str) -> Path | None:
     """Where this user keeps an empty database of a Prefect version; None for a user without a home."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - no error without one

@@ -105,7 +105,8 @@ def _permitted(model: type[BaseModel], where: tuple[int | str, ...]) -> str:
     """What an unknown key may have been meant to be, and what is permitted; empty where that is not known."""
     for part in where[:-1]:
         field = model.model_fields.get(str(part))
-        models = [m for m in (*get_args(field.annotation), field.annotation) if _is_model(m)] if field else []
+        types = (*get_args(field.annotation), field.annotation) if field else ()
+        models = [one for one in types if isinstance(one, type) and issubclass(one, BaseModel)]
         if not models:
             return ""
         model = models[0]
@@ -122,10 +123,6 @@ def meant(wrong: str, known: Iterable[str]) -> str:
     """
     close = get_close_matches(wrong, known, n=1)
     return f"did you mean `{close[0]}`? " if close else ""
-
-
-def _is_model(thing: Any) -> bool:
-    return isinstance(thing, type) and issubclass(thing, BaseModel)
 
 
 _Level = Annotated[float, Field(ge=1e-12, lt=1)]

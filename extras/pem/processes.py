@@ -52,7 +52,7 @@ class _Host:
 
 
 def _host_process(pipe: Connection, host: _Host) -> None:
-    """A host: gives its public key, gets who the others are and where, takes part, gives what it came to."""
+    """Give the public key, get who the others are and where, take part, give what it came to."""
     run_in_process(pipe, lambda: asyncio.run(_take_part(pipe, host)))
 
 

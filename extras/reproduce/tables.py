@@ -125,10 +125,6 @@ def _figure_6(folder: Path, short: bool, say: Say) -> Outcome:
     return figure_6(corpora, documents=60 if short else 200, runs=50, say=say)
 
 
-def _fedpower_2(folder: Path, short: bool, say: Say) -> Outcome:
-    return curves.figure_2()
-
-
 def _fedpower_3(folder: Path, short: bool, say: Say) -> Outcome:
     counts = (4, 20, 40) if short else (4, 8, 20, 40, 60, 92)
     return curves.figure_3(data.ratings(folder), iterations=counts, say=say)
@@ -280,7 +276,7 @@ CATALOGUE = (
         "Figure 2: how many iterations",
         (),
         (0.5, 0.5),
-        _fedpower_2,
+        lambda folder, short, say: curves.figure_2(),
         ("The paper's matrix is random; it says neither the seed nor how it measures against singular values.",),
     ),
     PaperEntry(

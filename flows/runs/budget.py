@@ -228,8 +228,8 @@ class BudgetGuard:
     def _within(self) -> Price:
         """What this run costs at most, if that is within the budget."""
         price = self.priced.worst(self.own)
-        runs, audits = list(map(_run_of, entries(self.ledger))), joint_audits(self.ledger)
-        now = _Run(self.corpus, self.priced.identity, price)
+        runs, audits, identity = entries(self.ledger), joint_audits(self.ledger), self.priced.identity
+        now = LedgerEntry(self.name, "", self.corpus, identity["name"], False, "", price, identity)
         before, after = _together(runs, audits), _together([*runs, now], audits)
         delta = self.budget.delta
         limits: tuple[tuple[str, float | None, float, float, str], ...] = (
@@ -331,21 +331,10 @@ def entries(ledger: Ledger) -> tuple[LedgerEntry, ...]:
 
 def spent(ledger: Ledger) -> Spent:
     """What all runs of a ledger give away together; those in one joint audit are not unbounded any more."""
-    return _together(list(map(_run_of, entries(ledger))), joint_audits(ledger))
+    return _together(entries(ledger), joint_audits(ledger))
 
 
-@dataclass(frozen=True)
-class _Run:
-    corpus: str
-    identity: Mapping[str, Any]
-    price: Price
-
-
-def _run_of(entry: LedgerEntry) -> _Run:
-    return _Run(entry.corpus, entry.identity, entry.price)
-
-
-def _together(runs: Sequence[_Run], audits: Sequence[JointAudit]) -> Spent:
+def _together(runs: Sequence[LedgerEntry], audits: Sequence[JointAudit]) -> Spent:
     """All of them count unless one audit has all of them in it: parts of two audits say nothing together."""
     found = spent_together([run.price for run in runs])
     without = [(run.corpus, run.identity) for run in runs if run.price.mu is None]

@@ -192,7 +192,8 @@ class RoundEngine:
         ProtocolError
             If somebody is at another step, says nothing, or speaks out of turn.
         """
-        messages = {peer: self._packed(kind, bodies.get(peer, b"")) for peer in self.others}
+        head = kind.encode(), pack_number(self._number)
+        messages = {peer: pack("round", *head, bodies.get(peer, b"")) for peer in self.others}
         arrived = yield Round(self._number, kind, messages)
         taken = {}
         for peer in self.others:
@@ -215,9 +216,6 @@ class RoundEngine:
     def hear(self, kind: str, who: str) -> Rounds[bytes]:
         """Hear the one who speaks in this round."""
         return (yield from self.exchange(kind, {}, (who,)))[who]
-
-    def _packed(self, kind: str, body: bytes) -> bytes:
-        return pack("round", kind.encode(), pack_number(self._number), body)
 
 
 def from_senders(arrived: Bodies, read: Callable[[bytes], _Message]) -> list[_Message]:

@@ -374,10 +374,6 @@ class Program:
         return self.kind is GaussianReleases
 
 
-def _check_counted(mechanism: Counted) -> None:
-    program_of(mechanism.inner).check(mechanism.inner)
-
-
 def _no_rounds(mechanism: Noisy) -> None:
     raise SpecError(
         '`parameters.opens` must be "final" in a run of noisy: parties add its noise on shares, and open no round.'
@@ -393,7 +389,9 @@ PROGRAMS = MappingProxyType(
         "sigma-svd": _SVD,
         "pd-pca": _SVD,
         "counted": Program(
-            Counted, lambda mechanism, matrix, parties: counted_program(mechanism, matrix), _check_counted
+            Counted,
+            lambda mechanism, matrix, parties: counted_program(mechanism, matrix),
+            lambda mechanism: program_of(mechanism.inner).check(mechanism.inner),
         ),
         "noisy": Program(Noisy, check=_no_rounds, least=3),
         "hardt-roth": Program(),

@@ -53,11 +53,6 @@ def check_archive(path: Path) -> None:
         raise Refused(path, f"has more than {most} bytes, decompressed (KSDP_LARGEST_INPUT).")
 
 
-def _is_regular(path: Path) -> bool:
-    """Whether a path is a regular file, found without opening it: opening a pipe waits for its other end."""
-    return stat.S_ISREG(path.stat().st_mode)
-
-
 def read_bounded(path: Path, largest: int) -> bytes:
     """The bytes of a regular file of at most so many.
 
@@ -141,7 +136,8 @@ def extension(path: Path) -> str:
 def require_file(path: Path) -> None:
     """Refuse what is not a file that can be read."""
     try:
-        if not _is_regular(path) and not path.is_dir():
+        # Found without opening it: opening a pipe waits for its other end.
+        if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
             raise Refused(path, "is no regular file.")
         if path.stat().st_size > largest_input():
             raise Refused(path, f"has more than {largest_input()} bytes (KSDP_LARGEST_INPUT).")
