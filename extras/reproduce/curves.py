@@ -364,10 +364,20 @@ class PemCurve:
     epsilons: tuple[float, ...]
 
 
-def _curve(
-    title: str, pairs: Sequence[tuple[Final, Judge]], epsilons: tuple[float, ...], say: Callable[[str], None]
+@dataclass(frozen=True, eq=False)
+class PemExperiment:
+    """What is repeated under every noise."""
+
+    title: str
+    pairs: Sequence[tuple[Final, Judge]]
+    """One pair of run and judge a fold, or a seed."""
+
+
+def pem_curve(
+    experiment: PemExperiment, epsilons: tuple[float, ...] = EPSILONS, say: Callable[[str], None] = lambda _: None
 ) -> PemCurve:
-    """One pair of run and judge a fold."""
+    """Noise of the servers and noise at every client, by epsilon and by number of clients."""
+    title, pairs = experiment.title, experiment.pairs
 
     def mean(epsilon: float, noises: int) -> float:
         say(f"{title}: epsilon {epsilon:g}, noise drawn {noises} times")
@@ -378,14 +388,7 @@ def _curve(
     return PemCurve(title, mean(math.inf, 0), tuple(pem), tuple(every), tuple(clients), epsilons)
 
 
-def adult_curve(
-    records: sp.csr_array,
-    iterations: int,
-    *,
-    folds: int = 10,
-    epsilons: tuple[float, ...] = EPSILONS,
-    say: Callable[[str], None] = lambda _: None,
-) -> PemCurve:
+def adult_experiment(records: sp.csr_array, iterations: int, folds: int = 10) -> PemExperiment:
     """Accuracy of logistic regression, over folds; records carry their label in the last column."""
     algorithm = PemLogistic(records.shape[1], bound=14.0, cap=1.0, rate=2.0)
     order, pairs = np.random.default_rng(0).permutation(records.shape[0]), []
@@ -393,40 +396,25 @@ def adult_curve(
         test, learn = order[fold::folds], np.setdiff1d(order, order[fold::folds])
         final = simulated(algorithm, sp.csr_array(records[learn]), iterations)
         pairs.append((final, partial(algorithm.accuracy, records=sp.csr_array(records[test]))))
-    return _curve(f"Adult, {iterations} iterations, {folds} folds: accuracy", pairs, epsilons, say)
+    return PemExperiment(f"Adult, {iterations} iterations, {folds} folds: accuracy", pairs)
 
 
-def nursery_curve(
-    rows: sp.csr_array,
-    iterations: int,
-    *,
-    seeds: int = 5,
-    epsilons: tuple[float, ...] = EPSILONS,
-    say: Callable[[str], None] = lambda _: None,
-) -> PemCurve:
+def nursery_experiment(rows: sp.csr_array, iterations: int, seeds: int = 5) -> PemExperiment:
     """Relative loss of five clusters."""
     algorithm = PemKMeans(5, rows.shape[1], bound=8.0, fraction_bits=0)
     final = simulated(algorithm, rows, iterations)
     best = algorithm.loss(final(math.inf, 0, 0), rows)
     pairs = [(final, partial(relative_loss, algorithm, rows, best))] * seeds
-    return _curve(f"Nursery, {iterations} iterations: relative loss", pairs, epsilons, say)
+    return PemExperiment(f"Nursery, {iterations} iterations: relative loss", pairs)
 
 
-def mushroom_curve(
-    rows: sp.csr_array,
-    support: float,
-    *,
-    length: int = 22,
-    seeds: int = 2,
-    epsilons: tuple[float, ...] = EPSILONS,
-    say: Callable[[str], None] = lambda _: None,
-) -> PemCurve:
+def mushroom_experiment(rows: sp.csr_array, support: float, length: int = 22) -> PemExperiment:
     """Loss of itemsets of two to four; `length` items a record."""
     algorithm = PemApriori(rows.shape[1], length, support)
     final = simulated(algorithm, rows, 4)
     true = algorithm.found(final(math.inf, 0, 0), 2)
-    pairs = [(final, partial(lost_itemsets, algorithm, true))] * seeds
-    return _curve(f"Mushroom, support {support:g}: loss of {len(true):,} itemsets", pairs, epsilons, say)
+    pairs = [(final, partial(lost_itemsets, algorithm, true))] * 2
+    return PemExperiment(f"Mushroom, support {support:g}: loss of {len(true):,} itemsets", pairs)
 
 
 def curve_outcome(curves: Sequence[PemCurve]) -> Outcome:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,16 +15,19 @@ from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError
 from ksdp.extras.reproduce import curves, data
 from ksdp.extras.reproduce.curves import (
+    EPSILONS,
     SYNTHETIC,
     CurvePoints,
+    PemExperiment,
     adult,
-    adult_curve,
+    adult_experiment,
     captured,
     captured_outcome,
     curve_outcome,
-    mushroom_curve,
-    nursery_curve,
+    mushroom_experiment,
+    nursery_experiment,
     one_hot,
+    pem_curve,
     synthetic,
 )
 from ksdp.extras.reproduce.data import missing
@@ -143,25 +146,26 @@ def _captured(folder: Path, short: bool, say: Say) -> Outcome:
 _FEW = (0.3, 1.0, 10.0, 100.0)
 
 
+def _pem(experiments: Sequence[PemExperiment], short: bool, say: Say) -> Outcome:
+    return curve_outcome([pem_curve(one, _FEW if short else EPSILONS, say) for one in experiments])
+
+
 def _adult(folder: Path, short: bool, say: Say) -> Outcome:
     records = sp.csr_array(sp.vstack(adult(data.columns(folder, "adult")), format="csr"))
-    if short:
-        return curve_outcome([adult_curve(records, 30, folds=3, epsilons=_FEW, say=say)])
-    return curve_outcome([adult_curve(records, 1000, say=say), adult_curve(records, 30, say=say)])
+    few = [adult_experiment(records, 30, folds=3)] if short else []
+    return _pem(few or [adult_experiment(records, iterations) for iterations in (1000, 30)], short, say)
 
 
 def _nursery(folder: Path, short: bool, say: Say) -> Outcome:
     rows = one_hot(data.columns(folder, "nursery").iloc[:, :8])
-    if short:
-        return curve_outcome([nursery_curve(rows, 50, seeds=2, epsilons=_FEW, say=say)])
-    return curve_outcome([nursery_curve(rows, 50, say=say), nursery_curve(rows, 5, say=say)])
+    few = [nursery_experiment(rows, 50, seeds=2)] if short else []
+    return _pem(few or [nursery_experiment(rows, iterations) for iterations in (50, 5)], short, say)
 
 
 def _mushroom(folder: Path, short: bool, say: Say) -> Outcome:
     rows = one_hot(data.columns(folder, "mushroom").drop(columns="class"))
-    if short:
-        return curve_outcome([mushroom_curve(rows, 0.3, epsilons=_FEW, say=say)])
-    return curve_outcome([mushroom_curve(rows, 0.01, say=say), mushroom_curve(rows, 0.3, say=say)])
+    supports = (0.3,) if short else (0.01, 0.3)
+    return _pem([mushroom_experiment(rows, support) for support in supports], short, say)
 
 
 def _compare(name: str) -> Run:

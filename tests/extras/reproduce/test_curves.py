@@ -13,7 +13,7 @@ from ksdp.extras.reproduce.curves import (
     RANK,
     SITES,
     CurvePoints,
-    adult_curve,
+    adult_experiment,
     captured,
     captured_outcome,
     curve_outcome,
@@ -21,9 +21,10 @@ from ksdp.extras.reproduce.curves import (
     figure_2,
     figure_3,
     figure_4,
-    mushroom_curve,
-    nursery_curve,
+    mushroom_experiment,
+    nursery_experiment,
     one_hot,
+    pem_curve,
     split,
     synthetic,
     top,
@@ -109,10 +110,10 @@ def test_one_column_a_value() -> None:
 
 
 def test_noise_at_every_client_loses_more_than_at_two_servers() -> None:
-    curve = nursery_curve(one_hot(table()), 3, seeds=3, epsilons=EPSILONS)
+    curve = pem_curve(nursery_experiment(one_hot(table()), 3, seeds=3), EPSILONS)
     assert curve.exact == 0.0
     assert curve.every_client[1] > curve.pem[1]
-    items = mushroom_curve(one_hot(table()), 0.2, length=4, epsilons=EPSILONS)
+    items = pem_curve(mushroom_experiment(one_hot(table()), 0.2, length=4), EPSILONS)
     assert items.exact == 0.0
     assert items.pem[1] < items.every_client[1]
     outcome = curve_outcome([curve, items])
@@ -123,9 +124,7 @@ def test_noise_at_every_client_loses_more_than_at_two_servers() -> None:
 def test_folds_are_judged_on_records_that_they_did_not_learn_from() -> None:
     features = one_hot(table(300)).toarray()
     label = (features[:, 0] > 0).astype(float)  # told by one column
-    import scipy.sparse as sp
-
     records = sp.csr_array(np.column_stack([features, label]))
-    curve = adult_curve(records, 30, folds=3, epsilons=(1.0, 1000.0))
+    curve = pem_curve(adult_experiment(records, 30, folds=3), (1.0, 1000.0))
     assert curve.exact > 0.95
     assert curve.pem[1] > 0.9
