@@ -77,8 +77,6 @@ def measure_gain(spec: Spec, base: Path, store: Path | None = None) -> GainSumma
 
     Parameters
     ----------
-    base : Path
-        Folder that the spec's paths are relative to.
     store : Path, optional
         Where it is kept, for the reports and pages of this spec's audits.
     """
@@ -412,8 +410,6 @@ def advise_spec(
 
     Parameters
     ----------
-    base : Path
-        Folder that the spec's paths are relative to.
     write : Path
         The recommended spec; in `base`, because its paths are relative to it.
     confirm : bool

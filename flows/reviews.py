@@ -239,12 +239,8 @@ def more_runs(
 
     Parameters
     ----------
-    audit : str
-        The one to continue.
     wanted : WantedRuns, optional
         For which documents, and how many.
-    place : Place, optional
-        Where it is run.
     wait : bool
         Wait for another audit that is running in the store.
     held : int, optional
@@ -353,19 +349,11 @@ def run_approval(
 
     Parameters
     ----------
-    spec : Spec
-        What is audited.
-    base : Path
-        Folder that the spec's paths are relative to.
-    store : Path
-        Folder of the store; made where there is none.
     signing : Signing
         Who signs. The clearance holds as long as this says, from the moment at which it is signed. The flow signs
         without asking again: everybody who may decide in this store thereby decides what it signs.
     patience : Patience
         How long decisions are waited for.
-    place : Place, optional
-        Where it is run.
 
     Returns
     -------

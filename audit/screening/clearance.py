@@ -148,8 +148,6 @@ def attempt_of(
     ----------
     spec : Spec
         Of the audit itself.
-    audit : str
-        Its id.
     at : str
         When it starts, ISO 8601.
     runs, looks : int

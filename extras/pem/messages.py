@@ -135,8 +135,6 @@ class PrimeField:
         values : array of int, shape (entries,)
         servers : int
             m, at least 2.
-        random : callable
-            Secret bytes.
         """
         if servers < 2:
             raise InputError(f"`servers` must be at least 2, or one sees everything; got {servers}.")

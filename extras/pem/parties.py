@@ -37,10 +37,6 @@ class PemNode(Machine):
     ----------
     role : {"client", "server"}
         What the terms must name it as.
-    key : Ed25519PrivateKey
-        Its identity.
-    random : callable
-        Secret bytes.
     """
 
     def __init__(self, terms: PemTerms, role: str, name: str, key: Ed25519PrivateKey, random: RandomBytes) -> None:
@@ -177,8 +173,6 @@ class PemServer(PemNode):
     ----------
     sampler : Sampler
         OpenDP's unless a simulation says otherwise.
-    random : callable
-        Secret bytes.
     """
 
     def __init__(
@@ -289,13 +283,7 @@ class PemServer(PemNode):
 
 
 class PemAggregator(Machine):
-    """For every iteration `begin`, `roster`, `reduce`; the last `begin` tells everybody that the run is over.
-
-    Parameters
-    ----------
-    key : Ed25519PrivateKey
-        Its identity.
-    """
+    """For every iteration `begin`, `roster`, `reduce`; the last `begin` tells everybody that the run is over."""
 
     def __init__(self, terms: PemTerms, key: Ed25519PrivateKey, algorithm: PemAlgorithm) -> None:
         super().__init__("begin")

@@ -49,8 +49,6 @@ def read_records(spec: PemDataSpec, base: Path, *, nonnegative: bool) -> Records
 
     Parameters
     ----------
-    base : Path
-        Folder that relative paths start from.
     nonnegative : bool
         Refuse negative numbers.
     """

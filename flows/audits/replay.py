@@ -96,8 +96,6 @@ def replay(store: Path, audit: str, document: str, statistic: str) -> dict[str, 
 
     Raises
     ------
-    StoreError
-        If there is no such audit or document.
     InputError
         If the audit did not test this statistic on its own.
     """

@@ -121,15 +121,8 @@ def run_audit(
 
     Parameters
     ----------
-    base : Path
-        Folder that the spec's paths are relative to.
     appetite : Appetite, optional
         What the audit is held to from now on.
-
-    Raises
-    ------
-    InputError
-        If anything is refused, before work starts.
     """
     current().stage("prepare", 1)
     return run_prepared([prepare(spec, base, store).held_to(appetite)], place)[0]

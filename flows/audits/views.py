@@ -38,11 +38,6 @@ def run_views(
     Parameters
     ----------
     spec, base, store, place, appetite : as for `run_audit`
-
-    Raises
-    ------
-    InputError
-        If anything is refused, before work starts.
     """
     started = time.monotonic()
     current().stage("prepare", 1)

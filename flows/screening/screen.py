@@ -330,18 +330,12 @@ def screen(
     ----------
     spec : Spec
         What every round audits, at its part of the level.
-    base : Path
-        Folder that the spec's paths are relative to.
-    store : Path
-        Folder of the store; made where there is none.
     signing : Signing
         The clearance is written only if the last round found nothing sensitive and there is a document to list.
     rules : Rules, optional
         When rounds end, and what may be listed. Where the databases of the last round also held documents that may
         not be listed (undecided ones), they are left out too and the listed ones audited by themselves, so that
         what is cleared is what was audited together. Where that cannot be, the clearance says so and why.
-    place : Place, optional
-        Where it is run.
 
     Returns
     -------

@@ -102,8 +102,6 @@ class Mesh:
 
     Parameters
     ----------
-    own : str
-        This party's name.
     limit : int
         Most bytes of one message.
     about : callable

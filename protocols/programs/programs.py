@@ -83,8 +83,6 @@ def nmf_program(
 
     Parameters
     ----------
-    mechanism : PDNMF
-        Public, the same at every party.
     matrix : canonical CSR, shape (n, d)
         This party's rows; non-negative.
     chosen : optional
@@ -282,8 +280,6 @@ def counted_program(mechanism: Counted, matrix: sp.csr_array) -> PartyProgram:
 
     Parameters
     ----------
-    mechanism : Counted
-        Public, the same at every party.
     matrix : canonical CSR, shape (n, d)
         This party's rows, in the columns of all candidates.
 

@@ -238,20 +238,10 @@ class ProgramRounds:
 
     Parameters
     ----------
-    terms : RunTerms
-        Agreed on.
     opened : OpenedRun
         What the handshake came to.
-    engine : RoundEngine
-        Of this party.
     sums : SumRounds
         Begun.
-    identity : Ed25519PrivateKey
-        The party's signing key.
-    noise : NoiseSource
-        The party's own.
-    random_bytes : callable
-        Source of secrets.
     """
 
     def __init__(
@@ -283,8 +273,6 @@ class ProgramRounds:
         ------
         InputError
             If a share, with or without its noise, is out of bounds.
-        ProtocolError
-            If anybody deviates.
         """
         yield from self._begin()
         result = yield from answered(program, self._counted)
@@ -431,16 +419,10 @@ def party_rounds(
     ----------
     terms : RunTerms
         The same at every node.
-    name : str
-        Which participant this is.
-    identity : Ed25519PrivateKey
-        Its signing key.
     program : PartyProgram
         Its side of the algorithm (`programs.party_program`); not begun before the terms are known to be the same.
     statement : Statement
         On what grounds it takes part.
-    random_bytes : callable
-        Source of secrets; the operating system's unless a test injects another.
     noise : callable
         Source of noise, where the mechanism has some; the vetted sampler unless a test injects another.
 
@@ -448,8 +430,6 @@ def party_rounds(
     ------
     InputError
         If `name` is no participant, the key is another's, or a share is out of bounds.
-    ProtocolError
-        If anybody deviates.
     """
     check_node(terms, name, identity)
     if terms.server is not None and name == terms.server.name:
@@ -495,10 +475,6 @@ def server_rounds(
     ----------
     terms : RunTerms
         The same at every node; with a server.
-    identity : Ed25519PrivateKey
-        Its signing key.
-    random_bytes : callable
-        Source of secrets; the operating system's unless a test injects another.
     noise : callable
         Source of the server's own noise; the vetted sampler unless a test injects another.
 
@@ -506,8 +482,6 @@ def server_rounds(
     ------
     InputError
         If the run has no server, or the key is another's.
-    ProtocolError
-        If anybody deviates.
     """
     if terms.server is None:
         raise InputError("this run has no server.")

@@ -120,8 +120,6 @@ class ComputingParty:
     ----------
     place : int
         0, 1 or 2.
-    random_bytes : callable
-        Source of secrets.
     names : tuple of str
         Of the three, for messages.
     """

@@ -89,8 +89,6 @@ class PairwiseMasks:
 
     Parameters
     ----------
-    own : str
-        This party's name.
     keys : mapping of str to bytes
         The key with each peer, by the peer's name; 16 bytes each.
     """

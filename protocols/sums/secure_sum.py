@@ -154,12 +154,6 @@ class SumParty(Machine):
     ----------
     terms : SumTerms
         What everybody agreed on.
-    name : str
-        Which participant this is.
-    identity : Ed25519PrivateKey
-        Its signing key.
-    random_bytes : callable
-        Source of secrets; the operating system's unless a test injects another.
 
     Examples
     --------
@@ -359,8 +353,6 @@ class SumRounds:
         ------
         InputError
             If an entry is out of bounds.
-        ProtocolError
-            If anybody deviates.
         """
         contribution = self._party.contribute(share, self._coding).to_bytes()
         said = pack("summed", self._heard, contribution)

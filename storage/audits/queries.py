@@ -124,13 +124,7 @@ _ROW = ", ".join((*VERDICTS_TABLE.columns, "place"))
 
 
 class Findings:
-    """The tables of one audit.
-
-    Parameters
-    ----------
-    folder : Path
-        Of the audit.
-    """
+    """The tables of one audit."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
