@@ -16,10 +16,11 @@ from ksdp.audit.errors import InputError, KsdpError, SpecError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
 from ksdp.audit.mechanisms.pem.noise import tight_epsilon
 from ksdp.audit.mechanisms.privacy.spent import Price, pure_price
+from ksdp.audit.spec.models import validated
 from ksdp.extras.pem.hosts import LARGEST, PemOutcome, joined_messages, play
 from ksdp.extras.pem.messages import PemNodes
 from ksdp.extras.pem.records import load_functions, read_records
-from ksdp.extras.pem.spec import LogisticSpec, PemDataSpec, PemProtocol, PemRecordsSpec, parse_pem_protocol
+from ksdp.extras.pem.spec import LogisticSpec, PemDataSpec, PemProtocol, PemRecordsSpec
 from ksdp.flows.runs.budget import BudgetGuard, budget_files, open_guard
 from ksdp.flows.runs.check import Finding, NodeQuestion, OwnCheck, check_budget
 from ksdp.flows.runs.party import Node, TranscribedRun
@@ -102,7 +103,7 @@ class PemPrices:
 def read_pem_hosts(path: Path) -> PemHosts:
     """Read and check a protocol file, with the keys that it names."""
     file = read_protocol_file(path)
-    spec, base = parse_pem_protocol(file.tables), file.base
+    spec, base = validated(PemProtocol, file.tables, "protocol file"), file.base
     keys = {}
     for node in spec.parties:
         Address.parse(node.address)

@@ -21,10 +21,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from ksdp.audit.errors import InputError, ProtocolError, SpecError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState
 from ksdp.audit.mechanisms.pem.noise import Budget, tight_epsilon
+from ksdp.audit.spec.models import validated
 from ksdp.extras.pem.hosts import LARGEST, joined_messages, play
 from ksdp.extras.pem.messages import PemNodes, PrimeField, check_room, pack_state, unpack_state
 from ksdp.extras.pem.records import Records, read_records
-from ksdp.extras.pem.spec import AprioriSpec, LogisticSpec, PemRunSpec, PemSpec, parse_pem_spec
+from ksdp.extras.pem.spec import AprioriSpec, LogisticSpec, PemRunSpec, PemSpec
 from ksdp.flows.interruption import Clock, current
 from ksdp.flows.runs.local import Launcher, run_in_process
 from ksdp.protocols.channel.keys import Participant
@@ -214,7 +215,7 @@ class PreparedPem:
 
 def read_pem_spec(path: Path) -> tuple[PemSpec, Path]:
     """Read a TOML spec: (spec, folder that its paths are relative to)."""
-    return parse_pem_spec(read_toml(path, "the spec")), path.resolve().parent
+    return validated(PemSpec, read_toml(path, "the spec"), "spec"), path.resolve().parent
 
 
 def prepare_pem(spec: PemSpec, base: Path, own: PemAlgorithm | None = None) -> PreparedPem:
@@ -226,7 +227,7 @@ def prepare_pem(spec: PemSpec, base: Path, own: PemAlgorithm | None = None) -> P
         Functions of one's own, where the spec says that there are some.
     """
     records = read_records(spec.data, base, nonnegative=not isinstance(spec.algorithm, LogisticSpec))
-    algorithm = spec.functions(records.matrix.shape[1], own)
+    algorithm = spec.made(records.matrix.shape[1], own)
     if isinstance(spec.algorithm, LogisticSpec) and spec.algorithm.label is not None:
         _check_label(records, spec.algorithm.label)
     clients = len(records.clients)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import Field, model_validator
@@ -23,7 +23,7 @@ from ksdp.audit.mechanisms.pem.mechanisms import (
 )
 from ksdp.audit.mechanisms.pem.noise import Budget, Sparse
 from ksdp.audit.numeric.whole_numbers import Whole
-from ksdp.audit.spec.models import Section, validated
+from ksdp.audit.spec.models import Section
 from ksdp.extras.pem.messages import PemNodes, PrimeField, check_room
 from ksdp.protocols.channel.keys import VERSION, Participant
 from ksdp.protocols.programs.protocol_file import PartySpec, TimeoutsSpec
@@ -198,28 +198,6 @@ class PemRunSpec(Section, frozen=True):
 AlgorithmSpec = Annotated[KMeansSpec | LogisticSpec | AprioriSpec | OwnSpec, Field(discriminator="name")]
 
 
-class PemSpec(Section, frozen=True):
-    """A whole run."""
-
-    data: PemDataSpec
-    algorithm: AlgorithmSpec
-    budget: BudgetSpec
-    run: PemRunSpec = PemRunSpec()
-
-    @model_validator(mode="after")
-    def _fits(self) -> PemSpec:
-        check_label(self.data, self.algorithm)
-        return self
-
-    def planned(self) -> Budget:
-        """The budget of all iterations."""
-        return planned(self.budget, self.algorithm)
-
-    def functions(self, features: int, own: PemAlgorithm | None = None) -> PemAlgorithm:
-        """The algorithm for records of so many columns; see `functions`."""
-        return functions(self.algorithm, self.budget, features, own)
-
-
 def check_label(records: PemRecordsSpec, algorithm: AlgorithmSpec) -> None:
     """Refuse a label without logistic regression, and logistic regression without one."""
     if isinstance(algorithm, OwnSpec):
@@ -233,41 +211,51 @@ def check_label(records: PemRecordsSpec, algorithm: AlgorithmSpec) -> None:
         )
 
 
-def planned(budget: BudgetSpec, algorithm: AlgorithmSpec) -> Budget:
-    """The budget of all iterations."""
-    sparse = budget.sparse
-    return Budget(
-        budget.epsilon, algorithm.iterations,
-        sampling=budget.sampling, stream=budget.batch is not None,
-        sparse=None if sparse is None else Sparse(sparse.threshold, sparse.most, sparse.part),
-    )  # fmt: skip
+class PemTask(Section, frozen=True):
+    """What is computed, wherever it is run."""
+
+    algorithm: AlgorithmSpec
+    budget: BudgetSpec
+
+    def planned(self) -> Budget:
+        """The budget of all iterations."""
+        budget, sparse = self.budget, self.budget.sparse
+        return Budget(
+            budget.epsilon, self.algorithm.iterations,
+            sampling=budget.sampling, stream=budget.batch is not None,
+            sparse=None if sparse is None else Sparse(sparse.threshold, sparse.most, sparse.part),
+        )  # fmt: skip
+
+    def made(self, features: int, own: PemAlgorithm | None = None) -> PemAlgorithm:
+        """The algorithm for records of so many columns.
+
+        Parameters
+        ----------
+        own : PemAlgorithm, optional
+            The functions that were named on the command line.
+        """
+        if (own is not None) != isinstance(self.algorithm, OwnSpec):
+            raise SpecError('`--functions module:object` and `algorithm.name = "own"` go together.')
+        try:
+            made = own or self.algorithm.algorithm(features)
+        except InputError as error:
+            raise SpecError(f"`algorithm` is refused for records of {features} columns: {error}") from error
+        blocks = len(made.init().blocks)
+        if self.budget.sparse is not None and blocks != 1:
+            raise SpecError(f"`budget.sparse` needs vectors of one block; those of {made.name} have {blocks}.")
+        return made
 
 
-def functions(
-    algorithm: AlgorithmSpec, budget: BudgetSpec, features: int, own: PemAlgorithm | None = None
-) -> PemAlgorithm:
-    """The algorithm for records of so many columns.
+class PemSpec(PemTask, frozen=True):
+    """A whole run."""
 
-    Parameters
-    ----------
-    own : PemAlgorithm, optional
-        The functions that were named on the command line.
-    """
-    if (own is not None) != isinstance(algorithm, OwnSpec):
-        raise SpecError('`--functions module:object` and `algorithm.name = "own"` go together.')
-    try:
-        made = own or algorithm.algorithm(features)
-    except InputError as error:
-        raise SpecError(f"`algorithm` is refused for records of {features} columns: {error}") from error
-    blocks = len(made.init().blocks)
-    if budget.sparse is not None and blocks != 1:
-        raise SpecError(f"`budget.sparse` needs vectors of one block; those of {made.name} have {blocks}.")
-    return made
+    data: PemDataSpec
+    run: PemRunSpec = PemRunSpec()
 
-
-def parse_pem_spec(tables: Mapping[str, Any]) -> PemSpec:
-    """Check the tables of a spec; `SpecError` as by `validated`."""
-    return validated(PemSpec, tables, "spec")
+    @model_validator(mode="after")
+    def _fits(self) -> PemSpec:
+        check_label(self.data, self.algorithm)
+        return self
 
 
 class PemRecords(PemRecordsSpec, frozen=True):
@@ -300,7 +288,7 @@ class PemTermsSpec(Section, frozen=True):
     """Seconds that a server waits for a host's clients; who is later is out of the run."""
 
 
-class PemProtocol(Section, frozen=True):
+class PemProtocol(PemTask, frozen=True):
     """A run between hosts."""
 
     pem: Literal[1]
@@ -310,8 +298,6 @@ class PemProtocol(Section, frozen=True):
     aggregator: str
     """Name of who makes the model; it holds none either."""
     records: PemRecords
-    algorithm: AlgorithmSpec
-    budget: BudgetSpec
     run: PemTermsSpec
     parties: Annotated[tuple[PartySpec, ...], Field(min_length=4, max_length=256)]
     """All hosts: servers, the aggregator, and those that hold clients, which is everybody else."""
@@ -364,7 +350,7 @@ class PemProtocol(Section, frozen=True):
                 "the functions are not those that the protocol file means. Here they are:\n"
                 f"says = {json.dumps(repr(own))}\ncode = {json.dumps(code)}"
             )
-        made = functions(chosen, self.budget, self.records.wide, own)
+        made = self.made(self.records.wide, own)
         if isinstance(chosen, OwnSpec):
             made.init()
         return made
@@ -378,17 +364,17 @@ class PemProtocol(Section, frozen=True):
         said = chosen.says if isinstance(chosen, OwnSpec) else None
         field = PrimeField(self.run.field_bits)
         if said is None:
-            made = functions(chosen, self.budget, self.records.wide)
+            made = self.made(self.records.wide)
             said = repr(made)
             try:
-                check_room(made.init().blocks, planned(self.budget, chosen), self._rows, len(self.servers), field)
+                check_room(made.init().blocks, self.planned(), self._rows, len(self.servers), field)
             except ProtocolError as error:
                 raise SpecError(f"the protocol file is refused: {error}") from error
         return PemNodes(
             tuple(sorted(p for p in who.values() if self.role(p.name) == "holder")),
             tuple(sorted(who[name] for name in self.servers)),
             who[self.aggregator],
-            planned(self.budget, chosen), self._rows, said, field, self.run.least_clients,
+            self.planned(), self._rows, said, field, self.run.least_clients,
             self._agreement(who),
         )  # fmt: skip
 
@@ -402,8 +388,3 @@ class PemProtocol(Section, frozen=True):
         keys = {name: participant.identity.hex() for name, participant in sorted(who.items())}
         text = json.dumps([VERSION.decode(), said, keys], sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).digest()
-
-
-def parse_pem_protocol(tables: Mapping[str, Any]) -> PemProtocol:
-    """Check the tables of a protocol file; `SpecError` as by `validated`."""
-    return validated(PemProtocol, tables, "protocol file")

@@ -9,7 +9,8 @@ import pytest
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.registry import make_mechanism
-from ksdp.extras.pem.spec import parse_pem_protocol, parse_pem_spec
+from ksdp.audit.spec.models import validated
+from ksdp.extras.pem.spec import PemProtocol, PemSpec
 from ksdp.protocols.programs.protocol_file import parse_draft
 
 PEM = """
@@ -64,12 +65,12 @@ def planted(said: dict[str, Any], place: tuple[str, ...], value: object) -> dict
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_whole_number_of_a_file_of_pem_is_one(name: str) -> None:
     said = tables(name)
-    parse_pem_protocol(said)
+    validated(PemProtocol, said, "protocol file")
     assert len(places(said)) >= 6
     for place in places(said):
         for value in NONE:
             with pytest.raises(SpecError) as refused:
-                parse_pem_protocol(planted(said, place, value))
+                validated(PemProtocol, planted(said, place, value), "protocol file")
             line = f"`{'.'.join(place)}` must be a whole number "
             assert line in str(refused.value), (place, value)
             assert f"; got {value!r}." in str(refused.value)
@@ -81,11 +82,11 @@ def test_so_is_every_one_of_a_run_on_one_machine() -> None:
     said = {"data": {"path": "x.csv", "columns": ["a"], "clients": 3}, "run": run} | {
         key: said[key] for key in ("algorithm", "budget")
     }
-    parse_pem_spec(said)
+    validated(PemSpec, said, "spec")
     for place in places(said):
         for value in NONE:
             with pytest.raises(SpecError, match=rf"`{'.'.join(place)}` must be a whole number .*; got "):
-                parse_pem_spec(planted(said, place, value))
+                validated(PemSpec, planted(said, place, value), "spec")
 
 
 def test_so_is_every_one_of_a_protocol_file() -> None:
@@ -107,7 +108,7 @@ def test_so_is_every_one_of_a_protocol_file() -> None:
 @pytest.mark.parametrize("value", [True, "1"])
 def test_what_is_no_number_buys_no_privacy(key: str, value: object) -> None:
     with pytest.raises(SpecError, match=rf"`budget.{key}`"):
-        parse_pem_protocol(planted(tables("own"), ("budget", key), value))
+        validated(PemProtocol, planted(tables("own"), ("budget", key), value), "protocol file")
 
 
 @pytest.mark.parametrize(
