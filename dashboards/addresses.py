@@ -37,6 +37,19 @@ def page_number(query: Mapping[str, str]) -> int:
     return whole_number(query.get("page", "1"), "page", 1)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Paged:
+    """A page that shows a part of its rows."""
+
+    total: int
+    """Rows on all pages."""
+
+    @property
+    def pages(self) -> int:
+        """How many there are."""
+        return max(1, -(-self.total // PAGE_ROWS))
+
+
 @dataclass(frozen=True)
 class Listing(Filter):
     """Which documents of an audit are listed, how, and which part: what stands behind the `?`."""

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from starlette.requests import Request
 
-from ksdp.dashboards.addresses import PAGE_ROWS, Listing, page_number, whole_number
+from ksdp.dashboards.addresses import PAGE_ROWS, Listing, Paged, page_number, whole_number
 from ksdp.dashboards.audits.pages import MoreRuns, read_more_runs, require_audit, wanted
 from ksdp.storage.audits.history import Brief, read_history, read_summary, views_of
 from ksdp.storage.audits.queries import Filter, Findings, Row
@@ -139,7 +139,7 @@ def resolve_text(store: Store, audit: str, document: str, reviewer: str, actions
 
 
 @dataclass(frozen=True)
-class LogPage:
+class LogPage(Paged):
     """What the page shows."""
 
     kind: str
@@ -149,9 +149,7 @@ class LogPage:
     looks_broken: int | None
     head: LogHead
     checked: ChainReport | None
-    total: int
     page: int
-    pages: int
 
 
 def read_log_page(store: Store, query: Mapping[str, str]) -> LogPage:
@@ -181,7 +179,6 @@ def read_log_page(store: Store, query: Mapping[str, str]) -> LogPage:
         checked=check_chain(store.root) if query.get("check") == "1" else None,
         total=total,
         page=page,
-        pages=max(1, -(-total // PAGE_ROWS)),
     )
 
 
@@ -198,7 +195,7 @@ class Pending:
 
 
 @dataclass(frozen=True, eq=False)
-class QueuePage:
+class QueuePage(Paged):
     """What the page shows."""
 
     audits: tuple[Pending, ...]
@@ -209,8 +206,6 @@ class QueuePage:
     listing: Listing
     rows: tuple[Row, ...]
     states: Mapping[str, State]
-    total: int
-    pages: int
     policy: Policy
     summary: Summary | None
     more: MoreRuns | None = None
@@ -300,7 +295,7 @@ def read_queue_page(store: Store, query: Mapping[str, str]) -> QueuePage:
     else:
         chosen = next((one for one in audits if one.counts[shown]), audits[0] if audits else None)
     if chosen is None:
-        return QueuePage((), None, False, shown, listing, (), {}, 0, 1, policy, None, damaged=known.damaged)
+        return QueuePage((), None, False, shown, listing, (), {}, policy, None, damaged=known.damaged, total=0)
     audit = chosen.brief.audit
     places = _places(store, audit, stamp(audit), newest, policy)
     page_rows = Findings(store.audit(audit)).page(
@@ -317,7 +312,6 @@ def read_queue_page(store: Store, query: Mapping[str, str]) -> QueuePage:
         rows=page_rows.rows,
         states=states(store, audit, [row.document for row in page_rows.rows]),
         total=page_rows.total,
-        pages=max(1, -(-page_rows.total // PAGE_ROWS)),
         policy=policy,
         summary=read_summary(store.audit(audit)),
         more=more,

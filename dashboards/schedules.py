@@ -11,7 +11,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from ksdp.dashboards.addresses import PAGE_ROWS, page_number
+from ksdp.dashboards.addresses import PAGE_ROWS, Paged, page_number
 from ksdp.dashboards.timeline import Mark, timeline_svg
 from ksdp.storage.errors import InputError, StoreError
 from ksdp.storage.runs.results import PartyRun, party_run_ids, read_party_run
@@ -121,15 +121,13 @@ def change_schedule(store: Store, name: str, action: str, values: Mapping[str, s
 
 
 @dataclass(frozen=True)
-class RunsPage:
+class RunsPage(Paged):
     """Runs, the newest first."""
 
     runs: tuple[PartyRun, ...]
     damaged: tuple[str, ...]
     """Sessions of those on this page that cannot be read."""
-    total: int
     page: int
-    pages: int
 
     @property
     def spent(self) -> str:
@@ -146,4 +144,4 @@ def read_runs_page(store: Store, query: Mapping[str, str]) -> RunsPage:
         with contextlib.suppress(StoreError):
             found[session] = read_party_run(store, session)
     damaged = tuple(session for session in shown if session not in found)
-    return RunsPage(tuple(found.values()), damaged, len(ids), page, max(1, -(-len(ids) // PAGE_ROWS)))
+    return RunsPage(tuple(found.values()), damaged, page, total=len(ids))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from markupsafe import Markup
 
-from ksdp.dashboards.addresses import PAGE_ROWS, page_number
+from ksdp.dashboards.addresses import PAGE_ROWS, Paged, page_number
 from ksdp.dashboards.audits.report import standalone
 from ksdp.dashboards.audits.sentences import title
 from ksdp.dashboards.charts import shares_svg
@@ -60,35 +61,21 @@ def _bar(round_: RoundSummary) -> Markup:
 
 
 @dataclass(frozen=True)
-class ScreensPage:
+class ScreensPage(Paged):
     """All screenings, newest first."""
 
     screens: tuple[ScreenSummary, ...]
-    total: int
     page: int
-    pages: int
 
 
 @dataclass(frozen=True)
-class Excluded:
-    """A document that was left out."""
-
-    round: int
-    document: str
-    statistic: str
-    distance: float
-    log10_adjusted: float
-
-
-@dataclass(frozen=True)
-class ScreenPage:
+class ScreenPage(Paged):
     """One screening."""
 
     screen: ScreenSummary
-    rows: tuple[Excluded, ...]
-    total: int
+    rows: tuple[Mapping[str, Any], ...]
+    """Documents that were left out, as `read_excluded` has them."""
     page: int
-    pages: int
     finished: frozenset[str]
     """Its audits that are in the store."""
 
@@ -98,7 +85,7 @@ def read_screens_page(store: Store, query: Mapping[str, str]) -> ScreensPage:
     ids, page = screen_ids(store), page_number(query)
     shown = ids[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
     screens = tuple(_readable(store, shown))
-    return ScreensPage(screens, len(ids), page, max(1, -(-len(ids) // PAGE_ROWS)))
+    return ScreensPage(screens, page, total=len(ids))
 
 
 def _readable(store: Store, ids: list[str]) -> Iterator[ScreenSummary]:
@@ -120,13 +107,4 @@ def read_screen_page(store: Store, screen: str, query: Mapping[str, str]) -> Scr
     total = 0 if table is None else len(table)
     rows = [] if table is None else table.slice((page - 1) * PAGE_ROWS, PAGE_ROWS).to_pylist()
     kept = {done.audit for done in stored.rounds if done.audit in set(store.audits())}
-    return ScreenPage(
-        screen=stored,
-        rows=tuple(
-            Excluded(r["round"], r["document"], r["statistic"], r["distance"], r["log10_adjusted_p"]) for r in rows
-        ),
-        total=total,
-        page=page,
-        pages=max(1, -(-total // PAGE_ROWS)),
-        finished=frozenset(kept),
-    )
+    return ScreenPage(screen=stored, rows=tuple(rows), total=total, page=page, finished=frozenset(kept))

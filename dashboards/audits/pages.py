@@ -11,7 +11,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from ksdp.dashboards.addresses import PAGE_ROWS, Listing, page_number, whole_number
+from ksdp.dashboards.addresses import PAGE_ROWS, Listing, Paged, page_number, whole_number
 from ksdp.dashboards.audits.audit_model import AuditModel, Picture, picture, read_audit_model, written
 from ksdp.dashboards.audits.report import parts_of_views
 from ksdp.dashboards.audits.sentences import title
@@ -104,14 +104,12 @@ def wanted(store: Store, audit: str) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class AuditPage:
+class AuditPage(Paged):
     """What the page shows."""
 
     view: AuditModel
     listing: Listing
     rows: tuple[Row, ...]
-    total: int
-    pages: int
     states: Mapping[str, State]
     """What was decided, for the documents that anything was decided about."""
     more: MoreRuns | None
@@ -149,7 +147,6 @@ def read_audit_page(store: Store, audit: str, query: Mapping[str, str]) -> Audit
         listing=listing,
         rows=page.rows,
         total=page.total,
-        pages=max(1, -(-page.total // PAGE_ROWS)),
         states=states(store, audit, [row.document for row in page.rows]),
         more=more,
         wanted=more is not None and not more.under_way and wanted(store, audit),
@@ -161,21 +158,18 @@ def read_audit_page(store: Store, audit: str, query: Mapping[str, str]) -> Audit
 
 
 @dataclass(frozen=True, eq=False)
-class ViewsPage:
+class ViewsPage(Paged):
     """Some of them, the newest first."""
 
     views: tuple[ViewsSummary, ...]
-    total: int
     page: int
-    pages: int
 
 
 def read_views_list(store: Store, query: Mapping[str, str], rows: int = PAGE_ROWS) -> ViewsPage:
     """Read the list."""
     names, page = finished_views(store), page_number(query)
     shown = names[(page - 1) * rows : page * rows]
-    pages = max(1, -(-len(names) // rows))
-    return ViewsPage(tuple(read_views(store, name) for name in shown), len(names), page, pages)
+    return ViewsPage(tuple(read_views(store, name) for name in shown), page, total=len(names))
 
 
 def require_views(store: Store, name: str) -> str:
@@ -207,7 +201,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class AuditsPage:
+class AuditsPage(Paged):
     """What the page shows."""
 
     series: tuple[Series, ...]
@@ -223,9 +217,7 @@ class AuditsPage:
     views: ViewsPage
     """The newest audits of several views."""
     rows: tuple[Brief, ...]
-    total: int
     page: int
-    pages: int
     gaps: int
     damaged: tuple[str, ...]
     """A sentence for each audit that cannot be read."""
@@ -284,7 +276,6 @@ def read_audits_page(store: Store, query: Mapping[str, str]) -> AuditsPage:
     rows = [_row(one.name, grouped[one.key][:_MARKS]) for one in drawn]
     trend = drawn[0] if len(drawn) == 1 else None
     page = page_number(query)
-    pages = max(1, -(-len(shown) // PAGE_ROWS))
     return AuditsPage(
         series=series,
         chosen=chosen,
@@ -296,7 +287,6 @@ def read_audits_page(store: Store, query: Mapping[str, str]) -> AuditsPage:
         rows=tuple(shown[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]),
         total=len(shown),
         page=page,
-        pages=pages,
         gaps=sum(len(missing) for _, _, missing in rows),
         damaged=known.damaged,
     )
@@ -335,7 +325,7 @@ class Moved:
 
 
 @dataclass(frozen=True, eq=False)
-class ComparePage:
+class ComparePage(Paged):
     """What the page shows; without two audits, only the choice."""
 
     audits: tuple[Brief, ...]
@@ -348,9 +338,7 @@ class ComparePage:
     shown: tuple[str, str] | None
     """Verdicts before and after of the documents that are listed."""
     rows: tuple[Moved, ...]
-    total: int
     page: int
-    pages: int
 
 
 def _flat(tables: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -400,7 +388,7 @@ def read_compare_page(store: Store, query: Mapping[str, str]) -> ComparePage:
     audits, page = read_history(store).audits[:500], page_number(query)
     a, b = query.get("a"), query.get("b")
     if not a or not b:
-        return ComparePage(audits, None, None, (), True, {}, (), None, (), 0, 1, 1)
+        return ComparePage(audits, None, None, (), True, {}, (), None, (), 1, total=0)
     folders = [store.audit(require_audit(store, audit)) for audit in (a, b)]
     before, after = (read_summary(folder) for folder in folders)
     one, other = (Findings(folder) for folder in folders)
@@ -423,7 +411,6 @@ def read_compare_page(store: Store, query: Mapping[str, str]) -> ComparePage:
         rows=tuple(Moved(*row) for row in changed),
         total=total,
         page=page,
-        pages=max(1, -(-total // PAGE_ROWS)),
     )
 
 
