@@ -15,16 +15,14 @@ levers and weighting. Copies that other parties hold do not count.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Database, Mechanism, final_output, traits_of
+from ksdp.audit.mechanisms.contract import Certifiable, Mechanism, final_output, traits_of
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.numeric.array_types import Floats, Ints
 from ksdp.audit.plan import Plan
@@ -36,23 +34,6 @@ from ksdp.audit.verdicts.margins import distance_band
 
 # A sound audit contradicts its certificate once in a hundred thousand, as its controls fail it.
 _CONTRADICTION = 1e-5
-
-
-@runtime_checkable
-class Certifiable(Protocol):
-    """A mechanism whose announcement has a density that is known, given the database."""
-
-    def uncertified(self, features: int) -> str | None:
-        """Why no bound on every attack is known all the same, as the end of a sentence; None where one is."""
-        ...
-
-    def paired(
-        self, base: Database, coins: Callable[[], np.random.Generator], final: tuple[str, ...] | None = None
-    ) -> Callable[[Database], float]:
-        """Of another database: a number in [0, 1] whose mean, over `coins`, is at least the total variation of the
-        laws of what is announced on the two.
-        """
-        ...
 
 
 @dataclass(frozen=True, eq=False)

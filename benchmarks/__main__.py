@@ -26,13 +26,12 @@ from benchmarks import (
     ROOT,
     advantage,
     bounds,
-    certified,
     counts_leak,
     curves,
     data_folder,
-    drawn,
     figure_3,
     forecasts,
+    frontier,
     hidden,
     hidden_leak,
     iterations,
@@ -103,11 +102,9 @@ BY_NAME: dict[str, Benchmark] = {
     ),
     "hidden-leak": lambda chosen: hidden_leak.run(chosen.corpora, chosen.features, chosen.runs, chosen.topics),
     "counts-leak": lambda chosen: counts_leak.run(chosen.corpora, chosen.documents, chosen.with_runs),
-    "joint-noise": lambda chosen: certified.joint(chosen.corpora),
-    "certified": lambda chosen: certified.run(
-        chosen.corpora, chosen.ranks, chosen.sizes, chosen.documents, chosen.pairs
+    "frontier": lambda chosen: frontier.run(
+        [corpus for corpus in chosen.corpora if corpus in frontier.CORPORA], chosen.out
     ),
-    "drawn": lambda chosen: drawn.run([corpus for corpus in chosen.corpora if corpus in drawn.CORPORA]),
     "iterations": lambda chosen: iterations.run(chosen.features, chosen.ranks),
     "ratings": lambda _: ratings.run(),
     "pem-hosts": lambda chosen: pem_hosts.run(chosen.clients, chosen.servers),
@@ -135,7 +132,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--mechanisms", nargs="+", default=list(advantage.MECHANISMS))
     parser.add_argument("--documents", type=int, default=200)
     parser.add_argument("--with-runs", type=int, default=100)
-    parser.add_argument("--pairs", type=int, default=200, help="Of `certified`: of runs.")
+    parser.add_argument("--out", type=Path, default=Path("frontier"), help="Of `frontier`: folder of pictures.")
     parser.add_argument("--sizes", nargs="+", type=float, default=list(advantage.SIZES))
     parser.add_argument("--scales", nargs="+", type=int, default=[20_000, 200_000], help="documents")
     parser.add_argument("--runs", type=int, default=30)

@@ -30,12 +30,12 @@ def run() -> None:
     """Print a paragraph for the run and one for each kind of parties."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        ratings = _by_age(folder)
+        ratings = by_age(folder)
         _among_parties(folder, ratings)
         _gain(folder)
 
 
-def _by_age(folder: Path) -> pd.DataFrame:
+def by_age(folder: Path) -> pd.DataFrame:
     """All ratings with the party of their user, in `ratings.parquet`; the catalogue, in `vocabulary.txt`."""
     data = data_folder() / "movielens-1m"
     users = pd.read_parquet(data / "users.parquet").set_index("user_id").age

@@ -20,11 +20,16 @@ def _described(setting: Mapping[str, Any]) -> str:
     return ", ".join(f"{name.replace('-', ' ')} {value}" for name, value in setting.items()) or "as it stands"
 
 
-def frontier_svg(advice: Mapping[str, Any]) -> Markup:
+def frontier_svg(advice: Mapping[str, Any], names: Sequence[str] = ()) -> Markup:
     """What each setting learns against what it gives away, and the baselines: who works alone gives nothing away.
 
-    Across: D below which 95 % of the documents lie, chance taken out. Upwards: the measure on everybody's held-out
-    documents.
+    Across: D below which 95 % of the documents lie, chance taken out; and in a ring what bounds every attack.
+    Upwards: of the gain of the exact run over working alone, on everybody's held-out documents.
+
+    Parameters
+    ----------
+    names : sequence of str, optional
+        Of the settings, written beside them: nobody can hover over a picture in a text.
     """
     points = [(place, one) for place, one in enumerate(advice["tried"]) if one["leak"] is not None]
     baselines = _baselines(advice)
@@ -32,7 +37,8 @@ def frontier_svg(advice: Mapping[str, Any]) -> Markup:
     low, high = min(values), max(values)
     spare = 0.08 * (high - low or 1.0)
     low, high = low - spare, high + spare
-    seen = [*(leak for *_, leak in baselines), *(one["leak"]["net"] for _, one in points)]
+    bounds = {place: bound for place, one in points if (bound := _bound(one, advice["margin"])) is not None}
+    seen = [*(leak for *_, leak in baselines), *(one["leak"]["net"] for _, one in points), *bounds.values()]
     frame = PlotArea(
         64, 12, _WIDTH - 120, _HEIGHT - 58, 0.0, max(advice["margin"] * 1.2, *(1.05 * d for d in seen))
     )
@@ -46,38 +52,77 @@ def frontier_svg(advice: Mapping[str, Any]) -> Markup:
     ]
     for at, label in ticks(0.0, frame.high, 5):
         body.append(text(frame.x(at), frame.bottom + 16, label, "tick middle"))
-    for at, label in ticks(low, high, 5):
+    for at, label in _kept_ticks(advice["baselines"], low, high):
         body.append(text(frame.left - 10, y(at) + 4, label, "tick end"))
     margin = frame.x(advice["margin"])
     body += [
         line(margin, frame.top, margin, frame.bottom, "rule"),
         text(margin + 4, frame.bottom - 6, "margin", "tick"),
-        text(frame.left, _HEIGHT - 6, "D that 95 % of the documents stay below, chance taken out", "tick"),
+        text(frame.left, _HEIGHT - 6, _ACROSS, "tick"),
     ]
     steps = sorted(
         (advice["tried"][place]["leak"]["net"], advice["tried"][place]["value"]) for place in advice["frontier"]
     )
     for (x1, up1), (x2, up2) in pairwise(steps):
         body.append(line(frame.x(x1), y(up1), frame.x(x2), y(up2), "edge"))
+    labels = [(frame.x(leak) + 10, y(value) + 4, name) for name, value, leak in baselines]
     for place, one in points:
         kind = "best" if place == advice["best"] else "frontier" if place in advice["frontier"] else "other"
         x, up = frame.x(one["leak"]["net"]), y(one["value"])
+        bound = frame.x(bounds[place]) if place in bounds else x
         title = f"<title>{escape(_described(one['setting']))}</title>"
         radius = 7 if kind == "best" else 4
-        body.append(
-            f'<circle class="point {kind}" cx="{number(x)}" cy="{number(up)}" r="{radius}">{title}</circle>'
-        )
-        if kind == "best":
-            body.append(text(x + 11, up - 6, "recommended", "tick"))
-    for name, value, leak in baselines:
-        x, up = frame.x(leak), y(value)
-        body.append(rect(x - 5, up - 5, 10, 10, "point baseline"))
-        last = leak > 0.8 * frame.high
-        body.append(text(x + (-10 if last else 10), up + 4, name, "tick end" if last else "tick"))
+        if place in bounds:
+            body.append(line(min(x, bound), up, max(x, bound), up, "rule"))
+            body.append(_circle(bound, up, 4, "bound", title))
+        body.append(_circle(x, up, radius, kind, title))
+        said = (names[place] if names else "", "recommended" if kind == "best" else "")
+        name = ", ".join(filter(None, said))
+        labels.append((max(x, bound) + radius + 4, up + 4, name))
+    body += [rect(frame.x(leak) - 5, y(value) - 5, 10, 10, "point baseline") for _, value, leak in baselines]
+    body += _apart(labels, frame.right + 50)
     caption = (
         f"{len(points)} settings and {len(baselines)} baselines: what they learn against what they give away."
     )
     return picture("frontier", _WIDTH, _HEIGHT, caption, body)
+
+
+_ACROSS = "D that 95 % of the documents stay below, chance taken out; in a ring: the bound on every attack"
+_LETTER, _LINE = 6.2, 12.0
+"""Of a label: as wide and as high as a letter is at most, about."""
+
+
+def _circle(x: float, y: float, radius: int, kind: str, title: str) -> str:
+    return f'<circle class="point {kind}" cx="{number(x)}" cy="{number(y)}" r="{radius}">{title}</circle>'
+
+
+def _bound(one: Mapping[str, Any], margin: float) -> float | None:
+    """What no attack exceeds; where pairs certify it, of most documents."""
+    promised: float | None = one["promised"]
+    return margin if promised is None and one["certified"] is not None else promised
+
+
+def _kept_ticks(baselines: Mapping[str, Any], low: float, high: float) -> list[tuple[float, str]]:
+    """Values, as shares of the exact run's gain over working alone; as they are, where it gains nothing."""
+    alone, gained = baselines["alone"], baselines["exact"] - baselines["alone"]
+    if gained <= 0:
+        return ticks(low, high, 5)
+    shares = ticks(100 * (low - alone) / gained, 100 * (high - alone) / gained, 5)
+    return [(alone + share / 100 * gained, f"{label} %") for share, label in shares]
+
+
+def _apart(labels: Sequence[tuple[float, float, str]], right: float) -> list[str]:
+    """Labels, each moved down until it is on no other, and to the left where the picture ends."""
+    placed: list[tuple[float, float, float]] = []
+    shown = []
+    for x, y, name in sorted((label for label in labels if label[2]), key=lambda label: (label[1], label[0])):
+        wide = _LETTER * len(name)
+        start = min(x, right - wide)
+        while any(abs(y - other) < _LINE and start < end and first < start + wide for first, other, end in placed):
+            y += 1.0
+        placed.append((start, y, start + wide))
+        shown.append(text(start, y, name, "tick"))
+    return shown
 
 
 def _baselines(advice: Mapping[str, Any]) -> list[tuple[str, float, float]]:

@@ -6,7 +6,9 @@ import math
 import shlex
 import time
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -131,13 +133,31 @@ def search_levers(spec: Spec, base: Path, limits: Limits, store: Store) -> Searc
     split evenly over all settings that may be tried, so that every limit holds at once. Gain is measured on the
     spec's splits. The store keeps what each setting gives away, so that a search goes on where it was stopped.
     """
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    mechanism = mechanism_of(spec.mechanism)
-    features = read_source(find_source(spec.corpus, base), nonnegative=False).matrix.shape[1]
+    features = _columns(spec, base)
     space = lever_space(spec, features, limits.levers)
     count = min(limits.tried, math.prod(len(lever.values) for lever in space))
+    search = begin_search(spec, base, limits, store, count)
+    advice = search.advice(_tried(search, space, count))
+    if advice.best is None:
+        return Searched(advice, search.gain, None, search.corpus)
+    best = at_setting(spec, advice.tried[advice.best].setting, features)
+    return Searched(advice, search.gains[advice.best] or search.gain, best, search.corpus)
+
+
+def _columns(spec: Spec, base: Path) -> int:
+    """Of the corpus, before levers."""
+    return int(read_source(find_source(spec.corpus, base), nonnegative=False).matrix.shape[1])
+
+
+def begin_search(spec: Spec, base: Path, limits: Limits, store: Store, count: int) -> Search:
+    """The documents, splits and baselines that so many settings share.
+
+    Raises
+    ------
+    InputError
+        If so few documents cannot show the quota at the level that each setting has.
+    """
+    mechanism = mechanism_of(spec.mechanism)
     level = spec.decision.level / count
     corpus = spec_corpus(spec, base)
     population = size_base(spec, corpus)
@@ -150,39 +170,20 @@ def search_levers(spec: Spec, base: Path, limits: Limits, store: Store) -> Searc
     current().stage("baseline", 1)
     rows = load_rows(spec, base, nonnegative=traits_of(mechanism).nonnegative)
     scores = tuple(gain_scores(mechanism, rows, spec.gain, spec.seed))
-    named = rows.party is not None
-    gain = summarise_gain(scores, mechanism.name, spec.gain, named)
-    search = _Search(spec, base, limits, features, level, drawn, population, scores, named, store)
-    exact_leak = search.exact_leak(exact_of(mechanism))
+    gain = summarise_gain(scores, mechanism.name, spec.gain, rows.party is not None)
+    features = _columns(spec, base)
+    search = Search(spec, base, limits, features, level, drawn, population, scores, gain, corpus.hash, store)
+    _ = search.exact
     current().advance(1)
-    tried = _tried(search, space, count)
-    first = gain.measures[0]
-    baselines = Baselines(
-        first.measure,
-        first.alone.mean,
-        first.exact.mean,
-        None if first.public is None else first.public.mean,
-        exact_leak,
-    )
-    advice = advise(
-        tried,
-        baselines,
-        margin=spec.decision.margin,
-        quota=limits.quota,
-        confidence=1 - spec.decision.level,
-        documents=population,
-    )
-    if advice.best is None:
-        return Searched(advice, gain, None, corpus.hash)
-    best = at_setting(spec, advice.tried[advice.best].setting, features)
-    return Searched(advice, search.gains[advice.best] or gain, best, corpus.hash)
+    return search
 
 
-def _tried(search: _Search, space: tuple[Lever, ...], count: int) -> list[Tried]:
+def _tried(search: Search, space: tuple[Lever, ...], count: int) -> list[Tried]:
     """As many settings as asked for, each once."""
     current().stage("settings", count)
     import optuna
 
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
     began = time.monotonic()
     study = optuna.create_study(
         directions=["maximize", "minimize"], sampler=optuna.samplers.NSGAIISampler(seed=search.spec.seed % 2**31)
@@ -232,8 +233,11 @@ def _first(space: tuple[Lever, ...], count: int) -> list[Setting]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Search:
+class Search:
+    """What all settings of a search share (`begin_search`), and what was found of each."""
+
     spec: Spec
+    """As it stands."""
     base: Path
     limits: Limits
     features: int
@@ -242,30 +246,52 @@ class _Search:
     population: int
     scores: tuple[Score, ...]
     """Of the spec as it stands, with its baselines."""
-    named: bool
-    """Whether the corpus names parties."""
+    gain: GainSummary
+    """The same."""
+    corpus: str
+    """Hash of the corpus as the spec has it."""
     store: Store
     gains: list[GainSummary | None] = field(default_factory=list)
     """Of every setting, in order; None where it was refused."""
 
-    def attempt(self, setting: Setting) -> Tried:
-        """What the run gains at a setting, and what it gives away; or why it is refused."""
+    def advice(self, tried: Sequence[Tried]) -> Advice:
+        """Of all settings, beside what there is without them."""
+        first, decision = self.gain.measures[0], self.spec.decision
+        public = None if first.public is None else first.public.mean
+        return advise(
+            tried,
+            Baselines(first.measure, first.alone.mean, first.exact.mean, public, self.exact),
+            margin=decision.margin,
+            quota=self.limits.quota,
+            confidence=1 - decision.level,
+            documents=self.population,
+        )
+
+    def attempt(self, setting: Setting, of: Spec | None = None) -> Tried:
+        """What the run gains at a setting, and what it gives away; or why it is refused.
+
+        Parameters
+        ----------
+        of : Spec, optional
+            In place of the search's own: of the same documents, parties and `[gain]`.
+        """
+        of = of or self.spec
         certified = None
         try:
             if setting.get("noise") == CERTIFIED:
-                certified = self._certified(setting)
-                setting = certifying(self.spec, setting, certified.noise)
-            spec = at_setting(self.spec, setting, self.features)
+                certified = self._certified(of, setting)
+                setting = certifying(of, setting, certified.noise)
+            spec = at_setting(of, setting, self.features)
             mechanism = mechanism_of(spec.mechanism)
             gain = self._gain(spec, mechanism)
             main = gain.measures[0]
             if main.gain.mean <= 0:  # working alone is better, and gives nothing away
                 self.gains.append(gain)
-                told = _nothing(main.gain) + ("" if certified is None else self._enough(setting, certified))
+                told = _nothing(main.gain) + ("" if certified is None else self._enough(of, setting, certified))
                 return Tried(setting, main.gain, main.kept, main.run.mean, certified=certified, refused=told)
             corpus = spec_corpus(spec, self.base)
             plan = trial_plan(spec, corpus, self.drawn, self.limits.runs * (_MORE if main.gains else 1))
-            promised = None if plan.promise is None else spec.corpus.levers.enters * plan.promise.bound
+            bound = spec.corpus.levers.enters * (1.0 if plan.promise is None else plan.promise.bound)
             leak = self._leak(plan, self.level if certified is None else self.level / 2)
         except InputError as error:
             self.gains.append(None)
@@ -277,15 +303,16 @@ class _Search:
             main.kept,
             main.run.mean,
             leak,
-            promised,
+            bound if bound < 1 else None,
             certified,
             sum(math.prod(array.shape) for array in recorded(mechanism, corpus.features)),
             _cannot_run(spec, mechanism, self.base),
         )
 
-    def exact_leak(self, exact: Mechanism) -> Leak | None:
+    @cached_property
+    def exact(self) -> Leak | None:
         """What the exact run gives away, without levers; None where it cannot be run so."""
-        tables = self.spec.model_dump(mode="json")
+        tables, exact = self.spec.model_dump(mode="json"), exact_of(mechanism_of(self.spec.mechanism))
         tables["mechanism"] = {"name": exact.name, **parameters_of(exact)}
         tables["corpus"]["levers"] = LeversSpec(units=self.spec.corpus.levers.units).model_dump()
         if self.spec.corpus.idf == "public":
@@ -303,7 +330,13 @@ class _Search:
         rows = load_rows(spec, self.base, nonnegative=traits_of(mechanism).nonnegative)
         scores = gain_scores(mechanism, rows, spec.gain, spec.seed, baselines=False)
         others = [score for score in self.scores if score.learner != "run"]
-        return summarise_gain([*scores, *others], mechanism.name, spec.gain, self.named)
+        known = {score.measure for score in others}  # topics have some that an exact PD-SVD lacks
+        return summarise_gain(
+            [*(score for score in scores if score.measure in known), *others],
+            mechanism.name,
+            spec.gain,
+            not self.gain.alike,
+        )
 
     def _leak(self, plan: Plan, level: float) -> Leak:
         population, quota = self.population, self.limits.quota
@@ -314,10 +347,10 @@ class _Search:
             lambda: sampled_leak(plan, level=level, population=population, quota=quota),
         )
 
-    def _certified(self, setting: Setting) -> CertifiedNoise:
+    def _certified(self, of: Spec, setting: Setting) -> CertifiedNoise:
         """The least noise that certifies enough documents, by pairs of runs of a sample, at half of the level."""
-        spec = at_setting(self.spec, certifying(self.spec, setting, GRID[-1]), self.features)
-        quiet = self._gain_at(setting, GRID[0])
+        spec = at_setting(of, certifying(of, setting, GRID[-1]), self.features)
+        quiet = self._gain_at(of, setting, GRID[0])
         if quiet.mean <= 0:
             raise InputError(_nothing(quiet) + " with next to no noise")
         assert spec.certificate is not None
@@ -344,14 +377,14 @@ class _Search:
         )
         return np.array(kept.advantages)
 
-    def _gain_at(self, setting: Setting, noise: float) -> Interval:
-        spec = at_setting(self.spec, certifying(self.spec, setting, noise), self.features)
+    def _gain_at(self, of: Spec, setting: Setting, noise: float) -> Interval:
+        spec = at_setting(of, certifying(of, setting, noise), self.features)
         return self._gain(spec, mechanism_of(spec.mechanism)).measures[0].gain
 
-    def _enough(self, setting: Setting, certified: CertifiedNoise) -> str:
+    def _enough(self, of: Spec, setting: Setting, certified: CertifiedNoise) -> str:
         """From how many documents on a gain would be left, as one moves the output by 1 / n."""
         sizes = [noise for noise in GRID if noise < certified.noise]
-        place = bisect_left(sizes, True, key=lambda noise: self._gain_at(setting, noise).mean <= 0)
+        place = bisect_left(sizes, True, key=lambda noise: self._gain_at(of, setting, noise).mean <= 0)
         needed = math.ceil(self.population * certified.noise / sizes[max(place - 1, 0)])
         return f"; it would gain something from about {needed:,} documents on, where {self.population:,} are"
 

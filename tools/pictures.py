@@ -1,22 +1,18 @@
-"""Draw the pictures of the documentation that show numbers: `python tools/pictures.py`. Nothing is fetched."""
+"""Draw the picture of two arms: `python tools/pictures.py`. `benchmarks frontier` draws the other with numbers."""
 
 from __future__ import annotations
 
 import re
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sklearn.datasets import load_breast_cancer, load_wine
+from sklearn.datasets import load_wine
 
 import ksdp
-from ksdp.dashboards.charts import ecdf_svg, text
-from ksdp.dashboards.learning import frontier_svg
+from ksdp.dashboards.charts import ecdf_svg
 from ksdp.flows.audits.first_spec import first_spec
-from ksdp.storage.learning import read_advice
-from ksdp.storage.store import Store
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "docs" / "pictures"
@@ -42,27 +38,6 @@ def arms(folder: Path) -> str:
     return ecdf_svg(curve.with_values, curve.without_values, curve.gap, document=wine, statistic=curve.statistic)
 
 
-def frontier(folder: Path) -> str:
-    """Gain against leak: what `ksdp advise --quota 0.1` tries for the patients of the `README.md`."""
-    spec = _first_spec(load_breast_cancer, folder / "patients.csv", "patient", 0.3)
-    ksdp.advise(spec, store=folder / "store", quota=0.1)
-    kept = next((folder / "store" / "advice").glob("*.json"))
-    return _labelled(frontier_svg(read_advice(Store.open(folder / "store"), kept.stem)))
-
-
-def _labelled(chart: str) -> str:
-    """The points named below them: nobody can hover over a picture in a text. What a setting leaves alone goes."""
-
-    def point(found: re.Match[str]) -> str:
-        circle, x, y, setting = found.groups()
-        name = re.sub(r", (?:noise 0\.0|drawn 1\.0)", "", setting)
-        return f"{circle}</circle>{text(float(x), float(y) + 18, name, 'middle')}"
-
-    return re.sub(
-        r'(<circle [^>]*cx="([\d.]+)" cy="([\d.]+)"[^>]*>)<title>([^<]*)</title></circle>', point, str(chart)
-    )
-
-
 def _first_spec(load: Callable[..., Any], data: Path, index: str, margin: float) -> Path:
     """A table of scikit-learn as a file, and what `ksdp init` writes for it."""
     load(as_frame=True).frame.to_csv(data, index_label=index)
@@ -72,9 +47,7 @@ def _first_spec(load: Callable[..., Any], data: Path, index: str, margin: float)
 
 
 if __name__ == "__main__":
-    for drawn in (arms, frontier):
-        if drawn.__name__ in sys.argv[1:] or not sys.argv[1:]:
-            with tempfile.TemporaryDirectory() as name:
-                picture = standalone(drawn(Path(name)))
-            (PICTURES / f"{drawn.__name__}.svg").write_text(picture, encoding="utf-8")
-            print(re.search(r'aria-label="([^"]*)"', picture)[1])  # type: ignore[index]
+    with tempfile.TemporaryDirectory() as name:
+        picture = standalone(arms(Path(name)))
+    (PICTURES / "arms.svg").write_text(picture, encoding="utf-8")
+    print(re.search(r'aria-label="([^"]*)"', picture)[1])  # type: ignore[index]

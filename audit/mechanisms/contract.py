@@ -461,6 +461,28 @@ def run_prefix(place: int) -> str:
     return f"run{place}_"
 
 
+@runtime_checkable
+class Certifiable(Protocol):
+    """A mechanism whose announcement has a density that is known, given the database."""
+
+    @property
+    def normal_pairs(self) -> bool:
+        """Whether what `paired` says is the total variation of two normals of one covariance."""
+        ...
+
+    def uncertified(self, features: int) -> str | None:
+        """Why no bound on every attack is known all the same, as the end of a sentence; None where one is."""
+        ...
+
+    def paired(
+        self, base: Database, coins: Callable[[], np.random.Generator], final: tuple[str, ...] | None = None
+    ) -> Callable[[Database], float]:
+        """Of another database: a number in [0, 1] whose mean, over `coins`, is at least the total variation of the
+        laws of what is announced on the two.
+        """
+        ...
+
+
 def named_alone(arrays: Mapping[str, _Value], place: int) -> dict[str, _Value]:
     """What one of several runs shows, under the names that it has alone."""
     before = run_prefix(place)

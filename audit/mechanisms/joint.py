@@ -8,9 +8,9 @@ announce is in it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import (
     OPENS,
+    Certifiable,
     Database,
     Guarantee,
     Mechanism,
@@ -36,6 +37,7 @@ from ksdp.audit.registry import make_mechanism, statistics
 from ksdp.audit.statistics.contract import Documents, Statistic, own_statistics, sentence_of
 from ksdp.audit.statistics.linear.counts import evaluated
 from ksdp.audit.statistics.linear.groups import WrappedStatistic
+from ksdp.audit.verdicts.certificates import pair_advantage, pair_distance
 
 _FAMILIES = ("paper", "geometry", "rounds")
 _MANY = 2**20
@@ -228,6 +230,40 @@ class JointMechanism:
         )
 
     @property
+    def normal_pairs(self) -> bool:
+        """Where those of all runs are."""
+        return all(isinstance(one, Certifiable) and one.normal_pairs for one in self.inner)
+
+    def uncertified(self, features: int) -> str | None:
+        """Why nothing bounds every attack on one of the runs; None where something does on all."""
+        for place, one in self._numbered:
+            why = one.uncertified(features) if isinstance(one, Certifiable) else "adds no noise of known density"
+            if why is not None:
+                return f"has run {place}, {one.name}, which {why}"
+        return None
+
+    def paired(
+        self, base: Database, coins: Callable[[], np.random.Generator], final: tuple[str, ...] | None = None
+    ) -> Callable[[Database], float]:
+        """Of all announcements of a pair: the noise of each run is its own.
+
+        Distances of normals add up in squares; else somebody who cannot tell by any run cannot tell.
+        """
+        each = []
+        for place, one in self._numbered:
+            own = None if final is None else tuple(named_alone({name: name for name in final}, place))
+            assert isinstance(one, Certifiable)
+            each.append(one.paired(base, partial(_own, coins, place), own))
+
+        def against(other: Database) -> float:
+            found = np.array([apart(other) for apart in each])
+            if self.normal_pairs:
+                return float(pair_advantage(float(np.linalg.norm(pair_distance(found)))))
+            return float(1 - np.prod(1 - found))
+
+        return against
+
+    @property
     def _numbered(self) -> list[tuple[int, Mechanism]]:
         return list(enumerate(self.inner, start=1))
 
@@ -242,6 +278,10 @@ def _filled(run: Mapping[str, Any], mechanism: Mechanism) -> dict[str, Any]:
     if run.get("version", mechanism.version) != mechanism.version:
         raise SpecError(f"`version` of {mechanism.name} must be {mechanism.version}; got {run['version']!r}.")
     return {"name": run["name"], "version": mechanism.version} | given_fields(mechanism)
+
+
+def _own(coins: Callable[[], np.random.Generator], place: int) -> np.random.Generator:
+    return coins().spawn(place)[-1]
 
 
 def _named(place: int, names: tuple[str, ...]) -> tuple[str, ...]:

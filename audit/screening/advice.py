@@ -393,7 +393,7 @@ class Tried:
     """Of the measure, for the run."""
     leak: Leak | None = None
     promised: float | None = None
-    """What bounds the advantage of every attack on every document, where the mechanism proves a bound."""
+    """What bounds the advantage of every attack on every document, where noise or a secret draw proves a bound."""
     certified: CertifiedNoise | None = None
     """What pairs of runs certify, where the noise was chosen by them."""
     announced: int = 0
@@ -617,8 +617,8 @@ def _recommended(advice: Advice, one: Tried) -> tuple[str, ...]:
     sentences = [f"{gained}."]
     if one.promised is not None:
         sentences.append(
-            f"No attack on any document has an advantage above {one.promised:.2f}: the mechanism's noise proves "
-            "it."
+            f"No attack on any document has an advantage above {one.promised:.2f}: noise or a secret "
+            "draw proves it."
         )
     if one.certified is not None:
         found = one.certified

@@ -46,6 +46,8 @@ class JointAudit:
     margin: float
     runs: tuple[str, ...]
     """Of each, name, version and all parameters, as one text."""
+    bound: float | None = None
+    """What pairs of all these runs together certify of every document and attack; None where none were made."""
 
 
 def record_joint(ledger: Ledger, summary: Summary, now: datetime) -> JointAudit:
@@ -72,11 +74,14 @@ def record_joint(ledger: Ledger, summary: Summary, now: datetime) -> JointAudit:
             "it does not show that these runs are safe together. Leave those documents out, or add noise."
         )
     runs = tuple(sorted(map(identity_text, cast(list[dict[str, Any]], summary.parameters["runs"]))))
-    found = JointAudit(summary.audit, summary.corpus, summary.spec.decision.margin, runs)
+    bound = None if summary.certificate is None else summary.certificate.largest_bound
+    found = JointAudit(summary.audit, summary.corpus, summary.spec.decision.margin, runs, bound)
     line = {"run": f"joint {found.audit}", "time": now.isoformat(timespec="seconds"), "what": "joint"}
     with ledger.locked():
         ledger.add(
-            line | {"audit": found.audit, "corpus": found.corpus, "margin": found.margin, "runs": list(found.runs)}
+            line
+            | {"audit": found.audit, "corpus": found.corpus, "margin": found.margin, "runs": list(found.runs)}
+            | {"bound": found.bound}
         )
     return found
 
@@ -84,7 +89,9 @@ def record_joint(ledger: Ledger, summary: Summary, now: datetime) -> JointAudit:
 def joint_audits(ledger: Ledger) -> tuple[JointAudit, ...]:
     """All that the ledger knows of."""
     return tuple(
-        JointAudit(str(line["audit"]), str(line["corpus"]), float(line["margin"]), tuple(line["runs"]))
+        JointAudit(
+            str(line["audit"]), str(line["corpus"]), float(line["margin"]), tuple(line["runs"]), line["bound"]
+        )
         for line in ledger.read()
         if line["what"] == "joint"
     )
@@ -338,9 +345,10 @@ def _together(runs: Sequence[LedgerEntry], audits: Sequence[JointAudit]) -> Spen
     """All of them count unless one audit has all of them in it: parts of two audits say nothing together."""
     found = spent_together([run.price for run in runs])
     without = [(run.corpus, run.identity) for run in runs if run.price.mu is None]
-    if not without or covering(audits, without) is None:
+    audit = covering(audits, without) if without else None
+    if audit is None:
         return found
-    return replace(found, unbounded=0, audited=len(without))
+    return replace(found, unbounded=0, audited=len(without), certified=audit.bound)
 
 
 def spent_words(total: Spent, delta: float = _DELTA) -> str:
@@ -362,5 +370,10 @@ def spent_words(total: Spent, delta: float = _DELTA) -> str:
         words.append(
             f"{plural(total.audited, 'run')} without a promise of a record, all in one joint audit, which found "
             "every document clear."
+            + (
+                f" No attack on them together has an advantage above {total.certified:.3f}, by pairs of runs."
+                if total.certified is not None
+                else ""
+            )
         )
     return " ".join(words)

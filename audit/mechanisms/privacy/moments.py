@@ -59,6 +59,7 @@ class OneNoisySum(GaussianReleases):
     """
 
     version: ClassVar[int] = 1
+    normal_pairs: ClassVar[bool] = True
 
     advantage: float = 0.25
     noise: float | None = None
@@ -138,7 +139,7 @@ class OneNoisySum(GaussianReleases):
     def paired(
         self, base: Database, coins: Callable[[], np.random.Generator], final: tuple[str, ...] | None = None
     ) -> Callable[[Database], float]:
-        """The advantage of the best attack that knows both databases (`audit.certifying.Certifiable`).
+        """The advantage of the best attack that knows both databases (`Certifiable`).
 
         Two normals of one covariance: exact with one honest party or joint noise, else above it. All else follows
         from the sum, so that whoever sees that alone has no better attack.

@@ -75,6 +75,7 @@ class Noisy(DelegatingMechanism):
 
     name: ClassVar[str] = "noisy"
     version: ClassVar[int] = 4
+    normal_pairs: ClassVar[bool] = True
     guarantee: ClassVar[Guarantee] = measured(
         "this package",
         "A measurement. The noise is not calibrated to what one document changes: no differential privacy. "

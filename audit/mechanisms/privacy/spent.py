@@ -48,6 +48,8 @@ class Spent:
     """Runs that promise nothing of a record: only a joint audit says what they give away."""
     audited: int = 0
     """Runs that promise nothing either, and are in one joint audit that found every document clear."""
+    certified: float | None = None
+    """What bounds every attack on these together, by that audit's pairs; None where it has none."""
 
     def epsilon(self, delta: float) -> float:
         """Of the runs that promise something.
@@ -163,7 +165,7 @@ def spent_together(prices: Sequence[Price]) -> Spent:
     Examples
     --------
     >>> spent_together([Price(3.0, ""), Price(4.0, ""), Price(None, "")])
-    Spent(runs=3, mu=5.0, unbounded=1, audited=0)
+    Spent(runs=3, mu=5.0, unbounded=1, audited=0, certified=None)
     """
     known = [price.mu for price in prices if price.mu is not None]
     return Spent(len(prices), math.sqrt(math.fsum(mu**2 for mu in known)), len(prices) - len(known))

@@ -332,8 +332,9 @@ def budget(
         typer.echo(joint_table([*unbounded, RunPrices(read_run(coming)).identity]))
         return
     if as_json:
-        together = {"runs": total.runs, "epsilon": total.epsilon(delta), "delta": delta}
+        together: dict[str, float | None] = {"runs": total.runs, "epsilon": total.epsilon(delta), "delta": delta}
         together |= {"advantage": total.advantage, "unbounded": total.unbounded, "audited": total.audited}
+        together["certified"] = total.certified
         typer.echo(json.dumps({"runs": list(map(_entry_row, runs)), "together": together}))
         return
     for entry in runs:

@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.stats import ks_2samp
 
+from ksdp.audit.certifying import paired_advantages
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import (
@@ -27,6 +28,7 @@ from ksdp.audit.registry import lent, make_mechanism, statistics
 from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.statistics.combined import CombinedStatistic
 from ksdp.audit.statistics.contract import Documents, Pool
+from ksdp.audit.verdicts.certificates import pair_advantage, pair_distance
 
 TWO = [{"name": "pd-nmf", "rank": 2, "sweeps": 3}, {"name": "pd-nmf", "rank": 3, "sweeps": 2}]
 
@@ -254,3 +256,46 @@ def test_what_cannot_be_run_together_is_refused() -> None:
     ):
         with pytest.raises(SpecError, match=message):
             JointMechanism(tuple(runs))
+
+
+QUIET = {
+    "name": "noisy",
+    "mechanism": "pd-pca",
+    "noise": 1.0,
+    "scale": 0.3,
+    "parameters": {"rank": 2, "opens": "final"},
+}
+STRONG = {"name": "moments", "rank": 2, "advantage": 0.3}
+POWER = {"name": "hardt-roth", "rank": 2, "iterations": 2, "epsilon": 8.0}
+
+
+def alone(corpus: Corpus, run: dict[str, Any]) -> np.ndarray:
+    design = {"party_size": 20, "with_runs": 10}
+    tables = {"seed": 1, "corpus": {"path": "x"}, "design": design, "mechanism": run}
+    return paired_advantages(make_plan(parse_spec(tables), corpus), 0, 4)
+
+
+def test_pairs_of_normals_are_as_far_apart_as_both_announcements_are(corpus: Corpus) -> None:
+    """Two independent normals side by side are one normal, whose mean moves by both shifts."""
+    both = paired_advantages(plan_of(corpus, [QUIET, STRONG]), 0, 4)
+    apart = np.hypot(*(pair_distance(alone(corpus, run)) for run in (QUIET, STRONG)))
+    np.testing.assert_allclose(both, pair_advantage(apart), rtol=1e-6, atol=1e-9)
+    assert (both >= np.maximum(alone(corpus, QUIET), alone(corpus, STRONG)) - 1e-9).all()
+    last = paired_advantages(plan_of(corpus, [QUIET, STRONG], statistics={"sees": "final"}), 0, 4)
+    np.testing.assert_allclose(last, both, rtol=1e-6)  # of both nothing else is opened, or tells more
+
+
+def test_the_noise_of_each_run_is_its_own_in_a_pair(corpus: Corpus) -> None:
+    """Who cannot tell by either cannot tell; one draw for both would say less than both do."""
+    rows = sp.csr_array(corpus.matrix)
+    base, other = Database((sp.csr_array(rows[:20]),)), Database((sp.csr_array(rows[1:21]),))
+    power = make_mechanism("hardt-roth", {key: value for key, value in POWER.items() if key != "name"})
+    single = [power.paired(base, lambda at=at: np.random.default_rng(3).spawn(at)[-1])(other) for at in (1, 2)]
+    both = JointMechanism((POWER, POWER)).paired(base, lambda: np.random.default_rng(3))(other)
+    assert single[0] != single[1]
+    assert both == pytest.approx(1 - (1 - single[0]) * (1 - single[1]))
+
+
+def test_no_pair_bounds_runs_of_which_one_has_no_noise(corpus: Corpus) -> None:
+    with pytest.raises(SpecError, match="has run 2, pd-nmf, which adds no noise"):
+        paired_advantages(plan_of(corpus, [QUIET, TWO[0]]), 0, 2)

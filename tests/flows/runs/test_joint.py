@@ -11,10 +11,12 @@ import pytest
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.parameters import parameters_of
+from ksdp.audit.mechanisms.privacy.spent import Spent
 from ksdp.audit.registry import make_mechanism
+from ksdp.audit.results.parts import CertificateSummary
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec.models import parse_spec
-from ksdp.flows.runs.budget import covering, joint_audits, joint_table, record_joint
+from ksdp.flows.runs.budget import covering, joint_audits, joint_table, record_joint, spent_words
 from ksdp.storage.readers.files import read_toml
 from ksdp.storage.runs.ledger import Ledger
 
@@ -59,6 +61,18 @@ def test_an_audit_covers_runs_that_are_all_in_it_with_every_parameter(tmp_path: 
         [("c", identity("pd-nmf", rank=2, sweeps=21))],
     ):
         assert covering(audits, others) is None
+
+
+def test_a_ledger_keeps_what_pairs_of_all_runs_together_prove(tmp_path: Path) -> None:
+    ledger, whole = Ledger(tmp_path / "ada.ledger"), joint(RUNS)
+    record_joint(ledger, whole, NOW)
+    assert whole.certificate is None
+    assert joint_audits(ledger)[0].bound is None
+    proved = CertificateSummary(200, 0.005, 2200, 10, 0, 0, 0.05, 0.13, 0.02, 0.04)
+    record_joint(ledger, replace(whole, certificate=proved), NOW)
+    assert joint_audits(ledger)[1].bound == 0.13
+    said = spent_words(Spent(2, 0.0, 0, 2, 0.13))
+    assert said.endswith("No attack on them together has an advantage above 0.130, by pairs of runs.")
 
 
 @pytest.mark.parametrize(

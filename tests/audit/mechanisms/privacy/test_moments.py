@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from ksdp.audit.certifying import Certifiable
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.mechanisms.contract import Certifiable, Database
 from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, Moments, TermCounts, captured_energy
 from ksdp.audit.numeric.triangles import isometric
 

@@ -1,0 +1,236 @@
+"""Gain against leak, of all mechanisms and levers: a table and a picture for each corpus.
+
+::
+
+    python -m benchmarks frontier --corpora enron-mail6 20newsgroups kos online-news-popularity movielens-1m
+
+A line a setting: of the exact run's gain over working alone what is kept, over splits; the bound on every attack,
+by noise, draw or certificate; measured D that 95 % of some documents stay below, chance taken out; whether parties
+can run it. Unlike parties: mailboxes, topics, channels, ages; those of KOS are alike.
+
+Texts are in the vocabulary of `term-counts` among their parties, at an advantage of 0.06; noise after it leaves
+0.2 of both runs together, also where `epsilon` says so. The exact run is PD-SVD, every round, every column; of
+MovieLens, weighted PD-NMF. What gains nothing is not looked at any more.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tools.pictures import standalone
+
+from benchmarks import ROOT, data_folder, news_parts
+from benchmarks.ratings import by_age
+from ksdp.audit.learning.gain import Interval
+from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.mechanisms.privacy.moments import Moments, TermCounts
+from ksdp.audit.numeric.sparse_rows import take_rows
+from ksdp.audit.screening.advice import CERTIFIED, Advice, Leak, Setting, Tried, described
+from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.verdicts.certificates import pair_advantage, pair_distance
+from ksdp.dashboards.learning import frontier_svg
+from ksdp.flows.learning import Limits, Search, begin_search
+from ksdp.storage.gain_rows import load_rows
+from ksdp.storage.readers.counts import read_vocabulary
+from ksdp.storage.readers.spec_files import read_spec_file
+from ksdp.storage.runs.results import write_reference
+from ksdp.storage.store import Store
+
+CORPORA = ("enron-mail6", "20newsgroups", "kos", "online-news-popularity", "movielens-1m")
+TEXTS: dict[str, dict[str, str]] = {
+    "enron-mail6": {"party": "mailbox", "labels": "labels.parquet"},
+    "20newsgroups": {"party": "label", "id": "id", "labels": "labels.parquet"},
+    "kos": {},
+}
+RANK, SPLITS, SEED, TERMS = 7, 3, 7, 1000
+MARGIN, COUNTED, DRAWN = 0.2, 0.06, 0.2
+"""Of both runs together; of the counts; what enters."""
+LIMITS = Limits(documents=80, runs=12)
+PAIRS = 200
+
+
+@dataclass(frozen=True)
+class Row:
+    """One setting: how it is called, what differs from V alone, and in whose place it stands."""
+
+    name: str
+    setting: Setting
+    mechanism: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A corpus."""
+
+    tables: Mapping[str, Any]
+    base: Path
+    rows: tuple[Row, ...]
+    counted: float = 0.0
+    """The advantage of the run before."""
+
+
+def run(corpora: Sequence[str], out: Path) -> None:
+    """Print a table and write `NAME.svg` for each corpus; what was measured is kept in `out`."""
+    store = Store.open(out / "store")
+    for name in corpora:
+        with tempfile.TemporaryDirectory() as folder:
+            advice, names = _tried(_case(name, Path(folder)), store)
+        first = advice.baselines
+        print(
+            f"{name}: {advice.documents:,} documents; {first.measure}: alone {first.alone:.4f}, exact run "
+            f"{first.exact:.4f}"
+        )
+        for line in _lines(advice, names):
+            print(line, flush=True)
+        picture = standalone(frontier_svg(advice.to_json(), names))
+        (out / f"{name}.svg").write_text(picture, encoding="utf-8")
+
+
+def _tried(case: Case, store: Store) -> tuple[Advice, list[str]]:
+    left = _without(MARGIN, case.counted)
+    common = {"seed": SEED, "decision": {"margin": left}, "certificate": {"pairs": PAIRS}}
+    tables = {**common, "design": {"party_size": 0.5, "with_runs": 100}, **case.tables}
+    search = begin_search(parse_spec(tables), case.base, LIMITS, store, 1)
+    tried = [_one(search, tables, row, case.counted) for row in case.rows]
+    advice = replace(search.advice(tried), margin=MARGIN, best=None)
+    return advice, [row.name for row in case.rows]
+
+
+def _one(search: Search, tables: Mapping[str, Any], row: Row, counted: float) -> Tried:
+    found = search.attempt(row.setting, parse_spec({**tables, "mechanism": dict(row.mechanism)}))
+    if counted and found.promised is not None and "drawn" not in row.setting:
+        both = np.hypot(*pair_distance(np.array([found.promised, counted])))
+        found = replace(found, promised=float(pair_advantage(both)))
+    return found
+
+
+def _without(margin: float, spent: float) -> float:
+    """What another run may tell: by a budget's accountant normal laws add up in squares."""
+    whole, before = pair_distance(np.array([margin, spent]))
+    return float(pair_advantage(np.sqrt(whole**2 - before**2)))
+
+
+def _lines(advice: Advice, names: Sequence[str]) -> list[str]:
+    lines = [f"{'':32}{'kept':>22}{'every attack':>20}{'measured D':>12}  parties"]
+    base = advice.baselines
+    gained = base.exact - base.alone
+    lines.append(_line("exact run", Interval(1, 1, 1), "", base.exact_leak, None))
+    for name, one in zip(names, advice.tried, strict=True):
+        if one.gain is None:
+            lines.append(f"{name:32}{one.refused}")
+            continue
+        kept = one.kept or Interval(*(end / gained for end in (one.gain.mean, one.gain.low, one.gain.high)))
+        bound = "" if one.promised is None else f"{one.promised:.2f}"
+        if one.certified is not None:
+            bound = f"{one.certified.certified} of {one.certified.documents} at {MARGIN:g}"
+        lines.append(_line(name, kept, bound, one.leak, one.cannot_run))
+    if base.public is not None:
+        lines.append(f"{'public data alone':32}{(base.public - base.alone) / gained:>22.0%}{'0':>20}")
+    lines.append(f"{'working alone':32}{0:>22.0%}{'0':>20}")
+    return lines
+
+
+def _line(name: str, kept: Interval, bound: str, leak: Leak | None, cannot: str | None) -> str:
+    share = f"{kept.mean:.0%} ({100 * kept.low:.0f} to {100 * kept.high:.0f})"
+    seen = "" if leak is None else f"{leak.net:.2f}"
+    can = "" if leak is None else "no" if cannot else "yes"
+    return f"{name:32}{share:>22}{bound:>20}{seen:>12}  {can}"
+
+
+def _case(name: str, folder: Path) -> Case:
+    if name == "movielens-1m":
+        return _ratings(folder)
+    if name == "online-news-popularity":
+        return _news(folder)
+    return _texts(name, folder)
+
+
+def _svd(left: float, fewer: Setting) -> tuple[Row, ...]:
+    """What any corpus has; `left` is what noise may tell, `fewer` the columns that it is added to."""
+    alone = {"name": "pd-svd", "rank": RANK, "opens": "final"}
+    noise: dict[str, Any] = {"rank": RANK, "advantage": left}
+    epsilon = Moments(advantage=left).claim((), 2)[0]
+    private = {"rank": RANK, "epsilon": epsilon, "adjacency": "replace-one"}
+    return (
+        Row("V alone", {}, alone),
+        *([Row(f"V alone, {described(fewer)}", fewer, alone)] if fewer else []),
+        Row("V alone, rank 3", {"rank": 3}, alone),
+        Row("V alone, noise 0.1", {"noise": 0.1}, alone),
+        *([] if fewer else [Row("V alone, certified noise", {"noise": CERTIFIED}, alone)]),
+        Row("V alone, a fifth drawn", {"drawn": DRAWN}, alone),
+        Row("moments, joint noise", fewer, {"name": "moments", "colluders": 1} | noise),
+        Row("moments, everybody's noise", fewer, {"name": "moments"} | noise),
+        Row("Hardt-Roth", fewer, {"name": "hardt-roth"} | private),
+        Row("FedPower 3", fewer, {"name": "fedpower-private"} | private),
+        Row("DPdisPCA", fewer, {"name": "dpdispca"} | private),
+    )
+
+
+def _nmf(left: float, fewer: Setting) -> tuple[Row, ...]:
+    hidden = {"sweeps": 20, "tolerance": 0.0, "beta": 0.1, "delta": 0.1}
+    private = {"epsilon": Moments(advantage=left).claim((), 2)[0], "delta": 1e-5, "adjacency": "replace-one"}
+    return (
+        Row("topics alone", fewer, {"name": "pd-nmf", "rank": RANK, "opens": "final"} | hidden),
+        Row("DP-NMF", fewer, {"name": "dp-nmf", "rank": RANK} | private),
+    )
+
+
+def _texts(corpus: str, folder: Path) -> Case:
+    """In the vocabulary that parties counted together."""
+    path, keys = f"$KSDP_DATA/{corpus}", dict(TEXTS[corpus])
+    if "labels" in keys:
+        keys["labels"] = f"{path}/{keys['labels']}"
+    named = keys | {"path": f"{path}/counts.npz", "vocabulary": f"{path}/vocabulary.txt", "weighting": "tf-idf"}
+    _count(corpus, named, folder)
+    tables = {
+        "corpus": named | {"idf": "public", "levers": {"reference": str(folder / "reference.tsv")}},
+        "mechanism": {"name": "pd-svd", "rank": RANK},
+        "gain": {"splits": SPLITS, "public": 500},
+    }
+    left, fewer = _without(MARGIN, COUNTED), {"most-frequent": TERMS}
+    return Case(tables, ROOT, _svd(left, fewer) + _nmf(left, fewer), COUNTED)
+
+
+def _count(corpus: str, named: Mapping[str, Any], folder: Path) -> None:
+    counts = {"corpus": {**named, "weighting": "counts"}, "mechanism": {"name": "pd-svd"}}
+    rows = load_rows(parse_spec(counts), ROOT, nonnegative=False)
+    count = rows.judge.shape[0]
+    party = np.arange(count) % 3 if rows.party is None else rows.party
+    parties = tuple(take_rows(rows.judge, np.flatnonzero(party == each)) for each in np.unique(party))
+    mechanism = TermCounts(advantage=COUNTED, colluders=1)
+    seen = mechanism.run(Database(parties), np.random.default_rng(SEED), made_by=len(parties))
+    terms = read_vocabulary(data_folder() / corpus / "vocabulary.txt", "utf-8")
+    write_reference(folder, terms, mechanism.counted(seen["totals"], count), count)
+
+
+def _news(folder: Path) -> Case:
+    news_parts.main([str(data_folder() / "online-news-popularity"), str(folder)])
+    read, base = read_spec_file(folder / "news.toml")
+    corpus = read.tables()["corpus"]
+    asked = {"splits": 2 * SPLITS, "target": "log_shares", "public": 500}
+    tables = {"corpus": corpus, "mechanism": {"name": "pd-svd", "rank": RANK}, "gain": asked}
+    return Case(tables, base, _svd(MARGIN, {}))
+
+
+def _ratings(folder: Path) -> Case:
+    by_age(folder)
+    corpus = {"path": "ratings.parquet", "format": "ratings", "vocabulary": "vocabulary.txt", "party": "party"}
+    weighted = {"name": "pd-nmf", "rank": RANK, "weighted": True, "beta": 1.0, "delta": 1.0}
+    alone = weighted | {"opens": "final"}
+    tables = {
+        "corpus": corpus,
+        "mechanism": weighted,
+        "gain": {"splits": SPLITS, "time": "timestamp", "public": 200},
+    }
+    rows = (
+        Row("T alone", {}, alone),
+        Row("T alone, rank 3", {"rank": 3}, alone),
+        Row("T alone, noise 4", {"noise": 4.0}, alone),
+        Row("T alone, a fifth drawn", {"drawn": DRAWN}, alone),
+    )
+    return Case(tables, folder, rows)
