@@ -69,6 +69,10 @@ def first_spec(data: str, folder: Path, margin: float) -> str:
     runs = _with_runs(len(corpus), margin)
     others = "entries are negative, which pd-nmf does not take" if negative else "or pd-nmf, ..."
     held = int(_SHARE * len(corpus))
+    if held < 2:
+        raise CorpusError(
+            f"{shown(Path(here.path))}: only {len(corpus)} of its rows hold a feature; an audit needs 5 or more."
+        )
     text = f"""# An audit of {len(corpus)} documents by {corpus.features} features{_left(corpus)}.
 #   ksdp plan this-file.toml       what it costs, finds and certifies
 #   ksdp audit this-file.toml      the audit
@@ -137,8 +141,9 @@ def _corpus(data: Path) -> tuple[dict[str, object], str]:
         keys["columns"] = wanted
     if identity is not None and _unique(columns, identity):
         keys["id"] = identity
+    unnamed = "" if "id" in keys else "# no id: documents go by the numbers of their rows\n"
     one_person = 'audit what one person has as one: design.unit = "group"'
-    notes = "" if columns.source.separator == "," else f"# separated by {columns.source.separator!r}\n"
+    notes = unnamed + ("" if columns.source.separator == "," else f"# separated by {columns.source.separator!r}\n")
     if identity is not None and "id" not in keys and group is None:
         group = identity
         notes += f"# left out, as it repeats: {identity}\n"

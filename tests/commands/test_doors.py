@@ -212,6 +212,16 @@ def test_init_takes_a_column_that_counts_rows_for_their_ids(tmp_path: Path) -> N
     text = first_spec(str(path), tmp_path, 0.2)
     assert 'id = "row"\n# group = "patient"' in text
     assert '"row"' not in text.partition("id =")[0]
+    assert "no id" not in text
+    frame.to_csv(path, index=False)
+    assert "# no id: documents go by the numbers of their rows\n" in first_spec(str(path), tmp_path, 0.2)
+
+
+def test_init_refuses_too_few_rows_before_there_is_a_spec(tmp_path: Path) -> None:
+    path = tmp_path / "few.csv"
+    path.write_text("a,b\n1,2\n3,4\n0,0\n5,6\n7,8\n")
+    with pytest.raises(CorpusError, match="few.csv: only 4 of its rows hold a feature; an audit needs 5 or more"):
+        first_spec(str(path), tmp_path, 0.2)
 
 
 @pytest.mark.parametrize("kind", ["text", "table", "counts"])
