@@ -22,7 +22,15 @@ from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.coverage import Coverage, observed_precision, planned_coverage, reads, rounds_solved, unweighed
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.callables import FunctionMechanism
-from ksdp.audit.mechanisms.contract import Database, Mechanism, Release, ReleaseSchema, inner_of, kept_of
+from ksdp.audit.mechanisms.contract import (
+    Database,
+    Mechanism,
+    Release,
+    ReleaseSchema,
+    inner_of,
+    kept_of,
+    traits_of,
+)
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.planted import ArrayLeak
 from ksdp.audit.mechanisms.privacy.spent import Promise
@@ -31,7 +39,7 @@ from ksdp.audit.numeric.sparse_rows import rows_of, take_rows
 from ksdp.audit.party_view import Holdings, parties_key
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import default_statistics, own_code, select_statistics
-from ksdp.audit.run_subsampling import EVERY_RUN, Reading, best_every, kept_without, more_runs
+from ksdp.audit.run_subsampling import EVERY_RUN, Reading, best_every, few_left, kept_without, more_runs
 from ksdp.audit.spec.design import Block, Design, Literal, Shared
 from ksdp.audit.spec.models import Spec
 from ksdp.audit.statistics.combined import STATISTICS as COMBINATIONS
@@ -328,6 +336,8 @@ class Plan:
     """`pool`, of the plan that this is a stage of: what is expected of it is worked out once, not once a stage."""
     leaks: tuple[ArrayLeak, ...] = ()
     """Planted in what runs announce."""
+    few_from: int | None = None
+    """As `Stage.few_from`."""
 
     @property
     def proved(self) -> bool:
@@ -410,10 +420,55 @@ class Plan:
         """Which values are measured, given a block's bits, shape (n_documents + CONTROLS, n_runs); None: all."""
         if self.reading.all:
             return None
-        count, seed = len(self.units), self.design.seed
-        numbers = np.concatenate([self.design.targets(block.lane), count + np.arange(CONTROLS)])
-        kept = kept_without(seed, block, numbers, count + CONTROLS, self.block_runs, self.reading)
-        return inclusion | kept[:, None]
+        numbers = np.concatenate([self.design.targets(block.lane), len(self.units) + np.arange(CONTROLS)])
+        return inclusion | self._keeps(block, numbers)[:, None]
+
+    def _keeps(self, block: Block, numbers: Rows) -> NDArray[np.bool_]:
+        """Whether a block keeps the without runs of units and controls of these numbers."""
+        numbers = np.zeros_like(numbers) if self._of_few(block) else numbers
+        population = len(self.units) + CONTROLS
+        return kept_without(self.design.seed, block, numbers, population, self.block_runs, self.reading)
+
+    def _of_few(self, block: Block) -> bool:
+        return self.few_from is not None and block.start >= self.few_from
+
+    def bits_of(self, block: Block) -> Rows:
+        """Units whose bits the lane's documents have in a block: their own, or those of their first copies."""
+        own = self.design.targets(block.lane)
+        return self._first_copies(own) if self._of_few(block) else own
+
+    def _first_copies(self, units: Rows) -> Rows:
+        """The first unit in the pool that a run holds in the place of each without announcing anything else."""
+        design = self.design
+        if not isinstance(design, Shared) or self.leaks or not traits_of(self.mechanism).order_free:
+            return units
+        _, first, content = np.unique(self.corpus.first_alike[design.pool], return_index=True, return_inverse=True)
+        return np.asarray(design.pool[first[content[np.searchsorted(design.pool, units)]]])
+
+    def few_left(self, units: Rows) -> bool:
+        """Whether these have so few contents that runs which none of their tests reads are left out."""
+        return not self.reading.all and few_left(
+            len(np.unique(self._first_copies(units))), self.design.share, self.reading
+        )
+
+    def inclusion(self, block: Block) -> NDArray[np.bool_]:
+        """Whether each run held each of the lane's documents, or its first copy (`bits_of`)."""
+        if not self._of_few(block):
+            return self.design.inclusion(block)
+        units, places = np.unique(self.bits_of(block), return_inverse=True)
+        return np.asarray(replace(cast(Any, self.design), audited=units).inclusion(block)[places])
+
+    def made(self, block: Block) -> Rows:
+        """Numbers of the block's runs that are made: all, or where few contents are open those that tests read."""
+        runs = np.arange(block.start, block.stop)
+        if not self._of_few(block) or self._keeps(block, np.zeros(1, np.int64)).all():
+            return runs
+        return runs[self.inclusion(block).any(axis=0)]
+
+    @cached_property
+    def spared(self) -> int:
+        """Runs that are not made."""
+        return self.runs - sum(len(self.made(block)) for block in self.blocks)
 
     def narrowed(self, stage: Stage) -> Plan:
         """The plan of one stage.
@@ -425,7 +480,7 @@ class Plan:
         reading = Reading(self.fresh_every) if stage.name == FRESH else self.reading
         design = replace(cast(Any, self.design), runs=stage.runs, seed=stage.seed, **fewer)
         measured = replace(self, statistics=chosen, strongest=stage.strongest, known_pool=self.pool)
-        return replace(measured, design=design, reading=reading)
+        return replace(measured, design=design, reading=reading, few_from=stage.few_from)
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:

@@ -137,9 +137,9 @@ def _all_finite(array: NDArray[Any]) -> bool:
 
 
 def sample(plan: Plan, block: Block) -> Iterator[Stored]:
-    """The observables of each run of a block, in order."""
-    for run in range(block.start, block.stop):
-        yield run_observables(plan, block.lane, run)
+    """The observables of each run of a block that is made, in order."""
+    for run in plan.made(block):
+        yield run_observables(plan, block.lane, int(run))
 
 
 def measure(
@@ -153,31 +153,32 @@ def measure(
 
     Parameters
     ----------
-    runs : the observables of each run of the block, in order
+    runs : the observables of each run of the block that is made, in order
     keep : called with what the store keeps of each run's observables
     """
     documents = plan.documents(block.lane)
     bits, controls = drawn_controls(plan.design, block, CONTROLS)
     controls[NULL_CONTROLS:] += _PLANTED_SHIFT * bits[NULL_CONTROLS:]
-    inclusion = np.concatenate([plan.design.inclusion(block), bits])
+    inclusion = np.concatenate([plan.inclusion(block), bits])
     kept = plan.kept_runs(block, inclusion)
     precision = plan.spec.store.precision
     # Filled run by run, transposed once: rows of documents are what tests read.
-    targets = plan.design.targets(block.lane)
+    held_as, made = plan.bits_of(block), plan.made(block)
     shape = (len(block), len(documents) + CONTROLS)
     names = [s.name for s in statistics] if plan.strongest is None else [STRONGEST]
     values = {name: np.full(shape, np.nan, dtype=precision) for name in names}
     canary = np.empty(shape, dtype=precision)
+    for column in (canary, *values.values()):
+        column[:, len(documents) :] = controls.T
     parts = _parts(documents, kept, statistics, plan.strongest)
     done, own, digests = 0, is_own(plan.mechanism), []
-    for at, stored in enumerate(runs):
+    for stored, at in zip(runs, made - block.start, strict=False):
         if own:
             digests.append(run_digest(plan, stored))
         if keep is not None:
             keep({name: stored[name] for name in (HANDED, *plan.kept)})
         held = handed_units(stored, plan.corpus, plan.units)
-        canary[at, : len(documents)] = canary_values(held, plan.design.seed, block.lane, block.start + at)[targets]
-        canary[at, len(documents) :] = controls[:, at]
+        canary[at, : len(documents)] = canary_values(held, plan.design.seed, block.lane, block.start + at)[held_as]
         # A store of the last round lacks earlier ones, and is asked only where nobody reads those (`from_store`).
         seen = Observables({name: stored[name].astype(np.float64) for name in plan.seen if name in stored})
         for places, some, wanted in (found for part in parts for found in part.of(at)):
@@ -192,11 +193,9 @@ def measure(
                         f"documents (lane {block.lane}, run {block.start + at})."
                     )
                 values[statistic.name if plan.strongest is None else STRONGEST][at, places] = found
-        for column in values.values():
-            column[at, len(documents) :] = controls[:, at]
         done += 1
-    if done != len(block):
-        raise KsdpError(f"block {block} has {done} runs of observables; it needs {len(block)}.")
+    if done != len(made):
+        raise KsdpError(f"block {block} has {done} runs of observables; it needs {len(made)}.")
     # Each goes as it is turned: of a million documents a block is gigabytes.
     columns = {name: np.ascontiguousarray(values.pop(name).T) for name in list(values)}
     found_canary = np.ascontiguousarray(canary.T)

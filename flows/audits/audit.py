@@ -44,8 +44,8 @@ from ksdp.flows.audits.steps import Steps, Tally
 from ksdp.flows.interruption import advance, current
 from ksdp.storage.audits.stages import drop_stages, write_stage
 from ksdp.storage.store import Store
-from ksdp.tasks.audit_ref import AuditRef, open_audit, parts_of
-from ksdp.tasks.blocks import drop_passing, drop_values
+from ksdp.tasks.audit_ref import AuditRef, open_audit, open_plan, parts_of
+from ksdp.tasks.blocks import all_stored, drop_passing, drop_values
 from ksdp.tasks.slices import Slice, SliceEffects, measure_effects, slices
 
 
@@ -59,13 +59,19 @@ async def _looks(
     copies = await steps.aside(copies_of, whole)
     proved = proved_bound(whole, copies)
     interim: InterimVerdicts | None = None
+    few_from: int | None = None
     scope = LookScope(whole.counted, whole.fresh_runs > 0, whole.reading, whole.coverage.may_clear)
     refs, controls, shuffled, canaries = [first], [], [], []
     for number, look in enumerate(whole.looks):
         if interim is not None:
             rows = np.sort(whole.audited[open_documents(interim)])
+            if few_from is None and whole.few_left(rows):
+                few_from = whole.looks[number - 1].runs
             stage = Stage(f"look-{number + 1}", whole.design.seed, look.runs, rows, names, refs[-1].stage)
+            stage = replace(stage, few_from=few_from)
             write_stage(Store(Path(first.store)).audit(first.audit), stage)
+            if not (first.may_sample or await steps.aside(all_stored, first.at(stage.name))):
+                break  # what was not announced cannot be explored
             refs.append(first.at(stage.name))
         look_tests = await tested_look(refs[-1], steps, tally, seconds)
         documents = look_tests.documents
@@ -80,7 +86,9 @@ async def _looks(
             break
     assert interim is not None
     drop_stages(Store(Path(first.store)).audit(first.audit), "look-", [ref.stage for ref in refs])
-    return Tested(whole, len(refs), interim, controls, shuffled, canaries, copies=copies), tuple(refs)
+    spared = (await steps.aside(open_plan, refs[-1])).spared
+    tested = Tested(whole, len(refs), interim, controls, shuffled, canaries, copies=copies, spared=spared)
+    return tested, tuple(refs)
 
 
 async def _confirm(first: AuditRef, tested: Tested, steps: Steps, tally: Tally) -> list[SliceEffects]:

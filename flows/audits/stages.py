@@ -79,10 +79,11 @@ async def tested_look(ref: AuditRef, steps: Steps, tally: Tally, seconds: dict[s
 async def measured_stage(ref: AuditRef, steps: Steps, tally: Tally, of: str = "") -> Plan:
     """Measure all blocks of a stage, or of a part of its documents, which `of` describes."""
     plan = await steps.aside(open_plan, ref)
-    current().stage(" ".join(word for word in ("sample", ref.stage, of) if word), plan.runs)
+    runs = plan.runs - await steps.aside(lambda: plan.spared)
+    current().stage(" ".join(word for word in ("sample", ref.stage, of) if word), runs)
     where = ", ".join(word for word in (ref.stage, of) if word)
     what = f"runs of the mechanism{f' ({where})' if where else ''}"
-    async with steps.shown(tally, plan.runs, f"audit-{ref.audit}-runs", what):
+    async with steps.shown(tally, runs, f"audit-{ref.audit}-runs", what):
         with followed(ref, tally.tell):
             await steps.each("sample", compute_block, [(ref, block) for block in plan.blocks], tally)
     if ref.may_sample and (said := await steps.aside(repeat_runs, ref)):  # also where it was killed before this

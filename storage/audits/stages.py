@@ -25,7 +25,8 @@ def _file(folder: Path, name: str) -> Path:
 
 def write_stage(folder: Path, stage: Stage) -> None:
     """Write a stage; the same audit resumed writes the same one again."""
-    header = {"seed": stage.seed, "runs": stage.runs, "statistics": stage.statistics, "before": stage.before}
+    names = ("seed", "runs", "statistics", "before", "few_from")
+    header = {name: getattr(stage, name) for name in names}
     columns = {"row": np.asarray(stage.rows, dtype=np.int64)}
     if stage.strongest is not None:
         columns["strongest"] = np.asarray(stage.strongest, dtype=np.int64)
@@ -39,8 +40,8 @@ def read_stage(folder: Path, name: str) -> Stage:
     header = json.loads(table.schema.metadata[b"ksdp.stage"])
     rows = table["row"].to_numpy()
     strongest = table["strongest"].to_numpy() if "strongest" in table.column_names else None
-    names = tuple(header["statistics"])
-    return Stage(name, header["seed"], header["runs"], rows, names, header["before"], strongest)
+    header["statistics"] = tuple(header["statistics"])
+    return Stage(name, rows=rows, strongest=strongest, **header)
 
 
 def stage_names(folder: Path) -> list[str]:

@@ -195,6 +195,19 @@ MUTANTS: list[Mutant] = [
         tests=("tests/audit/screening/test_attempts.py",),
     ),
     *_of(
+        "audit/plan.py",
+        ("self._first_copies(own) if self._of_few(block) else own", "own"),
+        ("np.zeros_like(numbers) if self._of_few(block) else numbers", "numbers"),
+        ("runs[self.inclusion(block).any(axis=0)]", "runs[self.design.inclusion(block).any(axis=0)]"),
+        ("block.start >= self.few_from", "block.start > self.few_from"),
+        tests=("tests/audit/test_few_left.py",),
+    ),
+    *_of(
+        "audit/sampling.py",
+        ("block.start + at)[held_as]", "block.start + at)[plan.design.targets(block.lane)]"),
+        tests=("tests/audit/test_few_left.py",),
+    ),
+    *_of(
         "audit/run_subsampling.py",
         ("early = min(self.early, done)", "early = 0"),
         ("return early + (done - early) // self.every", "return done // self.every"),
