@@ -80,7 +80,9 @@ def frontier_svg(advice: Mapping[str, Any], names: Sequence[str] = ()) -> Markup
         name = ", ".join(filter(None, said))
         labels.append((max(x, bound) + radius + 4, up + 4, name))
     body += [rect(frame.x(leak) - 5, y(value) - 5, 10, 10, "point baseline") for _, value, leak in baselines]
-    body += _apart(labels, frame.right + 50)
+    dots = [(frame.x(leak), y(value)) for _, value, leak in baselines]
+    dots += [(frame.x(one["leak"]["net"]), y(one["value"])) for _, one in points]
+    body += _apart(labels, dots, frame.right + 50)
     caption = (
         f"{len(points)} settings and {len(baselines)} baselines: what they learn against what they give away."
     )
@@ -111,9 +113,11 @@ def _kept_ticks(baselines: Mapping[str, Any], low: float, high: float) -> list[t
     return [(alone + share / 100 * gained, f"{label} %") for share, label in shares]
 
 
-def _apart(labels: Sequence[tuple[float, float, str]], right: float) -> list[str]:
-    """Labels, each moved down until it is on no other, and to the left where the picture ends."""
-    placed: list[tuple[float, float, float]] = []
+def _apart(
+    labels: Sequence[tuple[float, float, str]], dots: Sequence[tuple[float, float]], right: float
+) -> list[str]:
+    """Labels, each moved down until it is on no dot and no other, and to the left where the picture ends."""
+    placed = [(x - 6, y + 4, x + 6) for x, y in dots]
     shown = []
     for x, y, name in sorted((label for label in labels if label[2]), key=lambda label: (label[1], label[0])):
         wide = _LETTER * len(name)
