@@ -9,7 +9,7 @@
     python -m benchmarks bounds              # whole commands beside it, and what is asked; --quick: minutes
     python -m benchmarks advantage           # hours, so only by name
     python -m benchmarks scale               # time and memory over documents, up to --scales 2000000
-    python -m benchmarks.pem                 # the same
+    python -m benchmarks.pem                 # PEM with sparse vectors, and what a run costs
     python -m benchmarks.figure_3 --movies 17711  # figure 3 in the shape of Netflix; ten minutes
 """
 
