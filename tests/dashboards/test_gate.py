@@ -11,7 +11,7 @@ import pytest
 from starlette.requests import Request
 
 from ksdp.audit.errors import InputError
-from ksdp.commands.reviews import _origins, _source
+from ksdp.commands.reviews import ListeningOptions, SignInOptions, _origins, _source
 from ksdp.dashboards.reviews import safe_path
 from ksdp.dashboards.security import COOKIE, HeaderReviewer, LocalReviewer, TokenReviewers, read_tokens
 
@@ -86,28 +86,36 @@ def test_token_files_are_read_or_refused(tmp_path: Path) -> None:
 CERT = {"tls_cert": Path("c"), "tls_key": Path("k")}
 
 
+def asked(**given: Any) -> Any:
+    """Who says who looks, where these options are given."""
+    listening = {"host", "tls_cert", "tls_key"} & given.keys()
+    return _source(
+        ListeningOptions(**{name: given[name] for name in listening}),
+        SignInOptions(**{name: given[name] for name in given.keys() - listening}),
+    )
+
+
 @pytest.mark.parametrize(
     ("changes", "wanted"),
     [
         ({"host": "0.0.0.0"}, "not this machine alone"),
         ({"host": "192.168.1.5", **CERT}, "not this machine alone"),
-        ({"host": "192.168.1.5", "header": "X-User"}, "not this machine alone"),
+        ({"host": "192.168.1.5", "reviewer_header": "X-User"}, "not this machine alone"),
         ({"tls_cert": Path("c")}, "go together"),
-        ({"header": "X-User", "tokens": Path("t")}, "exclude each other"),
+        ({"reviewer_header": "X-User", "tokens": Path("t")}, "exclude each other"),
     ],
 )
 def test_the_command_refuses_to_listen_to_strangers(changes: dict[str, Any], wanted: str) -> None:
-    usual = {"host": "127.0.0.1", "tls_cert": None, "tls_key": None, "header": None, "proxy": None, "tokens": None}
     with pytest.raises(InputError, match=wanted):
-        _source(**(usual | changes))
+        asked(**changes)
 
 
 def test_the_command_knows_who_looks(tmp_path: Path) -> None:
-    assert isinstance(_source("127.0.0.1", None, None, None, None, None), LocalReviewer)
-    behind = _source("192.168.1.5", Path("c"), Path("k"), "X-User", ["10.0.0.1"], None)
+    assert isinstance(asked(), LocalReviewer)
+    behind = asked(host="192.168.1.5", **CERT, reviewer_header="X-User", proxy=["10.0.0.1"])
     assert behind == HeaderReviewer("X-User", frozenset({"10.0.0.1"}))
     path = tokens(tmp_path, f"{TOKEN} Ada\n")
-    assert _source("192.168.1.5", Path("c"), Path("k"), None, None, path).name_of(TOKEN) == "Ada"
+    assert asked(host="192.168.1.5", **CERT, tokens=path).name_of(TOKEN) == "Ada"
 
 
 def test_origins_are_those_of_the_address_and_those_named() -> None:
@@ -157,4 +165,4 @@ def test_nobody_waits_for_a_clock_that_was_set_back() -> None:
 
 def test_a_header_without_a_proxy_is_refused() -> None:
     with pytest.raises(InputError, match="`--reviewer-header` needs `--proxy`"):
-        _source("127.0.0.1", None, None, "X-User", None, None)
+        asked(reviewer_header="X-User")
