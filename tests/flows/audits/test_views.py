@@ -149,6 +149,10 @@ def test_a_leak_in_one_view_is_found_and_the_runs_are_shared(
     # The dashboard: in the list, on a page of its own, from its views and back.
     look, here = pages(store), f"/views/{out['audit']}"
     assert "1 audit of several views" in look.words("/audits")
+    assert 'href="/views">All' not in look.client.get("/audits").text, "it is shown already"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ksdp.dashboards.audits.pages._VIEWS", 0)
+        assert 'href="/views">All 1<' in look.client.get("/audits").text, "there is more than is shown"
     assert look.words("/views").count("outsider, coalition of 12 documents, final output") == 1
     assert f"gives away {len(sensitive)} of 108 documents in at least one of the views tried" in look.words(here)
     shown_page = look.client.get(here).text
