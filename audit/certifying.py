@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Certifiable, Mechanism, final_output, traits_of
+from ksdp.audit.mechanisms.contract import Certifiable, Mechanism, final_output, traits_of, why_uncertified
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.numeric.array_types import Floats, Ints
 from ksdp.audit.plan import Plan
@@ -63,13 +63,10 @@ def check_certifiable(mechanism: Mechanism, design: object, features: int) -> No
     """
     if not isinstance(design, Shared | Literal) or (isinstance(design, Shared) and design.poisson):
         raise SpecError("a certificate needs `design.kind` shared or literal, with databases of a fixed size.")
-    why = "adds no noise of a density that is known"
-    if isinstance(mechanism, Certifiable):
-        reason = mechanism.uncertified(features)
-        if reason is None:
-            return
-        why = reason
-    raise SpecError(f"mechanism {mechanism.name!r} {why}; nothing bounds every attack on it: no `certificate`.")
+    if (why := why_uncertified(mechanism, features)) is not None:
+        raise SpecError(
+            f"mechanism {mechanism.name!r} {why}; nothing bounds every attack on it: no `certificate`."
+        )
 
 
 def knows_all(mechanism: Mechanism) -> float | None:

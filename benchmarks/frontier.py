@@ -32,9 +32,9 @@ from ksdp.audit.mechanisms.privacy.moments import Moments, TermCounts
 from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.screening.advice import CERTIFIED, Advice, Leak, Setting, Tried, described
 from ksdp.audit.spec.models import parse_spec
-from ksdp.audit.verdicts.certificates import pair_advantage, pair_distance
+from ksdp.audit.verdicts.certificates import normal_advantage, pair_advantage, pair_distance
 from ksdp.dashboards.learning import frontier_svg
-from ksdp.flows.learning import Limits, Search, begin_search
+from ksdp.flows.learning import Limits, Search, begin_search, corpus_columns
 from ksdp.storage.gain_rows import load_rows
 from ksdp.storage.readers.counts import read_vocabulary
 from ksdp.storage.readers.spec_files import read_spec_file
@@ -95,7 +95,8 @@ def _tried(case: Case, store: Store) -> tuple[Advice, list[str]]:
     left = _without(MARGIN, case.counted)
     common = {"seed": SEED, "decision": {"margin": left}, "certificate": {"pairs": PAIRS}}
     tables = {**common, "design": {"party_size": 0.5, "with_runs": 100}, **case.tables}
-    search = begin_search(parse_spec(tables), case.base, LIMITS, store, 1)
+    spec = parse_spec(tables)
+    search = begin_search(spec, case.base, LIMITS, store, corpus_columns(spec, case.base), 1)
     tried = [_one(search, tables, row, case.counted) for row in case.rows]
     advice = replace(search.advice(tried), margin=MARGIN, best=None)
     return advice, [row.name for row in case.rows]
@@ -104,8 +105,7 @@ def _tried(case: Case, store: Store) -> tuple[Advice, list[str]]:
 def _one(search: Search, tables: Mapping[str, Any], row: Row, counted: float) -> Tried:
     found = search.attempt(row.setting, parse_spec({**tables, "mechanism": dict(row.mechanism)}))
     if counted and found.promised is not None and "drawn" not in row.setting:
-        both = np.hypot(*pair_distance(np.array([found.promised, counted])))
-        found = replace(found, promised=float(pair_advantage(both)))
+        found = replace(found, promised=normal_advantage(np.array([found.promised, counted])))
     return found
 
 

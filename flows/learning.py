@@ -133,10 +133,10 @@ def search_levers(spec: Spec, base: Path, limits: Limits, store: Store) -> Searc
     split evenly over all settings that may be tried, so that every limit holds at once. Gain is measured on the
     spec's splits. The store keeps what each setting gives away, so that a search goes on where it was stopped.
     """
-    features = _columns(spec, base)
+    features = corpus_columns(spec, base)
     space = lever_space(spec, features, limits.levers)
     count = min(limits.tried, math.prod(len(lever.values) for lever in space))
-    search = begin_search(spec, base, limits, store, count)
+    search = begin_search(spec, base, limits, store, features, count)
     advice = search.advice(_tried(search, space, count))
     if advice.best is None:
         return Searched(advice, search.gain, None, search.corpus)
@@ -144,13 +144,20 @@ def search_levers(spec: Spec, base: Path, limits: Limits, store: Store) -> Searc
     return Searched(advice, search.gains[advice.best] or search.gain, best, search.corpus)
 
 
-def _columns(spec: Spec, base: Path) -> int:
-    """Of the corpus, before levers."""
+def corpus_columns(spec: Spec, base: Path) -> int:
+    """How many there are before any lever."""
     return int(read_source(find_source(spec.corpus, base), nonnegative=False).matrix.shape[1])
 
 
-def begin_search(spec: Spec, base: Path, limits: Limits, store: Store, count: int) -> Search:
-    """The documents, splits and baselines that so many settings share.
+def begin_search(spec: Spec, base: Path, limits: Limits, store: Store, features: int, count: int) -> Search:
+    """The documents, splits and baselines that settings share.
+
+    Parameters
+    ----------
+    features : int
+        `corpus_columns`.
+    count : int
+        How many settings may be tried, at most.
 
     Raises
     ------
@@ -171,7 +178,6 @@ def begin_search(spec: Spec, base: Path, limits: Limits, store: Store, count: in
     rows = load_rows(spec, base, nonnegative=traits_of(mechanism).nonnegative)
     scores = tuple(gain_scores(mechanism, rows, spec.gain, spec.seed))
     gain = summarise_gain(scores, mechanism.name, spec.gain, rows.party is not None)
-    features = _columns(spec, base)
     search = Search(spec, base, limits, features, level, drawn, population, scores, gain, corpus.hash, store)
     _ = search.exact
     current().advance(1)

@@ -483,6 +483,13 @@ class Certifiable(Protocol):
         ...
 
 
+def why_uncertified(mechanism: Mechanism, features: int) -> str | None:
+    """Why nothing bounds every attack on a mechanism, as the end of a sentence; None where pairs of runs do."""
+    if isinstance(mechanism, Certifiable):
+        return mechanism.uncertified(features)
+    return "adds no noise of a density that is known"
+
+
 def named_alone(arrays: Mapping[str, _Value], place: int) -> dict[str, _Value]:
     """What one of several runs shows, under the names that it has alone."""
     before = run_prefix(place)

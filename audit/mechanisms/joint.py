@@ -31,13 +31,14 @@ from ksdp.audit.mechanisms.contract import (
     opened,
     run_prefix,
     traits_of,
+    why_uncertified,
 )
 from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.registry import make_mechanism, statistics
 from ksdp.audit.statistics.contract import Documents, Statistic, own_statistics, sentence_of
 from ksdp.audit.statistics.linear.counts import evaluated
 from ksdp.audit.statistics.linear.groups import WrappedStatistic
-from ksdp.audit.verdicts.certificates import pair_advantage, pair_distance
+from ksdp.audit.verdicts.certificates import normal_advantage
 
 _FAMILIES = ("paper", "geometry", "rounds")
 _MANY = 2**20
@@ -237,8 +238,7 @@ class JointMechanism:
     def uncertified(self, features: int) -> str | None:
         """Why nothing bounds every attack on one of the runs; None where something does on all."""
         for place, one in self._numbered:
-            why = one.uncertified(features) if isinstance(one, Certifiable) else "adds no noise of known density"
-            if why is not None:
+            if (why := why_uncertified(one, features)) is not None:
                 return f"has run {place}, {one.name}, which {why}"
         return None
 
@@ -249,7 +249,7 @@ class JointMechanism:
 
         Distances of normals add up in squares; else somebody who cannot tell by any run cannot tell.
         """
-        each = []
+        each, normal = [], self.normal_pairs
         for place, one in self._numbered:
             own = None if final is None else tuple(named_alone({name: name for name in final}, place))
             assert isinstance(one, Certifiable)
@@ -257,9 +257,7 @@ class JointMechanism:
 
         def against(other: Database) -> float:
             found = np.array([apart(other) for apart in each])
-            if self.normal_pairs:
-                return float(pair_advantage(float(np.linalg.norm(pair_distance(found)))))
-            return float(1 - np.prod(1 - found))
+            return normal_advantage(found) if normal else float(1 - np.prod(1 - found))
 
         return against
 
