@@ -324,6 +324,8 @@ def add_to_chain(path: Path, said: Mapping[str, Any]) -> None:
 
     Raises
     ------
+    OSError
+        If it cannot be written.
     StoreError
         If the line before is not one that was written; the others are not looked at.
     """

@@ -67,8 +67,8 @@ async def _looks(
             rows = np.sort(whole.audited[open_documents(interim)])
             if few_from is None and whole.few_left(rows):
                 few_from = whole.looks[number - 1].runs
-            stage = Stage(f"look-{number + 1}", whole.design.seed, look.runs, rows, names, refs[-1].stage)
-            stage = replace(stage, few_from=few_from)
+            name, seed, before = f"look-{number + 1}", whole.design.seed, refs[-1].stage
+            stage = Stage(name, seed, look.runs, rows, names, before, few_from=few_from)
             write_stage(Store(Path(first.store)).audit(first.audit), stage)
             if not (first.may_sample or await steps.aside(all_stored, first.at(stage.name))):
                 break  # what was not announced cannot be explored

@@ -121,7 +121,7 @@ def decide(
     before = audit.endswith(".toml")
     if entry.groups and not before:
         raise InputError("`--groups` goes with a spec: an audit's own unit is what its ids name.")
-    subject = _subject(Path(audit), groups=entry.groups) if before else _known(store, audit)
+    subject = _subject(Path(audit), groups=entry.groups) if before else opened_audit(store, audit)[1]
     try:
         made = entry.write(store, subject)
     except StaleDecision as error:
@@ -144,12 +144,6 @@ def _subject(spec: Path, *, groups: bool) -> Subject:
     from ksdp.flows.reviews import corpus_subject
 
     return corpus_subject(read, base, groups=groups)
-
-
-def _known(store: Path, audit: str) -> str:
-    """The audit that an abbreviated id, or `latest`, means."""
-
-    return opened_audit(store, audit)[1]
 
 
 def _lines(path: Path) -> list[str]:
@@ -190,7 +184,7 @@ def more(
     from ksdp.flows.reviews import WantedRuns
 
     wanted = WantedRuns(tuple(documents) if documents else None, with_runs)
-    _run_more(store, _known(store, audit), wanted, where.place(), as_json, wait=wait, held=held)
+    _run_more(store, opened_audit(store, audit)[1], wanted, where.place(), as_json, wait=wait, held=held)
 
 
 def _run_more(store: Path, audit: str, wanted: WantedRuns, place: Place, as_json: bool, **lock: Any) -> NoReturn:
@@ -228,7 +222,7 @@ def clear(
     signing = signer.signing(salted=salted)
     out = clearance_from_decisions(
         store,
-        _known(store, audit),
+        opened_audit(store, audit)[1],
         signing,
         leave_out_waiting=leave_out_waiting,
         superseded=superseded,
