@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -21,8 +21,8 @@ import ksdp
 from ksdp.cli import app
 from ksdp.extras.pem.spec import PemSpec
 from ksdp.flows.runs.budget import BudgetFile
+from ksdp.flows.schedules.events import CAUSES
 from ksdp.protocols.programs.protocol_file import RunSpec
-from ksdp.storage.schedules.schedule_files import Event
 
 from .fences import fences, run_python
 from .scripts import script
@@ -63,8 +63,7 @@ def test_every_table_command_and_key_is_in_the_generated_pages() -> None:
         assert inner is not None
         commands += [f"{inner.info.name} {one.name}" for one in inner.registered_commands]
     assert [name for name in commands if f"### `ksdp {name}`" not in said("commands.md")] == []
-    events = get_args(Event)
-    assert [event for event in events if f"| `{event}` |" not in said("scheduling.md")] == []
+    assert [event for event in CAUSES if f"| `{event}` |" not in said("scheduling.md")] == []
     for model in (RunSpec, PemSpec, BudgetFile):
         for key in model.model_fields:
             assert re.search(rf"[\[`]{re.escape(key)}\b", said("file-keys.md")), (model.__name__, key)

@@ -16,7 +16,6 @@ from ksdp.cli import COMMANDS, app
 from ksdp.extras.pem import spec
 from ksdp.flows.runs import budget
 from ksdp.protocols.programs import protocol_file
-from ksdp.storage.schedules import schedule_files
 
 _PARTY = "protocol-run.md"
 FILES: dict[str, tuple[str, Mapping[str, type[BaseModel]]]] = {
@@ -50,7 +49,6 @@ FILES: dict[str, tuple[str, Mapping[str, type[BaseModel]]]] = {
             "[run]": spec.PemRunSpec,
         },
     ),
-    "Notices ([who is told of what](scheduling.md))": ("", {"[[notice]]": schedule_files.Notice}),
 }
 
 

@@ -34,9 +34,7 @@ from prefect.types.entrypoint import EntrypointType
 from ksdp.audit.content_keys import content_key
 from ksdp.flows.interruption import Clock, current, utc_now
 from ksdp.flows.schedules.events import emit_expired
-from ksdp.flows.schedules.notices import send_waiting
 from ksdp.flows.schedules.scheduled_run import scheduled_audit
-from ksdp.storage.schedules.outbox import set_damaged_aside
 from ksdp.storage.schedules.schedule_files import (
     Schedule,
     ScheduledRun,
@@ -99,7 +97,7 @@ _AHEAD = timedelta(minutes=1)
 """A run that is to begin at once waits no longer, whatever became of the clock."""
 
 _SELDOM = 5
-"""Ticks between looks at Prefect's pages' switches, at notices that wait, and at clearances that expire."""
+"""Ticks between looks at Prefect's pages' switches and at clearances that expire."""
 
 _DAMAGED = "{file} of schedule {name} is damaged: a run of every document is made in its place"
 
@@ -206,10 +204,6 @@ class Follower:
         if self._ticks % _SELDOM == 0:
             await self._switches()
             await asyncio.to_thread(emit_expired, self._store, self._now())
-            for name in self._applied:
-                for file in await asyncio.to_thread(set_damaged_aside, self._store, name):
-                    current().say(f"notice {file} of schedule {name} is damaged and is not sent; see its history")
-                await asyncio.to_thread(send_waiting, self._store, name, self._now)
         self._ticks += 1
         for schedule, deployment in list(self._applied.values()):
             await self._start_what_waits(schedule, deployment)

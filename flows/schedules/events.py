@@ -1,8 +1,9 @@
-"""Prefect events, for automations: what notices tell of a run, and which clearances have expired."""
+"""Prefect events, for automations: what a run found, and which clearances have expired."""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -12,28 +13,49 @@ from prefect.events import emit_event
 from prefect.settings import PREFECT_API_URL
 
 from ksdp.audit.errors import KsdpError
-from ksdp.flows.schedules.notices import body, events_of
 from ksdp.storage.clearances import read_clearance, stored_clearances
-from ksdp.storage.schedules.schedule_files import Event, Schedule, ScheduledRun
+from ksdp.storage.schedules.schedule_files import Schedule, ScheduledRun
 from ksdp.storage.store import Store
 
-NAMES: dict[Event, str] = {
-    "sensitive": "ksdp.document.turned-sensitive",
-    "void": "ksdp.audit.void",
-    "appetite": "ksdp.appetite.missed",
-    "not-run": "ksdp.schedule.missed",
-    "unchanged": "ksdp.schedule.missed",
+CAUSES: Mapping[str, Callable[[ScheduledRun], bool]] = {
+    "ksdp.document.turned-sensitive": lambda run: run.became_sensitive > 0,
+    "ksdp.audit.void": lambda run: run.outcome == "void",
+    "ksdp.appetite.missed": lambda run: bool(run.appetite_missed),
+    "ksdp.schedule.missed": lambda run: run.outcome in ("failed", "timed-out", "crashed") or run.missed > 0,
 }
-"""Prefect's name of what a notice tells."""
+"""When a run gives cause for an event."""
 _NEWS = timedelta(days=30)
 """Who first serves an old store is not told of clearances that expired longer ago; they are marked alone."""
 
 
+def events_of(run: ScheduledRun) -> list[str]:
+    """Names of the events that a run gives cause for."""
+    return [name for name, given in CAUSES.items() if given(run)]
+
+
+def links_of(store: Store, schedule: Schedule, run: ScheduledRun) -> dict[str, str]:
+    """The report on this machine and, where the schedule names its address, the dashboard."""
+    if run.audit is None or run.outcome not in ("audited", "void"):
+        return {}
+    links = {"report": (store.audit(run.audit) / "report.html").as_uri()}
+    if schedule.link:
+        links["dashboard"] = f"{schedule.link.rstrip('/')}/audits/{run.audit}"
+    return links
+
+
+def body(store: Store, schedule: Schedule, run: ScheduledRun) -> dict[str, Any]:
+    """What an event says of a run: times, counts and links, never a document."""
+    told = {"outcome", "audit", "planned", "finished", "became_sensitive", "verdict_changes", "appetite_missed"}
+    told |= {"documents", "verdicts", "attempts", "missed"}
+    said = run.model_dump(mode="json", include=told)
+    return {"schedule": schedule.name} | said | {"links": links_of(store, schedule, run)}
+
+
 def emit_run(store: Store, schedule: Schedule, run: ScheduledRun) -> None:
-    """Emit whatever a run gives cause to tell, as the bodies of notices have it."""
+    """Emit whatever a run gives cause to tell."""
     about = {"prefect.resource.id": f"ksdp.schedule.{schedule.name}", "prefect.resource.name": schedule.name}
     for event in events_of(run) if _is_watched() else ():
-        emit_event(NAMES[event], about, related=_audits(run.audit), payload=body(store, schedule, event, run))
+        emit_event(event, about, related=_audits(run.audit), payload=body(store, schedule, run))
 
 
 def emit_expired(store: Store, now: datetime) -> None:

@@ -38,8 +38,8 @@ from ksdp.flows.audits.prefect_audit import audit
 from ksdp.flows.audits.run import one_at_a_time
 from ksdp.flows.interruption import die_with_parent, utc_now
 from ksdp.flows.prepare import prepare_stored, spec_corpus
+from ksdp.flows.schedules.artifacts import publish_run
 from ksdp.flows.schedules.events import emit_run
-from ksdp.flows.schedules.notices import notify, publish_run
 from ksdp.storage.readers.spec_files import copies_kept, read_spec_file
 from ksdp.storage.reviews.appetites import kept_record, read_appetite
 from ksdp.storage.reviews.decisions import exclusions
@@ -328,7 +328,6 @@ async def _run(store: Store, schedule: Schedule, mark: Running, missed: int) -> 
     run = ScheduledRun.model_validate(about)
     append_run(store, schedule.name, run)
     finish(store, schedule.name)
-    await asyncio.to_thread(notify, store, schedule, run, utc_now)
     emit_run(store, schedule, run)
     try:
         await publish_run(store, schedule, run, None if attempted is None else attempted.summary, drift)

@@ -1,6 +1,6 @@
 """`ksdp serve`: a Prefect server where none is named, a runner, and the schedules' files, until told to stop.
 
-Nothing is lost if it is killed: schedules, history and notices are files of the store, and what was missed or
+Nothing is lost if it is killed: schedules and history are files of the store, and what was missed or
 interrupted is run once when it is started again.
 """
 
@@ -22,7 +22,6 @@ from ksdp.flows.interruption import Clock, current, interrupts_stay_here, run_un
 from ksdp.flows.metrics_port import serve_metrics
 from ksdp.flows.prefect_server import Server, prefect_server, reached
 from ksdp.storage.locks import is_locked, lock
-from ksdp.storage.schedules.outbox import waiting_notices
 from ksdp.storage.schedules.schedule_files import (
     Schedule,
     ScheduledRun,
@@ -69,7 +68,6 @@ class ScheduleMetrics(Collector):
                 ("seconds_since_success", "Seconds since a run last came to its end, or since it was scheduled"),
                 ("overdue", "1 if a run is due"),
                 ("paused", "1 if paused"),
-                ("notices_waiting", "Notices not yet delivered"),
             )
         }
         for schedule in read_schedules(self._store):
@@ -103,7 +101,6 @@ class ScheduleMetrics(Collector):
             "seconds_since_success": (now - (success or schedule.created)).total_seconds(),
             "overdue": float(not schedule.paused and due(schedule, past, now) is not None),
             "paused": float(schedule.paused),
-            "notices_waiting": len(waiting_notices(self._store, schedule.name)),
         }
 
 

@@ -43,7 +43,7 @@ EXTRAS = {
     "weasyprint": "pdf",
     **dict.fromkeys(("gmpy2", "mpyc"), "parties"),
     **dict.fromkeys(("dp_accounting", "opendp"), "peers"),
-    **dict.fromkeys(("cronsim", "httpx", "prometheus_client"), "schedules"),
+    **dict.fromkeys(("cronsim", "prometheus_client"), "schedules"),
 }
 """What an audit does without, and the extra that brings it."""
 _UsageError: Any = typer.BadParameter.__mro__[2]  # ClickException, wherever Typer keeps it

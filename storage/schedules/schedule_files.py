@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validator
 
 from ksdp.audit.errors import InputError, NotFound, StoreError
 from ksdp.audit.spec.models import Section, validated
@@ -43,56 +43,7 @@ def _written(path: Path) -> datetime:
     return datetime.fromtimestamp(0, UTC)
 
 
-Event = Literal["sensitive", "void", "appetite", "not-run", "unchanged"]
-"""A document has become sensitive; controls have failed; the appetite is missed; an audit did not run; audits were
-missed and nothing has changed since, which whoever asks for `not-run` is told too."""
-
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\Z")
-
-
-class Notice(Section, frozen=True):
-    """Who is notified of what, and how. Secrets are never in here: only names of environment variables."""
-
-    kind: Literal["command", "webhook", "email"]
-    """How the message goes out."""
-    on: tuple[Event, ...] = ("sensitive", "void", "appetite", "not-run")
-    """The events that it is sent for."""
-    command: tuple[str, ...] = ()
-    """`command`: program and arguments; it reads JSON from standard input. No shell."""
-    url: str | None = None
-    """`webhook`: JSON is posted there."""
-    to: tuple[str, ...] = ()
-    """`email`: recipients."""
-    sender: str | None = None
-    """`email`: the address that it comes from."""
-    host: str | None = None
-    """`email`: the SMTP server."""
-    port: Annotated[int, Field(ge=1, le=65535)] = 587
-    """`email`: the server's port."""
-    starttls: bool = True
-    """`email`: encrypt the connection."""
-    user: str | None = None
-    """`email`: the account at the server."""
-    password_env: str | None = None
-    """Environment variable that holds the SMTP password."""
-
-    @model_validator(mode="after")
-    def _fits(self) -> Notice:
-        needs: dict[str, tuple[str, ...]] = {
-            "command": ("command",),
-            "webhook": ("url",),
-            "email": ("to", "sender", "host"),
-        }
-        for key in needs[self.kind]:
-            if not getattr(self, key):
-                raise ValueError(f"`{key}` must be given for {self.kind!r}.")
-        if self.kind == "webhook" and not str(self.url).startswith(("http://", "https://")):
-            raise ValueError("`url` must start with http:// or https://.")
-        if not self.on:
-            raise ValueError("`on` must name at least one event.")
-        if (self.user is None) != (self.password_env is None):
-            raise ValueError("`user` and `password_env` go together.")
-        return self
 
 
 class Schedule(Section, frozen=True):
@@ -126,8 +77,7 @@ class Schedule(Section, frozen=True):
     appetite: str | None = None
     """Absolute path of a risk appetite, read again at every run; with one, every audit is of all documents."""
     link: str | None = None
-    """Address of the dashboard (`ksdp review`), for links in notices."""
-    notices: tuple[Notice, ...] = ()
+    """Address of the dashboard (`ksdp review`), for links."""
 
     @field_validator("name")
     @classmethod

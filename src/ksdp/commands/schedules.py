@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 import typer
 
-from ksdp.audit.errors import InputError
 from ksdp.commands.options import (
     AppetiteOption,
     JsonOption,
@@ -57,16 +56,6 @@ class AttemptOptions:
     timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds an attempt may take.")] = None
 
 
-@dataclass(frozen=True)
-class NoticeOptions:
-    """Options that say who is told of a run, and where it can be seen."""
-
-    notices: Annotated[
-        Path | None, typer.Option("--notices", help="TOML with [[notice]] tables: command, webhook or email.")
-    ] = None
-    link: Annotated[str | None, typer.Option("--link", help="Address of the dashboard, for notices.")] = None
-
-
 @with_options
 def schedule(
     *,
@@ -74,8 +63,8 @@ def schedule(
     calendar: CalendarOptions,
     spending: SpendingOptions,
     attempts: AttemptOptions,
-    telling: NoticeOptions,
     appetite: AppetiteOption = None,
+    link: Annotated[str | None, typer.Option("--link", help="Address of the dashboard, for links.")] = None,
     workers: WorkersOption = None,
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
@@ -98,8 +87,7 @@ def schedule(
             "level": read.decision.level,
             "workers": workers,
             "appetite": None if appetite is None else str(appetite.resolve()),
-            "link": telling.link,
-            "notices": _notices(telling.notices),
+            "link": link,
         }
         | asdict(spending)
         | asdict(attempts)
@@ -114,20 +102,7 @@ def schedule(
     typer.echo(f"`ksdp serve --store {store}` runs it.", err=True)
 
 
-def _notices(path: Path | None) -> list[Any]:
-    if path is None:
-        return []
-    from ksdp.storage.readers.files import read_toml
-
-    tables = read_toml(path)
-    notices = tables.get("notice")
-    if set(tables) != {"notice"} or not isinstance(notices, list):
-        raise InputError(f"{path.name} must hold [[notice]] tables and nothing else.")
-    return notices
-
-
 def _about(store: Any, schedule: Any) -> dict[str, Any]:
-    from ksdp.storage.schedules.outbox import waiting_notices
     from ksdp.storage.schedules.schedule_files import next_times, read_runs
 
     runs = read_runs(store, schedule.name)
@@ -144,7 +119,6 @@ def _about(store: Any, schedule: Any) -> dict[str, Any]:
         "last": runs[-1].model_dump(mode="json", exclude={"budget"}) if runs else None,
         "level": schedule.level,
         "level_left": left,
-        "notices_waiting": len(waiting_notices(store, schedule.name)),
     }
 
 

@@ -47,7 +47,6 @@ def test_a_schedule_from_its_making_to_its_end(typed: Typed, nightly: tuple[Any,
         (("--budget", "generous"), "`budget`"),
         (("--full-every", "-1"), "`full_every`"),
         (("--retries", "-1"), "`retries`"),
-        (("--notices", "none.toml"), "none.toml cannot be read"),
         (("--appetite", "none.toml"), "none.toml cannot be read"),
     ],
 )

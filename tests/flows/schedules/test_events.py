@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -16,8 +17,7 @@ from prefect.events import Event
 from prefect.events.filters import EventFilter, EventNameFilter
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
-from ksdp.flows.schedules.events import emit_expired, emit_run
-from ksdp.flows.schedules.notices import body
+from ksdp.flows.schedules.events import body, emit_expired, emit_run, events_of
 from ksdp.storage.clearances import clearance_at
 from ksdp.storage.schedules.schedule_files import Schedule, ScheduledRun, check_schedule
 from ksdp.storage.store import Store
@@ -49,12 +49,45 @@ def emitted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Event]]:
         yield sent
 
 
-def test_an_event_says_what_the_notice_says(nightly: tuple[Store, Schedule], emitted: list[Event]) -> None:
+@pytest.mark.parametrize(
+    ("changes", "events"),
+    [
+        ({"missed": 0}, ["document.turned-sensitive"]),
+        ({"became_sensitive": 0, "missed": 0}, []),
+        ({"appetite_missed": ("coverage",), "missed": 0}, ["document.turned-sensitive", "appetite.missed"]),
+        ({"became_sensitive": 0, "outcome": "unchanged", "missed": 2}, ["schedule.missed"]),
+        ({}, ["document.turned-sensitive", "schedule.missed"]),
+        ({"outcome": "void", "became_sensitive": 0, "missed": 0}, ["audit.void"]),
+        ({"outcome": "timed-out", "became_sensitive": 0, "missed": 0}, ["schedule.missed"]),
+        ({"outcome": "crashed", "became_sensitive": 0, "missed": 0}, ["schedule.missed"]),
+        ({"outcome": "cancelled", "became_sensitive": 0, "missed": 0}, []),
+    ],
+)
+def test_what_gives_cause_for_an_event(changes: dict[str, Any], events: list[str]) -> None:
+    assert events_of(RUN.model_copy(update=changes)) == [f"ksdp.{event}" for event in events]
+
+
+def test_what_an_event_says_is_counts_and_links(nightly: tuple[Store, Schedule]) -> None:
+    store, schedule = nightly[0], nightly[1].model_copy(update={"link": "http://127.0.0.1:8000/"})
+    said = body(store, schedule, RUN.model_copy(update={"reason": "row 7 of mail.csv"}))
+    assert said["links"] == {
+        "report": f"{store.root.as_uri()}/audits/0123456789ab/report.html",
+        "dashboard": "http://127.0.0.1:8000/audits/0123456789ab",
+    }
+    assert (said["schedule"], said["became_sensitive"], said["missed"]) == ("nightly", 2, 1)
+    assert "row 7" not in json.dumps(said)
+    failed = RUN.model_copy(update={"outcome": "failed", "audit": None})
+    assert body(store, schedule, failed)["links"] == {}
+
+
+def test_an_event_is_about_its_schedule_and_its_audit(
+    nightly: tuple[Store, Schedule], emitted: list[Event]
+) -> None:
     emit_run(*nightly, RUN)
     assert [one.event for one in emitted] == ["ksdp.document.turned-sensitive", "ksdp.schedule.missed"]
     assert {one.resource.id for one in emitted} == {"ksdp.schedule.nightly"}
     assert [dict(one) for one in emitted[0].related] == [AUDIT]
-    assert emitted[0].payload == body(*nightly, "sensitive", RUN)
+    assert emitted[0].payload == body(*nightly, RUN)
     emit_run(*nightly, RUN.model_copy(update={"became_sensitive": 0, "missed": 0}))
     assert len(emitted) == 2
     emit_run(*nightly, RUN.model_copy(update={"outcome": "failed", "became_sensitive": 0, "audit": None}))
@@ -122,6 +155,6 @@ def test_they_are_read_back_from_a_server(nightly: tuple[Store, Schedule], serve
         while len(found := asyncio.run(arrived())) < 2 and time.monotonic() < ends:
             time.sleep(0.2)
     turned, expired = (found[name] for name in about)
-    wanted = "ksdp.document.turned-sensitive", body(store, schedule, "sensitive", run)
+    wanted = "ksdp.document.turned-sensitive", body(store, schedule, run)
     assert (turned.event, turned.payload) == wanted
     assert (expired.event, expired.payload["documents"]) == ("ksdp.clearance.expired", 1)

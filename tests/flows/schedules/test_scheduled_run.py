@@ -21,13 +21,12 @@ from scipy.special import zeta
 
 from ksdp.audit.errors import SpecError
 from ksdp.flows.interruption import utc_now
-from ksdp.flows.schedules.notices import body
+from ksdp.flows.schedules.events import body, events_of
 from ksdp.flows.schedules.scheduled_run import check_schedulable, spec_basis
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.findings import read_spec
 from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.storage.schedules.changes import read_standing
-from ksdp.storage.schedules.outbox import waiting_notices
 from ksdp.storage.schedules.schedule_files import (
     Running,
     ScheduledRun,
@@ -84,8 +83,7 @@ class Site:
     def schedule(self, **changes: Any) -> None:
         values = {"name": "nightly", "spec": str(self.folder / "spec.toml"), "cron": "0 2 * * *", "workers": 2}
         values |= {"created": utc_now() - timedelta(days=3), "retries": 1, "backoff": 0.1}
-        notice = {"kind": "command", "command": ["cp", "/dev/stdin", str(self.folder / "told.json")]}
-        write_schedule(self.store, check_schedule(values | {"notices": [notice]} | changes))
+        write_schedule(self.store, check_schedule(values | changes))
 
     def run(self, **how: Any) -> tuple[ScheduledRun, Any]:
         """Run it: (the newest line of the history, the flow's final state)."""
@@ -96,13 +94,6 @@ class Site:
         with temporary_settings(self.settings):
             state = asyncio.run(scheduled_audit(str(self.store.root), "nightly", **how, return_state=True))
         return read_runs(self.store, "nightly")[-1], state
-
-    def told(self) -> dict[str, Any]:
-        """The latest notice; it is taken away."""
-        path = self.folder / "told.json"
-        said = dict(json.loads(path.read_text()))
-        path.unlink()
-        return said
 
 
 def make_site(folder: Path, server: dict[str, str]) -> Site:
@@ -138,14 +129,13 @@ def test_the_first_run_audits_everything_once_for_all_that_was_missed(site: Site
     assert spec.design.documents is None
     assert sum(run.verdicts.values()) == 120
     assert run.became_sensitive == run.verdicts["sensitive"] > 0
-    assert site.told()["event"] == "not-run"  # of the two that were missed; "sensitive" came before
-    assert waiting_notices(site.store, "nightly") == []
+    assert events_of(run) == ["ksdp.document.turned-sensitive", "ksdp.schedule.missed"]
 
 
-def test_the_links_of_a_notice_lead_to_pages(site: Site, pages: Callable) -> None:
+def test_the_links_of_an_event_lead_to_pages(site: Site, pages: Callable) -> None:
     site.schedule(link="https://review.example:8700")
     run = next(past for past in read_runs(site.store, "nightly") if past.audit)
-    links = body(site.store, read_schedule(site.store, "nightly"), "sensitive", run)["links"]
+    links = body(site.store, read_schedule(site.store, "nightly"), run)["links"]
     site.schedule()
     assert Path(urlsplit(links["report"]).path).is_file()
     address = urlsplit(links["dashboard"])
@@ -213,8 +203,8 @@ def test_one_that_fails_is_tried_again_told_of_and_spends_nothing(site: Site) ->
     assert (run.outcome, run.attempts, run.budget) == ("failed", 2, None)
     assert run.reason == "counts.npz: there is no such file."
     assert state.is_failed()
-    said = site.told()
-    assert (said["event"], said["outcome"], said["attempts"]) == ("not-run", "failed", 2)
+    said = body(site.store, read_schedule(site.store, "nightly"), run)
+    assert (events_of(run), said["outcome"], said["attempts"]) == (["ksdp.schedule.missed"], "failed", 2)
     assert "counts.npz" not in json.dumps(said)
     again, _ = site.run()
     assert again.outcome == "unchanged"
@@ -249,7 +239,7 @@ def test_a_process_that_keeps_dying_is_given_up(site: Site) -> None:
     assert (run.outcome, run.reason) == ("crashed", "its process died 2 times.")
     assert state.is_failed()
     assert running(site.store, "nightly") is None
-    assert site.told()["outcome"] == "crashed"
+    assert events_of(run) == ["ksdp.schedule.missed"]
 
 
 def test_a_paused_schedule_is_run_only_by_a_person(site: Site) -> None:
@@ -270,8 +260,7 @@ def test_an_appetite_is_held_to_everything_every_night(
     site.schedule(appetite=str(asked), workers=1, created=utc_now())
     run, _ = site.run()
     assert run.appetite_missed == ("coverage",)  # of this spec's statistics none reads all that is announced
-    said = site.told()
-    assert (said["event"], said["appetite_missed"]) == ("appetite", ["coverage"])
+    assert "ksdp.appetite.missed" in events_of(run)
     look = pages(site.store.root)
     assert "appetite missed: coverage" in look.words("/schedules/nightly")
     assert "coverage all that is announced unread:" in look.words(f"/audits/{run.audit}")

@@ -8,9 +8,11 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +112,38 @@ def events(store: Store) -> set[tuple[str, str]]:
     return set(api(store, ask))
 
 
+def automate(store: Store, url: str) -> None:
+    """Let the server that serves a store post what missed runs come to, as a person does on its pages."""
+    from prefect.blocks.webhook import Webhook
+    from prefect.events.actions import CallWebhook
+    from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
+
+    async def ask(client: Any) -> None:
+        block = await Webhook(url=url).save("privacy", client=client)
+        call = CallWebhook(block_document_id=block, payload="{{ event.payload | tojson }}")
+        trigger = EventTrigger(expect={"ksdp.schedule.missed"}, posture=Posture.Reactive)
+        await client.create_automation(AutomationCore(name="tell", trigger=trigger, actions=[call]))
+
+    api(store, ask)
+
+
+@contextlib.contextmanager
+def webhook() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """An HTTP server: (its address, what was posted)."""
+    got: list[dict[str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            got.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/", got
+        server.shutdown()
+
+
 @pytest.fixture
 def store(tmp_path: Path, spec: Callable[..., Path]) -> Store:
     """A store whose only schedule was due three times while nobody served it."""
@@ -128,8 +162,16 @@ def store(tmp_path: Path, spec: Callable[..., Path]) -> Store:
 
 @pytest.mark.e2e
 def test_killed_and_started_again_it_runs_once_what_was_missed(store: Store, spec: Callable[..., Path]) -> None:
+    with webhook() as hook:
+        _run_once_what_was_missed(store, spec, *hook)
+
+
+def _run_once_what_was_missed(
+    store: Store, spec: Callable[..., Path], url: str, posted: list[dict[str, Any]]
+) -> None:
     with served(store) as (process, _):
         mark = until(lambda: running(store, "nightly"), "the run to begin")
+        automate(store, url)
         assert being_served(store)
         family = process.children(recursive=True)
         process.kill()
@@ -151,6 +193,8 @@ def test_killed_and_started_again_it_runs_once_what_was_missed(store: Store, spe
         told = {("ksdp.schedule.missed", "ksdp.schedule.nightly")}
         told |= {("ksdp.clearance.expired", f"ksdp.clearance.{signed}")}
         until(lambda: told <= events(store), "the events")
+        until(lambda: posted, "the automation, which outlives the server, to post it")
+        assert [(one["schedule"], one["missed"], one["audit"]) for one in posted] == [("nightly", 2, run.audit)]
 
         # A person asks for a run; nothing has changed.
         typed("now", "nightly", "--store", store.root)

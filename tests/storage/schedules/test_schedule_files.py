@@ -61,15 +61,6 @@ VALUES = {"name": "nightly", "spec": "/s.toml", "cron": "30 2 * * *", "created":
         ({"retries": -1}, "`retries`:"),
         ({"level": 1.0}, "`level`:"),
         ({"every": 3}, "`every`:"),
-        ({"notices": [{"kind": "webhook"}]}, "`url` must be given for 'webhook'."),
-        ({"notices": [{"kind": "webhook", "url": "ftp://x"}]}, "`url` must start with http"),
-        ({"notices": [{"kind": "command"}]}, "`command` must be given"),
-        ({"notices": [{"kind": "email", "to": ["a@b"], "host": "h"}]}, "`sender` must be given"),
-        (
-            {"notices": [{"kind": "email", "to": ["a@b"], "host": "h", "sender": "c@d", "user": "u"}]},
-            "`user` and `password_env` go together.",
-        ),
-        ({"notices": [{"kind": "command", "command": ["x"], "on": []}]}, "`on` must name at least one event."),
     ],
 )
 def test_what_is_wrong_is_named(changes: dict[str, Any], said: str) -> None:
@@ -79,8 +70,7 @@ def test_what_is_wrong_is_named(changes: dict[str, Any], said: str) -> None:
 
 
 def test_a_schedule_is_read_as_it_was_written(store: Store, scheduled: Callable[..., Schedule]) -> None:
-    notice = {"kind": "command", "command": ["mail", "me"], "on": ["void"]}
-    made = scheduled(timezone="Europe/Vienna", timeout=3.5, notices=[notice])
+    made = scheduled(timezone="Europe/Vienna", timeout=3.5, link="https://review.example")
     assert read_schedule(store, "nightly") == made
     scheduled(name="another")
     assert [found.name for found in read_schedules(store)] == ["another", "nightly"]
