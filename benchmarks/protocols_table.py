@@ -25,7 +25,7 @@ from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
 from ksdp.audit.mechanisms.pem.functions import PemKMeans
 from ksdp.audit.mechanisms.pem.noise import Budget
 from ksdp.audit.registry import make_mechanism
-from ksdp.extras.pem.messages import PemTerms
+from ksdp.extras.pem.messages import PemNodes, PemTerms, PrimeField
 from ksdp.extras.pem.parties import PemAggregator, PemClient, PemServer
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.channel.rounds import run_together
@@ -100,33 +100,29 @@ def _pem(algorithm: PemAlgorithm, servers: int) -> str:
     """40 clients of one record each, so many servers; of a client, in all iterations."""
     clients, parts = [f"client{number:02}" for number in range(DOCUMENTS)], _rows(0)
     names = [f"server{number:02}" for number in range(servers)]
-    keys = {name: _key(name) for name in (*clients, *names, "hub")}
-    who = {name: Participant(name, key.public_key().public_bytes_raw()) for name, key in keys.items()}
-    terms = PemTerms(
-        tuple(who[name] for name in clients), tuple(who[name] for name in names), who["hub"],
-        Budget(1.0, ROUNDS), 1, repr(algorithm), b"a benchmark",
+    holder, *serving_keys, aggregator = (
+        Participant(name, _key(name).public_key().public_bytes_raw()) for name in ("host", *names, "hub")
+    )
+    nodes = PemNodes(
+        (holder,), tuple(serving_keys), aggregator, Budget(1.0, ROUNDS), 1, repr(algorithm), PrimeField(64), 1,
+        b"a benchmark",
     )  # fmt: skip
+    terms = PemTerms(nodes, tuple(clients), b"a session")
     began, sent = time.process_time(), 0
-    held = {name: PemClient(terms, name, keys[name], algorithm, parts[[at]]) for at, name in enumerate(clients)}
-    serving = {name: PemServer(terms, name, keys[name]) for name in names}
-    hub = PemAggregator(terms, keys["hub"], algorithm)
-    hellos = [client.hello() for client in held.values()]
-    greetings = [server.hello() for server in serving.values()]
-    for client in held.values():
-        client.hear(greetings)
-    for server in serving.values():
-        server.hear(hellos)
+    held = [PemClient(terms, name, algorithm, parts[[at]]) for at, name in enumerate(clients)]
+    serving = {name: PemServer(terms) for name in names}
+    hub = PemAggregator(terms, algorithm)
     while True:
         state = hub.begin()
         going = [server.open(state) for server in serving.values()]
         if not all(going):
             break
-        for client in held.values():
+        for client in held:
             for name, upload in client.answer(state).items():
                 sent += len(upload.to_bytes())
                 serving[name].take(upload)
-        roster = hub.roster([server.present() for server in serving.values()])
-        hub.reduce([server.total(roster) for server in serving.values()])
+        roster = hub.roster({name: server.present() for name, server in serving.items()})
+        hub.reduce({name: server.total(roster) for name, server in serving.items()})
     return f"{sent / len(clients) / 1e3:,.0f} / {time.process_time() - began:.2f}"
 
 

@@ -164,7 +164,7 @@ def hold_records(hosts: PemHosts, data: Path | None, client: str | None, clients
 
 
 _DELTA = 1e-5
-_NO_DATA = frozenset({"roll", "rolls", "hello", "hellos", "state"})
+_NO_DATA = frozenset({"roll", "rolls", "state"})
 
 
 def run_pem_host(

@@ -24,7 +24,6 @@ from ksdp.extras.pem.messages import (
     is_of,
     make_roll,
     meet,
-    open_numbered,
     unpack_state,
 )
 from ksdp.extras.pem.parties import PemAggregator, PemClient, PemServer
@@ -77,7 +76,7 @@ class PemMessages:
     def __init__(self, mesh: Mesh, note: Note) -> None:
         self.mesh, self.note = mesh, note
         self.round = 0
-        """Number of what is said now, for the transcript."""
+        """Number of what is said now: no message is taken for one of another."""
         self.sent = 0
         """Bytes of all that this host said."""
 
@@ -87,7 +86,7 @@ class PemMessages:
 
     async def tell(self, peer: str, kind: str, body: bytes) -> None:
         """Say one thing."""
-        message = pack("pem-said", kind.encode(), body)
+        message = pack("pem-said", kind.encode(), pack_number(self.round), body)
         self.note(what="sent", kind=kind, round=self.round, peer=peer, bytes=len(message))
         self.sent += len(message)
         await self.mesh.links[peer].send(message)
@@ -105,8 +104,8 @@ class PemMessages:
         """Hear one thing."""
         message = await self.mesh.links[peer].receive()
         self.note(what="received", kind=kind, round=self.round, peer=peer, bytes=len(message))
-        said, body = unpack("pem-said", message, 2)
-        if said != kind.encode():
+        said, number, body = unpack("pem-said", message, 3)
+        if (said, number_of(number)) != (kind.encode(), self.round):
             raise ProtocolError(f"{peer} is at another step: {kind} is due.")
         return body
 
@@ -130,7 +129,7 @@ async def joined_messages(
 
 
 async def agree(
-    messages: PemMessages, nodes: PemNodes, name: str, key: Ed25519PrivateKey, clients: dict[str, bytes]
+    messages: PemMessages, nodes: PemNodes, name: str, key: Ed25519PrivateKey, clients: Iterable[str] = ()
 ) -> PemTerms:
     """Send this host's roll and hear everybody's; the aggregator collects them."""
     own = make_roll(nodes, name, key, os_random(NONCE_BYTES), clients)
@@ -172,11 +171,12 @@ async def play(
     """
     role = nodes.role(name)
     if role == "server":
-        return await _serve(messages, nodes, name, key, patience)
+        return await _serve(messages, await agree(messages, nodes, name, key), patience)
     assert algorithm is not None
     if role == "aggregator":
-        return await _aggregate(messages, nodes, name, key, algorithm)
-    return await _hold(messages, nodes, name, key, algorithm, records)
+        return await _aggregate(messages, await agree(messages, nodes, name, key), algorithm)
+    held = {client_name(name, client): part for client, part in records.items()}
+    return await _hold(messages, await agree(messages, nodes, name, key, held), algorithm, held)
 
 
 def envelopes(body: bytes) -> list[Envelope]:
@@ -184,23 +184,16 @@ def envelopes(body: bytes) -> list[Envelope]:
     return [Envelope.from_bytes(each) for each in unpack("envelopes", body)]
 
 
-async def _serve(
-    messages: PemMessages, nodes: PemNodes, name: str, key: Ed25519PrivateKey, patience: float
-) -> PemOutcome:
+async def _serve(messages: PemMessages, terms: PemTerms, patience: float) -> PemOutcome:
     """Serve: add up shares and noise, iteration by iteration."""
     sampler = Vetted()
     await asyncio.to_thread(sampler.draw, 1.0, 1)  # loads what it needs now, not in the first iteration
-    terms = await agree(messages, nodes, name, key, {})
-    hub, holders = nodes.aggregator, [p.name for p in nodes.holders]
-    server = PemServer(terms, name, key, sampler=sampler)
-    await messages.tell_those_here(holders, "hello", server.hello().to_bytes())
-    heard = await asyncio.gather(*(_hellos(messages, holder, patience) for holder in messages.here(holders)))
-    hellos = [hello for each in heard for hello in each]
-    await asyncio.to_thread(server.hear, hellos)
-    refused = iteration = 0
+    hub, holders = terms.nodes.aggregator.name, [p.name for p in terms.nodes.holders]
+    server = PemServer(terms, sampler=sampler)
+    refused = 0
     while True:
-        messages.round = iteration + 1
-        message = Envelope.from_bytes(await messages.hear(hub.name, "state"))
+        messages.round += 1
+        message = await messages.hear(hub, "state")
         if not await asyncio.to_thread(server.open, message):
             break
         one_at_a_time = asyncio.Lock()
@@ -208,32 +201,19 @@ async def _serve(
             _gather(messages, server, holder, patience, one_at_a_time) for holder in messages.here(holders)
         )  # each until its last batch
         refused += sum(await asyncio.gather(*gathered))
-        await messages.tell(hub.name, "present", server.present().to_bytes())
-        roster = Envelope.from_bytes(await messages.hear(hub.name, "roster"))
-        partial = await asyncio.to_thread(server.total, roster)
-        await messages.tell(hub.name, "partial", partial.to_bytes())
+        await messages.tell(hub, "present", server.present())
+        partial = await asyncio.to_thread(server.total, await messages.hear(hub, "roster"))
+        await messages.tell(hub, "partial", partial)
         left = server.waits_for
         for holder in messages.here(holders):
             count = sum(is_of(client, holder) for client in left)
             await messages.tell_those_here([holder], "taken", pack_number(count))
-        iteration += 1
-    body = open_numbered(message, terms.session, "pem-state", hub, iteration)
-    digest = hashlib.sha256(body).digest()
+    digest = hashlib.sha256(message).digest()
     await messages.tell_those_here(holders, "result", digest)
     return PemOutcome(
-        terms.session.hex(), unpack_state(body), digest.hex(), len(terms.clients), refused=refused,
+        terms.session.hex(), unpack_state(message), digest.hex(), len(terms.clients), refused=refused,
         sampler=sampler.label, lost=_lost(messages, holders),
     )  # fmt: skip
-
-
-async def _hellos(messages: PemMessages, holder: str, patience: float) -> list[Envelope]:
-    """Those of one holder's clients; none where it is out."""
-    async for body in _in_time(messages, holder, "hellos", patience):
-        try:
-            return [each for each in envelopes(body) if is_of(each.sender, holder)]
-        except ProtocolError:
-            await _out(messages, holder, "sends what is damaged")
-    return []
 
 
 async def _gather(
@@ -289,31 +269,25 @@ async def _out(messages: PemMessages, holder: str, why: str) -> None:
     messages.note(what="out", peer=holder)
 
 
-async def _aggregate(
-    messages: PemMessages, nodes: PemNodes, name: str, key: Ed25519PrivateKey, algorithm: PemAlgorithm
-) -> PemOutcome:
+async def _aggregate(messages: PemMessages, terms: PemTerms, algorithm: PemAlgorithm) -> PemOutcome:
     """Aggregate: announce states, add the servers' sums."""
-    terms: PemTerms = await agree(messages, nodes, name, key, {})
-    aggregator = PemAggregator(terms, key, algorithm)
-    holders, servers = [p.name for p in nodes.holders], [p.name for p in nodes.servers]
+    aggregator = PemAggregator(terms, algorithm)
+    holders, servers = [p.name for p in terms.nodes.holders], [p.name for p in terms.nodes.servers]
     while True:
-        messages.round = len(aggregator.totals) + 1
+        messages.round += 1
         message = aggregator.begin()
         for server in servers:
-            await messages.tell(server, "state", message.to_bytes())
-        await messages.tell_those_here(holders, "state", message.to_bytes())
+            await messages.tell(server, "state", message)
+        await messages.tell_those_here(holders, "state", message)
         if aggregator.due == "done":
             break
-        lists = await messages.hear_all(servers, "present")
-        roster = aggregator.roster(map(Envelope.from_bytes, lists.values())).to_bytes()
+        roster = aggregator.roster(await messages.hear_all(servers, "present"))
         for server in servers:
             await messages.tell(server, "roster", roster)
-        sums = [Envelope.from_bytes(body) for body in (await messages.hear_all(servers, "partial")).values()]
-        await asyncio.to_thread(aggregator.reduce, sums)
-    body = open_numbered(message, terms.session, "pem-state", nodes.aggregator, len(aggregator.totals))
+        await asyncio.to_thread(aggregator.reduce, await messages.hear_all(servers, "partial"))
     rows = tuple(total.rows for total in aggregator.totals)
     return PemOutcome(
-        terms.session.hex(), aggregator.state, hashlib.sha256(body).hexdigest(), len(terms.clients),
+        terms.session.hex(), aggregator.state, hashlib.sha256(message).hexdigest(), len(terms.clients),
         rows=rows, present=aggregator.present, lost=_lost(messages, holders),
     )  # fmt: skip
 
@@ -323,52 +297,29 @@ def _lost(messages: PemMessages, holders: Sequence[str]) -> tuple[str, ...]:
 
 
 async def _hold(
-    messages: PemMessages,
-    nodes: PemNodes,
-    name: str,
-    key: Ed25519PrivateKey,
-    algorithm: PemAlgorithm,
-    records: Mapping[str, sp.csr_array],
+    messages: PemMessages, terms: PemTerms, algorithm: PemAlgorithm, records: Mapping[str, sp.csr_array]
 ) -> PemOutcome:
     """Hold clients: give each one's share to every server, iteration by iteration."""
-    names = {client: client_name(name, client) for client in records}
-    keys = {client: Ed25519PrivateKey.generate() for client in records}
-    public = {names[c]: k.public_key().public_bytes_raw() for c, k in keys.items()}
-    terms = await agree(messages, nodes, name, key, public)
-    hub, servers = nodes.aggregator, [p.name for p in nodes.servers]
-    clients = await asyncio.to_thread(
-        lambda: {c: PemClient(terms, names[c], keys[c], algorithm, part) for c, part in records.items()}
-    )
-    greetings = [Envelope.from_bytes(body) for body in (await messages.hear_all(servers, "hello")).values()]
-    hellos = await asyncio.to_thread(lambda: [client.hello().to_bytes() for client in clients.values()])
-    for server in servers:
-        await messages.tell(server, "hellos", pack("envelopes", *hellos))
-
-    def hear() -> None:
-        for client in clients.values():
-            client.hear(greetings)
-
-    await asyncio.to_thread(hear)
-    iteration, left = 0, len(clients)
+    hub, servers = terms.nodes.aggregator.name, [p.name for p in terms.nodes.servers]
+    clients = [PemClient(terms, name, algorithm, part) for name, part in records.items()]
+    left = len(clients)
     while True:
-        messages.round = iteration + 1
-        message = Envelope.from_bytes(await messages.hear(hub.name, "state"))
-        body = open_numbered(message, terms.session, "pem-state", hub, iteration)
-        state = unpack_state(body)
-        if terms.budget.over(state):
+        messages.round += 1
+        message = await messages.hear(hub, "state")
+        state = unpack_state(message)
+        if terms.nodes.budget.over(state):
             break
-        await _upload(messages, list(clients.values()), message, servers)
+        await _upload(messages, clients, message, servers)
         left = min(number_of(each) for each in (await messages.hear_all(servers, "taken")).values())
-        iteration += 1
-    digest = hashlib.sha256(body).digest()
+    digest = hashlib.sha256(message).digest()
     for server, theirs in (await messages.hear_all(servers, "result")).items():
         if theirs != digest:
-            raise ProtocolError(f"{server} was shown another result: {hub.name} is not to be trusted.")
+            raise ProtocolError(f"{server} was shown another result: {hub} is not to be trusted.")
     return PemOutcome(terms.session.hex(), state, digest.hex(), len(terms.clients), left)
 
 
 async def _upload(
-    messages: PemMessages, clients: Sequence[PemClient], message: Envelope, servers: Sequence[str]
+    messages: PemMessages, clients: Sequence[PemClient], message: bytes, servers: Sequence[str]
 ) -> None:
     """Every client's answer, to every server; so many at a time that no message is long."""
     at = 0

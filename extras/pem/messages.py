@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, ProtocolError
@@ -20,15 +17,7 @@ from ksdp.audit.mechanisms.pem.algorithm import PemState, VectorBlock
 from ksdp.audit.mechanisms.pem.noise import Budget, reach
 from ksdp.audit.numeric.array_types import Words
 from ksdp.audit.randomness import RandomBytes, os_random
-from ksdp.protocols.channel.keys import (
-    VERSION,
-    AgreementKey,
-    Envelope,
-    Participant,
-    check_participants,
-    open_envelope,
-    sign_envelope,
-)
+from ksdp.protocols.channel.keys import Envelope, Participant, check_participants, open_envelope, sign_envelope
 from ksdp.protocols.channel.wire import name_of, number_of, pack, pack_number, unpack
 
 PRIMES = {32: 2**32 - 5, 64: 2**64 - 59}
@@ -161,15 +150,6 @@ class PrimeField:
 _DTYPES = {"<f8", "<i8", "<i2", "|b1"}
 
 
-def pack_budget(budget: Budget) -> bytes:
-    """What the parties compare to know that they mean the same budget."""
-    sparse = budget.sparse
-    chosen = b"" if sparse is None else f"{sparse.threshold.hex()} {sparse.most} {sparse.part.hex()}".encode()
-    numbers = (float(budget.epsilon).hex().encode(), pack_number(budget.iterations))
-    rest = (float(budget.sampling).hex().encode(), bytes([budget.stream]), chosen)
-    return pack("pem-budget", *numbers, *rest)
-
-
 def pack_state(state: PemState) -> bytes:
     """The state as it travels."""
     fields: list[bytes] = []
@@ -220,82 +200,67 @@ def _unpack_block(data: bytes) -> VectorBlock:
         raise ProtocolError(f"A block is damaged: {error}") from error
 
 
-PURPOSE = "pem-share"
-
-
 @dataclass(frozen=True)
-class PemTerms:
-    """What everybody agrees on before the first message."""
+class PemNodes:
+    """Who takes part as what, and what is run: what everybody agrees on before the first message."""
 
-    clients: tuple[Participant, ...]
-    """Sorted by name."""
+    holders: tuple[Participant, ...]
+    """Hosts that hold clients, by name."""
     servers: tuple[Participant, ...]
-    """Sorted by name; at least two."""
+    """By name; at least two."""
     aggregator: Participant
     budget: Budget
     rows: int
     """Most records that one client puts into one iteration."""
     algorithm: str
-    """What is run, with its parameters; `repr` of the frozen dataclass does."""
-    agreement: bytes
-    """Anything else they agreed on, and what makes this run a new one."""
-    field: PrimeField = dataclasses.field(default_factory=lambda: PrimeField(64))
-    least_clients: int = 1
+    """`repr` of the functions, frozen dataclasses of all parameters."""
+    field: PrimeField
+    least_clients: int
     """With fewer the run ends."""
+    agreement: bytes
+    """SHA-256 of everything agreed on."""
 
     def __post_init__(self) -> None:
-        check_participants(self.clients, 1)
+        check_participants(self.holders, 1)
         check_participants(self.servers, 2)
-        everybody = (*self.clients, *self.servers, self.aggregator)
-        if len({p.name for p in everybody}) != len(everybody) or len({p.identity for p in everybody}) != len(
-            everybody
-        ):
-            raise InputError("Clients, servers and the aggregator must have different names and keys.")
-        if not 1 <= self.least_clients <= len(self.clients):
-            raise InputError(f"`least_clients` must be 1 to {len(self.clients)}; got {self.least_clients}.")
-        if self.rows < 1:
-            raise InputError(f"`rows` must be at least 1; got {self.rows}.")
+        check_participants(tuple(sorted((*self.holders, *self.servers, self.aggregator))), 4)
 
-    @cached_property
-    def client_of(self) -> Mapping[str, Participant]:
-        """Clients by name; there may be thousands."""
-        return {p.name: p for p in self.clients}
+    @property
+    def everybody(self) -> Mapping[str, Participant]:
+        """All hosts by name."""
+        return {p.name: p for p in (*self.holders, *self.servers, self.aggregator)}
 
-    @cached_property
-    def server_of(self) -> Mapping[str, Participant]:
-        """Servers by name."""
-        return {p.name: p for p in self.servers}
+    def role(self, name: str) -> str:
+        """What a host does: `server`, `aggregator` or `holder`."""
+        if name == self.aggregator.name:
+            return "aggregator"
+        return "server" if name in {p.name for p in self.servers} else "holder"
 
-    @cached_property
-    def session(self) -> bytes:
-        """Hash of all this, 32 bytes; no key or message of another session is taken."""
-        who = (
-            field
-            for role, people in (
-                (b"client", self.clients),
-                (b"server", self.servers),
-                (b"aggregator", (self.aggregator,)),
-            )
-            for p in people
-            for field in (role, p.name.encode(), p.identity)
-        )
-        numbers = (pack_number(n) for n in (self.rows, self.field.bits, self.least_clients))
-        fixed = (pack_budget(self.budget), self.algorithm.encode(), self.agreement)
-        return hashlib.sha256(pack("pem-terms", VERSION, *fixed, *numbers, *who)).digest()
+
+@dataclass(frozen=True)
+class PemTerms:
+    """One run of what was agreed on: with whom, and which it is."""
+
+    nodes: PemNodes
+    clients: tuple[str, ...]
+    """Their names (`client_name`), sorted."""
+    session: bytes
+    """Hash of everything agreed on and of all rolls, 32 bytes."""
 
     def room(self, block: VectorBlock) -> int:
         """The largest size, in steps, of an entry of a sum with its noise, but with probability 2^-60."""
-        return _room(block, self.budget, len(self.clients) * self.rows, len(self.servers))
+        return _room(block, self.nodes.budget, len(self.clients) * self.nodes.rows, len(self.nodes.servers))
 
     def check_room(self, blocks: tuple[VectorBlock, ...]) -> None:
-        """Refuse vectors whose sum with the noise could leave the field, but with probability 2^-60."""
-        check_room(blocks, self.budget, len(self.clients) * self.rows, len(self.servers), self.field)
+        """Refuse vectors that the field has no room for."""
+        nodes = self.nodes
+        check_room(blocks, nodes.budget, len(self.clients) * nodes.rows, len(nodes.servers), nodes.field)
 
 
 def check_room(
     blocks: tuple[VectorBlock, ...], budget: Budget, records: int, servers: int, field: PrimeField
 ) -> None:
-    """The same before there are parties, for at most so many records in an iteration."""
+    """Refuse vectors whose sum with the noise could leave the field, but with probability 2^-60."""
     for block in blocks:
         need = _room(block, budget, records, servers)
         if need > field.largest:
@@ -315,100 +280,28 @@ class PemUpload:
     """One client's share for one server in one iteration."""
 
     sender: str
-    receiver: str
-    iteration: int
-    sealed: bytes
-    """AES-128-GCM of state hash, rows, places and share."""
+    state: bytes
+    """SHA-256 of the state that the client was shown."""
+    rows: int
+    places: bytes
+    """Of a sparse vector, which entries it has; empty: all."""
+    share: bytes
 
     def to_bytes(self) -> bytes:
         """As it travels."""
-        names = (self.sender.encode(), self.receiver.encode())
-        return pack("pem-upload", *names, pack_number(self.iteration), self.sealed)
+        return pack(
+            "pem-upload", self.sender.encode(), self.state, pack_number(self.rows), self.places, self.share
+        )
 
     @classmethod
     def from_bytes(cls, data: bytes) -> PemUpload:
         """What `to_bytes` wrote."""
-        sender, receiver, iteration, sealed = unpack("pem-upload", data, 4)
-        return cls(name_of(sender), name_of(receiver), number_of(iteration), sealed)
-
-    def _header(self, session: bytes) -> bytes:
-        names = (self.sender.encode(), self.receiver.encode())
-        return pack("pem-upload-header", session, *names, pack_number(self.iteration))
-
-    @classmethod
-    def seal(
-        cls, key: bytes, session: bytes, sender: str, receiver: str, iteration: int, body: bytes
-    ) -> PemUpload:
-        """Encrypt and authenticate; an iteration's number is its nonce, so a key seals each once."""
-        empty = cls(sender, receiver, iteration, b"")
-        nonce = iteration.to_bytes(12, "big")
-        return cls(sender, receiver, iteration, AESGCM(key).encrypt(nonce, body, empty._header(session)))
-
-    def open(self, key: bytes, session: bytes) -> bytes:
-        """The body."""
-        from cryptography.exceptions import InvalidTag
-
-        nonce = self.iteration.to_bytes(12, "big")
-        try:
-            return AESGCM(key).decrypt(nonce, self.sealed, self._header(session))
-        except InvalidTag:
-            raise ProtocolError(f"An upload of {self.sender} was changed on the way, or is not theirs.") from None
-
-
-def upload_key(agreement: AgreementKey, session: bytes, own: str, hello: Envelope, sender: Participant) -> bytes:
-    """The key between a client and a server, from the other one's signed half."""
-    public = open_envelope(hello, session, "pem-hello", sender)
-    return agreement.derive(PURPOSE, session, own, sender.name, public)
-
-
-def numbered(iteration: int, body: bytes) -> bytes:
-    """A body that belongs to an iteration, to be signed."""
-    return pack("pem-numbered", pack_number(iteration), body)
-
-
-def open_numbered(envelope: Envelope, session: bytes, kind: str, sender: Participant, iteration: int) -> bytes:
-    """The body of a signed message, if it belongs to this iteration."""
-    number, body = unpack("pem-numbered", open_envelope(envelope, session, kind, sender), 2)
-    if number_of(number) != iteration:
-        raise ProtocolError(
-            f"{sender.name} sent {kind} of iteration {number_of(number)}; iteration {iteration} is due."
-        )
-    return body
+        sender, state, rows, places, share = unpack("pem-upload", data, 5)
+        return cls(name_of(sender), state, number_of(rows), places, share)
 
 
 NONCE_BYTES = 16
 _KIND = "pem-roll"
-
-
-@dataclass(frozen=True)
-class PemNodes:
-    """What a protocol file says: who takes part as what, and what is run."""
-
-    holders: tuple[Participant, ...]
-    """Hosts that hold clients, by name."""
-    servers: tuple[Participant, ...]
-    """By name."""
-    aggregator: Participant
-    budget: Budget
-    rows: int
-    """Most records that one client puts into one iteration."""
-    algorithm: str
-    """`repr` of the functions."""
-    field: PrimeField
-    least_clients: int
-    agreement: bytes
-    """SHA-256 of everything agreed on."""
-
-    @property
-    def everybody(self) -> Mapping[str, Participant]:
-        """All hosts by name."""
-        return {p.name: p for p in (*self.holders, *self.servers, self.aggregator)}
-
-    def role(self, name: str) -> str:
-        """What a host does: `server`, `aggregator` or `holder`."""
-        if name == self.aggregator.name:
-            return "aggregator"
-        return "server" if name in {p.name for p in self.servers} else "holder"
 
 
 def client_name(holder: str, client: str) -> str:
@@ -422,7 +315,7 @@ def is_of(client: str, holder: str) -> bool:
 
 
 def make_roll(
-    nodes: PemNodes, name: str, key: Ed25519PrivateKey, nonce: bytes, clients: Mapping[str, bytes]
+    nodes: PemNodes, name: str, key: Ed25519PrivateKey, nonce: bytes, clients: Iterable[str]
 ) -> Envelope:
     """A host's own roll, signed.
 
@@ -430,10 +323,10 @@ def make_roll(
     ----------
     nonce : bytes
         `NONCE_BYTES` random ones.
-    clients : mapping
-        Public keys by name (`client_name`); none but at a host that holds clients.
+    clients : iterable of str
+        Their names (`client_name`); none but at a host that holds clients.
     """
-    listed = (field for client, public in sorted(clients.items()) for field in (client.encode(), public))
+    listed = (client.encode() for client in sorted(clients))
     return sign_envelope(key, nodes.agreement, _KIND, name, pack(_KIND, nonce, *listed))
 
 
@@ -441,13 +334,13 @@ def meet(nodes: PemNodes, name: str, own: Envelope, rolls: Iterable[Envelope]) -
     """The terms of this run, from everybody's rolls."""
     everybody, holders = nodes.everybody, {p.name for p in nodes.holders}
     heard: dict[str, Envelope] = {}
-    clients: list[Participant] = []
+    clients: list[str] = []
     for roll in rolls:
         sender = everybody.get(roll.sender)
         if sender is None or roll.sender in heard:
             raise ProtocolError("The list of those present names an unknown party, or a party twice.")
         nonce, *listed = unpack(_KIND, open_envelope(roll, nodes.agreement, _KIND, sender))
-        if len(nonce) != NONCE_BYTES or len(listed) % 2 or (listed and sender.name not in holders):
+        if len(nonce) != NONCE_BYTES or (listed and sender.name not in holders):
             raise ProtocolError(f"The roll of {sender.name} is damaged, or names clients that it cannot have.")
         heard[sender.name] = roll
         clients += _clients(sender.name, listed)
@@ -459,19 +352,13 @@ def meet(nodes: PemNodes, name: str, own: Envelope, rolls: Iterable[Envelope]) -
     if len(clients) < nodes.least_clients:
         raise ProtocolError(f"{len(clients)} clients are there; the terms ask for {nodes.least_clients}.")
     said = pack("pem-rolls", nodes.agreement, *(heard[who].to_bytes() for who in sorted(heard)))
-    return PemTerms(
-        tuple(sorted(clients)), nodes.servers, nodes.aggregator, nodes.budget, nodes.rows, nodes.algorithm,
-        hashlib.sha256(said).digest(), nodes.field, nodes.least_clients,
-    )  # fmt: skip
+    return PemTerms(nodes, tuple(sorted(clients)), hashlib.sha256(said).digest())
 
 
-def _clients(holder: str, listed: list[bytes]) -> list[Participant]:
-    found = []
-    for name, public in zip(listed[::2], listed[1::2], strict=True):
-        client = name_of(name)
-        if not is_of(client, holder) or len(public) != 32:
-            raise ProtocolError(f"The roll of {holder} names a client that is not its own.")
-        found.append(Participant(client, public))
-    if len({p.name for p in found}) != len(found):
+def _clients(holder: str, listed: list[bytes]) -> list[str]:
+    found = [name_of(name) for name in listed]
+    if not all(is_of(client, holder) for client in found):
+        raise ProtocolError(f"The roll of {holder} names a client that is not its own.")
+    if len(set(found)) != len(found):
         raise ProtocolError(f"The roll of {holder} names a client twice.")
     return found

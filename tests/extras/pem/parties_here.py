@@ -13,12 +13,12 @@ from ksdp.audit.errors import ProtocolError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
 from ksdp.audit.mechanisms.pem.noise import Budget, Sampler
 from ksdp.audit.randomness import RandomBytes
-from ksdp.extras.pem.messages import PemTerms, PemUpload, PrimeField
+from ksdp.extras.pem.messages import PemNodes, PemTerms, PemUpload, PrimeField
 from ksdp.extras.pem.parties import PemAggregator, PemClient, PemServer
 
-from ...protocols.conftest import identity, participant, seeded
+from ...protocols.conftest import participant, seeded
 
-Lost = Callable[[PemUpload], bool]
+Lost = Callable[[PemUpload, str], bool]
 
 
 @dataclass
@@ -39,12 +39,13 @@ def terms_of(
     algorithm: PemAlgorithm, clients: int, servers: int, budget: Budget, *, rows: int = 100, least: int = 1,
     bits: int = 64,
 ) -> PemTerms:  # fmt: skip
-    return PemTerms(
-        tuple(participant(f"client {i}") for i in range(clients)),
+    nodes = PemNodes(
+        (participant("host"),),
         tuple(participant(f"server {j}") for j in range(servers)),
         participant("aggregator"),
-        budget, rows, repr(algorithm), b"a test", PrimeField(bits), least,
+        budget, rows, repr(algorithm), PrimeField(bits), least, b"a test",
     )  # fmt: skip
+    return PemTerms(nodes, tuple(f"client {i}" for i in range(clients)), b"a session")
 
 
 @dataclass
@@ -57,31 +58,28 @@ class Parties:
     wire: list[PemUpload] = field(default_factory=list)
     """Every upload that was sent."""
 
-    def meet(self) -> None:
-        hellos = [c.hello() for c in self.clients.values()]
-        greetings = [s.hello() for s in self.servers.values()]
-        for client in self.clients.values():
-            client.hear(greetings)
-        for server in self.servers.values():
-            server.hear(hellos)
-
-    def step(self, lost: Lost = lambda upload: False) -> bool:
+    def step(self, lost: Lost = lambda upload, server: False) -> bool:
         """One iteration; False when the run is over. Uploads that are `lost` do not arrive."""
         state = self.aggregator.begin()
         going = [server.open(state) for server in self.servers.values()]
         for client in self.clients.values():
-            for upload in client.answer(state).values():
+            for server, upload in client.answer(state).items():
                 self.wire.append(upload)
-                if not lost(upload):
+                if not lost(upload, server):
                     try:
-                        self.servers[upload.receiver].take(PemUpload.from_bytes(upload.to_bytes()))
+                        self.servers[server].take(PemUpload.from_bytes(upload.to_bytes()))
                     except ProtocolError:  # removed earlier
                         assert upload.sender not in self.aggregator.present
         if not all(going):
             return False
-        roster = self.aggregator.roster([s.present() for s in self.servers.values()])
-        self.aggregator.reduce([s.total(roster) for s in self.servers.values()])
+        self.aggregator.reduce(self.totals(self.aggregator.roster(self.present())))
         return True
+
+    def present(self) -> dict[str, bytes]:
+        return {name: server.present() for name, server in self.servers.items()}
+
+    def totals(self, roster: bytes) -> dict[str, bytes]:
+        return {name: server.total(roster) for name, server in self.servers.items()}
 
 
 def parties_of(
@@ -89,17 +87,16 @@ def parties_of(
     random: RandomBytes | None = None,
 ) -> Parties:  # fmt: skip
     clients = {
-        p.name: PemClient(
-            terms, p.name, identity(p.name), algorithm, part,
-            random=random or seeded(p.name), sampler=ScriptedSampler(np.random.default_rng(0)),
+        name: PemClient(
+            terms, name, algorithm, part,
+            random=random or seeded(name), sampler=ScriptedSampler(np.random.default_rng(0)),
         )
-        for p, part in zip(terms.clients, parts, strict=True)
+        for name, part in zip(terms.clients, parts, strict=True)
     }  # fmt: skip
     servers = {
-        p.name: PemServer(terms, p.name, identity(p.name), sampler=sampler, random=seeded(p.name))
-        for p, sampler in zip(terms.servers, samplers, strict=True)
+        p.name: PemServer(terms, sampler=sampler) for p, sampler in zip(terms.nodes.servers, samplers, strict=True)
     }
-    return Parties(clients, servers, PemAggregator(terms, identity("aggregator"), algorithm))
+    return Parties(clients, servers, PemAggregator(terms, algorithm))
 
 
 def one_hot(rows: int, seed: int, attributes: int = 3, values: int = 3) -> sp.csr_array:

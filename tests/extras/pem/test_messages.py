@@ -13,10 +13,7 @@ from scipy.stats import chisquare
 
 from ksdp.audit.errors import InputError, ProtocolError
 from ksdp.audit.mechanisms.pem.algorithm import PemState, VectorBlock
-from ksdp.extras.pem.messages import PRIMES, PemUpload, PrimeField, pack_state, unpack_state
-from ksdp.protocols.channel.wire import pack, pack_number
-
-from ...protocols.written_out import aes_gcm
+from ksdp.extras.pem.messages import PRIMES, PrimeField, pack_state, unpack_state
 
 FIELDS = [PrimeField(32), PrimeField(64)]
 
@@ -113,14 +110,6 @@ BLOCKS = (
     VectorBlock(3, 2.0, share=0.25, fraction_bits=8),
     VectorBlock(2, 1.5, share=0.75, cap=1.0, nonnegative=True, fraction_bits=3),
 )
-
-
-@given(st.binary(min_size=16, max_size=16), st.integers(0, 2**40), st.binary(max_size=70))
-@settings(deadline=None)
-def test_an_upload_is_sealed_by_gcm_written_out(key: bytes, iteration: int, body: bytes) -> None:
-    header = pack("pem-upload-header", b"s" * 32, b"ada", b"sue", pack_number(iteration))
-    upload = PemUpload.seal(key, b"s" * 32, "ada", "sue", iteration, body)
-    assert upload.sealed == aes_gcm(key, iteration.to_bytes(12, "big"), body, header)
 
 
 def test_a_state_travels() -> None:
