@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -57,7 +57,9 @@ class OnlyCheckOptions:
 def pem(
     *,
     spec: Annotated[Path, typer.Argument(help="The spec; with --me the protocol file. TOML.")],
-    out: Annotated[Path, typer.Option("--out", help="Folder of the result; new or empty.")] = Path("pem-result"),
+    out: Annotated[Path, typer.Option("--out", help="Folder of the result; no earlier one in it.")] = Path(
+        "pem-result"
+    ),
     functions: Annotated[
         str | None,
         typer.Option("--functions", help="Your own three functions, MODULE:OBJECT, of a file in this folder."),
@@ -93,28 +95,30 @@ def pem(
 
 def _on_this_machine(spec: Path, out: Path, own: OwnFunctions | None, *, as_json: bool) -> None:
     """Run everybody in processes of this machine."""
-    from ksdp.extras.pem.processes import prepare_pem, read_pem_spec, require_new_folder, run_prepared
+    from ksdp.extras.pem.processes import prepare_pem, read_pem_spec, run_prepared
     from ksdp.flows.interruption import utc_now
+    from ksdp.storage.runs.results import require_no_result
     from ksdp.terminal import terminal
 
-    require_new_folder(out)
+    require_no_result(out)
     prepared = prepare_pem(*read_pem_spec(spec), own.algorithm if own else None)
     with terminal():
         done = run_prepared(prepared, out, utc_now)
-    cost = done["cost"]
+    _say(done, f"found   {done['found']}\nnoise   {done['sampler']}", out, as_json=as_json)
+
+
+def _say(done: dict[str, Any], found: str, out: Path, *, as_json: bool) -> None:
+    """What a run came to."""
     if as_json:
         typer.echo(json.dumps(done | {"out": str(out.resolve())}))
         return
-    lost = done["lost_clients"]
+    claimed, tight = done["claimed"]["epsilon"], done["tight"]
     typer.echo(
-        f"{done['algorithm']}: {done['iterations']} of {done['planned_iterations']} iterations in "
-        f"{done['seconds']:.1f} s, {done['clients']} clients ({len(lost)} lost), {done['servers']} servers\n"
-        f"found     {done['found']}\n"
-        f"cost      epsilon {cost['epsilon']:.4g} at delta 0; {cost['tight_epsilon']:.4g} at delta "
-        f"{cost['tight_delta']:g}\n"
-        f"          for {cost['unit']}\n"
-        f"          against {cost['against']}\n"
-        f"noise     {done['sampler']}\n"
+        f"{done['iterations']} of {done['planned_iterations']} iterations in {done['seconds']:.1f} s, "
+        f"{done['clients']} clients; lost: {', '.join(done['lost']) or 'nobody'}\n"
+        f"{found}\n"
+        f"cost    epsilon {claimed:.4g} at delta 0; {tight['epsilon']:.4g} at delta {tight['delta']:g}\n"
+        f"        for {done['promise']}\n"
         f"written to {out}"
     )
 
@@ -151,14 +155,4 @@ def _between_hosts(
     done = run_pem_host(host, algorithm=algorithm, held=records, guard=guard)
     if guard is not None:
         typer.echo(spent_words(spent(guard.ledger), guard.budget.delta), err=True)
-    if as_json:
-        typer.echo(json.dumps(done | {"out": str(out.resolve())}))
-        return
-    typer.echo(
-        f"{done['iterations']} of {done['planned_iterations']} iterations in {done['seconds']:.1f} s, "
-        f"{done['clients']} clients\n"
-        f"result  {done['result']}\n"
-        f"cost    epsilon {done['claimed']['epsilon']:.4g} at delta 0\n"
-        f"        for {done['promise']}\n"
-        f"written to {out}"
-    )
+    _say(done, f"result  {done['result']}", out, as_json=as_json)

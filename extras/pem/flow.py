@@ -22,7 +22,7 @@ def pem_flow(spec: str, out: str) -> dict[str, Any]:
     spec : str
         Path of the spec of the run.
     out : str
-        Folder of the result; new or empty.
+        Folder of the result, without an earlier one.
 
     Returns
     -------

@@ -14,10 +14,9 @@ import scipy.sparse as sp
 
 from ksdp.audit.errors import InputError, KsdpError, SpecError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
-from ksdp.audit.mechanisms.pem.noise import tight_epsilon
 from ksdp.audit.mechanisms.privacy.spent import Price, pure_price
 from ksdp.audit.spec.models import validated
-from ksdp.extras.pem.hosts import LARGEST, PemOutcome, joined_messages, play
+from ksdp.extras.pem.hosts import LARGEST, PemOutcome, cost_of, joined_messages, play, promise
 from ksdp.extras.pem.messages import PemNodes
 from ksdp.extras.pem.records import load_functions, read_records
 from ksdp.extras.pem.spec import LogisticSpec, PemDataSpec, PemProtocol, PemRecordsSpec
@@ -65,15 +64,6 @@ class PemHosts:
         return next(Address.parse(node.address) for node in self.spec.parties if node.name == name)
 
 
-def promise(hosts: PemHosts) -> str:
-    """What holds for a record, against whom."""
-    return (
-        "one record replaced by any other; how many each client has is public; trust: the aggregator, the other "
-        f"clients and all but one of the {len(hosts.spec.servers)} servers together; everybody keeps to the "
-        "protocol"
-    )
-
-
 @dataclass(frozen=True)
 class PemPrices:
     """What a run of PEM costs a record, for the ledger."""
@@ -92,12 +82,12 @@ class PemPrices:
 
     def worst(self, own: int) -> Price:
         """Of all iterations."""
-        return pure_price(self.hosts.spec.budget.epsilon, promise(self.hosts))
+        return pure_price(self.hosts.spec.budget.epsilon, promise(len(self.hosts.spec.servers)))
 
     def final(self, own: int, about: dict[str, Any]) -> Price:
         """Of those that were run."""
         spent = float(about["claimed"]["epsilon"])
-        return pure_price(spent, promise(self.hosts)) if spent else Price(0.0, "no iteration was run")
+        return pure_price(spent, str(about["promise"])) if spent else Price(0.0, "no iteration was run")
 
 
 def read_pem_hosts(path: Path) -> PemHosts:
@@ -163,7 +153,6 @@ def hold_records(hosts: PemHosts, data: Path | None, client: str | None, clients
     return HeldRecords(parts, f"sha256:{digest.hexdigest()}")
 
 
-_DELTA = 1e-5
 _NO_DATA = frozenset({"roll", "rolls", "state"})
 
 
@@ -235,9 +224,7 @@ def _optional(hosts: PemHosts, name: str) -> frozenset[str]:
 
 def _about(hosts: PemHosts, name: str, outcome: PemOutcome, held: HeldRecords | None) -> dict[str, Any]:
     spec, nodes = hosts.spec, hosts.nodes
-    done = outcome.state.iteration
-    epsilon = nodes.budget.spent(done)
-    return {
+    return cost_of(nodes.budget, outcome.state.iteration, len(nodes.servers)) | {
         "me": name,
         "role": spec.role(name),
         "session": outcome.session,
@@ -245,11 +232,6 @@ def _about(hosts: PemHosts, name: str, outcome: PemOutcome, held: HeldRecords | 
         "result": outcome.digest,
         "mechanism": {"name": f"pem {spec.algorithm.name}", "version": spec.pem},
         "functions": nodes.algorithm,
-        "iterations": done,
-        "planned_iterations": nodes.budget.iterations,
-        "claimed": {"epsilon": epsilon, "delta": 0.0},
-        "tight": {"epsilon": tight_epsilon(nodes.budget, _DELTA), "delta": _DELTA},
-        "promise": promise(hosts),
         "parties": {node.name: spec.role(node.name) for node in spec.parties},
         "clients": outcome.clients,
         "own_clients": len(held.clients) if held else 0,

@@ -7,13 +7,14 @@ import contextlib
 import hashlib
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import scipy.sparse as sp
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ksdp.audit.errors import ProtocolError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState
-from ksdp.audit.mechanisms.pem.noise import Vetted
+from ksdp.audit.mechanisms.pem.noise import Budget, Vetted, tight_epsilon
 from ksdp.audit.randomness import os_random
 from ksdp.extras.pem.messages import (
     NONCE_BYTES,
@@ -62,6 +63,28 @@ class PemOutcome:
     """What drew this server's noise."""
     lost: tuple[str, ...] = ()
     """Hosts that did not come, or were lost."""
+
+
+_DELTA = 1e-5
+
+
+def promise(servers: int) -> str:
+    """What holds for a record, against whom."""
+    return (
+        "one record replaced by any other; how many each client has is public; trust: the aggregator, the other "
+        f"clients and all but one of the {servers} servers together; everybody keeps to the protocol"
+    )
+
+
+def cost_of(budget: Budget, iterations: int, servers: int) -> dict[str, Any]:
+    """What so many iterations of a run cost a record, for `run.json`."""
+    return {
+        "iterations": iterations,
+        "planned_iterations": budget.iterations,
+        "claimed": {"epsilon": budget.spent(iterations), "delta": 0.0},
+        "tight": {"epsilon": tight_epsilon(budget, _DELTA, iterations), "delta": _DELTA},
+        "promise": promise(servers),
+    }
 
 
 class PemMessages:

@@ -20,10 +20,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from ksdp.audit.errors import InputError, ProtocolError, SpecError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState
-from ksdp.audit.mechanisms.pem.noise import Budget, tight_epsilon
+from ksdp.audit.mechanisms.pem.noise import Budget
 from ksdp.audit.spec.models import validated
-from ksdp.extras.pem.hosts import LARGEST, joined_messages, play
-from ksdp.extras.pem.messages import PemNodes, PrimeField, check_room, pack_state, unpack_state
+from ksdp.extras.pem.hosts import LARGEST, cost_of, joined_messages, play
+from ksdp.extras.pem.messages import PemNodes, PrimeField, check_room
 from ksdp.extras.pem.records import Records, read_records
 from ksdp.extras.pem.spec import AprioriSpec, LogisticSpec, PemRunSpec, PemSpec
 from ksdp.flows.interruption import Clock, current
@@ -33,7 +33,7 @@ from ksdp.protocols.network.links import LinkTimes
 from ksdp.protocols.network.mesh import Address, Mesh, Peer
 from ksdp.protocols.network.tls import make_credentials
 from ksdp.storage.readers.files import Refused, read_toml
-from ksdp.storage.runs.results import write_run
+from ksdp.storage.runs.results import require_no_result, write_run
 from ksdp.tasks.provenance import versions
 
 _HUB = "aggregator"
@@ -83,15 +83,7 @@ async def _take_part(pipe: Connection, host: _Host) -> dict[str, Any]:
         started = time.perf_counter()
         outcome = await play(messages, nodes, name, key, host.algorithm, host.records, host.run.patience)
         seconds = time.perf_counter() - started
-    return {
-        "state": pack_state(outcome.state),
-        "rows": outcome.rows,
-        "present": outcome.present,
-        "refused": outcome.refused,
-        "sampler": outcome.sampler,
-        "seconds": seconds,
-        "bytes": messages.sent,
-    }
+    return {"outcome": outcome, "seconds": seconds, "bytes": messages.sent}
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,17 +157,17 @@ def run_pem(
         for pipe in pipes.values():
             pipe.send((nodes, ports))
         ends = {name: launcher.end(pipe) for name, pipe in pipes.items()}
-    hub = ends[_HUB]
+    hub, serving = ends[_HUB]["outcome"], [ends[name]["outcome"] for name in servers]
     sent = {"clients": held, "servers": servers, "aggregator": [_HUB]}
     return PemResult(
-        unpack_state(hub["state"]),
-        tuple(hub["rows"]),
-        tuple(sorted(name.partition("/")[2] for name in hub["present"])),
-        budget.spent(len(hub["rows"])),
-        ends[servers[0]]["sampler"],
-        hub["seconds"],
+        hub.state,
+        hub.rows,
+        tuple(sorted(name.partition("/")[2] for name in hub.present)),
+        budget.spent(len(hub.rows)),
+        serving[0].sampler,
+        ends[_HUB]["seconds"],
         {role: sum(ends[name]["bytes"] for name in members) for role, members in sent.items()},
-        sum(ends[name]["refused"] for name in servers),
+        sum(server.refused for server in serving),
     )
 
 
@@ -186,20 +178,6 @@ def free_ports(count: int) -> list[int]:
         for each in held:
             each.bind(("127.0.0.1", 0))
         return [int(each.getsockname()[1]) for each in held]
-
-
-def require_new_folder(folder: Path) -> None:
-    """Refuse a folder that has something in it, or that cannot be made."""
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is not a folder.")
-    if folder.is_dir() and any(folder.iterdir()):
-        raise InputError(f"{folder} is not empty; name a new folder.")
-    above = next(parent for parent in folder.absolute().parents if parent.exists())
-    if not os.access(above, os.W_OK | os.X_OK):
-        raise InputError(f"{folder} cannot be made: {above} cannot be written to.")
-
-
-_DELTA = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,11 +228,11 @@ def run_prepared(prepared: PreparedPem, out: Path, clock: Clock) -> dict[str, An
     Parameters
     ----------
     out : Path
-        A new or empty folder.
+        A folder without a result.
     clock : callable
         The time, with a time zone.
     """
-    require_new_folder(out)
+    require_no_result(out)
     spec, records = prepared.spec, prepared.records
     began = clock()
     clients = dict(zip(records.clients, records.parts(), strict=True))
@@ -280,24 +258,13 @@ def _check_label(records: Records, label: int) -> None:
 
 def _about(prepared: PreparedPem, result: PemResult) -> dict[str, Any]:
     spec, records = prepared.spec, prepared.records
-    done = len(result.rows)
     there = set(result.present)
-    return {
+    return cost_of(spec.planned(), len(result.rows), spec.run.servers) | {
         "algorithm": prepared.algorithm.name,
-        "iterations": done,
-        "planned_iterations": spec.algorithm.iterations,
         "records": result.rows,
         "clients": len(records.clients),
-        "lost_clients": [name for name in records.clients if name not in there],
+        "lost": [name for name in records.clients if name not in there],
         "servers": spec.run.servers,
-        "cost": {
-            "epsilon": result.epsilon,
-            "delta": 0.0,
-            "tight_epsilon": tight_epsilon(spec.planned(), _DELTA, done),
-            "tight_delta": _DELTA,
-            "unit": "one record replaced by any other; how many records each client has is public",
-            "against": f"the aggregator, other clients and all but one of {spec.run.servers} servers, together",
-        },
         "sampler": result.sampler,
         "found": _found(prepared, result),
         "columns": records.columns,

@@ -178,21 +178,26 @@ class BudgetSpec(Section, frozen=True):
     """The section `[budget.sparse]`."""
 
 
-class PemRunSpec(Section, frozen=True):
+class PemBounds(Section, frozen=True):
+    """Bounds of any run."""
+
+    least_clients: Number = 1
+    """With fewer clients the run ends."""
+    field_bits: Literal[64, 32] = 64
+    """Size of the prime field that sums are in."""
+    patience: Positive = 60.0
+    """Seconds that a server waits for a host's clients; who is later is out of the run."""
+
+
+class PemRunSpec(PemBounds, frozen=True):
     """Who takes part, and how long they wait."""
 
     servers: Annotated[int, Whole(2, 100)] = 2
     """Each adds all of the noise."""
     processes: Number = 2
     """That the clients are spread over."""
-    patience: Positive = 30.0
-    """Seconds that a server waits for a client; one that is later is out of the run."""
     timeout: Positive = 600.0
     """Seconds without any news after which the run is given up."""
-    least_clients: Number = 1
-    """With fewer clients the run ends."""
-    field_bits: Literal[64, 32] = 64
-    """Size of the prime field that sums are in."""
 
 
 AlgorithmSpec = Annotated[KMeansSpec | LogisticSpec | AprioriSpec | OwnSpec, Field(discriminator="name")]
@@ -276,16 +281,11 @@ class PemRecords(PemRecordsSpec, frozen=True):
         return self.features or self.width
 
 
-class PemTermsSpec(Section, frozen=True):
-    """Bounds of a run."""
+class PemTermsSpec(PemBounds, frozen=True):
+    """Bounds of a run between hosts."""
 
     rows: Number
     """Most records of one client; of a stream the `batch` counts instead."""
-    least_clients: Number = 1
-    """With fewer the run ends."""
-    field_bits: Literal[64, 32] = 64
-    patience: Positive = 60.0
-    """Seconds that a server waits for a host's clients; who is later is out of the run."""
 
 
 class PemProtocol(PemTask, frozen=True):

@@ -48,6 +48,9 @@ def require_no_result(folder: Path) -> None:
     for name in (_RESULT, _OWN, _ABOUT):
         if (folder / name).exists():
             raise InputError(f"{folder} holds the result of a run already; name another folder.")
+    nearest = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise InputError(f"{folder} cannot be written: {nearest} may not be written to.")
 
 
 def write_run(

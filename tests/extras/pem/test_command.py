@@ -83,9 +83,9 @@ def test_it_finds_what_there_is_and_says_what_it_cost(folder: Path) -> None:
     model = np.load(out / "result.npz")
     np.testing.assert_array_equal(model["centres"], ideal.final.arrays["centres"])
     assert told["records"] == [ROWS] * 3
-    assert (told["clients"], told["lost_clients"], told["servers"]) == (2, [], 3)
+    assert (told["clients"], told["lost"], told["servers"]) == (2, [], 3)
     assert "OpenDP" in told["sampler"]
-    assert told["cost"]["tight_epsilon"] == pytest.approx(tight_epsilon(Budget(1e4, 3), 1e-5))
+    assert told["tight"]["epsilon"] == pytest.approx(tight_epsilon(Budget(1e4, 3), 1e-5))
     assert told["arrays"] == {"centres": [2, 6]}
     assert told["refused_uploads"] == 0
     # Two clients, three servers, three iterations, 14 entries of 8 bytes each; the rest is frames and seals.
@@ -107,7 +107,7 @@ def test_a_stream_takes_each_record_once_and_sparse_vectors_are_sent(folder: Pat
     told = json.loads(text)
     assert code == 0
     assert told["records"] == [24, 24, 24, 8]  # 20 records a client
-    assert told["cost"]["epsilon"] == 2.0
+    assert told["claimed"]["epsilon"] == 2.0
     assert told["columns"][-1] == "big"
 
 
@@ -174,9 +174,14 @@ def test_a_label_of_a_matrix_must_be_a_bit_and_clients_may_be_named_beside_it(fo
     ]
 
 
-def test_a_folder_with_something_in_it_is_left_alone(folder: Path) -> None:
-    with pytest.raises(InputError, match="is not empty"):
+def test_a_folder_with_a_result_is_left_alone(folder: Path) -> None:
+    (folder / "run.json").write_text("{}")
+    with pytest.raises(InputError, match="holds the result of a run already"):
         run(write(folder), "--out", str(folder))
+    (folder / "locked").mkdir(mode=0o500)
+    if not os.access(folder / "locked", os.W_OK):  # root may write anywhere
+        with pytest.raises(InputError, match="may not be written to"):
+            run(write(folder), "--out", str(folder / "locked" / "out"))
 
 
 @pytest.mark.parametrize("processes", [3, 6])  # while parties start; while they compute
