@@ -88,7 +88,7 @@ def _shown(mechanism: Mechanism, m: int) -> str:
         for number, name in enumerate(names)
     }
     if server:
-        sides[server] = server_rounds(terms, keys[server])
+        sides[server] = server_rounds(terms)
     _, said = run_together(sides)
     sent: Counter[str] = Counter()
     for sender, spoken in said:

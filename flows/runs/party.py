@@ -635,7 +635,7 @@ def run_party(node: Node[Run], entered: Entered, guard: BudgetGuard | None = Non
         # MPyC is loaded by those who compute with it.
         from ksdp.protocols.programs.final_rounds import final_rounds
 
-        rounds = final_rounds(terms, node.name, node.identity, matrix, entered.statement)
+        rounds = final_rounds(terms, node.name, matrix, entered.statement)
     else:
         program = party_program(terms.mechanism, matrix, terms.parties)
         rounds = party_rounds(terms, node.name, node.identity, program, entered.statement)
@@ -680,5 +680,5 @@ def run_server(node: Node[Run]) -> dict[str, Any]:
     if not node.run.server:
         raise InputError("the protocol file names no server.")
     collects = {"collects": True}
-    rounds = server_rounds(node.run.terms, node.identity)
+    rounds = server_rounds(node.run.terms)
     return run_node(node, rounds, header=collects, about=collects, own={})

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import InputError, ProtocolError
@@ -34,15 +33,7 @@ from ksdp.audit.mechanisms.party_side import PartyResult
 from ksdp.audit.randomness import RandomBytes, os_random
 from ksdp.protocols.channel.rounds import RoundEngine, Rounds, read_from
 from ksdp.protocols.channel.wire import pack_number, rows_of
-from ksdp.protocols.programs.rounds import (
-    NoiseSource,
-    RunOutcome,
-    agree_on_result,
-    check_node,
-    noised,
-    open_run,
-    vetted_noise,
-)
+from ksdp.protocols.programs.rounds import NoiseSource, RunOutcome, agree_on_result, noised, open_run, vetted_noise
 from ksdp.protocols.programs.run_terms import RunTerms, Statement
 from ksdp.protocols.programs.share_terms import LARGEST_NOISE, TAIL, exact_part, noise_of_party, trusted_words
 from ksdp.protocols.shares.field import (
@@ -223,7 +214,6 @@ def largest_final_message(terms: RunTerms) -> int:
 def final_rounds(
     terms: RunTerms,
     name: str,
-    identity: Ed25519PrivateKey,
     matrix: sp.csr_array,
     statement: Statement,
     *,
@@ -242,14 +232,13 @@ def final_rounds(
     Raises
     ------
     InputError
-        If `name` is no participant, the key is another's, or the party's numbers are out of bounds.
+        If the party's numbers are out of bounds.
     ProtocolError
         If anybody deviates, or the iterations were too few for this data.
     """
-    check_node(terms, name, identity)
     assert terms.shares is not None
-    engine = RoundEngine(name, terms.others(name))
-    opened = yield from open_run(engine, terms, statement, random_bytes)
+    opened = yield from open_run(terms, name, statement, random_bytes)
+    engine = opened.engine
     side = ComputingSide(terms.shares.computing, engine, random_bytes)
     if isinstance(exact_part(terms.mechanism), PDNMF):
         result, sizes = yield from _topics(terms, engine, side, matrix, noise)

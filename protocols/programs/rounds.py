@@ -109,6 +109,7 @@ def _check(array: Floats, bound: float, what: str) -> None:
 class OpenedRun:
     """What is known once everybody is known to mean the same run."""
 
+    engine: RoundEngine
     statements: Mapping[str, Statement]
     sums: SumTerms
     """Of the parties; its `session` is the run's."""
@@ -135,18 +136,7 @@ class RunOutcome:
     """Rows of every party, in the parties' order, where the mechanism makes them public."""
 
 
-def check_node(terms: RunTerms, name: str, identity: Ed25519PrivateKey) -> None:
-    """Refuse a name that is no node of the run, or a key that is not the one it is known by."""
-    mine = next((p for p in terms.nodes if p.name == name), None)
-    if mine is None:
-        raise InputError(f"{name!r} is not among the parties.")
-    if mine.identity != identity.public_key().public_bytes_raw():
-        raise InputError(f"the key given is not the one that the parties know {name} by.")
-
-
-def open_run(
-    engine: RoundEngine, terms: RunTerms, statement: Statement, random_bytes: RandomBytes
-) -> Rounds[OpenedRun]:
+def open_run(terms: RunTerms, name: str, statement: Statement, random_bytes: RandomBytes) -> Rounds[OpenedRun]:
     """Greeting and statements.
 
     Raises
@@ -154,20 +144,21 @@ def open_run(
     ProtocolError
         If anybody means another run, or states what is not its to state.
     """
-    nonces = {engine.name: random_bytes(NONCE_BYTES)}
-    greeting = Greeting(terms.digest, terms.hashes, nonces[engine.name])
+    engine = RoundEngine(name, terms.others(name))
+    nonces = {name: random_bytes(NONCE_BYTES)}
+    greeting = Greeting(terms.digest, terms.hashes, nonces[name])
     for peer, body in (yield from engine.everybody("greeting", greeting.to_bytes())).items():
         theirs = read_from(peer, Greeting.from_bytes, body)
         theirs.check(terms, peer)
         nonces[peer] = theirs.nonce
-    statements = {engine.name: statement}
+    statements = {name: statement}
     for peer, body in (yield from engine.everybody("statement", statement.to_bytes())).items():
         statements[peer] = read_from(peer, Statement.from_bytes, body)
     for peer, said in statements.items():
         if said.collects != (terms.server is not None and peer == terms.server.name):
             raise ProtocolError(f"{peer} takes part as what it is not: the server collects, parties do not.")
     seed = session_seed(terms, nonces, statements)
-    return OpenedRun(dict(sorted(statements.items())), SumTerms(terms.participants, seed))
+    return OpenedRun(engine, dict(sorted(statements.items())), SumTerms(terms.participants, seed))
 
 
 def agree_on_result(
@@ -245,20 +236,13 @@ class ProgramRounds:
     """
 
     def __init__(
-        self,
-        terms: RunTerms,
-        opened: OpenedRun,
-        engine: RoundEngine,
-        sums: SumRounds,
-        identity: Ed25519PrivateKey,
-        noise: NoiseSource,
-        random_bytes: RandomBytes,
+        self, terms: RunTerms, opened: OpenedRun, sums: SumRounds, noise: NoiseSource, random_bytes: RandomBytes
     ) -> None:
-        self._terms, self._opened, self._engine, self._sums = terms, opened, engine, sums
-        self._identity, self._source, self._random_bytes = identity, noise, random_bytes
+        self._terms, self._opened, self._engine, self._sums = terms, opened, opened.engine, sums
+        self._source, self._random_bytes = noise, random_bytes
         self._session = opened.sums.session
         self._names = tuple(p.name for p in terms.participants)
-        self._peers = tuple(name for name in self._names if name != engine.name)
+        self._peers = tuple(name for name in self._names if name != opened.engine.name)
         self._server = terms.server.name if terms.server else ""
         self._one_noise: DeviceSums | None = None
         self._shares: ComputingSide | None = None
@@ -429,17 +413,12 @@ def party_rounds(
     Raises
     ------
     InputError
-        If `name` is no participant, the key is another's, or a share is out of bounds.
+        If a share is out of bounds.
     """
-    check_node(terms, name, identity)
-    if terms.server is not None and name == terms.server.name:
-        raise InputError(f"{name} is the server, which has no side of the algorithm.")
-    engine = RoundEngine(name, terms.others(name))
-    opened = yield from open_run(engine, terms, statement, random_bytes)
-    sums = SumRounds(opened.sums, terms.precision.coding(terms.parties), engine, identity, random_bytes)
+    opened = yield from open_run(terms, name, statement, random_bytes)
+    sums = SumRounds(opened.sums, terms.precision.coding(terms.parties), opened.engine, identity, random_bytes)
     yield from sums.begin()
-    program_rounds = ProgramRounds(terms, opened, engine, sums, identity, noise, random_bytes)
-    return (yield from program_rounds.play(program))
+    return (yield from ProgramRounds(terms, opened, sums, noise, random_bytes).play(program))
 
 
 def largest_message(terms: RunTerms, entries: int) -> int:
@@ -463,11 +442,7 @@ def largest_message(terms: RunTerms, entries: int) -> int:
 
 
 def server_rounds(
-    terms: RunTerms,
-    identity: Ed25519PrivateKey,
-    *,
-    random_bytes: RandomBytes = os_random,
-    noise: NoiseSource = vetted_noise,
+    terms: RunTerms, *, random_bytes: RandomBytes = os_random, noise: NoiseSource = vetted_noise
 ) -> Rounds[RunOutcome]:
     """The server's side of a run.
 
@@ -477,18 +452,10 @@ def server_rounds(
         The same at every node; with a server.
     noise : callable
         Source of the server's own noise; the vetted sampler unless a test injects another.
-
-    Raises
-    ------
-    InputError
-        If the run has no server, or the key is another's.
     """
-    if terms.server is None:
-        raise InputError("this run has no server.")
-    check_node(terms, terms.server.name, identity)
-    engine = RoundEngine(terms.server.name, terms.others(terms.server.name))
-    opened = yield from open_run(engine, terms, COLLECTS, random_bytes)
-    session = opened.sums.session
+    assert terms.server is not None
+    opened = yield from open_run(terms, terms.server.name, COLLECTS, random_bytes)
+    engine, session = opened.engine, opened.sums.session
     yield from engine.tell("hello", {})
     server = _Server(terms, engine, noise)
     extra = extra_sums(terms.mechanism)

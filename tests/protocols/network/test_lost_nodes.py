@@ -66,7 +66,7 @@ class LosableNode(Party):
 
     async def run(self) -> RunOutcome:
         if self.name == "hub":
-            rounds = server_rounds(self.terms, self.identity)
+            rounds = server_rounds(self.terms)
         else:
             program = party_program(self.mechanism, party_matrix(self.name), len(NAMES))
             rounds = party_rounds(self.terms, self.name, self.identity, program, Statement(cleared=False))

@@ -108,7 +108,7 @@ def sides(
         asks = party_program(mechanism, matrix, m)
         found[name] = party_rounds(terms, name, identity(name), asks, Statement(cleared=False), **own)
     if terms.server is not None:
-        found[SERVER] = server_rounds(terms, identity(SERVER), noise=sources(SERVER))
+        found[SERVER] = server_rounds(terms, noise=sources(SERVER))
     return found
 
 

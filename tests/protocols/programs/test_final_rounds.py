@@ -26,7 +26,7 @@ from ksdp.protocols.programs.share_terms import ShareTerms
 from ksdp.protocols.shares.field import BYTES, PRIME, integers
 from ksdp.protocols.shares.rounds import ComputingSide
 
-from ..conftest import Mail, body_of, ended_by, identity, participant, seeded
+from ..conftest import Mail, body_of, ended_by, participant, seeded
 
 NAMES = ("ada", "bob", "cyd", "dan", "eve")
 UNCLEARED = Statement(cleared=False)
@@ -50,7 +50,7 @@ def terms_of(m: int, mechanism: PDSVD, rounds: int = 8, **other: object) -> RunT
 def sides_of(terms: RunTerms, rows: list[sp.csr_array]) -> dict[str, Rounds[RunOutcome]]:
     names = [p.name for p in terms.participants]
     return {
-        name: final_rounds(terms, name, identity(name), part, UNCLEARED, random_bytes=seeded(name))
+        name: final_rounds(terms, name, part, UNCLEARED, random_bytes=seeded(name))
         for name, part in zip(names, rows, strict=True)
     }
 

@@ -23,7 +23,7 @@ from ksdp.protocols.programs.run_terms import RunTerms, Statement
 from ksdp.protocols.programs.share_terms import ShareTerms, covers_final
 from ksdp.protocols.shares.sizes import sizes_of
 
-from ..conftest import identity, participant, seeded
+from ..conftest import participant, seeded
 
 NAMES = ("ada", "bob", "cyd", "dan")
 FEATURES = 7
@@ -50,9 +50,7 @@ def terms_of(
 def played(terms: RunTerms, rows: list[sp.csr_array]) -> tuple[dict[str, RunOutcome], list[tuple[str, Round]]]:
     return run_together(
         {
-            p.name: final_rounds(
-                terms, p.name, identity(p.name), part, Statement(cleared=False), random_bytes=seeded(p.name)
-            )
+            p.name: final_rounds(terms, p.name, part, Statement(cleared=False), random_bytes=seeded(p.name))
             for p, part in zip(terms.participants, rows, strict=True)
         }
     )

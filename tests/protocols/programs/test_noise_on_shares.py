@@ -22,7 +22,7 @@ from ksdp.protocols.programs.rounds import RunOutcome, noised, vetted_noise
 from ksdp.protocols.programs.run_terms import RunTerms, Statement
 from ksdp.protocols.programs.share_terms import LARGEST_NOISE, ShareTerms, noise_of_party
 
-from ..conftest import identity, participant, seeded
+from ..conftest import participant, seeded
 
 NAMES = ("ada", "bob", "cyd", "dan", "eve")
 FEATURES = 12
@@ -61,7 +61,7 @@ def played(terms: RunTerms, rows: list[sp.csr_array]) -> tuple[dict[str, RunOutc
     drawn: list[np.ndarray[Any, Any]] = []
     sides = {
         name: final_rounds(
-            terms, name, identity(name), part, Statement(cleared=False), random_bytes=seeded(name),
+            terms, name, part, Statement(cleared=False), random_bytes=seeded(name),
             noise=known(at, drawn),
         )
         for at, (name, part) in enumerate(zip(NAMES[: len(rows)], rows, strict=True))
@@ -118,7 +118,7 @@ def test_a_real_run_draws_its_noise_itself() -> None:
     mechanism = Noisy("pd-svd", noise=0.5, scale=0.1, parameters=VECTORS)
     terms, rows = terms_of(3, mechanism), parts(3)
     sides = {
-        name: final_rounds(terms, name, identity(name), part, Statement(cleared=False), random_bytes=seeded(name))
+        name: final_rounds(terms, name, part, Statement(cleared=False), random_bytes=seeded(name))
         for name, part in zip(NAMES, rows, strict=False)
     }
     seen = run_together(sides)[0]["ada"].result.public["V"]
@@ -135,7 +135,7 @@ def test_a_party_that_adds_no_noise_takes_away_its_part_and_no_more() -> None:
     terms, rows, drawn = terms_of(3, mechanism), parts(3), list[np.ndarray[Any, Any]]()
     sources = [known(0, drawn), known(1, drawn), lambda shape, deviation: np.zeros(shape)]
     sides = {
-        name: final_rounds(terms, name, identity(name), part, Statement(cleared=False), noise=source)
+        name: final_rounds(terms, name, part, Statement(cleared=False), noise=source)
         for name, part, source in zip(NAMES, rows, sources, strict=False)
     }
     seen = run_together(sides)[0]["ada"].result.public["V"]

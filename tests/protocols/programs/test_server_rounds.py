@@ -7,16 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ksdp.audit.errors import InputError, ProtocolError
+from ksdp.audit.errors import ProtocolError
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 from ksdp.protocols.channel.rounds import Round, run_together
 from ksdp.protocols.channel.wire import pack, pack_array, pack_arrays, unpack
 from ksdp.protocols.programs.programs import party_program, sum_entries
-from ksdp.protocols.programs.rounds import largest_message, party_rounds, server_rounds
+from ksdp.protocols.programs.rounds import largest_message, party_rounds
 from ksdp.protocols.programs.run_terms import Statement
 
 from ..conftest import Mail, body_of, ended_by, identity, instead, participant
-from .noisy_parties import BY_SUMS, BY_UPLOADS, SERVER, ideal, kinds_said, sides, terms_of
+from .noisy_parties import BY_UPLOADS, SERVER, ideal, kinds_said, sides, terms_of
 from .test_party_rounds import NAMES, parts
 
 FEDPOWER, FIRST, PCA = BY_UPLOADS
@@ -135,14 +135,3 @@ def test_who_means_another_server_or_none_is_told() -> None:
     mail = {o: spoken[o].messages["ada"] for o in ("bob", "cyd", SERVER)}
     with pytest.raises(ProtocolError, match=r"bob agreed to something else; what differs: `server` \(\["):
         nodes["ada"].send(mail)
-
-
-def test_who_is_no_server_is_refused() -> None:
-    with pytest.raises(InputError, match="not the one"):
-        next(server_rounds(terms_of(3, FEDPOWER), identity("eve")))
-    with pytest.raises(InputError, match="has no server"):
-        next(server_rounds(terms_of(3, BY_SUMS[0]), identity(SERVER)))
-    asks = party_program(FEDPOWER, parts(1)[0], 3)
-    rounds = party_rounds(terms_of(3, FEDPOWER), SERVER, identity(SERVER), asks, Statement(cleared=False))
-    with pytest.raises(InputError, match="is the server"):
-        next(rounds)
