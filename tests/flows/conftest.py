@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import html
+import io
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ import numpy as np
 import prefect.main  # noqa: F401  (it sets logs up before a test takes stderr: absl's handler closes what it held)
 import pytest
 import scipy.sparse as sp
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 from starlette.testclient import TestClient
 
 from ksdp.cli import main
@@ -28,7 +29,7 @@ from ksdp.dashboards.security import LocalReviewer
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.keys import make_identity
 from ksdp.storage.store import Store
-from ksdp.tasks.cluster import credentials, open_workers
+from ksdp.tasks.cluster import open_workers
 
 from ..servers import own_server
 
@@ -76,13 +77,6 @@ def workers() -> Iterator[str]:
         yield cluster.address
 
 
-def cluster_environment(address: str) -> dict[str, str]:
-    """What Dask's settings must say in a process that shall speak to a cluster of this one."""
-    shown = credentials(address)
-    names = {"CA_FILE": "tls_ca_file", "CLIENT__KEY": "tls_client_key", "CLIENT__CERT": "tls_client_cert"}
-    return {f"DASK_DISTRIBUTED__COMM__TLS__{name}": getattr(shown, field) for name, field in names.items()}
-
-
 TAKES_WORKERS = frozenset({"audit", "test", "screen", "more"})
 """Commands with an option `--dask`."""
 
@@ -113,46 +107,40 @@ def spec(corpus_folder: Path) -> Callable[..., Path]:
     return write
 
 
+def as_typed(*arguments: str | Path) -> Ran:
+    """The command in this process, as `ksdp` runs it: a process of its own imports for seconds."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["ksdp", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            main()
+    return Ran(int(left.value.code or 0), out.getvalue(), err.getvalue())
+
+
+def _checked(ran: Ran, check: int | None) -> Ran:
+    assert check is None or ran.code == check, ran.err
+    return ran
+
+
 @pytest.fixture(scope="session")
 def run_ksdp(server: dict[str, str], workers: str) -> Callable[..., Ran]:
-    """Run the command in a process of its own.
+    """Run the command here, on the server of all tests, and on their workers unless it asks for its own."""
+    told = {PREFECT_API_URL: server["PREFECT_API_URL"], PREFECT_API_AUTH_STRING: server["PREFECT_API_AUTH_STRING"]}
 
-    With an environment or a number of workers of its own it starts them itself.
-    """
-
-    def run(*arguments: str | Path, environment: dict[str, str] | None = None, check: int | None = None) -> Ran:
-        if arguments[0] in TAKES_WORKERS and environment is None and not {"--workers", "--dask"} & {*arguments}:
+    def run(*arguments: str | Path, check: int | None = None) -> Ran:
+        if arguments[0] in TAKES_WORKERS and not {"--workers", "--dask"} & {*arguments}:
             arguments = (*arguments, "--dask", workers)
-        named = arguments[arguments.index("--dask") + 1] if "--dask" in arguments else None
-        own = {} if named is None else cluster_environment(str(named))
-        done = subprocess.run(
-            [sys.executable, "-m", "ksdp", *map(str, arguments)],
-            env=os.environ | server | own | (environment or {}),
-            capture_output=True,
-            text=True,
-            timeout=900,
-            check=False,
-        )
-        if check is not None:
-            assert done.returncode == check, done.stderr
-        return Ran(done.returncode, done.stdout, done.stderr)
+        with temporary_settings(told):
+            return _checked(as_typed(*arguments), check)
 
     return run
 
 
 @pytest.fixture
-def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
-    """The command in this process, as `ksdp` runs it: where it starts no flow, a process costs seconds."""
-
-    def run(*arguments: str | Path, check: int) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["ksdp", *map(str, arguments)])
-        with pytest.raises(SystemExit) as left:
-            main()
-        said = capsys.readouterr()
-        assert (left.value.code or 0) == check, said.err
-        return Ran(check, said.out, said.err)
-
-    return run
+def typed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
+    """Run the command here, where no server is named: small audits are this process's alone."""
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    return lambda *arguments, check=None: _checked(as_typed(*arguments), check)
 
 
 @pytest.fixture

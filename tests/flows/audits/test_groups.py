@@ -14,7 +14,6 @@ import scipy.sparse as sp
 from ksdp.storage.clearances import read_clearance
 
 from ..overlap import OVERLAP
-from .test_views import python_path
 
 MODULE = (
     '''
@@ -77,23 +76,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.fixture(scope="module")
-def environment(folder: Path) -> dict[str, str]:
-    return python_path(folder)
-
-
-def test_the_plan_counts_groups(ksdp: Callable, folder: Path, environment: dict[str, str]) -> None:
-    said = ksdp("plan", folder / "groups.toml", "--json", environment=environment, check=0).out
+def test_the_plan_counts_groups(typed: Callable, folder: Path) -> None:
+    said = typed("plan", folder / "groups.toml", "--json", check=0).out
     assert (said["documents"], said["unit"], said["runs"]) == (40, "group", 300)
 
 
 def test_a_screen_leaves_whole_groups_out_and_lists_documents(
-    ksdp: Callable, folder: Path, environment: dict[str, str], tmp_path: Path, pages: Callable
+    typed: Callable, folder: Path, tmp_path: Path, pages: Callable
 ) -> None:
-    ksdp("keys", "ana", "--folder", tmp_path, check=0)
+    typed("keys", "ana", "--folder", tmp_path, check=0)
     store, clearance = tmp_path / "store", tmp_path / "mail.clearance"
     arguments = ("--clearance", clearance, "--key", tmp_path / "ana.key", "--who", "Ana", "--store", store)
-    out = ksdp("screen", folder / "groups.toml", *arguments, "--json", environment=environment, check=0).out
+    out = typed("screen", folder / "groups.toml", *arguments, "--json", check=0).out
     assert out["outcome"] == "cleared", out["reason"]
     assert [about["documents"] for about in out["rounds"]] == [40, 37]
     assert [about["sensitive"] for about in out["rounds"]] == [3, 0]
@@ -108,9 +102,9 @@ def test_a_screen_leaves_whole_groups_out_and_lists_documents(
     cleared = read_clearance(clearance)
     assert set(cleared.documents) == set(labels["mail"]) - set(excluded["document"])
     assert "Groups were audited" in cleared.statement
-    checked = ksdp(
+    checked = typed(
         "verify", clearance, "--key", tmp_path / "ana.pub", "--spec", folder / "groups.toml", "--json",
-        environment=environment, check=0,
+        check=0,
     ).out  # fmt: skip
     assert (checked["allowed"], checked["of"]) == (111, 120)
 
@@ -125,7 +119,7 @@ def test_a_screen_leaves_whole_groups_out_and_lists_documents(
     report = (store / "audits" / first / "report.html").read_text(encoding="utf-8")
     assert "gives away 3 of 40 groups" in report
     assert "Audited are groups" in report
-    shown = ksdp("show", first, "ann", "--store", store, "--json", check=0).out
+    shown = typed("show", first, "ann", "--store", store, "--json", check=0).out
     assert shown["verdict"] == "sensitive"
 
     # The dashboard says "groups", and shows the screening and its page.
@@ -147,11 +141,9 @@ def test_a_screen_leaves_whole_groups_out_and_lists_documents(
     assert look.client.get("/screens/none/report.html").status_code == 404
 
 
-def test_a_corpus_without_groups_is_refused(
-    ksdp: Callable, folder: Path, environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_corpus_without_groups_is_refused(typed: Callable, folder: Path, tmp_path: Path) -> None:
     spec = folder / "none.toml"
     spec.write_text(SPEC.replace('group = "owner"\n', ""))
-    ran = ksdp("audit", spec, "--store", tmp_path / "store", environment=environment, check=2)
+    ran = typed("audit", spec, "--store", tmp_path / "store", check=2)
     assert "set `corpus.group`" in ran.err
     assert not (tmp_path / "store").exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -92,17 +91,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory, corpus_folder: Path) -> Pat
     return made
 
 
-def python_path(folder: Path) -> dict[str, str]:
-    """The folder with the module, before what is on the path already."""
-    return {"PYTHONPATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))}
-
-
 def test_a_leak_in_one_view_is_found_and_the_runs_are_shared(
-    ksdp: Callable, folder: Path, tmp_path: Path, pages: Callable
+    typed: Callable, folder: Path, tmp_path: Path, pages: Callable
 ) -> None:
-    store, environment = tmp_path / "store", python_path(folder)
-    arguments = ("audit", folder / "views.toml", "--store", store, "--workers", 2, "--json")
-    ran = ksdp(*arguments, environment=environment, check=3)
+    store = tmp_path / "store"
+    arguments = ("audit", folder / "views.toml", "--store", store, "--json")
+    ran = typed(*arguments, check=3)
     out: dict[str, Any] = ran.out
     outsider, coalition, final = out["views"]
     assert [view["name"] for view in out["views"]] == ["outsider", "coalition of 12 documents", "final output"]
@@ -134,17 +128,17 @@ def test_a_leak_in_one_view_is_found_and_the_runs_are_shared(
     assert read_views(opened, out["audit"]).to_json()["views"] == out["views"]
     assert len(read_view_verdicts(opened, out["audit"])) == 108
 
-    again = ksdp(*arguments, environment=environment, check=3).out
+    again = typed(*arguments, check=3).out
     assert again["audit"] == out["audit"]
     assert again["cached_runs"] == again["runs"] == out["runs"]
     assert again["verdicts"] == out["verdicts"]
 
     assert finished_views(opened) == [out["audit"]]
     name = str(sensitive["document"].iloc[0])
-    shown = ksdp("show", out["audit"], name, "--store", store, "--json", check=0).out
+    shown = typed("show", out["audit"], name, "--store", store, "--json", check=0).out
     assert (shown["verdict"], shown["sensitive_in"]) == ("sensitive", ["coalition of 12 documents"])
-    assert ksdp("show", out["audit"], "--store", store, "--json", check=0).out["verdicts"] == out["verdicts"]
-    assert "no document 'nobody'" in ksdp("show", out["audit"], "nobody", "--store", store, check=2).err
+    assert typed("show", out["audit"], "--store", store, "--json", check=0).out["verdicts"] == out["verdicts"]
+    assert "no document 'nobody'" in typed("show", out["audit"], "nobody", "--store", store, check=2).err
 
     # The dashboard: in the list, on a page of its own, from its views and back.
     look, here = pages(store), f"/views/{out['audit']}"
@@ -210,11 +204,11 @@ def test_the_forecast_is_of_all_views(folder: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_view_that_cannot_be_is_refused_before_anything_is_written(
-    ksdp: Callable, folder: Path, tmp_path: Path
+    typed: Callable, folder: Path, tmp_path: Path
 ) -> None:
     bad = folder / "bad.toml"
     bad.write_text((folder / "views.toml").read_text().replace("[0, 0.1]", "[0, 119]"))
-    ran = ksdp("audit", bad, "--store", tmp_path / "store", environment=python_path(folder), check=2)
+    ran = typed("audit", bad, "--store", tmp_path / "store", check=2)
     assert "`design.party_size`" in ran.err
     assert not (tmp_path / "store").exists()
 

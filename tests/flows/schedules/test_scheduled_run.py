@@ -81,7 +81,7 @@ class Site:
         pd.DataFrame({"id": ids}).to_csv(self.folder / "labels.csv", index=False)
 
     def schedule(self, **changes: Any) -> None:
-        values = {"name": "nightly", "spec": str(self.folder / "spec.toml"), "cron": "0 2 * * *", "workers": 2}
+        values = {"name": "nightly", "spec": str(self.folder / "spec.toml"), "cron": "0 2 * * *", "workers": 1}
         values |= {"created": utc_now() - timedelta(days=3), "retries": 1, "backoff": 0.1}
         write_schedule(self.store, check_schedule(values | changes))
 
@@ -257,7 +257,7 @@ def test_an_appetite_is_held_to_everything_every_night(
     site, asked = make_site(tmp_path, server), tmp_path / "appetite.toml"
     (tmp_path / "spec.toml").write_text(SPEC.replace("margin = 0", "margin = 0.2"))
     asked.write_text("margin = 0.2\nlevel = 0.05\nmost_undecided = 1\nmost_sensitive = 1\n")
-    site.schedule(appetite=str(asked), workers=1, created=utc_now())
+    site.schedule(appetite=str(asked), created=utc_now())
     run, _ = site.run()
     assert run.appetite_missed == ("coverage",)  # of this spec's statistics none reads all that is announced
     assert "ksdp.appetite.missed" in events_of(run)
@@ -307,7 +307,7 @@ def test_every_second_audit_of_everything_and_runs_used_again_where_the_budget_a
     tmp_path: Path, server: dict[str, str]
 ) -> None:
     site = make_site(tmp_path, server)
-    site.schedule(full_every=2, budget="spending", workers=1)
+    site.schedule(full_every=2, budget="spending")
     runs = []
     for rows in (range(120), [*range(119), 1119], range(120)):
         site.write(list(rows))

@@ -1,8 +1,8 @@
-"""Screening as a person runs it: a second layer that the first one hides, and data that no exclusion helps."""
+"""Screening: a second layer that the first one hides, and data that no exclusion helps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,14 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.errors import ClearanceError, InputError
-from ksdp.audit.screening.screen_summary import ScreenSummary
-from ksdp.audit.spec.models import Spec, parse_spec
-from ksdp.flows.audits.place import Place
+from ksdp.audit.spec.models import parse_spec
+from ksdp.flows.audits.place import HERE
 from ksdp.flows.screening.clear import Signing, clearance_from_decisions, verify
 from ksdp.flows.screening.screen import Rules, screen
 from ksdp.storage.audits.screens import read_excluded, read_screen
 from ksdp.storage.clearances import read_clearance, verify_clearance
 from ksdp.storage.keys import load_private, load_public, make_identity
 from ksdp.storage.store import Store
-from ksdp.tasks.cluster import open_workers
 
 from ..overlap import OVERLAP
 
@@ -74,45 +72,20 @@ def base(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture(scope="module")
-def leaky_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a Dask worker that finds the module: it looks where this process does when it starts."""
-    folder = tmp_path_factory.mktemp("leaky")
-    (folder / "leaky.py").write_text(MODULE)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(folder)
-        with open_workers(1) as cluster:
-            yield cluster.address
-
-
 @pytest.fixture
-def call(
-    base: Path, server: dict[str, str], leaky_workers: str, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., dict[str, Any]]:
-    """Call a flow with the module where it finds it, as its caller's JSON says it."""
-    from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
-
-    for name, value in server.items():
-        monkeypatch.setenv(name, value)
+def call(base: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """Screen with the module where it is found."""
     monkeypatch.syspath_prepend(base)
-    there = {
-        PREFECT_API_URL: server["PREFECT_API_URL"],
-        PREFECT_API_AUTH_STRING: server["PREFECT_API_AUTH_STRING"],
-    }
 
-    def screened(asked: Spec, arguments: dict[str, Any]) -> ScreenSummary:
+    def run(spec: dict[str, Any], **arguments: Any) -> dict[str, Any]:
         said = {name: arguments.pop(name) for name in SIGNING if name in arguments}
         (base / "clearance.json").unlink(missing_ok=True)  # what is signed is never replaced
         signing = Signing(base / "clearance.json", load_private(base / "ana.key"), **said)
         rules = {name: arguments.pop(name) for name in ("rounds", "proof") if name in arguments}
         if arguments.pop("allow_undecided", False):
             rules["allowed"] = ("clear", "undecided")
-        return screen(asked, base, base / "store", signing, Rules(**rules), Place(dask=leaky_workers), **arguments)
-
-    def run(spec: dict[str, Any], **arguments: Any) -> dict[str, Any]:
-        asked = parse_spec(spec)
-        with temporary_settings(there):
-            return screened(asked, arguments).to_json()
+        found = screen(parse_spec(spec), base, base / "store", signing, Rules(**rules), HERE, **arguments)
+        return found.to_json()
 
     return run
 
