@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import Pipe, forkserver, get_context
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -80,10 +81,7 @@ class LocalWorkers:
 
     def _started(self) -> ProcessPoolExecutor:
         require_main_guard()
-        forkserver.set_forkserver_preload(["ksdp.tasks.slices", "ksdp.tasks.blocks"])
-        with environment(WORKER_ENVIRONMENT):
-            forkserver.ensure_running()
-        context = get_context("forkserver")
+        context = forked_from("ksdp.tasks.slices", "ksdp.tasks.blocks")
         return ProcessPoolExecutor(self.count, context, initializer=_begin, initargs=(self._alive[0],))
 
     def close(self) -> None:
@@ -92,6 +90,14 @@ class LocalWorkers:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
         self._alive[0].close()
+
+
+def forked_from(*modules: str) -> ForkServerContext:
+    """Start the server that processes are forked from, where there is none yet; it imports these modules once."""
+    forkserver.set_forkserver_preload([*modules])
+    with environment(WORKER_ENVIRONMENT):
+        forkserver.ensure_running()
+    return get_context("forkserver")
 
 
 def require_main_guard() -> None:

@@ -21,6 +21,7 @@ from ksdp.flows.runs.party import Node, enter_documents, run_party, run_server
 from ksdp.flows.runs.protocol_files import Run, read_run
 from ksdp.storage.keys import load_private
 from ksdp.tasks.interrupts import interrupts_blocked
+from ksdp.tasks.local_workers import forked_from
 
 
 def run_in_process(pipe: Connection, work: Callable[[], dict[str, Any]]) -> None:
@@ -54,7 +55,6 @@ class Launcher:
     """
 
     def __init__(self, timeout: float | None) -> None:
-        self._context = multiprocessing.get_context("spawn")
         self._timeout = timeout
         self._processes: list[Any] = []
         self._unread: dict[Connection, list[tuple[str, Any]]] = {}
@@ -65,9 +65,9 @@ class Launcher:
 
     def start(self, target: Callable[..., None], *arguments: Any) -> Connection:
         """Start a party; its pipe."""
-        ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=target, args=(theirs, *arguments), daemon=True)
+        ours, theirs = multiprocessing.Pipe()
         with interrupts_wait(), interrupts_blocked():
+            process = forked_from(target.__module__).Process(target=target, args=(theirs, *arguments), daemon=True)
             process.start()
             self._processes.append(process)
         theirs.close()

@@ -23,6 +23,7 @@ from ksdp.flows.runs.party import Node, claimed, guarantee_words, run_server
 from ksdp.flows.runs.protocol_files import read_run
 from ksdp.storage.keys import load_private, make_identity
 
+from ...typed import typed
 from .test_protocol import Organisations, organisations
 
 SERVER = "hub"
@@ -155,19 +156,14 @@ def server_command(org: Organisations, protocol: Path, *more: str) -> list[str]:
     return [*base, "--key", key, "--out", out, *more]
 
 
-def refusal(command: list[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 2, done.stdout + done.stderr
-    return " ".join(done.stderr.split())
-
-
-@pytest.mark.e2e
 def test_documents_are_for_parties_only(four: Organisations) -> None:
     protocol = four.protocol(PCA, SERVER)
-    said = refusal(server_command(four, protocol, "--corpus", str(four.folder / "ada.npz")))
-    assert "hub is the server, which enters nothing" in said
-    bare = [word for word in four.command(protocol, "ada") if not word.endswith(".npz") and word != "--corpus"]
-    assert "`--corpus` must be given for ada" in refusal(bare)
+    _, _, _, *entering = server_command(four, protocol, "--corpus", str(four.folder / "ada.npz"))
+    with pytest.raises(InputError, match="hub is the server, which enters nothing"):
+        typed(*entering)
+    _, _, _, *command = four.command(protocol, "ada")
+    with pytest.raises(InputError, match="`--corpus` must be given for ada"):
+        typed(*(word for word in command if not word.endswith(".npz") and word != "--corpus"))
     assert not (protocol.with_suffix("")).exists(), "nothing was begun"
 
 
@@ -200,13 +196,9 @@ def test_a_server_is_refused_where_none_is_needed(four: Organisations) -> None:
         read_run(four.protocol(f'name = "broken-power"\nrank = 2{DISCRETE}'))
 
 
-@pytest.mark.e2e
 def test_the_server_is_among_those_who_are_waited_for(four: Organisations) -> None:
     protocol = four.protocol(PCA, SERVER)
-    done = subprocess.run(
-        [sys.executable, "-m", "ksdp", "run", str(protocol), "--json"], capture_output=True, text=True
-    )
-    said = json.loads(done.stdout)
+    said = json.loads(typed("run", protocol, "--json", code=0).stdout)
     assert said["absent"] == ["ada", "bob", "cyd", "hub"]
     assert said["terms"]["server"][0] == "hub"
     (four.folder / "hub.key").rename(four.folder / "hub.kept")
