@@ -140,7 +140,7 @@ def _between_hosts(
     address = Address.parse(me.listen) if me.listen else None
     host = Node(hosts, name, signing_key(key), out, address, log=log)
     host.check()
-    role, guard, records = hosts.spec.role(name), None, None
+    role, guard, records = hosts.nodes.role(name), None, None
     algorithm = None
     if role != "server":
         algorithm = hosts.spec.functions(own.algorithm if own else None, own.code if own else "")

@@ -19,7 +19,7 @@ from ksdp.audit.spec.models import validated
 from ksdp.extras.pem.hosts import LARGEST, PemOutcome, cost_of, joined_messages, play, promise
 from ksdp.extras.pem.messages import PemNodes
 from ksdp.extras.pem.records import load_functions, read_records
-from ksdp.extras.pem.spec import LogisticSpec, PemDataSpec, PemProtocol, PemRecordsSpec
+from ksdp.extras.pem.spec import PemDataSpec, PemProtocol, PemRecordsSpec
 from ksdp.flows.runs.budget import BudgetGuard, budget_files, open_guard
 from ksdp.flows.runs.check import Finding, NodeQuestion, OwnCheck, check_budget
 from ksdp.flows.runs.party import Node, TranscribedRun
@@ -57,7 +57,7 @@ class PemHosts:
 
     def speaks_with(self, name: str) -> tuple[str, ...]:
         """The hosts that a host has a connection with."""
-        return tuple(self.spec.peers(name))
+        return tuple(self.nodes.peers(name))
 
     def address(self, name: str) -> Address:
         """Where a host listens."""
@@ -138,7 +138,7 @@ def hold_records(hosts: PemHosts, data: Path | None, client: str | None, clients
     records = read_records(
         PemDataSpec(path=str(data.resolve()), client=client, clients=dealt, **keys),
         data.resolve().parent,
-        nonnegative=not isinstance(spec.algorithm, LogisticSpec),
+        spec.algorithm,
     )
     if records.matrix.shape[1] != spec.records.wide:
         raise InputError(
@@ -176,7 +176,7 @@ def run_pem_host(
     """
     hosts, name, key = host.run, host.name, host.identity
     host.check()
-    spec, nodes, role = hosts.spec, hosts.nodes, hosts.spec.role(name)
+    spec, nodes, role = hosts.spec, hosts.nodes, hosts.nodes.role(name)
     _check_held(name, role, algorithm, held)
     before_data = guard.begin if guard else None
     with TranscribedRun(host.out, host.clock, host.log, before_data, _NO_DATA) as noted:
@@ -219,20 +219,20 @@ _ROLES = {"holder": "a host that holds clients", "server": "a server", "aggregat
 
 def _optional(hosts: PemHosts, name: str) -> frozenset[str]:
     """Peers without whom the run goes on."""
-    return frozenset(peer for peer in hosts.spec.peers(name) if hosts.spec.role(peer) == "holder")
+    return frozenset(peer for peer in hosts.nodes.peers(name) if hosts.nodes.role(peer) == "holder")
 
 
 def _about(hosts: PemHosts, name: str, outcome: PemOutcome, held: HeldRecords | None) -> dict[str, Any]:
     spec, nodes = hosts.spec, hosts.nodes
     return cost_of(nodes.budget, outcome.state.iteration, len(nodes.servers)) | {
         "me": name,
-        "role": spec.role(name),
+        "role": nodes.role(name),
         "session": outcome.session,
         "agreement": nodes.agreement.hex(),
         "result": outcome.digest,
         "mechanism": {"name": f"pem {spec.algorithm.name}", "version": spec.pem},
         "functions": nodes.algorithm,
-        "parties": {node.name: spec.role(node.name) for node in spec.parties},
+        "parties": {node.name: nodes.role(node.name) for node in spec.parties},
         "clients": outcome.clients,
         "own_clients": len(held.clients) if held else 0,
         "own_clients_at_the_end": outcome.here,
@@ -276,7 +276,7 @@ def check_pem_here(question: PemQuestion, now: datetime) -> OwnCheck:
 
 
 def _functions(question: PemQuestion, hosts: PemHosts) -> list[Finding]:
-    if hosts.spec.role(question.me) == "server":
+    if hosts.nodes.role(question.me) == "server":
         return []
     try:
         own = load_functions(question.functions, question.folder) if question.functions else None
@@ -287,7 +287,7 @@ def _functions(question: PemQuestion, hosts: PemHosts) -> list[Finding]:
 
 
 def _records(question: PemQuestion, hosts: PemHosts, now: datetime) -> list[Finding]:
-    me, role = question.me, hosts.spec.role(question.me)
+    me, role = question.me, hosts.nodes.role(question.me)
     given = (question.data, question.client, question.clients) != (None, None, None)
     if role != "holder":
         if given:

@@ -236,6 +236,10 @@ class PemNodes:
             return "aggregator"
         return "server" if name in {p.name for p in self.servers} else "holder"
 
+    def peers(self, name: str) -> list[str]:
+        """With whom a host speaks: with all whose role is another."""
+        return [peer for peer in self.everybody if self.role(peer) != self.role(name)]
+
 
 @dataclass(frozen=True)
 class PemTerms:

@@ -25,14 +25,14 @@ from ksdp.audit.spec.models import validated
 from ksdp.extras.pem.hosts import LARGEST, cost_of, joined_messages, play
 from ksdp.extras.pem.messages import PemNodes, PrimeField, check_room
 from ksdp.extras.pem.records import Records, read_records
-from ksdp.extras.pem.spec import AprioriSpec, LogisticSpec, PemRunSpec, PemSpec
+from ksdp.extras.pem.spec import AprioriSpec, PemRunSpec, PemSpec
 from ksdp.flows.interruption import Clock, current
 from ksdp.flows.runs.local import Launcher, run_in_process
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.network.links import LinkTimes
 from ksdp.protocols.network.mesh import Address, Mesh, Peer
 from ksdp.protocols.network.tls import make_credentials
-from ksdp.storage.readers.files import Refused, read_toml
+from ksdp.storage.readers.files import read_toml
 from ksdp.storage.runs.results import require_no_result, write_run
 from ksdp.tasks.provenance import versions
 
@@ -62,8 +62,7 @@ async def _take_part(pipe: Connection, host: _Host) -> dict[str, Any]:
     pipe.send(("ready", key.public_key().public_bytes_raw()))
     nodes, ports = await asyncio.to_thread(pipe.recv)
     keys = {p.name: Ed25519PublicKey.from_public_bytes(p.identity) for p in nodes.everybody.values()}
-    role = nodes.role(name)
-    peers = {peer: public for peer, public in keys.items() if nodes.role(peer) != role}
+    peers = {peer: keys[peer] for peer in nodes.peers(name)}
 
     def note(**event: Any) -> None:
         if event["what"] == "sent" and event["kind"] == "roster" and event["peer"] == servers[0]:
@@ -204,10 +203,8 @@ def prepare_pem(spec: PemSpec, base: Path, own: PemAlgorithm | None = None) -> P
     own : PemAlgorithm, optional
         Functions of one's own, where the spec says that there are some.
     """
-    records = read_records(spec.data, base, nonnegative=not isinstance(spec.algorithm, LogisticSpec))
+    records = read_records(spec.data, base, spec.algorithm)
     algorithm = spec.made(records.matrix.shape[1], own)
-    if isinstance(spec.algorithm, LogisticSpec) and spec.algorithm.label is not None:
-        _check_label(records, spec.algorithm.label)
     clients = len(records.clients)
     if spec.run.least_clients > clients:
         raise SpecError(f"`run.least_clients` must be at most the number of clients, {clients}.")
@@ -245,15 +242,6 @@ def run_prepared(prepared: PreparedPem, out: Path, clock: Clock) -> dict[str, An
     out.mkdir(parents=True, exist_ok=True, mode=0o700)
     write_run(out, result.state.arrays, {}, content)
     return content
-
-
-def _check_label(records: Records, label: int) -> None:
-    column = records.matrix[:, [label]].toarray()[:, 0]
-    wrong = (column != 0) & (column != 1)
-    if wrong.any():
-        raise Refused(
-            records.path, "is not 0 or 1, and it is the label.", row=int(wrong.argmax()) + 1, column=str(label + 1)
-        )
 
 
 def _about(prepared: PreparedPem, result: PemResult) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
-from ksdp.extras.pem.spec import PemDataSpec
+from ksdp.extras.pem.spec import AlgorithmSpec, LogisticSpec, PemDataSpec
 from ksdp.storage.readers.columns import Columns, open_columns
 from ksdp.storage.readers.counts import read_counts
 from ksdp.storage.readers.files import Refused, extension
@@ -44,17 +44,19 @@ class Records:
         return [self.matrix[np.flatnonzero(self.owners == number)] for number in range(len(self.clients))]
 
 
-def read_records(spec: PemDataSpec, base: Path, *, nonnegative: bool) -> Records:
+def read_records(spec: PemDataSpec, base: Path, algorithm: AlgorithmSpec) -> Records:
     """Read the records of a run.
 
     Parameters
     ----------
-    nonnegative : bool
-        Refuse negative numbers.
+    algorithm : AlgorithmSpec
+        Whether numbers may be negative, and which column must be 0 or 1.
     """
     path = spec_path(base, spec.path)
+    label = algorithm.label if isinstance(algorithm, LogisticSpec) else None
     if extension(path) in (".npz", ".mtx"):
-        return _counts(spec, base, path)
+        return _counts(spec, base, path, label)
+    nonnegative = not isinstance(algorithm, LogisticSpec)
     if not spec.described:
         raise SpecError("`data.columns`, `edges` or `categories` must say what the columns of a table become.")
     if spec.labels is not None:
@@ -78,7 +80,7 @@ def read_records(spec: PemDataSpec, base: Path, *, nonnegative: bool) -> Records
     return Records(path, matrix, tuple(names), *_clients(spec, table, matrix.shape[0], path))
 
 
-def _counts(spec: PemDataSpec, base: Path, path: Path) -> Records:
+def _counts(spec: PemDataSpec, base: Path, path: Path, label: int | None) -> Records:
     if spec.described or spec.label is not None:
         raise SpecError(
             "`data.columns`, `edges`, `categories` and `label` go with a table, not with a count matrix."
@@ -86,6 +88,12 @@ def _counts(spec: PemDataSpec, base: Path, path: Path) -> Records:
     if (spec.labels is None) != (spec.client is None):
         raise SpecError("`data.labels` and `client` go together for a count matrix; else set `clients`.")
     matrix = canonical(read_counts(path))
+    width = matrix.shape[1]
+    if label is not None and -width <= label < width:  # else the algorithm is refused
+        column = matrix[:, [label]].toarray()[:, 0]
+        if (wrong := (column != 0) & (column != 1)).any():
+            row = int(wrong.argmax()) + 1
+            raise Refused(path, "is not 0 or 1, and it is the label.", row=row, column=str(label % width + 1))
     held = None
     if spec.labels is not None:
         held = open_columns(spec_path(base, spec.labels), spec.encoding)

@@ -326,14 +326,6 @@ class PemProtocol(PemTask, frozen=True):
             raise ValueError("`parties` must list at least one host that holds clients.")
         return self
 
-    def role(self, name: str) -> str:
-        """What a host does: `server`, `aggregator` or `holder`."""
-        return "server" if name in self.servers else "aggregator" if name == self.aggregator else "holder"
-
-    def peers(self, name: str) -> list[str]:
-        """With whom a host speaks: with all whose role is another."""
-        return [node.name for node in self.parties if self.role(node.name) != self.role(name)]
-
     def functions(self, own: PemAlgorithm | None, code: str) -> PemAlgorithm:
         """The three functions.
 
@@ -371,7 +363,7 @@ class PemProtocol(PemTask, frozen=True):
             except ProtocolError as error:
                 raise SpecError(f"the protocol file is refused: {error}") from error
         return PemNodes(
-            tuple(sorted(p for p in who.values() if self.role(p.name) == "holder")),
+            tuple(sorted(who[name] for name in who.keys() - {*self.servers, self.aggregator})),
             tuple(sorted(who[name] for name in self.servers)),
             who[self.aggregator],
             self.planned(), self._rows, said, field, self.run.least_clients,

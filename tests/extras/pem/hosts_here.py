@@ -107,7 +107,7 @@ class Hosts:
         log: RunLog | None = None,
     ) -> dict[str, Any]:
         hosts = self.read(name)
-        role = hosts.spec.role(name)
+        role = hosts.nodes.role(name)
         algorithm = None if role == "server" else hosts.spec.functions(own, code)
         records = (held or self.held(name)) if role == "holder" else None
         key = load_private(self.folder / f"{name}.key")

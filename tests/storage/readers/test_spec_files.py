@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from ksdp.audit.errors import CorpusAway, CorpusError, InputError, SpecError
 from ksdp.audit.spec.models import CorpusSpec, parse_spec
 from ksdp.extras.pem.records import read_records
-from ksdp.extras.pem.spec import PemDataSpec
+from ksdp.extras.pem.spec import OwnSpec, PemDataSpec
 from ksdp.storage.corpora import corpus_features, load_corpus, rows_hash
 from ksdp.storage.in_memory import corpus_in_memory
 from ksdp.storage.readers import spec_files as module
@@ -278,5 +278,6 @@ def test_nothing_is_fetched_where_a_file_of_this_machine_is_meant(
 ) -> None:
     url = put(there, files["table.csv"])
     monkeypatch.setattr(module, "Copy", lambda url: pytest.fail("fetched"))
+    own = OwnSpec(name="own", iterations=1)
     with pytest.raises(InputError, match="must be a file of this machine"):
-        read_records(PemDataSpec(path=url, columns=("terma",), clients=2), tmp_path, nonnegative=False)
+        read_records(PemDataSpec(path=url, columns=("terma",), clients=2), tmp_path, own)
