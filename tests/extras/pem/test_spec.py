@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from ksdp.audit.errors import SpecError
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec.models import validated
+from ksdp.extras.pem.processes import read_pem_spec
 from ksdp.extras.pem.spec import PemProtocol, PemSpec
 from ksdp.protocols.programs.protocol_file import parse_draft
 
@@ -129,3 +131,9 @@ def test_mechanisms_say_it_in_the_same_words(name: str, key: str) -> None:
     for value in NONE:
         with pytest.raises(SpecError, match=rf"^`{key}` must be a whole number of at least .*; got "):
             make_mechanism(name, {key: value})
+
+
+@pytest.mark.parametrize("name", ["adult", "nursery"])
+def test_the_examples_are_read(name: str) -> None:
+    spec, _ = read_pem_spec(Path(__file__).parents[3] / "examples" / "specs" / f"pem-{name}.toml")
+    assert spec.made(spec.data.width).init().blocks
