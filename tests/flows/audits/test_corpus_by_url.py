@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -84,29 +81,35 @@ def send(made: Any, file: Path) -> None:
         stream.write(file.read_bytes())
 
 
-def run(*arguments: Any, temporary: Path, codes: tuple[int, ...] = (0, 3, 4)) -> tuple[str, str]:
-    temporary.mkdir(exist_ok=True)
-    env = os.environ | {"TMPDIR": str(temporary), "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "ksdp", *map(str, arguments)]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=900, check=False)
-    assert done.returncode in codes, done.stderr[-3000:]
-    assert SECRET not in done.stdout + done.stderr
-    assert not list(temporary.glob("ksdp-corpus-*"))
-    return done.stdout, done.stderr
+@pytest.fixture
+def run(typed: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Run the command: it tells no secret, and leaves no copy."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+
+    def ran(*arguments: Any, codes: tuple[int, ...] = (0, 3, 4)) -> Any:
+        done = typed(*arguments)
+        assert done.code in codes, done.err[-3000:]
+        assert SECRET not in done.text + done.err
+        assert not list(temporary.glob("ksdp-corpus-*"))
+        return done
+
+    return ran
 
 
 def test_the_same_files_give_the_same_audit(
-    files: dict[str, Path], there: tuple[Any, dict[str, str]], tmp_path: Path
+    run: Callable[..., Any], files: dict[str, Path], there: tuple[Any, dict[str, str]], tmp_path: Path
 ) -> None:
     made, urls = there
-    temporary, stores = tmp_path / "temporary", {name: tmp_path / f"{name}-store" for name in ("near", "far")}
+    stores = {name: tmp_path / f"{name}-store" for name in ("near", "far")}
     told = {}
     for name, names in {"near": files, "far": urls}.items():
         spec = tmp_path / f"{name}.toml"
         spec.write_text(SPEC.format(**names))
-        planned = json.loads(run("plan", spec, "--json", temporary=temporary)[0])
-        out = run("audit", spec, "--store", stores[name], "--here", "1", "--json", temporary=temporary)[0]
-        told[name] = json.loads(out) | {"planned": planned["runs"]}
+        planned = run("plan", spec, "--json").out
+        out = run("audit", spec, "--store", stores[name], "--here", "1", "--json").out
+        told[name] = out | {"planned": planned["runs"]}
     near, far = told["near"], told["far"]
     for key in ("corpus", "runs", "verdicts", "statistics", "detected", "planned"):
         assert near[key] == far[key], key
@@ -114,9 +117,7 @@ def test_the_same_files_give_the_same_audit(
         kept = [(stores[name] / f"audits/{told[name]['audit']}/{table}.parquet").read_bytes() for name in stores]
         assert kept[0] == kept[1], table
     # In one store the runs of one are those of the other.
-    again = json.loads(
-        run("audit", tmp_path / "far.toml", "--store", stores["near"], "--json", temporary=temporary)[0]
-    )
+    again = run("audit", tmp_path / "far.toml", "--store", stores["near"], "--json").out
     assert again["cached_runs"] == again["runs"]
     # No text is kept, neither in the store nor in what is temporary.
     texts = pd.read_parquet(files["path"])["text"]
@@ -126,22 +127,24 @@ def test_the_same_files_give_the_same_audit(
     # What is gone, or damaged, is refused by its URL, and nothing is written.
     files["terms"].write_bytes(b"\xff")
     send(made, files["terms"])
-    said = run("audit", tmp_path / "far.toml", "--store", tmp_path / "none", temporary=temporary, codes=(2,))[1]
+    said = run("audit", tmp_path / "far.toml", "--store", tmp_path / "none", codes=(2,)).err
     assert "s3://ksdp/in/terms.txt" in said
     assert "endpoint_override" not in said
     made.delete_file("ksdp/in/mail one.parquet")
-    said = run("plan", tmp_path / "far.toml", temporary=temporary, codes=(2,))[1]
+    said = run("plan", tmp_path / "far.toml", codes=(2,)).err
     assert "s3://ksdp/in/mail one.parquet: there is no such file." in said
     assert not (tmp_path / "none").exists()
 
 
-def test_a_silent_server_is_named_without_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_server_is_named_without_keys(
+    run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "any")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     nobody = "s3://ksdp/in/mail.parquet?endpoint_override=127.0.0.1:1&scheme=http&region=us-east-1"
     spec = tmp_path / "spec.toml"
     spec.write_text(f'[corpus]\npath = "{nobody}"\n[mechanism]\nname = "pd-svd"\n')
-    said = run("plan", spec, temporary=tmp_path / "temporary", codes=(2,))[1]
+    said = run("plan", spec, codes=(2,)).err
     assert "s3://ksdp/in/mail.parquet cannot be reached" in said
 
 

@@ -92,9 +92,7 @@ SERVER_GONE = re.compile(r"error: the Prefect server stopped \(exit -9; see .*\)
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize(
-    "after", ["starting the Prefect server", "running the mechanism", "testing documents", "audit "]
-)
+@pytest.mark.parametrize("after", ["starting the Prefect server", "running the mechanism", "audit "])
 def test_a_server_killed_at_any_stage_ends_the_audit_within_ten_seconds_in_a_line(
     after: str, small: Path, tmp_path: Path
 ) -> None:
