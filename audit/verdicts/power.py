@@ -122,6 +122,7 @@ def continuous_critical(n_with: int, n_without: int, wanted_log10_p: float) -> f
     return math.sqrt((math.log(2) - attained * _LN10) * (m + n) / (2 * m * n))
 
 
+@lru_cache(maxsize=4096)
 def shift_power(advantage: float, n_with: int, n_without: int, wanted_log10_p: float) -> float:
     """P(exact log10 p <= the wanted one) where the arms are normals of equal variance at distance `advantage`.
 

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from ksdp.audit.coverage import telling
@@ -119,6 +120,7 @@ _FORKED = 0.5
 """Times the imports: a worker of this machine, and as much once for what it is forked from."""
 
 
+@cache
 def import_seconds() -> float:
     """CPU seconds until a process of this machine could audit."""
     process = os.posix_spawn(sys.executable, [sys.executable, "-c", _IMPORTS], os.environ)
