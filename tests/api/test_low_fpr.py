@@ -9,14 +9,11 @@ import pytest
 from numpy.typing import NDArray
 
 import ksdp
-from ksdp.audit.statistics import simulated
 
+from ..functions import sometimes
+
+pytestmark = pytest.mark.usefixtures("few_training_runs")
 RUNS = {"party_size": 0.5, "with_runs": 1600, "fresh_runs": 0, "seed": 3, "margin": 0.2}
-
-
-def sometimes(rows: NDArray[np.float64], rng: np.random.Generator) -> dict[str, NDArray[np.float64]]:
-    """The sum of a column in 13 % of the runs, and noise in all; only the first document has anything there."""
-    return {"seen": np.array([rows[:, 0].sum() * (rng.random() < 0.13) + rng.normal()])}
 
 
 @pytest.fixture(scope="module")
@@ -25,11 +22,6 @@ def data() -> NDArray[np.float64]:
     rows[0, 0] = 1000.0
     rows[:, 1] = np.arange(24)
     return rows
-
-
-@pytest.fixture(autouse=True)
-def _trained_on_few_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulated, "TRAINING_RUNS", 200)
 
 
 def test_a_leak_of_some_runs_is_clear_by_the_margin_and_sensitive_at_low_rates(data: NDArray[np.float64]) -> None:

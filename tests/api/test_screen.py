@@ -11,9 +11,7 @@ import ksdp
 from ksdp.storage.clearances import verify_clearance
 from ksdp.storage.keys import load_public, make_identity
 
-
-def mean(rows: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    return {"mean": rows.mean(axis=0) + rng.normal(0, 5.0, rows.shape[1])}
+from ..functions import noisy_mean
 
 
 def test_it_leaves_out_who_stands_out_and_signs_the_others(tmp_path: Path) -> None:
@@ -22,7 +20,7 @@ def test_it_leaves_out_who_stands_out_and_signs_the_others(tmp_path: Path) -> No
     data[5] += 2000
     make_identity(tmp_path, "ada")
     found = ksdp.screen(
-        data, mean, version=1, clearance=tmp_path / "c.json", key=tmp_path / "ada.key", who="Ada",
+        data, noisy_mean, version=1, clearance=tmp_path / "c.json", key=tmp_path / "ada.key", who="Ada",
         store=tmp_path / "store", party_size=0.5, with_runs=150, margin=0.7, fresh_runs=0, seed=1,
     )  # fmt: skip
     assert found["outcome"] == "cleared", found["reason"]
