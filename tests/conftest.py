@@ -79,3 +79,9 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pem = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     (folder / "key.pem").write_bytes(key.private_bytes(*pem))
     return folder / "cert.pem"
+
+
+@pytest.fixture
+def few_training_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the learned statistic need not be strong: its training is most of a small audit."""
+    monkeypatch.setattr("ksdp.audit.statistics.simulated.TRAINING_RUNS", 200)

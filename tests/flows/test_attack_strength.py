@@ -103,6 +103,7 @@ def test_where_nothing_could_be_missed_nothing_is_planted(folder: Path) -> None:
 LEAK = {"document": "d0", "kind": "number", "array": "numbers", "places": [3], "amounts": [9.0]}
 
 
+@pytest.mark.usefixtures("few_training_runs")
 def test_nothing_is_signed_on_an_audit_with_leaks(folder: Path) -> None:
     store = folder / "store"
     spec = parse_spec(tables(planted=[LEAK]))
@@ -133,6 +134,7 @@ def test_leaks_are_of_documents_not_of_groups(folder: Path) -> None:
         run_audit(parse_spec(grouped), folder, folder / "store", HERE)
 
 
+@pytest.mark.usefixtures("few_training_runs")
 def test_of_a_function_of_this_process_too(tmp_path: Path) -> None:
     rows = np.random.default_rng(2).normal(size=(60, 4))
     settings = {"party_size": 0.5, "with_runs": 500, "margin": 0.4}

@@ -26,6 +26,7 @@ from ksdp.storage.store import Store
 
 from ...buckets import folder_as_bucket
 
+pytestmark = pytest.mark.usefixtures("few_training_runs")
 ROWS, TERMS = 600, 12
 
 
@@ -156,7 +157,7 @@ def test_where_everything_leaks_no_spec_is_written(base: Path) -> None:
     """Few documents, little noise: useful, and not safe."""
     asked = spec(noise=1e-6, rank=2)
     tables = asked.model_dump(mode="json")
-    tables["design"]["party_size"] = 20
+    tables["design"]["party_size"] = 60
     limits = Limits(tried=1, documents=60, runs=60, quota=0.2, levers=("rank",))
     out = advise_spec(parse_spec(tables), base, base / "store", limits, write=base / "advised.toml")
     assert out["best"] is None

@@ -19,10 +19,12 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.spec.models import Spec, parse_spec
 from ksdp.dashboards.audits.report import render_report
 from ksdp.flows.audits.forecast import forecast
+from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.store import Store
 
+pytestmark = pytest.mark.usefixtures("few_training_runs")
 DOCUMENTS = 190
 
 
@@ -39,6 +41,7 @@ def asked(margin: float, **more: object) -> Spec:
         "corpus": {"path": "table.csv"},
         "mechanism": {"name": "moments", "rank": 2, "advantage": 0.3},
         "design": {"party_size": 0.5, "with_runs": 100},
+        "statistics": {"families": ["paper"]},
         "decision": {"margin": margin},
     }
     return parse_spec(tables | more)
@@ -49,7 +52,7 @@ def test_a_proof_at_the_margin_clears_everybody_and_above_it_nobody(
     table: Path, margin: float, clear: int | None
 ) -> None:
     spec = asked(margin, certificate={"pairs": 20})
-    found = run_audit(spec, table, table / "store")
+    found = run_audit(spec, table, table / "store", HERE)
     assert found.promise is not None
     assert found.promise.bound == 0.3
     plan, page = forecast(spec, table), render_report(Store.open(table / "store"), found.audit)
