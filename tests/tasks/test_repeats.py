@@ -89,6 +89,7 @@ def test_runs_that_depend_on_data_and_generator_alone_are_equal_to_the_bit(data:
     assert ksdp.audit(data, mechanism, **FEW).summary.valid
 
 
+@pytest.mark.usefixtures("few_training_runs")
 def test_runs_of_earlier_looks_are_repeated_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a later look takes over from an earlier one says what its runs announced."""
     monkeypatch.setattr("ksdp.audit.verdicts.looks._LEAST_VALUES", 0)  # else it takes 700 documents
@@ -137,7 +138,7 @@ class Mine:
         'seed = 1\n[corpus]\npath = "data.csv"\ncolumns = ["a", "b", "c", "d"]\n[mechanism]\nname = "mine:Mine"\n'
         "[design]\nparty_size = 0.5\nwith_runs = 20\nfresh_runs = 0\n"
     )
-    command = [sys.executable, "-m", "ksdp", "audit", "spec.toml", "--store", "store", "--workers", "1"]
+    command = [sys.executable, "-m", "ksdp", "audit", "spec.toml", "--store", "store", "--here", "1"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 5, done.stderr
     assert "carries something from run to run" in done.stderr
