@@ -204,7 +204,6 @@ def test_fewer_iterations_announce_no_later_ones() -> None:
         assert "iterations" not in [lever.name for lever in lever_space(spec(none), 5000)]
 
 
-@pytest.mark.usefixtures("few_training_runs")
 def test_the_leak_of_a_sample_is_that_of_its_strongest_statistic(corpus: Corpus) -> None:
     quiet = spec({"name": "noisy", "mechanism": "pd-svd", "noise": 50.0, "scale": 1.0, "parameters": {"rank": 2}})
     loud = spec({"name": "pd-svd", "rank": 2})
