@@ -465,10 +465,9 @@ class Plan:
             return runs
         return runs[self.inclusion(block).any(axis=0)]
 
-    @cached_property
-    def spared(self) -> int:
-        """Runs that are not made."""
-        return self.runs - sum(len(self.made(block)) for block in self.blocks)
+    def spared(self, start: int = 0) -> int:
+        """Runs of each lane from this one on that are not made."""
+        return sum(len(block) - len(self.made(block)) for block in self.blocks if block.start >= start)
 
     def narrowed(self, stage: Stage) -> Plan:
         """The plan of one stage.

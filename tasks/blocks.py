@@ -211,12 +211,14 @@ def _carried(ref: AuditRef, block: Block, damaged: list[str]) -> BlockValues | N
     try:
         asked = [*names, CANARY]
         groups = read_groups(folders.values, block, folders.values_key, asked, plan.spec.store.precision)
-        digests = tuple(read_digests(folders.values, block, folders.values_key))
+        of_runs = read_digests(folders.values, block, folders.values_key)
     except DamagedBlock:
         discard(folders.values, block, damaged)
         return None
     *plain, canary = (column[rows] for column in groups.whole())
     kept = None if groups.kept is None else groups.kept[rows]
+    still = np.isin(earlier.made(block), plan.made(block)) if of_runs else []
+    digests = tuple(digest for digest, made in zip(of_runs, still, strict=True) if made)
     values = dict(zip(names, plain, strict=True))
     return BlockValues(block, groups.inclusion[rows], values, canary, kept, digests)
 

@@ -86,9 +86,16 @@ async def _looks(
             break
     assert interim is not None
     drop_stages(Store(Path(first.store)).audit(first.audit), "look-", [ref.stage for ref in refs])
-    spared = (await steps.aside(open_plan, refs[-1])).spared
+    spared = await steps.aside(_spared, refs)
     tested = Tested(whole, len(refs), interim, controls, shuffled, canaries, copies=copies, spared=spared)
     return tested, tuple(refs)
+
+
+def _spared(looks: Sequence[AuditRef]) -> int:
+    """Runs that none of these looks made, each of which makes those that are new."""
+    plans = [open_plan(ref) for ref in looks]
+    starts = [0, *(plan.design.runs for plan in plans)]
+    return sum(plan.spared(start) for plan, start in zip(plans, starts, strict=False))
 
 
 async def _confirm(first: AuditRef, tested: Tested, steps: Steps, tally: Tally) -> list[SliceEffects]:

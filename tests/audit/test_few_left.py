@@ -55,8 +55,8 @@ def test_late_runs_are_those_that_hold_the_first_of_a_content_and_every_fourth_b
         wanted = (bits | kept[0]).any(axis=0) if late else np.ones(len(block), np.bool_)
         assert (few.made(block) == block.start + np.flatnonzero(wanted)).all()
         complete, made = complete + bool(late and kept[0, 0]), made + int(wanted.sum())
-    assert (complete, made) == (4, RUNS - few.spared)
-    assert ever.spared == 0
+    assert (complete, made) == (4, RUNS - few.spared())
+    assert ever.spared() == 0
 
 
 def test_values_are_those_of_the_runs_that_were_made(whole: Plan) -> None:

@@ -140,7 +140,7 @@ def test_audits_keep_their_level_at_nothing_and_at_the_margin(chance: float, mar
         chosen = plan.few_left(rows)
         last = stage(plan, RUNS, rows, FIRST if chosen else None)
         interim = after_look(interim, arms_of(last, values), 1, looks[1], rule, ())
-        few += chosen and last.spared > 0
+        few += chosen and last.spared() > 0
         verdict = interim.decisions.verdict
         mine = HIDDEN if margin == 0 else alone
         wrong += bool((verdict[mine] == Verdict.SENSITIVE).any() or (verdict[alone] == Verdict.CLEAR).any())

@@ -228,11 +228,14 @@ def scales_of(made: FactoredContributions) -> Scales:
     Notes
     -----
     The variance of w x_j is about that of a column times that of a row, so that a number's deviation is the
-    product of two factors, and products of documents with topics need not be taken for each row apart.
+    product of two factors, and products of documents with topics need not be taken for each row apart. Beside
+    directions of length 1, a column of less than their last digit tells nothing.
     """
     columns, rows = np.zeros(made.rows.shape[1]), np.zeros(made.weights.shape[1])
     _add_squares(*arrays_of(made.rows), made.weights, columns, rows)
     total, single = float(rows.sum()), np.square(made.scalars).sum(axis=0)
+    if len(made.basis):
+        columns[columns <= _LAST_DIGIT * columns.max(initial=0.0)] = 0.0
     return Scales(_one_over_root(columns), np.sqrt(total) * _one_over_root(rows), _one_over_root(single))
 
 
@@ -256,6 +259,8 @@ def _add_squares(indptr: Any, indices: Any, data: Any, weights: Any, columns: An
             rows[r] += weights[i, r] * weights[i, r] * size
 
 
+_LAST_DIGIT = 2.0**-104
+"""Squared: that of double precision."""
 LEFT = 0.1
 """Part of what the least document adds, squared, that whoever was in may leave of the sums."""
 LOST = 2.0**-48
