@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
+from ksdp.audit.bits import DIGITS, announced_bits, found_by_lattice
 from ksdp.audit.mechanisms.callables import FunctionMechanism
 from ksdp.audit.mechanisms.contract import Mechanism, Release, exact_throughout, inner_of, prefixed_runs, traits_of
 from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY
@@ -45,6 +46,10 @@ _FOLLOWED = (
     "who was in, by following the run: `{}` makes {:,} numbers with hardly any noise or none, for {:,} documents "
     "that nobody solves for (a lower rank has fewer, noise blurs them, and V has equations of its own once it has "
     "converged)"
+)
+_DECODED = (
+    "who was in, by lattice reduction: {:,.0f} bits are announced of {:,} documents, each of which is in or not "
+    "(noise, fewer numbers or more documents help)"
 )
 _LEARNT = '{} number by number (`statistics.families = ["simulated"]` does)'
 _NAMED = 4
@@ -228,6 +233,16 @@ def unblurred(numbers: int, who: MayBeIn) -> tuple[str, ...]:
     return ((_GROUPS if who.groups else _UNBLURRED).format(numbers, who.count),)
 
 
+def decoded(bits: float, who: MayBeIn) -> tuple[str, ...]:
+    """Numbers that say who was in to whoever uses that each is in or not, which no column does.
+
+    Parameters
+    ----------
+    bits : those of `bits.announced_bits`
+    """
+    return (_DECODED.format(bits, who.count),) if found_by_lattice(who.count, bits) else ()
+
+
 def enough_numbers(share: float) -> float:
     """Exact numbers a document that tell who was in, where this share is: a half at most.
 
@@ -326,7 +341,7 @@ def planned_coverage(plan: Plan) -> Coverage:
     sums: tuple[str, ...] = ()
     if not _solved(plan):
         sums = unsolved(mechanism, plan.announced, seen, who) + unblurred(_little_noise(plan), who)
-    sums += followed(_final(plan), who)
+    sums += followed(_final(plan), who) + decoded(_bits(plan), who)
     numbers = sum(math.prod(array.shape) for array in plan.read)
     tested = plan.statistics
     more = untested(plan.default_columns, tested) + uncombined(mechanism, tested, numbers, trained)
@@ -389,3 +404,12 @@ def _final(plan: Plan) -> dict[str, int]:
         ("final numbers", plan.seen), lambda: final_numbers(plan.mechanism, plan.read, plan.pool)
     )
     return dict(found)
+
+
+def _bits(plan: Plan) -> float:
+    """Bits of who was in that are seen of a run; 0 where exact numbers would be too few."""
+    arrays = [array for array in plan.read if not array.derived_from]
+    most = DIGITS * sum(array.in_all or math.prod(array.shape) for array in arrays)
+    if not found_by_lattice(plan.holdings.unknown, most):
+        return 0.0
+    return float(plan.pool.derive(("bits", plan.seen), lambda: announced_bits(plan.mechanism, arrays, plan.pool)))

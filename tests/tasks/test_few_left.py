@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,11 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
+import ksdp
 from ksdp.audit import plan
 from ksdp.audit.corpus.matrix import Corpus, canonical
+from ksdp.audit.mechanisms.contract import Database, Observables
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec.models import parse_spec
@@ -159,3 +163,30 @@ def test_other_statistics_are_explored_in_the_runs_that_are_there(usual: tuple[S
     explored = run_test(store.root, found.audit, ("w-square-sum",), Place(here=True))
     assert [look.tested > 0 for look in explored.looks] == [True, True, False]
     assert explored.runs == 896
+
+
+@dataclass(frozen=True)
+class Mine(PDSVD):
+    """Somebody's own code, whose runs are made again to see whether they announce the same."""
+
+    def run(self, database: Database, rng: np.random.Generator) -> Observables:
+        """Zeros have no sign."""
+        return {name: array + 0.0 for name, array in super().run(database, rng).items()}
+
+
+@pytest.mark.usefixtures("small")
+def test_runs_are_made_again_after_looks_with_ever_fewer_open(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looks, "LOOKS", {0.3: 0.1, 0.6: 0.1, 0.8: 0.05, 0.95: 0.55, 1.0: 0.2})
+    settings = TABLES["design"] | {"statistics": ["missing-weight"], "margin": 0.5, "seed": 5}
+    mine = Mine(rank=2, opens="final")
+    found = ksdp.audit(corpus.matrix, mine, store=tmp_path, **settings).summary
+    assert found.valid
+    folder = Store(tmp_path).audit(found.audit)
+    before, last = (read_stage(folder, f"look-{number}") for number in (4, 5))
+    assert before.few_from == last.few_from
+    assert len(last.rows) < len(before.rows)
+    made = [look.runs for look in found.looks]
+    assert made[2] < found.runs < made[4]
+    assert found.spared_runs == made[4] - found.runs
