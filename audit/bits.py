@@ -31,24 +31,28 @@ _HIDDEN = 4.0
 """Deviations of the noise, within which who is in does not show."""
 
 
-def found_by_lattice(documents: int, bits: float) -> bool:
+def found_by_lattice(documents: int, share: float, bits: float) -> bool:
     """Whether lattice reduction finds who was in.
 
     Equations with B bits in n unknowns of which each is 0 or 1 make a lattice of dimension n and determinant 2^B.
-    Who was in is its one short vector (Lagarias & Odlyzko, Solving low-density subset sum problems, 1985,
-    doi.org/10.1145/2455.2461). Reduction finds it where n^2 log2(f) < B, f its root Hermite factor.
+    Who was in is its one short vector where B is more than the n H(p) bits that say who was in (Lagarias & Odlyzko,
+    Solving low-density subset sum problems, 1985, doi.org/10.1145/2455.2461), and reduction finds it where
+
+        n H(p) + n^2 log2(f) < B, f the root Hermite factor.
 
     Parameters
     ----------
     documents : n, that may be in
+    share : p, of these that is in
     bits : B, announced of them
 
     Examples
     --------
-    >>> found_by_lattice(200, 30 * DIGITS), found_by_lattice(400, 30 * DIGITS)
+    >>> found_by_lattice(200, 0.5, 30 * DIGITS), found_by_lattice(400, 0.5, 30 * DIGITS)
     (True, False)
     """
-    return documents**2 * REDUCED < bits
+    entropy = -sum(p * math.log2(p) for p in (share, 1.0 - share) if p > 0.0)
+    return documents * entropy + documents**2 * REDUCED < bits
 
 
 def announced_bits(mechanism: Mechanism, arrays: Sequence[Release], pool: Pool) -> float:

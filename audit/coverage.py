@@ -240,7 +240,7 @@ def decoded(bits: float, who: MayBeIn) -> tuple[str, ...]:
     ----------
     bits : those of `bits.announced_bits`
     """
-    return (_DECODED.format(bits, who.count),) if found_by_lattice(who.count, bits) else ()
+    return (_DECODED.format(bits, who.count),) if found_by_lattice(who.count, who.share, bits) else ()
 
 
 def enough_numbers(share: float) -> float:
@@ -410,6 +410,6 @@ def _bits(plan: Plan) -> float:
     """Bits of who was in that are seen of a run; 0 where exact numbers would be too few."""
     arrays = [array for array in plan.read if not array.derived_from]
     most = DIGITS * sum(array.in_all or math.prod(array.shape) for array in arrays)
-    if not found_by_lattice(plan.holdings.unknown, most):
+    if not found_by_lattice(plan.holdings.unknown, plan.holdings.share, most):
         return 0.0
     return float(plan.pool.derive(("bits", plan.seen), lambda: announced_bits(plan.mechanism, arrays, plan.pool)))
