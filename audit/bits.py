@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.contract import Mechanism, Release, exact_throughout
@@ -23,19 +24,19 @@ DIGITS = 52
 REDUCED = math.log2(1.009)
 """Of the root Hermite factor that lattice reduction reaches in a day or so (Gama & Nguyen, Predicting lattice
 reduction, 2008, doi.org/10.1007/978-3-540-78967-3_3: 1.0219 by LLL, 1.0109 by BKZ-28)."""
-_DATABASES, _REPEATS = 8, 8
+_DATABASES, _REPEATS = 6, 10
 """Databases that are drawn, and runs of each, where there may be noise."""
-_CLOSEST = 3
-"""The pair of runs of one database by which noise is told from a choice among few answers."""
+_NEAR = 1 / 45
+"""Of pairs of runs, those by whose difference noise is told from a choice among few answers."""
 _HIDDEN = 4.0
-"""Deviations of the noise, within which who is in does not show."""
+"""Times the noise, within which who is in does not show."""
 
 
 def found_by_lattice(documents: int, share: float, bits: float) -> bool:
     """Whether lattice reduction finds who was in.
 
     Equations with B bits in n unknowns of which each is 0 or 1 make a lattice of dimension n and determinant 2^B.
-    Who was in is its one short vector where B is more than the n H(p) bits that say who was in (Lagarias & Odlyzko,
+    Who was in is its one short vector where B is more than the n H(p) bits that say so (Lagarias & Odlyzko,
     Solving low-density subset sum problems, 1985, doi.org/10.1145/2455.2461), and reduction finds it where
 
         n H(p) + n^2 log2(f) < B, f the root Hermite factor.
@@ -74,32 +75,41 @@ def announced_bits(mechanism: Mechanism, arrays: Sequence[Release], pool: Pool) 
     """
     again = cast(Any, repeatable(mechanism))
     repeats = 1 if exact_throughout(mechanism) else _REPEATS
-    runs = []
+    sizes = [math.prod(array.shape) for array in arrays]
+    values = np.empty((_DATABASES, repeats, sum(sizes)))
     for place in range(_DATABASES):
         database, _ = drawn_database(pool, place)
         for repeat in range(repeats):
             try:
                 seen = again.run(database, np.random.default_rng([place, repeat]))
-                runs.append(np.concatenate([np.ravel(np.asarray(seen[a.name], np.float64)) for a in arrays]))
-            except (KsdpError, KeyError):
-                return DIGITS * float(sum(math.prod(a.shape) for a in arrays))
-    values = np.reshape(runs, (_DATABASES, repeats, -1))
-    spread = values.std(axis=(0, 1))
-    noise = _noise(values) if repeats > 1 else np.zeros(values.shape[2])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        bits = np.log2(spread / np.maximum(noise, _last_digit(values)))
-    shown = (spread > _HIDDEN * noise) & (spread > 0.0)
-    many = np.array([max(a.in_all / math.prod(a.shape), 1.0) for a in arrays])
-    counted = np.where(shown, np.clip(bits, 0.0, DIGITS), 0.0)
-    return float(counted @ np.repeat(many, [math.prod(a.shape) for a in arrays]))
+                values[place, repeat] = np.concatenate([np.ravel(seen[array.name]) for array in arrays])
+            except (KsdpError, KeyError, ValueError):  # what is announced is not what was declared, say
+                return DIGITS * float(sum(sizes))
+    spread, digit = values.std(axis=(0, 1)), _last_digit(values)
+    noise, shown = _noise(values, digit)
+    bits = np.log2(spread / np.maximum(noise, digit), out=np.zeros(len(spread)), where=shown & (spread > digit))
+    rounds = [max(array.in_all / size, 1.0) for array, size in zip(arrays, sizes, strict=True)]
+    return float(np.clip(bits, 0.0, DIGITS) @ np.repeat(rounds, sizes))
 
 
-def _noise(values: Floats) -> Floats:
-    """Deviation of normal noise whose pairs would be as close as the closest; 0 of a choice among few answers."""
-    ordered = np.sort(values, axis=1)
-    one, other = np.triu_indices(values.shape[1], 1)
-    gaps = np.sort((ordered[:, other] - ordered[:, one]).reshape(-1, values.shape[2]), axis=0)
-    return np.asarray(gaps[_CLOSEST - 1] * len(gaps) / (_CLOSEST * math.sqrt(math.pi)))
+def _noise(values: Floats, digit: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """The noise of each number, and whether its databases differ by far more."""
+    flat, databases = values.reshape(-1, values.shape[2]), np.repeat(np.arange(len(values)), values.shape[1])
+    one, other = np.triu_indices(len(flat), 1)
+    same = databases[one] == databases[other]
+    gaps = np.abs(flat[other] - flat[one])
+    within = gaps[same]
+    if not within.any():
+        return np.zeros(len(digit)), np.ones(len(digit), np.bool_)
+    noise, apart = _deviation(within, digit), _deviation(gaps[~same], digit)
+    noise[~within.any(axis=0)] = 0.0
+    return noise, apart > _HIDDEN * noise
+
+
+def _deviation(gaps: Floats, digit: Floats) -> Floats:
+    """Of normal numbers of which as many pairs are as near; of few different ones next to none."""
+    near = np.maximum(np.quantile(gaps, _NEAR, axis=0), digit / 2.0)
+    return np.asarray(len(gaps) * near / (math.sqrt(math.pi) * (gaps <= near).sum(axis=0)))
 
 
 def _last_digit(values: Floats) -> Floats:
