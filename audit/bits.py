@@ -85,6 +85,8 @@ def announced_bits(mechanism: Mechanism, arrays: Sequence[Release], pool: Pool) 
                 values[place, repeat] = np.concatenate([np.ravel(seen[array.name]) for array in arrays])
             except (KsdpError, KeyError, ValueError):  # what is announced is not what was declared, say
                 return DIGITS * float(sum(sizes))
+    if not np.isfinite(values).all():
+        return DIGITS * float(sum(sizes))
     spread, digit = values.std(axis=(0, 1)), _last_digit(values)
     noise, shown = _noise(values, digit)
     bits = np.log2(spread / np.maximum(noise, digit), out=np.zeros(len(spread)), where=shown & (spread > digit))

@@ -85,3 +85,9 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def few_training_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the learned statistic need not be strong: its training is most of a small audit."""
     monkeypatch.setattr("ksdp.audit.statistics.simulated.TRAINING_RUNS", 200)
+
+
+@pytest.fixture
+def many_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if documents were too many for lattice reduction, which finds who was in from exact numbers of few."""
+    monkeypatch.setattr("ksdp.audit.coverage.found_by_lattice", lambda documents, share, bits: False)

@@ -125,6 +125,7 @@ def test_it_runs_where_an_event_loop_runs(counts: Matrix) -> None:
     assert asyncio.run(cell()) == len(counts)
 
 
+@pytest.mark.usefixtures("many_documents")
 def test_estimators_are_fitted_in_every_run(counts: Matrix) -> None:
     found = ksdp.audit(counts, KMeans(2, n_init=1), **FEW)
     assert set(found.summary.statistics) == {
@@ -141,6 +142,7 @@ def test_estimators_are_fitted_in_every_run(counts: Matrix) -> None:
         ksdp.audit(counts, KMeans(2, n_init=1), publishes=["secret_"], **FEW)
 
 
+@pytest.mark.usefixtures("many_documents")
 def test_of_a_pipeline_the_steps_before_the_last_are_looked_at(counts: Matrix) -> None:
     """Nobody can use the components without the scaler's means, so they are published too."""
     pipeline = make_pipeline(StandardScaler(), PCA(2))

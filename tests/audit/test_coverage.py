@@ -26,6 +26,7 @@ from ksdp.audit.registry import lent, make_mechanism, mechanism_names, statistic
 from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.statistics.contract import Documents, TableStatistic
 
+pytestmark = pytest.mark.usefixtures("many_documents")
 SMALL = {"rank": 2, "iterations": 3}
 
 

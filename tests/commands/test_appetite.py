@@ -99,6 +99,7 @@ def test_report_and_python_say_what_is_met(folder: Path, tmp_path: Path, monkeyp
     assert read == ["once"]
 
 
+@pytest.mark.usefixtures("many_documents")
 def test_python_holds_an_audit_to_an_appetite(folder: Path) -> None:
     table, asked = pd.read_csv(folder / "rows.csv"), {"margin": 0.3, "level": 0.05}
     settings = {
@@ -136,6 +137,7 @@ def test_a_kept_appetite_that_was_changed_is_found(folder: Path, tmp_path: Path)
         typed("show", "latest", "--store", store)
 
 
+@pytest.mark.usefixtures("many_documents")
 def test_an_audit_that_does_not_meet_it_says_what_to_do(folder: Path) -> None:
     found = audit(folder, "open", "appetite")
     assert found.exit_code in (3, 4)
@@ -191,6 +193,7 @@ def test_a_dossier_is_verified_against_the_appetite_that_its_audit_met(folder: P
         typed("verify", tmp_path / "missed.html", "--appetite", met)
 
 
+@pytest.mark.usefixtures("many_documents")
 def test_what_is_not_met_is_not_signed(folder: Path, tmp_path: Path) -> None:
     """Both views of a run are asked for, by one clearance: the second makes it whole."""
     both = tmp_path / "both.toml"
@@ -217,6 +220,7 @@ def test_what_is_not_met_is_not_signed(folder: Path, tmp_path: Path) -> None:
     assert "<td>every round, final</td><td>every round, final</td>" in Path(page).read_text()
 
 
+@pytest.mark.usefixtures("many_documents")
 def test_views_of_one_audit_are_one_record(folder: Path, tmp_path: Path) -> None:
     named = tmp_path / "views.toml"
     named.write_text((folder / "open.toml").read_text() + "[views]\nfinal = true\n")

@@ -154,6 +154,7 @@ def test_weights_of_ratings_must_be_learnt_from_in_every_wrapping(corpus: Corpus
     assert _learnt(make_mechanism("noisy", {"mechanism": "pd-nmf", "parameters": rated}), "always") == ["weights"]
 
 
+@pytest.mark.usefixtures("many_documents")
 def test_nothing_is_clear_unless_somebody_looks_at_the_runs_together(
     corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,6 +110,7 @@ def test_workers_take_more_than_a_process_alone_and_a_server_still_more() -> Non
     assert import_seconds() > 0.1
 
 
+@pytest.mark.usefixtures("many_documents")
 def test_forecast_agrees_with_the_plan_and_writes_nothing(spec: Callable[..., Path]) -> None:
     path = spec("forecast", with_runs=60)
     before = sorted(path.parent.iterdir())
@@ -132,6 +133,7 @@ def test_forecast_agrees_with_the_plan_and_writes_nothing(spec: Callable[..., Pa
     assert said["cpu_hours"] * 3600 == pytest.approx(sum(said["cpu_seconds"].values()))
 
 
+@pytest.mark.usefixtures("many_documents")
 def test_a_trial_says_how_many_documents_would_be_safe(spec: Callable[..., Path]) -> None:
     said = forecast(*at_margin(spec("forecast", with_runs=60), 0.2))
     assert (said["safe"]["leak"]["documents"], said["useful"]) == (60, None)
@@ -141,6 +143,7 @@ def test_a_trial_says_how_many_documents_would_be_safe(spec: Callable[..., Path]
     assert forecast_words(said).splitlines()[1].startswith("expect    most documents to be sensitive")
 
 
+@pytest.mark.usefixtures("many_documents")
 def test_what_a_trial_shows_is_expected(spec: Callable[..., Path]) -> None:
     read, base = at_margin(spec("forecast", with_runs=60), 0.2)
     inner = {"mechanism": "pd-svd", "parameters": {"rank": 3, "opens": "final"}}

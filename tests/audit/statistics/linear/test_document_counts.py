@@ -144,6 +144,7 @@ def arms(made: Plan) -> dict[str, np.ndarray]:
     return distances | nothing
 
 
+@pytest.mark.usefixtures("many_documents")
 def test_an_audit_finds_what_counts_tell_and_holds_the_level_where_there_is_nothing() -> None:
     made = plan()
     assert {"linear-counts", "kept-columns"} <= {s.name for s in made.statistics}
@@ -185,6 +186,7 @@ def test_what_is_small_is_counted_in_the_columns_that_are_expected_to_stay(
     assert counted.design.runs < 3 * 1 * 30
 
 
+@pytest.mark.usefixtures("many_documents")
 def test_the_final_output_shows_which_columns_stayed() -> None:
     made = plan()
     spec = made.spec.model_copy(update={"statistics": made.spec.statistics.model_copy(update={"sees": "final"})})

@@ -67,6 +67,7 @@ def by_a_solution(uploads: np.ndarray, means: np.ndarray, matrix: sp.csr_array, 
     return np.linalg.lstsq((terms / lengths[:, None]).T, inside * uploads.ravel(), rcond=1e-9)[0] / lengths
 
 
+@pytest.mark.usefixtures("many_documents")
 @pytest.mark.parametrize("spread", [0.0, 1.0])
 def test_a_solution_tells_whom_steps_do_not_and_nobody_is_clear(spread: float) -> None:
     rng, inside = np.random.default_rng(0), COUNT // 10

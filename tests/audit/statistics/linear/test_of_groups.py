@@ -44,6 +44,7 @@ def distances(plan: Plan, name: str, runs: int) -> np.ndarray:
     return np.array([ks_2samp(v[b], v[~b]).statistic for v, b in zip(values.T, bits.T, strict=True)])
 
 
+@pytest.mark.usefixtures("many_documents")
 def test_groups_are_told_by_as_many_numbers_as_there_are_groups() -> None:
     """One unknown a group; document by document 180 of them, and the mean over six, tell much less."""
     plan = plan_of({"name": "pd-svd", "rank": 3, "opens": "final"})
@@ -102,6 +103,7 @@ def test_a_group_is_told_alike_whoever_is_looked_at_beside_it() -> None:
     np.testing.assert_array_equal(some, told[[4, 21]])
 
 
+@pytest.mark.usefixtures("many_documents")
 def test_groups_that_are_not_solved_for_are_not_cleared() -> None:
     assert groups_solved(1024, 10**5, 100)
     assert not groups_solved(1025, 10**5, 100)
