@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.contract import Mechanism, Release, exact_throughout
+from ksdp.audit.mechanisms.recorded import RecordedRuns
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.linear.pilot import drawn_database, repeatable
@@ -30,6 +31,8 @@ _NEAR = 1 / 45
 """Of pairs of runs, those by whose difference noise is told from a choice among few answers."""
 _HIDDEN = 4.0
 """Times the noise, within which who is in does not show."""
+_AT_ONCE = 1_000
+"""Numbers whose pairs of runs are written out."""
 
 
 def found_by_lattice(documents: int, share: float, bits: float) -> bool:
@@ -73,19 +76,9 @@ def announced_bits(mechanism: Mechanism, arrays: Sequence[Release], pool: Pool) 
     float
         `DIGITS` a number where the mechanism cannot be run.
     """
-    again = cast(Any, repeatable(mechanism))
-    repeats = 1 if exact_throughout(mechanism) else _REPEATS
     sizes = [math.prod(array.shape) for array in arrays]
-    values = np.empty((_DATABASES, repeats, sum(sizes)))
-    for place in range(_DATABASES):
-        database, _ = drawn_database(pool, place)
-        for repeat in range(repeats):
-            try:
-                seen = again.run(database, np.random.default_rng([place, repeat]))
-                values[place, repeat] = np.concatenate([np.ravel(seen[array.name]) for array in arrays])
-            except (KsdpError, KeyError, ValueError):  # what is announced is not what was declared, say
-                return DIGITS * float(sum(sizes))
-    if not np.isfinite(values).all():
+    values = _announced(mechanism, [array.name for array in arrays], pool)
+    if values is None or values.shape[2] != sum(sizes) or not np.isfinite(values).all():
         return DIGITS * float(sum(sizes))
     spread, digit = values.std(axis=(0, 1)), _last_digit(values)
     noise, shown = _noise(values, digit)
@@ -94,18 +87,41 @@ def announced_bits(mechanism: Mechanism, arrays: Sequence[Release], pool: Pool) 
     return float(np.clip(bits, 0.0, DIGITS) @ np.repeat(rounds, sizes))
 
 
+def _announced(mechanism: Mechanism, names: Sequence[str], pool: Pool) -> Floats | None:
+    """Shape (databases, runs of each, numbers); None where it cannot be run, or does not announce this."""
+    if isinstance(mechanism, RecordedRuns):
+        runs = [[mechanism.of_run(run)] for run in range(min(mechanism.tested, _DATABASES * _REPEATS))]
+    else:
+        again, repeats = cast(Any, repeatable(mechanism)), 1 if exact_throughout(mechanism) else _REPEATS
+        databases = [drawn_database(pool, place)[0] for place in range(_DATABASES)]
+        try:
+            runs = [
+                [again.run(database, np.random.default_rng([place, repeat])) for repeat in range(repeats)]
+                for place, database in enumerate(databases)
+            ]
+        except KsdpError:
+            return None
+    try:
+        return np.array(
+            [[np.concatenate([np.ravel(seen[n]) for n in names]) for seen in some] for some in runs], float
+        )
+    except (KeyError, ValueError):
+        return None
+
+
 def _noise(values: Floats, digit: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     """The noise of each number, and whether its databases differ by far more."""
-    flat, databases = values.reshape(-1, values.shape[2]), np.repeat(np.arange(len(values)), values.shape[1])
-    one, other = np.triu_indices(len(flat), 1)
-    same = databases[one] == databases[other]
-    gaps = np.abs(flat[other] - flat[one])
-    within = gaps[same]
-    if not within.any():
-        return np.zeros(len(digit)), np.ones(len(digit), np.bool_)
-    noise, apart = _deviation(within, digit), _deviation(gaps[~same], digit)
-    noise[~within.any(axis=0)] = 0.0
-    return noise, apart > _HIDDEN * noise
+    noise, shown = np.zeros(len(digit)), np.ones(len(digit), np.bool_)
+    one, other = np.triu_indices(values.shape[0] * values.shape[1], 1)
+    same = one // values.shape[1] == other // values.shape[1]
+    for start in range(0, len(digit) if same.any() else 0, _AT_ONCE):
+        some = slice(start, start + _AT_ONCE)
+        flat = values[:, :, some].reshape(-1, len(digit[some]))
+        gaps = np.abs(flat[other] - flat[one])
+        random = gaps[same].any(axis=0)
+        noise[some] = np.where(random, _deviation(gaps[same], digit[some]), 0.0)
+        shown[some] = ~random | (_deviation(gaps[~same], digit[some]) > _HIDDEN * noise[some])
+    return noise, shown
 
 
 def _deviation(gaps: Floats, digit: Floats) -> Floats:

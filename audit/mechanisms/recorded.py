@@ -119,6 +119,11 @@ class RecordedRuns:
         return np.hstack([array[:most].reshape(len(bits), -1) for array in self._arrays.values()]), bits
 
     @property
+    def tested(self) -> int:
+        """Runs that tests read."""
+        return len(self._tested)
+
+    @property
     def rows(self) -> int:
         """Documents that a run held: the median."""
         return int(np.median(self._tested.sum(axis=1)))
@@ -136,7 +141,7 @@ class RecordedRuns:
 
     def design(self, audited: Rows, seed: int) -> RecordedDesign:
         """Who was in which of the runs that are tested."""
-        return RecordedDesign(self._tested, audited, len(self._tested), seed)
+        return RecordedDesign(self._tested, audited, self.tested, seed)
 
     def releases(self, features: int) -> tuple[Release, ...]:
         """What was recorded."""

@@ -84,13 +84,17 @@ TAKES_WORKERS = frozenset({"audit", "test", "screen", "more"})
 @pytest.fixture(scope="session")
 def corpus_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """120 documents over 60 terms in three topics, as counts."""
-    rng = np.random.default_rng(11)
-    topics = rng.dirichlet(np.full(60, 0.08), size=3)
-    mixture = rng.dirichlet(np.full(3, 0.4), size=120) @ topics
-    counts = np.array([rng.multinomial(40, row / row.sum()) for row in mixture])
     folder = tmp_path_factory.mktemp("corpus")
-    sp.save_npz(folder / "counts.npz", sp.csr_matrix(counts))
+    sp.save_npz(folder / "counts.npz", topical_counts(120, 60))
     return folder
+
+
+def topical_counts(documents: int, terms: int, concentration: float = 0.08) -> sp.csr_matrix:
+    """Of three topics."""
+    rng = np.random.default_rng(11)
+    topics = rng.dirichlet(np.full(terms, concentration), size=3)
+    mixture = rng.dirichlet(np.full(3, 0.4), size=documents) @ topics
+    return sp.csr_matrix(np.array([rng.multinomial(40, row / row.sum()) for row in mixture]))
 
 
 @pytest.fixture
@@ -150,16 +154,14 @@ def ksdp(run_ksdp: Callable[..., Ran]) -> Callable[..., Ran]:
 
 
 @pytest.fixture(scope="session")
-def audited(
-    corpus_folder: Path, tmp_path_factory: pytest.TempPathFactory, run_ksdp: Callable[..., Ran]
-) -> tuple[Path, str]:
+def audited(tmp_path_factory: pytest.TempPathFactory, run_ksdp: Callable[..., Ran]) -> tuple[Path, str]:
     """An audit with verdicts of every kind, as the command makes it: (folder of its spec and store, its id)."""
     folder = tmp_path_factory.mktemp("decided")
-    shutil.copy(corpus_folder / "counts.npz", folder)
+    sp.save_npz(folder / "counts.npz", topical_counts(300, 30, 0.03))
     (folder / "spec.toml").write_text(
         'seed = 3\n[corpus]\npath = "counts.npz"\n[mechanism]\nname = "pd-svd"\nrank = 1\n'
         'solver = "power"\niterations = 1\n'  # with more announced, hardly any of so few documents is clear
-        "[design]\nparty_size = 0.5\nwith_runs = 150\n[decision]\nmargin = 0.46\n"
+        "[design]\nparty_size = 0.85\nwith_runs = 700\n[decision]\nmargin = 0.42\n"
     )
     out = run_ksdp("audit", folder / "spec.toml", "--store", folder / "store", "--json", check=3).out
     assert min(out["verdicts"][name] for name in ("sensitive", "clear", "undecided")) > 1, out["verdicts"]

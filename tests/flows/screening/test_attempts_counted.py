@@ -34,7 +34,7 @@ margin = 0.8
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    counts = np.random.default_rng(5).poisson(3.0, (80, 30)).astype(float)
+    counts = np.random.default_rng(5).poisson(3.0, (300, 12)).astype(float)
     sp.save_npz(tmp_path / "counts.npz", sp.csr_matrix(counts))
     make_identity(tmp_path, "ana")
     return tmp_path
