@@ -48,7 +48,7 @@ with_runs = 110
 [decision]
 margin = 0.5
 """
-"""Mails of three mailboxes, as four numbers each."""
+"""Mails of three mailboxes, as six numbers each."""
 
 pytestmark = pytest.mark.e2e
 
@@ -104,10 +104,10 @@ class Desk:
 def desk(tmp_path: Path) -> Desk:
     """With `mail.toml` and `mail.csv` in it."""
     rng = np.random.default_rng(1)
-    rows = rng.normal(size=(720, 2)) @ rng.normal(size=(2, 4)) + rng.normal(scale=0.3, size=(720, 4))
-    columns = [f"word{number}" for number in range(4)]
+    rows = rng.normal(size=(990, 2)) @ rng.normal(size=(2, 6)) + rng.normal(scale=0.3, size=(990, 6))
+    columns = [f"word{number}" for number in range(6)]
     table = pd.DataFrame(rows.round(3), columns=columns)
-    table.insert(0, "mailbox", np.repeat(NAMES, 240))
+    table.insert(0, "mailbox", np.repeat(NAMES, 330))
     table.insert(0, "mail", [f"m{row}" for row in range(len(rows))])
     table.to_csv(tmp_path / "mail.csv", index=False)
     (tmp_path / "mail.toml").write_text(MAIL.format(columns=columns).replace("'", '"'))
