@@ -147,7 +147,7 @@ def test_pipelines_and_results(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> N
     for name, root in {"audit.xml": "testsuites", "audit.sarif": "runs"}.items():
         assert root in (desk.folder / name).read_text()
     desk.type(asked)
-    assert len(pd.read_csv(desk.folder / "verdicts.csv")) == 150
+    assert len(pd.read_csv(desk.folder / "verdicts.csv")) == 990
     assert json.loads((desk.folder / "audit.json").read_text())["documents"] == 150
     monkeypatch.chdir(desk.folder)
     assert len(run_python("results.md")["found"].verdicts) == 150
