@@ -42,6 +42,7 @@ EXPLAINED = "tests/audit/statistics/linear/test_explained.py"
 SOLVED = "tests/audit/statistics/linear/test_solved_parts.py"
 PRECISION = "tests/audit/test_observed_precision.py"
 FIRST_NUMBERS = "tests/audit/statistics/linear/test_first_numbers.py"
+BITS = "tests/audit/test_bits.py"
 LITTLE_NOISE = "tests/audit/statistics/linear/test_little_noise.py"
 BASIS = "tests/audit/statistics/linear/test_basis_equations.py"
 SOLVED_FILTERS = "tests/audit/statistics/linear/test_solved_filters.py"
@@ -1392,6 +1393,30 @@ MUTANTS: list[Mutant] = [
     ),
     *_of("audit/coverage.py", (" + unblurred(_little_noise(plan), who)", ""), tests=(LITTLE_NOISE,)),
     *_of(
+        "audit/coverage.py",
+        (" + decoded(_bits(plan), who)", ""),
+        (
+            '        return 0.0\n    return float(plan.pool.derive(("bits"',
+            '        pass\n    return 0.0 * float(plan.pool.derive(("bits"',
+        ),
+        tests=(BITS,),
+    ),
+    *_of(
+        "audit/bits.py",
+        ("documents * entropy + documents**2 * REDUCED < bits", "documents**2 * REDUCED < bits"),
+        ("documents * entropy + documents**2 * REDUCED < bits", "documents * entropy < bits"),
+        ("np.maximum(noise, digit)", "digit"),
+        ("np.maximum(noise, digit)", "np.maximum(noise, 1e-300)"),
+        ("random = gaps[same].any(axis=0)", "random = np.zeros(gaps.shape[1], np.bool_)"),
+        ("> _HIDDEN * noise[some]", "> 0.0 * noise[some]"),
+        (
+            "noise[some] = np.where(random, _deviation(gaps[same], digit[some]), 0.0)",
+            "noise[some] = gaps[same].std(axis=0)",
+        ),
+        ("or not np.isfinite(values).all()", ""),
+        tests=(BITS,),
+    ),
+    *_of(
         "audit/statistics/linear/releases.py",
         ("if squares or t != u", "if t != u"),
         ("if squares or t != u", "if True"),
@@ -1783,7 +1808,7 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "audit/coverage.py",
-        ("sums += followed(_final(plan), who)", "pass"),
+        ("followed(_final(plan), who) + ", ""),
         tests=("tests/audit/test_coverage.py",),
     ),
     *_of(
