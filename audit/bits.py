@@ -1,7 +1,7 @@
 """Bits of who was in: how many a run announces, and from how many lattice reduction finds it all.
 
 A document is in or it is not. Whoever uses that needs far fewer exact numbers than there are documents: the means
-of 30 columns tell who of 120 patients were in, within two seconds. So exact numbers of few documents clear nobody.
+of 30 columns tell who of 120 patients were in, within seconds. So exact numbers of few documents clear nobody.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.mechanisms.contract import Mechanism, Release, exact_throughout
+from ksdp.audit.mechanisms.contract import Mechanism, Observables, Release, exact_throughout
 from ksdp.audit.mechanisms.recorded import RecordedRuns
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.statistics.contract import Pool
@@ -31,8 +31,8 @@ _NEAR = 1 / 45
 """Of pairs of runs, those by whose difference noise is told from a choice among few answers."""
 _HIDDEN = 4.0
 """Times the noise, within which who is in does not show."""
-_AT_ONCE = 1_000
-"""Numbers whose pairs of runs are written out."""
+_LOOKED_AT = 1_000
+"""Numbers of an array, at even steps, that stand for all."""
 
 
 def found_by_lattice(documents: int, share: float, bits: float) -> bool:
@@ -76,52 +76,54 @@ def announced_bits(mechanism: Mechanism, arrays: Sequence[Release], pool: Pool) 
     float
         `DIGITS` a number where the mechanism cannot be run.
     """
-    sizes = [math.prod(array.shape) for array in arrays]
-    values = _announced(mechanism, [array.name for array in arrays], pool)
-    if values is None or values.shape[2] != sum(sizes) or not np.isfinite(values).all():
+    sizes = [max(array.in_all, math.prod(array.shape)) for array in arrays]
+    values = _announced(mechanism, arrays, pool)
+    if values is None or not np.isfinite(values).all():
         return DIGITS * float(sum(sizes))
     spread, digit = values.std(axis=(0, 1)), _last_digit(values)
     noise, shown = _noise(values, digit)
     bits = np.log2(spread / np.maximum(noise, digit), out=np.zeros(len(spread)), where=shown & (spread > digit))
-    rounds = [max(array.in_all / size, 1.0) for array, size in zip(arrays, sizes, strict=True)]
-    return float(np.clip(bits, 0.0, DIGITS) @ np.repeat(rounds, sizes))
+    counts = [len(_places(array)) for array in arrays]
+    return float(np.clip(bits, 0.0, DIGITS) @ np.repeat(np.divide(sizes, counts), counts))
 
 
-def _announced(mechanism: Mechanism, names: Sequence[str], pool: Pool) -> Floats | None:
+def _places(array: Release) -> NDArray[np.int64]:
+    size = math.prod(array.shape)
+    return np.unique(np.linspace(0, size - 1, min(size, _LOOKED_AT)).round().astype(np.int64))
+
+
+def _announced(mechanism: Mechanism, arrays: Sequence[Release], pool: Pool) -> Floats | None:
     """Shape (databases, runs of each, numbers); None where it cannot be run, or does not announce this."""
     if isinstance(mechanism, RecordedRuns):
-        runs = [[mechanism.of_run(run)] for run in range(min(mechanism.tested, _DATABASES * _REPEATS))]
-    else:
-        again, repeats = cast(Any, repeatable(mechanism)), 1 if exact_throughout(mechanism) else _REPEATS
-        databases = [drawn_database(pool, place)[0] for place in range(_DATABASES)]
-        try:
-            runs = [
-                [again.run(database, np.random.default_rng([place, repeat])) for repeat in range(repeats)]
-                for place, database in enumerate(databases)
-            ]
-        except KsdpError:
-            return None
-    try:
-        return np.array(
-            [[np.concatenate([np.ravel(seen[n]) for n in names]) for seen in some] for some in runs], float
-        )
-    except (KeyError, ValueError):
-        return None
+        some = range(min(mechanism.tested, _DATABASES * _REPEATS))
+        return np.array([[_numbers(mechanism.of_run(run), arrays)] for run in some])
+    again, repeats = cast(Any, repeatable(mechanism)), 1 if exact_throughout(mechanism) else _REPEATS
+    runs = []
+    for place in range(_DATABASES):
+        database, _ = drawn_database(pool, place)
+        for repeat in range(repeats):
+            try:
+                seen = again.run(database, np.random.default_rng([place, repeat]))
+                runs.append(_numbers(seen, arrays))
+            except (KsdpError, KeyError, IndexError):
+                return None
+    return np.reshape(runs, (_DATABASES, repeats, -1))
+
+
+def _numbers(seen: Observables, arrays: Sequence[Release]) -> Floats:
+    return np.concatenate([np.ravel(np.asarray(seen[array.name], np.float64))[_places(array)] for array in arrays])
 
 
 def _noise(values: Floats, digit: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     """The noise of each number, and whether its databases differ by far more."""
-    noise, shown = np.zeros(len(digit)), np.ones(len(digit), np.bool_)
-    one, other = np.triu_indices(values.shape[0] * values.shape[1], 1)
-    same = one // values.shape[1] == other // values.shape[1]
-    for start in range(0, len(digit) if same.any() else 0, _AT_ONCE):
-        some = slice(start, start + _AT_ONCE)
-        flat = values[:, :, some].reshape(-1, len(digit[some]))
-        gaps = np.abs(flat[other] - flat[one])
-        random = gaps[same].any(axis=0)
-        noise[some] = np.where(random, _deviation(gaps[same], digit[some]), 0.0)
-        shown[some] = ~random | (_deviation(gaps[~same], digit[some]) > _HIDDEN * noise[some])
-    return noise, shown
+    flat, databases = values.reshape(-1, values.shape[2]), np.repeat(np.arange(len(values)), values.shape[1])
+    one, other = np.triu_indices(len(flat), 1)
+    same, gaps = databases[one] == databases[other], np.abs(flat[other] - flat[one])
+    random = gaps[same].any(axis=0)
+    if not random.any():
+        return np.zeros(len(digit)), ~random
+    noise = np.where(random, _deviation(gaps[same], digit), 0.0)
+    return noise, ~random | (_deviation(gaps[~same], digit) > _HIDDEN * noise)
 
 
 def _deviation(gaps: Floats, digit: Floats) -> Floats:

@@ -73,6 +73,11 @@ def test_exact_numbers_say_nearly_as_much_as_their_digits() -> None:
     assert 30 * 40 < bits_of("pd-svd", rank=5, opens="final") <= 30 * DIGITS
 
 
+def test_of_many_numbers_some_stand_for_all() -> None:
+    one_way = np.random.default_rng(2).random((6, 2_500))
+    assert 2_500 * 45 < bits_of(lambda rows, rng: means(rows, rng) @ one_way) <= 2_500 * DIGITS
+
+
 def test_whole_numbers_say_what_they_vary_by() -> None:
     # Of 30 in a run of 60, half are above: a deviation of sqrt(60 / 16) or so.
     assert bits_of(above) == pytest.approx(6 * np.log2(np.sqrt(60 / 16)), abs=4.0)

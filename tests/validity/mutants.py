@@ -1408,11 +1408,9 @@ MUTANTS: list[Mutant] = [
         ("np.maximum(noise, digit)", "digit"),
         ("np.maximum(noise, digit)", "np.maximum(noise, 1e-300)"),
         ("random = gaps[same].any(axis=0)", "random = np.zeros(gaps.shape[1], np.bool_)"),
-        ("> _HIDDEN * noise[some]", "> 0.0 * noise[some]"),
-        (
-            "noise[some] = np.where(random, _deviation(gaps[same], digit[some]), 0.0)",
-            "noise[some] = gaps[same].std(axis=0)",
-        ),
+        ("> _HIDDEN * noise)", "> 0.0 * noise)"),
+        ("np.where(random, _deviation(gaps[same], digit), 0.0)", "gaps[same].std(axis=0)"),
+        ("np.repeat(np.divide(sizes, counts), counts)", "np.ones(len(bits))"),
         ("or not np.isfinite(values).all()", ""),
         tests=(BITS,),
     ),
@@ -1806,11 +1804,7 @@ MUTANTS: list[Mutant] = [
         ("counts - _beside(pool)", "counts"),
         tests=("tests/audit/statistics/linear/test_document_counts.py",),
     ),
-    *_of(
-        "audit/coverage.py",
-        ("followed(_final(plan), who) + ", ""),
-        tests=("tests/audit/test_coverage.py",),
-    ),
+    *_of("audit/coverage.py", ("followed(_final(plan), who) + ", ""), tests=("tests/audit/test_coverage.py",)),
     *_of(
         "audit/statistics/linear/pilot.py",
         ("own_mechanism(one), prefix", "one, prefix"),
