@@ -341,7 +341,8 @@ def planned_coverage(plan: Plan) -> Coverage:
     sums: tuple[str, ...] = ()
     if not _solved(plan):
         sums = unsolved(mechanism, plan.announced, seen, who) + unblurred(_little_noise(plan), who)
-    sums += followed(_final(plan), who) + decoded(_bits(plan), who)
+    sums += followed(_final(plan), who)
+    sums = sums or decoded(_bits(plan), who)  # which is told already where equations are enough
     numbers = sum(math.prod(array.shape) for array in plan.read)
     tested = plan.statistics
     more = untested(plan.default_columns, tested) + uncombined(mechanism, tested, numbers, trained)

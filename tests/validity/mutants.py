@@ -1394,7 +1394,7 @@ MUTANTS: list[Mutant] = [
     *_of("audit/coverage.py", (" + unblurred(_little_noise(plan), who)", ""), tests=(LITTLE_NOISE,)),
     *_of(
         "audit/coverage.py",
-        (" + decoded(_bits(plan), who)", ""),
+        ("sums = sums or decoded(_bits(plan), who)", "pass"),
         (
             '        return 0.0\n    return float(plan.pool.derive(("bits"',
             '        pass\n    return 0.0 * float(plan.pool.derive(("bits"',
@@ -1804,7 +1804,11 @@ MUTANTS: list[Mutant] = [
         ("counts - _beside(pool)", "counts"),
         tests=("tests/audit/statistics/linear/test_document_counts.py",),
     ),
-    *_of("audit/coverage.py", ("followed(_final(plan), who) + ", ""), tests=("tests/audit/test_coverage.py",)),
+    *_of(
+        "audit/coverage.py",
+        ("sums += followed(_final(plan), who)", "pass"),
+        tests=("tests/audit/test_coverage.py",),
+    ),
     *_of(
         "audit/statistics/linear/pilot.py",
         ("own_mechanism(one), prefix", "one, prefix"),
