@@ -148,9 +148,9 @@ def test_pipelines_and_results(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> N
         assert root in (desk.folder / name).read_text()
     desk.type(asked)
     assert len(pd.read_csv(desk.folder / "verdicts.csv")) == 990
-    assert json.loads((desk.folder / "audit.json").read_text())["documents"] == 150
+    assert json.loads((desk.folder / "audit.json").read_text())["documents"] == 990
     monkeypatch.chdir(desk.folder)
-    assert len(run_python("results.md")["found"].verdicts) == 150
+    assert len(run_python("results.md")["found"].verdicts) == 990
 
 
 def test_estimators() -> None:
