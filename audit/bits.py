@@ -7,26 +7,24 @@ of 30 columns tell who of 120 patients were in, within seconds. So exact numbers
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.contract import Mechanism, Observables, Release, exact_throughout
 from ksdp.audit.mechanisms.recorded import RecordedRuns
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.statistics.contract import Pool
-from ksdp.audit.statistics.linear.pilot import drawn_database, repeatable
+from ksdp.audit.statistics.linear.pilot import DATABASES, repeated_runs
 
 DIGITS = 52
 """Bits of a number in double precision."""
 REDUCED = math.log2(1.009)
 """Of the root Hermite factor that lattice reduction reaches in a day or so (Gama & Nguyen, Predicting lattice
 reduction, 2008, doi.org/10.1007/978-3-540-78967-3_3: 1.0219 by LLL, 1.0109 by BKZ-28)."""
-_DATABASES, _REPEATS = 6, 10
-"""Databases that are drawn, and runs of each, where there may be noise."""
+_REPEATS = 10
+"""Runs of each database, where there may be noise."""
 _NEAR = 1 / 45
 """Of pairs of runs, those by whose difference noise is told from a choice among few answers."""
 _HIDDEN = 4.0
@@ -74,17 +72,25 @@ def announced_bits(mechanism: Mechanism, arrays: Sequence[Release], pool: Pool) 
     Returns
     -------
     float
-        `DIGITS` a number where the mechanism cannot be run.
+        `most_bits` where the mechanism cannot be run.
     """
-    sizes = [max(array.in_all, math.prod(array.shape)) for array in arrays]
     values = _announced(mechanism, arrays, pool)
     if values is None or not np.isfinite(values).all():
-        return DIGITS * float(sum(sizes))
+        return most_bits(arrays)
     spread, digit = values.std(axis=(0, 1)), _last_digit(values)
     noise, shown = _noise(values, digit)
     bits = np.log2(spread / np.maximum(noise, digit), out=np.zeros(len(spread)), where=shown & (spread > digit))
     counts = [len(_places(array)) for array in arrays]
-    return float(np.clip(bits, 0.0, DIGITS) @ np.repeat(np.divide(sizes, counts), counts))
+    return float(np.clip(bits, 0.0, DIGITS) @ np.repeat(np.divide(_sizes(arrays), counts), counts))
+
+
+def most_bits(arrays: Iterable[Release]) -> float:
+    """Bits of arrays whose every digit shows who was in."""
+    return DIGITS * float(sum(_sizes(arrays)))
+
+
+def _sizes(arrays: Iterable[Release]) -> list[int]:
+    return [max(array.in_all, math.prod(array.shape)) for array in arrays]
 
 
 def _places(array: Release) -> NDArray[np.int64]:
@@ -95,19 +101,10 @@ def _places(array: Release) -> NDArray[np.int64]:
 def _announced(mechanism: Mechanism, arrays: Sequence[Release], pool: Pool) -> Floats | None:
     """Shape (databases, runs of each, numbers); None where it cannot be run, or does not announce this."""
     if isinstance(mechanism, RecordedRuns):
-        some = range(min(mechanism.tested, _DATABASES * _REPEATS))
+        some = range(min(mechanism.tested, DATABASES * _REPEATS))
         return np.array([[_numbers(mechanism.of_run(run), arrays)] for run in some])
-    again, repeats = cast(Any, repeatable(mechanism)), 1 if exact_throughout(mechanism) else _REPEATS
-    runs = []
-    for place in range(_DATABASES):
-        database, _ = drawn_database(pool, place)
-        for repeat in range(repeats):
-            try:
-                seen = again.run(database, np.random.default_rng([place, repeat]))
-                runs.append(_numbers(seen, arrays))
-            except (KsdpError, KeyError, IndexError):
-                return None
-    return np.reshape(runs, (_DATABASES, repeats, -1))
+    repeats = 1 if exact_throughout(mechanism) else _REPEATS
+    return repeated_runs(mechanism, pool, repeats, lambda seen: _numbers(seen, arrays))
 
 
 def _numbers(seen: Observables, arrays: Sequence[Release]) -> Floats:
@@ -118,12 +115,14 @@ def _noise(values: Floats, digit: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     """The noise of each number, and whether its databases differ by far more."""
     flat, databases = values.reshape(-1, values.shape[2]), np.repeat(np.arange(len(values)), values.shape[1])
     one, other = np.triu_indices(len(flat), 1)
-    same, gaps = databases[one] == databases[other], np.abs(flat[other] - flat[one])
-    random = gaps[same].any(axis=0)
+    same = databases[one] == databases[other]
+    within = np.abs(flat[other[same]] - flat[one[same]])
+    random = within.any(axis=0)
     if not random.any():
         return np.zeros(len(digit)), ~random
-    noise = np.where(random, _deviation(gaps[same], digit), 0.0)
-    return noise, ~random | (_deviation(gaps[~same], digit) > _HIDDEN * noise)
+    noise = np.where(random, _deviation(within, digit), 0.0)
+    between = np.abs(flat[other[~same]] - flat[one[~same]])
+    return noise, ~random | (_deviation(between, digit) > _HIDDEN * noise)
 
 
 def _deviation(gaps: Floats, digit: Floats) -> Floats:

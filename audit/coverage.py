@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-from ksdp.audit.bits import DIGITS, announced_bits, found_by_lattice
+from ksdp.audit.bits import announced_bits, found_by_lattice, most_bits
 from ksdp.audit.mechanisms.callables import FunctionMechanism
 from ksdp.audit.mechanisms.contract import Mechanism, Release, exact_throughout, inner_of, prefixed_runs, traits_of
 from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY
@@ -410,7 +410,6 @@ def _final(plan: Plan) -> dict[str, int]:
 def _bits(plan: Plan) -> float:
     """Bits of who was in that are seen of a run; 0 where exact numbers would be too few."""
     arrays = [array for array in plan.read if not array.derived_from]
-    most = DIGITS * sum(array.in_all or math.prod(array.shape) for array in arrays)
-    if not found_by_lattice(plan.holdings.unknown, plan.holdings.share, most):
+    if not found_by_lattice(plan.holdings.unknown, plan.holdings.share, most_bits(arrays)):
         return 0.0
     return float(plan.pool.derive(("bits", plan.seen), lambda: announced_bits(plan.mechanism, arrays, plan.pool)))

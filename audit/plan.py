@@ -467,7 +467,13 @@ class Plan:
 
     def spared(self, start: int = 0) -> int:
         """Runs of each lane from this one on that are not made."""
-        return sum(len(block) - len(self.made(block)) for block in self.blocks if block.start >= start)
+        counts = zip(self.blocks, self._spared, strict=True)
+        return sum(count for block, count in counts if block.start >= start)
+
+    @cached_property
+    def _spared(self) -> tuple[int, ...]:
+        """Block by block."""
+        return tuple(len(block) - len(self.made(block)) for block in self.blocks)
 
     def narrowed(self, stage: Stage) -> Plan:
         """The plan of one stage.

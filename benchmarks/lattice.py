@@ -44,7 +44,7 @@ def of_directions(rank: int) -> Callable[[Matrix, NDArray[np.bool_]], Matrix]:
 
 def found(equations: Matrix) -> Iterator[NDArray[np.bool_] | None]:
     """Who was in, after each reduction; None until a vector of zeros and ones shows it."""
-    from fpylll import BKZ, LLL, IntegerMatrix  # type: ignore[import-untyped,import-not-found,unused-ignore]
+    from fpylll import BKZ, LLL, IntegerMatrix
 
     numbers, documents = equations.shape
     whole = np.rint(equations * (2.0**KEPT / np.abs(equations).max(axis=1))[:, None])

@@ -217,8 +217,10 @@ def _carried(ref: AuditRef, block: Block, damaged: list[str]) -> BlockValues | N
         return None
     *plain, canary = (column[rows] for column in groups.whole())
     kept = None if groups.kept is None else groups.kept[rows]
-    still = np.isin(earlier.made(block), plan.made(block))
-    digests = tuple(digest for digest, made in zip(of_runs, still, strict=True) if made) if of_runs else ()
+    digests: tuple[str, ...] = ()
+    if of_runs:  # of somebody's own code alone
+        still = np.isin(earlier.made(block), plan.made(block))
+        digests = tuple(digest for digest, made in zip(of_runs, still, strict=True) if made)
     values = dict(zip(names, plain, strict=True))
     return BlockValues(block, groups.inclusion[rows], values, canary, kept, digests)
 

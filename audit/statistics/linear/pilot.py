@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -165,8 +165,8 @@ def _of_moments(pool: Pool) -> int:
     return few if root is None else min(few, int(root) * features)
 
 
-_DATABASES = 6
-"""Drawn, to see what varies; each is run twice, to see the noise."""
+DATABASES = 6
+"""Drawn, to see what varies; each is run several times, to see the noise."""
 _CONVERGED = 1e-4
 """Sine of the largest angle to the limit, below which its equations hold: 10 rounds that missed more of it found
 D 0.96 in the median, 1 round none of the 1.00 that is there (60 patients, rank 3)."""
@@ -211,15 +211,34 @@ def _stops_early(own: Any, pool: Pool) -> bool:
 
 def _above_noise(mechanism: Mechanism, size: int, pool: Pool) -> int:
     """Numbers of T whose noise is far below what varies with who is in; all of them where it cannot be run."""
-    again = cast(Any, repeatable(mechanism))
-    runs = np.empty((_DATABASES, 2, size))
-    for place in range(_DATABASES):
-        database, _ = drawn_database(pool, place)
-        for twice in range(2):
-            try:
-                seen = again.run(database, np.random.default_rng([place, twice]))
-            except KsdpError:
-                return size
-            runs[place, twice] = np.asarray(seen["T"], np.float64).ravel()
+    runs = repeated_runs(mechanism, pool, 2, lambda seen: np.asarray(seen["T"], np.float64).ravel())
+    if runs is None:
+        return size
     noise: Floats = np.square(runs[:, 0] - runs[:, 1]).mean(axis=0) / 2.0
     return int((noise < LITTLE * runs.mean(axis=1).var(axis=0, ddof=1)).sum())
+
+
+def repeated_runs(
+    mechanism: Mechanism, pool: Pool, repeats: int, numbers: Callable[[Observables], Floats]
+) -> Floats | None:
+    """Numbers of several runs of a few databases.
+
+    Parameters
+    ----------
+    repeats : runs of each database, which differ by their noise
+    numbers : what is looked at of a run
+
+    Returns
+    -------
+    float array, shape (databases, repeats, n_numbers), or None
+        None where it cannot be run, or does not announce them.
+    """
+    again, runs = cast(Any, repeatable(mechanism)), []
+    for place in range(DATABASES):
+        database, _ = drawn_database(pool, place)
+        for repeat in range(repeats):
+            try:
+                runs.append(numbers(again.run(database, np.random.default_rng([place, repeat]))))
+            except (KsdpError, KeyError, IndexError):
+                return None
+    return np.reshape(runs, (DATABASES, repeats, -1))
