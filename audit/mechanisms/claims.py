@@ -13,8 +13,12 @@ mechanism.
 one variance, and its means lie mu standard deviations apart, whatever the deviation of the noise really is. So mu
 has the exact lower bound of two normal samples (noncentral t), and Gaussian differential privacy turns it into an
 epsilon (Dong, Roth & Su 2019, https://arxiv.org/abs/1905.02383). Nothing else comes near: with 2,000 runs an arm
-it refutes noise of three quarters of what is claimed, where events refute a tenth. It is used only while both arms
+it refutes noise of seven tenths of what is claimed, where events refute a tenth. It is used only while both arms
 spread alike (F test); where they do not, the size of the noise depends on the data, and is said to.
+
+`curve` is the trade-off curve: at five type I errors, the type II error that was reached beside the smallest that
+the claim allows. Where noise is claimed to be normal that is the normal curve, so that noise of the right variance
+and another law is refuted, too. The three bounds have equal parts of 1 - confidence: they hold together.
 
 **Power.** A claim that is not refuted means little if nothing would have been. The same mechanism with half of its
 noise, simulated, is audited beside it by as many runs: where that is not refuted either, the finding says that it
@@ -38,7 +42,14 @@ from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.mechanisms.privacy.noise import PrivacyCost
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 from ksdp.audit.mechanisms.sensitivity import Replayed, replayed
-from ksdp.audit.verdicts.effects import epsilon_lower_bound, gaussian_epsilon_low, refutable_factor, spread_differs
+from ksdp.audit.verdicts.effects import (
+    TradeOff,
+    epsilon_lower_bound,
+    gaussian_epsilon_low,
+    refutable_factor,
+    spread_differs,
+    trade_off,
+)
 
 LEAST_RUNS = 20
 """Of each arm."""
@@ -97,13 +108,15 @@ class ClaimFinding:
     counted: tuple[PrivacyCost, ...]
     """By the mechanism's own ledger, for the sizes of the pair."""
     measured_low: float
-    """The epsilon at the claimed delta that the runs prove, at least; holds with `confidence`."""
+    """The epsilon at the claimed delta that the runs prove, at least."""
     gaussian_low: float | None
-    """The same where both laws are normal; with the same confidence. None where the noise is not normal, or its
-    size depends on the data."""
+    """The same where both laws are normal. None where the noise is not normal, or its size depends on the data."""
+    curve: tuple[TradeOff, ...]
+    """The trade-off curve that is claimed and what the runs prove of it."""
     runs: int
     """Of each arm."""
     confidence: float
+    """That `measured_low`, `gaussian_low` and `curve` hold together."""
     rows: int
     features: int
     replay: Replayed
@@ -123,7 +136,8 @@ class ClaimFinding:
     @property
     def refuted_by_runs(self) -> bool:
         """Whether the runs prove more than is claimed."""
-        return max(self.measured_low, self.gaussian_low or 0.0) > self.claimed_epsilon
+        low = max(self.measured_low, self.gaussian_low or 0.0)
+        return low > self.claimed_epsilon or any(point.refuted for point in self.curve)
 
     def as_json(self) -> dict[str, Any]:
         """For machines."""
@@ -137,6 +151,7 @@ class ClaimFinding:
         plain = {field.name: stored[field.name] for field in fields(cls)}
         plain["guarantee"] = Guarantee.from_json(stored["guarantee"])
         plain["counted"] = tuple(PrivacyCost(**way) for way in stored["counted"])
+        plain["curve"] = tuple(TradeOff(**point) for point in stored["curve"])
         plain["replay"] = Replayed.from_json(stored["replay"])
         return cls(**plain)
 
@@ -148,6 +163,15 @@ class ClaimFinding:
         verdict = "REFUTED" if self.refuted_by_runs else "REFUTED by the replay" if self.refuted else "not refuted"
         noise = f"Noise: {self.guarantee.sampler}. {self.power()}"
         return f"{self.mechanism} {claim}; {measured}{also}: {verdict}. {noise}"
+
+    def trade_off(self) -> str:
+        """The curve, for people, on one line."""
+        points = [
+            f"{point.type_one:g}: {point.claimed:.3f} claimed, {point.measured:.3f} measured, at most "
+            f"{point.high:.3f} proved{' (REFUTED)' if point.refuted else ''}"
+            for point in self.curve
+        ]
+        return f"Least type II error at type I error {'; '.join(points)}."
 
     @property
     def has_power(self) -> bool | None:
@@ -211,6 +235,7 @@ def audit_claim(
     rng : numpy.random.Generator
         Of the noise, where the sampler is the fast one.
     confidence : float in (0, 1)
+        That all bounds of the finding hold.
     progress : callable, optional
         Called with the number of finished runs of both arms.
 
@@ -231,12 +256,13 @@ def audit_claim(
     if isinstance(mechanism, GaussianReleases):
         uneven = uneven or mechanism.noise_depends_on_data(mechanism.transcript(pair[0], rng), pair)
     normal = mechanism.gaussian and not uneven
+    each = 1 - (1 - confidence) / (3 if normal else 2)
     half = None
     if (weak := _with_half_the_noise(mechanism)) is not None:
         weakened = _arms(weak, pair, runs, rng, None)
-        lows = [epsilon_lower_bound(weakened[0], weakened[1], confidence, delta)]
+        lows = [epsilon_lower_bound(weakened[0], weakened[1], each, delta)]
         if normal and not spread_differs(weakened):
-            lows.append(gaussian_epsilon_low(weakened, confidence, delta))
+            lows.append(gaussian_epsilon_low(weakened, each, delta))
         half = max(lows) > epsilon
     return ClaimFinding(
         mechanism=mechanism.name,
@@ -244,14 +270,15 @@ def audit_claim(
         claimed_epsilon=epsilon,
         claimed_delta=delta,
         counted=mechanism.counts(sizes, features),
-        measured_low=epsilon_lower_bound(arms[0], arms[1], confidence, delta),
-        gaussian_low=gaussian_epsilon_low(arms, confidence, delta) if normal else None,
+        measured_low=epsilon_lower_bound(arms[0], arms[1], each, delta),
+        gaussian_low=gaussian_epsilon_low(arms, each, delta) if normal else None,
+        curve=trade_off(arms, epsilon, delta, each, normal=normal),
         runs=runs,
         confidence=confidence,
         rows=sum(sizes),
         features=features,
         half_refuted=half,
-        refutable_factor=refutable_factor(epsilon, delta, runs, confidence) if normal else None,
+        refutable_factor=refutable_factor(epsilon, delta, runs, each) if normal else None,
         data_dependent=bool(uneven),
         replay=replay,
     )

@@ -410,6 +410,15 @@ MUTANTS: list[Mutant] = [
         ("= alarms / len(free)", "= alarms / len(held)"),
     ),
     *_of(
+        "audit/verdicts/effects.py",
+        ("self.high < self.claimed", "self.high > self.claimed"),
+        ("for first, second in (arms, arms[::-1])", "for first, second in (arms,)"),
+        ("*(error[::-1] for error in errors)", "*errors"),
+        ("1 / float(dp_accounting.get_sigma_gaussian(epsilon, delta)))", "0.0)"),
+        ("high.append((rate, 1 - test.tpr_low))", "high.append((rate, 1 - test.tpr_high))"),
+        tests=("tests/audit/verdicts/test_effects.py",),
+    ),
+    *_of(
         "audit/verdicts/controls.py",
         ("if distance:", "if distance == count:"),
         ("elif missed:", "elif False:"),
@@ -1956,6 +1965,8 @@ MUTANTS: list[Mutant] = [
     *_of(
         "audit/mechanisms/claims.py",
         ("or self.replay.refuted", "or False"),
+        ("any(point.refuted for point in self.curve)", "False"),
+        ("(3 if normal else 2)", "2"),
         tests=("tests/audit/mechanisms/test_claims.py",),
     ),
 ]

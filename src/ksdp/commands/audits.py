@@ -266,7 +266,7 @@ def mechanisms(
 def claim(
     spec: Annotated[Path, typer.Argument(help="A spec; only its mechanism and seed are used.")],
     runs: Annotated[int, typer.Option(min=20, help="Runs in each arm.")] = 2000,
-    confidence: Annotated[float, typer.Option(help="Confidence of the lower bound.")] = 0.95,
+    confidence: Annotated[float, typer.Option(help="That all bounds hold.")] = 0.95,
     simulated: Annotated[
         bool, typer.Option(help="Draw noise by the spec's own sampler: faster, but not what real parties draw.")
     ] = False,
@@ -293,7 +293,7 @@ def claim(
     else:
         ways = ", ".join(f"{way.epsilon:.3g} {way.way} (delta {way.delta:.1g})" for way in finding.counted)
         typer.echo(finding.sentence())
-        typer.echo(f"  {finding.replay.sentence()}")
+        typer.echo(f"  {finding.trade_off()}\n  {finding.replay.sentence()}")
         typer.echo(f"  counted: {ways}\n  unit: {finding.guarantee.unit}\n  trust: {finding.guarantee.trust}")
         if finding.guarantee.notes:
             typer.echo(f"  note: {finding.guarantee.notes}")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms import claims
 from ksdp.audit.mechanisms.claims import ClaimFinding, audit_claim, claiming
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.pem.mechanisms import PEMApriori, PEMKMeans, PEMLogistic, PemMechanism
@@ -26,6 +27,10 @@ def test_noise_ten_times_too_small_is_caught_by_name_and_by_number() -> None:
     assert "fast" in found.sentence()
     assert json.loads(json.dumps(found.as_json()))["refuted"] is True
     assert ClaimFinding.from_json(json.loads(json.dumps(found.as_json()))) == found
+    assert all(point.refuted for point in found.curve)
+    assert found.trade_off().count("(REFUTED)") == len(found.curve)
+    assert replace(found, measured_low=0.0, gaussian_low=0.0).refuted
+    assert not replace(found, measured_low=0.0, gaussian_low=0.0, curve=()).refuted
 
 
 def test_the_same_with_all_its_noise_is_not() -> None:
@@ -35,6 +40,22 @@ def test_the_same_with_all_its_noise_is_not() -> None:
     assert found.measured_low <= 1.0
     assert {way.way: way.epsilon for way in found.counted}["exactly"] == pytest.approx(1.0, rel=1e-4)
     assert found.gaussian_low is not None
+    assert [point.type_one for point in found.curve] == [0.01, 0.05, 0.1, 0.2, 0.5]
+    assert "REFUTED" not in found.trade_off()
+
+
+def test_all_bounds_of_a_finding_share_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+
+    def spied(name: str, place: int) -> None:
+        real = getattr(claims, name)
+        monkeypatch.setattr(claims, name, lambda *a, **k: asked.append(a[place]) or real(*a, **k))
+
+    for name, place in (("epsilon_lower_bound", 2), ("gaussian_epsilon_low", 1), ("trade_off", 3)):
+        spied(name, place)
+    for mechanism in (HardtRoth(rank=2, iterations=1, epsilon=1.0), PEM[0]):
+        audit_claim(mechanism, runs=20, rng=np.random.default_rng(0), confidence=0.94)
+    assert asked == pytest.approx([0.98] * 5 + [0.97] * 3)
 
 
 def test_a_printed_claim_about_entries_does_not_hold_for_records() -> None:

@@ -45,7 +45,8 @@ def test_what_the_worst_case_proved_is_said_and_a_refutation_loudly() -> None:
     guarantee = HardtRoth(epsilon=1.0).guarantee
     finding = ClaimFinding(
         "hardt-roth", guarantee, claimed_epsilon=1.0, claimed_delta=0.0, counted=(), measured_low=0.773,
-        gaussian_low=None, runs=2000, confidence=0.95, rows=2, features=2, replay=Replayed(3, None, "nothing"),
+        gaussian_low=None, curve=(), runs=2000, confidence=0.95, rows=2, features=2,
+        replay=Replayed(3, None, "nothing"),
     )  # fmt: skip
     inputs = ClaimInputs("hardt-roth", 1, {}, 3, 2000, 0.95)
     claim = StoredClaim(inputs, finding, "2026-11-21T00:00:00+00:00", {"code": "c1"})
