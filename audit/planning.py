@@ -79,9 +79,7 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
 
 
 def _leaks(spec: Spec, held: Holdings, shown: ReleaseSchema) -> tuple[ArrayLeak, ...]:
-    """What the spec plants for the victim's documents."""
-    if spec.planted and held.units.order is not None:
-        raise SpecError("`planted` must be left out where groups are audited: a leak is of one document.")
+    """What the spec plants for the victim's documents, or groups."""
     rows = {str(held.units.ids[unit]): int(unit) for unit in held.victim} if spec.planted else {}
     return leaks_of(spec.planted, rows, shown.recorded)
 

@@ -15,7 +15,9 @@ import numpy as np
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.planted import KINDS, ArrayLeak
+from ksdp.audit.mechanisms.recorded import ENOUGH
 from ksdp.audit.numeric.array_types import Bits, Floats, Ints
+from ksdp.audit.numeric.sparse_rows import same_rows
 from ksdp.audit.plan import Plan
 from ksdp.audit.results.strength import AttackStrength, Planted
 from ksdp.audit.spec.models import PlantedSpec
@@ -44,12 +46,14 @@ class _Pilot:
     """Of each number, in its array."""
     numbers: Floats
     """Shape (n_runs, n_numbers)."""
+    whole: Bits
+    """Whether a number is a count; then it stays one."""
     centres: Floats
     deviations: Floats
 
 
 def _pilot(plan: Plan, rng: np.random.Generator) -> _Pilot:
-    """Numbers that vary, and are no counts."""
+    """Numbers that vary."""
     shapes = {array.name: array.shape for array in plan.read}
     sizes = [int(np.prod(shape)) for shape in shapes.values()]
     chosen = np.sort(rng.permutation(sum(sizes))[:_CANDIDATES])
@@ -60,13 +64,16 @@ def _pilot(plan: Plan, rng: np.random.Generator) -> _Pilot:
         np.array([seen[name].reshape(-1)[place] for name, place in zip(names, places, strict=True)], np.float64)
         for _, seen in simulated_runs(plan.pool, shapes, _RUNS, rng)
     ]
+    if not runs:
+        raise InputError(f"no leak can be planted: its size is measured in runs to learn from; record {ENOUGH}.")
     numbers = np.array(runs).reshape(len(runs), len(chosen))
-    whole = (numbers == np.round(numbers)).all(axis=0)
-    kept = np.flatnonzero(~whole & (numbers.std(axis=0) > 1e-9 * np.abs(numbers).max(axis=0, initial=0.0)))
+    kept = np.flatnonzero(numbers.std(axis=0) > 1e-9 * np.abs(numbers).max(axis=0, initial=0.0))
     if not len(kept):
-        raise InputError("no leak can be planted: what runs announce does not vary, or is counts alone.")
+        raise InputError("no leak can be planted: what runs announce does not vary.")
     of = numbers[:, kept]
-    return _Pilot([str(name) for name in names[kept]], places[kept], of, np.median(of, axis=0), of.std(axis=0))
+    whole, centres = (of == np.round(of)).all(axis=0), np.median(of, axis=0)
+    centres = np.where(whole, np.round(centres), centres)
+    return _Pilot([str(name) for name in names[kept]], places[kept], of, whole, centres, of.std(axis=0))
 
 
 def _known_score(leak: ArrayLeak, numbers: Floats, deviations: Floats) -> Floats:
@@ -90,14 +97,15 @@ def _size(leak: ArrayLeak, numbers: Floats, deviations: Floats, coins: Floats) -
     return _distance(*arms)
 
 
-def _of_size(
-    leak: ArrayLeak, numbers: Floats, deviations: Floats, wanted: float, coins: Floats
-) -> ArrayLeak | None:
+def _of_size(leak: ArrayLeak, pilot: _Pilot, at: Ints, wanted: float, coins: Floats) -> ArrayLeak | None:
     """The leak, its amounts made as large as wanted; None where it cannot be."""
     none = 1.0 if leak.kind == "spread" else 0.0
+    whole = pilot.whole[at] if leak.kind != "agreement" else np.zeros(1, np.bool_)
+    numbers, deviations = pilot.numbers[:, at], pilot.deviations[at]
 
     def grown(step: float) -> ArrayLeak:
-        return replace(leak, amounts=none + (leak.amounts - none) * step)
+        amounts = none + (leak.amounts - none) * step
+        return replace(leak, amounts=np.where(whole, np.round(amounts), amounts))
 
     low, high = 0.0, 1.0
     if _size(grown(high), numbers, deviations, coins) < wanted:
@@ -129,7 +137,7 @@ def planted_leaks(plan: Plan, clear: Ints, rng: np.random.Generator) -> tuple[tu
     ----------
     plan : Plan
         Of the audit that called them so.
-    clear : rows of documents; copies of others are left aside, as what is planted for one is not for the other
+    clear : documents or groups; copies of others are left aside, as what is planted for one is not for the other
     rng : who, where, and the runs that sizes are measured in
 
     Raises
@@ -137,11 +145,11 @@ def planted_leaks(plan: Plan, clear: Ints, rng: np.random.Generator) -> tuple[tu
     InputError
         If no leak can be planted.
     """
-    first = plan.corpus.first_alike
+    first = same_rows(plan.units.matrix, plan.units.matrix)
     alone = clear[np.bincount(first)[first[clear]] == 1]
     chosen = rng.permutation(alone)[:MOST_LEAKS]
     if not len(chosen):
-        raise InputError("no leak can be planted: every clear document has a copy in the corpus.")
+        raise InputError(f"no leak can be planted: every clear {plan.units.word} has a copy in the corpus.")
     pilot, margin = _pilot(plan, rng), plan.spec.rule.margin
     order, coins = rng.permutation(len(pilot.places)), rng.random(len(pilot.numbers))
     cells = list(product(KINDS, ABOVE))
@@ -152,7 +160,7 @@ def planted_leaks(plan: Plan, clear: Ints, rng: np.random.Generator) -> tuple[tu
         if len(at) < 2 and kind in ("numbers", "agreement"):
             continue
         largest = _largest(kind, pilot, at, int(unit), rng)
-        leak = _of_size(largest, pilot.numbers[:, at], pilot.deviations[at], margin + above, coins)
+        leak = _of_size(largest, pilot, at, margin + above, coins)
         if leak is not None:
             made.append((leak, at, above))
     sizes = _measured(pilot, made, rng)

@@ -64,7 +64,7 @@ class Pool(_Remembers):
     coalition: sp.csr_array | None = None
     """The coalition's, where there are `honest` ones."""
     leaks: tuple[ArrayLeak, ...] = ()
-    """Planted in what runs announce; their units are places in `drawn`."""
+    """Planted in what runs announce; their units are places in `drawn`, or numbers of groups."""
     corpus_rows: NDArray[np.int64] | None = None
     """Which rows of the corpus `drawn` are; None: all."""
 

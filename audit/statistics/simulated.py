@@ -303,10 +303,18 @@ def _kernels(inner: Sequence[Floats]) -> tuple[Floats, ...]:
 def simulated_runs(
     pool: Pool, shapes: Mapping[str, tuple[int, ...]], runs: int, rng: np.random.Generator
 ) -> Iterator[tuple[Ints, Observables]]:
-    """Places in the pool of whom a run holds, and what it announces, leaks included, for so many runs.
+    """Places in the pool of whom a run holds, or their groups, and what it announces with leaks, for so many runs.
 
     Without those that fail, or that announce other shapes or numbers that are not finite: they void an audit.
     """
+    for places, seen in _without_leaks(pool, shapes, runs, rng):
+        held = places if pool.group is None else np.unique(pool.group[places])
+        yield held, Observables(with_leaks(pool.leaks, seen, held, rng)) if pool.leaks else seen
+
+
+def _without_leaks(
+    pool: Pool, shapes: Mapping[str, tuple[int, ...]], runs: int, rng: np.random.Generator
+) -> Iterator[tuple[Ints, Observables]]:
     if isinstance(pool.mechanism, RecordedRuns):  # checked where they were read
         for rows, seen in pool.mechanism.to_learn_from():
             yield rows if pool.corpus_rows is None else np.flatnonzero(np.isin(pool.corpus_rows, rows)), seen
@@ -321,7 +329,7 @@ def simulated_runs(
         if any(name not in seen or np.shape(seen[name]) != shape for name, shape in shapes.items()):
             continue
         if all(np.isfinite(seen[name]).all() for name in shapes):
-            yield places, Observables(with_leaks(pool.leaks, seen, places, rng)) if pool.leaks else seen
+            yield places, seen
 
 
 def train(
@@ -355,7 +363,7 @@ def train(
     units = _units_of(pool)
     bits = np.zeros((len(held), units.shape[0]))
     for bit, places in zip(bits, held, strict=True):
-        bit[places if pool.group is None else pool.group[places]] = 1.0
+        bit[places] = 1.0
     same = same_rows(units, units)
     totals = np.zeros_like(bits)
     np.add.at(totals.T, same, bits.T)

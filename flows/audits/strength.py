@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.mechanisms.recorded import RecordedRuns
 from ksdp.audit.numeric.array_types import Ints
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
@@ -37,8 +36,8 @@ def measure_strength(store: Path, audit: str, clock: Clock, place: Place = ANYWH
     Raises
     ------
     InputError
-        If the audit is void, explored, of groups or of recorded runs, calls no document clear by the statistics
-        tried, or announces nothing that a leak can be planted in.
+        If the audit is void or explored, calls no document clear by the statistics tried, or announces nothing
+        that a leak can be planted in.
     """
     opened = Store.open(store, create=False)
     folder = opened.audit(audit)
@@ -68,10 +67,6 @@ def _clear(store: Store, plan: Plan, summary: Summary) -> Ints:
     audit, spec = summary.audit, plan.spec
     if not summary.valid or not spec.decides:
         raise InputError(f"audit {audit} has no verdicts that could be looked into; name another (`ksdp list`).")
-    if isinstance(plan.mechanism, RecordedRuns):
-        raise InputError(f"audit {audit} is of recorded runs; leaks are planted where the mechanism can be run.")
-    if plan.units.word == "group":
-        raise InputError(f"audit {audit} is of groups; leaks are planted for documents.")
     rows = {str(name): row for row, name in enumerate(plan.units.ids)}
     called = VERDICTS.rows(read_verdicts(store.audit(audit)))
     tried = (Verdict.CLEAR, Proof.STATISTICS)

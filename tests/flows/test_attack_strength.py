@@ -121,17 +121,21 @@ def test_nothing_is_signed_on_an_audit_with_leaks(folder: Path) -> None:
         typed("power", audited.audit, "--store", store)
 
 
-def test_leaks_are_of_documents_not_of_groups(folder: Path) -> None:
+def test_leaks_of_groups_are_found(folder: Path) -> None:
     rows = pd.read_parquet(folder / "x.parquet").assign(who=[f"p{at // 2}" for at in range(90)])
     rows.to_parquet(folder / "x.parquet")
     grouped = tables(
-        planted=[LEAK],
-        mechanism={"name": "pd-svd", "rank": 2},
         corpus={"path": "x.parquet", "id": "id", "group": "who"},
-        design={"party_size": 0.5, "with_runs": 100, "unit": "group"},
+        design={"party_size": 0.5, "with_runs": 700, "unit": "group"},
     )
-    with pytest.raises(SpecError, match="`planted` must be left out where groups are audited"):
-        run_audit(parse_spec(grouped), folder, folder / "store", HERE)
+    store = folder / "store"
+    audited = run_audit(parse_spec(grouped), folder, store, HERE)
+    assert audited.verdicts.clear > 40
+    typed("power", audited.audit, "--store", store, "--here", 1, code=0)
+    found = read_strength(Store(store).audit(audited.audit))
+    assert found is not None
+    above = [row for row in found.rows if row.above >= 0.1]
+    assert sum(row.sensitive for row in above) > 3 * sum(row.clear for row in above)
 
 
 @pytest.mark.usefixtures("few_training_runs")
@@ -145,10 +149,13 @@ def test_of_a_function_of_this_process_too(tmp_path: Path) -> None:
     assert strength.sentence() in found.report().read_text(encoding="utf-8")
 
 
-def test_recorded_runs_cannot_be_run_again_with_leaks(tmp_path: Path) -> None:
+def test_of_counts_in_recorded_runs_too(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
-    rows, inside = rng.normal(size=(40, 3)), rng.random((600, 40)) < 0.5
-    recorded = ksdp.Recorded({"n": rng.normal(size=(600, 5))}, inside)
-    found = ksdp.audit(rows, recorded, margin=0.5)
-    with pytest.raises(InputError, match="is of recorded runs"):
-        found.power()
+    rows, inside = rng.normal(size=(40, 3)), rng.random((1600, 40)) < 0.5
+    counts = rng.poisson(30, size=(1600, 20)).astype(float)
+    strength = ksdp.audit(rows, ksdp.Recorded({"n": counts}, inside), margin=0.4).power()
+    above = [row for row in strength.rows if row.advantage > 0.5]
+    assert sum(row.sensitive for row in above) > 3 * sum(row.clear for row in above)
+    few = ksdp.audit(rows, ksdp.Recorded({"n": counts[:390, 0]}, inside[:390]), margin=0.8)
+    with pytest.raises(InputError, match="measured in runs to learn from; record 400"):
+        few.power()

@@ -1937,7 +1937,7 @@ MUTANTS: list[Mutant] = [
         "audit/screening/planting.py",
         ("held[number] = bit", "pass"),
         ("np.bincount(first)[first[clear]] == 1", "np.bincount(first)[first[clear]] >= 1"),
-        ("kept = np.flatnonzero(~whole &", "kept = np.flatnonzero(True &"),
+        ("np.where(whole, np.round(amounts), amounts)", "amounts"),
         ("low, high = (low, middle) if", "low, high = (middle, high) if"),
         ("(leak.kind, size) == (kind, above)", "leak.kind == kind"),
         tests=PLANTED,
@@ -1959,7 +1959,7 @@ MUTANTS: list[Mutant] = [
         ("np.concatenate([order_of(flat), *plain])", "order_of(flat)"),
         ("if each < _FEWEST_LEVELS:", "if each < 2 * _FEWEST_LEVELS:"),
         ("if pool.corpus_rows is None else np.flatnonzero(", "if True else np.flatnonzero("),
-        ("if pool.group is None else pool.group[places]", "if pool.group is None else places % bits.shape[1]"),
+        ("if pool.group is None else np.unique(pool.group[places])", "if True else pool.group"),
         tests=LEARNT,
     ),
     *_of(

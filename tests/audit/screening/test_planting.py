@@ -16,6 +16,7 @@ from ksdp.audit.registry import lent
 from ksdp.audit.sampling import run_observables
 from ksdp.audit.screening.planting import ABOVE, planted_leaks, strength_of
 from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.statistics.simulated import simulated_runs
 
 MARGIN = 0.2
 TABLES = {
@@ -30,12 +31,20 @@ def noise(rows: sp.csr_array, rng: np.random.Generator) -> np.ndarray:
     return rng.normal(size=60) @ np.triu(np.full((60, 60), 0.1) + np.eye(60))
 
 
-def plan_of(function: object, rows: np.ndarray, planted: tuple[object, ...] = ()) -> Plan:
+def counts(rows: sp.csr_array, rng: np.random.Generator) -> np.ndarray:
+    return rng.poisson(20.0, size=60).astype(float)
+
+
+def plan_of(function: object, rows: np.ndarray, planted: tuple[object, ...] = (), each: int = 1) -> Plan:
+    """`each` rows in a row are a group, d0, d1, ..., where these are several."""
     matrix = sp.csr_array(rows)
     mechanism = function_mechanism("own", function, matrix[:10])  # type: ignore[arg-type]
-    corpus = Corpus(matrix, np.array([f"d{at}" for at in range(len(rows))]))
+    ids, groups = np.array([f"r{at}" for at in range(len(rows))]), np.arange(len(rows)) // each
+    names = np.array([f"d{at:03}" for at in groups])
+    corpus = Corpus(matrix, names) if each == 1 else Corpus(matrix, ids, group=names)
+    design = TABLES["design"] | ({} if each == 1 else {"unit": "group"})  # type: ignore[operator]
     with lent({"own": mechanism}):
-        return make_plan(parse_spec({**TABLES, "planted": planted}), corpus)
+        return make_plan(parse_spec({**TABLES, "design": design, "planted": planted}), corpus)
 
 
 @pytest.fixture(scope="module")
@@ -43,22 +52,25 @@ def rows() -> np.ndarray:
     return np.random.default_rng(0).normal(size=(120, 4))
 
 
-def test_leaks_are_as_large_as_said_in_runs_that_nobody_has_seen(rows: np.ndarray) -> None:
+@pytest.mark.parametrize(("function", "each"), [(noise, 1), (counts, 1), (noise, 3)])
+def test_leaks_are_as_large_as_said_in_runs_that_nobody_has_seen(function: object, each: int) -> None:
     """Reference: whole runs of the plan that has the leaks, and SciPy's test of the numbers that each changes."""
+    rows = np.random.default_rng(0).normal(size=(120 * each, 4))
     clear = np.arange(40, 104)
-    planted = planted_leaks(plan_of(noise, rows), clear, np.random.default_rng(1))
+    planted = planted_leaks(plan_of(function, rows, (), each), clear, np.random.default_rng(1))
     assert len({leak.document for leak, _ in planted}) == len(planted) > 50
     assert {leak.kind for leak, _ in planted} == {"number", "numbers", "spread", "agreement"}
     assert {above for _, above in planted} == set(ABOVE)
     assert all(40 <= int(leak.document[1:]) < 104 for leak, _ in planted)
-    plan = plan_of(noise, rows, tuple(leak.model_dump() for leak, _ in planted))
+    plan = plan_of(function, rows, tuple(leak.model_dump() for leak, _ in planted), each)
     runs, drawn = 1500, []
     for run in range(runs):
-        held = np.zeros(len(rows), bool)
+        held = np.zeros(120, bool)
         held[plan.design.rows(0, run)] = True
         (array,) = [value for name, value in run_observables(plan, 0, run).items() if name != "_handed"]
         drawn.append((held, array.ravel().astype(float)))
     bits, numbers = (np.array(part) for part in zip(*drawn, strict=True))
+    assert (numbers == np.round(numbers)).all() == (function is counts), "counts stay whole"
     off = []
     for leak, _ in planted:
         own = numbers[:, list(leak.places)]
@@ -84,15 +96,34 @@ def test_copies_are_left_aside(rows: np.ndarray) -> None:
     twice = rows.copy()
     twice[60] = twice[50]
     planted = planted_leaks(plan_of(noise, twice), np.arange(48, 64), np.random.default_rng(2))
-    assert not {"d50", "d60"} & {leak.document for leak, _ in planted}
+    assert not {"d050", "d060"} & {leak.document for leak, _ in planted}
     with pytest.raises(InputError, match="every clear document has a copy"):
         planted_leaks(plan_of(noise, twice), np.array([50, 60]), np.random.default_rng(2))
 
 
-def test_nothing_is_planted_in_counts(rows: np.ndarray) -> None:
-    plan = plan_of(lambda x, rng: rng.integers(0, 9, size=5).astype(float), rows)
-    with pytest.raises(InputError, match="does not vary, or is counts alone"):
+def test_nothing_is_planted_in_what_does_not_vary(rows: np.ndarray) -> None:
+    plan = plan_of(lambda x, rng: np.full(5, 1.5), rows)
+    with pytest.raises(InputError, match="does not vary"):
         planted_leaks(plan, np.arange(20), np.random.default_rng(0))
+
+
+def test_copies_of_groups_are_left_aside(rows: np.ndarray) -> None:
+    twice = rows.copy()
+    twice[[61, 60]] = twice[[50, 51]]
+    planted = planted_leaks(plan_of(noise, twice, (), 2), np.arange(20, 36), np.random.default_rng(2))
+    assert planted
+    assert not {"d025", "d030"} & {leak.document for leak, _ in planted}
+
+
+def test_simulated_runs_carry_the_leaks_of_their_groups() -> None:
+    leak = {"document": "d007", "kind": "number", "array": "", "places": [3], "amounts": [1e6]}
+    rows = np.random.default_rng(0).normal(size=(60, 4))
+    leak["array"] = plan_of(noise, rows).read[0].name
+    plan = plan_of(noise, rows, (leak,), 3)
+    seen = []
+    for held, run in simulated_runs(plan.pool, {leak["array"]: (60,)}, 40, np.random.default_rng(1)):
+        seen.append((7 in held, run[leak["array"]].ravel()[3] > 1e5))
+    assert {(True, True), (False, False)} == set(seen)
 
 
 def test_what_became_of_leaks_is_counted_by_kind_and_size(rows: np.ndarray) -> None:
