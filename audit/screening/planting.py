@@ -147,12 +147,12 @@ def planted_leaks(plan: Plan, clear: Ints, rng: np.random.Generator) -> tuple[tu
     """
     first = same_rows(plan.units.matrix, plan.units.matrix)
     alone = clear[np.bincount(first)[first[clear]] == 1]
-    chosen = rng.permutation(alone)[:MOST_LEAKS]
-    if not len(chosen):
+    if not len(alone):
         raise InputError(f"no leak can be planted: every clear {plan.units.word} has a copy in the corpus.")
     pilot, margin = _pilot(plan, rng), plan.spec.rule.margin
     order, coins = rng.permutation(len(pilot.places)), rng.random(len(pilot.numbers))
     cells = list(product(KINDS, ABOVE))
+    chosen = rng.permutation(alone)[: min(MOST_LEAKS, max(len(cells), len(order)))]  # more drown one another
     made: list[tuple[ArrayLeak, Ints, float]] = []
     for number, unit in enumerate(chosen):
         kind, above = cells[number % len(cells)]
