@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from ksdp.audit.certifying import certify
+from ksdp.audit.certifying import certify, paired_advantages
+from ksdp.audit.corpus.matrix import Corpus, canonical
+from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.planning import make_plan
+from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.verdicts.certificates import certified_bound, pair_advantage
 from ksdp.audit.verdicts.laws import ArmTests, ks_table
 from ksdp.audit.verdicts.margins import distance_band
@@ -128,3 +135,73 @@ def test_only_noise_that_is_not_what_it_says_contradicts_its_certificate() -> No
     print(f"voided: {sound} of {REPLAYS} sound audits, {wrong} of 50 with 0.4 of the noise")
     assert sound == 0
     assert wrong == 50
+
+
+IN_ALL, IN = 16, 8
+CERTIFIED = {
+    "moments": {"name": "moments", "rank": 2, "advantage": 0.4, "colluders": 1},
+    "V alone": {
+        "name": "noisy",
+        "mechanism": "pd-svd",
+        "noise": 1.0,
+        "scale": 1.0,
+        "parameters": {"rank": 2, "opens": "final"},
+    },
+}
+
+
+@pytest.mark.parametrize("name", CERTIFIED)
+def test_whoever_weighs_every_database_there_is_gets_no_more_than_is_certified(name: str) -> None:
+    """16 rows, 8 of them in: the exact likelihood ratio over all 12,870 databases, on runs of the mechanism."""
+    rng = np.random.default_rng(6)
+    rows = rng.normal(size=(IN_ALL, 4)) * [1.0, 0.8, 0.3, 0.2]
+    rows[0] = [0.0, 0.0, 0.0, 3.0]  # one that stands out
+    corpus = Corpus(canonical(sp.csr_array(rows)), np.array([f"d{i}" for i in range(IN_ALL)]))
+    design = {"party_size": IN, "with_runs": 20}
+    tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": CERTIFIED[name], "design": design}
+    plan = make_plan(parse_spec(tables | {"certificate": {"pairs": 200}}), corpus)
+    mechanism = plan.mechanism
+    bound = certified_bound(paired_advantages(plan, 0, 200), 0.05, IN_ALL)
+    databases = np.array(list(combinations(range(IN_ALL), IN)))
+    held = np.zeros((len(databases), IN_ALL), dtype=bool)
+    np.put_along_axis(held, databases, True, axis=1)
+    own = sp.csr_array(rng.normal(size=(3, 4)))
+
+    def exact(some: np.ndarray) -> np.ndarray:
+        """Written apart from the mechanism."""
+        if name == "moments":
+            short = some / np.maximum(np.linalg.norm(some, axis=1, keepdims=True), 1)
+            return ((short.T @ short) * (np.sqrt(2) - (np.sqrt(2) - 1) * np.eye(4)))[np.triu_indices(4)]
+        V = np.linalg.svd(some)[2][:2]
+        return (V * np.sign(np.take_along_axis(V, np.abs(V).argmax(1)[:, None], 1))).ravel()
+
+    def seen(some: np.ndarray, factor: float) -> np.ndarray:
+        """What a party that works with nobody sees of a run of three; with less noise than there should be."""
+        parts = (*(sp.csr_array(part) for part in np.array_split(some, 2)), own)
+        if name == "moments":
+            found = mechanism.run(Database(parts, frozenset({2})), rng)["moments"]
+        else:
+            found = mechanism.run(Database(parts[:2]), rng)["V"].ravel()
+        return exact(some) + factor * (found - exact(some))
+
+    deviation = mechanism.scale(4) if name == "moments" else mechanism.deviation("V")
+    laws = np.array([exact(rows[some]) for some in databases])
+
+    def advantage(factor: float) -> np.ndarray:
+        said, bits = [], []
+        for place in rng.integers(len(databases), size=3000):
+            told = seen(rows[databases[place]], factor)
+            far = np.square(told - laws).sum(axis=1) / (2 * (factor * deviation) ** 2)
+            weights = np.exp(far.min() - far)
+            said.append(weights @ held > weights.sum() / 2)  # as many databases have x as have not
+            bits.append(held[place])
+        guess, truth = np.array(said), np.array(bits)
+        return np.array([guess[b, x].mean() - guess[~b, x].mean() for x, b in enumerate(truth.T)])
+
+    found = advantage(1.0)
+    most = found.argmax()
+    print(f"{name}: at most {found[most]:.3f}, where {bound[most]:.3f} is certified (of others {bound.min():.3f})")
+    chance = 4 * np.sqrt(0.5 / 3000)
+    assert (found <= bound + chance).all()
+    assert found[most] > max(0.3 * bound[most], chance)
+    assert (advantage(0.2) > bound).any(), "a fifth of the noise is noticed"
