@@ -10,10 +10,12 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse.linalg import ArpackNoConvergence
 from scipy.stats import norm
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Certifiable, Database
+from ksdp.audit.mechanisms.privacy import moments
 from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, Moments, TermCounts, captured_energy
 from ksdp.audit.numeric.triangles import isometric
 
@@ -78,9 +80,11 @@ def test_noise_made_together_leaves_as_much_to_those_who_know_most() -> None:
     assert "no more than 1" in mechanism.guarantee.trust
 
 
-def test_numbers_that_are_mostly_noise_are_moved_to_zero_before_v() -> None:
+@pytest.mark.parametrize("features", [120, 520])
+def test_numbers_that_are_mostly_noise_are_moved_to_zero_before_v(features: int) -> None:
+    """Of few columns by LAPACK, of many by Lanczos."""
     rng = np.random.default_rng(2)
-    rows = np.zeros((4000, 120))
+    rows = np.zeros((4000, features))
     rows[:, :3] = rng.normal(size=(4000, 3)) * [0.6, 0.5, 0.4]
     data = Database((sp.csr_array(rows),))
     kept = []
@@ -88,14 +92,25 @@ def test_numbers_that_are_mostly_noise_are_moved_to_zero_before_v() -> None:
         mechanism = Moments(rank=3, noise=25.0, shrink=shrink)
         seen = mechanism.run(data, np.random.default_rng(3))
         moved = [np.sign(m) * max(abs(m) - 25.0 * shrink, 0.0) for m in seen["moments"]]
-        upper = np.zeros((120, 120))
-        upper[np.triu_indices(120)] = moved
+        upper = np.zeros((features, features))
+        upper[np.triu_indices(features)] = moved
         whole = upper + np.triu(upper, 1).T
-        whole[~np.eye(120, dtype=bool)] /= np.sqrt(2)
+        whole[~np.eye(features, dtype=bool)] /= np.sqrt(2)
         wanted = np.linalg.eigh(whole)[1][:, ::-1][:, :3]
         np.testing.assert_allclose(np.abs(seen["V"] @ wanted), np.eye(3), atol=1e-8)
         kept.append(float(np.square(seen["V"][:, :3]).sum()))
     assert kept[0] > kept[1] + 0.1
+
+
+def test_where_lanczos_does_not_come_to_an_end_all_is_decomposed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stuck(*_: object, **__: object) -> None:
+        raise ArpackNoConvergence("", np.zeros(0), np.zeros((0, 0)))
+
+    rows = np.random.default_rng(3).normal(size=(600, 520)) / 40
+    mechanism, data = Moments(rank=2, noise=1e-3), Database((sp.csr_array(rows),))
+    wanted = mechanism.run(data, np.random.default_rng(0))["V"]
+    monkeypatch.setattr(moments, "eigsh", stuck)
+    np.testing.assert_allclose(mechanism.run(data, np.random.default_rng(0))["V"], wanted, atol=1e-8)
 
 
 def test_a_coalition_is_left_with_the_victims_moments() -> None:
