@@ -7,7 +7,7 @@ import shlex
 import time
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,11 @@ import numpy as np
 from ksdp.audit.certifying import paired_advantages
 from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import InputError
-from ksdp.audit.learning.gain import GainSummary, Interval, Score, gain_scores, summarise_gain
+from ksdp.audit.learning.gain import GainSummary, Interval, MeasureGain, Score, gain_scores, summarise_gain
 from ksdp.audit.learning.learners import exact_of
 from ksdp.audit.mechanisms.contract import Mechanism, recorded, traits_of
 from ksdp.audit.mechanisms.parameters import parameters_of
+from ksdp.audit.mechanisms.privacy.moments import Moments
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.party_view import size_base
 from ksdp.audit.plan import Plan
@@ -33,6 +34,7 @@ from ksdp.audit.screening.advice import (
     CERTIFIED,
     LEVERS,
     LOOKS,
+    MOST,
     Advice,
     Baselines,
     Leak,
@@ -48,6 +50,7 @@ from ksdp.audit.screening.advice import (
     paired_plan,
     sampled_leak,
     settings,
+    times_words,
     trial_plan,
 )
 from ksdp.audit.screening.certified_noise import GRID, CertifiedNoise, certified_noise, check_pairs
@@ -97,6 +100,8 @@ _MORE = 4
 """Runs of a setting that is not settled, in place of one."""
 _KEPT = 10
 """Pairs of runs that are kept together."""
+_TIMES = tuple(2.0 ** (step / 4) for step in range(1, 33))
+"""As many documents as there are: what is tried."""
 
 
 @dataclass(frozen=True)
@@ -291,11 +296,13 @@ class Search:
             mechanism = mechanism_of(spec.mechanism)
             gain = self._gain(spec, mechanism)
             main = gain.measures[0]
+            corpus = spec_corpus(spec, self.base)
+            times = self._times(spec, mechanism, corpus.features, main)
             if main.gain.mean <= 0:  # working alone is better, and gives nothing away
                 self.gains.append(gain)
                 told = _nothing(main.gain) + ("" if certified is None else self._enough(of, setting, certified))
+                told += "" if times is None else f"; {times_words(times)}"
                 return Tried(setting, main.gain, main.kept, main.run.mean, certified=certified, refused=told)
-            corpus = spec_corpus(spec, self.base)
             plan = trial_plan(spec, corpus, self.drawn, self.limits.runs * (_MORE if main.gains else 1))
             bound = spec.corpus.levers.enters * (1.0 if plan.promise is None else plan.promise.bound)
             leak = self._leak(plan, self.level if certified is None else self.level / 2)
@@ -313,6 +320,7 @@ class Search:
             certified,
             sum(math.prod(array.shape) for array in recorded(mechanism, corpus.features)),
             _cannot_run(spec, mechanism, self.base),
+            times,
         )
 
     @cached_property
@@ -393,6 +401,19 @@ class Search:
         place = bisect_left(sizes, True, key=lambda noise: self._gain_at(of, setting, noise).mean <= 0)
         needed = math.ceil(self.population * certified.noise / sizes[max(place - 1, 0)])
         return f"; it would gain something from about {needed:,} documents on, where {self.population:,} are"
+
+    def _times(self, spec: Spec, mechanism: Mechanism, features: int, main: MeasureGain) -> float | None:
+        """V depends on noise over documents: an m-th of the noise stands for m times as many documents."""
+        if not isinstance(mechanism, Moments) or main.kept is None or main.kept.mean >= MOST:
+            return None
+        fixed, scale = mechanism, mechanism.scale(features)
+
+        def enough(times: float) -> bool:
+            kept = self._gain(spec, replace(fixed, noise=scale / times)).measures[0].kept
+            return kept is not None and kept.mean >= MOST
+
+        place = bisect_left(_TIMES, True, key=enough)
+        return None if place == len(_TIMES) else _TIMES[place]
 
 
 @dataclass(frozen=True)

@@ -373,9 +373,11 @@ def _distances(values: Floats, inclusion: NDArray[np.bool_]) -> Floats:
     return np.nan_to_num(np.asarray(ks_table(values, inclusion).distance, dtype=np.float64))
 
 
-ADVICE_VERSION = 3
+ADVICE_VERSION = 4
 _AIM = 0.75
 """Of the margin: where D has to lie for a whole audit to clear most documents."""
+MOST = 0.9
+"""Of what the exact run gains."""
 _NEARLY = 0.95
 """Settings that gain this much of the best one's gain are as good; of those the one that gives least away."""
 
@@ -400,6 +402,8 @@ class Tried:
     """Numbers that a run opens."""
     cannot_run: str | None = None
     """Why parties cannot run it as it is."""
+    times: float | None = None
+    """With so many times the documents, noise would leave `MOST` of what the exact run gains, by an estimate."""
     refused: str | None = None
 
     @property
@@ -490,6 +494,11 @@ def needed_words(needed: int, documents: int) -> str:
     if needed <= documents:
         return f"an estimated 95 % of these {documents:,} documents are within the margin"
     return f"it takes about {needed:,} documents until 95 % are within the margin, and there are {documents:,}"
+
+
+def times_words(times: float) -> str:
+    """With how many documents noise would leave most of the gain, for people."""
+    return f"with about {times:.2g} times as many documents it would keep {MOST:.0%} of what the exact run gains"
 
 
 def trial_plan(spec: Spec, corpus: Corpus, drawn: int, runs: int) -> Plan:
@@ -615,6 +624,8 @@ def _recommended(advice: Advice, one: Tried) -> tuple[str, ...]:
             "without any protection"
         )
     sentences = [f"{gained}."]
+    if one.times is not None:
+        sentences.append(f"{times_words(one.times).capitalize()}.")
     if one.promised is not None:
         sentences.append(
             f"No attack on any document has an advantage above {one.promised:.2f}: noise or a secret "

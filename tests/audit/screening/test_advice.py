@@ -51,6 +51,8 @@ def test_of_the_useful_and_safe_the_one_that_gains_most_is_advised() -> None:
     assert said[0].startswith("Run rank 3: it gains +0.1800")
     assert "90% (80% to 100%)" in said[0]
     assert any("at least 95.0% of the documents" in sentence for sentence in said)
+    more = advice_sentences(advice(tried(0.28, 0.18, 0.05, times=2**0.25)))
+    assert more[1] == "With about 1.2 times as many documents it would keep 90% of what the exact run gains."
 
 
 def test_of_those_that_gain_nearly_as_much_the_safest_is_advised() -> None:

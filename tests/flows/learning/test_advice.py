@@ -44,6 +44,9 @@ def base(tmp_path: Path) -> Path:
     return tmp_path
 
 
+NOISE = 40.0
+
+
 def spec(**mechanism):
     return parse_spec(
         {
@@ -177,6 +180,22 @@ def test_a_setting_that_gains_nothing_is_not_run(base: Path, monkeypatch: pytest
     assert tried["refused"].startswith("it gains nothing over working alone (-")
     assert tried["leak"] is None
     assert out["sentences"][0].startswith("No setting within these levers gains anything")
+
+
+def test_noise_that_costs_much_says_of_how_many_documents_it_would_not(base: Path) -> None:
+    """As many as leave enough of the gain with so much less noise, and no fewer."""
+    limits = Limits(tried=1, documents=60, runs=20, quota=0.2, levers=("rank",))
+    asked = spec(noise=NOISE, advantage=0.9)
+    out = advise_spec(asked, base, base / "store", limits, write=base / "advised.toml")
+    (tried,) = out["tried"]
+    assert 1 < tried["times"] < 100
+
+    def kept(noise: float) -> float:
+        found = measure_gain(spec(noise=noise, advantage=0.9), base).measures[0].kept
+        assert found is not None
+        return found.mean
+
+    assert kept(NOISE) < kept(NOISE / tried["times"] * 2**0.25) < 0.9 <= kept(NOISE / tried["times"])
 
 
 def certified(margin: float) -> Spec:
