@@ -102,8 +102,10 @@ BY_NAME: dict[str, Benchmark] = {
     ),
     "hidden-leak": lambda chosen: hidden_leak.run(chosen.corpora, chosen.features, chosen.runs, chosen.topics),
     "counts-leak": lambda chosen: counts_leak.run(chosen.corpora, chosen.documents, chosen.with_runs),
-    "frontier": lambda chosen: frontier.run(
-        [corpus for corpus in chosen.corpora if corpus in frontier.CORPORA], chosen.out
+    "frontier": lambda chosen: (
+        frontier.scaling([one for one in chosen.corpora if frontier.TEXTS.get(one)], chosen.features)
+        if chosen.scaling
+        else frontier.run([corpus for corpus in chosen.corpora if corpus in frontier.CORPORA], chosen.out)
     ),
     "iterations": lambda chosen: iterations.run(chosen.features, chosen.ranks),
     "ratings": lambda _: ratings.run(),
@@ -133,6 +135,9 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--documents", type=int, default=200)
     parser.add_argument("--with-runs", type=int, default=100)
     parser.add_argument("--out", type=Path, default=Path("frontier"), help="Of `frontier`: folder of pictures.")
+    parser.add_argument(
+        "--scaling", action="store_true", help="Of `frontier`: what is kept of how many documents."
+    )
     parser.add_argument("--sizes", nargs="+", type=float, default=list(advantage.SIZES))
     parser.add_argument("--scales", nargs="+", type=int, default=[20_000, 200_000], help="documents")
     parser.add_argument("--runs", type=int, default=30)

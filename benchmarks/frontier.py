@@ -3,6 +3,7 @@
 ::
 
     python -m benchmarks frontier --corpora enron-mail6 20newsgroups kos online-news-popularity movielens-1m
+    python -m benchmarks frontier --corpora enron-mail6 --scaling --features 1000 3000
 
 A line a setting: of the exact run's gain over working alone what is kept, over splits; the bound on every attack,
 by noise, draw or certificate; measured D that 95 % of some documents stay below, chance taken out; whether parties
@@ -11,10 +12,16 @@ can run it. Unlike parties: mailboxes, topics, channels, ages; those of KOS are 
 Texts are in the vocabulary of `term-counts` among their parties, at an advantage of 0.06; noise after it leaves
 0.2 of both runs together, also where `epsilon` says so. The exact run is PD-SVD, every round, every column; of
 MovieLens, weighted PD-NMF. What gains nothing is not looked at any more.
+
+`--scaling`: what `moments` with joint noise keeps as documents grow, in vocabularies of so many terms. Noise is of
+one size, and V depends on noise over documents alone: documents with an m-th of the noise stand for m times as
+many. Columns in which parts of the corpus agree with the whole show how far this holds.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,16 +29,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from tools.pictures import standalone
 
 from benchmarks import ROOT, data_folder, news_parts
 from benchmarks.ratings import by_age
-from ksdp.audit.learning.gain import Interval
+from ksdp.audit.learning.gain import GainRows, Interval, Score, gain_scores, summarise_gain
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.privacy.moments import Moments, TermCounts
 from ksdp.audit.numeric.sparse_rows import take_rows
-from ksdp.audit.screening.advice import CERTIFIED, Advice, Leak, Setting, Tried, described
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.screening.advice import CERTIFIED, Advice, Leak, Setting, Tried, at_setting, described
+from ksdp.audit.spec.models import Spec, parse_spec
 from ksdp.audit.verdicts.certificates import normal_advantage, pair_advantage, pair_distance
 from ksdp.dashboards.learning import frontier_svg
 from ksdp.flows.learning import Limits, Search, begin_search, corpus_columns
@@ -52,6 +60,9 @@ MARGIN, COUNTED, DRAWN = 0.2, 0.06, 0.2
 """Of both runs together; of the counts; what enters."""
 LIMITS = Limits(documents=80, runs=12)
 PAIRS = 200
+PARTS, TIMES, SEEDS = (0.25, 0.5, 1.0), (1, 2, 4, 8, 16, 32, math.inf), range(7, 12)
+"""Of `--scaling`: of the documents; how many they stand for, over all there are; splits."""
+WANTED = 0.9
 
 
 @dataclass(frozen=True)
@@ -89,6 +100,60 @@ def run(corpora: Sequence[str], out: Path) -> None:
             print(line, flush=True)
         picture = standalone(frontier_svg(advice.to_json(), names))
         (out / f"{name}.svg").write_text(picture, encoding="utf-8")
+
+
+def scaling(corpora: Sequence[str], vocabularies: Sequence[int]) -> None:
+    """Print what is kept at so many documents, and from how many on it is what is wanted."""
+    for name in corpora:
+        with tempfile.TemporaryDirectory() as folder:
+            case = _texts(name, Path(folder))
+            for terms in vocabularies:
+                mechanism = Moments(rank=RANK, advantage=_without(MARGIN, COUNTED), colluders=1)
+                spec = at_setting(parse_spec({**case.tables, "seed": SEED}), {"most-frequent": terms}, 2 * terms)
+                _scaled(f"{name}, {terms:,} terms", mechanism, load_rows(spec, case.base, nonnegative=False), spec)
+
+
+def _scaled(title: str, mechanism: Moments, rows: GainRows, spec: Spec) -> None:
+    count, scale = rows.learn.shape[0], mechanism.scale(rows.learn.shape[1])
+    asked = spec.gain.model_copy(update={"splits": 1, "public": None})
+    heads = [f"{count * times:,}" if times < math.inf else "no noise" for times in TIMES]
+    print(f"{title:34}" + "".join(f"{head:>17}" for head in heads), flush=True)
+    for part in PARTS:
+        found: dict[float, list[Score]] = {times: [] for times in TIMES}
+        for seed in SEEDS:
+            drawn = np.sort(np.random.default_rng(seed).permutation(count)[: round(part * count)])
+            some = _part(rows, drawn)
+            alone: list[Score] = []
+            for times in TIMES:
+                noise = max(scale * part / times, 1e-6)
+                scores = list(gain_scores(replace(mechanism, noise=noise), some, asked, seed, baselines=not alone))
+                alone = alone or [score for score in scores if score.learner != "run"]
+                every = [score for score in scores if score.learner == "run"] + alone
+                found[times] += [replace(score, split=seed) for score in every]
+        kept = [summarise_gain(scores, mechanism.name, asked, True).measures[0].kept for scores in found.values()]
+        cells = [f"{one.mean:.0%} ({100 * one.low:.0f} to {100 * one.high:.0f})" if one else "-" for one in kept]
+        print(f"{f'{len(drawn):,} documents':34}" + "".join(f"{cell:>17}" for cell in cells), flush=True)
+    curves = zip(*((one.mean, one.high, one.low) for one in kept if one), strict=True)
+    about, first, last = (_reached(curve, count) for curve in curves)
+    print(f"{WANTED:.0%} kept from so many documents on: {about} ({first} to {last})", flush=True)
+
+
+def _part(rows: GainRows, drawn: NDArray[np.int64]) -> GainRows:
+    assert rows.party is not None
+    learn, judge = take_rows(rows.learn, drawn), take_rows(rows.judge, drawn)
+    return replace(rows, learn=learn, judge=judge, party=rows.party[drawn])
+
+
+def _reached(kept: Sequence[float], count: int) -> str:
+    """From how many documents on as much is kept as is wanted: between two columns in the logarithm."""
+    if kept[0] >= WANTED:
+        return f"{count:,} or fewer"
+    steps = zip(itertools.pairwise(kept), itertools.pairwise(TIMES), strict=True)
+    for (low, high), (fewer, more) in steps:
+        if high >= WANTED and more < math.inf:
+            at = fewer * (more / fewer) ** ((WANTED - low) / (high - low))
+            return f"{round(count * at, -3):,.0f}"
+    return "never"
 
 
 def _tried(case: Case, store: Store) -> tuple[Advice, list[str]]:
