@@ -1,4 +1,4 @@
-"""Bits of who was in: how many a run announces, and from how many lattice reduction finds it all.
+"""What numbers show of who was in, by runs of a few databases: bits of it, and what is no sum over documents.
 
 A document is in or it is not. Whoever uses that needs far fewer exact numbers than there are documents: the means
 of 30 columns tell who of 120 patients were in, within seconds. So exact numbers of few documents clear nobody.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from ksdp.audit.mechanisms.contract import Mechanism, Observables, Release, exac
 from ksdp.audit.mechanisms.recorded import RecordedRuns
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.statistics.contract import Pool
-from ksdp.audit.statistics.linear.pilot import DATABASES, repeated_runs
+from ksdp.audit.statistics.linear.pilot import DATABASES, crossed_runs, repeated_runs
 
 DIGITS = 52
 """Bits of a number in double precision."""
@@ -57,11 +58,21 @@ def found_by_lattice(documents: int, share: float, bits: float) -> bool:
     return documents * entropy + documents**2 * REDUCED < bits
 
 
-def announced_bits(mechanism: Mechanism, arrays: Sequence[Release], pool: Pool) -> float:
-    """Bits of who was in that a run announces, as runs of some databases show.
+@dataclass(frozen=True)
+class Shown:
+    """What the numbers of a run show of who was in."""
 
-    Of each number log2 of its deviation over databases to its noise or its last digit, whichever is larger: those
-    of whole numbers are few. Numbers within their noise count as nothing.
+    bits: float
+    """Of each number log2 of its deviation over databases to its noise or its last digit, whichever is larger:
+    those of whole numbers are few. Numbers within their noise count as nothing."""
+    numbers: float
+    """How many they are, each as the share of its variance that is not noise."""
+    interaction: float
+    """Share of their variance that is no sum over documents, from 0 to 1."""
+
+
+def shown(mechanism: Mechanism, arrays: Sequence[Release], pool: Pool) -> Shown:
+    """What a run shows of who was in, as runs of some databases say.
 
     Parameters
     ----------
@@ -71,17 +82,46 @@ def announced_bits(mechanism: Mechanism, arrays: Sequence[Release], pool: Pool) 
 
     Returns
     -------
-    float
-        `most_bits` where the mechanism cannot be run.
+    Shown
+        The most there may be where the mechanism cannot be run.
     """
     values = _announced(mechanism, arrays, pool)
     if values is None or not np.isfinite(values).all():
-        return most_bits(arrays)
+        return Shown(most_bits(arrays), most_bits(arrays) / DIGITS, 1.0)
     spread, digit = values.std(axis=(0, 1)), _last_digit(values)
-    noise, shown = _noise(values, digit)
-    bits = np.log2(spread / np.maximum(noise, digit), out=np.zeros(len(spread)), where=shown & (spread > digit))
+    noise, told = _noise(values, digit)
+    bits = np.log2(spread / np.maximum(noise, digit), out=np.zeros(len(spread)), where=told & (spread > digit))
+    bits = np.clip(bits, 0.0, DIGITS)
     counts = [len(_places(array)) for array in arrays]
-    return float(np.clip(bits, 0.0, DIGITS) @ np.repeat(np.divide(_sizes(arrays), counts), counts))
+    weights = np.repeat(np.divide(_sizes(arrays), counts), counts)
+    rounded = np.maximum(noise, digit / math.sqrt(12.0))
+    exact = 1.0 - np.square(np.divide(rounded, spread, out=np.ones(len(spread)), where=spread > rounded))
+    signal = np.where(told, exact, _not_noise(values))
+    interaction = _interaction(mechanism, arrays, pool, np.maximum(signal, 0.0), weights)
+    return Shown(float(bits @ weights), max(float(signal @ weights), 0.0), interaction)
+
+
+def _not_noise(values: Floats) -> Floats:
+    """Share of the variance that runs of one database do not have; of noise alone 0 on average."""
+    whole = values.reshape(-1, values.shape[2]).var(axis=0, ddof=1)
+    within = values.var(axis=1, ddof=1).mean(axis=0) if values.shape[1] > 1 else whole
+    return np.asarray(1.0 - np.divide(within, whole, out=np.ones_like(whole), where=whole > 0.0))
+
+
+def _interaction(
+    mechanism: Mechanism, arrays: Sequence[Release], pool: Pool, signal: Floats, weights: Floats
+) -> float:
+    """Of crossed runs what is left of numbers less both halves' part, as a share of what is not noise."""
+    if isinstance(mechanism, RecordedRuns):
+        return mechanism.unexplained
+    values = crossed_runs(mechanism, pool, lambda seen: _numbers(seen, arrays))
+    if values is None:
+        return 1.0
+    left = np.square(values[:, 0] - values[:, 1] - values[:, 2] + values[:, 3]).mean(axis=0) / 4.0
+    whole = values.var(axis=(0, 1)) * signal
+    share = np.where(left > 0.0, 1.0, 0.0)
+    np.divide(left, whole, out=share, where=whole > left)
+    return float(np.average(share, weights=signal * weights)) if signal.any() else 0.0
 
 
 def most_bits(arrays: Iterable[Release]) -> float:

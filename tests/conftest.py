@@ -89,5 +89,6 @@ def few_training_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def many_documents(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if documents were too many for lattice reduction, which finds who was in from exact numbers of few."""
+    """As if documents were too many for whoever finds who was in from the exact numbers of few."""
     monkeypatch.setattr("ksdp.audit.coverage.found_by_lattice", lambda documents, share, bits: False)
+    monkeypatch.setattr("ksdp.audit.coverage.unlearnt", lambda found, runs, who: ())

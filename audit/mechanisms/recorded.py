@@ -24,6 +24,8 @@ from ksdp.audit.statistics.plain import statistics_of_arrays
 _FEWEST = 2
 ENOUGH, TRAINING_RUNS = 400, 2000
 """Recorded runs from which on some are learnt from; runs that are learnt from, at most, recorded or simulated."""
+_ENOUGH_A_DOCUMENT, _MANY_A_DOCUMENT, _MOST_TOLD = 1.2, 2, 2048
+"""Runs a document from which, and up to which, terms of all documents are told, and of how many documents."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +119,21 @@ class RecordedRuns:
         """What the first runs announced, shape (n_runs, n_numbers), and who was in them."""
         bits = self._bits[:most]
         return np.hstack([array[:most].reshape(len(bits), -1) for array in self._arrays.values()]), bits
+
+    @property
+    def unexplained(self) -> float:
+        """Share of what numbers vary by that is no sum over documents, on average; 1 where that is not seen."""
+        documents = self._bits.shape[1]
+        numbers, bits = self.first(_MANY_A_DOCUMENT * documents)
+        runs = len(bits)
+        if documents > _MOST_TOLD or runs < _ENOUGH_A_DOCUMENT * documents:
+            return 1.0
+        numbers = numbers - numbers.mean(axis=0)
+        numbers = numbers[:, np.square(numbers).sum(axis=0) > 0.0]
+        terms = np.column_stack([np.ones(runs), bits])
+        left = numbers - terms @ np.linalg.lstsq(terms, numbers, rcond=None)[0]
+        share = np.square(left).sum(axis=0) / np.square(numbers).sum(axis=0) / (1.0 - (documents + 1) / runs)
+        return float(np.minimum(share, 1.0).mean()) if len(share) else 0.0
 
     @property
     def tested(self) -> int:

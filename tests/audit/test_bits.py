@@ -3,30 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.cluster import KMeans
 
-from ksdp.audit.bits import DIGITS, announced_bits, found_by_lattice
+from ksdp.audit.bits import DIGITS, Shown, found_by_lattice, shown
 from ksdp.audit.corpus.matrix import Corpus, canonical
+from ksdp.audit.coverage import MayBeIn, telling_numbers, unlearnt
 from ksdp.audit.mechanisms.callables import function_mechanism
+from ksdp.audit.mechanisms.recorded import RecordedRuns
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent
 from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.statistics.linear.pilot import crossed_runs
 
 Matrix = NDArray[np.float64]
 Function = Callable[[sp.csr_array, np.random.Generator], Any]
+GROUPS = canonical(sp.csr_array(np.arange(30.0)[:, None]))
 INCOMES = np.random.default_rng(3).lognormal(10.0, 1.0, (600, 6))
 
 
-def plan_of(function: Function | str, documents: int = 60, share: float = 0.5, **parameters: Any) -> Any:
+def plan_of(
+    function: Function | str,
+    documents: int = 60,
+    share: float = 0.5,
+    margin: float = 0.3,
+    with_runs: int = 40,
+    **parameters: Any,
+) -> Any:
     """The plan of an audit of a function, or of one of our mechanisms, of so many incomes."""
     corpus = Corpus(canonical(sp.csr_array(INCOMES[:documents])), np.array([f"d{n}" for n in range(documents)]))
-    design = {"party_size": share, "with_runs": 40}
-    tables = {"seed": 1, "corpus": {"path": "x"}, "design": design, "decision": {"margin": 0.3}}
+    design = {"party_size": share, "with_runs": with_runs}
+    tables = {"seed": 1, "corpus": {"path": "x"}, "design": design, "decision": {"margin": margin}}
     if isinstance(function, str):
         return make_plan(parse_spec(tables | {"mechanism": {"name": function} | parameters}), corpus)
     with lent({"own": function_mechanism("own", function, corpus.matrix[:10])}):
@@ -35,8 +48,13 @@ def plan_of(function: Function | str, documents: int = 60, share: float = 0.5, *
 
 def bits_of(function: Function | str, **settings: Any) -> float:
     """Bits that it announces."""
+    return shown_by(function, **settings).bits
+
+
+def shown_by(function: Function | str, **settings: Any) -> Shown:
+    """What a run shows of who was in."""
     plan = plan_of(function, **settings)
-    return announced_bits(plan.mechanism, [a for a in plan.read if not a.derived_from], plan.pool)
+    return shown(plan.mechanism, [a for a in plan.read if not a.derived_from], plan.pool)
 
 
 def means(rows: sp.csr_array, rng: np.random.Generator) -> Matrix:
@@ -60,6 +78,11 @@ def in_any_order(rows: sp.csr_array, rng: np.random.Generator) -> Matrix:
 def above(rows: sp.csr_array, rng: np.random.Generator) -> Matrix:
     """How many, column by column."""
     return np.asarray((rows.toarray() > np.e**10).sum(axis=0), float)
+
+
+def rounded(rows: sp.csr_array, rng: np.random.Generator) -> Matrix:
+    """The same, to a multiple of four."""
+    return np.asarray(4.0 * np.rint(above(rows, rng) / 4.0))
 
 
 def whole_noise(rows: sp.csr_array, rng: np.random.Generator) -> Matrix:
@@ -105,6 +128,121 @@ def test_little_noise_hides_the_last_digits(deviation: float) -> None:
 )
 def test_noise_for_privacy_hides_who_was_in(name: str, parameters: dict[str, Any]) -> None:
     assert bits_of(name, **parameters) < 20.0
+
+
+def products(rows: sp.csr_array, rng: np.random.Generator) -> Matrix:
+    """Of two halves of the rows' columns, each the sum of what is above its mean or below."""
+    logs = np.log(rows.toarray()) - 10.0
+    return np.asarray(logs[:, :3].sum(axis=0) * logs[:, 3:].sum(axis=0))
+
+
+def test_numbers_are_counted_as_far_as_noise_leaves_them() -> None:
+    assert shown_by(means).numbers == pytest.approx(6.0)
+    assert shown_by("pd-svd", rank=5, opens="final").numbers == pytest.approx(30.0)
+    assert shown_by(above).numbers == pytest.approx(6.0, abs=0.5)
+    assert shown_by(rounded).numbers == pytest.approx(6 * (1 - 4 / 3 / (60 / 16)), abs=1.0)
+    assert shown_by(noisy(1e-3)).numbers == pytest.approx(6.0, abs=0.1)
+    spread = (INCOMES[:60].std(axis=0) / np.sqrt(60) / INCOMES[:60].mean()).mean()
+    for much in (0.3, 1.0):
+        assert shown_by(noisy(much * spread)).numbers == pytest.approx(6.0 / (1.0 + much**2), abs=1.2)
+    assert shown_by(noisy(10.0)).numbers < 1.0
+    assert shown_by(lambda rows, rng: rng.normal(size=1_000)).numbers < 30.0
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("function", [means, above, noisy(0.1), noisy(10.0)])
+def test_sums_have_no_interaction_and_noise_has_none(function: Function, share: float) -> None:
+    assert shown_by(function, documents=200, share=share).interaction == pytest.approx(0.0, abs=1e-9)
+
+
+def test_products_of_sums_are_interaction() -> None:
+    assert shown_by(products, documents=400).interaction > 0.5
+
+    def blurred(rows: sp.csr_array, rng: np.random.Generator) -> Matrix:
+        return products(rows, rng) + rng.normal(scale=200.0, size=3)
+
+    assert 0.5 < shown_by(blurred, documents=400).numbers < 2.5
+    assert shown_by(blurred, documents=400).interaction > 0.3
+    assert 1e-5 < shown_by(lambda rows, rng: np.log(means(rows, rng)), documents=400).interaction < 0.1
+
+
+def sizes(rows: sp.csr_array, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Rows of each group."""
+    return np.bincount(np.rint(rows.data).astype(int), minlength=30)
+
+
+def test_groups_are_crossed_whole() -> None:
+    pool = plan_of(means, documents=120).pool
+    group = np.repeat(np.arange(30), 4)
+    crossed = crossed_runs(
+        function_mechanism("sizes", sizes, GROUPS),
+        replace(pool, drawn=canonical(sp.csr_array(group[:, None] + 0.0)), group=group, mechanism=None),
+        lambda seen: np.asarray(seen["output"], float),
+    )
+    assert crossed is not None
+    assert set(np.unique(crossed[:, :, 1:])) == {0.0, 4.0}
+    assert (crossed[:, :, 1:].sum(axis=2) % 4 == 0).all()
+
+
+def recorded(numbers: Callable[[Matrix], Matrix], runs: int, documents: int = 40) -> RecordedRuns:
+    """Runs in which each document was in or not by a coin."""
+    bits = np.random.default_rng(8).random((runs, documents)) < 0.5
+    return RecordedRuns({"numbers": numbers(bits @ np.log(INCOMES[:documents]))}, bits, 6)
+
+
+def test_of_recorded_runs_terms_of_all_documents_say_what_is_no_sum() -> None:
+    assert recorded(lambda sums: sums, 60).unexplained == pytest.approx(0.0, abs=1e-9)
+    assert recorded(lambda sums: sums, 40).unexplained == 1.0, "too few to see it"
+    odd = np.random.default_rng(9)
+    assert recorded(lambda sums: odd.normal(size=sums.shape), 80).unexplained == pytest.approx(1.0, abs=0.15)
+    mixed = recorded(lambda sums: sums + odd.normal(scale=sums.std(axis=0), size=sums.shape), 80)
+    assert mixed.unexplained == pytest.approx(0.5, abs=0.15)
+
+
+def test_a_learnt_rule_sees_the_part_that_is_said() -> None:
+    """Least squares with as many terms as numbers, on runs of its own, beside whoever solves the equations."""
+    documents, numbers, runs, fresh = 600, 60, 300, 4_000
+    rng = np.random.default_rng(4)
+    terms = rng.normal(size=(documents, numbers))
+    bits = rng.random((runs + fresh, documents)) < 0.5
+    seen = (bits - 0.5) @ terms
+    rule = np.linalg.lstsq(seen[:runs], bits[:runs] - 0.5, rcond=None)[0]
+    solved = np.linalg.pinv(terms)
+
+    def told(weights: Matrix) -> float:
+        scores, who = seen[runs:] @ weights, bits[runs:]
+        return float(np.mean([np.corrcoef(scores[:, i], who[:, i])[0, 1] ** 2 for i in range(documents)]))
+
+    held = numbers / documents
+    assert told(solved) == pytest.approx(held, rel=0.05)
+    assert told(rule) / told(solved) == pytest.approx(held / (held + numbers / runs), rel=0.15)
+
+
+def test_nobody_is_clear_where_a_learnt_rule_sees_too_little_of_a_function() -> None:
+    who = MayBeIn(1_000, 0.5, 0.2)
+    assert telling_numbers(0.5, 0.2) == pytest.approx(0.06, abs=0.001)
+    sums = Shown(0.0, 50.0, 0.0)
+    assert not unlearnt(sums, 2_000, who)  # 0.06 / (0.06 + 50 / 2,000) of it is seen
+    (said,) = unlearnt(sums, 500, who)
+    assert "50 numbers are announced of 1,000 documents, and of what they say 500 training runs show 38%" in said
+    assert unlearnt(replace(sums, interaction=0.6), 2_000, who)
+    assert unlearnt(sums, 0, who)
+    assert not unlearnt(sums, 500, replace(who, count=4_000)), "few of what there is"
+    assert unlearnt(sums, 500, replace(who, count=3_000)), "some documents have several times the average"
+    assert not unlearnt(replace(sums, numbers=0.0), 0, who)
+
+
+def centres(rows: sp.csr_array, rng: np.random.Generator) -> Matrix:
+    """Of three clusters."""
+    return np.asarray(KMeans(3, n_init=1, random_state=0).fit(np.log(rows.toarray())).cluster_centers_)
+
+
+@pytest.mark.parametrize(("function", "may_clear"), [(means, True), (noisy(10.0), True), (centres, False)])
+def test_what_is_no_sum_clears_nobody(function: Function, may_clear: bool) -> None:
+    unread = plan_of(function, documents=600, margin=0.2, with_runs=400).coverage.unread
+    assert [one.startswith("who was in, by following the function: ") for one in unread] == [True] * (
+        not may_clear
+    )
 
 
 def test_one_exact_mean_of_few_says_who_was_in_and_a_rounded_one_does_not() -> None:

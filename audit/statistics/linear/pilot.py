@@ -27,6 +27,7 @@ from ksdp.audit.mechanisms.contract import (
 from ksdp.audit.mechanisms.factorisation.pd_svd import numbers_of_basis
 from ksdp.audit.numeric.array_types import Floats, Ints
 from ksdp.audit.numeric.kernels import one_thread
+from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.numeric.triangles import isometric
 from ksdp.audit.statistics.contract import Pool, Statistic
 from ksdp.audit.statistics.linear.expected import MOST_ENTRIES
@@ -114,8 +115,11 @@ def drawn_database(pool: Pool, seed: int = 0) -> tuple[Database, np.random.Gener
 def placed_database(pool: Pool, rng: np.random.Generator) -> tuple[Ints, Database]:
     """One of the databases, and the places in the pool of whom it holds."""
     places, parts = pool.one_choice(rng)
-    coalition = frozenset({len(parts) - 1}) if pool.colluding and len(parts) > 1 else frozenset[int]()
-    return places, Database(parts, coalition)
+    return places, _database(pool, parts)
+
+
+def _database(pool: Pool, parts: tuple[sp.csr_array, ...]) -> Database:
+    return Database(parts, frozenset({len(parts) - 1}) if pool.colluding and len(parts) > 1 else frozenset[int]())
 
 
 def _of_filter(one: _Filter, seen: Observables, pool: Pool) -> int:
@@ -242,3 +246,35 @@ def repeated_runs(
             except (KsdpError, KeyError, IndexError):
                 return None
     return np.reshape(runs, (DATABASES, repeats, -1))
+
+
+def crossed_runs(mechanism: Mechanism, pool: Pool, numbers: Callable[[Observables], Floats]) -> Floats | None:
+    """Numbers of runs that hold one of two halves and one of two others, with the same randomness.
+
+    Parameters
+    ----------
+    numbers : what is looked at of a run
+
+    Returns
+    -------
+    float array, shape (databases, 4, n_numbers), or None
+        Of halves A or B with C or D: AC, AD, BC, BD. A sum over documents has AC - AD - BC + BD = 0. None as of
+        `repeated_runs`, and where too few documents are in or out for halves.
+    """
+    units = pool.drawn.shape[0] if pool.group is None else int(pool.group.max()) + 1
+    held = max(round(pool.share * units), 1)
+    half = min(held, units - held) // 2
+    again, runs = cast(Any, repeatable(mechanism)), []
+    for place in range(DATABASES if half else 0):
+        rng = np.random.default_rng(place)
+        others, order = pool.one_draw(rng)[1:], rng.permutation(units)
+        always, (a, b, c, d) = order[4 * half : held + 2 * half], np.split(order[: 4 * half], 4)
+        for halves in ((a, c), (a, d), (b, c), (b, d)):
+            some = np.sort(np.concatenate([always, *halves]))
+            places = some if pool.group is None else np.flatnonzero(np.isin(pool.group, some))
+            database = _database(pool, (take_rows(pool.drawn, places), *others))
+            try:
+                runs.append(numbers(again.run(database, np.random.default_rng(place))))
+            except (KsdpError, KeyError, IndexError):
+                return None
+    return np.reshape(runs, (DATABASES, 4, -1)) if runs else None
