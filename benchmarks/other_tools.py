@@ -8,8 +8,8 @@ A model is trained on a random half of the 569 patients of scikit-learn's breast
 - nothing: as B, of another random half, so that nobody's advantage is above 0.
 
 What is true of B follows from its noise: sums of 284 patients are close to normal, so that a patient's advantage
-is that of two normal laws. Of A it is what attacks of `benchmarks.hostile` prove. Of `nothing` is counted how often
-a tool reports a leak by its own test, at 5 %.
+is that of two normal laws. Of A it is what attacks of `benchmarks.hostile` prove. Of `nothing` is counted how
+often a tool reports a leak by its own test, at 5 %.
 
 Each tool is asked in an environment that has it (PyPI has `sacroml` and `jax-privacy`, not LeakPro or TAPAS)::
 
