@@ -69,6 +69,8 @@ def holdings_of(spec: Spec, corpus: Corpus) -> Holdings:
         others, none = _entering(others, spec.corpus.levers.drawn, rng), np.zeros(0, dtype=np.int64)
         honest, coalition = (none, others) if spec.parties.others == "colluding" else (others, none)
     counted = len(units) if spec.parties.me is None else len(victim)
+    if spec.design.pool is not None:
+        victim = _known_part(as_rows(spec.design.pool, counted), victim, spec)
     size = as_rows(spec.design.party_size, counted)
     return Holdings(units, victim, honest, coalition, counted, size, spec.parties.others == "drawn")
 
@@ -91,6 +93,13 @@ def _named_party(me: str, holder: NDArray[np.str_]) -> tuple[Rows, Rows]:
         known = ", ".join(np.unique(holder)[:20].tolist())
         raise SpecError(f"`parties.me` must be a party of the corpus ({known}); got {me!r}.")
     return mine, np.flatnonzero(holder != me)
+
+
+def _known_part(size: int, victim: Rows, spec: Spec) -> Rows:
+    """The units that databases are drawn from, where these are some of the victim's."""
+    if size > len(victim):
+        raise SpecError(f"`design.pool` must be at most {len(victim)} {spec.design.unit}s; got {size}.")
+    return np.sort(generator(spec.seed, Purpose.POOL).choice(victim, size, replace=False))
 
 
 def parties_key(spec: Spec) -> dict[str, Any]:

@@ -110,6 +110,7 @@ def _design(spec: Spec, held: Holdings, mechanism: Mechanism, proved: bool) -> D
         asked = asked.model_copy(update={"with_runs": _CHECKS})
     design: Any = make_design(asked, held.victim, spec.seed, documents=held.counted, targets=targets)
     few = isinstance(spec.design.documents, int) and len(design.audited) < len(design.pool)
+    few = few or spec.design.pool is not None
     if few or isinstance(design, Balanced):
         # It counts those alone (`Plan.counted`), so that nobody may have looked at these runs before: a number
         # chosen by what was seen there proves somebody to leak in every fifth audit of nothing.
@@ -127,7 +128,10 @@ def _targets(documents: object, held: Holdings) -> NDArray[np.int64] | None:
     targets = np.unique([place[name] for name in documents])
     elsewhere = np.setdiff1d(targets, held.victim)
     if len(elsewhere):
-        raise SpecError(f"`design.documents` names {held.units.ids[elsewhere[0]]!s}, which another party holds.")
+        raise SpecError(
+            f"`design.documents` names {held.units.ids[elsewhere[0]]!s}, which another party holds, or which "
+            "`design.pool` leaves out."
+        )
     return targets
 
 

@@ -47,6 +47,8 @@ class Purpose(IntEnum):
     """Which blocks of runs keep a document's without runs; place: lane, stratum of blocks."""
     PLANTED = 13
     """Coins of planted leaks; place: lane, run. Without a place, what is planted."""
+    POOL = 14
+    """Which documents databases are drawn from, where these are some."""
     SCREEN = 101
     """Seeds of the rounds of a screen; place: round."""
     FRESH = 102

@@ -440,6 +440,8 @@ class DesignSpec(Section, frozen=True):
     documents: tuple[str, ...] | Annotated[int, Field(ge=1)] | None = None
     """Ids to audit, or how many to draw from the seed; every document where there is none (`shared` only).
     Names of groups, or their number, where the unit is the group."""
+    pool: Fraction | Rows | None = None
+    """Databases are drawn from so many random documents alone; the adversary knows which."""
 
     @property
     def fresh_with_runs(self) -> int:

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from ksdp.dashboards.charts import counts_svg, ecdf_svg, strip_svg
 from ksdp.storage.audits.claims import StoredClaim, shown_claim
-from ksdp.storage.audits.history import read_summary
+from ksdp.storage.audits.history import newest_first, read_summary
 from ksdp.storage.audits.queries import Filter, Findings, Overview, Row, Totals
 from ksdp.storage.findings import AttackStrength, Curve, StatisticTestRow, Summary, read_curves, read_strength
 from ksdp.storage.learning import GainAndAdvice, learning_of
@@ -93,6 +93,8 @@ class AuditModel:
     """What an audit like it found of planted leaks, where somebody asked."""
     learning: GainAndAdvice
     """What is gained, and what would make it safe."""
+    without_pool: tuple[int, float, float] | None
+    """Where whoever looks knows the pool: documents, their median D, and that of the audit of who does not."""
     record: AppetiteRecord | None
     """Of the risk appetite that it is held to, if it is."""
 
@@ -175,6 +177,18 @@ def written(folder: Path) -> tuple[int, ...]:
     return tuple(file.stat().st_mtime_ns if file.is_file() else 0 for file in files)
 
 
+def _without_pool(store: Store, summary: Summary, findings: Findings) -> tuple[int, float, float] | None:
+    """Beside the audit of the same spec without a pool, where the store has one."""
+    if summary.spec.design.pool is None:
+        return None
+    asked = summary.spec.model_copy(update={"design": summary.spec.design.model_copy(update={"pool": None})})
+    for name in newest_first(store):
+        other = read_summary(store.audit(name))
+        if other.valid and (other.spec, other.corpus) == (asked, summary.corpus):
+            return findings.medians(Findings(store.audit(name)))
+    return None
+
+
 def read_audit_model(store: Store, audit: str, *, documents: bool = True) -> AuditModel:
     """Read a finished audit and compute what its report shows.
 
@@ -201,6 +215,7 @@ def read_audit_model(store: Store, audit: str, *, documents: bool = True) -> Aud
         bounded=findings.page(Filter(sort="bound"), limit=_BOUNDED).rows if summary.certificate else (),
         claim=shown_claim(store, summary),
         strength=read_strength(folder),
+        without_pool=_without_pool(store, summary, findings),
         learning=learning_of(store, summary.spec.hash, summary.corpus),
         record=kept_record(store, audit),
     )

@@ -698,6 +698,26 @@ def _others_known(summary: Summary) -> str:
         return known
     more = (1.0 - summary.design.share) ** -0.5
     return (
-        f"{known} They do know all that these are drawn from. Who does not may tell less: an advantage up to "
-        f"{more:.2f} times smaller where a run holds {percent(summary.design.share)} of them (arXiv 2605.25819)."
+        f"{known} They do know all that these are drawn from: a run holds {percent(summary.design.share)}. By "
+        f"averages that is worth up to {more:.2f} times the advantage of who does not (arXiv 2605.25819), by "
+        "equations more (`design.pool` measures it)."
+    )
+
+
+def pool_known(summary: Summary, measured: tuple[int, float, float] | None) -> str:
+    """What knowing the pool is worth, where a spec asks.
+
+    Parameters
+    ----------
+    measured : documents, their median D here, and that in the audit of the same spec without a pool, if any
+    """
+    if summary.spec.design.pool is None:
+        return ""
+    if measured is None:
+        return "The same spec without `design.pool`, audited in this store, measures those who do not know it."
+    documents, here, there = measured
+    return (
+        f"Measured, as the median D of {plural(documents, 'document', 'documents')} in both audits: "
+        f"{decimal(here)} for who knows the pool, {decimal(there)} for who knows the corpus alone. The verdicts "
+        "are of the first."
     )

@@ -257,6 +257,16 @@ class Findings:
         )
         return Comparison({(before, after): int(count) for before, after, count in rows})
 
+    def medians(self, other: Findings) -> tuple[int, float, float]:
+        """Documents that both audits measured, and the median D of these in this one and in the other."""
+        found: tuple[int, float, float] = self._run(
+            "select count(*), coalesce(median(a.distance), 0), coalesce(median(b.distance), 0) "
+            "from read_parquet($verdicts) a join read_parquet($others) b using (document) "
+            "where not isnan(a.distance) and not isnan(b.distance)",
+            others=other._verdicts,
+        )[0]
+        return found
+
     def moved(
         self, other: Findings, before: str, after: str, *, offset: int = 0, limit: int = 25
     ) -> list[tuple[str, float, float]]:

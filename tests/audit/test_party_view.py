@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from scipy.stats import ks_2samp, norm
 
-from ksdp.audit.corpus.matrix import Corpus
+from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.errors import SpecError
 from ksdp.audit.party_view import size_base
 from ksdp.audit.plan import Plan
@@ -104,3 +107,56 @@ def test_runs_with_fewer_others_are_not_those_with_all(named: Corpus) -> None:
         tables["parties"] = {}
     keys = [make_plan(parse_spec(tables), named).runs_identity for tables in (whole, drawn)]
     assert keys[0] == keys[1]
+
+
+def pooled(corpus: Corpus, size: float | int | None, design: dict[str, Any], **parties: Any) -> Plan:
+    tables = {"corpus": {"path": "x"}, "mechanism": {"name": "pd-svd", "rank": 2}, "parties": parties}
+    return make_plan(parse_spec(tables | {"design": design | ({} if size is None else {"pool": size})}), corpus)
+
+
+def test_a_pool_is_a_part_that_databases_are_drawn_from_and_whose_documents_are_audited(named: Corpus) -> None:
+    design = {"party_size": 10, "with_runs": 30}
+    found, whole = pooled(named, 20, design, honest=15), pooled(named, None, design, honest=15)
+    pool = found.audited
+    assert len(pool) == 20
+    assert set(pool) < set(whole.audited)
+    assert (found.holdings.honest == whole.holdings.honest).all(), "others are who they were"
+    assert {row for run in range(found.runs) for row in found.database(0, run).held} == set(pool)
+    assert found.design.share == 0.5
+    assert found.holdings.unknown == found.pool.drawn.shape[0] == 20, "what attacks solve for"
+    assert found.runs_identity != whole.runs_identity
+    assert found.design.seed != pooled(named, 21, design, honest=15).design.seed, "as of a number of documents"
+    assert set(pooled(named, 0.5, design, me="ada").audited) < set(np.flatnonzero(named.party == "ada"))
+    out = str(named.ids[np.setdiff1d(whole.audited, pool)[0]])
+    for size, more, message in (
+        (76, {}, "`design.pool` must be at most 75"),
+        (20, {"documents": [out]}, "leaves out"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            pooled(named, size, design | more, honest=15)
+
+
+def test_who_knows_the_pool_tells_more_by_what_a_finite_population_lacks() -> None:
+    """Sums of normal rows: D follows from the variance of a draw without replacement, of each population's own."""
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(400, 3)) * [1.0, 0.6, 0.3]
+    corpus = Corpus(canonical(sp.csr_array(rows)), np.array([str(at) for at in range(400)]))
+    design, size = {"party_size": 20, "with_runs": 1500, "without_runs": "all"}, 20
+    found = {}
+    for pool in (40, 400):
+        plan = pooled(corpus, None if pool == 400 else pool, design)
+        pool_of_both = pooled(corpus, 40, design).audited
+        target = int(pool_of_both[np.linalg.norm(rows[pool_of_both], axis=1).argmax()])
+        held, sums = [], []
+        for run in range(plan.runs):
+            inside = plan.database(0, run).held
+            held.append(target in inside)
+            sums.append(rows[inside].sum(axis=0) @ rows[target])
+        arms = [np.array(sums)[np.array(held) == bit] for bit in (True, False)]
+        others = rows[plan.audited[plan.audited != target]] @ rows[target]
+        spread = [n * (1 - n / len(others)) * others.var(ddof=1) for n in (size - 1, size)]
+        shift = (rows[target] @ rows[target] - others.mean()) / np.sqrt(np.mean(spread))
+        expected = 2 * norm.cdf(abs(shift) / 2) - 1
+        assert ks_2samp(*arms).statistic == pytest.approx(expected, abs=2 * np.sqrt(1 / len(arms[0])))
+        found[pool] = np.sqrt(np.mean([arm.var(ddof=1) for arm in arms]) / others.var(ddof=1))
+    assert found[400] / found[40] == pytest.approx(np.sqrt((1 - 20 / 400) / (1 - 20 / 40)), rel=0.1)

@@ -13,7 +13,8 @@ from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
 from ksdp.audit.mechanisms.sensitivity import MovedValue, Replayed
 from ksdp.audit.results.parts import FreshSummary, GuaranteeSummary, ShareSummary
 from ksdp.audit.results.summary import Summary
-from ksdp.dashboards.audits.sentences import adversary, drawn_share, fresh, promised, proved
+from ksdp.audit.spec.models import DesignSpec
+from ksdp.dashboards.audits.sentences import adversary, drawn_share, fresh, pool_known, promised, proved
 from ksdp.storage.audits.claims import ClaimInputs, StoredClaim
 
 from ...summaries import example
@@ -90,7 +91,12 @@ def test_who_looks_depends_on_what_a_run_opens() -> None:
     assert "subtract everything that is theirs" in adversary(example())
     assert "do not know which other documents" in adversary(example())
     half = replace(example(), design=replace(example().design, kind="shared", share=0.5))
-    assert "up to 1.41 times smaller where a run holds 50 % of them" in adversary(half)
+    assert "a run holds 50 %. By averages that is worth up to 1.41 times the advantage" in adversary(half)
+    assert pool_known(half, None) == ""
+    asked = replace(half, spec=half.spec.model_copy(update={"design": DesignSpec(pool=0.5)}))
+    assert "The same spec without `design.pool`, audited in this store, measures" in pool_known(asked, None)
+    told = pool_known(asked, (7, 0.512, 0.25))
+    assert "median D of 7 documents in both audits: 0.51 for who knows the pool, 0.25 for who" in told
     assert "drawn from" not in adversary(replace(half, design=replace(half.design, kind="literal")))
     final = adversary(replace(example(), opens="final"))
     assert "no two of the three parties that compute put together what they hold" in final

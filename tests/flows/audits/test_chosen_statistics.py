@@ -11,9 +11,12 @@ import pytest
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.spec.models import parse_spec
+from ksdp.dashboards.audits.audit_model import read_audit_model
+from ksdp.dashboards.audits.report import render_report
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit, run_test
 from ksdp.storage.findings import read_verdicts
+from ksdp.storage.store import Store
 
 
 @pytest.fixture
@@ -62,3 +65,24 @@ def test_what_is_always_measured_was_not_chosen_by_looking(tables: dict[str, Any
     assert "simulated" in run_test(store, first.audit, ("w-max",), HERE).statistics
     other = parse_spec({**tables, "decision": {"margin": 0.29}})
     assert run_audit(other, tmp_path, store, HERE).audit != first.audit
+
+
+def test_who_knows_the_pool_is_measured_beside_who_does_not(tables: dict[str, Any], tmp_path: Path) -> None:
+    rows = np.random.default_rng(2).normal(size=(90, 12))
+    pd.DataFrame(rows, columns=[f"c{at}" for at in range(12)]).to_parquet(tmp_path / "x.parquet")
+    tables |= {"statistics": {"families": [], "names": ["row-space-energy"]}}
+    design = {"party_size": 12, "with_runs": 60, "fresh_runs": 0}
+    asked, store = tables | {"design": design | {"pool": 24}}, tmp_path / "store"
+    knows = run_audit(parse_spec(asked), tmp_path, store, HERE)
+    assert "The same spec without" in Path(knows.report).read_text(encoding="utf-8")
+    assert read_audit_model(Store(store), knows.audit).without_pool is None
+    run_audit(parse_spec(tables | {"design": design, "seed": 9}), tmp_path, store, HERE)
+    assert read_audit_model(Store(store), knows.audit).without_pool is None, "of another seed"
+    less = run_audit(parse_spec(tables | {"design": design}), tmp_path, store, HERE)
+    documents, here, there = read_audit_model(Store(store), knows.audit).without_pool
+    assert (knows.documents, less.documents, documents) == (24, 90, 24)
+    verdicts = [read_verdicts(store / "audits" / one.audit).to_pandas() for one in (knows, less)]
+    both = verdicts[0].merge(verdicts[1], on="document")
+    assert (here, there) == (both.distance_x.median(), both.distance_y.median())
+    assert there < here
+    assert "knows the pool" in render_report(Store(store), knows.audit)

@@ -158,6 +158,9 @@ def test_two_audits_are_compared_document_by_document(tmp_path: Path) -> None:
     counted = both.groupby(["verdict_a", "verdict_b"], dropna=False).size()
     expected = {tuple(None if pd.isna(v) else v for v in key): n for key, n in counted.items()}
     assert dict(a.compare(b).moves) == expected
+    common = both.dropna(subset=["distance_a", "distance_b"])
+    assert 0 < len(common) < len(one.merge(other, on="document"))
+    assert a.medians(b) == (len(common), common.distance_a.median(), common.distance_b.median())
     move = both[(both.verdict_a == "clear") & (both.verdict_b == "sensitive")]
     move = move.assign(change=(move.distance_a - move.distance_b).abs())
     found = a.moved(b, "clear", "sensitive", limit=100)
