@@ -41,6 +41,12 @@ exactly (epsilon, delta(epsilon)) for every epsilon.
 **Trade-off curve.** A claim says that no test of the two arms with a type I error of alpha has a type II error
 below f(alpha), in either direction (Dong, Roth & Su 2019; of (epsilon, delta) Wasserman & Zhou 2010,
 https://arxiv.org/abs/0811.2501). One test whose errors are surely below disproves it.
+
+**One run.** Where a fair coin says of each record whether it is in, guesses of an (epsilon, delta) mechanism's
+coins are right no more often than independent ones with chance e^epsilon / (1 + e^epsilon), but for delta:
+Steinke, Nasr & Jagielski (2023), https://arxiv.org/abs/2305.08846, Theorem 5.2. It holds of all records together,
+and of no single one. (A sum of scores that is normal in the limit, https://arxiv.org/abs/2606.12733, proves more
+where its law is known, as it is not for any mechanism.)
 """
 
 from __future__ import annotations
@@ -463,6 +469,72 @@ def _least_mixed(rate: float, errors: Sequence[tuple[float, float]]) -> float:
     points = [(0.0, 1.0), (1.0, 0.0), *errors, *(error[::-1] for error in errors)]
     pairs = [(one, other) for one in points for other in points if one[0] <= rate <= other[0]]
     return min(float(np.interp(rate, [one[0], other[0]], [one[1], other[1]])) for one, other in pairs)
+
+
+@dataclass(frozen=True)
+class OneRun:
+    """What guessing who was in one run proves of all records together, and of none by itself."""
+
+    records: int
+    """Each was in by a fair coin."""
+    score: int
+    """Number of the score whose guesses prove most."""
+    guesses: int
+    """Half of them: largest scores, guessed to be in; the others: smallest ones, guessed out. Or the reverse."""
+    right: int
+    epsilon_low: float
+    """No smaller epsilon holds at `delta`, with the confidence that was asked for."""
+
+
+def guessed_epsilon_low(records: int, guesses: int, right: int, delta: float, level: float) -> float:
+    """The epsilon that so many right guesses disprove: it is above the true one with probability at most `level`.
+
+    Examples
+    --------
+    >>> round(guessed_epsilon_low(1000, 100, 75, 1e-4, 0.05), 3)
+    0.673
+    """
+    from scipy.optimize import brentq
+    from scipy.special import betainc
+
+    if not right:
+        return 0.0
+    fewer = np.arange(1, right + 1)
+
+    def spare(epsilon: float) -> float:
+        wrong = 1 / (1 + math.exp(epsilon))
+        # At least `right` of independent guesses are right, or at least so many fewer: those of 0 always.
+        beyond = float(betainc(right, guesses - right + 1, 1 - wrong))
+        those = np.append(betainc(right - fewer[:-1], guesses - right + fewer[:-1] + 1, 1 - wrong), 1.0)
+        return beyond + 2 * records * delta * float(((those - beyond) / fewer).max()) - level
+
+    most = math.log(guesses / level)  # where even guesses that are all right are likely
+    return float(brentq(spare, 0.0, most)) if spare(0.0) < 0 else 0.0
+
+
+def one_run(scores: NDArray[np.floating], held: Bits, delta: float, confidence: float) -> OneRun:
+    """The best of all scores, in both directions, at all records, half of them, a quarter, ...: each has a part.
+
+    Parameters
+    ----------
+    scores : shape (n_scores, n_records)
+        Functions of what the run announced and of the record; never of who was in.
+    held : shape (n_records,)
+        The coins.
+    """
+    records = len(held)
+    halves = [records // 2**step // 2 for step in range(max(records.bit_length() - 3, 1))]
+    level = (1 - confidence) / (2 * len(scores) * len(halves))
+    best = OneRun(records, 0, 0, 0, 0.0)
+    for number, row in enumerate(scores):
+        ordered = held[np.argsort(row, kind="stable")]
+        for half in halves:
+            right = int((~ordered[:half]).sum() + ordered[records - half :].sum())
+            hits = max(right, 2 * half - right)
+            low = guessed_epsilon_low(records, 2 * half, hits, delta, level)
+            if low > best.epsilon_low:
+                best = OneRun(records, number, 2 * half, hits, low)
+    return best
 
 
 @dataclass(frozen=True)

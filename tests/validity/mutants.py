@@ -416,6 +416,9 @@ MUTANTS: list[Mutant] = [
         ("*(error[::-1] for error in errors)", "*errors"),
         ("1 / float(dp_accounting.get_sigma_gaussian(epsilon, delta)))", "0.0)"),
         ("high.append((rate, 1 - test.tpr_low))", "high.append((rate, 1 - test.tpr_high))"),
+        ("2 * records * delta *", "records * delta *"),
+        ("/ (2 * len(scores) * len(halves))", ""),
+        ("hits = max(right, 2 * half - right)", "hits = right"),
         tests=("tests/audit/verdicts/test_effects.py",),
     ),
     *_of(
@@ -1991,6 +1994,12 @@ MUTANTS: list[Mutant] = [
         ("any(point.refuted for point in self.curve)", "False"),
         ("(3 if normal else 2)", "2"),
         tests=("tests/audit/mechanisms/test_claims.py",),
+    ),
+    *_of(
+        "flows/audits/claims.py",
+        ('if stated == "add-remove"', 'if stated == "replace-one"'),
+        ("self.found.epsilon_low > self.claimed_epsilon", "self.found.epsilon_low < self.claimed_epsilon"),
+        tests=("tests/flows/audits/test_claims.py",),
     ),
 ]
 

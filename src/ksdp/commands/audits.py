@@ -264,11 +264,14 @@ def mechanisms(
 
 
 def claim(
-    spec: Annotated[Path, typer.Argument(help="A spec; only its mechanism and seed are used.")],
+    spec: Annotated[Path, typer.Argument(help="A spec; its corpus is read for one run alone.")],
     runs: Annotated[int, typer.Option(min=20, help="Runs in each arm.")] = 2000,
     confidence: Annotated[float, typer.Option(help="That all bounds hold.")] = 0.95,
     simulated: Annotated[
         bool, typer.Option(help="Draw noise by the spec's own sampler: faster, but not what real parties draw.")
+    ] = False,
+    one_run: Annotated[
+        bool, typer.Option("--one-run", help="Guess who is in one run on the corpus; nothing is stored.")
     ] = False,
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
@@ -277,10 +280,17 @@ def claim(
 
     One run, replayed on the neighbour, finds wrong sensitivities. The finding is stored, and shown by audits.
     """
-    parsed, _ = read_spec(spec)
-    from ksdp.flows.audits.claims import run_claim
+    parsed, base = read_spec(spec)
+    from ksdp.flows.audits.claims import run_claim, run_once
     from ksdp.terminal import terminal
 
+    if one_run:
+        with terminal():
+            once = run_once(parsed, base, confidence=confidence, simulated=simulated)
+        typer.echo(json.dumps(once.as_json()) if as_json else once.sentence())
+        if once.refuted:
+            raise typer.Exit(_REFUTED)
+        return
     with terminal():
         asked = partial(run_claim, parsed, store, clock=lambda: datetime.now(UTC))
         done = asked(runs=runs, confidence=confidence, simulated=simulated)

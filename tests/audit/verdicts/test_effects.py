@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from scipy.stats import binomtest, norm
+from scipy.stats import binom, binomtest, norm
 
 from ksdp.audit.verdicts.effects import (
     Attack,
@@ -18,7 +18,9 @@ from ksdp.audit.verdicts.effects import (
     claimed_type_two,
     epsilon_lower_bound,
     gaussian_epsilon_low,
+    guessed_epsilon_low,
     measure_effect,
+    one_run,
     tpr_at_fpr,
     trade_off,
 )
@@ -251,3 +253,38 @@ def test_where_values_are_tied_a_coin_reaches_what_no_threshold_does() -> None:
     assert not any(p.refuted for p in curve.values())
     assert curve[0.5].high == pytest.approx(1 / (1 + np.e), abs=0.02)
     assert curve[0.2].high == pytest.approx(1 - 0.2 * (1 - 0.5) * (1 + np.e), abs=0.02), "its opposite, and none"
+
+
+def test_one_run_of_randomised_response_comes_near_its_epsilon_and_seldom_above() -> None:
+    """Each record says whether it is in, and lies as often as epsilon asks: no mechanism gives more away."""
+    epsilon, rng = 1.0, np.random.default_rng(9)
+    found = []
+    for _ in range(300):
+        held = rng.random(400) < 0.5
+        answers = held ^ (rng.random(400) < 1 / (1 + np.exp(epsilon)))
+        scores = np.stack([rng.random(400), -(answers + 0.5 * rng.random(400))])  # no score, and a reversed one
+        found.append(one_run(scores, held, 0.0, 0.8))
+    low = np.array([one.epsilon_low for one in found])
+    assert (low > epsilon).mean() <= 0.2
+    assert np.median(low) > 0.6
+    assert {(one.score, one.records) for one in found} == {(1, 400)}
+
+
+def test_one_run_that_says_who_is_in_proves_what_its_records_allow_and_delta_takes_its_part() -> None:
+    held = np.arange(64) % 2 == 0
+    sure = one_run(held[None, :].astype(float), held, 0.0, 0.95)
+    q = (0.05 / 2 / 4) ** (1 / 64)  # all right, of four numbers of guesses in two directions
+    assert (sure.guesses, sure.right) == (64, 64)
+    assert sure.epsilon_low == pytest.approx(math.log(q / (1 - q)))
+    assert 0 < one_run(held[None, :].astype(float), held, 1e-4, 0.95).epsilon_low < sure.epsilon_low
+    assert one_run(held[None, :].astype(float), held, 0.01, 0.95).epsilon_low == 0
+    assert one_run(np.zeros((1, 3)), np.array([True, False, True]), 0.0, 0.95).epsilon_low == 0
+
+
+def test_delta_s_part_is_the_theorem_s_sum_by_sum() -> None:
+    m, r, v, delta, epsilon = 300, 40, 36, 1e-3, 0.7
+    law = binom(r, 1 / (1 + math.exp(-epsilon)))
+    beta = sum(law.pmf(k) for k in range(v, r + 1))
+    steepest = max(sum(law.pmf(k) for k in range(v - i, v)) / i for i in range(1, v + 1))
+    level = beta + 2 * m * delta * steepest
+    assert guessed_epsilon_low(m, r, v, delta, level) == pytest.approx(epsilon, abs=1e-9)

@@ -9,10 +9,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
+from ksdp.audit.errors import InputError
 from ksdp.audit.spec.models import Spec, parse_spec
-from ksdp.flows.audits.claims import run_claim
+from ksdp.flows.audits.claims import run_claim, run_once
 from ksdp.storage.findings import report_whole
 
 SPEC = """
@@ -112,3 +115,54 @@ def test_the_claim_of_edited_code_is_audited_anew(tmp_path: Path, monkeypatch: p
     assert claim("HardtRoth") == (True, False)
     assert claim("BrokenPower") == (False, True), "its noise is too small on purpose"
     assert claim("BrokenPower") == (True, True)
+
+
+OWN_MOMENTS = """
+from dataclasses import dataclass
+
+from ksdp.audit.mechanisms.privacy.moments import Moments
+
+
+@dataclass(frozen=True)
+class Mine(Moments):
+    name, noise_factor = "mine", {factor}
+"""
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
+def test_one_run_refutes_a_false_claim_and_no_true_one(
+    adjacency: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    rows = np.random.default_rng(4).normal(size=(500, 40))
+    rows /= np.linalg.norm(rows, axis=1)[:, None]
+    pd.DataFrame(rows, columns=[f"c{at}" for at in range(40)]).to_parquet(tmp_path / "x.parquet")
+    found = {}
+    for factor in (0.01, 1.0):
+        (tmp_path / "my_moments.py").write_text(OWN_MOMENTS.format(factor=factor))
+        sys.modules.pop("my_moments", None)
+        mechanism = {"name": "my_moments:Mine", "rank": 2, "advantage": 0.1, "adjacency": adjacency}
+        tables = {"corpus": {"path": "x.parquet"}, "mechanism": mechanism}
+        found[factor] = run_once(parse_spec(tables), tmp_path, confidence=0.95, simulated=True)
+    false, true = found[0.01], found[1.0]
+    assert (false.neighbours, false.found.records) == (adjacency, 500 if adjacency == "add-remove" else 250)
+    assert false.claimed_epsilon == true.claimed_epsilon < 2
+    assert false.refuted
+    assert "REFUTED" in false.sentence()
+    assert not true.refuted
+    assert "not refuted. That is of all records together" in true.sentence()
+
+
+def test_one_run_of_what_claims_nothing_is_a_bound_and_recorded_runs_are_refused(
+    tmp_path: Path, ksdp: Callable, corpus_folder: Path
+) -> None:
+    spec = corpus_folder / "one-run.toml"
+    spec.write_text(SPEC.format(mechanism="pd-svd").replace("epsilon = 1.0\n", ""))
+    found = ksdp("claim", spec, "--one-run", "--store", tmp_path / "store", "--json", check=0).out
+    assert (found["claimed_epsilon"], found["refuted"], found["delta"]) == (None, False, 0.0)
+    assert found["found"]["epsilon_low"] > 0.3
+    assert not (tmp_path / "store").exists()
+    recorded = {"corpus": {"path": "counts.npz"}, "mechanism": {"name": "recorded"}}
+    with pytest.raises(InputError, match="nobody here tossed its coins"):
+        run_once(parse_spec(recorded), corpus_folder, confidence=0.95)
