@@ -237,6 +237,8 @@ MUTANTS: list[Mutant] = [
         ("self.size + self.entering * self.drawn", "self.size"),
         ("(len(self.honest) + 1) // 2 if self.drawn", "len(self.honest) if self.drawn"),
         ("if spec.parties.me is None or drawn is None else", "if True else"),
+        ("as_rows(spec.design.pool, counted)", "as_rows(spec.design.pool, len(units))"),
+        ("if size > len(victim)", "if False"),
         tests=("tests/audit/test_party_view.py",),
     ),
     *_of(

@@ -14,6 +14,7 @@ from ksdp.audit.mechanisms.sensitivity import MovedValue, Replayed
 from ksdp.audit.results.parts import FreshSummary, GuaranteeSummary, ShareSummary
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec.models import DesignSpec
+from ksdp.audit.verdicts.effects import TradeOff
 from ksdp.dashboards.audits.sentences import adversary, drawn_share, fresh, pool_known, promised, proved
 from ksdp.storage.audits.claims import ClaimInputs, StoredClaim
 
@@ -62,6 +63,10 @@ def test_what_the_worst_case_proved_is_said_and_a_refutation_loudly() -> None:
     assert loud is not None
     assert f"REFUTED: it does not keep its claim. {proved(refuted)}" in loud
     assert "not refute" not in loud
+    curved = replace(claim, finding=replace(finding, curve=(TradeOff(0.5, 0.4, 0.3, 0.35),)))
+    assert "at type I error 0.5: 0.400 claimed, 0.300 measured, at most 0.350 proved (REFUTED)" in proved(curved)
+    assert str(promised(summary, curved)).count("REFUTED") == 2
+    assert "type I" not in proved(refuted)
     far = MovedValue("release 2 of 3", "L2", 2.0, 1.0)
     replayed = replace(claim, finding=replace(finding, replay=Replayed(3, far, "")))
     told = str(promised(summary, replayed))
