@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import io
 import logging
 import os
@@ -42,6 +43,7 @@ RUNS = 2000
 SHADOWS = 100
 
 
+@functools.cache
 def patients() -> tuple[Matrix, NDArray[np.int64]]:
     """Rows of columns with deviation 1, the largest of length 1; and their classes."""
     table = load_breast_cancer()

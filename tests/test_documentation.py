@@ -116,7 +116,9 @@ def figures_of(page: str, known: dict[str, Any]) -> list[str]:
     missing = []
     for part in re.split(r"^#+ ", text, flags=re.MULTILINE):
         quoted = re.findall(r"`([^`]*)`", part)
-        commands = tuple(each for each in quoted if each.startswith("python -m benchmarks "))
+        commands = tuple(
+            each for each in quoted if each.startswith(("python -m benchmarks ", "python -m benchmarks."))
+        )
         tables = tuple(f"ksdp reproduce {each} --short" for each in quoted)
         said = [
             one
@@ -132,7 +134,7 @@ def figures_of(page: str, known: dict[str, Any]) -> list[str]:
     return missing
 
 
-MEASURED = ("measured", "why-everything-leaks", "gain-and-levers", "peers", "pem", "reproduced")
+MEASURED = ("measured", "why-everything-leaks", "gain-and-levers", "peers", "pem", "reproduced", "comparison")
 
 
 @pytest.mark.parametrize("page", ["README.md", *(f"docs/{name}.md" for name in MEASURED)])
