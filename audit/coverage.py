@@ -55,7 +55,7 @@ _DECODED = (
 )
 _UNLEARNT = (
     "who was in, by following the function: {:,.0f} numbers are announced of {:,} documents, and of what they say "
-    "{:,} training runs show {:.0%} (noise, fewer numbers, more documents or more runs help)"
+    "{:,} training runs show {:.0%} (noise that is drawn anew, fewer numbers, more documents or more runs help)"
 )
 _UNEQUAL, _MOSTLY = 4.0, 0.5
 """Times the average, that numbers say of some documents; and of this, what a learnt rule has to see."""
@@ -264,7 +264,7 @@ def unlearnt(found: Shown, runs: int, who: MayBeIn) -> tuple[str, ...]:
 
     q the share of the numbers' variance that is no sum over documents. Of the h that tells by the margin it has to
     see half: of 305 numbers of centres of clusters of 1,797 pictures it saw a fiftieth, and called 1,065 clear
-    that equations tell apart.
+    that equations tell apart. Of recorded runs nobody can tell noise from what is no sum: both count.
 
     Parameters
     ----------

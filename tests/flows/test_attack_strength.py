@@ -149,6 +149,7 @@ def test_of_a_function_of_this_process_too(tmp_path: Path) -> None:
     assert strength.sentence() in found.report().read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("many_documents")
 def test_of_counts_in_recorded_runs_too(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     rows, inside = rng.normal(size=(40, 3)), rng.random((1600, 40)) < 0.5
