@@ -151,6 +151,39 @@ CERTIFIED = {
 
 
 @pytest.mark.parametrize("name", CERTIFIED)
+def test_a_discriminant_that_learns_from_runs_gets_no_more_than_is_certified(name: str) -> None:
+    """Of 60 rows, 30 of them in, on half of 8,000 runs; judged on the other half."""
+    rng = np.random.default_rng(8)
+    rows = rng.normal(size=(60, 4)) * [1.0, 0.8, 0.3, 0.2]
+    rows[0] = [0.0, 0.0, 0.0, 6.0]  # one that stands out
+    corpus = Corpus(canonical(sp.csr_array(rows)), np.array([f"d{i}" for i in range(60)]))
+    tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": CERTIFIED[name]}
+    design = {"party_size": 30, "with_runs": 20}
+    plan = make_plan(parse_spec(tables | {"design": design, "certificate": {"pairs": 200}}), corpus)
+    bound = certified_bound(paired_advantages(plan, 0, 200), 0.05, 60)
+    own = sp.csr_array(rng.normal(size=(3, 4)))
+    said, held = [], np.zeros((8_000, 60), dtype=bool)
+    for bits in held:
+        bits[rng.choice(60, 30, replace=False)] = True
+        parts = tuple(sp.csr_array(part) for part in np.array_split(rows[bits], 2))
+        if name == "moments":  # of three parties one works with nobody
+            said.append(plan.mechanism.run(Database((*parts, own), frozenset({2})), rng)["moments"])
+        else:
+            said.append(plan.mechanism.run(Database(parts), rng)["V"].ravel())
+    numbers = np.array(said)
+    numbers = numbers - numbers[:4_000].mean(axis=0)
+    signs = np.where(held, 1.0, -1.0)
+    weights = np.linalg.solve(np.cov(numbers[:4_000].T), numbers[:4_000].T @ signs[:4_000])
+    guess, truth = numbers[4_000:] @ weights > 0, held[4_000:]
+    found = np.array([guess[b, x].mean() - guess[~b, x].mean() for x, b in enumerate(truth.T)])
+    most = found.argmax()
+    print(f"{name}: a discriminant finds {found[most]:.3f}, where {bound[most]:.3f} is certified")
+    chance = 4 * np.sqrt(0.5 / 4_000)
+    assert (found <= bound + chance).all()
+    assert found[most] > chance
+
+
+@pytest.mark.parametrize("name", CERTIFIED)
 def test_whoever_weighs_every_database_there_is_gets_no_more_than_is_certified(name: str) -> None:
     """16 rows, 8 of them in: the exact likelihood ratio over all 12,870 databases, on runs of the mechanism."""
     rng = np.random.default_rng(6)
