@@ -68,10 +68,10 @@ class Shown:
     numbers: float
     """How many they are, each as the share of its variance that is not noise."""
     interaction: float
-    """Share of their variance that is no sum over documents, from 0 to 1."""
+    """Share of their variance that is no sum over documents, from 0 to 1; 1 where nobody looks."""
 
 
-def shown(mechanism: Mechanism, arrays: Sequence[Release], pool: Pool) -> Shown:
+def shown(mechanism: Mechanism, arrays: Sequence[Release], pool: Pool, *, crossed: bool = True) -> Shown:
     """What a run shows of who was in, as runs of some databases say.
 
     Parameters
@@ -79,6 +79,7 @@ def shown(mechanism: Mechanism, arrays: Sequence[Release], pool: Pool) -> Shown:
     mechanism : of the audit
     arrays : that are seen of it
     pool : what databases are drawn from
+    crossed : whether to look for interaction, in runs of its own
 
     Returns
     -------
@@ -97,7 +98,7 @@ def shown(mechanism: Mechanism, arrays: Sequence[Release], pool: Pool) -> Shown:
     rounded = np.maximum(noise, digit / math.sqrt(12.0))
     exact = 1.0 - np.square(np.divide(rounded, spread, out=np.ones(len(spread)), where=spread > rounded))
     signal = np.where(told, exact, _not_noise(values))
-    interaction = _interaction(mechanism, arrays, pool, np.maximum(signal, 0.0), weights)
+    interaction = _interaction(mechanism, arrays, pool, np.maximum(signal, 0.0), weights) if crossed else 1.0
     return Shown(float(bits @ weights), max(float(signal @ weights), 0.0), interaction)
 
 

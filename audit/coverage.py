@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import NormalDist
 from typing import TYPE_CHECKING, cast
 
@@ -96,7 +97,7 @@ class MayBeIn:
     """Of the decision; 1 asks for numbers that say who was in."""
     groups: bool = False
 
-    def told_by(self, numbers: int) -> bool:
+    def told_by(self, numbers: float) -> bool:
         """Whether so many exact numbers say who was in, or tell the average one more than the margin."""
         return bool(numbers) and numbers >= self.needed * self.count
 
@@ -272,7 +273,7 @@ def unlearnt(found: Shown, runs: int, who: MayBeIn) -> tuple[str, ...]:
     runs : T, which the rule is learnt from
     """
     needed = who.needed
-    if not found.numbers or _UNEQUAL * found.numbers < needed * who.count:
+    if not who.told_by(_UNEQUAL * found.numbers):
         return ()
     seen = (1.0 - found.interaction) * needed / (needed + found.numbers / runs) if runs else 0.0
     return () if seen >= _MOSTLY else (_UNLEARNT.format(found.numbers, who.count, runs, seen),)
@@ -458,7 +459,8 @@ def _shown(plan: Plan) -> Shown:
     """What is seen of a run shows of who was in; nothing where exact numbers would be too few."""
     arrays, who = [array for array in plan.read if not array.derived_from], may_be_in(plan)
     most = most_bits(arrays)
-    learnt = _of_function(plan) and _UNEQUAL * most / DIGITS >= who.needed * who.count
+    learnt = _of_function(plan) and who.told_by(_UNEQUAL * most / DIGITS)
     if not learnt and not found_by_lattice(who.count, who.share, most):
         return Shown(0.0, 0.0, 0.0)
-    return cast(Shown, plan.pool.derive(("shown", plan.seen), lambda: shown(plan.mechanism, arrays, plan.pool)))
+    make = partial(shown, plan.mechanism, arrays, plan.pool, crossed=learnt)
+    return cast(Shown, plan.pool.derive(("shown", plan.seen, learnt), make))

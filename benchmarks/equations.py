@@ -66,6 +66,13 @@ def found(equations: Matrix) -> Iterator[NDArray[np.bool_] | None]:
         yield members[0] != 0 if members else None
 
 
+def a_half(rows: int, seed: int) -> NDArray[np.bool_]:
+    """Who is in."""
+    held = np.zeros(rows, np.bool_)
+    held[np.random.default_rng(seed).choice(rows, rows // 2, replace=False)] = True
+    return held
+
+
 def near_centres(rows: Matrix, held: NDArray[np.bool_]) -> Matrix:
     """How far each row is told to be in by the five centres that are announced of those held, shape (n_rows,)."""
     centres = KMeans(5, n_init=1, random_state=0).fit(rows[held]).cluster_centers_
@@ -83,10 +90,8 @@ def near_centres(rows: Matrix, held: NDArray[np.bool_]) -> Matrix:
 def of_many(runs: int) -> None:
     """Print what the centres of half of all pictures tell of each."""
     rows = np.asarray(load_digits().data)
-    held, told = np.zeros((runs, len(rows)), np.bool_), np.empty((runs, len(rows)))
-    for run in range(runs):
-        held[run, np.random.default_rng(run).choice(len(rows), len(rows) // 2, replace=False)] = True
-        told[run] = near_centres(rows, held[run])
+    held = np.stack([a_half(len(rows), run) for run in range(runs)])
+    told = np.stack([near_centres(rows, one) for one in held])
     found = [ks_2samp(t[h], t[~h]).statistic for t, h in zip(told.T, held.T, strict=True)]
     chance = [ks_2samp(t[h], t[~h]).statistic for t, h in zip(told.T, np.roll(held, 1, axis=0).T, strict=True)]
     print(
@@ -103,7 +108,6 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=400)
     asked = parser.parse_args()
     of_many(asked.runs)
-    draws = asked.draws
     wine, patients = load_wine().data, load_breast_cancer().data[:120]
     for name, table, equations in (
         ("means of 30 columns, 120 patients", patients, of_means),
@@ -111,9 +115,8 @@ def main() -> None:
     ):
         rows = (table - table.mean(axis=0)) / table.std(axis=0)
         right, seconds = [], []
-        for draw in range(draws):
-            held = np.zeros(len(rows), np.bool_)
-            held[np.random.default_rng(draw).choice(len(rows), len(rows) // 2, replace=False)] = True
+        for draw in range(asked.draws):
+            held = a_half(len(rows), draw)
             began, made = time.monotonic(), equations(rows, held)
             guess = next((one for one in found(made) if one is not None), None)
             right.append(0.0 if guess is None else float((guess == held).mean()))

@@ -38,7 +38,7 @@ from ksdp.audit.learning.gain import GainRows, Interval, Score, gain_scores, sum
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.privacy.moments import Moments, TermCounts
 from ksdp.audit.numeric.sparse_rows import take_rows
-from ksdp.audit.screening.advice import CERTIFIED, Advice, Leak, Setting, Tried, at_setting, described
+from ksdp.audit.screening.advice import CERTIFIED, MOST, Advice, Leak, Setting, Tried, at_setting, described
 from ksdp.audit.spec.models import Spec, parse_spec
 from ksdp.audit.verdicts.certificates import normal_advantage, pair_advantage, pair_distance
 from ksdp.dashboards.learning import frontier_svg
@@ -62,7 +62,6 @@ LIMITS = Limits(documents=80, runs=12)
 PAIRS = 200
 PARTS, TIMES, SEEDS = (0.25, 0.5, 1.0), (1, 2, 4, 8, 16, 32, math.inf), range(7, 12)
 """Of `--scaling`: of the documents; how many they stand for, over all there are; splits."""
-WANTED = 0.9
 
 
 @dataclass(frozen=True)
@@ -135,7 +134,7 @@ def _scaled(title: str, mechanism: Moments, rows: GainRows, spec: Spec) -> None:
         print(f"{f'{len(drawn):,} documents':34}" + "".join(f"{cell:>17}" for cell in cells), flush=True)
     curves = zip(*((one.mean, one.high, one.low) for one in kept if one), strict=True)
     about, first, last = (_reached(curve, count) for curve in curves)
-    print(f"{WANTED:.0%} kept from so many documents on: {about} ({first} to {last})", flush=True)
+    print(f"{MOST:.0%} kept from so many documents on: {about} ({first} to {last})", flush=True)
 
 
 def _part(rows: GainRows, drawn: NDArray[np.int64]) -> GainRows:
@@ -146,12 +145,12 @@ def _part(rows: GainRows, drawn: NDArray[np.int64]) -> GainRows:
 
 def _reached(kept: Sequence[float], count: int) -> str:
     """From how many documents on as much is kept as is wanted: between two columns in the logarithm."""
-    if kept[0] >= WANTED:
+    if kept[0] >= MOST:
         return f"{count:,} or fewer"
     steps = zip(itertools.pairwise(kept), itertools.pairwise(TIMES), strict=True)
     for (low, high), (fewer, more) in steps:
-        if high >= WANTED and more < math.inf:
-            at = fewer * (more / fewer) ** ((WANTED - low) / (high - low))
+        if high >= MOST and more < math.inf:
+            at = fewer * (more / fewer) ** ((MOST - low) / (high - low))
             return f"{round(count * at, -3):,.0f}"
     return "never"
 

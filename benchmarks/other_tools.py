@@ -51,7 +51,7 @@ def patients() -> tuple[Matrix, NDArray[np.int64]]:
     return rows / np.linalg.norm(rows, axis=1).max(), table.target
 
 
-class NoisyCentres(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class NoisyCentres(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Nearest centre, by sums of classes with noise."""
 
     def __init__(self, blind: bool = False, random_state: int | None = None) -> None:
@@ -224,7 +224,7 @@ def ask_tapas(case: str, seed: int) -> tuple[str, bool]:
         kinds = [{"name": name, "type": "real", "representation": "number"} for name in names]
         return TabularDataset(pd.DataFrame(values, columns=names), DataDescription(kinds))
 
-    class Announced(Generator):  # type: ignore[misc]
+    class Announced(Generator):  # type: ignore[misc]  # TAPAS has no types
         def fit(self, dataset: Any, **_: Any) -> None:
             self.seen = _of_case(case)(dataset.data.to_numpy(), rng)
 

@@ -186,7 +186,7 @@ def _turn(plan: Plan, specs: dict[str, Path], times: _Times, home: Path) -> str:
     times.of("joblib", lambda: plain_loop.on_processes(work, drawn, inclusion, WORKERS))
     for name, spec in specs.items():
         with tempfile.TemporaryDirectory(dir=home) as store:
-            times.of(name, lambda spec=spec, store=store: _command(spec, Path(store)))  # type: ignore[misc]
+            times.of(name, lambda spec=spec, store=store: _command(spec, Path(store)))  # type: ignore[misc]  # a lambda with defaults
     distance, log_p = (np.array([getattr(table, part) for table in tables]) for part in ("distance", "log10_p"))
     turned = max(
         float(np.abs(np.abs((one["V"] * V).sum(axis=1)) - 1).max()) for one, V in zip(released, seen, strict=True)

@@ -91,6 +91,20 @@ class Pool(_Remembers):
         parts = [(self.drawn, self.share), *((rows, self.fixed_share) for rows in self.others)]
         return tuple(max(round(share * rows.shape[0]), 1) for rows, share in parts)
 
+    @property
+    def units(self) -> int:
+        """Documents that the victim's part is drawn from, or groups."""
+        return self.drawn.shape[0] if self.group is None else int(self.group.max()) + 1
+
+    @property
+    def units_held(self) -> int:
+        """How many of them a run holds."""
+        return max(round(self.share * self.units), 1)
+
+    def places_of(self, units: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Places in `drawn` of documents, or of all that some groups have."""
+        return np.sort(units) if self.group is None else np.flatnonzero(np.isin(self.group, units))
+
     def one_choice(self, rng: np.random.Generator) -> tuple[NDArray[np.int64], tuple[sp.csr_array, ...]]:
         """Places in `drawn` of one database's documents, and the rows of all its parts, the victim's first."""
         parts = (self.drawn, *self.others)
@@ -99,9 +113,7 @@ class Pool(_Remembers):
             for rows, size in zip(parts, self.sizes, strict=True)
         ]
         if self.group is not None:  # as many groups as a run holds, with all of their documents
-            groups = int(self.group.max()) + 1
-            some = rng.choice(groups, max(round(self.share * groups), 1), replace=False)
-            chosen[0] = np.flatnonzero(np.isin(self.group, some))
+            chosen[0] = self.places_of(rng.choice(self.units, self.units_held, replace=False))
         return chosen[0], tuple(take_rows(rows, places) for rows, places in zip(parts, chosen, strict=True))
 
     def one_draw(self, rng: np.random.Generator) -> tuple[sp.csr_array, ...]:

@@ -1411,7 +1411,7 @@ MUTANTS: list[Mutant] = [
         ("decoded(found.bits, who) or", "() or"),
         ("(unlearnt(found, trained, who) if follows else ())", "()"),
         ("if not learnt and not found_by_lattice(who.count", "if not found_by_lattice(who.count"),
-        ("_UNEQUAL * found.numbers <", "found.numbers <"),
+        ("told_by(_UNEQUAL * found.numbers)", "told_by(found.numbers)"),
         ("(1.0 - found.interaction) * needed", "needed"),
         ("(needed + found.numbers / runs)", "needed"),
         ("seen >= _MOSTLY", "seen > 0.0"),
@@ -1427,8 +1427,8 @@ MUTANTS: list[Mutant] = [
     *_of(
         "audit/statistics/linear/pilot.py",
         ("order[4 * half : held + 2 * half]", "order[: held + 2 * half]"),
-        ("np.flatnonzero(np.isin(pool.group, some))", "some"),
-        ("numbers(again.run(database, np.random.default_rng(place)))", "numbers(again.run(database, rng))"),
+        ("places = pool.places_of(np.concatenate", "places = np.sort(np.concatenate"),
+        ("*others)), [place]", "*others)), [place, int(always.sum() + halves[0].sum())]"),
         tests=(BITS,),
     ),
     *_of(
@@ -1858,7 +1858,7 @@ MUTANTS: list[Mutant] = [
         ("noise < LITTLE * runs", "noise < runs"),
         ("/ 2.0", "/ 2e4"),
         ("numbers in found.items() if numbers}", "numbers in found.items()}"),
-        ("default_rng([place, repeat])", "default_rng(place)"),
+        ("(database, [place, repeat])", "(database, [place])"),
         tests=("tests/audit/statistics/linear/test_final_numbers.py",),
     ),
     *_of(

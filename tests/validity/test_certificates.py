@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from ksdp.audit.certifying import certify, paired_advantages
 from ksdp.audit.corpus.matrix import Corpus, canonical
-from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.mechanisms.contract import Database, Mechanism
 from ksdp.audit.planning import make_plan
 from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.verdicts.certificates import certified_bound, pair_advantage
@@ -150,32 +150,44 @@ CERTIFIED = {
 }
 
 
+def certified(name: str, rows: np.ndarray) -> tuple[Mechanism, np.ndarray]:
+    """The mechanism, and the bound of every row, of which half are in."""
+    corpus = Corpus(canonical(sp.csr_array(rows)), np.array([f"d{i}" for i in range(len(rows))]))
+    tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": CERTIFIED[name]}
+    design = {"party_size": len(rows) // 2, "with_runs": 20}
+    plan = make_plan(parse_spec(tables | {"design": design, "certificate": {"pairs": 200}}), corpus)
+    return plan.mechanism, certified_bound(paired_advantages(plan, 0, 200), 0.05, len(rows))
+
+
+def announced(mechanism: Mechanism, some: np.ndarray, own: sp.csr_array, rng: np.random.Generator) -> np.ndarray:
+    """What a party that works with nobody sees of a run."""
+    parts = tuple(sp.csr_array(part) for part in np.array_split(some, 2))
+    if mechanism.name == "moments":  # of three
+        return mechanism.run(Database((*parts, own), frozenset({2})), rng)["moments"]
+    return mechanism.run(Database(parts), rng)["V"].ravel()
+
+
+def advantages(guess: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    return np.array([guess[b, x].mean() - guess[~b, x].mean() for x, b in enumerate(truth.T)])
+
+
 @pytest.mark.parametrize("name", CERTIFIED)
 def test_a_discriminant_that_learns_from_runs_gets_no_more_than_is_certified(name: str) -> None:
     """Of 60 rows, 30 of them in, on half of 8,000 runs; judged on the other half."""
     rng = np.random.default_rng(8)
     rows = rng.normal(size=(60, 4)) * [1.0, 0.8, 0.3, 0.2]
     rows[0] = [0.0, 0.0, 0.0, 6.0]  # one that stands out
-    corpus = Corpus(canonical(sp.csr_array(rows)), np.array([f"d{i}" for i in range(60)]))
-    tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": CERTIFIED[name]}
-    design = {"party_size": 30, "with_runs": 20}
-    plan = make_plan(parse_spec(tables | {"design": design, "certificate": {"pairs": 200}}), corpus)
-    bound = certified_bound(paired_advantages(plan, 0, 200), 0.05, 60)
+    mechanism, bound = certified(name, rows)
     own = sp.csr_array(rng.normal(size=(3, 4)))
     said, held = [], np.zeros((8_000, 60), dtype=bool)
     for bits in held:
         bits[rng.choice(60, 30, replace=False)] = True
-        parts = tuple(sp.csr_array(part) for part in np.array_split(rows[bits], 2))
-        if name == "moments":  # of three parties one works with nobody
-            said.append(plan.mechanism.run(Database((*parts, own), frozenset({2})), rng)["moments"])
-        else:
-            said.append(plan.mechanism.run(Database(parts), rng)["V"].ravel())
+        said.append(announced(mechanism, rows[bits], own, rng))
     numbers = np.array(said)
     numbers = numbers - numbers[:4_000].mean(axis=0)
     signs = np.where(held, 1.0, -1.0)
     weights = np.linalg.solve(np.cov(numbers[:4_000].T), numbers[:4_000].T @ signs[:4_000])
-    guess, truth = numbers[4_000:] @ weights > 0, held[4_000:]
-    found = np.array([guess[b, x].mean() - guess[~b, x].mean() for x, b in enumerate(truth.T)])
+    found = advantages(numbers[4_000:] @ weights > 0, held[4_000:])
     most = found.argmax()
     print(f"{name}: a discriminant finds {found[most]:.3f}, where {bound[most]:.3f} is certified")
     chance = 4 * np.sqrt(0.5 / 4_000)
@@ -189,12 +201,7 @@ def test_whoever_weighs_every_database_there_is_gets_no_more_than_is_certified(n
     rng = np.random.default_rng(6)
     rows = rng.normal(size=(IN_ALL, 4)) * [1.0, 0.8, 0.3, 0.2]
     rows[0] = [0.0, 0.0, 0.0, 3.0]  # one that stands out
-    corpus = Corpus(canonical(sp.csr_array(rows)), np.array([f"d{i}" for i in range(IN_ALL)]))
-    design = {"party_size": IN, "with_runs": 20}
-    tables = {"seed": 1, "corpus": {"path": "x"}, "mechanism": CERTIFIED[name], "design": design}
-    plan = make_plan(parse_spec(tables | {"certificate": {"pairs": 200}}), corpus)
-    mechanism = plan.mechanism
-    bound = certified_bound(paired_advantages(plan, 0, 200), 0.05, IN_ALL)
+    mechanism, bound = certified(name, rows)
     databases = np.array(list(combinations(range(IN_ALL), IN)))
     held = np.zeros((len(databases), IN_ALL), dtype=bool)
     np.put_along_axis(held, databases, True, axis=1)
@@ -209,13 +216,8 @@ def test_whoever_weighs_every_database_there_is_gets_no_more_than_is_certified(n
         return (V * np.sign(np.take_along_axis(V, np.abs(V).argmax(1)[:, None], 1))).ravel()
 
     def seen(some: np.ndarray, factor: float) -> np.ndarray:
-        """What a party that works with nobody sees of a run of three; with less noise than there should be."""
-        parts = (*(sp.csr_array(part) for part in np.array_split(some, 2)), own)
-        if name == "moments":
-            found = mechanism.run(Database(parts, frozenset({2})), rng)["moments"]
-        else:
-            found = mechanism.run(Database(parts[:2]), rng)["V"].ravel()
-        return exact(some) + factor * (found - exact(some))
+        """With less noise than there should be."""
+        return exact(some) + factor * (announced(mechanism, some, own, rng) - exact(some))
 
     deviation = mechanism.scale(4) if name == "moments" else mechanism.deviation("V")
     laws = np.array([exact(rows[some]) for some in databases])
@@ -228,8 +230,7 @@ def test_whoever_weighs_every_database_there_is_gets_no_more_than_is_certified(n
             weights = np.exp(far.min() - far)
             said.append(weights @ held > weights.sum() / 2)  # as many databases have x as have not
             bits.append(held[place])
-        guess, truth = np.array(said), np.array(bits)
-        return np.array([guess[b, x].mean() - guess[~b, x].mean() for x, b in enumerate(truth.T)])
+        return advantages(np.array(said), np.array(bits))
 
     found = advantage(1.0)
     most = found.argmax()

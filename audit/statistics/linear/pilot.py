@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -237,15 +237,27 @@ def repeated_runs(
     float array, shape (databases, repeats, n_numbers), or None
         None where it cannot be run, or does not announce them.
     """
-    again, runs = cast(Any, repeatable(mechanism)), []
-    for place in range(DATABASES):
-        database, _ = drawn_database(pool, place)
-        for repeat in range(repeats):
-            try:
-                runs.append(numbers(again.run(database, np.random.default_rng([place, repeat]))))
-            except (KsdpError, KeyError, IndexError):
-                return None
-    return np.reshape(runs, (DATABASES, repeats, -1))
+
+    def made() -> Iterator[tuple[Database, Sequence[int]]]:
+        for place in range(DATABASES):
+            database, _ = drawn_database(pool, place)
+            yield from ((database, [place, repeat]) for repeat in range(repeats))
+
+    runs = _runs(mechanism, made(), numbers)
+    return None if runs is None else np.reshape(runs, (DATABASES, repeats, -1))
+
+
+def _runs(
+    mechanism: Mechanism, made: Iterable[tuple[Database, Sequence[int]]], numbers: Callable[[Observables], Floats]
+) -> list[Floats] | None:
+    """Numbers of runs of databases with their seeds; None where one cannot be run, or does not announce them."""
+    again, found = cast(Any, repeatable(mechanism)), []
+    for database, seed in made:
+        try:
+            found.append(numbers(again.run(database, np.random.default_rng(seed))))
+        except (KsdpError, KeyError, IndexError):
+            return None
+    return found
 
 
 def crossed_runs(mechanism: Mechanism, pool: Pool, numbers: Callable[[Observables], Floats]) -> Floats | None:
@@ -261,20 +273,19 @@ def crossed_runs(mechanism: Mechanism, pool: Pool, numbers: Callable[[Observable
         Of halves A or B with C or D: AC, AD, BC, BD. A sum over documents has AC - AD - BC + BD = 0. None as of
         `repeated_runs`, and where too few documents are in or out for halves.
     """
-    units = pool.drawn.shape[0] if pool.group is None else int(pool.group.max()) + 1
-    held = max(round(pool.share * units), 1)
-    half = min(held, units - held) // 2
-    again, runs = cast(Any, repeatable(mechanism)), []
-    for place in range(DATABASES if half else 0):
-        rng = np.random.default_rng(place)
-        others, order = pool.one_draw(rng)[1:], rng.permutation(units)
-        always, (a, b, c, d) = order[4 * half : held + 2 * half], np.split(order[: 4 * half], 4)
-        for halves in ((a, c), (a, d), (b, c), (b, d)):
-            some = np.sort(np.concatenate([always, *halves]))
-            places = some if pool.group is None else np.flatnonzero(np.isin(pool.group, some))
-            database = _database(pool, (take_rows(pool.drawn, places), *others))
-            try:
-                runs.append(numbers(again.run(database, np.random.default_rng(place))))
-            except (KsdpError, KeyError, IndexError):
-                return None
-    return np.reshape(runs, (DATABASES, 4, -1)) if runs else None
+    held = pool.units_held
+    half = min(held, pool.units - held) // 2
+    if not half:
+        return None
+
+    def made() -> Iterator[tuple[Database, Sequence[int]]]:
+        for place in range(DATABASES):
+            rng = np.random.default_rng(place)
+            others, order = pool.one_draw(rng)[1:], rng.permutation(pool.units)
+            always, (a, b, c, d) = order[4 * half : held + 2 * half], np.split(order[: 4 * half], 4)
+            for halves in ((a, c), (a, d), (b, c), (b, d)):
+                places = pool.places_of(np.concatenate([always, *halves]))
+                yield _database(pool, (take_rows(pool.drawn, places), *others)), [place]
+
+    runs = _runs(mechanism, made(), numbers)
+    return None if runs is None else np.reshape(runs, (DATABASES, 4, -1))
