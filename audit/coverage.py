@@ -16,7 +16,7 @@ from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY
 from ksdp.audit.mechanisms.recorded import RecordedRuns
 from ksdp.audit.registry import statistics
 from ksdp.audit.statistics.combined import CombinedStatistic
-from ksdp.audit.statistics.contract import Statistic, own_statistics, weighs
+from ksdp.audit.statistics.contract import Statistic, own_statistics, statistic_traits
 from ksdp.audit.statistics.linear.counts import DOCUMENT_COUNTS, expected_shapes
 from ksdp.audit.statistics.linear.groups import OfGroups, groups_solved
 from ksdp.audit.statistics.linear.pilot import final_numbers, low_noise_numbers
@@ -113,8 +113,8 @@ def reads(statistic: Statistic, seen: Iterable[str]) -> frozenset[str]:
     All that it `needs`, the first one there is of `needs_any`, and what it says that it `reads` where it is there.
     """
     names = tuple(seen)
-    either = next((name for name in getattr(statistic, "needs_any", ()) if name in names), None)
-    wanted = {*statistic.needs, *getattr(statistic, "reads", ()), *((either,) if either else ())}
+    more = statistic_traits(statistic)
+    wanted = {*statistic.needs, *more.reads, *[name for name in more.needs_any if name in names][:1]}
     return frozenset(wanted & set(names))
 
 
@@ -136,7 +136,8 @@ def unweighed(
     One number is read whole by whatever reads it.
     """
     names = tuple(seen)
-    weighed = {name for statistic in statistics if weighs(statistic) for name in reads(statistic, names)}
+    weighing = (statistic for statistic in statistics if statistic_traits(statistic).weighs)
+    weighed = {name for statistic in weighing for name in reads(statistic, names)}
     found = (a for a in announced if a.name not in weighed and not a.derived_from)
     return tuple(array for array in found if math.prod(array.shape) > 1)
 

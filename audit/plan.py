@@ -44,7 +44,14 @@ from ksdp.audit.spec.design import Block, Design, Literal, Shared
 from ksdp.audit.spec.models import Spec
 from ksdp.audit.statistics.combined import STATISTICS as COMBINATIONS
 from ksdp.audit.statistics.combined import CombinedStatistic
-from ksdp.audit.statistics.contract import Documents, Pool, Statistic, own_statistics, sentence_of
+from ksdp.audit.statistics.contract import (
+    Documents,
+    Pool,
+    Statistic,
+    own_statistics,
+    sentence_of,
+    statistic_traits,
+)
 from ksdp.audit.statistics.linear.groups import GroupMean, OfGroups, solves_groups
 from ksdp.audit.statistics.simulated import SIMULATED, SimulatedStatistic
 from ksdp.audit.statistics.simulated import STATISTICS as SIMULATIONS
@@ -275,7 +282,7 @@ def _untrained(mechanism: Mechanism) -> str:
 def _left_out(statistics: Sequence[Statistic], shown: ReleaseSchema, documents: int) -> dict[str, str]:
     """Those that are not worth their time with so many documents (`Statistic`), and what they need."""
     shapes = {array.name: array.shape for array in shown.read}
-    asked = {s.name: cast(Any, s).asks_for(shapes, documents) for s in statistics if hasattr(s, "asks_for")}
+    asked = {s.name: asks(shapes, documents) for s in statistics if (asks := statistic_traits(s).asks_for)}
     return {name: f"needs {what}" for name, what in asked.items() if what}
 
 

@@ -13,6 +13,7 @@ from ksdp.audit.certifying import check_certifiable
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.contract import Mechanism, ReleaseSchema, release_schema, traits_of
+from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.mechanisms.planted import ArrayLeak, leaks_of
 from ksdp.audit.mechanisms.privacy.spent import Promise, promise_of
 from ksdp.audit.mechanisms.privacy.transcript import ANY_PARTIES
@@ -181,7 +182,7 @@ def corpus_notes(spec: Spec, corpus: Corpus) -> list[str]:
         if alone := _outweighing(corpus, corpus.taken):
             notes.append(alone)
     mechanism = mechanism_of(spec.mechanism)
-    if clipped := _clipped(corpus, getattr(mechanism, "row_bound", None)):
+    if clipped := _clipped(corpus, given_fields(mechanism).get("row_bound")):
         notes.append(clipped)
     return notes
 

@@ -17,7 +17,7 @@ from importlib.machinery import ModuleSpec
 from importlib.metadata import entry_points
 from importlib.util import find_spec, resolve_name
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import SpecError
@@ -26,7 +26,7 @@ from ksdp.audit.mechanisms.contract import Mechanism, guarantee_of
 from ksdp.audit.mechanisms.recorded import RecordedRuns
 from ksdp.audit.spec.models import MechanismSpec, StatisticsSpec, meant
 from ksdp.audit.spec.own_names import OBJECT_PATH, own_modules
-from ksdp.audit.statistics.contract import Statistic
+from ksdp.audit.statistics.contract import Statistic, statistic_traits
 
 _PROGRAM = "__main__"
 _known: dict[str, tuple[ModuleSpec | None, str]] = {}
@@ -63,12 +63,19 @@ def source_digest(module: str) -> str:
     As they were when this was first asked of the module that is imported: a process goes on with that, until it
     imports it anew. What is installed elsewhere has versions.
     """
-    imported = getattr(sys.modules.get(module), "__spec__", None)
+    imported = sys.modules[module].__spec__ if module in sys.modules else None
     before, digest = _known.get(module, (None, ""))
     if imported is None or before is not imported:
         digest = content_key({name: hashlib.sha256(data).hexdigest() for name, data in _files(module)})
         _known[module] = imported, digest
     return digest
+
+
+@runtime_checkable
+class _Reads(Protocol):
+    """A loader that gives the bytes of a file."""
+
+    def get_data(self, path: str, /) -> bytes: ...
 
 
 def _files(module: str) -> Iterator[tuple[str, bytes]]:
@@ -78,10 +85,9 @@ def _files(module: str) -> Iterator[tuple[str, bytes]]:
         name = left.pop()
         found = None if name in seen else _beside(name, home, module)
         seen.add(name)
-        read = None if found is None else getattr(found.loader, "get_data", None)
-        if found is None or found.origin is None or read is None:  # built in, or a folder of packages
-            continue
-        data: bytes = read(found.origin)
+        if found is None or found.origin is None or not isinstance(found.loader, _Reads):
+            continue  # built in, or a folder of packages
+        data = found.loader.get_data(found.origin)
         yield name, data
         if found.origin.endswith(".py"):
             package = name if found.submodule_search_locations is not None else name.rpartition(".")[0]
@@ -332,10 +338,10 @@ def statistics() -> dict[str, Statistic]:
 def _misses(statistic: Statistic, announced: set[str], background: set[str]) -> str:
     """What a statistic reads that is not there; empty where it can be computed."""
     missing = sorted(set(statistic.needs) - announced)
-    either = getattr(statistic, "needs_any", ())
-    if either and not announced & set(either):
-        missing.append(" or ".join(either))
-    missing += sorted(set(getattr(statistic, "needs_background", ())) - background)
+    more = statistic_traits(statistic)
+    if more.needs_any and not announced & set(more.needs_any):
+        missing.append(" or ".join(more.needs_any))
+    missing += sorted(set(more.needs_background) - background)
     return ", ".join(missing)
 
 

@@ -21,7 +21,7 @@ from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.spec.design import Block, drawn_controls, mechanism_rng
 from ksdp.audit.spec.own_names import names_own_code
-from ksdp.audit.statistics.contract import Documents, Statistic
+from ksdp.audit.statistics.contract import Documents, Statistic, statistic_traits
 from ksdp.audit.statistics.linear.counts import as_in_run, evaluated
 from ksdp.audit.verdicts.controls import HANDED, canary_values, handed_bits, handed_units
 
@@ -183,7 +183,7 @@ def measure(
         seen = Observables({name: stored[name].astype(np.float64) for name in plan.seen if name in stored})
         for places, some, wanted in (found for part in parts for found in part.of(at)):
             for statistic in wanted:
-                if (ask := getattr(statistic, "ask", None)) is not None:
+                if (ask := statistic_traits(statistic).ask) is not None:
                     ask(seen, as_in_run(statistic, seen, some))
             for statistic in wanted:
                 found = evaluated(statistic, seen, some).astype(precision)

@@ -31,6 +31,7 @@ Flows write reports."""
 MOST_LINES = dict.fromkeys(ROOMS, 800)
 MOST_PARAMETERS = 10
 MOST_MODULES, MOST_TEST_MODULES = 16, 20
+MOST_FILES = 330
 
 
 def folder(room: str) -> Path:
@@ -250,6 +251,29 @@ def test_a_folder_holds_at_most_sixteen_modules() -> None:
         assert {str(where.relative_to(ROOT)): n for where, n in counts.items() if n > MOST_MODULES} == {}
     tests = Counter(path.parent for path in (ROOT / "tests").rglob("test_*.py"))
     assert {str(where.relative_to(ROOT)): n for where, n in tests.items() if n > MOST_TEST_MODULES} == {}
+
+
+def test_the_house_holds_few_files() -> None:
+    files = [
+        path
+        for name in {folder(room).relative_to(ROOT).parts[0] for room in ROOMS}
+        for path in (ROOT / name).rglob("*.py")
+        if not path.is_symlink()
+    ]
+    assert len({path.resolve() for path in files}) <= MOST_FILES
+
+
+def asked_with_a_default(tree: ast.Module) -> list[str]:
+    """Attributes that are asked of an object of which nobody says whether it has them."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return [ast.unparse(c) for c in calls if ast.unparse(c.func) == "getattr" and len(c.args) > 2]
+
+
+def test_an_audit_asks_what_is_typed() -> None:
+    """Of mechanisms and statistics: their traits, their parameters, a protocol."""
+    found = {str(path.relative_to(ROOT)): asked_with_a_default(parsed(path)) for path in modules("audit")}
+    assert {path: calls for path, calls in found.items() if calls} == {}
+    assert asked_with_a_default(ast.parse("getattr(a, 'b', 0) + getattr(a, b)")) == ["getattr(a, 'b', 0)"]
 
 
 def test_a_private_function_has_one_line_of_docstring() -> None:

@@ -176,5 +176,5 @@ def learn(
     if lift is not None:
         rows = np.asarray((lift @ rows.T).T)
         mean = None if mean is None else np.asarray(lift @ mean)
-    how = getattr(mechanism, "penalties", PLAIN) if predicts(mechanism) else None
+    how = mechanism.penalties if isinstance(mechanism, PDNMF) and mechanism.weighted else None
     return Learnt(rows, mean, name == "T", how)

@@ -35,7 +35,7 @@ from ksdp.audit.mechanisms.contract import (
 )
 from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.registry import make_mechanism, statistics
-from ksdp.audit.statistics.contract import Documents, Statistic, own_statistics, sentence_of
+from ksdp.audit.statistics.contract import Documents, Statistic, own_statistics, sentence_of, statistic_traits
 from ksdp.audit.statistics.linear.counts import evaluated
 from ksdp.audit.statistics.linear.groups import WrappedStatistic
 from ksdp.audit.verdicts.certificates import normal_advantage
@@ -81,8 +81,8 @@ class OfRun(WrappedStatistic):
 
     def asks_for(self, arrays: Mapping[str, tuple[int, ...]], documents: int) -> str:
         """What this run lacks for the statistic to be worth its time."""
-        asks = getattr(self.statistic, "asks_for", None)
-        return "" if asks is None else cast(str, asks(named_alone(arrays, self.place), documents))
+        asks = statistic_traits(self.statistic).asks_for
+        return "" if asks is None else asks(named_alone(arrays, self.place), documents)
 
     def evaluate(self, observables: Observables, documents: Documents) -> NDArray[np.float64]:
         """One number a document, from this run alone."""

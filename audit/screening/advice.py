@@ -18,6 +18,7 @@ from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.learning.gain import Interval
 from ksdp.audit.mechanisms.contract import OPENS, traits_of
 from ksdp.audit.mechanisms.counted import Counted
+from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.mechanisms.privacy.moments import Moments
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.numeric.array_types import Floats
@@ -89,7 +90,7 @@ def lever_space(spec: Spec, features: int, wanted: tuple[str, ...] = LEVERS) -> 
     if "rank" in has and rank is not None and rank > 2:
         found.append(Lever("rank", (rank, max(2, rank // 2))))
     if (key := _iterations_key(inner)) is not None:
-        rounds = int(getattr(inner, key))
+        rounds = int(given_fields(inner)[key])
         fewer = (count for count in (rounds // 2, rounds // 4) if count >= 1)
         found.append(Lever("iterations", (rounds, *dict.fromkeys(fewer))))
     if spec.corpus.levers.basis is not None and spec.corpus.levers.directions is not None:
@@ -126,9 +127,10 @@ def _opens_one(mechanism: Any, features: int) -> bool:
 
 def _iterations_key(mechanism: Any) -> str | None:
     """The parameter that says how many iterations there are; None for those that run until they converge."""
-    if not dataclasses.is_dataclass(mechanism) or getattr(mechanism, "solver", "power") == "limit":
+    given = given_fields(mechanism)
+    if given.get("solver") == "limit":
         return None
-    return next((f.name for f in dataclasses.fields(mechanism) if f.name in ("sweeps", "iterations")), None)
+    return next((name for name in given if name in ("sweeps", "iterations")), None)
 
 
 def settings(space: tuple[Lever, ...]) -> Iterator[Setting]:

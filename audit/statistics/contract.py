@@ -11,7 +11,7 @@ a sum that casts; `products.rows_times` and `products.row_squares` do not.)
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -202,15 +202,7 @@ def _squared_norms(documents: Documents) -> Vector:
 class Statistic(Protocol):
     """What audits take for a statistic: a frozen dataclass with an `evaluate`; ours are rows of tables.
 
-    One may also have `ask(observables, documents)`, called before any is evaluated, to say what it will look for
-    in a pass over the documents that several share (`products.over_entries`). It changes no value.
-
-    One that is dear may have `asks_for(shapes, documents)`: what a run that announces arrays of these shapes, of
-    so many documents, lacks for it to be worth its time, in words; empty where nothing. Audits leave it out then,
-    unless it is named.
-
-    One that `weighs` reads every number, each by what a document would move it: an attack on the raw numbers, as
-    norms, counts and energies are not. Without one of them nobody is called clear (`coverage`).
+    One may also have attributes named as those of `StatisticTraits`.
 
     Versions never change meaning, and results of different versions are never compared.
     """
@@ -267,15 +259,11 @@ class TableStatistic:
     """What somebody looks at who uses it, for people; true of the formula."""
     needs: tuple[str, ...] = ()
     needs_any: tuple[str, ...] = ()
-    """It reads the first of these that the mechanism announces; one at least must be there."""
+    """This and the next four: as of `StatisticTraits`."""
     reads: tuple[str, ...] = ()
-    """Further arrays, where they are announced."""
     needs_background: tuple[str, ...] = ()
-    """What it reads of the adversary's background."""
     of_candidates: bool = False
-    """It looks at all columns, and not at those alone that a run kept (`kept_columns`)."""
     weighs: bool = False
-    """Whether it weighs all numbers that it reads (`Statistic`)."""
     shares: Callable[[Observables, Documents], None] | None = None
     """Says what the score will look for in a pass over the documents that several share."""
     version: int = 1
@@ -290,11 +278,49 @@ class TableStatistic:
         return self.score(observables, documents)
 
 
-def weighs(statistic: object) -> bool:
-    """Whether a statistic weighs all numbers that it reads."""
-    return bool(getattr(statistic, "weighs", False))
+@dataclass(frozen=True)
+class StatisticTraits:
+    """What a statistic may say of itself, by attributes of these names, and what holds where it has none."""
+
+    needs_any: tuple[str, ...] = ()
+    """It reads the first of these that the mechanism announces; one at least must be there."""
+    reads: tuple[str, ...] = ()
+    """Further arrays, where they are announced."""
+    needs_background: tuple[str, ...] = ()
+    """What it reads of the adversary's background."""
+    weighs: bool = False
+    """It reads every number, each by what a document would move it: an attack on the raw numbers, as norms, counts
+    and energies are not. Without one of them nobody is called clear (`coverage`)."""
+    of_candidates: bool = False
+    """It looks at all columns, and not at those alone that a run kept (`kept_columns`)."""
+    of_expected: bool = False
+    """It compares with what is expected of any run, in the columns that are expected to stay."""
+    place: int = 0
+    """From 1, of the one run that it looks at, where several run together."""
+    ask: Callable[[Observables, Documents], None] | None = None
+    """Called before any is evaluated, to say what it will look for in a pass over the documents that several share
+    (`products.over_entries`). It changes no value."""
+    asks_for: Callable[[Mapping[str, tuple[int, ...]], int], str] | None = None
+    """What a run that announces arrays of these shapes, of so many documents, lacks for it to be worth its time.
+    In words, empty where nothing. Audits leave it out then, unless it is named."""
+
+
+def statistic_traits(statistic: object) -> StatisticTraits:
+    """What the statistic says of itself."""
+    names = (field.name for field in fields(StatisticTraits))
+    return StatisticTraits(**{name: getattr(statistic, name) for name in names if hasattr(statistic, name)})
+
+
+@runtime_checkable
+class BringsStatistics(Protocol):
+    """A mechanism with statistics of its own."""
+
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        """Tried besides those that a spec names."""
+        ...
 
 
 def own_statistics(mechanism: object) -> tuple[Statistic, ...]:
     """Statistics that a mechanism brings."""
-    return tuple(getattr(mechanism, "statistics", ()))
+    return tuple(mechanism.statistics) if isinstance(mechanism, BringsStatistics) else ()

@@ -32,7 +32,7 @@ from scipy.optimize import linear_sum_assignment
 
 from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.mechanisms.contract import Alignment, Mechanism, Observables, Release
+from ksdp.audit.mechanisms.contract import Alignment, Mechanism, Observables, Release, with_sampler
 from ksdp.audit.mechanisms.planted import with_leaks
 from ksdp.audit.mechanisms.recorded import TRAINING_RUNS, RecordedRuns
 from ksdp.audit.numeric.array_types import Bits, Floats, Ints, Singles, Vector
@@ -40,7 +40,7 @@ from ksdp.audit.numeric.bits import lost_digits, minus_zeros
 from ksdp.audit.numeric.kernels import one_thread
 from ksdp.audit.numeric.sparse_rows import same_rows
 from ksdp.audit.statistics.contract import Documents, Pool
-from ksdp.audit.statistics.linear.pilot import placed_database, repeatable
+from ksdp.audit.statistics.linear.pilot import placed_database
 
 SIMULATED = "simulated"
 """The family, and its statistic."""
@@ -319,7 +319,7 @@ def _without_leaks(
         for rows, seen in pool.mechanism.to_learn_from():
             yield rows if pool.corpus_rows is None else np.flatnonzero(np.isin(pool.corpus_rows, rows)), seen
         return
-    mechanism = repeatable(cast(Mechanism, pool.mechanism))
+    mechanism = with_sampler(cast(Mechanism, pool.mechanism), "fast")
     for _ in range(runs):
         places, database = placed_database(pool, rng)
         try:

@@ -15,7 +15,7 @@ from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables, Rel
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.numeric.kernels import csr_times_panel, panel_of
 from ksdp.audit.numeric.sparse_rows import emptied
-from ksdp.audit.statistics.contract import Documents, Pool, Statistic, TableStatistic
+from ksdp.audit.statistics.contract import Documents, Pool, Statistic, TableStatistic, statistic_traits
 from ksdp.audit.statistics.linear.operator import ContributionOperator, FactoredContributions
 from ksdp.audit.statistics.linear.system import LinearSystem, WithinColumns, membership_scores
 from ksdp.audit.statistics.products import announced
@@ -119,7 +119,7 @@ def columns_kept(observables: Observables, documents: Documents) -> Floats:
     sum over its columns of log P(stays | x is in) / P(stays | x is not), others in a binomial number.
     """
     pool = documents.source_pool
-    least = int(getattr(pool.mechanism, "at_least", 1))
+    least = pool.mechanism.at_least if isinstance(pool.mechanism, _Cuts) else 1
 
     def chances() -> tuple[Floats, Floats]:
         drawn, others = _of_pool(pool)
@@ -220,10 +220,9 @@ def as_in_run(statistic: Statistic, observables: Observables, documents: Documen
     (`of_candidates`); in the columns that are expected to stay, where it compares with what is expected of any run
     (`of_expected`); in those that this run kept, of all others.
     """
-    of: Any = getattr(statistic, "statistic", statistic)
-    if KEPT_COLUMNS not in observables or getattr(of, "of_candidates", False):
+    if KEPT_COLUMNS not in observables or (of := statistic_traits(statistic)).of_candidates:
         return documents
-    if getattr(of, "of_expected", False):
+    if of.of_expected:
         return _expected(documents) if isinstance(documents.source_pool.mechanism, _Cuts) else documents
     kept = announced(observables, KEPT_COLUMNS).ravel() > 0.5
     if kept.shape != documents.matrix.shape[1:]:  # somebody's own array of that name

@@ -15,7 +15,7 @@ from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.numeric.kernels import one_thread
 from ksdp.audit.numeric.sparse_rows import take_rows
-from ksdp.audit.statistics.contract import Documents, Pool, Statistic, sentence_of, weighs
+from ksdp.audit.statistics.contract import Documents, Pool, Statistic, sentence_of, statistic_traits
 from ksdp.audit.statistics.linear.coordinate_descent import between
 from ksdp.audit.statistics.linear.operator import ContributionOperator, FactoredContributions
 from ksdp.audit.statistics.linear.solve import LEAST, lost
@@ -41,22 +41,32 @@ class WrappedStatistic:
     @property
     def needs_any(self) -> tuple[str, ...]:
         """Arrays of which one must be announced."""
-        return tuple(getattr(self.statistic, "needs_any", ()))
+        return statistic_traits(self.statistic).needs_any
 
     @property
     def needs_background(self) -> tuple[str, ...]:
         """What the adversary must know besides."""
-        return tuple(getattr(self.statistic, "needs_background", ()))
+        return statistic_traits(self.statistic).needs_background
 
     @property
     def reads(self) -> tuple[str, ...]:
         """Further arrays, where they are announced."""
-        return tuple(getattr(self.statistic, "reads", ()))
+        return statistic_traits(self.statistic).reads
 
     @property
     def weighs(self) -> bool:
         """Whether the other one does."""
-        return weighs(self.statistic)
+        return statistic_traits(self.statistic).weighs
+
+    @property
+    def of_candidates(self) -> bool:
+        """Whether the other one does."""
+        return statistic_traits(self.statistic).of_candidates
+
+    @property
+    def of_expected(self) -> bool:
+        """Whether the other one does."""
+        return statistic_traits(self.statistic).of_expected
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -23,14 +22,17 @@ from ksdp.audit.mechanisms.contract import (
     named_alone,
     prefixed_runs,
     traits_of,
+    with_sampler,
 )
 from ksdp.audit.mechanisms.factorisation.pd_svd import numbers_of_basis
+from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.numeric.array_types import Floats, Ints
 from ksdp.audit.numeric.kernels import one_thread
 from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.numeric.triangles import isometric
-from ksdp.audit.statistics.contract import Pool, Statistic
+from ksdp.audit.statistics.contract import Pool, Statistic, statistic_traits
 from ksdp.audit.statistics.linear.expected import MOST_ENTRIES
+from ksdp.audit.statistics.linear.groups import WrappedStatistic
 from ksdp.audit.statistics.linear.moments import NoisyMoments
 from ksdp.audit.statistics.linear.operator import FactoredContributions, at_even_steps
 from ksdp.audit.statistics.linear.solve import LITTLE, is_low_noise, written_out
@@ -69,8 +71,9 @@ def low_noise_numbers(statistics: Iterable[Statistic], announced: Iterable[Relea
     sizes = {a.name: (math.prod(a.shape), a.in_all) for a in announced}
     runs: dict[int, list[Statistic]] = {}
     for one in statistics:
-        place = int(getattr(one, "place", 0))
-        runs.setdefault(place, []).append(getattr(one, "statistic", one) if place else one)
+        inner = one.statistic if isinstance(one, WrappedStatistic) else one
+        place = statistic_traits(one).place
+        runs.setdefault(place, []).append(inner if place else one)
     several = inner_of(pool.mechanism)
     if len(several) < 2:
         return _of_run(runs.get(0, []), sizes, pool)
@@ -81,7 +84,7 @@ def low_noise_numbers(statistics: Iterable[Statistic], announced: Iterable[Relea
 
 
 def _of_run(statistics: list[Statistic], sizes: dict[str, tuple[int, int]], pool: Pool) -> int:
-    mechanism = repeatable(cast(Mechanism, pool.mechanism))
+    mechanism = with_sampler(cast(Mechanism, pool.mechanism), "fast")
     if traits_of(mechanism).noise_free:
         return 0
     pool = replace(pool, mechanism=mechanism)
@@ -97,13 +100,6 @@ def _of_run(statistics: list[Statistic], sizes: dict[str, tuple[int, int]], pool
             more = max((in_all / size for size, in_all in early if in_all > size), default=1.0)
             found.append(round(more * _of_filter(one, seen, pool)))
     return max(found)
-
-
-def repeatable(mechanism: Mechanism) -> Mechanism:
-    """With noise that a seed gives back."""
-    if dataclasses.is_dataclass(mechanism) and getattr(mechanism, "sampler", "fast") != "fast":
-        return cast(Mechanism, replace(cast(Any, mechanism), sampler="fast"))
-    return mechanism
 
 
 def drawn_database(pool: Pool, seed: int = 0) -> tuple[Database, np.random.Generator]:
@@ -165,7 +161,7 @@ def _of_moments(pool: Pool) -> int:
     every = pool.drawn.shape[0] / rows.shape[0] * max(pool.share * (1 - pool.share), 1e-3)
     varied = np.square(isometric(np.sqrt(squares.T @ squares)))
     few = _equations(varied, np.full(numbers, noise / every), features, True)
-    root = getattr(own, "intermediate", None)
+    root = given_fields(own).get("intermediate")
     return few if root is None else min(few, int(root) * features)
 
 
@@ -192,11 +188,11 @@ def final_numbers(mechanism: Mechanism, announced: Iterable[Release], pool: Pool
     for prefix, one in prefixed_runs(mechanism):
         own, topics, basis = own_mechanism(one), prefix + "T", prefix + "V"
         exact = exact_throughout(one)
-        if topics in shapes and prefix + "sums" not in shapes and hasattr(own, "sweeps"):
+        if topics in shapes and prefix + "sums" not in shapes and "sweeps" in given_fields(own):
             size = int(np.prod(shapes[topics]))
             found[topics] = size if exact else _above_noise(one, size, pool)
         alone = basis in shapes and not any(prefix + name in shapes for name in _ROUNDS)
-        if alone and getattr(own, "solver", "") == "power" and exact and _stops_early(own, pool):
+        if alone and given_fields(own).get("solver") == "power" and exact and _stops_early(own, pool):
             found[basis] = numbers_of_basis(shapes[basis][0], shapes[basis][1])
     return {name: numbers for name, numbers in found.items() if numbers}
 
@@ -251,7 +247,7 @@ def _runs(
     mechanism: Mechanism, made: Iterable[tuple[Database, Sequence[int]]], numbers: Callable[[Observables], Floats]
 ) -> list[Floats] | None:
     """Numbers of runs of databases with their seeds; None where one cannot be run, or does not announce them."""
-    again, found = cast(Any, repeatable(mechanism)), []
+    again, found = cast(Any, with_sampler(mechanism, "fast")), []
     for database, seed in made:
         try:
             found.append(numbers(again.run(database, np.random.default_rng(seed))))

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.contract import Database, Equations, Observables, Release, traits_of
 from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY, numbers_of_basis
+from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.statistics.contract import Documents, Pool, Statistic, sentence_of
@@ -176,8 +177,8 @@ class LinearSums(_Solved):
         before = int(observables["sweeps"].ravel()[0]) if "sweeps" in observables else done
         done = min(done, before) if exact else done  # later on the last sweep is repeated, with new noise
         done = _enough(pool, sums[0].size, done)
-        own = own_mechanism(pool.mechanism)
-        gamma, delta = float(getattr(own, "gamma", 0.0)), float(getattr(own, "delta", 0.0))
+        given = given_fields(own_mechanism(pool.mechanism))
+        gamma, delta = float(given.get("gamma", 0.0)), float(given.get("delta", 0.0))
         rated = weights.ndim == 3  # an entry has a weight of its own
 
         def terms(rows: sp.csr_array) -> ContributionOperator:
@@ -462,7 +463,7 @@ def _who_may(pool: Pool) -> int:
 
 def _converged(pool: Pool) -> bool:
     """Whether the equations are known to hold: V is the limit, as it is."""
-    return is_exact(pool) and getattr(own_mechanism(pool.mechanism), "solver", "") == "limit"
+    return is_exact(pool) and given_fields(own_mechanism(pool.mechanism)).get("solver") == "limit"
 
 
 def _terms(rows: sp.csr_array, V: Floats, mean: Floats | None, squares: bool) -> FactoredContributions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
@@ -267,15 +267,24 @@ def own_mechanism(mechanism: Mechanism | None) -> Any:
     return runs[0] if len(runs) == 1 else mechanism
 
 
+@runtime_checkable
+class _AddsNoise(Protocol):
+    """A mechanism that adds noise to what another one releases."""
+
+    noise: float
+    inner: Mechanism
+
+    def deviation(self, name: str) -> float | None:
+        """Of one release; None where it depends on the release."""
+        ...
+
+
 def added_variance(mechanism: Mechanism | None, name: str, array: Floats) -> float:
     """Of the noise that `noisy` adds to each entry of what another mechanism releases; 0 where nobody does."""
-    around: Any = mechanism
-    if not hasattr(around, "inner") or not hasattr(around, "deviation") or not getattr(around, "noise", 0.0):
+    if not isinstance(mechanism, _AddsNoise) or not mechanism.noise or not array.size:
         return 0.0
-    if not array.size:
-        return 0.0
-    known = around.deviation(name)
-    size = around.noise * float(np.sqrt(np.square(array).mean())) if known is None else known
+    known = mechanism.deviation(name)
+    size = mechanism.noise * float(np.sqrt(np.square(array).mean())) if known is None else known
     return float(size) ** 2
 
 

@@ -13,7 +13,7 @@ from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.joint import JointMechanism
 from ksdp.audit.registry import make_mechanism, select_statistics, statistics
-from ksdp.audit.statistics.contract import Documents, Pool
+from ksdp.audit.statistics.contract import Documents, Pool, statistic_traits
 from ksdp.audit.statistics.linear import releases, solve, system
 from ksdp.audit.statistics.linear.counts import COUNTS, as_in_run, evaluated
 from ksdp.audit.statistics.linear.expected import FirstOrderBasis, FirstOrderTopics
@@ -67,6 +67,12 @@ def test_statistics_are_those_of_the_other_mechanism_on_narrow_rows(
         np.testing.assert_allclose(found, wanted, rtol=0.02, atol=0.015, err_msg=statistic.name)
         some += 1
     assert some > 5
+
+
+def test_a_mean_over_groups_looks_at_the_columns_that_its_statistic_looks_at() -> None:
+    means = [statistic_traits(GroupMean(statistic)) for statistic in (*statistics().values(), *COUNTS)]
+    columns = {(mean.of_candidates, mean.of_expected) for mean in means if mean.weighs}
+    assert columns == {(False, False), (True, False), (False, True)}
 
 
 def _rng() -> np.random.Generator:
