@@ -159,7 +159,7 @@ def uncombined(
 
 
 def untested(default: Iterable[str], tested: Iterable[Statistic]) -> tuple[str, ...]:
-    """Columns that an audit tests by default and this one does not: whom they tell apart, nobody looked for.
+    """Default statistics that this audit does not test; leaks only they detect go unnoticed.
 
     A spec, or `ksdp test`, may name statistics alone that see little; what these call clear is not.
     """

@@ -40,7 +40,7 @@ class Holdings:
 
     @property
     def unknown(self) -> int:
-        """Units of which nobody knows whether they are in a run."""
+        """Candidate units: a run may hold them or not."""
         return len(self.victim) + (len(self.honest) if self.drawn else 0)
 
     @property

@@ -39,7 +39,7 @@ from ksdp.audit.numeric.sparse_rows import rows_of, take_rows
 from ksdp.audit.party_view import Holdings, parties_key
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import default_statistics, own_code, select_statistics
-from ksdp.audit.run_subsampling import EVERY_RUN, Reading, best_every, few_left, kept_without, more_runs
+from ksdp.audit.run_subsampling import EVERY_RUN, RunSubsampling, best_every, few_left, kept_without, more_runs
 from ksdp.audit.spec.design import Block, Design, Literal, Shared
 from ksdp.audit.spec.models import Spec
 from ksdp.audit.statistics.combined import STATISTICS as COMBINATIONS
@@ -91,7 +91,7 @@ def _groups_of(units: Units, mine: Rows) -> Rows | None:
     return np.asarray(number[np.argsort(rows, kind="stable")])
 
 
-def measured_documents(
+def built_documents(
     corpus: Corpus, units: Units, targets: Rows, background: Mapping[str, NDArray[Any]], pool: Pool | None = None
 ) -> Documents:
     """The target units, with the adversary's background knowledge.
@@ -130,7 +130,7 @@ class PlannedRuns:
     """Runs in a block."""
     looks: tuple[Look, ...]
     """When it decides, and at what level."""
-    reading: Reading
+    reading: RunSubsampling
     """Which part of the runs a document's tests read (`ksdp.audit.run_subsampling`)."""
 
 
@@ -153,7 +153,9 @@ def planned_runs(
         return PlannedRuns(drawn, block_runs, looks, EVERY_RUN)
     # A first look of few blocks reads all of them.
     lumpy = len(looks) > 1 and looks[0].runs < _FEWEST_STRATA * every * block_runs
-    return PlannedRuns(drawn, block_runs, looks, Reading(every, looks[0].runs if lumpy and every > 1 else 0))
+    return PlannedRuns(
+        drawn, block_runs, looks, RunSubsampling(every, looks[0].runs if lumpy and every > 1 else 0)
+    )
 
 
 def _block_runs(design: Design, kept: Sequence[Release]) -> int:
@@ -331,7 +333,7 @@ class Plan:
     """Runs in a block."""
     looks: tuple[Look, ...]
     """When it decides, and at what level."""
-    reading: Reading = EVERY_RUN
+    reading: RunSubsampling = EVERY_RUN
     """Which part of the runs a document's tests read (`ksdp.audit.run_subsampling`)."""
     default_columns: tuple[str, ...] = ()
     """Names of the statistics that an audit of this mechanism tests where its spec names none."""
@@ -340,7 +342,7 @@ class Plan:
     promise: Promise | None = None
     """What the mechanism's noise proves of every document, whatever a run shows."""
     known_pool: Pool | None = None
-    """`pool`, of the plan that this is a stage of: what is expected of it is worked out once, not once a stage."""
+    """The parent plan's `pool`, so that its expectations are computed once for all stages."""
     leaks: tuple[ArrayLeak, ...] = ()
     """Planted in what runs announce."""
     few_from: int | None = None
@@ -489,7 +491,7 @@ class Plan:
         """
         fewer = {"audited": stage.rows} if isinstance(self.design, Shared) else {}
         chosen = tuple(s for s in self.statistics if s.name in stage.statistics)
-        reading = Reading(self.fresh_every) if stage.name == FRESH else self.reading
+        reading = RunSubsampling(self.fresh_every) if stage.name == FRESH else self.reading
         design = replace(cast(Any, self.design), runs=stage.runs, seed=stage.seed, **fewer)
         measured = replace(self, statistics=chosen, strongest=stage.strongest, known_pool=self.pool)
         return replace(measured, design=design, reading=reading, few_from=stage.few_from)
@@ -601,7 +603,7 @@ def proved_before_runs(promise: Promise | None, spec: Spec) -> bool:
 
 @lru_cache(maxsize=4)
 def _documents(plan: Plan, lane: int) -> Documents:
-    return measured_documents(plan.corpus, plan.units, plan.design.targets(lane), plan.background, plan.pool)
+    return built_documents(plan.corpus, plan.units, plan.design.targets(lane), plan.background, plan.pool)
 
 
 Part = tuple[int, int]

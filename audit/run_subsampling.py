@@ -49,7 +49,7 @@ _CHOICES = (1, 2, 4, 8, 16)
 
 
 @dataclass(frozen=True)
-class Reading:
+class RunSubsampling:
     """Every with run, and of the others one block in `every`; of an early look's runs all.
 
     Examples
@@ -101,7 +101,7 @@ _MOST_MADE = 0.8
 """Part of the runs to come that is made, from which on it is not worth it to leave out the others."""
 
 
-def few_left(contents: int, share: float, reading: Reading) -> bool:
+def few_left(contents: int, share: float, reading: RunSubsampling) -> bool:
     """Whether so few contents are open that most runs to come, outside of kept blocks, hold none of them.
 
     Examples
@@ -115,7 +115,7 @@ def few_left(contents: int, share: float, reading: Reading) -> bool:
     return kept + (1 - kept) * (1 - (1 - share) ** contents) <= _MOST_MADE
 
 
-EVERY_RUN = Reading()
+EVERY_RUN = RunSubsampling()
 """Every document reads every run."""
 
 
@@ -151,7 +151,7 @@ def best_every(share: float) -> int:
 
 
 def kept_without(
-    seed: int, block: Block, documents: Ints, population: int, block_runs: int, reading: Reading
+    seed: int, block: Block, documents: Ints, population: int, block_runs: int, reading: RunSubsampling
 ) -> Bits:
     """Whether a block keeps the without runs of each document, shape (n_documents,).
 

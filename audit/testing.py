@@ -62,7 +62,7 @@ def compare_arms(
 
 
 def canary_arms(values: NDArray[np.floating], inclusion: NDArray[np.bool_]) -> ArmTests:
-    """Tests of canaries, in one column. One that is lower with the document than without it has D 0 and p 1.
+    """Tests of canaries, in one column. One whose score falls when its document is present gets D = 0, p = 1.
 
     D knows no direction: were every bit of a document negated, it would be 1 as it is of a sound audit.
 

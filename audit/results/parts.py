@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ksdp.audit.run_subsampling import Reading
+    from ksdp.audit.run_subsampling import RunSubsampling
 
 FORMAT = ConfigDict(extra="forbid", ser_json_inf_nan="constants", defer_build=True)
 """Of all values of a summary: a key that is not known is refused. Validators are built when first used."""
@@ -203,11 +203,11 @@ class DesignSummary:
     """But all of a lane's first runs, which an early look decides from."""
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> RunSubsampling:
         """Which part of the runs a document's tests read."""
-        from ksdp.audit.run_subsampling import Reading  # numerics, which a list of audits does without
+        from ksdp.audit.run_subsampling import RunSubsampling  # numerics, which a list of audits does without
 
-        return Reading(self.every, self.early)
+        return RunSubsampling(self.every, self.early)
 
 
 @dataclass(frozen=True, config=FORMAT)

@@ -150,7 +150,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Filed:
+class AuditLocation:
     """Under what name an audit is kept, and where."""
 
     audit: str
@@ -185,7 +185,7 @@ def chance(n_with: NDArray[np.int64], n_without: NDArray[np.int64]) -> parts.Cha
     return parts.ChanceSummary(min(_KOLMOGOROV_50 * spread, 1.0), min(_KOLMOGOROV_95 * spread, 1.0))
 
 
-def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: Filed) -> Summary:
+def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: AuditLocation) -> Summary:
     """Everything that an audit found, in one value."""
     plan, tests, decisions = tested.plan, tested.interim.tests, tested.interim.decisions
     levels = [look.level for look in plan.looks[: tested.looks]]

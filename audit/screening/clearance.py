@@ -260,7 +260,7 @@ class Covered:
     """Names of the announced arrays that tested statistics read; sorted, each once."""
 
     def missing(self, opened: Iterable[str]) -> tuple[str, ...]:
-        """Of what a run opens, the arrays that nobody looked at; sorted."""
+        """Arrays that a run opens and no tested statistic reads; sorted."""
         return tuple(sorted(set(opened) - set(self.arrays)))
 
 

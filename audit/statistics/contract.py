@@ -60,7 +60,7 @@ class Pool(_Remembers):
     group: NDArray[np.int64] | None = None
     """Number of the group of each of `drawn`, from 0, shape (n,): in or out together; None: each by itself."""
     honest: sp.csr_array | None = None
-    """Those of the `fixed` that are not the coalition's, where some are and others are not; they stay in a sum."""
+    """Fixed documents of honest parties, only if a coalition also owns some; they remain in the sums."""
     coalition: sp.csr_array | None = None
     """The coalition's, where there are `honest` ones."""
     leaks: tuple[ArrayLeak, ...] = ()

@@ -473,8 +473,7 @@ PAPER: tuple[TableStatistic, ...] = (
         "sigma",
         "paper",
         sigma,
-        "The paper’s: the announced weights of the topics, added up in the proportions in which the document is a "
-        "mixture of them.",
+        "The paper’s: the announced weights of the topics, added up by how much of each the document holds.",
         needs=("T", "denominators"),
     ),
     *_in_both_settings(
@@ -511,8 +510,8 @@ PAPER: tuple[TableStatistic, ...] = (
         "d-sum",
         "paper-blocks",
         _d_sum,
-        "the sum, over pairs of words or columns, of the differences between everybody’s estimated products, "
-        "scaled to length 1, and the document’s own, divided by its length.",
+        "the sum, over pairs of words or columns, of the differences, without signs, between everybody’s "
+        "estimated products, scaled to length 1, and the document’s own, divided by its length.",
     ),
     *_in_both_settings(
         "d-square-sum",

@@ -189,7 +189,7 @@ ROUNDS = (
         "weights-sum",
         "rounds",
         _WeightsSum(("weights", "total_weights")),
-        "Whether the announced weights are as large as with the document they would be.",
+        "The announced weights of the topics in all rounds, added up by how much of each the document holds.",
         needs=("T", "weights"),
         reads=("total_weights",),
     ),

@@ -170,7 +170,7 @@ def flagged_by(
 
 
 def adjusted_among(log10_p: Floats, rule: DecisionSpec, among: int, uniform: float = 0.0) -> Floats:
-    """Over documents, by the rule's procedure; those that are not here count with p = 1."""
+    """Adjust over all documents of the audit; absent ones count with p = 1."""
     return adjust(np.concatenate([log10_p, np.zeros(among - len(log10_p))]), rule.error, uniform)[: len(log10_p)]
 
 

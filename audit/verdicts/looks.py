@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ksdp.audit.randomness import Purpose, derived_seed
-from ksdp.audit.run_subsampling import EVERY_RUN, Reading
+from ksdp.audit.run_subsampling import EVERY_RUN, RunSubsampling
 from ksdp.audit.spec.design import Design, Shared
 from ksdp.audit.spec.models import DecisionSpec, Spec
 from ksdp.audit.verdicts.decide import Decisions, Proof, Verdict, adjusted_among, decide, flagged_by
@@ -122,7 +122,7 @@ class LookScope:
     """That the corrections count: at least those that are audited."""
     fresh: bool = False
     """Whether fresh runs follow the last look."""
-    reading: Reading = EVERY_RUN
+    reading: RunSubsampling = EVERY_RUN
     """Which part of the runs a document's tests read."""
     may_clear: bool = True
     """False where something that the run announces was looked at by nobody: then no document is clear."""

@@ -53,10 +53,10 @@ async def _looks(
     first: AuditRef, steps: Steps, tally: Tally, seconds: dict[str, float]
 ) -> tuple[Tested, tuple[AuditRef, ...]]:
     """Look after look, until so few verdicts are open; what they gave, and the stages they were made in."""
-    whole = await steps.aside(open_audit, first)
+    whole = await steps.run_in_thread(open_audit, first)
     paper = [n for n, column in enumerate(whole.columns) if column.family.startswith("paper")]
     names = tuple(s.name for s in whole.statistics)
-    copies = await steps.aside(copies_of, whole)
+    copies = await steps.run_in_thread(copies_of, whole)
     proved = proved_bound(whole, copies)
     interim: InterimVerdicts | None = None
     few_from: int | None = None
@@ -70,7 +70,7 @@ async def _looks(
             name, seed, before = f"look-{number + 1}", whole.design.seed, refs[-1].stage
             stage = Stage(name, seed, look.runs, rows, names, before, few_from=few_from)
             write_stage(Store(Path(first.store)).audit(first.audit), stage)
-            if not (first.may_sample or await steps.aside(all_stored, first.at(stage.name))):
+            if not (first.may_sample or await steps.run_in_thread(all_stored, first.at(stage.name))):
                 break  # what was not announced cannot be explored
             refs.append(first.at(stage.name))
         look_tests = await tested_look(refs[-1], steps, tally, seconds)
@@ -86,7 +86,7 @@ async def _looks(
             break
     assert interim is not None
     drop_stages(Store(Path(first.store)).audit(first.audit), "look-", [ref.stage for ref in refs])
-    spared = await steps.aside(_spared, refs)
+    spared = await steps.run_in_thread(_spared, refs)
     tested = Tested(whole, len(refs), interim, controls, shuffled, canaries, copies=copies, spared=spared)
     return tested, tuple(refs)
 
@@ -113,13 +113,13 @@ async def _confirm(first: AuditRef, tested: Tested, steps: Steps, tally: Tally) 
     stage = Stage(FRESH, seed, plan.fresh_runs, rows, names, strongest=strongest)
     write_stage(Store(Path(first.store)).audit(first.audit), stage)
     fresh = first.at(FRESH)
-    gone = len(await steps.aside(parts_of, first)) > 1
+    gone = len(await steps.run_in_thread(parts_of, first)) > 1
     if gone:
         again = Stage(AGAIN, plan.design.seed, plan.looks[0].runs, rows, names, strongest=strongest)
         write_stage(Store(Path(first.store)).audit(first.audit), again)
     flagged = {int(row): Flagged(int(row), column) for row, column in zip(plan.audited[at], columns, strict=True)}
     effects: list[SliceEffects] = []
-    for some in await steps.aside(parts_of, fresh):
+    for some in await steps.run_in_thread(parts_of, fresh):
         before = replace(some, stage=AGAIN) if gone else first
         if gone:
             await measured_stage(before, steps, Tally())

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ksdp.audit.plan import CONTROLS, Plan
-from ksdp.audit.run_subsampling import Reading
+from ksdp.audit.run_subsampling import RunSubsampling
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.spec.design import Block, Shared
 from ksdp.audit.testing import canary_arms, compare_arms
@@ -129,12 +129,12 @@ def calibrate(plan: Plan, budget: float = 10.0, clock: Callable[[], float] = tim
         measure(plan, some, sample(plan, some), plan.statistics)
         spent += clock() - began
         done += len(some)
-    share = Reading(plan.reading.every).measured(plan.design.runs, plan.design.share)
+    share = RunSubsampling(plan.reading.every).measured(plan.design.runs, plan.design.share)
     columns = len(plan.statistics) + 1  # and the canary
     stored = (len(plan.audited) / plan.design.lanes + CONTROLS) * columns * plan.bytes_a_value
     observables = plan.kept_bytes
     a_test = _tested(plan, clock) + _READ * plan.read_runs * columns * plan.bytes_a_value
-    kept = Reading(plan.fresh_every).measured(plan.design.runs, plan.design.share)
+    kept = RunSubsampling(plan.fresh_every).measured(plan.design.runs, plan.design.share)
     every = [s.name for s in plan.statistics]
     mechanism, statistics = _fixed(plan, every, clock)
     looked = max(spent / done - mechanism - statistics, 0.0)

@@ -106,7 +106,7 @@ def _work(plan: Plan, costs: Calibration) -> float:
 
 
 def never_small(plan: Plan) -> bool:
-    """Whether nobody has to try an audit to know that it takes more than seconds."""
+    """Whether the audit is certainly too long for this process, without a trial."""
     looks = float(plan.read_runs) * len(plan.audited) * len(plan.columns)
     return plan.spec.certificate is not None or looks > _MOST_LOOKS
 

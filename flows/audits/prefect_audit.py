@@ -119,7 +119,7 @@ class _Tasks:
 
     address: str
 
-    async def aside(self, function: Callable[..., Result], *arguments: Any) -> Result:
+    async def run_in_thread(self, function: Callable[..., Result], *arguments: Any) -> Result:
         return await asyncio.to_thread(function, *arguments)
 
     async def each(

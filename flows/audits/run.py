@@ -47,7 +47,7 @@ class _Calls:
 
     workers: LocalWorkers | None
 
-    async def aside(self, function: Callable[..., Result], *arguments: Any) -> Result:
+    async def run_in_thread(self, function: Callable[..., Result], *arguments: Any) -> Result:
         return function(*arguments)
 
     async def each(

@@ -18,7 +18,7 @@ from ksdp.audit.certifying import certify, knows_all
 from ksdp.audit.errors import DamagedBlock
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.results.parts import Provenance, StoredValues
-from ksdp.audit.results.summarise import Cost, Filed, Tested, detectable, summarise
+from ksdp.audit.results.summarise import AuditLocation, Cost, Tested, detectable, summarise
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.verdicts.effects import Effect
 from ksdp.audit.verdicts.laws import ArmTests
@@ -56,7 +56,7 @@ async def tested_look(ref: AuditRef, steps: Steps, tally: Tally, seconds: dict[s
     controls: list[ArmTests] = []
     shuffled: list[NDArray[np.float64]] = []
     canaries: list[ArmTests] = []
-    parts = await steps.aside(parts_of, ref)
+    parts = await steps.run_in_thread(parts_of, ref)
     for number, part in enumerate(parts):
         of = "" if part.part is None else f"part {number + 1} of {len(parts)}"
         began = time.monotonic()
@@ -78,15 +78,17 @@ async def tested_look(ref: AuditRef, steps: Steps, tally: Tally, seconds: dict[s
 
 async def measured_stage(ref: AuditRef, steps: Steps, tally: Tally, of: str = "") -> Plan:
     """Measure all blocks of a stage, or of a part of its documents, which `of` describes."""
-    plan = await steps.aside(open_plan, ref)
-    runs = plan.runs - await steps.aside(plan.spared)
+    plan = await steps.run_in_thread(open_plan, ref)
+    runs = plan.runs - await steps.run_in_thread(plan.spared)
     current().stage(" ".join(word for word in ("sample", ref.stage, of) if word), runs)
     where = ", ".join(word for word in (ref.stage, of) if word)
     what = f"runs of the mechanism{f' ({where})' if where else ''}"
     async with steps.shown(tally, runs, f"audit-{ref.audit}-runs", what):
         with followed(ref, tally.tell):
             await steps.each("sample", compute_block, [(ref, block) for block in plan.blocks], tally)
-    if ref.may_sample and (said := await steps.aside(repeat_runs, ref)):  # also where it was killed before this
+    if ref.may_sample and (
+        said := await steps.run_in_thread(repeat_runs, ref)
+    ):  # also where it was killed before this
         current().say(said)
     return plan
 
@@ -179,7 +181,7 @@ async def _there(wanted: Sequence[Wanted], steps: Steps) -> list[Wanted]:
     """The same where values went when they were tested: those few documents are measured again."""
     moved: dict[AuditRef, tuple[AuditRef, NDArray[np.int64]]] = {}
     for stage in dict.fromkeys(stage for stage, *_ in wanted):
-        if len(await steps.aside(parts_of, stage)) == 1:
+        if len(await steps.run_in_thread(parts_of, stage)) == 1:
             continue
         whole = open_stage(stage)
         rows = np.unique(whole.rows[[place for ref, _, place, _ in wanted if ref == stage]])
@@ -274,7 +276,7 @@ async def conclude(
         runs_a_block=plan.block_runs,
         stages=tuple(_stored_values(store, stage) for stage in stages),
     )
-    filed = Filed(first.audit, first.corpus, str(store.root), str(folder / "report.html"), provenance)
+    filed = AuditLocation(first.audit, first.corpus, str(store.root), str(folder / "report.html"), provenance)
     summary = summarise(tested, effects, cost, filed)
     write_summary(folder, summary)
     record_finished(store, first.audit)

@@ -53,7 +53,7 @@ Result = TypeVar("Result")
 class Steps(Protocol):
     """Who takes the steps of an audit."""
 
-    async def aside(self, function: Callable[..., Result], *arguments: Any) -> Result:
+    async def run_in_thread(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """Call something that takes a while, without holding up what else this process does."""
         ...
 

@@ -410,7 +410,7 @@ SUGGESTED = 100
 
 
 @dataclass(frozen=True, eq=False)
-class Entered:
+class ContributedDocuments:
     """The documents that a party enters, and on what grounds."""
 
     corpus: Corpus
@@ -447,7 +447,7 @@ def enter_documents(
     now: datetime,
     identity: Ed25519PrivateKey | None = None,
     reviews: Path | None = None,
-) -> Entered:
+) -> ContributedDocuments:
     """Load a party's corpus and keep the documents that its clearance lists and nobody has excluded.
 
     The clearance must be for the mechanism of the run with every parameter; of a mechanism with noise all but
@@ -500,7 +500,9 @@ def enter_documents(
         raise InputError(f"no document of {corpus.name} is left: {len(out)} are excluded by decision.")
     if clearance is None:
         known = _NONE_KNOWN if store is None else _read_from(store)
-        return Entered(entering, Statement(cleared=False), len(mine), None, held, columns, known, excluded)
+        return ContributedDocuments(
+            entering, Statement(cleared=False), len(mine), None, held, columns, known, excluded
+        )
     verified = _verified(run, clearance, named, whole, signer=signer, now=now)
     rows = np.flatnonzero(verified.clearance.allows(entering.ids))
     if not len(rows):
@@ -517,7 +519,9 @@ def enter_documents(
     }
     known = known if store is None else _read_from(store)
     statement = Statement(True, verified.file)
-    return Entered(restrict(entering, rows), statement, len(mine), grounds, held, columns, known, excluded)
+    return ContributedDocuments(
+        restrict(entering, rows), statement, len(mine), grounds, held, columns, known, excluded
+    )
 
 
 _LATER = "later decisions are not known, as no store was named (--store)"
@@ -612,7 +616,7 @@ def _read(
     return load_drawn(source, base, enters, nonnegative=nonnegative)
 
 
-def run_party(node: Node[Run], entered: Entered, guard: BudgetGuard | None = None) -> dict[str, Any]:
+def run_party(node: Node[Run], entered: ContributedDocuments, guard: BudgetGuard | None = None) -> dict[str, Any]:
     """Take part, and write the result into a folder: what its `run.json` says.
 
     Of a run on ratings the folder holds predictions for all of the party's users as well, of `term-counts` a
@@ -660,7 +664,7 @@ def run_party(node: Node[Run], entered: Entered, guard: BudgetGuard | None = Non
     return result
 
 
-def _predict(run: Run, entered: Entered, out: Path) -> None:
+def _predict(run: Run, entered: ContributedDocuments, out: Path) -> None:
     """Write what the party's users would rate highest, those included that did not enter."""
     given, topics = entered.mine.matrix, read_result(out)["T"]
     suggested = Predictor.of(run.terms.mechanism, topics, given).suggested(given, SUGGESTED)

@@ -279,7 +279,7 @@ class _Tried:
 
 
 async def _tried(store: Store, schedule: Schedule, mark: Running) -> _Tried:
-    """Attempt it as often as the schedule says; the mark stays where the run is told to stop."""
+    """Run with the schedule's retries; on interruption keep the running mark."""
     if mark.crashes > schedule.retries:
         return _Tried("crashed", failure=KsdpError(f"its process died {mark.crashes} times."))
     begin(store, schedule.name, mark)

@@ -15,10 +15,10 @@ from ksdp.audit.mechanisms.joint import OfRun, SumOverRuns
 from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.plan import (
     Plan,
+    built_documents,
     bytes_a_document,
     document_parts,
     keeps_values,
-    measured_documents,
     reads_one_document,
     strongest_alone,
 )
@@ -150,7 +150,7 @@ def test_parts_hold_what_fits(corpus: Corpus) -> None:
 def test_documents_that_follow_one_another_are_not_copied(corpus: Corpus) -> None:
     units = plan_of(corpus).units
     for rows in (np.arange(200, 900), np.arange(0, 1), np.array([4, 5, 7]), np.array([7, 6, 5])):
-        found = measured_documents(corpus, units, rows, {}).matrix
+        found = built_documents(corpus, units, rows, {}).matrix
         wanted = take_rows(corpus.matrix, rows)
         assert (found != wanted).nnz == 0
         assert found.shape == wanted.shape

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.run_subsampling import EVERY_RUN, Reading, levelled
+from ksdp.audit.run_subsampling import EVERY_RUN, RunSubsampling, levelled
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.spec.design import Block
 from ksdp.audit.spec.models import Spec
@@ -32,7 +32,7 @@ def whole() -> Plan:
     corpus = Corpus(sp.csr_array(counts[FIRST]), np.arange(60).astype(str))
     tables = {"seed": 3, "corpus": {"path": "none"}, "mechanism": {"name": "pd-svd", "rank": 1}}
     plan = make_plan(Spec.model_validate(tables | {"design": {"party_size": 6, "with_runs": 100}}), corpus)
-    return replace(plan, block_runs=16, reading=Reading(4))
+    return replace(plan, block_runs=16, reading=RunSubsampling(4))
 
 
 def stage(whole: Plan, few_from: int | None) -> Plan:

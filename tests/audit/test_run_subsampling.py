@@ -14,7 +14,15 @@ from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.contract import Observables, Release
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.run_subsampling import EVERY_RUN, Reading, best_every, kept_without, levelled, more_runs, read_runs
+from ksdp.audit.run_subsampling import (
+    EVERY_RUN,
+    RunSubsampling,
+    best_every,
+    kept_without,
+    levelled,
+    more_runs,
+    read_runs,
+)
 from ksdp.audit.sampling import STRONGEST, measure, run_observables, sample
 from ksdp.audit.spec.design import Block
 from ksdp.audit.spec.models import parse_spec
@@ -61,7 +69,7 @@ def test_too_few_runs_are_said() -> None:
 
 
 def test_each_document_keeps_one_block_of_each_stratum_whoever_else_is_audited() -> None:
-    sizes = {"block_runs": 16, "reading": Reading(4)}
+    sizes = {"block_runs": 16, "reading": RunSubsampling(4)}
     rows = np.arange(500)
     blocks = [Block(0, start, start + 16) for start in range(0, 16 * 12, 16)]
     whole = np.stack([kept_without(7, block, rows, 600, **sizes) for block in blocks])
@@ -71,7 +79,7 @@ def test_each_document_keeps_one_block_of_each_stratum_whoever_else_is_audited()
     few = np.stack([kept_without(7, block, some, 600, **sizes) for block in blocks])
     assert (few == whole[:, some]).all()
     assert (np.stack([kept_without(8, block, rows, 600, **sizes) for block in blocks]) != whole).any()
-    early = {"block_runs": 16, "reading": Reading(4, 64)}
+    early = {"block_runs": 16, "reading": RunSubsampling(4, 64)}
     both = np.stack([kept_without(7, block, rows, 600, **early) for block in blocks])
     assert both[:4].all()
     assert (both[4:] == whole[4:]).all()  # the draw of a stratum does not hang on what was before
@@ -83,14 +91,14 @@ def test_each_document_keeps_one_block_of_each_stratum_whoever_else_is_audited()
 def test_more_runs_make_up_for_what_is_not_read(share: float) -> None:
     every, runs = best_every(share), 10**7
     assert every > 1
-    m, n = Reading(every).arms(round(runs * more_runs(share, every)), share)
+    m, n = RunSubsampling(every).arms(round(runs * more_runs(share, every)), share)
     assert m * n / (m + n) == pytest.approx(runs * share * (1 - share), rel=1e-4)
 
 
 def test_the_plan_reads_a_part_where_that_is_cheaper(corpus: Corpus) -> None:
     plan = plan_of(corpus)
     everything = plan_of(corpus, design={"party_size": 4, "with_runs": 100, "without_runs": "all"})
-    assert (plan.reading, everything.reading) == (Reading(2), EVERY_RUN)
+    assert (plan.reading, everything.reading) == (RunSubsampling(2), EVERY_RUN)
     assert plan.runs % (plan.reading.every * plan.block_runs) == 0
     assert plan.runs_identity == everything.runs_identity  # observables are shared
     (m, n), (a, b) = plan.arms, everything.arms
@@ -98,7 +106,7 @@ def test_the_plan_reads_a_part_where_that_is_cheaper(corpus: Corpus) -> None:
     assert plan.read_runs == m + n < everything.read_runs
     fresh = plan.narrowed(Stage(FRESH, 5, plan.fresh_runs, plan.audited, ("w-max",)))
     assert fresh.reading.all  # too few to leave any out
-    assert plan.narrowed(Stage("", 1, plan.runs, plan.audited, ("w-max",))).reading == Reading(2)
+    assert plan.narrowed(Stage("", 1, plan.runs, plan.audited, ("w-max",))).reading == RunSubsampling(2)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +257,7 @@ def test_p_is_uniform_where_nothing_leaks_and_small_where_it_does(early: int) ->
     whole = rng.integers(every, size=(documents, runs // (every * 16)))
     place = np.arange(runs) // 16
     kept = inclusion | (whole[:, place // every] == place % every) | (np.arange(runs) < early)
-    width = Reading(every, early).runs(runs)
+    width = RunSubsampling(every, early).runs(runs)
     for values in (rng.normal(size=inclusion.shape), rng.integers(5, size=inclusion.shape).astype(float)):
         bits, (read,) = levelled(inclusion, kept, [values], width)
         p = 10 ** compare_arms({"s": read}, bits).log10_p[:, 0]
@@ -260,7 +268,7 @@ def test_p_is_uniform_where_nothing_leaks_and_small_where_it_does(early: int) ->
     assert (compare_arms({"s": read}, bits).log10_p[:, 0] < -3).mean() > 0.9
 
 
-def counted(reading: Reading, done: int, block: int) -> int:
+def counted(reading: RunSubsampling, done: int, block: int) -> int:
     """One block of each stratum after the early runs, and all of those."""
     return sum(run < reading.early or (run // block) % reading.every == 0 for run in range(done))
 
@@ -268,19 +276,19 @@ def counted(reading: Reading, done: int, block: int) -> int:
 @given(st.sampled_from([1, 2, 4, 8]), st.integers(0, 3), st.integers(1, 6), st.sampled_from([1, 16]))
 def test_read_runs_are_those_that_are_counted(every: int, early: int, strata: int, block: int) -> None:
     whole = every * block
-    reading, done = Reading(every, early * whole), strata * whole
+    reading, done = RunSubsampling(every, early * whole), strata * whole
     assert reading.runs(done) == counted(reading, done, block)
     assert reading.total(np.array([float(reading.runs(done))])).tolist() == [done]
 
 
 def test_no_number_of_runs_stays_none() -> None:
-    for reading in (EVERY_RUN, Reading(4), Reading(4, 64)):
+    for reading in (EVERY_RUN, RunSubsampling(4), RunSubsampling(4, 64)):
         assert reading.total(np.array([np.inf])).tolist() == [np.inf]
         assert np.isnan(reading.total(np.array([np.nan]))).all()
 
 
 def test_arms_and_what_is_measured() -> None:
-    reading = Reading(every=4, early=1000)
+    reading = RunSubsampling(every=4, early=1000)
     assert reading.arms(5000, 0.1) == (500, 1500)
     assert reading.measured(5000, 0.1) == pytest.approx((1000 + 4000 * (0.1 + 0.9 / 4)) / 5000)
     assert EVERY_RUN.all

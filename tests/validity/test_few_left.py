@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.run_subsampling import Reading, levelled
+from ksdp.audit.run_subsampling import RunSubsampling, levelled
 from ksdp.audit.spec.design import Block, Shared
 from ksdp.audit.spec.models import Spec
 from ksdp.audit.verdicts.decide import Verdict
@@ -56,7 +56,7 @@ def plan_of_nothing() -> Plan:
     plan = make_plan(Spec.model_validate(tables | {"design": design}), corpus)
     assert (plan.corpus.first_alike == COPIES).all()
     drawn = Drawn(np.arange(60), np.arange(60), 6, RUNS, 0)
-    return replace(plan, block_runs=BLOCK, reading=Reading(4), design=drawn, known_pool=plan.pool)
+    return replace(plan, block_runs=BLOCK, reading=RunSubsampling(4), design=drawn, known_pool=plan.pool)
 
 
 def drawn(plan: Plan) -> np.ndarray:

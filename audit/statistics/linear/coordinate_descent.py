@@ -124,12 +124,12 @@ RIDGE = 2.0**-30
 """Part of what each adds, for those whom the equations do not tell apart."""
 
 
-def explained(once: Deduplicated, apart: Floats, parts: Floats, scales: Scales, sizes: Floats) -> Floats | None:
+def explained(once: Deduplicated, residual: Floats, parts: Floats, scales: Scales, sizes: Floats) -> Floats | None:
     """How many of each content were in, less what is expected; None where none that is found explains the sums.
 
     Parameters
     ----------
-    apart : the sums less what is expected of them, shape (entries,)
+    residual : the sums less what is expected of them, shape (entries,)
     parts : about how many were in, less what is expected, shape (contents,)
     scales : those of the sums
     sizes : |a|^2 of what one of each content adds, in these units
@@ -149,7 +149,7 @@ def explained(once: Deduplicated, apart: Floats, parts: Floats, scales: Scales, 
         told = np.clip(np.rint(inside), 0.0, once.several)
     doubted = adds & (np.abs(inside - told) > DOUBT[0])
     for doubt in (*DOUBT, None):
-        left = apart - once.made.summed(told - once.shares)
+        left = residual - once.made.summed(told - once.shares)
         if np.square(left * factors).sum() < least:
             return told - once.shares if _enough(once, told, adds) else None
         if doubt is None:
@@ -170,7 +170,7 @@ def _enough(once: Deduplicated, told: Floats, adds: NDArray[np.bool_]) -> bool:
 
 
 def _solved(once: Deduplicated, scales: Scales, places: NDArray[np.int64], told: Floats, along: Floats) -> Floats:
-    """Those of whom so many were thought to be in, by what is left of the sums."""
+    """Re-solve the doubtful counts against the residual and round them."""
     gram, _ = gram_of_contributions(once.made.of(places), scales)
     gram[np.diag_indices_from(gram)] *= 1.0 + RIDGE
     try:
@@ -246,7 +246,7 @@ class Fitted:
 
 
 def fitted(
-    once: Deduplicated, columns: NDArray[Any], apart: Floats, begin: Callable[[], tuple[Floats, Floats]]
+    once: Deduplicated, columns: NDArray[Any], residual: Floats, begin: Callable[[], tuple[Floats, Floats]]
 ) -> Fitted:
     """Fit documents to what is left of sums, one after the other, until a round changes little.
 
@@ -257,68 +257,68 @@ def fitted(
     once : their terms within `columns`, outside of which no document has an entry, each content once; b lies
         between 0 and 1, and is counted from what is expected of each
     columns : ascending
-    apart : the sums in these columns, less what is expected of them: rows, then the single numbers
-    begin : what documents begin with who wait for one another, shape (n,), and what that leaves of `apart`
+    residual : the sums in these columns, less what is expected of them: rows, then the single numbers
+    begin : what documents begin with who wait for one another, shape (n,), and what that leaves of `residual`
     """
     scales = scales_of(once.made)
     scaled = _scaled(once.made, scales)
-    parts = _by_first_rows(once, apart)
+    parts = _by_first_rows(once, residual)
     if parts.any():
-        apart = apart - once.made.summed(parts)
-    left = _left_of(apart, once.made, scales)
+        residual = residual - once.made.summed(parts)
+    left = _left_of(residual, once.made, scales)
     if not _settles(scaled, left, parts, once.bounds, _marks(), BETWEEN):
-        start, apart = begin()
-        left, parts = (_left_of(apart, once.made, scales), np.bincount(once.which, start).astype(np.float64))
+        start, residual = begin()
+        left, parts = (_left_of(residual, once.made, scales), np.bincount(once.which, start).astype(np.float64))
         bounds = np.array([[-np.inf], [np.inf]]).repeat(len(parts), axis=1)
         _settles(scaled, left, parts, bounds, [FREELY] * MOST_ROUNDS)
     found = once.of_each(_gone_through(scaled, left, parts, _NO_BOUNDS))
     return Fitted(between(found), columns, scales, left)
 
 
-def told(once: Deduplicated, columns: NDArray[Any], apart: Floats) -> Fitted | None:
+def told(once: Deduplicated, columns: NDArray[Any], residual: Floats) -> Fitted | None:
     """Who was in, to the last document, where documents that are in or out explain the sums (`explained`).
 
     None where none that are found do. Parameters as those of `fitted`.
     """
     scales = scales_of(once.made)
-    scaled, left = _scaled(once.made, scales), _left_of(apart, once.made, scales)
+    scaled, left = _scaled(once.made, scales), _left_of(residual, once.made, scales)
     parts = np.zeros(len(once.shares))
     _settles(scaled, left, parts, once.bounds, _marks(), BETWEEN)
-    exactly = explained(once, apart, parts, scales, scaled.sizes)
+    exactly = explained(once, residual, parts, scales, scaled.sizes)
     if exactly is None:
         return None
-    left = _left_of(apart - once.made.summed(exactly), once.made, scales)
+    left = _left_of(residual - once.made.summed(exactly), once.made, scales)
     return Fitted(between(once.of_each(exactly)), columns, scales, left)
 
 
-def _by_first_rows(once: Deduplicated, apart: Floats) -> Floats:
+def _by_first_rows(once: Deduplicated, residual: Floats) -> Floats:
     """The parts that the first rows of the sums tell, where these are numbers enough for all documents; else 0."""
     parts, columns = np.zeros(len(once.shares)), once.made.rows.shape[1]
     rows = math.ceil(PLENTY * len(parts) / max(columns, 1))
     if 2 * rows <= once.made.weights.shape[1]:
         first = once.made.first(rows)
         scales = scales_of(first)
-        left = _left_of(apart[: rows * columns], first, scales)
+        left = _left_of(residual[: rows * columns], first, scales)
         _settles(_scaled(first, scales), left, parts, once.bounds, [FIRST] * PATIENCE, BETWEEN)
     return parts
 
 
-def with_parts(made: FactoredContributions, columns: NDArray[Any], apart: Floats, parts: Floats) -> Fitted:
-    """The same of documents whose parts are known: `apart` is what these leave of the sums within `columns`."""
+def with_parts(made: FactoredContributions, columns: NDArray[Any], residual: Floats, parts: Floats) -> Fitted:
+    """The same of documents whose parts are known: `residual` is what these leave of the sums within `columns`."""
     scales = scales_of(made)
-    left = _left_of(apart, made, scales)
+    left = _left_of(residual, made, scales)
     told = _gone_through(_scaled(made, scales), left, parts, _NO_BOUNDS)
     return Fitted(between(told), columns, scales, left)
 
 
-def _left_of(apart: Floats, made: FactoredContributions, scales: Scales) -> _Left:
+def _left_of(residual: Floats, made: FactoredContributions, scales: Scales) -> _Left:
     """What is left of the sums, in these scales."""
     wide = len(scales.rows) * len(scales.columns)
-    rows = apart[:wide].reshape(-1, len(scales.columns)) * scales.columns * scales.rows[:, None]
+    rows = residual[:wide].reshape(-1, len(scales.columns)) * scales.columns * scales.rows[:, None]
     basis = np.asfortranarray(made.basis) * scales.columns
     across = np.zeros((int(made.taken.sum()), 2))
     across[:, 1] = (rows @ basis.T)[made.taken.T]
-    return _Left(panel_of(rows, np.float32), apart[wide:] * scales.single, across)
+    return _Left(panel_of(rows, np.float32), residual[wide:] * scales.single, across)
 
 
 def _marks() -> list[float]:

@@ -54,8 +54,8 @@ def expected_counts(pool: Pool) -> Floats:
     return np.asarray(pool.share * drawn + pool.fixed_share * others)
 
 
-def _apart(observables: Observables, pool: Pool) -> Floats:
-    """The counts of the documents of which nobody knows whether they are in, as far as others are known."""
+def _candidate_counts(observables: Observables, pool: Pool) -> Floats:
+    """Column counts of the candidate documents, with known documents subtracted."""
     counts = announced(observables, DOCUMENT_COUNTS).ravel()
     known = pool.fixed_share == 1.0 and pool.remaining is not None
     return np.asarray(counts - _beside(pool)) if known else counts
@@ -70,8 +70,8 @@ def _beside(pool: Pool) -> Floats:
 
 
 def _within(observables: Observables, pool: Pool) -> WithinColumns:
-    """Who has no column that none of the documents has of which nobody knows whether they are in."""
-    return WithinColumns(np.asarray(_apart(observables, pool) > 0.5))
+    """Candidates all of whose columns occur in some candidate of this run."""
+    return WithinColumns(np.asarray(_candidate_counts(observables, pool) > 0.5))
 
 
 def counts_allow(observables: Observables, pool: Pool) -> Allowed | None:

@@ -162,19 +162,19 @@ class Expected:
         turn = np.linalg.pinv(common, rcond=1e-8)
         within = turn @ common
         beyond, turned_beyond, weights = self._beyond
-        apart, along = np.empty(basis.shape), np.zeros((len(basis), len(beyond)), np.float32)
+        residual, along = np.empty(basis.shape), np.zeros((len(basis), len(beyond)), np.float32)
         # Some columns at a time: they stay in the first caches, and products so small are not copied before.
         parts = [slice(start, start + _COLUMNS) for start in range(0, basis.shape[1], _COLUMNS)]
         for part in parts:
             here = turn @ found[:, part]
             here -= within @ basis[:, part]
-            apart[:, part] = here
+            residual[:, part] = here
             along += here.astype(np.float32) @ turned_beyond[part]
         along *= weights
         larger = self.values[: len(basis), None] - self.rest
         for part in parts:
-            apart[:, part] = larger * apart[:, part] - along @ beyond[:, part]
-        return apart
+            residual[:, part] = larger * residual[:, part] - along @ beyond[:, part]
+        return residual
 
     @cached_property
     def _beyond(self) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
@@ -265,9 +265,9 @@ class ExpectedTopics:
 
         Nothing is learnt from an entry that is at its bound both times.
         """
-        apart = _total(self.some, found) - self._at_expected
-        apart[(found <= 0.0) & (self.topics <= 0.0)] = 0.0
-        return apart
+        residual = _total(self.some, found) - self._at_expected
+        residual[(found <= 0.0) & (self.topics <= 0.0)] = 0.0
+        return residual
 
     @cached_property
     def _at_expected(self) -> Floats:
@@ -444,8 +444,10 @@ class FirstOrderMean:
         """One number a document, shape (n_documents,)."""
         pool = documents.source_pool
         additions = cast(CovarianceFilter, pool.derive("documents in a mean", lambda: _in_mean(pool)))
-        apart = announced(observables, "mean").reshape(1, -1) - additions.mean
-        weights = cast(Floats, observables.derive(("mean", additions), lambda: additions.filtered(apart).ravel()))
+        residual = announced(observables, "mean").reshape(1, -1) - additions.mean
+        weights = cast(
+            Floats, observables.derive(("mean", additions), lambda: additions.filtered(residual).ravel())
+        )
         return np.asarray(documents.matrix @ weights - additions.mean @ weights)
 
 

@@ -119,7 +119,7 @@ class _Equates(Protocol):
 
 
 def solves_groups(statistic: Statistic) -> bool:
-    """Whether a statistic takes what is announced for equations, so that it can be asked of groups."""
+    """Whether the statistic solves a linear system and so can score groups."""
     return isinstance(statistic, _Equates)
 
 
@@ -160,9 +160,9 @@ class OfGroups(WrappedStatistic):
         told = observables.derive((self.name, pool), lambda: _told(terms, known, pool))
         if told is None:
             return np.zeros(len(documents))
-        numbers, usual = told
+        numbers, offset = told
         rows = documents.rows
-        said = np.add.reduceat(terms(rows.matrix).along(numbers), documents.starts[:-1]) + usual
+        said = np.add.reduceat(terms(rows.matrix).along(numbers), documents.starts[:-1]) + offset
         may = np.ones(rows.matrix.shape[0], np.bool_) if rows.possible is None else rows.possible
         if known.possible is not None:
             may = may & known.possible(
@@ -203,11 +203,11 @@ def _told(
         noise = noise + lost(share * lose) + LEAST * float(squares.mean())
         taken = _some(squares, len(left))
         units = 1.0 / np.sqrt(noise[taken])
-        apart = (sums - share * adds.sum(axis=0))[taken]
-        found, usual = span_of(adds[:, taken] * units, 1.0).direction(apart * units, shares)
+        residual = (sums - share * adds.sum(axis=0))[taken]
+        found, offset = span_of(adds[:, taken] * units, 1.0).direction(residual * units, shares)
     numbers = np.zeros(entries)
     numbers[taken] = found * units
-    return numbers, usual
+    return numbers, offset
 
 
 def _added(

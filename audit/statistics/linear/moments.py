@@ -120,8 +120,8 @@ def _by_entropy(rows: Floats, share: float, noise: float) -> Callable[[Floats], 
     span, shares = span_of(_numbers(rows), noise), np.full(len(rows), share)
 
     def solve(moments: Floats) -> _Form:
-        numbers, usual = span.direction(isometric(moments), shares)
-        return of_isometric(numbers), -usual
+        numbers, offset = span.direction(isometric(moments), shares)
+        return of_isometric(numbers), -offset
 
     return solve
 
@@ -172,7 +172,7 @@ def moment_match(observables: Observables, documents: Documents) -> Floats:
 
     The best linear test of whether x is in the sum, for an adversary who knows what databases are drawn from: it
     looks where the other documents vary least. Of few documents it is their log odds of being in, by the most even
-    draw that agrees with S (`max_entropy`). Rows are bounded, and noise is as large, as the mechanism says in
+    draw that agrees with S (`tilting`). Rows are bounded, and noise is as large, as the mechanism says in
     public; of a mechanism that says nothing, noise is taken for a part of the mean variance.
     """
     moments = observables.derive(("moments",), lambda: of_isometric(announced(observables, "moments").ravel()))
@@ -208,10 +208,10 @@ def _matched(moments: Floats, documents: Documents, alone: bool = False) -> Floa
                 total += share * (dense.T @ dense)
         return total
 
-    apart = moments - cast(Floats, pool.derive(("expected moments", alone), expected))
-    form, usual = cast(MomentFilter, pool.derive("moment filter", compute)).form(apart)
+    residual = moments - cast(Floats, pool.derive(("expected moments", alone), expected))
+    form, offset = cast(MomentFilter, pool.derive("moment filter", compute)).form(residual)
     rows = cast(Floats, documents.derive("bounded", lambda: bounded(documents.matrix)))
-    return row_dots(rows_times(rows, form), rows) - usual
+    return row_dots(rows_times(rows, form), rows) - offset
 
 
 MOMENTS = (

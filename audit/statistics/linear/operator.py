@@ -61,7 +61,7 @@ def at_even_steps(rows: sp.csr_array, most: int) -> sp.csr_array:
 
 
 def even_step(rows: int, most: int) -> int:
-    """Of how many rows one is looked at, so that these are `most` at most."""
+    """Step that keeps at most `most` rows."""
     return max(-(-rows // most), 1)
 
 
@@ -131,14 +131,14 @@ class FactoredContributions:
         """Multiplications of a sum and of products with all terms, about."""
         return int(2 * self.rows.nnz * self.weights.shape[1])
 
-    def apart(self, sums: Floats) -> tuple[Floats, Floats]:
+    def residual(self, sums: Floats) -> tuple[Floats, Floats]:
         """The rows, shape (r, d), and the single numbers of numbers that stand one after the other."""
         wide = self.weights.shape[1] * self.rows.shape[1]
         return sums[:wide].reshape(-1, self.rows.shape[1]), sums[wide:]
 
     def along(self, direction: Floats) -> Floats:
         """<a_i, direction> of every document, shape (n,); each by itself, to the last bit."""
-        rows, single = self.apart(direction)
+        rows, single = self.residual(direction)
         found = np.empty((self.rows.shape[0], len(rows)))
         csr_times_panel(self.rows.indptr, self.rows.indices, self.rows.data, panel_of(rows), found)
         found -= rows_times(self.numbers, self.taken * (self.basis @ rows.T))
@@ -353,7 +353,7 @@ class RatingContributions:
         _coefficient_paths(*self._given, float(self.gamma), float(self.delta), found)
         return found
 
-    def apart(self, sums: Floats) -> tuple[Floats, Floats]:
+    def residual(self, sums: Floats) -> tuple[Floats, Floats]:
         """The rows, shape (2 sweeps k, d), and no single numbers."""
         return sums.reshape(-1, self.rows.shape[1]), sums[:0]
 
@@ -431,10 +431,10 @@ def _along(indptr: Any, indices: Any, data: Any, topics: Any, paths: Any, direct
             sums, squares = 0.0, 0.0
             for p in range(columns.size):
                 j = columns[p]
-                apart = left[p] + before * topic[j]
-                sums += apart * direction[0, step, j]
+                residual = left[p] + before * topic[j]
+                sums += residual * direction[0, step, j]
                 squares += direction[1, step, j]
-                left[p] = apart - found * after[j]
+                left[p] = residual - found * after[j]
             total[i] += found * sums + found * found * squares
 
 
@@ -452,10 +452,10 @@ def _add(
             share, square = shares[i] * (found if not squared else found * found), found * found
             for p in range(columns.size):
                 j = columns[p]
-                apart = left[p] + before * topic[j]
-                sums[0, step, j] += share * (apart * apart if squared else apart)
+                residual = left[p] + before * topic[j]
+                sums[0, step, j] += share * (residual * residual if squared else residual)
                 sums[1, step, j] += share * (square if squared else found)
-                left[p] = apart - found * after[j]
+                left[p] = residual - found * after[j]
 
 
 @njit(cache=True, nogil=True)
@@ -468,7 +468,7 @@ def _enter(indptr: Any, indices: Any, data: Any, topics: Any, paths: Any, found:
             before, own = paths[i, step - rank] if step >= rank else 0.0, paths[i, step]
             topic, after = topics[step // rank, step % rank], topics[step // rank + 1, step % rank]
             for p in range(columns.size):
-                apart = left[p] + before * topic[columns[p]]
-                found[indptr[i] + p, 0, step] = own * apart
+                residual = left[p] + before * topic[columns[p]]
+                found[indptr[i] + p, 0, step] = own * residual
                 found[indptr[i] + p, 1, step] = own * own
-                left[p] = apart - own * after[columns[p]]
+                left[p] = residual - own * after[columns[p]]

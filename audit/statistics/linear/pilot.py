@@ -45,7 +45,7 @@ _MOST_DENSE = 2**14
 
 @runtime_checkable
 class _Filter(Protocol):
-    """A statistic that takes what is announced for equations in who is in."""
+    """A statistic that solves a linear system in who is in."""
 
     needs: tuple[str, ...]
 
@@ -198,7 +198,7 @@ def final_numbers(mechanism: Mechanism, announced: Iterable[Release], pool: Pool
 
 
 def _stops_early(own: Any, pool: Pool) -> bool:
-    """Whether V of one database is not the limit that its equations hold at."""
+    """Whether power iteration stops before it converges on one sampled database."""
     seen = []
     for mechanism in (own, replace(own, solver="limit")):
         try:

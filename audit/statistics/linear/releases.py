@@ -137,7 +137,7 @@ class _Solved(ABC):
             terms, known = found
             rows = sp.csr_array(sp.vstack(taken, format="csr"))
             made = cast(FactoredContributions | RatingContributions, terms(rows))
-            wide, single = made.apart(np.square(known.sums - made.summed(np.ones(rows.shape[0]))))
+            wide, single = made.residual(np.square(known.sums - made.summed(np.ones(rows.shape[0]))))
             mean = wide.mean(axis=1, keepdims=True)
             squares.append(np.concatenate([np.broadcast_to(mean, wide.shape).ravel(), single]))
         noise = np.mean(squares, axis=0)
@@ -456,7 +456,7 @@ def _enough_for_all(numbers: int, documents: int) -> bool:
 
 
 def _who_may(pool: Pool) -> int:
-    """Documents of which nobody knows whether they are in."""
+    """How many candidate documents there are."""
     others = 0 if pool.fixed is None or pool.fixed_share == 1.0 else pool.fixed.shape[0]
     return int(pool.drawn.shape[0] + others)
 

@@ -30,9 +30,9 @@ from ksdp.audit.statistics.linear.operator import (
 from ksdp.audit.statistics.linear.tilting import Direction, direction_of, few_to_write, raised_factor, span_of
 
 
-def by_steps(times: Callable[[Any], Any], apart: Any, steps: int) -> Any:
-    """Conjugate gradients for `times`(x) = apart from zero, this many steps."""
-    solution, left, direction = np.zeros_like(apart), apart.copy(), apart.copy()
+def by_steps(times: Callable[[Any], Any], residual: Any, steps: int) -> Any:
+    """Conjugate gradients for `times`(x) = residual from zero, this many steps."""
+    solution, left, direction = np.zeros_like(residual), residual.copy(), residual.copy()
     size = float(left @ left)
     for _ in range(steps):
         if not size > 0.0:
@@ -63,8 +63,8 @@ def _turned(direction: Any, left: Any, part: Any) -> None:
         direction[i] = part * direction[i] + left[i]
 
 
-def approached(made: FactoredContributions, apart: Floats, ridge: Floats, steps: int) -> Floats:
-    """About C^-1 apart, C the sum of (a - mean) (a - mean)^T over the documents, and `ridge`; shape (entries,).
+def approached(made: FactoredContributions, residual: Floats, ridge: Floats, steps: int) -> Floats:
+    """About C^-1 residual, C the sum of (a - mean) (a - mean)^T over the documents, and `ridge`; shape (entries,).
 
     Every entry is measured in its own deviation, which preconditions, and keeps numbers near 1.
 
@@ -74,10 +74,10 @@ def approached(made: FactoredContributions, apart: Floats, ridge: Floats, steps:
         Added to the variances, positive.
     """
     scale = 1.0 / np.sqrt(made.variances + ridge)
-    right = apart * scale
+    right = residual * scale
     length = float(np.linalg.norm(right))
     if not length > 0.0:
-        return np.zeros_like(apart)
+        return np.zeros_like(residual)
     covariance = _Covariance(made, scale, ridge)
     found = by_steps(covariance.times, covariance.laid(right / length), steps)
     return covariance.written(found) * (length * scale)
@@ -99,7 +99,7 @@ class _Covariance:
 
     def laid(self, entries: Floats) -> Any:
         """Entries as a panel, a feature's rows side by side, then the single numbers."""
-        rows, single = self._made.apart(entries)
+        rows, single = self._made.residual(entries)
         panel = panel_of(rows).ravel()
         laid = lined((len(panel) + len(single),), np.float64)
         laid[: len(panel)], laid[len(panel) :] = panel, single
@@ -122,12 +122,12 @@ class _Covariance:
         image = self._image  # read before the next one is asked for
         image.fill(0)
         across, alone = self._parts(image)
-        apart = np.empty(len(self._numbers))
+        residual = np.empty(len(self._numbers))
         arrays = (self._numbers, self._weights, self._scalars)
-        _pass(self._csr, arrays, (panel, form, single), self._mean @ direction, apart, across)
-        form = self._taken * (self._numbers.T @ (self._weights * apart[:, None]))
+        _pass(self._csr, arrays, (panel, form, single), self._mean @ direction, residual, across)
+        form = self._taken * (self._numbers.T @ (self._weights * residual[:, None]))
         np.matmul(self._made.basis.T, form, out=self._less)
-        alone += apart @ self._scalars
+        alone += residual @ self._scalars
         _scaled_back(image, self._less.ravel(), self._scale, self._ridge, direction)
         return image
 
@@ -142,12 +142,12 @@ def _scaled_back(image: Any, less: Any, scale: Any, ridge: Any, direction: Any) 
 
 
 @njit(cache=True, nogil=True)
-def _pass(csr: Any, arrays: Any, direction: Any, mean: Any, apart: Any, across: Any) -> None:
-    """Every document's product with a direction less `mean` into `apart`; its entries times that into `across`."""
+def _pass(csr: Any, arrays: Any, direction: Any, mean: Any, residual: Any, across: Any) -> None:
+    """Each document's product with a direction less `mean` into `residual`; its entries times it into `across`."""
     (indptr, indices, data), (numbers, weights, scalars), (panel, form, single) = csr, arrays, direction
     every = np.arange(numbers.shape[1])
     sums, less = np.empty(panel.shape[1], panel.dtype), np.empty(panel.shape[1], panel.dtype)
-    for i in range(len(apart)):
+    for i in range(len(residual)):
         row_times_panel(indices, data, panel, indptr[i], indptr[i + 1], sums)
         row_times_panel(every, numbers[i], form, 0, numbers.shape[1], less)
         total = -mean
@@ -155,7 +155,7 @@ def _pass(csr: Any, arrays: Any, direction: Any, mean: Any, apart: Any, across: 
             total += weights[i, r] * (sums[r] - less[r])
         for s in range(len(single)):
             total += scalars[i, s] * single[s]
-        apart[i] = total
+        residual[i] = total
         for r in range(len(sums)):
             sums[r] = total * weights[i, r]
         add_row_to_panel(indices, data, indptr[i], indptr[i + 1], sums, across)
@@ -188,13 +188,13 @@ class Solved:
     """Where parts leave open who is in."""
 
 
-def solved_parts(made: FactoredContributions, apart: Floats, shares: Floats, lost: float = LOST) -> Solved:
+def solved_parts(made: FactoredContributions, residual: Floats, shares: Floats, lost: float = LOST) -> Solved:
     """Who was in, by linear least squares; where that leaves it open, the direction of largest entropy.
 
     Parameters
     ----------
     made : the documents' terms
-    apart : the sums less what is expected of them, shape (entries,)
+    residual : the sums less what is expected of them, shape (entries,)
     shares : how likely each is in, shape (n,)
     lost : of an announced number, squared, as a part of it (`lost_of`)
 
@@ -212,7 +212,7 @@ def solved_parts(made: FactoredContributions, apart: Floats, shares: Floats, los
 
     with one_thread():
         gram, squares = gram_of_contributions(made, scales)
-        right = made.along(apart * np.square(factors))
+        right = made.along(residual * np.square(factors))
         sizes, rounding = gram.diagonal().copy(), len(gram) * _ROUNDING * squares
         adds = sizes > rounding
         lengths = np.sqrt(np.where(adds, sizes, np.inf))
@@ -230,7 +230,7 @@ def solved_parts(made: FactoredContributions, apart: Floats, shares: Floats, los
         first = _copies(gram, np.where(adds, lengths, 0.0))
         found = _shared(found, first)
         told = _everybody(shares + found, shares, first)
-        left = np.square((apart - made.summed(told - shares)) * factors).sum()
+        left = np.square((residual - made.summed(told - shares)) * factors).sum()
         if left < LEFT * sizes[adds].min(initial=np.inf) and 2.0 * told.sum() > shares.sum():
             return Solved(found)
         if not few_to_write(len(gram), made.entries):
@@ -238,7 +238,7 @@ def solved_parts(made: FactoredContributions, apart: Floats, shares: Floats, los
         noise = _noise(now, factors, sizes)
         if lost >= LOST:
             noise += _noise_of_terms(sizes[adds], made.variances)
-        return Solved(found, direction_of(made, apart, shares, noise))
+        return Solved(found, direction_of(made, residual, shares, noise))
 
 
 _MANY = 2
@@ -248,7 +248,7 @@ _NOTHING = 1e-4
 
 
 def direction_of_few_numbers(
-    made: FactoredContributions, apart: Floats, shares: Floats, lost: float = LOST
+    made: FactoredContributions, residual: Floats, shares: Floats, lost: float = LOST
 ) -> Direction | None:
     """The direction of largest entropy, as `solved_parts` finds it, where documents are many more than numbers.
 
@@ -267,7 +267,7 @@ def direction_of_few_numbers(
         noise = _noise(_losses(made, factors, lost)(shares), factors, sizes)
         if lost >= LOST:
             noise += _noise_of_terms(sizes[adds], np.square(terms).sum(axis=0))
-        return direction_of(made, apart, shares, noise, terms)
+        return direction_of(made, residual, shares, noise, terms)
 
 
 def _losses(made: FactoredContributions, factors: Floats, lost: float) -> Callable[[Floats], float]:
@@ -354,15 +354,15 @@ def is_low_noise(terms: ContributionOperator, noise: Floats) -> bool:
     return 0.0 < least < np.inf and least < LITTLE * float(terms.variances.mean())
 
 
-def solved_filter(terms: ContributionOperator, apart: Floats, noise: Floats) -> Floats | None:
-    """C^-1 apart, shape (entries,); None where it takes too much, rounding is in the way, or steps do.
+def solved_filter(terms: ContributionOperator, residual: Floats, noise: Floats) -> Floats | None:
+    """C^-1 residual, shape (entries,); None where it takes too much, rounding is in the way, or steps do.
 
     How many are in is known: C is of terms less their mean, up to what is the same for every document.
 
     Parameters
     ----------
     terms : of all that databases are drawn from
-    apart : the announced sums less what is expected of them
+    residual : the announced sums less what is expected of them
     noise : shape (entries,)
         Its variance, over p (1 - p).
 
@@ -376,9 +376,9 @@ def solved_filter(terms: ContributionOperator, apart: Floats, noise: Floats) -> 
     gram = _products(terms, noise)
     if gram is None:
         return None
-    right = terms.along(apart / noise)
+    right = terms.along(residual / noise)
     found = _solved(gram, right)
-    return None if found is None else np.asarray((apart - terms.summed(found)) / noise)
+    return None if found is None else np.asarray((residual - terms.summed(found)) / noise)
 
 
 def with_least(terms: ContributionOperator, noise: Floats, *, fine: bool = False) -> Floats:
@@ -409,7 +409,7 @@ def _products(terms: ContributionOperator, noise: Floats) -> Floats | None:
     if isinstance(terms, RatingContributions):
         return _of_ratings(terms, noise)
     if isinstance(terms, FactoredContributions):
-        rows, single = terms.apart(noise)
+        rows, single = terms.residual(noise)
         if (rows == rows[:, :1]).all():
             scales = Scales(np.ones(rows.shape[1]), 1.0 / np.sqrt(rows[:, 0]), 1.0 / np.sqrt(single))
             return gram_of_contributions(terms, scales)[0]
@@ -444,31 +444,31 @@ FEWEST_STEPS, MOST_STEPS = 12, 60
 
 
 def filtered(
-    terms: ContributionOperator, apart: Floats, noise: Floats | float = 0.0, work: int | None = None
+    terms: ContributionOperator, residual: Floats, noise: Floats | float = 0.0, work: int | None = None
 ) -> Floats:
-    """C^-1 apart, C the sum of (a - mean) (a - mean)^T over the documents, shrunk, and of noise; shape (entries,).
+    """C^-1 residual, C the sum of (a - mean) (a - mean)^T over documents, shrunk, and of noise; shape (entries,).
 
     Zeros where all documents add the same.
 
     Parameters
     ----------
     terms : of all that databases are drawn from
-    apart : the announced sums less what is expected of them
+    residual : the announced sums less what is expected of them
     noise : shape (entries,)
         Its variance, over p (1 - p).
     work : int, optional
         What the number of steps goes by; the terms' own by default.
     """
     with one_thread():
-        exactly = solved_filter(terms, apart, np.broadcast_to(np.asarray(noise, np.float64), apart.shape))
+        exactly = solved_filter(terms, residual, np.broadcast_to(np.asarray(noise, np.float64), residual.shape))
         if exactly is not None:
             return exactly
         if solved_for(terms.rows.shape[0], terms.entries):
-            return _solved_of_terms(terms, apart, noise)
+            return _solved_of_terms(terms, residual, noise)
         if isinstance(terms, FactoredContributions):
-            ridge = _ridge(float(terms.variances.sum()), noise, len(apart))
-            return approached(terms, apart, ridge, _steps(terms.work if work is None else work))
-        return _approached(terms, apart, noise)
+            ridge = _ridge(float(terms.variances.sum()), noise, len(residual))
+            return approached(terms, residual, ridge, _steps(terms.work if work is None else work))
+        return _approached(terms, residual, noise)
 
 
 def solved_for(n: int, entries: int) -> bool:
@@ -485,15 +485,15 @@ def _ridge(total: float, noise: Floats | float, entries: int) -> Floats:
     return np.asarray(np.full(entries, least) + noise)
 
 
-def _solved_of_terms(terms: ContributionOperator, apart: Floats, noise: Floats | float) -> Floats:
+def _solved_of_terms(terms: ContributionOperator, residual: Floats, noise: Floats | float) -> Floats:
     written = terms.written()
     written -= written.mean(axis=0)
     total = float(np.square(written).sum())
     if not total > 0.0:
-        return np.zeros_like(apart)
+        return np.zeros_like(residual)
     root = np.sqrt(_ridge(total, noise, written.shape[1]))
     written /= root
-    scaled = apart / root
+    scaled = residual / root
     tall = len(written) >= written.shape[1]
     gram = written.T @ written if tall else written @ written.T
     gram[np.diag_indices_from(gram)] += 1.0
@@ -504,7 +504,7 @@ def _solved_of_terms(terms: ContributionOperator, apart: Floats, noise: Floats |
     return np.asarray((scaled - written.T @ inside) / root)
 
 
-def _approached(terms: ContributionOperator, apart: Floats, noise: Floats | float) -> Floats:
+def _approached(terms: ContributionOperator, residual: Floats, noise: Floats | float) -> Floats:
     """By conjugate gradients, preconditioned by the variances."""
     ridge = _ridge(float(terms.variances.sum()), noise, terms.entries)
     scale = 1.0 / np.sqrt(terms.variances + ridge)
@@ -513,7 +513,7 @@ def _approached(terms: ContributionOperator, apart: Floats, noise: Floats | floa
         along = terms.along(scale * direction)
         return scale * (terms.summed(along - along.mean()) + ridge * scale * direction)
 
-    return np.asarray(scale * by_steps(times, scale * apart, _steps(terms.work)))
+    return np.asarray(scale * by_steps(times, scale * residual, _steps(terms.work)))
 
 
 QUICKLY = 256
@@ -549,26 +549,26 @@ def overdetermined(
     if not (solved or many) or pairs > MOST_PAIRS:
         return None
     narrow, seen = made.within(used), _within(made, used, sums)
-    apart = seen - narrow.summed(shares)
+    residual = seen - narrow.summed(shares)
     if solved:
         if many and made.rows.shape[0] > QUICKLY:
-            all_told = told(distinct(narrow, shares, same), used, apart)
+            all_told = told(distinct(narrow, shares, same), used, residual)
             if all_told is not None:
                 return all_told
-        direction = direction_of_few_numbers(narrow, apart, shares, lost)
+        direction = direction_of_few_numbers(narrow, residual, shares, lost)
         if direction is None:
-            found = solved_parts(narrow, apart, shares, lost)
+            found = solved_parts(narrow, residual, shares, lost)
             if found.direction is None:
                 return with_parts(narrow, used, seen - narrow.summed(shares + found.parts), found.parts)
             direction = found.direction
         return replace(direction, numbers=_spread(made, used, direction.numbers))
 
     def begin() -> tuple[Floats, Floats]:
-        found, usual = _filter_in(narrow, apart, np.zeros(narrow.entries), _work(made, entries))
-        start = made.along(_spread(made, used, found)) - usual
+        found, offset = _filter_in(narrow, residual, np.zeros(narrow.entries), _work(made, entries))
+        start = made.along(_spread(made, used, found)) - offset
         return start, seen - narrow.summed(shares + start)
 
-    return fitted(distinct(narrow, shares, same), used, apart, begin)
+    return fitted(distinct(narrow, shares, same), used, residual, begin)
 
 
 def narrow_filter(
@@ -580,14 +580,14 @@ def narrow_filter(
     """
     used = _columns(made)
     narrow, heard = made.within(used), np.broadcast_to(noise, made.entries)
-    apart = _within(made, used, sums) - narrow.summed(shares)
-    found, usual = _filter_in(narrow, apart, _within(made, used, heard), _work(made, entries))
-    return _spread(made, used, found), usual
+    residual = _within(made, used, sums) - narrow.summed(shares)
+    found, offset = _filter_in(narrow, residual, _within(made, used, heard), _work(made, entries))
+    return _spread(made, used, found), offset
 
 
-def _filter_in(narrow: FactoredContributions, apart: Floats, noise: Floats, work: int) -> tuple[Floats, float]:
+def _filter_in(narrow: FactoredContributions, residual: Floats, noise: Floats, work: int) -> tuple[Floats, float]:
     """The filter within some columns, and its mean over documents."""
-    found = filtered(narrow, apart, noise, work)
+    found = filtered(narrow, residual, noise, work)
     return found, float(narrow.mean @ found)
 
 
@@ -605,14 +605,14 @@ def _columns(made: FactoredContributions) -> NDArray[Any]:
 
 def _within(made: FactoredContributions, columns: NDArray[Any], numbers: Floats) -> Floats:
     """The numbers of the sums in some columns, and the single ones."""
-    rows, single = made.apart(numbers)
+    rows, single = made.residual(numbers)
     return np.concatenate([rows[:, columns].ravel(), single])
 
 
 def _spread(made: FactoredContributions, columns: NDArray[Any], narrow: Floats) -> Floats:
     """Numbers of `_within` where they stand among all; 0 in other columns."""
     whole = np.zeros(made.entries)
-    rows, single = made.apart(whole)
+    rows, single = made.residual(whole)
     rows[:, columns] = narrow[: len(rows) * len(columns)].reshape(len(rows), -1)
     single[:] = narrow[len(rows) * len(columns) :]
     return whole
@@ -627,7 +627,7 @@ numbers 0.10, by 618 of them 0.21, by all 0.25, which takes six seconds a run)."
 
 
 def leading_rows_direction(
-    made: ContributionOperator, apart: Floats, shares: Floats, noise: Floats | None, varied: float
+    made: ContributionOperator, residual: Floats, shares: Floats, noise: Floats | None, varied: float
 ) -> Direction | None:
     """The direction of largest entropy by the first rows of the sums; None where it is not asked for.
 
@@ -637,7 +637,7 @@ def leading_rows_direction(
     Parameters
     ----------
     made : terms of all that may be in
-    apart : the announced sums less what is expected of them, shape (entries,)
+    residual : the announced sums less what is expected of them, shape (entries,)
     shares : how likely each is in, shape (n,)
     noise : its variance over p (1 - p), shape (entries,); None of exact sums, of which single precision loses some
     varied : p (1 - p)
@@ -658,8 +658,8 @@ def leading_rows_direction(
     units = 1.0 / np.sqrt(least)
     with one_thread():
         span = span_of(made.first(first).written() * units, 1.0)
-        found, usual = span.direction(apart[:numbers] * units, shares)
-    return Direction(np.concatenate([found * units, np.zeros(made.entries - numbers)]), usual)
+        found, offset = span.direction(residual[:numbers] * units, shares)
+    return Direction(np.concatenate([found * units, np.zeros(made.entries - numbers)]), offset)
 
 
 def written_out(made: ContributionOperator, *, exact: bool = False) -> int:

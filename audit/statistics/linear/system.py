@@ -42,7 +42,7 @@ SMALLEST = float(np.finfo(np.float32).tiny)
 _BESIDE = 1e-6
 """Of a document's length: a product with the leading vector that may be rounding."""
 _ASKED_FIRST = 4
-"""Entries of a document, those in the rarest columns: most of whom a run did not hold are told by them."""
+"""Entries of a document in its rarest columns, checked first; they rule out most absent documents."""
 _ENTRY = np.dtype([("column", np.uint32), ("entry", np.float64)], align=True)
 _MOST_SORTED = 2**24
 """Entries of all documents whose rarest columns are looked for, at most."""
@@ -226,7 +226,7 @@ MOST_ROWS = 2**16
 RULED_OUT = -2.0
 """What is said of documents that the run cannot have held; others are between -1 and 1, about."""
 LIKELIEST = 0.999
-"""How likely a document is in at most, where that many are left who may be."""
+"""Upper limit for the inclusion probability once infeasible documents are removed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,7 +289,7 @@ def added_variance(mechanism: Mechanism | None, name: str, array: Floats) -> flo
 
 
 def _who_may_be_in(pool: Pool) -> tuple[sp.csr_array, Floats]:
-    """Documents of which nobody knows, with the probability that they are in."""
+    """The candidate documents, with their inclusion probability."""
     rows = at_even_steps(pool.drawn, MOST_ROWS)
     shares = np.full(rows.shape[0], pool.share * pool.drawn.shape[0] / max(rows.shape[0], 1))
     if pool.fixed is not None and pool.fixed_share < 1.0:
@@ -341,8 +341,8 @@ def membership_scores(
         return np.asarray(said)
     if isinstance(found, Direction):
         return _possibly(known, documents, lambda some: found.of(terms(some)))
-    direction, usual = cast(_Filter, found)
-    return _possibly(known, documents, lambda some: terms(some).along(direction) - usual)
+    direction, offset = cast(_Filter, found)
+    return _possibly(known, documents, lambda some: terms(some).along(direction) - offset)
 
 
 @dataclass(frozen=True, eq=False)
@@ -404,14 +404,14 @@ def _run_filter(
             return first
     if whole is not None and isinstance(made, FactoredContributions):
         return narrow_filter(made, shares, sums, noise, whole)
-    apart = sums - made.summed(shares)
+    residual = sums - made.summed(shares)
     if known.shrink:
         noise = noise + known.shrink * made.variances
     fine = known.lost < LOST
     if np.all(known.noise) and made.entries > 0 and few_to_write(len(shares), made.entries, noisy=not fine):
         least = with_least(made, np.broadcast_to(noise * (known.lost / LOST), made.entries), fine=fine)
-        return direction_of(made, apart, shares, least * varied)
-    found = filtered(made, apart, noise)
+        return direction_of(made, residual, shares, least * varied)
+    found = filtered(made, residual, noise)
     return found, float(made.along(found).mean())
 
 
@@ -450,7 +450,7 @@ def _left_before(documents: Documents) -> NDArray[np.bool_]:
 
 
 def _of_unknown(possible: NDArray[np.bool_], rows: int) -> NDArray[np.bool_]:
-    """The same, of those of whom nobody knows; of others' documents nobody is left out."""
+    """Feasibility of the candidate documents; other parties' documents stay feasible."""
     drawn = possible[:: even_step(len(possible), MOST_ROWS)]
     return np.concatenate([drawn, np.ones(rows - len(drawn), np.bool_)])
 

@@ -29,7 +29,7 @@ def raised_factor(matrix: Floats, diagonal: Callable[[float], Floats], *, check_
     ----------
     matrix : symmetric, shape (n, n)
         Its diagonal is overwritten.
-    diagonal : the diagonal, shape (n,), given by how much its usual raise is multiplied: 1 first, then more
+    diagonal : the diagonal, shape (n,), given by how much its first raise is multiplied: 1 first, then more
     """
     places, times = np.diag_indices_from(matrix), 1.0
     for _ in range(_TRIES):
@@ -66,22 +66,22 @@ class Direction:
 
     numbers: Floats
     """l, shape (entries,)."""
-    usual: float
+    offset: float
     """c."""
 
     def of(self, made: ContributionOperator) -> Floats:
         """The same order of documents with these terms, between -1 and 1."""
-        return between(made.along(self.numbers) + self.usual)
+        return between(made.along(self.numbers) + self.offset)
 
 
 def direction_of(
-    made: ContributionOperator, apart: Floats, shares: Floats, noise: Floats, terms: Floats | None = None
+    made: ContributionOperator, residual: Floats, shares: Floats, noise: Floats, terms: Floats | None = None
 ) -> Direction:
     """The direction of largest entropy for documents with these terms.
 
     Parameters
     ----------
-    apart : the announced sums less what is expected of them, shape (entries,)
+    residual : the announced sums less what is expected of them, shape (entries,)
     shares : p, between 0 and 1, shape (n,)
     noise : the variance of each number, shape (entries,)
     terms : the terms written out, where they are at hand, shape (n, entries)
@@ -89,8 +89,8 @@ def direction_of(
     units = 1.0 / np.sqrt(noise)
     with one_thread():
         terms = made.written() if terms is None else terms
-        numbers, usual = span_of(terms * units, 1.0).direction(apart * units, shares)
-    return Direction(numbers * units, usual)
+        numbers, offset = span_of(terms * units, 1.0).direction(residual * units, shares)
+    return Direction(numbers * units, offset)
 
 
 def few_to_write(documents: int, numbers: int, *, noisy: bool = False) -> bool:
@@ -139,16 +139,16 @@ class Span:
     least: float
     """The sum of squares of the least document's terms, of those that add anything."""
 
-    def direction(self, apart: Floats, shares: Floats) -> tuple[Floats, float]:
+    def direction(self, residual: Floats, shares: Floats) -> tuple[Floats, float]:
         """l of the sums' numbers, shape (m,), and what a document gets for being one.
 
         Parameters
         ----------
-        apart : Z less the sum of p_i a_i, shape (m,)
+        residual : Z less the sum of p_i a_i, shape (m,)
         shares : p, between 0 and 1, shape (n,)
         """
         inverse = _solved(self.right, np.eye(len(self.right)))
-        sums = np.append(apart, 0.0)
+        sums = np.append(residual, 0.0)
         for turn in self.turns:
             sums = turn.across(sums)
         sums = _solved(self.right, sums[: len(inverse)], trans=1)
@@ -194,15 +194,17 @@ def span_of(terms: Floats, noise: float) -> Span:
 
 def _newton(q: Floats, seen: Floats, shares: Floats, ridge: Floats, settled: Callable[[Floats], bool]) -> Floats:
     """argmin over l of sum log(1 - p + p exp(q l)) - p q l - <seen, l> + <l, ridge l> / 2, shape (r,)."""
-    usual, found = logit(shares), np.zeros(len(seen))
+    offset, found = logit(shares), np.zeros(len(seen))
 
     def height(at: Floats) -> float:
         moved = q @ at
-        return float((np.logaddexp(0.0, usual + moved) - shares * moved).sum() - seen @ at + 0.5 * at @ ridge @ at)
+        return float(
+            (np.logaddexp(0.0, offset + moved) - shares * moved).sum() - seen @ at + 0.5 * at @ ridge @ at
+        )
 
     now = height(found)
     for _ in range(MOST_STEPS):
-        likely = expit(usual + q @ found)
+        likely = expit(offset + q @ found)
         if settled(q.T @ ((likely > 0.5) - shares) - seen):
             break  # who is likelier in than not makes up the sums: further steps only say it louder
         slope = q.T @ (likely - shares) - seen + ridge @ found

@@ -13,7 +13,7 @@ from ksdp.audit.certifying import certify
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.results.summarise import Cost, Filed, Tested, chance, detectable, summarise
+from ksdp.audit.results.summarise import AuditLocation, Cost, Tested, chance, detectable, summarise
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.results.views_summary import ViewsProvenance, ViewsSummary, summarise_views
 from ksdp.audit.spec.models import DecisionSpec, parse_spec
@@ -28,7 +28,7 @@ from ...summaries import example
 
 RULE = DecisionSpec()
 COST = Cost(900, 40, ("one block",), 3.14159, {"sample": 2.71828})
-FILED = Filed("one", "sha256:0f", "store", "report.html", example().provenance)
+FILED = AuditLocation("one", "sha256:0f", "store", "report.html", example().provenance)
 
 
 def plan_of(corpus: Corpus) -> Plan:

@@ -15,7 +15,7 @@ from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.screening.clearance import Clearance, Covered, MechanismIdentity
 from ksdp.audit.spec.models import Spec
 from ksdp.flows.runs.budget import BudgetGuard
-from ksdp.flows.runs.party import Entered, Node, enter_documents, run_party
+from ksdp.flows.runs.party import ContributedDocuments, Node, enter_documents, run_party
 from ksdp.flows.runs.protocol_files import Run, features_hash, protocol_text, read_run
 from ksdp.protocols.channel.rounds import run_together
 from ksdp.protocols.programs.programs import party_program
@@ -76,14 +76,14 @@ def agreed(base: Path, names: Sequence[str], corpus: dict[str, Any], mechanism: 
     return read_run(base / "protocol.toml")
 
 
-def enter(run: Run, base: Path, name: str, **other: Any) -> Entered:
+def enter(run: Run, base: Path, name: str, **other: Any) -> ContributedDocuments:
     """All documents of a party's spec, without a clearance unless `other` says so."""
     key = load_private(base / f"{name}.key")
     said = {"clearance": None, "uncleared": True, "signer": key.public_key(), "now": NOW, "identity": key}
     return enter_documents(run, base / f"{name}.toml", **(said | other))
 
 
-def run_of(run: Run, base: Path, entered: Mapping[str, Entered]) -> dict[str, Any]:
+def run_of(run: Run, base: Path, entered: Mapping[str, ContributedDocuments]) -> dict[str, Any]:
     """What every party has at the end of a run in this process, by name."""
     parties = {
         name: party_rounds(
@@ -99,7 +99,7 @@ def run_of(run: Run, base: Path, entered: Mapping[str, Entered]) -> dict[str, An
 
 
 def played(
-    run: Run, base: Path, out: Path, entered: Mapping[str, Entered], guards: Mapping[str, BudgetGuard]
+    run: Run, base: Path, out: Path, entered: Mapping[str, ContributedDocuments], guards: Mapping[str, BudgetGuard]
 ) -> dict[str, KsdpError | dict[str, Any]]:
     """What every party came to, each in a thread: with BASE/NAME.key, to OUT/NAME."""
     ends: dict[str, KsdpError | dict[str, Any]] = {}

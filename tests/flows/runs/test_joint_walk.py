@@ -13,7 +13,7 @@ from ksdp.audit.errors import InputError
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
 from ksdp.flows.runs.budget import BudgetGuard, open_guard
-from ksdp.flows.runs.party import Entered
+from ksdp.flows.runs.party import ContributedDocuments
 from ksdp.flows.runs.protocol_files import read_run
 from ksdp.storage.readers.spec_files import read_spec_file
 
@@ -37,7 +37,7 @@ class Walk(Organisations):
     def ledger(self) -> Path:
         return self.folder / "ada.ledger"
 
-    def guard(self, protocol: Path, entered: Entered) -> BudgetGuard:
+    def guard(self, protocol: Path, entered: ContributedDocuments) -> BudgetGuard:
         budget = self.folder / "ada.budget.toml"
         budget.write_text("[budget]\nunbounded = 1\n")
         run = read_run(protocol)

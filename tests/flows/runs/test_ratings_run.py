@@ -16,7 +16,7 @@ from ksdp.audit.learning.learners import Predictor
 from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.screening.clearance import Covered
 from ksdp.flows.runs.local import run_local
-from ksdp.flows.runs.party import Entered
+from ksdp.flows.runs.party import ContributedDocuments
 from ksdp.flows.runs.protocol_files import Run, read_run
 from ksdp.storage.keys import make_identity
 from ksdp.storage.readers.spec_files import read_spec_file
@@ -53,7 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base
 
 
-def entered_by(folder: Path, run: Run, name: str, clearance: Path | None = None) -> Entered:
+def entered_by(folder: Path, run: Run, name: str, clearance: Path | None = None) -> ContributedDocuments:
     return enter(run, folder, name, clearance=clearance, uncleared=clearance is None, now=datetime.now(UTC))
 
 
