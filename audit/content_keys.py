@@ -14,7 +14,7 @@ def content_key(identity: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
-def whole_numbers(value: Any) -> Any:
+def whole_numbers(value: object) -> object:
     """The same JSON value with whole numbers as such, however they were written: 1 for 1.0, at any depth."""
     if isinstance(value, dict):
         return {name: whole_numbers(part) for name, part in value.items()}

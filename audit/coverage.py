@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import NormalDist
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from ksdp.audit.bits import DIGITS, Shown, found_by_lattice, most_bits, shown
 from ksdp.audit.mechanisms.callables import FunctionMechanism
@@ -464,4 +464,4 @@ def _shown(plan: Plan) -> Shown:
     if not learnt and not found_by_lattice(who.count, who.share, most):
         return Shown(0.0, 0.0, 0.0)
     make = partial(shown, plan.mechanism, arrays, plan.pool, crossed=learnt)
-    return cast(Shown, plan.pool.derive(("shown", plan.seen, learnt), make))
+    return plan.pool.derive(("shown", plan.seen, learnt), make)

@@ -34,7 +34,7 @@ _known: dict[str, tuple[ModuleSpec | None, str]] = {}
 _INSTALLED = ("stdlib", "platstdlib", "purelib", "platlib")
 
 
-def own_code(names: Any, made: Iterable[object]) -> dict[str, str]:
+def own_code(names: object, made: Iterable[object]) -> dict[str, str]:
     """What goes into keys beside names and versions: a digest of the source of each module that is not ours.
 
     Parameters

@@ -65,8 +65,9 @@ def imported(path: Path) -> tuple[tuple[int, str], ...]:
     for node in (node for node in ast.walk(tree) if id(node) not in typing):
         if isinstance(node, ast.Import):
             found += ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found.append((node.lineno, node.module))
+        elif isinstance(node, ast.ImportFrom) and node.module:  # what is taken may be a module
+            names = (f"{node.module}.{alias.name}" for alias in node.names)
+            found += ((node.lineno, name) for name in (node.module, *names))
     return tuple(found)
 
 
@@ -274,6 +275,29 @@ def test_an_audit_asks_what_is_typed() -> None:
     found = {str(path.relative_to(ROOT)): asked_with_a_default(parsed(path)) for path in modules("audit")}
     assert {path: calls for path, calls in found.items() if calls} == {}
     assert asked_with_a_default(ast.parse("getattr(a, 'b', 0) + getattr(a, b)")) == ["getattr(a, 'b', 0)"]
+
+
+def untyped(tree: ast.Module) -> list[str]:
+    """Public functions that take or give `Any`, but for compiled ones, whose types Numba finds."""
+    found = []
+    classes = [c for c in tree.body if isinstance(c, ast.ClassDef) and not c.name.startswith("_")]
+    for node in (node for where in (tree, *classes) for node in where.body):
+        if not isinstance(node, ast.FunctionDef) or node.name.startswith("_"):
+            continue
+        given = node.args
+        taken = (*given.posonlyargs, *given.args, *given.kwonlyargs)
+        written = [one.annotation for one in taken] + [node.returns]
+        compiled = any(ast.unparse(d).startswith(("njit", "intrinsic")) for d in node.decorator_list)
+        if not compiled and any(isinstance(what, ast.Name) and what.id == "Any" for what in written):
+            found.append(f"{node.lineno} {node.name}")
+    return found
+
+
+def test_a_public_function_of_an_audit_is_typed() -> None:
+    found = {str(path.relative_to(ROOT)): untyped(parsed(path)) for path in modules("audit")}
+    assert {path: functions for path, functions in found.items() if functions} == {}
+    kernel, open_one = "@njit(cache=True)\ndef f(a: Any): ...\n", "def g(a: Any): ...\ndef h() -> Any: ..."
+    assert untyped(ast.parse(kernel + open_one)) == ["3 g", "4 h"]
 
 
 def test_a_private_function_has_one_line_of_docstring() -> None:

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -57,8 +57,12 @@ LEAST_RUNS = 20
 _HALF = 0.5
 
 
+Transcript = TypeVar("Transcript")
+"""Everything that one run announces."""
+
+
 @runtime_checkable
-class Claims(Protocol):
+class Claims(Protocol[Transcript]):
     """A mechanism that claims differential privacy and can be run on its own worst case."""
 
     @property
@@ -88,11 +92,11 @@ class Claims(Protocol):
         """Two databases that differ in one record, for which the claim is as tight as it gets."""
         ...
 
-    def transcript(self, database: Database, rng: np.random.Generator) -> Any:
+    def transcript(self, database: Database, rng: np.random.Generator) -> Transcript:
         """Everything that one run announces."""
         ...
 
-    def log_likelihood_ratio(self, transcript: Any, pair: tuple[Database, Database]) -> float:
+    def log_likelihood_ratio(self, transcript: Transcript, pair: tuple[Database, Database]) -> float:
         """ln of P(transcript | first database) / P(transcript | second), by what `transcript` returned."""
         ...
 
@@ -196,7 +200,7 @@ class ClaimFinding:
         return told
 
 
-def claiming(mechanism: Mechanism | Claims) -> Claims:
+def claiming(mechanism: Mechanism | Claims[Any]) -> Claims[Any]:
     """The mechanism, if it claims differential privacy and can be run on its worst case."""
     if guarantee_of(mechanism).kind != "(epsilon, delta)":
         raise SpecError(
@@ -219,7 +223,7 @@ def check_runs(runs: int, confidence: float) -> None:
 
 
 def audit_claim(
-    mechanism: Claims,
+    mechanism: Claims[Any],
     *,
     runs: int,
     rng: np.random.Generator,
@@ -285,7 +289,7 @@ def audit_claim(
 
 
 def _arms(
-    mechanism: Claims,
+    mechanism: Claims[Any],
     pair: tuple[Database, Database],
     runs: int,
     rng: np.random.Generator,
@@ -301,11 +305,11 @@ def _arms(
     return arms
 
 
-def _with_half_the_noise(mechanism: Claims) -> Claims | None:
+def _with_half_the_noise(mechanism: Claims[Any]) -> Claims[Any] | None:
     """The same mechanism, broken on purpose; None where it has no such factor."""
     kind = type(mechanism)
     if not is_dataclass(mechanism) or not hasattr(kind, "noise_factor"):
         return None
     broken: Any = type(kind.__name__, (kind,), {"noise_factor": _HALF * kind.noise_factor})
-    weak: Claims = broken(**given_fields(mechanism))
+    weak: Claims[Any] = broken(**given_fields(mechanism))
     return with_sampler(weak, "fast")

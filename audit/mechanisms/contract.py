@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ksdp.audit.statistics.linear.system import LinearSystem
 
 Array = NDArray[Any]
+Made = TypeVar("Made")
 Equations = Callable[["Observables", "Pool", "Added"], "tuple[Adds, LinearSystem]"]
 """What documents add to the noisy sums of a run, and these sums, where databases are made of a pool."""
 
@@ -155,7 +156,7 @@ class Observables(Mapping[str, Array]):
     def __len__(self) -> int:
         return len(self._arrays)
 
-    def derive(self, key: Hashable, compute: Callable[[], Any]) -> Any:
+    def derive(self, key: Hashable, compute: Callable[[], Made]) -> Made:
         """Return what `compute` gives, computed once for this run.
 
         Statistics of one family share costly intermediate results this way (the product of all documents
@@ -163,7 +164,7 @@ class Observables(Mapping[str, Array]):
         """
         if key not in self._derived:
             self._derived[key] = compute()
-        return self._derived[key]
+        return cast(Made, self._derived[key])
 
 
 @runtime_checkable
@@ -269,7 +270,6 @@ class Derives(Protocol):
         ...
 
 
-Made = TypeVar("Made")
 Kind = Literal["none", "KSDP", "(epsilon, delta)"]
 
 SAMPLERS = {
@@ -496,7 +496,7 @@ def named_alone(arrays: Mapping[str, _Value], place: int) -> dict[str, _Value]:
     return {name.removeprefix(before): arrays[name] for name in arrays if name.startswith(before)}
 
 
-def prefixed_runs(mechanism: Any) -> list[tuple[str, Mechanism]]:
+def prefixed_runs(mechanism: Mechanism) -> list[tuple[str, Mechanism]]:
     """The mechanism, or all that run together, with what stands before the names of each one's arrays."""
     runs = inner_of(mechanism)
     if len(runs) < 2:

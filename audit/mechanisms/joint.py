@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,7 +93,7 @@ class OfRun(WrappedStatistic):
             )
 
         # Memo: the sum over runs asks for it again.
-        return cast(NDArray[np.float64], observables.derive((self, documents), compute))
+        return observables.derive((self, documents), compute)
 
 
 @dataclass(frozen=True)
@@ -299,7 +299,7 @@ def _documents_of(documents: Documents, place: int) -> Documents:
         whole = None if taken is None else (_documents_of(taken[0], place), taken[1])
         return dataclasses.replace(documents, pool=own, taken_from=whole)
 
-    return cast(Documents, documents.derive(own, made))
+    return documents.derive(own, made)
 
 
 def _of_run(observables: Observables, place: int) -> Observables:

@@ -205,7 +205,7 @@ def add_rows_to_panel(indptr: Any, indices: Any, data: Any, values: Any, panel: 
         add_row_to_panel(indices, data, indptr[i], indptr[i + 1], values[i], panel)
 
 
-def lined(shape: tuple[int, ...], precision: Any = np.float64) -> NDArray[Any]:
+def lined(shape: tuple[int, ...], precision: type[np.floating[Any]] = np.float64) -> NDArray[Any]:
     """Zeros that begin at a cache line: a panel's row is then in as few lines as it fills.
 
     NumPy's own arrays begin 16 bytes behind one, which makes passes over a panel take a half longer.

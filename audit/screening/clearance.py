@@ -119,10 +119,10 @@ def question_of(spec: Spec, corpus: str, units: int) -> AuditQuestion:
     asked = {"name": mechanism.name, "parameters": parameters_of(mechanism)}
     parties = spec.parties.model_dump(mode="json")
     rows = {name: parties[name] and as_rows(parties[name], units) for name in ("honest", "coalition")}
-    asked = {"mechanism": whole_numbers(asked), "unit": spec.design.unit}
+    whole: dict[str, object] = {"mechanism": whole_numbers(asked), "unit": spec.design.unit}
     return AuditQuestion(
-        content=content_key(asked | {"corpus": corpus, "parties": parties | rows}),
-        file=content_key(asked | {"file": file_of(spec.corpus.path), "parties": whole_numbers(parties)}),
+        content=content_key(whole | {"corpus": corpus, "parties": parties | rows}),
+        file=content_key(whole | {"file": file_of(spec.corpus.path), "parties": whole_numbers(parties)}),
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from ksdp.audit.spec.models import Spec
 
@@ -17,7 +16,7 @@ def names_own_code(spec: Spec) -> bool:
     return bool(own_modules([spec.mechanism.model_dump(mode="json"), spec.statistics.names]))
 
 
-def own_modules(tables: Any) -> tuple[str, ...]:
+def own_modules(tables: object) -> tuple[str, ...]:
     """The modules of all names `module:object` in tables of a spec, sorted: also of mechanisms within others.
 
     Examples
@@ -28,7 +27,7 @@ def own_modules(tables: Any) -> tuple[str, ...]:
     return tuple(sorted({name.partition(":")[0] for name in _names(tables)}))
 
 
-def _names(tables: Any) -> Iterator[str]:
+def _names(tables: object) -> Iterator[str]:
     if isinstance(tables, str):
         if OBJECT_PATH.fullmatch(tables):
             yield tables

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
-from typing import cast
 
 import numpy as np
 
@@ -124,7 +123,7 @@ class CombinedStatistic:
 
             return discriminants(of_runs())
 
-        found = cast(Discriminants, pool.derive((COMBINED, tuple(one.name for one in self.others)), learn))
+        found = pool.derive((COMBINED, tuple(one.name for one in self.others)), learn)
         places = places_in_pool(documents)
         mine = Discriminants(found.centre[places], found.deviation[places], found.weights[places])
         return row_dots(mine.standardised(self._values(observables, documents)), mine.weights)

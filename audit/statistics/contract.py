@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.mechanisms.contract import Mechanism, Observables
+from ksdp.audit.mechanisms.contract import Made, Mechanism, Observables
 from ksdp.audit.mechanisms.planted import ArrayLeak
 from ksdp.audit.numeric.array_types import Vector
 from ksdp.audit.numeric.sparse_rows import take_rows
@@ -28,12 +28,12 @@ from ksdp.audit.numeric.sparse_rows import take_rows
 class _Remembers:
     """What is worked out from a value, kept as long as the value is."""
 
-    def derive(self, key: Hashable, compute: Callable[[], Any]) -> Any:
+    def derive(self, key: Hashable, compute: Callable[[], Made]) -> Made:
         """Return what `compute` gives, computed once for this value and key."""
         known = self.__dict__.setdefault("_derived", {})
         if key not in known:
             known[key] = compute()
-        return known[key]
+        return cast(Made, known[key])
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,9 +160,9 @@ class Documents(_Remembers):
         For what depends on nothing but the document: not on a run, nor on who stands beside it.
         """
         if self.taken_from is None:
-            return cast(NDArray[Any], self.derive(key, lambda: compute(self)))
+            return self.derive(key, lambda: compute(self))
         whole, places = self.taken_from
-        return cast(NDArray[Any], self.derive(key, lambda: whole.of_each(key, compute)[places]))
+        return self.derive(key, lambda: whole.of_each(key, compute)[places])
 
     @cached_property
     def columns(self) -> UsedColumns | None:

@@ -80,7 +80,7 @@ def whitening(form: Floats) -> Floats:
 
 
 def _whitening(observables: Observables, name: str) -> Floats:
-    return cast(Floats, observables.derive(("whitening", name), lambda: whitening(gram(observables, name))))
+    return observables.derive(("whitening", name), lambda: whitening(gram(observables, name)))
 
 
 def row_space_energy(observables: Observables, documents: Documents) -> Floats:
@@ -103,7 +103,7 @@ def nonnegative_coefficients(observables: Observables, documents: Documents) -> 
     def compute() -> Floats:
         return box_least_squares(products(observables, documents, "T"), gram(observables, "T"), upper=float("inf"))
 
-    return cast(Floats, observables.derive(("nonnegative coefficients", documents), compute))
+    return observables.derive(("nonnegative coefficients", documents), compute)
 
 
 @njit(cache=True, nogil=True)
@@ -189,7 +189,7 @@ def _support_lanes(observables: Observables, documents: Documents) -> EntryColum
         return _left_out(np.abs(announced(observables, "V"))).astype(np.float64)
 
     # The run keeps these columns: did they keep the run, its arrays would stay until circles are looked for.
-    left_out = in_panel(cast(Floats, observables.derive("left out", compute)), documents)
+    left_out = in_panel(observables.derive("left out", compute), documents)
 
     def fill(lanes: NDArray[np.float32]) -> None:
         lanes[:, 0] = left_out

@@ -129,7 +129,7 @@ def _feature_diagonal(observables: Observables, documents: Documents, *, reveale
     def compute() -> Floats:
         return spectrum(observables, documents, revealed=revealed) @ announced(observables, "V") ** 2
 
-    return cast(Floats, observables.derive(("feature diagonal", documents, revealed), compute))
+    return observables.derive(("feature diagonal", documents, revealed), compute)
 
 
 def scatter_norm(observables: Observables, documents: Documents, *, revealed: bool) -> float:
@@ -236,7 +236,7 @@ def _pair_moments(observables: Observables, documents: Documents) -> tuple[Singl
         csr_times_panel(indptr, indices, data * (data - 2.0 * mean[indices]), pairs, moments)
         return moments, start
 
-    return cast(tuple[Singles, Floats], observables.derive(("pair moments", documents), compute))
+    return observables.derive(("pair moments", documents), compute)
 
 
 def _w_square_sum(observables: Observables, documents: Documents, revealed: bool) -> Floats:
@@ -419,7 +419,7 @@ def _all_forms(observables: Observables, documents: Documents, revealed: bool) -
             out[:, 1] += _total(features) / norm
         return out
 
-    return cast(Floats, observables.derive(("paper blocks", documents, revealed), compute))
+    return observables.derive(("paper blocks", documents, revealed), compute)
 
 
 @dataclass(frozen=True)

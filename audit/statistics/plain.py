@@ -60,7 +60,7 @@ class _OfVectors:
             rows = np.moveaxis(array, axis, -1).reshape(-1, self.features)
             return np.pad(rows, ((0, 0), (0, width - self.features)))
 
-        return cast(Floats, observables.derive(("vectors", self.array, width), oriented))
+        return observables.derive(("vectors", self.array, width), oriented)
 
 
 @dataclass(frozen=True)

@@ -33,10 +33,7 @@ def announced(observables: Observables, name: str) -> Floats:
     if name not in observables:
         names = ", ".join(sorted(observables)) or "nothing"
         raise InputError(f"the run must announce `{name}`; it announces {names}.")
-    return cast(
-        Floats,
-        observables.derive(("announced", name), lambda: np.ascontiguousarray(observables[name], dtype=np.float64)),
-    )
+    return observables.derive(("announced", name), lambda: np.ascontiguousarray(observables[name], np.float64))
 
 
 def basis_name(observables: Observables) -> str:
@@ -88,7 +85,7 @@ def products(observables: Observables, documents: Documents, name: str) -> Float
         csr_times_panel(*panel_arrays(documents), padded_basis(observables, documents, name), out)
         return out
 
-    return cast(Floats, observables.derive(("products", name, documents), compute))
+    return observables.derive(("products", name, documents), compute)
 
 
 def _fitting(observables: Observables, documents: Documents, name: str) -> Floats:
@@ -133,7 +130,7 @@ def gram(observables: Observables, name: str) -> Floats:
         matrix = announced(observables, name)
         return matrix @ matrix.T
 
-    return cast(Floats, observables.derive(("gram", name), compute))
+    return observables.derive(("gram", name), compute)
 
 
 def mean_products(observables: Observables, documents: Documents) -> Floats:
@@ -142,7 +139,7 @@ def mean_products(observables: Observables, documents: Documents) -> Floats:
     def compute() -> Floats:
         return np.asarray(documents.matrix @ announced(observables, "mean").ravel(), dtype=np.float64)
 
-    return cast(Floats, observables.derive(("mean products", documents), compute))
+    return observables.derive(("mean products", documents), compute)
 
 
 def basis_products(observables: Observables, documents: Documents) -> Floats:
@@ -155,7 +152,7 @@ def basis_products(observables: Observables, documents: Documents) -> Floats:
             return raw
         return raw - announced(observables, name) @ announced(observables, "mean").ravel()
 
-    return cast(Floats, observables.derive(("basis products", documents), compute))
+    return observables.derive(("basis products", documents), compute)
 
 
 def centred_squared_norms(observables: Observables, documents: Documents) -> Floats:
@@ -170,7 +167,7 @@ def centred_squared_norms(observables: Observables, documents: Documents) -> Flo
         squares[squares < 1e-14 * size] = 0.0  # what is left of x = mu is rounding
         return squares
 
-    return cast(Floats, observables.derive(("centred squared norms", documents), compute))
+    return observables.derive(("centred squared norms", documents), compute)
 
 
 @njit(cache=True, nogil=True)

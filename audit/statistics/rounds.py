@@ -36,7 +36,7 @@ def _span_products(observables: Observables, documents: Documents) -> Floats:
             projected -= (rows @ announced(observables, "mean").ravel()).astype(np.float32)
         return cast(Floats, projected)
 
-    return cast(Floats, observables.derive(("span products", documents), compute))
+    return observables.derive(("span products", documents), compute)
 
 
 def span_energy(observables: Observables, documents: Documents) -> Floats:
@@ -95,7 +95,7 @@ def row_space(observables: Observables, names: Iterable[str]) -> Floats:
         rows = np.concatenate([array.reshape(-1, array.shape[-1]) for array in arrays])
         return np.asarray(whitening(rows @ rows.T).T @ rows)
 
-    return cast(Floats, observables.derive(("row space", chosen), compute))
+    return observables.derive(("row space", chosen), compute)
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ class SimulatedStatistic:
         """One number a document, shape (n_documents,), taken from those of the whole pool."""
         pool, shapes = documents.source_pool, {name: observables[name].shape for name in self.reads}
         key, turns = (SIMULATED, self.reads, self.runs), dict(zip(self.reads, self.alignments, strict=True))
-        rules = cast(LearntRules, pool.derive(key, lambda: train(pool, shapes, self.runs, turns)))
+        rules = pool.derive(key, lambda: train(pool, shapes, self.runs, turns))
         scores = observables.derive((SIMULATED, id(rules)), lambda: rules.scores(observables))
         return np.asarray(scores[places_in_pool(documents)])
 

@@ -45,7 +45,7 @@ def _of_pool(pool: Pool) -> tuple[Floats, Floats]:
     def compute() -> tuple[Floats, Floats]:
         return _columns(pool.drawn), np.zeros(pool.drawn.shape[1]) if pool.fixed is None else _columns(pool.fixed)
 
-    return cast(tuple[Floats, Floats], pool.derive("documents of columns", compute))
+    return pool.derive("documents of columns", compute)
 
 
 def expected_counts(pool: Pool) -> Floats:
@@ -66,7 +66,7 @@ def _beside(pool: Pool) -> Floats:
     beside = pool.remaining
     if beside is None:
         return np.zeros(pool.drawn.shape[1])
-    return cast(Floats, pool.derive("documents of columns beside", lambda: _columns(beside)))
+    return pool.derive("documents of columns beside", lambda: _columns(beside))
 
 
 def _within(observables: Observables, pool: Pool) -> WithinColumns:
@@ -129,7 +129,7 @@ def columns_kept(observables: Observables, documents: Documents) -> Floats:
         out, within = (np.clip(tail, _LEAST, 1 - _LEAST) for tail in tails)
         return np.log(within / out), np.log((1 - within) / (1 - out))
 
-    stays, goes = cast(tuple[Floats, Floats], pool.derive(("chances to stay", least), chances))
+    stays, goes = pool.derive(("chances to stay", least), chances)
     kept = announced(observables, KEPT_COLUMNS).ravel() > 0.5
     return _summed(documents, np.where(kept, stays, goes))
 
@@ -233,11 +233,11 @@ def as_in_run(statistic: Statistic, observables: Observables, documents: Documen
         counts = announced(observables, DOCUMENT_COUNTS).ravel() * kept if DOCUMENT_COUNTS in observables else None
 
         def pool_of(pool: Pool) -> Pool:
-            return cast(Pool, observables.derive(("kept", pool), lambda: _pool(pool, kept, possible, counts)))
+            return observables.derive(("kept", pool), lambda: _pool(pool, kept, possible, counts))
 
         return _cut(documents, kept, pool_of, possible)
 
-    return cast(Documents, observables.derive(("kept", documents), compute))
+    return observables.derive(("kept", documents), compute)
 
 
 class _Planned(Protocol):
@@ -281,13 +281,13 @@ def _narrower(announced: Release, kept: Kept) -> Release:
 def _expected(documents: Documents) -> Documents:
     if documents.taken_from is not None:
         whole, places = documents.taken_from
-        return cast(Documents, documents.derive("expected columns", lambda: _expected(whole).at(places)))
+        return documents.derive("expected columns", lambda: _expected(whole).at(places))
 
     def compute() -> Documents:
         kept = _stay(documents.source_pool)
         return _cut(documents, kept, lambda pool: pool.derive("expected columns", lambda: _pool(pool, kept)))
 
-    return cast(Documents, documents.derive("expected columns", compute))
+    return documents.derive("expected columns", compute)
 
 
 def _stay(pool: Pool) -> Kept:

@@ -18,6 +18,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.contract import Database, Observables, traits_of
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients
+from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.numeric.kernels import add_rows_to_panel, csr_times_panel, lined, one_thread, panel_of
 from ksdp.audit.numeric.sparse_rows import arrays_of
@@ -197,7 +198,7 @@ def expected(pool: Pool, rank: int, centred: bool) -> Expected | None:
         Whether the run announces a mean, which is then subtracted.
     """
     found = pool.derive(("expected", rank, centred), lambda: _expected(pool, rank, centred))
-    return cast(Expected | None, found)
+    return found
 
 
 def _expected(pool: Pool, rank: int, centred: bool) -> Expected | None:
@@ -295,7 +296,7 @@ def _total(rows: sp.csr_array, topics: Floats) -> Floats:
 def expected_topics(pool: Pool, rank: int) -> ExpectedTopics | None:
     """What is expected of runs; None where the mechanism cannot be run, or announces another number of topics."""
     found = pool.derive(("expected topics", rank), lambda: _expected_topics(pool, rank))
-    return cast(ExpectedTopics | None, found)
+    return found
 
 
 def _expected_topics(pool: Pool, rank: int) -> ExpectedTopics | None:
@@ -402,13 +403,13 @@ def topics_of_ratings(
     name: str, observables: Observables, documents: Documents, topics: NDArray[np.float64]
 ) -> Floats:
     """The matched filter on a run's topics, shape (k, d); one number a document."""
-    own = own_mechanism(documents.source_pool.mechanism)
+    given = given_fields(own_mechanism(documents.source_pool.mechanism))
     topics = np.ascontiguousarray(topics, dtype=np.float64)
 
     def terms(rows: sp.csr_array) -> StationaryContributions:
-        return StationaryContributions(rows, topics, own.gamma, own.delta)
+        return StationaryContributions(rows, topics, given["gamma"], given["delta"])
 
-    wanted = np.where(topics > 0.0, own.alpha + own.beta * topics, 0.0).ravel()
+    wanted = np.where(topics > 0.0, given["alpha"] + given["beta"] * topics, 0.0).ravel()
     return membership_scores(name, observables, documents, terms, LinearSystem(wanted, shrink=UNCONVERGED))
 
 
@@ -443,7 +444,7 @@ class FirstOrderMean:
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
         """One number a document, shape (n_documents,)."""
         pool = documents.source_pool
-        additions = cast(CovarianceFilter, pool.derive("documents in a mean", lambda: _in_mean(pool)))
+        additions = pool.derive("documents in a mean", lambda: _in_mean(pool))
         residual = announced(observables, "mean").reshape(1, -1) - additions.mean
         weights = cast(
             Floats, observables.derive(("mean", additions), lambda: additions.filtered(residual).ravel())
@@ -530,7 +531,7 @@ def _matched(
 ) -> tuple[Floats, Floats, Floats]:
     """The run's filter, shape (k, d), and products of the centred documents with it and with what is expected."""
     additions, name = picture.additions, "V" if isinstance(picture, Expected) else "T"
-    rows = cast(Floats, observables.derive(("matched", picture), lambda: additions.filtered(picture.sums(found))))
+    rows = observables.derive(("matched", picture), lambda: additions.filtered(picture.sums(found)))
     filtered = products_beside(observables, documents, name, ("matched", picture), rows)
     if additions.mean.any():
         filtered = filtered - rows @ additions.mean

@@ -176,7 +176,7 @@ def moment_match(observables: Observables, documents: Documents) -> Floats:
     public; of a mechanism that says nothing, noise is taken for a part of the mean variance.
     """
     moments = observables.derive(("moments",), lambda: of_isometric(announced(observables, "moments").ravel()))
-    return _matched(cast(Floats, moments), documents)
+    return _matched(moments, documents)
 
 
 def site_match(observables: Observables, documents: Documents) -> Floats:
@@ -208,9 +208,9 @@ def _matched(moments: Floats, documents: Documents, alone: bool = False) -> Floa
                 total += share * (dense.T @ dense)
         return total
 
-    residual = moments - cast(Floats, pool.derive(("expected moments", alone), expected))
-    form, offset = cast(MomentFilter, pool.derive("moment filter", compute)).form(residual)
-    rows = cast(Floats, documents.derive("bounded", lambda: bounded(documents.matrix)))
+    residual = moments - pool.derive(("expected moments", alone), expected)
+    form, offset = pool.derive("moment filter", compute).form(residual)
+    rows = documents.derive("bounded", lambda: bounded(documents.matrix))
     return row_dots(rows_times(rows, form), rows) - offset
 
 

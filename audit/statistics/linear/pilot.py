@@ -137,8 +137,8 @@ def _of_filter(one: _Filter, seen: Observables, pool: Pool) -> int:
         )
         if in_rows and pool.group is None and is_low_noise(made, noise):
             return 0
-        features = pool.drawn.shape[1]
-        return _equations(made.variances, noise, features, moments_alone(own_mechanism(pool.mechanism), features))
+        features, own = pool.drawn.shape[1], cast(Mechanism, own_mechanism(pool.mechanism))
+        return _equations(made.variances, noise, features, moments_alone(own, features))
 
 
 def _equations(variances: Floats, noise: Floats, features: int, products: bool) -> int:

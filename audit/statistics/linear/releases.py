@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.mechanisms.contract import Database, Equations, Observables, Release, traits_of
+from ksdp.audit.mechanisms.contract import Database, Equations, Mechanism, Observables, Release, traits_of
 from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY, numbers_of_basis
 from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.numeric.array_types import Floats
@@ -109,7 +109,7 @@ class _Solved(ABC):
             return found
         terms, known = found
         key = (self.name, "what the equations miss", np.size(known.sums))
-        missed = cast(Floats | None, pool.derive(key, lambda: self._missed(observables, pool)))
+        missed = pool.derive(key, lambda: self._missed(observables, pool))
         return None if missed is None else (terms, replace(known, noise=np.maximum(known.noise, missed)))
 
     def worth(self, contributions: ContributionOperator, noise: Floats, share: float) -> bool:
@@ -350,7 +350,7 @@ class LinearReleases(_Solved):
 
     def equations(self, observables: Observables, pool: Pool) -> LinearModel:
         """What documents add to the sums of a run, and these sums."""
-        own = own_mechanism(pool.mechanism)
+        own = cast(Mechanism, own_mechanism(pool.mechanism))
         given = equations_of(own.releases(pool.drawn.shape[1]))
         equations = next(given[name] for name in self.needs if name in given)
 
@@ -362,7 +362,7 @@ class LinearReleases(_Solved):
             noise = known.noise + LOST * float(np.square(known.sums).mean())
             return adds, replace(known, noise=noise, about=own is not pool.mechanism)
 
-        adds, known = cast(tuple[Adds, LinearSystem], observables.derive((self.name, "equations", pool), made))
+        adds, known = observables.derive((self.name, "equations", pool), made)
 
         def terms(rows: sp.csr_array) -> FactoredContributions:
             return adds(rows)

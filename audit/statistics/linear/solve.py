@@ -30,7 +30,7 @@ from ksdp.audit.statistics.linear.operator import (
 from ksdp.audit.statistics.linear.tilting import Direction, direction_of, few_to_write, raised_factor, span_of
 
 
-def by_steps(times: Callable[[Any], Any], residual: Any, steps: int) -> Any:
+def by_steps(times: Callable[[Floats], Floats], residual: Floats, steps: int) -> Floats:
     """Conjugate gradients for `times`(x) = residual from zero, this many steps."""
     solution, left, direction = np.zeros_like(residual), residual.copy(), residual.copy()
     size = float(left @ left)

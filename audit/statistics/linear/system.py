@@ -261,7 +261,7 @@ LinearModel = tuple[Callable[[sp.csr_array], ContributionOperator], LinearSystem
 """What documents add to sums, given these, and the sums."""
 
 
-def own_mechanism(mechanism: Mechanism | None) -> Any:
+def own_mechanism(mechanism: Mechanism | None) -> Mechanism | None:
     """The mechanism, or the one that it adds noise to."""
     runs = inner_of(mechanism)
     return runs[0] if len(runs) == 1 else mechanism
@@ -325,7 +325,7 @@ def membership_scores(
     """
     pool = documents.source_pool
     if known.alone:
-        pool = cast(Pool, pool.derive("the victim's own", lambda: _alone(pool)))
+        pool = pool.derive("the victim's own", lambda: _alone(pool))
 
     found = observables.derive((name, pool), lambda: _run_says(pool, terms, known))
     if isinstance(found, _Told):
@@ -341,7 +341,7 @@ def membership_scores(
         return np.asarray(said)
     if isinstance(found, Direction):
         return _possibly(known, documents, lambda some: found.of(terms(some)))
-    direction, offset = cast(_Filter, found)
+    direction, offset = found
     return _possibly(known, documents, lambda some: terms(some).along(direction) - offset)
 
 

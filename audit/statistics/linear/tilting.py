@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import scipy.linalg
@@ -22,8 +22,12 @@ _TRIES = 8
 _MORE = 64.0
 
 
-def raised_factor(matrix: Floats, diagonal: Callable[[float], Floats], *, check_finite: bool = True) -> Any:
-    """The factor, as `scipy.linalg.cho_solve` takes it; that of 1 where no raising helps: each by itself.
+Factor = tuple[Floats, bool]
+"""Of Cholesky, as `scipy.linalg.cho_solve` takes it, and whether it is the lower one."""
+
+
+def raised_factor(matrix: Floats, diagonal: Callable[[float], Floats], *, check_finite: bool = True) -> Factor:
+    """The factor; that of 1 where no raising helps: each by itself.
 
     Parameters
     ----------
@@ -35,10 +39,10 @@ def raised_factor(matrix: Floats, diagonal: Callable[[float], Floats], *, check_
     for _ in range(_TRIES):
         matrix[places] = diagonal(times)
         try:
-            return cast(Any, scipy.linalg.cho_factor(matrix, check_finite=check_finite))
+            return cast(Factor, scipy.linalg.cho_factor(matrix, check_finite=check_finite))
         except scipy.linalg.LinAlgError:
             times *= _MORE
-    return cast(Any, scipy.linalg.cho_factor(np.eye(len(matrix)), check_finite=False))
+    return cast(Factor, scipy.linalg.cho_factor(np.eye(len(matrix)), check_finite=False))
 
 
 MOST_WRITTEN = 2**31
