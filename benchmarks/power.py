@@ -264,7 +264,7 @@ EXPECTED: Mapping[str, Mapping[str, float]] = {
     "fedpower-private, many": {"linear-releases": 0.1851},
     "hardt-roth": {"linear-releases": 0.4150},
     "hardt-roth, little": {"linear-releases": 0.7267},
-    "dpdispca": {"linear-site": 0.4935},
+    "dpdispca": {"linear-site": 0.4812},
     "moments": {"linear-moments": 0.7417},
     "moments, columns": {"linear-moments": 0.9535},
     "moments, many": {"linear-moments": 0.8543},

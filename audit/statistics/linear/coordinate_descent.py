@@ -102,7 +102,7 @@ class Deduplicated:
         return np.asarray((parts / self.several)[self.which])
 
 
-def distinct(made: FactoredContributions, shares: Floats, same: Ints | None = None) -> Deduplicated:
+def deduplicated(made: FactoredContributions, shares: Floats, same: Ints | None = None) -> Deduplicated:
     """Documents that may be in, by their content.
 
     Parameters
@@ -124,7 +124,9 @@ RIDGE = 2.0**-30
 """Part of what each adds, for those whom the equations do not tell apart."""
 
 
-def explained(once: Deduplicated, residual: Floats, parts: Floats, scales: Scales, sizes: Floats) -> Floats | None:
+def integer_solution(
+    unique: Deduplicated, residual: Floats, parts: Floats, scales: Scales, sizes: Floats
+) -> Floats | None:
     """How many of each content were in, less what is expected; None where none that is found explains the sums.
 
     Parameters
@@ -139,45 +141,47 @@ def explained(once: Deduplicated, residual: Floats, parts: Floats, scales: Scale
     What is left of the sums must be less than a tenth of what the least document adds, squared. Sums of 0 tell
     parts up to a factor: where hardly anybody would be in, about as many as are expected are.
     """
-    inside, adds = once.shares + parts, sizes > LOST * sizes.max(initial=0.0)
+    inside, adds = unique.shares + parts, sizes > LOST * sizes.max(initial=0.0)
     if not adds.any() or not inside[adds].sum() > 0.0:
         return None
     least, factors = LEFT * float(sizes[adds].min()), scales.written()
-    told = np.clip(np.rint(inside), 0.0, once.several)
-    if not _enough(once, told, adds):
-        inside = inside * (once.shares[adds].sum() / inside[adds].sum())
-        told = np.clip(np.rint(inside), 0.0, once.several)
-    doubted = adds & (np.abs(inside - told) > DOUBT[0])
+    counts = np.clip(np.rint(inside), 0.0, unique.several)
+    if not _enough(unique, counts, adds):
+        inside = inside * (unique.shares[adds].sum() / inside[adds].sum())
+        counts = np.clip(np.rint(inside), 0.0, unique.several)
+    doubted = adds & (np.abs(inside - counts) > DOUBT[0])
     for doubt in (*DOUBT, None):
-        left = residual - once.made.summed(told - once.shares)
+        left = residual - unique.made.summed(counts - unique.shares)
         if np.square(left * factors).sum() < least:
-            return told - once.shares if _enough(once, told, adds) else None
+            return counts - unique.shares if _enough(unique, counts, adds) else None
         if doubt is None:
             break
-        along = once.made.along(left * np.square(factors))
+        along = unique.made.along(left * np.square(factors))
         speaks = np.abs(np.divide(along, sizes, out=np.zeros_like(along), where=adds))
         doubted |= adds & (speaks > doubt)
         places = np.flatnonzero(doubted)
-        if len(places) > MOST * len(told):
+        if len(places) > MOST * len(counts):
             break
         if len(places):
-            told[places] = _solved(once, scales, places, told[places], along[places])
+            counts[places] = _solved(unique, scales, places, counts[places], along[places])
     return None
 
 
-def _enough(once: Deduplicated, told: Floats, adds: NDArray[np.bool_]) -> bool:
-    return bool(2.0 * told[adds].sum() > once.shares[adds].sum())
+def _enough(unique: Deduplicated, counts: Floats, adds: NDArray[np.bool_]) -> bool:
+    return bool(2.0 * counts[adds].sum() > unique.shares[adds].sum())
 
 
-def _solved(once: Deduplicated, scales: Scales, places: NDArray[np.int64], told: Floats, along: Floats) -> Floats:
+def _solved(
+    unique: Deduplicated, scales: Scales, places: NDArray[np.int64], counts: Floats, along: Floats
+) -> Floats:
     """Re-solve the doubtful counts against the residual and round them."""
-    gram, _ = gram_of_contributions(once.made.of(places), scales)
+    gram, _ = gram_of_contributions(unique.made.of(places), scales)
     gram[np.diag_indices_from(gram)] *= 1.0 + RIDGE
     try:
         more = scipy.linalg.cho_solve(scipy.linalg.cho_factor(gram, check_finite=False), along, check_finite=False)
     except scipy.linalg.LinAlgError:
-        return told
-    return np.asarray(np.clip(np.rint(told + more), 0.0, once.several[places]))
+        return counts
+    return np.asarray(np.clip(np.rint(counts + more), 0.0, unique.several[places]))
 
 
 SETTLED = 0.005
@@ -229,7 +233,7 @@ class _Left:
 class Fitted:
     """Documents that were fitted to a run's sums, one after the other."""
 
-    said: Floats
+    score: Floats
     """Of each of them, between -1 and 1, shape (n,); 0 where it adds nothing."""
     columns: NDArray[Any]
     """Columns of the sums that one of them has an entry in, ascending."""
@@ -246,7 +250,7 @@ class Fitted:
 
 
 def fitted(
-    once: Deduplicated, columns: NDArray[Any], residual: Floats, begin: Callable[[], tuple[Floats, Floats]]
+    unique: Deduplicated, columns: NDArray[Any], residual: Floats, begin: Callable[[], tuple[Floats, Floats]]
 ) -> Fitted:
     """Fit documents to what is left of sums, one after the other, until a round changes little.
 
@@ -254,52 +258,55 @@ def fitted(
 
     Parameters
     ----------
-    once : their terms within `columns`, outside of which no document has an entry, each content once; b lies
+    unique : their terms within `columns`, outside of which no document has an entry, each content once; b lies
         between 0 and 1, and is counted from what is expected of each
     columns : ascending
     residual : the sums in these columns, less what is expected of them: rows, then the single numbers
     begin : what documents begin with who wait for one another, shape (n,), and what that leaves of `residual`
     """
-    scales = scales_of(once.made)
-    scaled = _scaled(once.made, scales)
-    parts = _by_first_rows(once, residual)
+    scales = scales_of(unique.made)
+    scaled = _scaled(unique.made, scales)
+    parts = _by_first_rows(unique, residual)
     if parts.any():
-        residual = residual - once.made.summed(parts)
-    left = _left_of(residual, once.made, scales)
-    if not _settles(scaled, left, parts, once.bounds, _marks(), BETWEEN):
+        residual = residual - unique.made.summed(parts)
+    left = _left_of(residual, unique.made, scales)
+    if not _settles(scaled, left, parts, unique.bounds, _marks(), BETWEEN):
         start, residual = begin()
-        left, parts = (_left_of(residual, once.made, scales), np.bincount(once.which, start).astype(np.float64))
+        left, parts = (
+            _left_of(residual, unique.made, scales),
+            np.bincount(unique.which, start).astype(np.float64),
+        )
         bounds = np.array([[-np.inf], [np.inf]]).repeat(len(parts), axis=1)
         _settles(scaled, left, parts, bounds, [FREELY] * MOST_ROUNDS)
-    found = once.of_each(_gone_through(scaled, left, parts, _NO_BOUNDS))
+    found = unique.of_each(_gone_through(scaled, left, parts, _NO_BOUNDS))
     return Fitted(between(found), columns, scales, left)
 
 
-def told(once: Deduplicated, columns: NDArray[Any], residual: Floats) -> Fitted | None:
-    """Who was in, to the last document, where documents that are in or out explain the sums (`explained`).
+def exact_memberships(unique: Deduplicated, columns: NDArray[Any], residual: Floats) -> Fitted | None:
+    """Who was in, to the last document, where documents that are in or out explain the sums (`integer_solution`).
 
     None where none that are found do. Parameters as those of `fitted`.
     """
-    scales = scales_of(once.made)
-    scaled, left = _scaled(once.made, scales), _left_of(residual, once.made, scales)
-    parts = np.zeros(len(once.shares))
-    _settles(scaled, left, parts, once.bounds, _marks(), BETWEEN)
-    exactly = explained(once, residual, parts, scales, scaled.sizes)
+    scales = scales_of(unique.made)
+    scaled, left = _scaled(unique.made, scales), _left_of(residual, unique.made, scales)
+    parts = np.zeros(len(unique.shares))
+    _settles(scaled, left, parts, unique.bounds, _marks(), BETWEEN)
+    exactly = integer_solution(unique, residual, parts, scales, scaled.sizes)
     if exactly is None:
         return None
-    left = _left_of(residual - once.made.summed(exactly), once.made, scales)
-    return Fitted(between(once.of_each(exactly)), columns, scales, left)
+    left = _left_of(residual - unique.made.summed(exactly), unique.made, scales)
+    return Fitted(between(unique.of_each(exactly)), columns, scales, left)
 
 
-def _by_first_rows(once: Deduplicated, residual: Floats) -> Floats:
+def _by_first_rows(unique: Deduplicated, residual: Floats) -> Floats:
     """The parts that the first rows of the sums tell, where these are numbers enough for all documents; else 0."""
-    parts, columns = np.zeros(len(once.shares)), once.made.rows.shape[1]
+    parts, columns = np.zeros(len(unique.shares)), unique.made.rows.shape[1]
     rows = math.ceil(PLENTY * len(parts) / max(columns, 1))
-    if 2 * rows <= once.made.weights.shape[1]:
-        first = once.made.first(rows)
+    if 2 * rows <= unique.made.weights.shape[1]:
+        first = unique.made.first(rows)
         scales = scales_of(first)
         left = _left_of(residual[: rows * columns], first, scales)
-        _settles(_scaled(first, scales), left, parts, once.bounds, [FIRST] * PATIENCE, BETWEEN)
+        _settles(_scaled(first, scales), left, parts, unique.bounds, [FIRST] * PATIENCE, BETWEEN)
     return parts
 
 
@@ -307,8 +314,8 @@ def with_parts(made: FactoredContributions, columns: NDArray[Any], residual: Flo
     """The same of documents whose parts are known: `residual` is what these leave of the sums within `columns`."""
     scales = scales_of(made)
     left = _left_of(residual, made, scales)
-    told = _gone_through(_scaled(made, scales), left, parts, _NO_BOUNDS)
-    return Fitted(between(told), columns, scales, left)
+    counts = _gone_through(_scaled(made, scales), left, parts, _NO_BOUNDS)
+    return Fitted(between(counts), columns, scales, left)
 
 
 def _left_of(residual: Floats, made: FactoredContributions, scales: Scales) -> _Left:

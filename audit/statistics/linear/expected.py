@@ -163,19 +163,19 @@ class Expected:
         turn = np.linalg.pinv(common, rcond=1e-8)
         within = turn @ common
         beyond, turned_beyond, weights = self._beyond
-        residual, along = np.empty(basis.shape), np.zeros((len(basis), len(beyond)), np.float32)
+        outside, along = np.empty(basis.shape), np.zeros((len(basis), len(beyond)), np.float32)
         # Some columns at a time: they stay in the first caches, and products so small are not copied before.
         parts = [slice(start, start + _COLUMNS) for start in range(0, basis.shape[1], _COLUMNS)]
         for part in parts:
             here = turn @ found[:, part]
             here -= within @ basis[:, part]
-            residual[:, part] = here
+            outside[:, part] = here
             along += here.astype(np.float32) @ turned_beyond[part]
         along *= weights
         larger = self.values[: len(basis), None] - self.rest
         for part in parts:
-            residual[:, part] = larger * residual[:, part] - along @ beyond[:, part]
-        return residual
+            outside[:, part] = larger * outside[:, part] - along @ beyond[:, part]
+        return outside
 
     @cached_property
     def _beyond(self) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
@@ -418,10 +418,10 @@ def _leave(indptr: Any, indices: Any, data: Any, topics: Any, weights: Any, left
     """What the topics leave of every entry; `topics` as `panel_of` makes them."""
     for i in range(weights.shape[0]):
         for p in range(indptr[i], indptr[i + 1]):
-            said = 0.0
+            sum_of_topics = 0.0
             for t in range(weights.shape[1]):
-                said += weights[i, t] * topics[indices[p], t]
-            left[p] = data[p] - said
+                sum_of_topics += weights[i, t] * topics[indices[p], t]
+            left[p] = data[p] - sum_of_topics
 
 
 @dataclass(frozen=True)

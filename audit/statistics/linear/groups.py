@@ -157,21 +157,21 @@ class OfGroups(WrappedStatistic):
         if found is None:
             return np.zeros(len(documents))
         terms, known = found
-        told = observables.derive((self.name, pool), lambda: _told(terms, known, pool))
-        if told is None:
+        direction = observables.derive((self.name, pool), lambda: _direction(terms, known, pool))
+        if direction is None:
             return np.zeros(len(documents))
-        numbers, offset = told
+        numbers, offset = direction
         rows = documents.rows
-        said = np.add.reduceat(terms(rows.matrix).along(numbers), documents.starts[:-1]) + offset
+        score = np.add.reduceat(terms(rows.matrix).along(numbers), documents.starts[:-1]) + offset
         may = np.ones(rows.matrix.shape[0], np.bool_) if rows.possible is None else rows.possible
         if known.possible is not None:
             may = may & known.possible(
                 rows.matrix, lambda key, of: rows.of_each(key, lambda all_: of(all_.matrix))
             )
-        return np.where(np.logical_and.reduceat(may, documents.starts[:-1]), between(said), RULED_OUT)
+        return np.where(np.logical_and.reduceat(may, documents.starts[:-1]), between(score), RULED_OUT)
 
 
-def _told(
+def _direction(
     terms: Callable[..., ContributionOperator], known: LinearSystem, pool: Pool
 ) -> tuple[Floats, float] | None:
     """What the log odds of a group are moved by, of each number, and besides; None where groups are too many."""

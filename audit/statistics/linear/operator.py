@@ -131,14 +131,14 @@ class FactoredContributions:
         """Multiplications of a sum and of products with all terms, about."""
         return int(2 * self.rows.nnz * self.weights.shape[1])
 
-    def residual(self, sums: Floats) -> tuple[Floats, Floats]:
+    def split(self, sums: Floats) -> tuple[Floats, Floats]:
         """The rows, shape (r, d), and the single numbers of numbers that stand one after the other."""
         wide = self.weights.shape[1] * self.rows.shape[1]
         return sums[:wide].reshape(-1, self.rows.shape[1]), sums[wide:]
 
     def along(self, direction: Floats) -> Floats:
         """<a_i, direction> of every document, shape (n,); each by itself, to the last bit."""
-        rows, single = self.residual(direction)
+        rows, single = self.split(direction)
         found = np.empty((self.rows.shape[0], len(rows)))
         csr_times_panel(self.rows.indptr, self.rows.indices, self.rows.data, panel_of(rows), found)
         found -= rows_times(self.numbers, self.taken * (self.basis @ rows.T))
@@ -353,7 +353,7 @@ class RatingContributions:
         _coefficient_paths(*self._given, float(self.gamma), float(self.delta), found)
         return found
 
-    def residual(self, sums: Floats) -> tuple[Floats, Floats]:
+    def split(self, sums: Floats) -> tuple[Floats, Floats]:
         """The rows, shape (2 sweeps k, d), and no single numbers."""
         return sums.reshape(-1, self.rows.shape[1]), sums[:0]
 

@@ -137,7 +137,7 @@ class _Solved(ABC):
             terms, known = found
             rows = sp.csr_array(sp.vstack(taken, format="csr"))
             made = cast(FactoredContributions | RatingContributions, terms(rows))
-            wide, single = made.residual(np.square(known.sums - made.summed(np.ones(rows.shape[0]))))
+            wide, single = made.split(np.square(known.sums - made.summed(np.ones(rows.shape[0]))))
             mean = wide.mean(axis=1, keepdims=True)
             squares.append(np.concatenate([np.broadcast_to(mean, wide.shape).ravel(), single]))
         noise = np.mean(squares, axis=0)

@@ -16,7 +16,14 @@ from numpy.typing import NDArray
 
 from ksdp.audit.numeric.array_types import Floats, Ints
 from ksdp.audit.numeric.kernels import add_row_to_panel, lined, one_thread, panel_of, row_times_panel
-from ksdp.audit.statistics.linear.coordinate_descent import MOST_PAIRS, Fitted, distinct, fitted, told, with_parts
+from ksdp.audit.statistics.linear.coordinate_descent import (
+    MOST_PAIRS,
+    Fitted,
+    deduplicated,
+    exact_memberships,
+    fitted,
+    with_parts,
+)
 from ksdp.audit.statistics.linear.operator import (
     LEFT,
     LOST,
@@ -99,7 +106,7 @@ class _Covariance:
 
     def laid(self, entries: Floats) -> Any:
         """Entries as a panel, a feature's rows side by side, then the single numbers."""
-        rows, single = self._made.residual(entries)
+        rows, single = self._made.split(entries)
         panel = panel_of(rows).ravel()
         laid = lined((len(panel) + len(single),), np.float64)
         laid[: len(panel)], laid[len(panel) :] = panel, single
@@ -229,9 +236,9 @@ def solved_parts(made: FactoredContributions, residual: Floats, shares: Floats, 
                 break
         first = _copies(gram, np.where(adds, lengths, 0.0))
         found = _shared(found, first)
-        told = _everybody(shares + found, shares, first)
-        left = np.square((residual - made.summed(told - shares)) * factors).sum()
-        if left < LEFT * sizes[adds].min(initial=np.inf) and 2.0 * told.sum() > shares.sum():
+        counts = _everybody(shares + found, shares, first)
+        left = np.square((residual - made.summed(counts - shares)) * factors).sum()
+        if left < LEFT * sizes[adds].min(initial=np.inf) and 2.0 * counts.sum() > shares.sum():
             return Solved(found)
         if not few_to_write(len(gram), made.entries):
             return Solved(found)
@@ -409,7 +416,7 @@ def _products(terms: ContributionOperator, noise: Floats) -> Floats | None:
     if isinstance(terms, RatingContributions):
         return _of_ratings(terms, noise)
     if isinstance(terms, FactoredContributions):
-        rows, single = terms.residual(noise)
+        rows, single = terms.split(noise)
         if (rows == rows[:, :1]).all():
             scales = Scales(np.ones(rows.shape[1]), 1.0 / np.sqrt(rows[:, 0]), 1.0 / np.sqrt(single))
             return gram_of_contributions(terms, scales)[0]
@@ -552,9 +559,9 @@ def overdetermined(
     residual = seen - narrow.summed(shares)
     if solved:
         if many and made.rows.shape[0] > QUICKLY:
-            all_told = told(distinct(narrow, shares, same), used, residual)
-            if all_told is not None:
-                return all_told
+            exact = exact_memberships(deduplicated(narrow, shares, same), used, residual)
+            if exact is not None:
+                return exact
         direction = direction_of_few_numbers(narrow, residual, shares, lost)
         if direction is None:
             found = solved_parts(narrow, residual, shares, lost)
@@ -568,7 +575,7 @@ def overdetermined(
         start = made.along(_spread(made, used, found)) - offset
         return start, seen - narrow.summed(shares + start)
 
-    return fitted(distinct(narrow, shares, same), used, residual, begin)
+    return fitted(deduplicated(narrow, shares, same), used, residual, begin)
 
 
 def narrow_filter(
@@ -605,14 +612,14 @@ def _columns(made: FactoredContributions) -> NDArray[Any]:
 
 def _within(made: FactoredContributions, columns: NDArray[Any], numbers: Floats) -> Floats:
     """The numbers of the sums in some columns, and the single ones."""
-    rows, single = made.residual(numbers)
+    rows, single = made.split(numbers)
     return np.concatenate([rows[:, columns].ravel(), single])
 
 
 def _spread(made: FactoredContributions, columns: NDArray[Any], narrow: Floats) -> Floats:
     """Numbers of `_within` where they stand among all; 0 in other columns."""
     whole = np.zeros(made.entries)
-    rows, single = made.residual(whole)
+    rows, single = made.split(whole)
     rows[:, columns] = narrow[: len(rows) * len(columns)].reshape(len(rows), -1)
     single[:] = narrow[len(rows) * len(columns) :]
     return whole

@@ -70,13 +70,13 @@ class FirstSumFeasible:
     public: bool
     """Whether the topic is the same in every run."""
 
-    def __call__(self, rows: sp.csr_array, once: Memo) -> NDArray[np.bool_]:
+    def __call__(self, rows: sp.csr_array, memo: Memo) -> NDArray[np.bool_]:
         """Of each of the documents, nonnegative, shape (n,)."""
         key = ("first coefficient", self.topic.tobytes(), self.gamma, self.delta)
-        weights = once(key, self._weights) if self.public else self._weights(rows)
+        weights = memo(key, self._weights) if self.public else self._weights(rows)
         found = np.empty(rows.shape[0], np.bool_)
         most = np.ascontiguousarray(_at_most(self.total))
-        _fit(*arrays_of(rows), once("rarest", _rarest_entries), weights, most, found)
+        _fit(*arrays_of(rows), memo("rarest", _rarest_entries), weights, most, found)
         return found
 
     def _weights(self, rows: sp.csr_array) -> Floats:
@@ -102,7 +102,7 @@ class FirstRatingsFeasible:
     """Regularisers of the coefficients."""
     delta: float
 
-    def __call__(self, rows: sp.csr_array, once: Memo) -> NDArray[np.bool_]:
+    def __call__(self, rows: sp.csr_array, memo: Memo) -> NDArray[np.bool_]:
         """Of each of the documents, nonnegative; stored zeros are ratings; shape (n,)."""
         indptr, indices, data = arrays_of(rows)
         ones, panel = np.ones_like(data), panel_of(np.stack([_at_least(self.topic), np.square(self.topic)]))
@@ -125,7 +125,7 @@ class WithinColumns:
     columns: NDArray[np.bool_]
     """Shape (d,)."""
 
-    def __call__(self, rows: sp.csr_array, once: Memo) -> NDArray[np.bool_]:
+    def __call__(self, rows: sp.csr_array, memo: Memo) -> NDArray[np.bool_]:
         """Of each of the documents, shape (n,)."""
         found = np.empty(rows.shape[0], np.bool_)
         _within(*arrays_of(rows), self.columns, found)
@@ -145,9 +145,9 @@ class WithinBasis:
     first: Floats
     """The leading vector, shape (d,)."""
 
-    def __call__(self, rows: sp.csr_array, once: Memo) -> NDArray[np.bool_]:
+    def __call__(self, rows: sp.csr_array, memo: Memo) -> NDArray[np.bool_]:
         """Of each of the documents, nonnegative, shape (n,)."""
-        within = WithinColumns(self.columns)(rows, once)
+        within = WithinColumns(self.columns)(rows, memo)
         found, lengths = (
             np.empty((rows.shape[0], 1)),
             np.sqrt(
@@ -328,17 +328,17 @@ def membership_scores(
         pool = pool.derive("the victim's own", lambda: _alone(pool))
 
     found = observables.derive((name, pool), lambda: _run_says(pool, terms, known))
-    if isinstance(found, _Told):
+    if isinstance(found, _Scores):
         key = ("place among those who may be in", pool)
         places = documents.of_each(key, lambda whole: same_rows(whole.matrix, found.rows))
-        said = np.where(_left_before(documents), found.said[places], RULED_OUT)
+        score = np.where(_left_before(documents), found.score[places], RULED_OUT)
         unknown = places < 0
         if unknown.any():
             others = _possibly(
                 known, documents, lambda some: found.fit.of(cast(FactoredContributions, terms(some))), unknown
             )
-            said[unknown] = others[unknown]
-        return np.asarray(said)
+            score[unknown] = others[unknown]
+        return np.asarray(score)
     if isinstance(found, Direction):
         return _possibly(known, documents, lambda some: found.of(terms(some)))
     direction, offset = found
@@ -346,26 +346,26 @@ def membership_scores(
 
 
 @dataclass(frozen=True, eq=False)
-class _Told:
+class _Scores:
     """What is said of all that may be in, one after the other."""
 
     rows: sp.csr_array
-    said: Floats
+    score: Floats
     fit: Fitted
 
 
 def _run_says(
     pool: Pool, terms: Callable[[sp.csr_array], ContributionOperator], known: LinearSystem
-) -> _Told | Direction | _Filter:
+) -> _Scores | Direction | _Filter:
     """What a run's numbers say of all that may be in, or by what they say it of a document."""
     rows, shares = pool.derive("who may be in", lambda: _who_may_be_in(pool))
     fixed = known.beside(pool) if pool.fixed_share == 1.0 else None
     same = pool.derive("the same content", lambda: same_rows(rows, rows)) if known.exact else None
     if pool.possible is not None:
-        told = _of_unknown(pool.possible, rows.shape[0])
-        if (before := _left(rows, shares, told)) is not None:
+        feasible = _of_unknown(pool.possible, rows.shape[0])
+        if (before := _left(rows, shares, feasible)) is not None:
             rows, shares = before
-            same = None if same is None else same[told]
+            same = None if same is None else same[feasible]
     unknown, left, may = rows, None, None
     if known.possible is not None:
         may = known.possible(rows, lambda key, of: pool.derive(("may be in", key), lambda: of(rows)))
@@ -383,11 +383,11 @@ def _run_says(
     if isinstance(fit, Direction):
         return fit
     if fit is not None:
-        said = np.empty(rows.shape[0])
-        said[slice(None) if left is None else may] = fit.said
+        score = np.empty(rows.shape[0])
+        score[slice(None) if left is None else may] = fit.score
         if may is not None:
-            said[~may] = RULED_OUT
-        return _Told(rows, said, fit)
+            score[~may] = RULED_OUT
+        return _Scores(rows, score, fit)
     varied = max(pool.share * (1 - pool.share), 1e-3)
     return _run_filter(made, shares, sums, known, varied, None if left is None else rows.nnz)
 
@@ -426,9 +426,9 @@ def _possibly(
         return say(documents.matrix)
     may = _who_may(known.possible, documents)
     places = np.flatnonzero(may if asked is None else may & asked)
-    said = np.full(len(documents), RULED_OUT)
-    said[places] = say(take_rows(documents.matrix, places))
-    return said
+    score = np.full(len(documents), RULED_OUT)
+    score[places] = say(take_rows(documents.matrix, places))
+    return score
 
 
 def _who_may(possible: Feasibility | None, documents: Documents) -> NDArray[np.bool_]:

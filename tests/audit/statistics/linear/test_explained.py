@@ -13,7 +13,7 @@ from ksdp.audit.numeric.sparse_rows import same_rows
 from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear import coordinate_descent, solve
 from ksdp.audit.statistics.linear.contributions import block_numbers, sweep_numbers
-from ksdp.audit.statistics.linear.coordinate_descent import Deduplicated, distinct, told
+from ksdp.audit.statistics.linear.coordinate_descent import Deduplicated, deduplicated, exact_memberships
 from ksdp.audit.statistics.linear.operator import FactoredContributions, scales_of
 from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
 
@@ -42,7 +42,7 @@ def once_of(
     else:
         seen = (PDPCA(rank=3) if kind == "pd-pca" else PDSVD(rank=3)).run(inside, COINS)
         made = block_numbers(matrix, seen["first_blocks"], seen.get("mean"))
-    return distinct(made, shares), made.summed(held - shares)
+    return deduplicated(made, shares), made.summed(held - shares)
 
 
 def sizes_of(made: FactoredContributions) -> np.ndarray:
@@ -83,7 +83,7 @@ def test_who_was_in_is_told_from_about_who_was(kind: str, doubts: float, held: n
     about = true + np.random.default_rng(6).uniform(-doubts, doubts, len(true))
     swapped = once.which[[20, 21]]
     about[swapped] = 0.55 - 0.1 * true[swapped]
-    found = coordinate_descent.explained(
+    found = coordinate_descent.integer_solution(
         once, apart, about - once.shares, scales_of(once.made), sizes := sizes_of(once.made)
     )
     assert found is not None
@@ -95,10 +95,10 @@ def test_sums_of_zero_tell_it_up_to_a_factor(held: np.ndarray) -> None:
     shares = np.full(N, held.mean())
     once, apart = once_of("pd-svd", corpus(), shares, held)
     true, units, sizes = np.bincount(once.which, held), scales_of(once.made), sizes_of(once.made)
-    found = coordinate_descent.explained(once, apart, 0.2 * true - once.shares, units, sizes)
+    found = coordinate_descent.integer_solution(once, apart, 0.2 * true - once.shares, units, sizes)
     assert found is not None
     np.testing.assert_array_equal((found + once.shares)[sizes > 0], true[sizes > 0])
-    assert coordinate_descent.explained(once, apart, -once.shares, units, sizes) is None
+    assert coordinate_descent.integer_solution(once, apart, -once.shares, units, sizes) is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -108,14 +108,14 @@ def test_what_documents_do_not_explain_is_not_explained(kind: str, held: np.ndar
     true, units, sizes = np.bincount(once.which, held), scales_of(once.made), sizes_of(once.made)
     deviation = np.divide(1.0, units.written(), out=np.zeros(len(apart)), where=units.written() > 0)
     other = apart + 0.3 * deviation * np.random.default_rng(7).normal(size=len(apart))
-    assert coordinate_descent.explained(once, apart, true - once.shares, units, sizes) is not None
-    assert coordinate_descent.explained(once, other, true - once.shares, units, sizes) is None
+    assert coordinate_descent.integer_solution(once, apart, true - once.shares, units, sizes) is not None
+    assert coordinate_descent.integer_solution(once, other, true - once.shares, units, sizes) is None
     # What rounding leaves of the sums is nobody.
     most = 0.05 * sizes[sizes > 1e-9].min() / np.square((other - apart) * units.written()).sum()
     hardly = apart + np.sqrt(most) * (other - apart)
-    assert coordinate_descent.explained(once, hardly, true - once.shares, units, sizes) is not None
+    assert coordinate_descent.integer_solution(once, hardly, true - once.shares, units, sizes) is not None
     # Nor are sums to which nobody adds.
-    assert coordinate_descent.explained(once, apart, true - once.shares, units, 0.0 * sizes) is None
+    assert coordinate_descent.integer_solution(once, apart, true - once.shares, units, 0.0 * sizes) is None
 
 
 def test_more_than_half_of_them_are_not_solved_for(held: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,9 +125,9 @@ def test_more_than_half_of_them_are_not_solved_for(held: np.ndarray, monkeypatch
     about = np.abs(true - 0.45)
     assert (np.rint(about) != true).sum() == 0
     wrong = np.abs(true - 0.55)
-    assert coordinate_descent.explained(once, apart, wrong - once.shares, units, sizes) is None
+    assert coordinate_descent.integer_solution(once, apart, wrong - once.shares, units, sizes) is None
     monkeypatch.setattr(coordinate_descent, "MOST", 1.0)
-    assert coordinate_descent.explained(once, apart, wrong - once.shares, units, sizes) is not None
+    assert coordinate_descent.integer_solution(once, apart, wrong - once.shares, units, sizes) is not None
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -142,12 +142,12 @@ def test_it_is_what_all_equations_say_at_once(kind: str, held: np.ndarray, monke
     asked: list[bool] = []
 
     def counted(*of):
-        found = told(*of)
+        found = exact_memberships(*of)
         asked.append(found is not None)
         return found
 
     monkeypatch.setattr(solve, "QUICKLY", 0)
-    monkeypatch.setattr(solve, "told", counted)
+    monkeypatch.setattr(solve, "exact_memberships", counted)
     pool = Pool(matrix, held.mean(), mechanism=mechanism)
     found = statistic.evaluate(Observables(dict(seen)), Documents(matrix, pool=pool))
     assert asked == [True]
@@ -166,7 +166,7 @@ def test_of_others_nothing_is_left(held: np.ndarray) -> None:
     columns = np.flatnonzero((matrix.toarray() != 0).any(axis=0))
     wide = np.arange(once.made.weights.shape[1] * D).reshape(-1, D)[:, columns].ravel()
     at = np.concatenate([wide, np.arange(once.made.weights.shape[1] * D, once.made.entries)])
-    found = told(distinct(once.made.of(once.which).within(columns), shares), columns, apart[at])
+    found = exact_memberships(deduplicated(once.made.of(once.which).within(columns), shares), columns, apart[at])
     assert found is not None
     np.testing.assert_allclose(found.of(once.made.of(np.arange(8))), 0.0, atol=1e-4)
 

@@ -100,7 +100,7 @@ def test_it_is_the_most_even_draw_that_agrees_with_the_first_rows(monkeypatch: p
 
     best = minimize(height, np.zeros(10), method="BFGS", options={"gtol": 1e-9}).x
     odds = logit(shares) + terms @ best
-    ours = logit(shares) + made.along(found.numbers) + found.usual
+    ours = logit(shares) + made.along(found.numbers) + found.offset
     np.testing.assert_allclose(expit(ours), expit(odds), atol=0.002)
 
 

@@ -156,7 +156,7 @@ def test_what_equations_miss_is_as_large_as_the_noise_that_is_stated(
         terms, known = found
         made = terms(taken)
         off = np.square(known.sums - made.summed(np.ones(taken.shape[0]))) / known.noise
-        wide, _ = made.apart(off)
+        wide, _ = made.split(off)
         squares.append(wide.mean(axis=1))
     rounds = np.sqrt(np.mean(squares, axis=0))
     assert np.all((rounds > 0.5) & (rounds < 2.0)), rounds

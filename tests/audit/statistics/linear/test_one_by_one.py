@@ -17,7 +17,7 @@ from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear import coordinate_descent as fits_module
 from ksdp.audit.statistics.linear import solve
 from ksdp.audit.statistics.linear import solve as module
-from ksdp.audit.statistics.linear.coordinate_descent import FREELY, MOST_ROUNDS, SETTLED, distinct, fitted
+from ksdp.audit.statistics.linear.coordinate_descent import FREELY, MOST_ROUNDS, SETTLED, deduplicated, fitted
 from ksdp.audit.statistics.linear.operator import FactoredContributions, scales_of
 from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
 from ksdp.audit.statistics.linear.system import RULED_OUT
@@ -128,9 +128,9 @@ def test_documents_are_fitted_as_by_a_loop_over_written_terms(kind: str, settled
     assert ((parts == -shares) | (parts == 1 - shares)).any()
     columns, at = used_by(made)
     assert len(columns) < 40
-    fit = fitted(distinct(made.within(columns), shares), columns, apart[at], nobody)
-    np.testing.assert_allclose(fit.said, said(terms, left, parts), atol=2e-5)
-    assert fit.said[3] == 0.0 or kind == "pd-pca"
+    fit = fitted(deduplicated(made.within(columns), shares), columns, apart[at], nobody)
+    np.testing.assert_allclose(fit.score, said(terms, left, parts), atol=2e-5)
+    assert fit.score[3] == 0.0 or kind == "pd-pca"
     # Others have no part of their own in the sums.
     new = some_rows(7, seed=9)
     some = numbers_of(kind, sp.csr_array(sp.vstack([some_rows(), new])), 4)
@@ -150,7 +150,7 @@ def test_what_others_have_in_columns_of_nobody_is_not_looked_at() -> None:
     held, shares = np.arange(12) % 3 == 0, np.full(12, 0.4)
     made = FactoredContributions.plain(sp.csr_array(matrix), rng.uniform(0.5, 1.5, (12, 3)))
     columns, at = used_by(made)
-    fit = fitted(distinct(made.within(columns), shares), columns, made.summed(held - shares)[at], nobody)
+    fit = fitted(deduplicated(made.within(columns), shares), columns, made.summed(held - shares)[at], nobody)
     others, weights = rng.normal(size=(6, 20)), rng.uniform(0.5, 1.5, (6, 3))
     found = fit.of(FactoredContributions.plain(sp.csr_array(others), weights))
     without = sp.csr_array(others * (np.arange(20) >= 4))
@@ -171,8 +171,8 @@ def test_they_begin_with_what_the_first_rows_tell(kind: str, monkeypatch) -> Non
     start, _, _ = plainly(first, apart[: terms.shape[1]], [fits_module.FIRST] * fits_module.PATIENCE, shares)
     monkeypatch.setattr(fits_module, "PATIENCE", fits_module.SLOW)
     parts, left, terms = plainly(made, apart, [SETTLED] * fits_module.SLOW, shares, start=start)
-    fit = fitted(distinct(made.within(columns), shares), columns, apart[at], nobody)
-    np.testing.assert_allclose(fit.said, said(terms, left, parts), atol=2e-4)
+    fit = fitted(deduplicated(made.within(columns), shares), columns, apart[at], nobody)
+    np.testing.assert_allclose(fit.score, said(terms, left, parts), atol=2e-4)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -186,8 +186,8 @@ def test_copies_share_what_is_told_of_them_together(kind: str) -> None:
         held = np.arange(23) % 4 == 2
         held[[5, 7, 20, 21, 22]] = False
         held[one] = True
-        fit = fitted(distinct(made.within(columns), shares), columns, made.summed(held - shares)[at], nobody)
-        parts = fit.said / (1.0 - np.abs(fit.said))
+        fit = fitted(deduplicated(made.within(columns), shares), columns, made.summed(held - shares)[at], nobody)
+        parts = fit.score / (1.0 - np.abs(fit.score))
         assert parts[5] == parts[20] == parts[22]
         assert parts[7] == parts[21]
         if kind == "pd-nmf":
@@ -214,7 +214,7 @@ def test_who_takes_long_may_change_twice_as_much_before_it_begins_anew(kind: str
     for slow, patience, anew in ((first, first + 1, False), (first, first, True), (first + 1, first + 1, True)):
         monkeypatch.setattr(fits_module, "SLOW", slow)
         monkeypatch.setattr(fits_module, "PATIENCE", patience)
-        fitted(distinct(made.within(columns), shares), columns, apart[at], begin)
+        fitted(deduplicated(made.within(columns), shares), columns, apart[at], begin)
         assert bool(asked) == anew
         asked.clear()
 
@@ -244,7 +244,7 @@ def freely(
     for name, value in {"SLOW": 0, "PATIENCE": 0, "MOST_ROUNDS": rounds, "FREELY": mark}.items():
         monkeypatch.setattr(fits_module, name, value)
     columns, at = used_by(made)
-    once = distinct(made.within(columns), np.full(len(start), 0.4))
+    once = deduplicated(made.within(columns), np.full(len(start), 0.4))
     return fitted(once, columns, np.zeros(len(at)), lambda: (start, apart[at]))
 
 
@@ -256,7 +256,7 @@ def test_in_the_end_it_is_least_squares(kind: str, monkeypatch) -> None:
     terms = made.written() * scales(made)
     wanted = np.linalg.lstsq(terms.T, apart * scales(made), rcond=None)[0]
     seen = np.square(terms).sum(axis=1) > 0
-    found = freely(made, apart, np.zeros(12), monkeypatch, 3000, 0.0).said
+    found = freely(made, apart, np.zeros(12), monkeypatch, 3000, 0.0).score
     parts = found / (1 - np.abs(found))
     # Terms of the documents of a PD-SVD add up to 0, so that only what is explained is the same.
     np.testing.assert_allclose(terms[seen].T @ parts[seen], terms[seen].T @ wanted[seen], atol=2e-3)
@@ -272,9 +272,9 @@ def test_documents_are_gone_through_until_a_round_changes_little(kind: str, monk
     changes = [np.linalg.norm(now - before) / np.linalg.norm(now) for before, now in itertools.pairwise(had)]
     wanted = next((number for number, change in enumerate(changes, start=1) if change <= FREELY), MOST_ROUNDS)
     assert wanted > 3
-    found = freely(made, apart, np.zeros(30), monkeypatch, MOST_ROUNDS, FREELY).said
-    np.testing.assert_array_equal(found, freely(made, apart, np.zeros(30), monkeypatch, wanted, 0.0).said)
-    assert (found != freely(made, apart, np.zeros(30), monkeypatch, wanted - 1, 0.0).said).any()
+    found = freely(made, apart, np.zeros(30), monkeypatch, MOST_ROUNDS, FREELY).score
+    np.testing.assert_array_equal(found, freely(made, apart, np.zeros(30), monkeypatch, wanted, 0.0).score)
+    assert (found != freely(made, apart, np.zeros(30), monkeypatch, wanted - 1, 0.0).score).any()
 
 
 @pytest.mark.usefixtures("all_rows_at_once")
@@ -284,9 +284,9 @@ def test_who_begins_with_something_goes_on_from_there(kind: str, monkeypatch) ->
     made = numbers_of(kind, some_rows(), 4)
     apart = made.summed((np.arange(30) % 3 == 0) - 0.4)
     start, _, _ = plainly(made, apart, [-1.0] * 2)
-    wanted = freely(made, apart, np.zeros(30), monkeypatch, 5, 0.0).said
+    wanted = freely(made, apart, np.zeros(30), monkeypatch, 5, 0.0).score
     before = start.copy()
-    found = freely(made, apart - made.summed(start), start, monkeypatch, 3, 0.0).said
+    found = freely(made, apart - made.summed(start), start, monkeypatch, 3, 0.0).score
     np.testing.assert_allclose(found, wanted, atol=2e-5)
     np.testing.assert_array_equal(start, before)
 
@@ -296,11 +296,11 @@ def test_copies_begin_with_what_they_have_together(monkeypatch: pytest.MonkeyPat
     plain = some_rows()
     made = numbers_of("pd-nmf", sp.csr_array(sp.vstack([plain, plain[[5]]], format="csr")), 4)
     apart, start = made.summed(np.arange(31) % 3 == 0), np.linspace(0.0, 0.6, 31)
-    found = freely(made, apart - made.summed(start), start, monkeypatch, 1, 0.0).said
+    found = freely(made, apart - made.summed(start), start, monkeypatch, 1, 0.0).score
     together = start[:30].copy()
     together[5] += start[30]
     once = made.of(np.arange(30))
-    wanted = freely(once, apart - once.summed(together), together, monkeypatch, 1, 0.0).said
+    wanted = freely(once, apart - once.summed(together), together, monkeypatch, 1, 0.0).score
     parts = wanted / (1.0 - np.abs(wanted))
     parts[5] /= 2.0
     np.testing.assert_allclose(found[:30], parts / (1.0 + np.abs(parts)), atol=2e-5)

@@ -287,14 +287,14 @@ def test_copies_are_those_of_whoever_may_be_in(monkeypatch: pytest.MonkeyPatch, 
     mechanism = PDNMF(rank=2, sweeps=3, tolerance=0.0)
     seen = stored(mechanism.run(Database((sp.csr_array(matrix[mine]),)), COINS))
     possible = mine | (np.arange(66) % 3 > 0) if before else None
-    own, asked = solve.distinct, []
+    own, asked = solve.deduplicated, []
 
     def found(known: bool) -> np.ndarray:
-        def distinct(made, shares, same=None):
+        def deduplicated(made, shares, same=None):
             asked.append(same)
             return own(made, shares, same if known else None)
 
-        monkeypatch.setattr(solve, "distinct", distinct)
+        monkeypatch.setattr(solve, "deduplicated", deduplicated)
         pool = Pool(matrix, 7 / 66, mechanism=mechanism, possible=possible)
         return LinearSums().evaluate(Observables(dict(seen)), Documents(matrix, pool=pool, possible=possible))
 
