@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 import sysconfig
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 import numpy as np
@@ -16,7 +17,9 @@ import scipy.sparse as sp
 from ksdp.audit.errors import InputError, KsdpError
 from ksdp.audit.mechanisms.contract import Database, Observables, Release
 from ksdp.audit.numeric.bits import minus_zeros
-from ksdp.audit.statistics.plain import statistics_of_arrays
+
+if TYPE_CHECKING:
+    from ksdp.audit.statistics.contract import TableStatistic
 
 _SEED = 1234567
 """Of the trial alone, whose numbers are thrown away."""
@@ -87,7 +90,6 @@ class FunctionMechanism:
     ) -> None:
         """`unused`: the function, pickled before its first call."""
         self.name = name
-        self.statistics = statistics_of_arrays(shapes, features)
         self._call, self._shapes, self._features, self._unused = call, shapes, features, unused
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -95,6 +97,14 @@ class FunctionMechanism:
         if self._unused is None:
             raise pickle.PicklingError(f"the function of {self.name!r} cannot be pickled.")
         return _unpickled, (self.name, self._unused, self._shapes, self._features)
+
+    @functools.cached_property
+    def statistics(self) -> tuple[TableStatistic, ...]:
+        """What everybody would look at, of each array."""
+        # Here, so that the process that makes runs again starts in half the time.
+        from ksdp.audit.statistics.plain import statistics_of_arrays
+
+        return statistics_of_arrays(self._shapes, self._features)
 
     def releases(self, features: int) -> tuple[Release, ...]:
         """What the trial announced."""
