@@ -6,6 +6,7 @@ import gc
 import ipaddress
 import os
 import signal
+from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -36,6 +37,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         given = item.callspec.params if hasattr(item, "callspec") else ()  # a parameter may have the same name
         if STARTERS.intersection(getattr(item, "fixturenames", ())).difference(given):
             item.add_marker(pytest.mark.e2e)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Training is most of a small audit: where a test is not of what is learnt, a tenth of it will do."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not any(map(item.get_closest_marker, ("learns", "e2e", "validity"))):
+            patch.setattr("ksdp.audit.statistics.simulated.TRAINING_RUNS", 200)
+        return (yield)
 
 
 def pytest_collection_finish() -> None:
@@ -79,12 +89,6 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pem = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     (folder / "key.pem").write_bytes(key.private_bytes(*pem))
     return folder / "cert.pem"
-
-
-@pytest.fixture
-def few_training_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the learned statistic need not be strong: its training is most of a small audit."""
-    monkeypatch.setattr("ksdp.audit.statistics.simulated.TRAINING_RUNS", 200)
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ import ksdp
 
 from ..functions import sometimes
 
-pytestmark = pytest.mark.usefixtures("few_training_runs")
 RUNS = {"party_size": 0.5, "with_runs": 1600, "fresh_runs": 0, "seed": 3, "margin": 0.2}
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
+import scipy.sparse as sp
 
 COMMAND = """
 import subprocess, sys, time
@@ -44,18 +47,21 @@ def test_it_leaves_one_line_and_no_child(times: int) -> None:
 
 @pytest.mark.e2e
 def test_a_flow_of_prefect_s_that_is_on_its_way_ends_like_that_too(tmp_path: Path) -> None:
+    sp.save_npz(tmp_path / "counts.npz", sp.csr_array(np.random.default_rng(1).poisson(1.0, (60, 8))))
     (tmp_path / "audit.toml").write_text(
-        '[corpus]\npath = "demo"\nmax_features = 50\n[mechanism]\nname = "pd-svd"\nrank = 2\n'
-        "[design]\nwith_runs = 2000\n"
+        '[corpus]\npath = "counts.npz"\n[mechanism]\nname = "pd-svd"\nrank = 2\n'
+        '[design]\nparty_size = 0.3\nwith_runs = 60000\n[statistics]\nfamilies = ["geometry"]\n'
     )
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     command = [sys.executable, "-m", "ksdp", "audit", "audit.toml", "--workers", "1"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as running:
+    with subprocess.Popen(command, env=bare, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as running:
         assert running.stderr is not None
         said = [next(running.stderr)]
         while "Prefect UI" not in said[-1]:
             said.append(next(running.stderr))
-        flows = Path(tmp_path / "ksdp-store" / "runs")
-        while not any(flows.rglob("*.parquet")):  # the mechanism is run: the flow is on its way
+        store = tmp_path / "ksdp-store"
+        assert ((store.stat().st_mode | (store / "prefect" / "password").stat().st_mode) & 0o077) == 0
+        while not any((store / "runs").rglob("*.parquet")):  # the mechanism is run: the flow is on its way
             time.sleep(0.05)
         children = psutil.Process(running.pid).children(recursive=True)
         running.send_signal(signal.SIGTERM)

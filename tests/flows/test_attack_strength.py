@@ -63,6 +63,7 @@ def tables(**changed: Any) -> dict[str, Any]:
     } | changed
 
 
+@pytest.mark.learns
 def test_leaks_that_are_planted_are_found(folder: Path) -> None:
     store = folder / "store"
     audited = run_audit(parse_spec(tables()), folder, store, HERE)
@@ -103,7 +104,6 @@ def test_where_nothing_could_be_missed_nothing_is_planted(folder: Path) -> None:
 LEAK = {"document": "d0", "kind": "number", "array": "numbers", "places": [3], "amounts": [9.0]}
 
 
-@pytest.mark.usefixtures("few_training_runs")
 def test_nothing_is_signed_on_an_audit_with_leaks(folder: Path) -> None:
     store = folder / "store"
     spec = parse_spec(tables(planted=[LEAK]))
@@ -138,7 +138,6 @@ def test_leaks_of_groups_are_found(folder: Path) -> None:
     assert sum(row.sensitive for row in above) > 3 * sum(row.clear for row in above)
 
 
-@pytest.mark.usefixtures("few_training_runs")
 def test_of_a_function_of_this_process_too(tmp_path: Path) -> None:
     rows = np.random.default_rng(2).normal(size=(60, 4))
     settings = {"party_size": 0.5, "with_runs": 500, "margin": 0.4}

@@ -47,7 +47,6 @@ def audit(folder: Path, code: str, mechanism: str = "NoisySum", names: str = STA
     return run_audit(*read_spec_file(folder / "spec.toml"), folder / "store", HERE)
 
 
-@pytest.mark.usefixtures("few_training_runs")
 def test_the_example_is_audited_from_beside_its_spec(tmp_path: Path) -> None:
     asked, folder = read_spec_file(ROOT / "examples" / "own-mechanism" / "noisy-sum.toml")
     few = asked.model_copy(update={"design": asked.design.model_copy(update={"party_size": 0.2})})

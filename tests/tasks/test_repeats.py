@@ -89,7 +89,6 @@ def test_runs_that_depend_on_data_and_generator_alone_are_equal_to_the_bit(data:
     assert ksdp.audit(data, mechanism, **FEW).summary.valid
 
 
-@pytest.mark.usefixtures("few_training_runs")
 def test_runs_of_earlier_looks_are_repeated_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a later look takes over from an earlier one says what its runs announced."""
     monkeypatch.setattr("ksdp.audit.verdicts.looks._LEAST_VALUES", 0)  # else it takes 700 documents

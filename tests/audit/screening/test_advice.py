@@ -219,7 +219,6 @@ def test_the_leak_of_a_sample_is_that_of_its_strongest_statistic(corpus: Corpus)
     assert found[0].least <= found[0].above / 15 <= found[0].limit
 
 
-@pytest.mark.usefixtures("few_training_runs")
 def test_a_leak_is_settled_as_soon_as_its_limits_say_so(corpus: Corpus) -> None:
     quiet = spec({"name": "noisy", "mechanism": "pd-svd", "noise": 50.0, "scale": 1.0, "parameters": {"rank": 2}})
     tables = quiet.model_dump(mode="json")

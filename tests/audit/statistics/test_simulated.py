@@ -27,6 +27,7 @@ from ksdp.audit.statistics.simulated import (
 )
 from ksdp.audit.verdicts.laws import ks_table
 
+pytestmark = pytest.mark.learns
 MARKED = 3
 RUNS = 400
 
@@ -105,7 +106,7 @@ def over(seen: Observables, runs: int, alignment: Alignment = "none") -> Simulat
     return SimulatedStatistic().over(announced, runs)
 
 
-def distances(pool: Pool, runs: int = 600, alignment: Alignment = "none") -> np.ndarray:
+def distances(pool: Pool, runs: int = 300, alignment: Alignment = "none") -> np.ndarray:
     """D of each document, on runs with a seed of their own."""
     documents, rng = Documents(pool.drawn, pool=pool), np.random.default_rng(77)
     bits, values = np.zeros((runs, pool.drawn.shape[0]), bool), []
@@ -170,7 +171,7 @@ def test_of_recorded_runs_a_party_learns_of_its_own_rows() -> None:
 
 
 def test_of_pure_noise_nothing_is_learnt() -> None:
-    assert distances(pool_of(nothing)).max() < 0.18  # 600 runs: 20 documents in noise reach 0.15
+    assert distances(pool_of(nothing), 600).max() < 0.18  # 600 runs: 20 documents in noise reach 0.15
 
 
 def test_a_value_is_the_same_whoever_is_measured_beside() -> None:
@@ -243,8 +244,8 @@ def test_products_are_looked_at_as_far_as_the_work_allows(monkeypatch: pytest.Mo
 def test_a_leak_that_moves_some_of_many_numbers_a_little_is_the_sum_of_these() -> None:
     """An attacker who knows them has an advantage of 0.49, ridge regression on all numbers of 0.2."""
     rng = np.random.default_rng(0)
-    bits = (rng.random((6000, 1)) < 0.5).astype(float)
-    numbers = rng.normal(size=(6000, 5000))
+    bits = (rng.random((3000, 1)) < 0.5).astype(float)
+    numbers = rng.normal(size=(3000, 5000))
     moved = np.arange(0, 5000, 157)
     numbers[:, moved] += 1.3 / np.sqrt(len(moved)) * bits * np.where(moved % 2 == 1, -1.0, 1.0)
     rules = learn(Alignments(()), numbers[:2000], np.zeros((2000, 0)), bits[:2000])

@@ -63,7 +63,7 @@ def leak(rng: np.random.Generator, bits: np.ndarray, chance: float) -> np.ndarra
 
 def test_a_leak_of_some_runs_is_found_on_either_side_and_no_leak_is_cleared() -> None:
     rng = np.random.default_rng(4)
-    bits = rng.random((40, 4000)) < 0.5
+    bits = rng.random((12, 4000)) < 0.5
     for sign in (1, -1):
         for chance, said in ((0.0, "clear"), (0.13, "sensitive")):
             values = {"leak": sign * leak(rng, bits, chance), "noise": rng.normal(size=bits.shape)}

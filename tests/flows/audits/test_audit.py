@@ -134,28 +134,6 @@ def test_looks_stop_where_nothing_is_open_and_fresh_runs_confirm(
     assert "must be among" in refused.err
 
 
-def test_killed_it_resumes_where_it_was(ksdp: Callable, spec: Callable, server: dict, tmp_path: Path) -> None:
-    path, store = spec("long", with_runs=500), tmp_path / "store"
-    command = [sys.executable, "-m", "ksdp", "audit", str(path), "--store", str(store), "--workers", "1", "--json"]
-    running = subprocess.Popen(
-        command, env=os.environ | server, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-    )
-    end = time.monotonic() + 120
-    while len(list(store.glob("runs/*/values/*/*.parquet"))) < 4:
-        assert running.poll() is None, "it ended before it could be killed"
-        assert time.monotonic() < end
-        time.sleep(0.05)
-    running.send_signal(signal.SIGKILL)
-    running.wait()
-    done = len(list(store.glob("runs/*/values/*/*.parquet")))
-    resumed = ksdp("audit", path, "--store", store, "--json", check=3).out
-    assert resumed["runs"] == 2500
-    assert 256 * (done - 1) <= resumed["cached_runs"] < 2500
-    assert not list(store.rglob("*.part")) or resumed["valid"]
-    fresh = ksdp("audit", path, "--store", tmp_path / "fresh", "--json", check=3).out
-    assert_same(tables(store, resumed["audit"]), tables(tmp_path / "fresh", fresh["audit"]))
-
-
 def test_a_damaged_block_is_named_and_computed_again(ksdp: Callable, spec: Callable, tmp_path: Path) -> None:
     store = tmp_path / "store"
     first = ksdp("audit", spec(), "--store", store, "--json", check=3).out
@@ -222,17 +200,6 @@ def test_a_mechanism_that_ignores_the_data_flags_nothing(ksdp: Callable, spec: C
     out = ksdp("audit", spec("null", mechanism="null"), "--store", tmp_path / "store", "--json", check=4).out
     assert out["verdicts"]["sensitive"] == 0
     assert out["valid"]
-
-
-def test_without_a_named_server_it_brings_its_own(spec: Callable, tmp_path: Path) -> None:
-    bare = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-    asked = ["audit", str(spec()), "--workers", "1", "--store", str(tmp_path / "store")]
-    command = [sys.executable, "-m", "ksdp", *asked]
-    ran = subprocess.run(command, env=bare, capture_output=True, text=True, timeout=900, check=False)
-    assert ran.returncode == 3, ran.stderr
-    assert "Prefect UI http://127.0.0.1:" in ran.stderr
-    assert ((tmp_path / "store").stat().st_mode & 0o077) == 0
-    assert ((tmp_path / "store" / "prefect" / "password").stat().st_mode & 0o077) == 0
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,6 @@ from ksdp.flows.prepare import prepare_stored
 from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.tasks.blocks import compute_block
 
-pytestmark = pytest.mark.usefixtures("few_training_runs")
-
 
 @pytest.mark.parametrize("party_size", [100, 12])
 def test_bytes_kept_are_those_that_were_said(party_size: int, tmp_path: Path) -> None:

@@ -112,13 +112,9 @@ def test_a_server_killed_at_any_stage_ends_the_audit_within_ten_seconds_in_a_lin
     run_audit(*read_spec_file(small), tmp_path / "s", HERE)
 
 
-LONG = pytest.mark.validity
-
-
 @pytest.mark.e2e
-@pytest.mark.parametrize("who", ["worker", pytest.param("main", marks=LONG), pytest.param("server", marks=LONG)])
-def test_a_killed_process_loses_nothing(who: str, small: Path, tmp_path: Path) -> None:
-    assert kills(small, tmp_path, [who], 3) == 0
+def test_a_killed_audit_and_a_killed_worker_lose_nothing(small: Path, tmp_path: Path) -> None:
+    assert kills(small, tmp_path, ["main", "worker"], 3) == 0
 
 
 @pytest.mark.e2e

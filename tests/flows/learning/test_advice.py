@@ -26,7 +26,6 @@ from ksdp.storage.store import Store
 
 from ...buckets import folder_as_bucket
 
-pytestmark = pytest.mark.usefixtures("few_training_runs")
 ROWS, TERMS = 600, 12
 
 

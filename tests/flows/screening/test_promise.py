@@ -24,7 +24,6 @@ from ksdp.flows.audits.run import run_audit
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.store import Store
 
-pytestmark = pytest.mark.usefixtures("few_training_runs")
 DOCUMENTS = 190
 
 

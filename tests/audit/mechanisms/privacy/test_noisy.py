@@ -155,7 +155,6 @@ def test_the_key_of_its_runs_names_every_parameter_and_the_version() -> None:
     assert plan.mechanism == make_mechanism("noisy", written)
 
 
-@pytest.mark.usefixtures("few_training_runs")
 @pytest.mark.parametrize("name", ["pd-nmf", "pd-svd"])
 @pytest.mark.parametrize("noise", [0.02, 1.0, 16.0])
 def test_every_statistic_stays_a_number(name: str, noise: float) -> None:
