@@ -587,7 +587,7 @@ class Plan:
                 "design": design,
                 "seed": self.design.seed,
                 "precision": self.spec.store.precision,
-                "format": 3,
+                "format": 4,
             }
             | ({"kept": "all"} if keeps_early else {})
             | ({"observed": self.precision} if self.precision != self.spec.store.precision else {})

@@ -161,7 +161,7 @@ class FedPower(PeriodicPower):
     """
 
     name: ClassVar[str] = "fedpower"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 1
 
     epsilon: float = 1.0
     noise: float | None = None

@@ -275,7 +275,7 @@ class GaussianReleases(ABC):
     """
 
     name: ClassVar[str]
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 1
     gaussian: ClassVar[bool] = True
     normal_pairs: ClassVar[bool] = False
     exact_ratio: ClassVar[bool] = False

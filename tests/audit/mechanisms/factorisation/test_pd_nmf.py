@@ -131,7 +131,7 @@ def test_same_bits_with_any_number_of_threads_and_after_pickling(start):
 def test_is_a_frozen_mechanism_that_accepts_what_a_spec_holds():
     mechanism = PDNMF(rank=3, beta=1)
     assert isinstance(mechanism, Mechanism)
-    assert (mechanism.name, mechanism.version) == ("pd-nmf", 6)
+    assert (mechanism.name, mechanism.version) == ("pd-nmf", 1)
     assert hash(mechanism) == hash(PDNMF(rank=3, beta=1.0))
     with pytest.raises(FrozenInstanceError):
         mechanism.rank = 4

@@ -149,7 +149,7 @@ def test_the_key_of_its_runs_names_every_parameter_and_the_version() -> None:
     plan = make_plan(parse_spec(asked | {"mechanism": {"name": "noisy"} | inner}), documents)
     written = plan.runs_identity["parameters"]
     assert written["parameters"]["sweeps"] == 20
-    assert (written["mechanism"], written["mechanism_version"], written["noise"]) == ("pd-nmf", 6, 1.0)
+    assert (written["mechanism"], written["mechanism_version"], written["noise"]) == ("pd-nmf", 1, 1.0)
     assert plan.mechanism.traits.rank == 3  # type: ignore[attr-defined]
     assert "adversary_sigma" in plan.background
     assert plan.mechanism == make_mechanism("noisy", written)
@@ -181,7 +181,7 @@ def test_every_statistic_stays_a_number(name: str, noise: float) -> None:
         ({"parameters": {"colour": 1}}, "`mechanism.colour` is not a parameter"),
         ({"mechanism": "nothing"}, "`mechanism.name` must be one of"),
         ({"mechanism": "noisy", "parameters": {}}, "must not be noisy itself"),
-        ({"mechanism_version": 9}, "`mechanism_version` must be 7"),
+        ({"mechanism_version": 9}, "`mechanism_version` must be 1"),
     ],
 )
 def test_what_it_refuses(changes: dict[str, Any], message: str) -> None:
