@@ -247,38 +247,7 @@ def sentence_of(statistic: Statistic) -> str:
     return statistic.sentence if isinstance(statistic, Explained) else ""
 
 
-@dataclass(frozen=True)
-class TableStatistic:
-    """A statistic as a row of its family's table."""
-
-    name: str
-    family: str
-    score: Callable[[Observables, Documents], Vector]
-    """One number a document, shape (n_documents,): a function, or a frozen dataclass that can be called."""
-    sentence: str = field(compare=False)
-    """What somebody looks at who uses it, for people; true of the formula."""
-    needs: tuple[str, ...] = ()
-    needs_any: tuple[str, ...] = ()
-    """This and the next four: as of `StatisticTraits`."""
-    reads: tuple[str, ...] = ()
-    needs_background: tuple[str, ...] = ()
-    of_candidates: bool = False
-    weighs: bool = False
-    shares: Callable[[Observables, Documents], None] | None = None
-    """Says what the score will look for in a pass over the documents that several share."""
-    version: int = 1
-
-    def ask(self, observables: Observables, documents: Documents) -> None:
-        """Share a pass over the documents with others."""
-        if self.shares is not None:
-            self.shares(observables, documents)
-
-    def evaluate(self, observables: Observables, documents: Documents) -> Vector:
-        """One number a document, shape (n_documents,)."""
-        return self.score(observables, documents)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StatisticTraits:
     """What a statistic may say of itself, by attributes of these names, and what holds where it has none."""
 
@@ -303,6 +272,24 @@ class StatisticTraits:
     asks_for: Callable[[Mapping[str, tuple[int, ...]], int], str] | None = None
     """What a run that announces arrays of these shapes, of so many documents, lacks for it to be worth its time.
     In words, empty where nothing. Audits leave it out then, unless it is named."""
+
+
+@dataclass(frozen=True)
+class TableStatistic(StatisticTraits):
+    """A statistic as a row of its family's table."""
+
+    name: str
+    family: str
+    score: Callable[[Observables, Documents], Vector]
+    """One number a document, shape (n_documents,): a function, or a frozen dataclass that can be called."""
+    sentence: str = field(compare=False)
+    """What somebody looks at who uses it, for people; true of the formula."""
+    needs: tuple[str, ...] = ()
+    version: int = 1
+
+    def evaluate(self, observables: Observables, documents: Documents) -> Vector:
+        """One number a document, shape (n_documents,)."""
+        return self.score(observables, documents)
 
 
 def statistic_traits(statistic: object) -> StatisticTraits:

@@ -241,7 +241,7 @@ GEOMETRY: tuple[Statistic, ...] = (
         missing_weight,
         "How much of the document lies on words or columns that the announcement leaves out.",
         needs_any=BASES,
-        shares=_ask_support,
+        ask=_ask_support,
     ),
     LinearBasis(),
     FirstOrderMean(),

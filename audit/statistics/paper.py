@@ -462,7 +462,7 @@ def _in_both_settings(
             else f"The paper’s: {sentence}",
             needs=("V", "sigma") if revealed else ("V",),
             needs_background=() if revealed else BACKGROUND,
-            shares=None if shares is None else _InSetting(shares, revealed),
+            ask=None if shares is None else _InSetting(shares, revealed),
         )
 
     return row(False), row(True)
