@@ -55,7 +55,7 @@ class RunSubsampling:
     Examples
     --------
     >>> import numpy as np
-    >>> reading = Reading(every=4, early=1000)
+    >>> reading = RunSubsampling(every=4, early=1000)
     >>> reading.runs(800), reading.runs(5000)
     (800, 2000)
     >>> reading.total(np.array([800.0, 2000.0]))
@@ -106,7 +106,7 @@ def few_left(contents: int, share: float, reading: RunSubsampling) -> bool:
 
     Examples
     --------
-    >>> [few_left(contents, 0.03, Reading(4)) for contents in (0, 23, 43, 44)]
+    >>> [few_left(contents, 0.03, RunSubsampling(4)) for contents in (0, 23, 43, 44)]
     [True, True, True, False]
     >>> few_left(1, 0.03, EVERY_RUN)
     False
