@@ -11,16 +11,19 @@ first training run; as they were announced they stand with the order, as a leak 
 
 One document hardly moves the covariance of a vector, so that all documents share it: a rule is ridge regression of
 a document's bits, in the dual, on a Gram matrix of the training runs. Four matrices (numbers; numbers and levels;
-all; all, squared entry by entry: products of two) and three ridges give twelve rules. A leak in few of many
-numbers drowns in a ridge. So there are others: the sum of the entries and squares that move with the document by
-more than chance does, weighed by how much; and the one entry, square or product of two that moves most. Of each
-document the rule of the best correlation is kept, as training runs left out in turn tell it.
+all; all, squared entry by entry: products of two) and three ridges give twelve rules. As documents whose rows are
+alike leave like traces, each of these is also smoothed over documents, by three more ridges on a Gaussian kernel
+of their rows: of many numbers and few runs that tells several times as much. A leak in few of many numbers drowns
+in a ridge. So there are others: the sum of the entries and squares that move with the document by more than chance
+does, weighed by how much; and the one entry, square or product of two that moves most. Of each document the rule
+of the best correlation is kept, as training runs left out in turn tell it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, pairwise
 from typing import ClassVar, cast
 
@@ -49,7 +52,10 @@ MOST_NUMBERS = 2**17
 _SEED = 0x5EED_0F_7EA4
 _FEWEST = 8
 _RIDGES = (0.03, 0.3, 3.0)
-"""In units of the mean eigenvalue."""
+"""In units of the mean eigenvalue; of documents' likeness, whose diagonal is 1, as they are."""
+_LANDMARKS = 1024
+_WIDTH = 4.0
+"""Of the kernel of rows, in median squared distances."""
 _CLIP = 8.0
 _BOUNDS = (2.5, 3.5)
 """Correlations that chance seldom gives, in its deviations."""
@@ -367,10 +373,45 @@ def train(
     same = same_rows(units, units)
     totals = np.zeros_like(bits)
     np.add.at(totals.T, same, bits.T)
-    return learn(reading, np.stack(numbers), np.stack(order), totals[:, same])
+    return learn(reading, np.stack(numbers), np.stack(order), totals[:, same], Likeness.of(units))
 
 
-def learn(reading: Alignments, numbers: Floats, order: Floats, bits: Floats) -> LearntRules:
+@dataclass(frozen=True, eq=False)
+class Likeness:
+    """A Gaussian kernel of documents' rows, of low rank: U diag(values) U^T."""
+
+    values: Vector
+    """Shape (rank,)."""
+    vectors: Singles
+    """U, orthonormal, shape (n_documents, rank)."""
+
+    @classmethod
+    def of(cls, rows: sp.csr_array) -> Likeness:
+        """Of rows, each column over its deviation; of many by Nystrom's method (Williams & Seeger, 2001)."""
+        mean = np.asarray(rows.mean(axis=0)).ravel()
+        variance = np.asarray(rows.multiply(rows).mean(axis=0)).ravel() - mean**2
+        varies = variance > _ROUNDING**2 * np.maximum(mean**2, np.finfo(float).tiny)
+        scaled = sp.csr_array(rows[:, varies] / np.sqrt(variance[varies]))
+        count, rng = scaled.shape[0], np.random.default_rng(_SEED)
+        some = np.sort(rng.choice(count, min(count, _LANDMARKS), replace=False))
+        sizes = np.asarray(scaled.multiply(scaled).sum(axis=1)).ravel()
+        apart = sizes[:, None] + sizes[some] - 2.0 * (scaled @ scaled[some].T).toarray()
+        kernel = np.exp(-np.maximum(apart, 0.0) / (_WIDTH * float(np.median(apart)) or 1.0))
+        with one_thread():
+            values, vectors = scipy.linalg.eigh(kernel[some], check_finite=False)
+            kept = values > 1e-9 * values[-1]
+            half = kernel @ (vectors[:, kept] / np.sqrt(values[kept]))
+            values, turn = scipy.linalg.eigh(half.T @ half, check_finite=False)
+            kept = values > 1e-9 * values[-1]
+            vectors = half @ (turn[:, kept] / np.sqrt(values[kept]))
+            return cls(values[kept], vectors.astype(np.float32))
+
+    def kept(self, ridge: float) -> Singles:
+        """The share of each direction that kernel ridge regression keeps, shape (rank,)."""
+        return (self.values / (self.values + ridge)).astype(np.float32)
+
+
+def learn(reading: Alignments, numbers: Floats, order: Floats, bits: Floats, likeness: Likeness) -> LearntRules:
     """The rules of numbers and order, a row a run, and of bits, or how many copies are in, (runs, documents)."""
     levels = Levels.by_quantiles(numbers)
     parts = (numbers, levels(numbers), order)
@@ -387,9 +428,9 @@ def learn(reading: Alignments, numbers: Floats, order: Floats, bits: Floats) -> 
         kernel = np.full(bits.shape[1], -1)
         weights = np.zeros_like(centred)
         for which, matrix in enumerate(_kernels(inner)):
-            for part, learnt, gain in ridge_rules(matrix, centred):
-                better = part.start + np.flatnonzero(gain > best[part])
-                weights[:, better], kernel[better] = learnt[:, better - part.start], which
+            for part, gain, weigh in ridge_rules(matrix, centred, likeness):
+                better = np.flatnonzero(gain > best[part])
+                weights[:, part.start + better], kernel[part.start + better] = weigh(better), which
                 best[part] = np.maximum(best[part], gain)
     ridges = tuple(
         RidgeRule(int(which), mine, np.ascontiguousarray(weights[:, mine]))
@@ -507,34 +548,53 @@ def _beyond(found: sp.coo_array, bound: float) -> sp.coo_array:
     return sp.coo_array((found.data[kept], (found.row[kept], found.col[kept])), found.shape)
 
 
-def _correlations(guess: Floats, bits: NDArray[np.floating]) -> Floats:
+def _correlations(guess: NDArray[np.floating], bits: NDArray[np.floating]) -> Floats:
     """Column by column; 0 where one does not vary."""
     guess = guess - guess.mean(axis=0)
     sizes = np.sqrt((guess**2).sum(axis=0) * (bits**2).sum(axis=0))
     return np.asarray((guess * bits).sum(axis=0) / np.maximum(sizes, np.finfo(float).tiny))
 
 
-def ridge_rules(kernel: Floats, centred: Floats) -> Iterator[tuple[slice, Floats, Floats]]:
-    """For some documents after others, and each ridge: weights (runs, documents), which sum to 0, and correlations
-    with each run left out.
+def ridge_rules(
+    kernel: Floats, centred: Floats, likeness: Likeness
+) -> Iterator[tuple[slice, Vector, Callable[[Ints], Floats]]]:
+    """For each ridge, and some documents after others: correlations with each run left out, and the weights of
+    those of them that are asked for, shape (runs, documents), which sum to 0. Alone, then by likeness.
 
     With A = (K + r I)^-1 of the centred matrix K, weights are A y. Leaving run i out of the rule and its intercept
-    leaves (A y)_i / (A_ii - 1 / (n r)) of y_i.
+    leaves (A y)_i / (A_ii - 1 / (n r)) of y_i. Both are linear in y: smoothed over documents they are the weights
+    times U diag(values / (values + ridge)) U^T.
     """
     means = kernel.mean(axis=0)
     values, vectors = scipy.linalg.eigh(kernel - means - means[:, None] + means.mean(), check_finite=False)
     values = np.maximum(values, 0.0)
     unit = float(values.mean()) or 1.0
     squares = vectors**2
-    for start in range(0, centred.shape[1], _LEARNT_AT_ONCE):
-        part = slice(start, start + _LEARNT_AT_ONCE)
-        bits = centred[:, part]
-        turned = vectors.T @ bits
-        for ridge in _RIDGES:
-            inverse = 1.0 / (values + ridge * unit)
-            weights = vectors @ (turned * inverse[:, None])
-            guess = bits - weights / (squares @ inverse - 1.0 / (len(kernel) * ridge * unit))[:, None]
-            yield part, weights - weights.mean(axis=0), _correlations(guess, bits)
+    parts = [slice(at, at + _LEARNT_AT_ONCE) for at in range(0, centred.shape[1], _LEARNT_AT_ONCE)]
+    for ridge in _RIDGES:
+        inverse = 1.0 / (values + ridge * unit)
+        left = (squares @ inverse - 1.0 / (len(kernel) * ridge * unit))[:, None]
+        guesses, weights = np.zeros((2, len(kernel), len(likeness.values)), np.float32)
+        for part in parts:
+            bits = centred[:, part]
+            weight = vectors @ ((vectors.T @ bits) * inverse[:, None])
+            guess, weight = bits - weight / left, weight - weight.mean(axis=0)
+            guesses += guess.astype(np.float32) @ likeness.vectors[part]
+            weights += weight.astype(np.float32) @ likeness.vectors[part]
+            yield part, _correlations(guess, bits), partial(np.take, weight, axis=1)
+        for smooth in _RIDGES:
+            kept = likeness.kept(smooth)
+            for part in parts:
+                turn = likeness.vectors[part]
+                yield (
+                    part,
+                    _correlations((guesses * kept) @ turn.T, centred[:, part]),
+                    partial(_turned_back, weights * kept, turn),
+                )
+
+
+def _turned_back(weights: Singles, vectors: Singles, places: Ints) -> Floats:
+    return (weights @ vectors[places].T).astype(np.float64)
 
 
 def _units_of(pool: Pool) -> sp.csr_array:
