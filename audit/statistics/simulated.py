@@ -395,8 +395,12 @@ class Likeness:
         count, rng = scaled.shape[0], np.random.default_rng(_SEED)
         some = np.sort(rng.choice(count, min(count, _LANDMARKS), replace=False))
         sizes = np.asarray(scaled.multiply(scaled).sum(axis=1)).ravel()
-        apart = sizes[:, None] + sizes[some] - 2.0 * (scaled @ scaled[some].T).toarray()
-        kernel = np.exp(-np.maximum(apart, 0.0) / (_WIDTH * float(np.median(apart)) or 1.0))
+        kernel = np.asarray((scaled @ scaled[some].T).toarray())  # of many documents it is large: one array
+        kernel *= -2.0
+        kernel += sizes[:, None]
+        kernel += sizes[some]
+        kernel /= -_WIDTH * float(np.median(kernel[some])) or -1.0
+        np.exp(np.minimum(kernel, 0.0, out=kernel), out=kernel)
         with one_thread():
             values, vectors = scipy.linalg.eigh(kernel[some], check_finite=False)
             kept = values > 1e-9 * values[-1]
