@@ -119,10 +119,9 @@ def _interaction(
     if values is None:
         return 1.0
     left = np.square(values[:, 0] - values[:, 1] - values[:, 2] + values[:, 3]).mean(axis=0) / 4.0
-    whole = values.var(axis=(0, 1)) * signal
-    share = np.where(left > 0.0, 1.0, 0.0)
-    np.divide(left, whole, out=share, where=whole > left)
-    return float(np.average(share, weights=signal * weights)) if signal.any() else 0.0
+    whole = values.var(axis=(0, 1))
+    share = np.divide(left, whole, out=np.zeros(len(left)), where=whole > 0.0) @ weights
+    return min(float(share / (signal @ weights)), 1.0) if signal.any() else 0.0
 
 
 def most_bits(arrays: Iterable[Release]) -> float:

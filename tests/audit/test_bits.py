@@ -155,6 +155,11 @@ def test_sums_have_no_interaction_and_noise_has_none(function: Function, share: 
     assert shown_by(function, documents=200, share=share).interaction == pytest.approx(0.0, abs=1e-9)
 
 
+def test_whether_a_count_is_even_is_interaction_and_nothing_else() -> None:
+    """Of some of these numbers chance leaves more in crossed runs than they vary: none is cut off there."""
+    assert shown_by(lambda rows, rng: above(rows, rng) % 2, documents=400).interaction > 0.9
+
+
 def test_products_of_sums_are_interaction() -> None:
     assert shown_by(products, documents=400).interaction > 0.5
 

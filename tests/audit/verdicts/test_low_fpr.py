@@ -109,6 +109,16 @@ def test_ties_are_counted_as_by_hand(data: st.DataObject) -> None:
         assert (again[0][0], again[1][0]) == (below[0], above[0])
 
 
+def test_a_leak_is_counted_as_by_hand() -> None:
+    rng = np.random.default_rng(6)
+    held = rng.random(1500) < 0.5
+    values, low = leak(rng, held, 0.33), LowFpr(0.3, 0.1, 0.1)
+    below, above = low.log10_p(values[None], held[None])
+    wanted = by_hand(values, held, low)
+    assert 0.1 < wanted[1] < 0.5
+    assert (10 ** below[0], 10 ** above[0]) == pytest.approx(wanted)
+
+
 def arms(low_below: list[list[float]], low_above: list[list[float]], distance: float = 0.05) -> ArmTests:
     shape = np.array(low_below).shape
     sizes, none = np.full(shape, 3000), np.zeros(shape)
