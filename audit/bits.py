@@ -144,10 +144,11 @@ def _announced(mechanism: Mechanism, arrays: Sequence[Release], pool: Pool) -> F
         some = range(min(mechanism.tested, DATABASES * _REPEATS))
         return np.array([[_numbers(mechanism.of_run(run), arrays)] for run in some])
     few = 1 if exact_throughout(mechanism) else _TWICE
-    found = repeated_runs(mechanism, pool, few, lambda seen: _numbers(seen, arrays))
+    found = repeated_runs(mechanism, pool, range(few), lambda seen: _numbers(seen, arrays))
     if found is None or np.array_equal(found[:, 0], found[:, -1], equal_nan=True):
         return found
-    return repeated_runs(mechanism, pool, _REPEATS, lambda seen: _numbers(seen, arrays))
+    more = repeated_runs(mechanism, pool, range(few, _REPEATS), lambda seen: _numbers(seen, arrays))
+    return None if more is None else np.concatenate([found, more], axis=1)
 
 
 def _numbers(seen: Observables, arrays: Sequence[Release]) -> Floats:

@@ -562,8 +562,8 @@ def _correlations(guess: NDArray[np.floating], bits: NDArray[np.floating]) -> Fl
 def ridge_rules(
     kernel: Floats, centred: Floats, likeness: Likeness
 ) -> Iterator[tuple[slice, Vector, Callable[[Ints], Floats]]]:
-    """For each ridge, and some documents after others: correlations with each run left out, and the weights of
-    those of them that are asked for, shape (runs, documents), which sum to 0. Alone, then by likeness.
+    """For some documents after others: correlations with each run left out, and the weights of those of them that
+    are asked for, shape (runs, documents), which sum to 0. By each ridge alone, then smoothed by likeness.
 
     With A = (K + r I)^-1 of the centred matrix K, weights are A y. Leaving run i out of the rule and its intercept
     leaves (A y)_i / (A_ii - 1 / (n r)) of y_i. Both are linear in y: smoothed over documents they are the weights
@@ -575,26 +575,24 @@ def ridge_rules(
     unit = float(values.mean()) or 1.0
     squares = vectors**2
     parts = [slice(at, at + _LEARNT_AT_ONCE) for at in range(0, centred.shape[1], _LEARNT_AT_ONCE)]
-    for ridge in _RIDGES:
-        inverse = 1.0 / (values + ridge * unit)
-        left = (squares @ inverse - 1.0 / (len(kernel) * ridge * unit))[:, None]
-        guesses, weights = np.zeros((2, len(kernel), len(likeness.values)), np.float32)
-        for part in parts:
-            bits = centred[:, part]
-            weight = vectors @ ((vectors.T @ bits) * inverse[:, None])
-            guess, weight = bits - weight / left, weight - weight.mean(axis=0)
-            guesses += guess.astype(np.float32) @ likeness.vectors[part]
-            weights += weight.astype(np.float32) @ likeness.vectors[part]
+    guesses, weights = np.zeros((2, len(_RIDGES), len(kernel), len(likeness.values)), np.float32)
+    for part in parts:
+        bits, alike = centred[:, part], likeness.vectors[part]
+        turned = vectors.T @ bits
+        for at, ridge in enumerate(_RIDGES):
+            inverse = 1.0 / (values + ridge * unit)
+            weight = vectors @ (turned * inverse[:, None])
+            guess = bits - weight / (squares @ inverse - 1.0 / (len(kernel) * ridge * unit))[:, None]
+            weight -= weight.mean(axis=0)
+            guesses[at] += guess.astype(np.float32) @ alike
+            weights[at] += weight.astype(np.float32) @ alike
             yield part, _correlations(guess, bits), partial(np.take, weight, axis=1)
-        for smooth in _RIDGES:
-            kept = likeness.kept(smooth)
+    for guess, weight in zip(guesses, weights, strict=True):
+        for kept in map(likeness.kept, _RIDGES):
+            smooth, weigh = guess * kept, weight * kept
             for part in parts:
-                turn = likeness.vectors[part]
-                yield (
-                    part,
-                    _correlations((guesses * kept) @ turn.T, centred[:, part]),
-                    partial(_turned_back, weights * kept, turn),
-                )
+                alike = likeness.vectors[part]
+                yield part, _correlations(smooth @ alike.T, centred[:, part]), partial(_turned_back, weigh, alike)
 
 
 def _turned_back(weights: Singles, vectors: Singles, places: Ints) -> Floats:

@@ -211,7 +211,7 @@ def _stops_early(own: Any, pool: Pool) -> bool:
 
 def _above_noise(mechanism: Mechanism, size: int, pool: Pool) -> int:
     """Numbers of T whose noise is far below what varies with who is in; all of them where it cannot be run."""
-    runs = repeated_runs(mechanism, pool, 2, lambda seen: np.asarray(seen["T"], np.float64).ravel())
+    runs = repeated_runs(mechanism, pool, range(2), lambda seen: np.asarray(seen["T"], np.float64).ravel())
     if runs is None:
         return size
     noise: Floats = np.square(runs[:, 0] - runs[:, 1]).mean(axis=0) / 2.0
@@ -219,13 +219,13 @@ def _above_noise(mechanism: Mechanism, size: int, pool: Pool) -> int:
 
 
 def repeated_runs(
-    mechanism: Mechanism, pool: Pool, repeats: int, numbers: Callable[[Observables], Floats]
+    mechanism: Mechanism, pool: Pool, repeats: range, numbers: Callable[[Observables], Floats]
 ) -> Floats | None:
     """Numbers of several runs of a few databases.
 
     Parameters
     ----------
-    repeats : runs of each database, which differ by their noise
+    repeats : which runs of each database, which differ by their noise
     numbers : what is looked at of a run
 
     Returns
@@ -237,10 +237,10 @@ def repeated_runs(
     def made() -> Iterator[tuple[Database, Sequence[int]]]:
         for place in range(DATABASES):
             database, _ = drawn_database(pool, place)
-            yield from ((database, [place, repeat]) for repeat in range(repeats))
+            yield from ((database, [place, repeat]) for repeat in repeats)
 
     runs = _runs(mechanism, made(), numbers)
-    return None if runs is None else np.reshape(runs, (DATABASES, repeats, -1))
+    return None if runs is None else np.reshape(runs, (DATABASES, len(repeats), -1))
 
 
 def _runs(
