@@ -12,6 +12,7 @@ from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.coverage import MayBeIn, telling_numbers, unblurred
 from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, start_block
+from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
@@ -175,10 +176,18 @@ def test_moments_count_where_they_are_looked_at_one_by_one(monkeypatch: pytest.M
     assert counted({"name": "moments", "noise": 1e-6}, matrix) == 0, "their whole covariance is looked at"
 
 
-def test_noise_that_no_seed_gives_back_is_counted_the_same_every_time() -> None:
+def test_noise_that_no_seed_gives_back_is_counted_the_same_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
     mechanism = {"name": "hardt-roth", "rank": 3, "epsilon": 1e9, "sampler": "discrete"}
+    run, samplers = HardtRoth.run, set[str]()
+
+    def noted(self: HardtRoth, *given: Any) -> Any:
+        samplers.add(self.sampler)
+        return run(self, *given)
+
+    monkeypatch.setattr(HardtRoth, "run", noted)
     first, second = (counted(mechanism, sparse_rows()) for _ in range(2))
     assert first == second > 0
+    assert samplers == {"fast"}
 
 
 def test_nobody_is_clear_where_they_tell_more_than_the_margin() -> None:
