@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.mechanisms.contract import Mechanism, Observables, Release, exact_throughout
+from ksdp.audit.contract import Mechanism, Observables, Pool, Release
 from ksdp.audit.mechanisms.recorded import RecordedRuns
+from ksdp.audit.mechanisms.schema import exact_throughout
 from ksdp.audit.numeric.array_types import Floats
-from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.linear.pilot import DATABASES, crossed_runs, repeated_runs
 
 DIGITS = 52

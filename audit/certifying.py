@@ -21,9 +21,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.contract import Certifiable, Mechanism, traits_of
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Certifiable, Mechanism, final_output, traits_of, why_uncertified
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
+from ksdp.audit.mechanisms.schema import final_output, why_uncertified
 from ksdp.audit.numeric.array_types import Floats, Ints
 from ksdp.audit.plan import Plan
 from ksdp.audit.randomness import Purpose, generator

@@ -10,13 +10,13 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from ksdp.audit.bits import DIGITS, Shown, found_by_lattice, most_bits, shown
+from ksdp.audit.contract import Mechanism, Release, Statistic, own_statistics, statistic_traits, traits_of
 from ksdp.audit.mechanisms.callables import FunctionMechanism
-from ksdp.audit.mechanisms.contract import Mechanism, Release, exact_throughout, inner_of, prefixed_runs, traits_of
 from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY
 from ksdp.audit.mechanisms.recorded import RecordedRuns
+from ksdp.audit.mechanisms.schema import exact_throughout, inner_of, prefixed_runs
 from ksdp.audit.registry import statistics
 from ksdp.audit.statistics.combined import CombinedStatistic
-from ksdp.audit.statistics.contract import Statistic, own_statistics, statistic_traits
 from ksdp.audit.statistics.linear.counts import DOCUMENT_COUNTS, expected_shapes
 from ksdp.audit.statistics.linear.groups import OfGroups, groups_solved
 from ksdp.audit.statistics.linear.pilot import final_numbers, low_noise_numbers

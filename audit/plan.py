@@ -17,24 +17,28 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ksdp.audit.contract import (
+    Database,
+    Documents,
+    Mechanism,
+    Pool,
+    Release,
+    Statistic,
+    own_statistics,
+    sentence_of,
+    statistic_traits,
+    traits_of,
+)
 from ksdp.audit.corpus.groups import Units
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.coverage import Coverage, observed_precision, planned_coverage, reads, rounds_solved, unweighed
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.callables import FunctionMechanism
-from ksdp.audit.mechanisms.contract import (
-    Database,
-    Mechanism,
-    Release,
-    ReleaseSchema,
-    inner_of,
-    kept_of,
-    traits_of,
-)
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.planted import ArrayLeak
 from ksdp.audit.mechanisms.privacy.spent import Promise
 from ksdp.audit.mechanisms.recorded import ENOUGH, RecordedRuns, is_own
+from ksdp.audit.mechanisms.schema import ReleaseSchema, inner_of, kept_of
 from ksdp.audit.numeric.sparse_rows import rows_of, take_rows
 from ksdp.audit.party_view import Holdings, parties_key
 from ksdp.audit.randomness import Purpose, generator
@@ -44,14 +48,6 @@ from ksdp.audit.spec.design import Block, Design, Literal, Shared
 from ksdp.audit.spec.models import Spec
 from ksdp.audit.statistics.combined import STATISTICS as COMBINATIONS
 from ksdp.audit.statistics.combined import CombinedStatistic
-from ksdp.audit.statistics.contract import (
-    Documents,
-    Pool,
-    Statistic,
-    own_statistics,
-    sentence_of,
-    statistic_traits,
-)
 from ksdp.audit.statistics.linear.groups import GroupMean, OfGroups, solves_groups
 from ksdp.audit.statistics.simulated import SIMULATED, SimulatedStatistic
 from ksdp.audit.statistics.simulated import STATISTICS as SIMULATIONS

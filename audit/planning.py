@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 
 from ksdp.audit.certifying import check_certifiable
+from ksdp.audit.contract import Mechanism, traits_of
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Mechanism, ReleaseSchema, release_schema, traits_of
 from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.mechanisms.planted import ArrayLeak, leaks_of
 from ksdp.audit.mechanisms.privacy.spent import Promise, promise_of
 from ksdp.audit.mechanisms.privacy.transcript import ANY_PARTIES
 from ksdp.audit.mechanisms.recorded import RecordedRuns, is_own
+from ksdp.audit.mechanisms.schema import ReleaseSchema, release_schema
 from ksdp.audit.numeric.kernels import one_thread
 from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.party_view import Holdings, holdings_of

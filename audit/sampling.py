@@ -12,16 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.contract import Documents, Observables, Statistic, statistic_traits
 from ksdp.audit.errors import InvalidAudit, KsdpError, SpecError
 from ksdp.audit.mechanisms.callables import failure_of, has_minus_zeros
-from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.mechanisms.planted import with_leaks
 from ksdp.audit.mechanisms.recorded import RecordedRuns, is_own
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.spec.design import Block, drawn_controls, mechanism_rng
 from ksdp.audit.spec.own_names import names_own_code
-from ksdp.audit.statistics.contract import Documents, Statistic, statistic_traits
 from ksdp.audit.statistics.linear.counts import as_in_run, evaluated
 from ksdp.audit.verdicts.controls import HANDED, canary_values, handed_bits, handed_units
 

@@ -31,7 +31,7 @@ from ksdp.audit.continuing import tables_at_part
 from ksdp.audit.corpus.groups import Unit, unit_count
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import final_output, recorded
+from ksdp.audit.mechanisms.schema import final_output, recorded
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.spec.design import as_rows

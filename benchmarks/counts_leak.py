@@ -22,9 +22,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from benchmarks import data_folder
+from ksdp.audit.contract import Observables
 from ksdp.audit.corpus.matrix import Corpus, canonical, tf_idf, unit_rows
 from ksdp.audit.coverage import reads
-from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import run_observables

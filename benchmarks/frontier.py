@@ -34,8 +34,8 @@ from tools.pictures import standalone
 
 from benchmarks import ROOT, data_folder, news_parts
 from benchmarks.ratings import by_age
+from ksdp.audit.contract import Database
 from ksdp.audit.learning.gain import GainRows, Interval, Score, gain_scores, summarise_gain
-from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.privacy.moments import Moments, TermCounts
 from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.screening.advice import CERTIFIED, MOST, Advice, Leak, Setting, Tried, at_setting, described

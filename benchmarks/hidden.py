@@ -38,7 +38,7 @@ from scipy.stats import kstest
 from benchmarks import data_folder
 from benchmarks.protocol_run import entered_rows, write_parties, write_protocol
 from benchmarks.relay import Relay
-from ksdp.audit.mechanisms.contract import Database, traits_of
+from ksdp.audit.contract import Database, traits_of
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine

@@ -35,8 +35,9 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from threadpoolctl import threadpool_limits
 
 import ksdp
+from ksdp.audit.contract import Database, Mechanism
 from ksdp.audit.errors import InputError, InvalidAudit
-from ksdp.audit.mechanisms.contract import Database, Mechanism, opened
+from ksdp.audit.mechanisms.schema import opened
 from ksdp.audit.registry import make_mechanism
 
 Matrix = NDArray[np.float64]

@@ -17,8 +17,8 @@ import scipy.sparse.linalg
 
 from benchmarks import data_folder
 from benchmarks.fastest import best
+from ksdp.audit.contract import Database
 from ksdp.audit.mechanisms.claims import audit_claim
-from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.nmf_starts import initial_topics
 from ksdp.audit.mechanisms.factorisation.power_iteration import limit_of_power, orthonormalise, start_block
 from ksdp.audit.mechanisms.factorisation.rri_nmf import fit_coefficients, objective, pd_nmf_iter

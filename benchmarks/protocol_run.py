@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from benchmarks import data_folder
-from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.contract import Database
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
 from ksdp.flows.runs.local import run_local
 from ksdp.flows.runs.party import enter_documents

@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ksdp.audit.mechanisms.contract import Mechanism
+from ksdp.audit.contract import Mechanism
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm
 from ksdp.audit.mechanisms.pem.functions import PemKMeans
 from ksdp.audit.mechanisms.pem.noise import Budget

@@ -15,7 +15,7 @@ import pandas as pd
 
 from benchmarks import ROOT, data_folder
 from benchmarks.protocol_run import entered_rows, played, write_protocol
-from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.contract import Database
 from ksdp.flows.learning import measure_gain
 from ksdp.storage.keys import make_identity
 from ksdp.storage.readers.spec_files import read_spec_file

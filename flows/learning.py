@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from ksdp.audit.certifying import paired_advantages
-from ksdp.audit.content_keys import content_key
+from ksdp.audit.contract import Mechanism, traits_of
 from ksdp.audit.errors import InputError
 from ksdp.audit.learning.gain import GainSummary, Interval, MeasureGain, Score, gain_scores, summarise_gain
 from ksdp.audit.learning.learners import exact_of
-from ksdp.audit.mechanisms.contract import Mechanism, recorded, traits_of
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.privacy.moments import Moments
+from ksdp.audit.mechanisms.schema import recorded
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.party_view import size_base
 from ksdp.audit.plan import Plan
@@ -55,6 +55,7 @@ from ksdp.audit.screening.advice import (
 )
 from ksdp.audit.screening.certified_noise import GRID, CertifiedNoise, certified_noise, check_pairs
 from ksdp.audit.screening.rounds import fewest_drawn, most_allowed
+from ksdp.audit.spec.content_keys import content_key
 from ksdp.audit.spec.models import LeversSpec, Spec
 from ksdp.dashboards.learning import render_advice
 from ksdp.flows.audits.place import Place

@@ -17,11 +17,11 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import DamagedFile, KsdpError, StoreError
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.screening.clearance import Clearance
+from ksdp.audit.spec.content_keys import content_key
 from ksdp.audit.verdicts.looks import fresh_seed
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import one_at_a_time, run_prepared

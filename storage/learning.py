@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from ksdp.audit.content_keys import content_key
+from ksdp.audit.spec.content_keys import content_key
 from ksdp.storage.codec import read_object, write_checked_json
 from ksdp.storage.store import Store, write_text
 

@@ -39,8 +39,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import InputError, StoreError
+from ksdp.audit.spec.content_keys import content_key
 from ksdp.audit.spec.urls import was_url
 from ksdp.storage.locks import held_until_closed, unlink_unlocked
 from ksdp.storage.remote import Place, RemotePlace, place_at

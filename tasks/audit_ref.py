@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ksdp.audit.content_keys import content_key
+from ksdp.audit.contract import Pool
 from ksdp.audit.errors import InputError
 from ksdp.audit.plan import Part, Plan, document_parts, keeps_values
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import own_code
-from ksdp.audit.statistics.contract import Pool
+from ksdp.audit.spec.content_keys import content_key
 from ksdp.audit.verdicts.looks import FIRST, Stage
 from ksdp.storage.audits.stages import read_stage
 from ksdp.storage.blocks import ROW_GROUP

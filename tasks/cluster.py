@@ -25,8 +25,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import InputError, KsdpError
+from ksdp.audit.spec.content_keys import content_key
 from ksdp.audit.spec.models import ClusterSpec
 from ksdp.storage.store import write_text
 from ksdp.tasks.audit_ref import AuditRef, open_plan, parts_of

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.certifying import paired_advantages
-from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import DamagedBlock, StoreError
 from ksdp.audit.numeric.array_types import Bits
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.sampling import STRONGEST
+from ksdp.audit.spec.content_keys import content_key
 from ksdp.audit.spec.design import shuffled_runs
 from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.testing import canary_arms, compare_arms, shuffled_log10_p

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ksdp.audit.mechanisms.contract import NOTHING
+from ksdp.audit.contract import NOTHING
 from ksdp.audit.results.parts import (
     ChanceSummary,
     CorpusSummary,

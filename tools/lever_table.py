@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ksdp.audit.contract import traits_of
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.mechanisms.contract import traits_of
 from ksdp.audit.mechanisms.factorisation.nmf_starts import STARTS
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec.models import CorpusSpec

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
+from ksdp.audit.contract import Mechanism
 from ksdp.audit.corpus.matrix import clip_rows
-from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.mechanisms.party_side import noise_part
 from ksdp.audit.mechanisms.privacy.moments import Moments
 

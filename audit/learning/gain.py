@@ -12,9 +12,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
+from ksdp.audit.contract import Mechanism, traits_of
 from ksdp.audit.learning.learners import Learnt, exact_of, learn, quickly
 from ksdp.audit.learning.measures import coherence, diversity, energy, foretold, rated, regression, topic_match
-from ksdp.audit.mechanisms.contract import Mechanism, traits_of
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.spec.models import GainSpec

@@ -11,8 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ksdp.audit.contract import Database, Mechanism, traits_of
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Database, Mechanism, traits_of
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import PLAIN, Penalties
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF

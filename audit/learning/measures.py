@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 from scipy.optimize import linear_sum_assignment
 
+from ksdp.audit.contract import Database, Mechanism
 from ksdp.audit.corpus.matrix import Corpus, restrict
 from ksdp.audit.learning.learners import Learnt, Predictor
-from ksdp.audit.mechanisms.contract import Database, Mechanism
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import mechanism_of

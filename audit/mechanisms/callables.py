@@ -14,12 +14,12 @@ import cloudpickle
 import numpy as np
 import scipy.sparse as sp
 
+from ksdp.audit.contract import Database, Observables, Release
 from ksdp.audit.errors import InputError, KsdpError
-from ksdp.audit.mechanisms.contract import Database, Observables, Release
 from ksdp.audit.numeric.bits import minus_zeros
 
 if TYPE_CHECKING:
-    from ksdp.audit.statistics.contract import TableStatistic
+    from ksdp.audit.contract import TableStatistic
 
 _SEED = 1234567
 """Of the trial alone, whose numbers are thrown away."""

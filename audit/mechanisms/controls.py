@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.contract import Database, Guarantee, Observables, Release, Traits
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Database, Guarantee, Observables, Release, Traits
 from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise
 from ksdp.audit.mechanisms.parameters import check_least, check_rank
 

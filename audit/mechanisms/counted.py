@@ -10,8 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.mechanisms.contract import (
+from ksdp.audit.contract import (
     EXACT,
     OPENS,
     Database,
@@ -19,15 +18,16 @@ from ksdp.audit.mechanisms.contract import (
     Mechanism,
     Observables,
     Release,
+    Statistic,
     Terms,
     measured,
-    recorded,
     traits_of,
 )
+from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.delegation import DelegatingMechanism
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.parameters import check_least
-from ksdp.audit.statistics.contract import Statistic
+from ksdp.audit.mechanisms.schema import recorded
 from ksdp.audit.statistics.linear.counts import COUNTS, DOCUMENT_COUNTS, KEPT_COLUMNS
 
 CAN_FOLLOW = ("pd-nmf", "pd-pca", "pd-svd", "sigma-svd")

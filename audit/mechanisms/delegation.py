@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
+from ksdp.audit.contract import Mechanism, Traits, traits_of
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Mechanism, Traits, traits_of
 from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.registry import make_mechanism
 

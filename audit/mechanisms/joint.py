@@ -16,26 +16,27 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import (
+from ksdp.audit.contract import (
     OPENS,
     Certifiable,
     Database,
+    Documents,
     Guarantee,
     Mechanism,
     Observables,
     Release,
+    Statistic,
     Traits,
     measured,
-    named_alone,
-    opened,
-    run_prefix,
+    own_statistics,
+    sentence_of,
+    statistic_traits,
     traits_of,
-    why_uncertified,
 )
+from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.parameters import given_fields
+from ksdp.audit.mechanisms.schema import named_alone, opened, run_prefix, why_uncertified
 from ksdp.audit.registry import make_mechanism, statistics
-from ksdp.audit.statistics.contract import Documents, Statistic, own_statistics, sentence_of, statistic_traits
 from ksdp.audit.statistics.linear.counts import evaluated
 from ksdp.audit.statistics.linear.groups import WrappedStatistic
 from ksdp.audit.verdicts.certificates import normal_advantage

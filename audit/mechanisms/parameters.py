@@ -7,8 +7,8 @@ import math
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from ksdp.audit.contract import Mechanism
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.numeric.whole_numbers import not_whole
 
 

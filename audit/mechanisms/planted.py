@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.contract import Release
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Release
 from ksdp.audit.numeric.array_types import Floats, Ints
 from ksdp.audit.spec.models import PlantedSpec
 

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.contract import Database, Mechanism, Observables, Release
 from ksdp.audit.errors import InputError, KsdpError
 from ksdp.audit.mechanisms.callables import FunctionMechanism, has_minus_zeros
-from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables, Release, inner_of
+from ksdp.audit.mechanisms.schema import inner_of
 from ksdp.audit.numeric.array_types import Bits, Floats, Ints
 from ksdp.audit.spec.design import Block, Rows
 from ksdp.audit.statistics.plain import statistics_of_arrays

@@ -13,14 +13,14 @@ that is right is not seen here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
+from ksdp.audit.contract import Database, Replayable
 from ksdp.audit.errors import InputError
-from ksdp.audit.mechanisms.contract import Database
 
 LONGER = 16
 """How many times as long the records of the second pair are."""
@@ -46,15 +46,6 @@ class MovedValue:
     def too_far(self) -> bool:
         """Whether the distance is above the sensitivity, which then is wrong."""
         return not self.unknown and self.distance > self.sensitivity + self.rounding
-
-
-@runtime_checkable
-class Replayable(Protocol):
-    """A mechanism that can go through a run again on another database."""
-
-    def moved(self, pair: tuple[Database, Database], rng: np.random.Generator) -> Sequence[MovedValue]:
-        """What one run on the first database and its replay on the second show, in the order of the run."""
-        ...
 
 
 @dataclass(frozen=True)

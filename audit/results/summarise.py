@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.certifying import Certificate, Copies, above_bound, knows_all
-from ksdp.audit.mechanisms.contract import guarantee_of, traits_of
+from ksdp.audit.contract import guarantee_of, traits_of
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.plan import Plan
 from ksdp.audit.results import parts

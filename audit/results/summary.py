@@ -98,7 +98,7 @@ class Summary(StoredSummary):
     skipped_statistics: Mapping[str, str]
     """Those that what is announced does not allow, and what they miss."""
     opens: str
-    """What a run shows those whose view this is, one of `mechanisms.contract.OPENS`."""
+    """What a run shows those whose view this is, one of `audit.contract.OPENS`."""
     announced: tuple[AnnouncedArray, ...]
     coverage: Mapping[str, tuple[str, ...]]
     """Every announced array that is looked at, to the statistics that read it."""

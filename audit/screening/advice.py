@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from ksdp.audit.contract import OPENS, traits_of
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.learning.gain import Interval
-from ksdp.audit.mechanisms.contract import OPENS, traits_of
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.mechanisms.privacy.moments import Moments

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.content_keys import content_key, whole_numbers
 from ksdp.audit.continuing import level_of_clear
 from ksdp.audit.corpus.groups import Unit, unit_count, unit_names
 from ksdp.audit.corpus.matrix import Corpus
@@ -21,6 +20,7 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.reviewing import Decision, State, file_of, plural
+from ksdp.audit.spec.content_keys import content_key, whole_numbers
 from ksdp.audit.spec.design import as_rows
 from ksdp.audit.spec.models import Spec
 from ksdp.audit.verdicts.decide import Verdict

@@ -15,10 +15,9 @@ from itertools import chain, islice
 
 import numpy as np
 
-from ksdp.audit.mechanisms.contract import Observables
+from ksdp.audit.contract import Documents, Observables, Statistic
 from ksdp.audit.numeric.array_types import Bits, Floats
 from ksdp.audit.numeric.kernels import one_thread
-from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.linear.counts import evaluated
 from ksdp.audit.statistics.products import row_dots
 from ksdp.audit.statistics.simulated import places_in_pool, simulated_runs

@@ -14,10 +14,9 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ksdp.audit.mechanisms.contract import Observables, Release
+from ksdp.audit.contract import Documents, Observables, Release, TableStatistic
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.numeric.bits import lost_digits, minus_zeros
-from ksdp.audit.statistics.contract import Documents, TableStatistic
 from ksdp.audit.statistics.products import row_squares
 
 _SENTENCES = {

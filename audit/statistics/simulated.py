@@ -33,16 +33,16 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+from ksdp.audit.contract import Alignment, Documents, Mechanism, Observables, Pool, Release
 from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.mechanisms.contract import Alignment, Mechanism, Observables, Release, with_sampler
 from ksdp.audit.mechanisms.planted import with_leaks
 from ksdp.audit.mechanisms.recorded import TRAINING_RUNS, RecordedRuns
+from ksdp.audit.mechanisms.schema import with_sampler
 from ksdp.audit.numeric.array_types import Bits, Floats, Ints, Singles, Vector
 from ksdp.audit.numeric.bits import lost_digits, minus_zeros
 from ksdp.audit.numeric.kernels import one_thread
 from ksdp.audit.numeric.sparse_rows import same_rows
-from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear.pilot import placed_database
 
 SIMULATED = "simulated"

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.contract import Database
 from ksdp.audit.corpus.groups import Units
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.numeric.array_types import Bits
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.spec.models import DecisionSpec

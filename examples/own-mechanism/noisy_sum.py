@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ksdp.audit.mechanisms.contract import Database, Observables, Release
-from ksdp.audit.statistics.contract import Documents
+from ksdp.audit.contract import Database, Documents, Observables, Release
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import scipy.linalg
 import scipy.sparse as sp
 import scipy.sparse.linalg
 
-from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.contract import Database
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState, run_ideal
 from ksdp.audit.mechanisms.pem.functions import PemApriori, PemKMeans, PemLogistic, itemset_loss
 from ksdp.audit.mechanisms.pem.noise import Budget, Simulated

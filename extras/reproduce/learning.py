@@ -10,11 +10,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ksdp.audit.contract import Database
 from ksdp.audit.corpus.matrix import tf_idf, unit_rows
 from ksdp.audit.errors import SpecError
 from ksdp.audit.learning.learners import Learnt
 from ksdp.audit.learning.measures import coherence, kept, regression
-from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties
 from ksdp.audit.mechanisms.factorisation.nmf_starts import STARTS, initial_topics, random_topics
 from ksdp.audit.mechanisms.factorisation.power_iteration import limit_of_power, start_block

@@ -14,9 +14,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 
+from ksdp.audit.contract import Database, Mechanism, Observables
 from ksdp.audit.corpus.matrix import Corpus, restrict
 from ksdp.audit.learning.gain import GainRows, MeasureGain, gain_scores, summarise_gain
-from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables, recorded
+from ksdp.audit.mechanisms.schema import recorded
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism

@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from ksdp.audit.content_keys import content_key
+from ksdp.audit.contract import Claims
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.claims import LEAST_RUNS, ClaimFinding, Claims, audit_claim, check_runs, claiming
-from ksdp.audit.mechanisms.contract import as_it_runs
+from ksdp.audit.mechanisms.claims import LEAST_RUNS, ClaimFinding, audit_claim, check_runs, claiming
 from ksdp.audit.mechanisms.parameters import parameters_of
+from ksdp.audit.mechanisms.schema import as_it_runs
 from ksdp.audit.party_view import holdings_of
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import mechanism_of, own_code
 from ksdp.audit.sampling import measure, run_observables
+from ksdp.audit.spec.content_keys import content_key
 from ksdp.audit.spec.design import Block
 from ksdp.audit.spec.models import Spec
 from ksdp.audit.verdicts.effects import OneRun, one_run

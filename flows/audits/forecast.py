@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ksdp.audit.certifying import copies_of
+from ksdp.audit.contract import traits_of
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.coverage import telling
 from ksdp.audit.errors import InputError
 from ksdp.audit.learning.enough import documents_useful
-from ksdp.audit.mechanisms.contract import traits_of
 from ksdp.audit.mechanisms.recorded import is_own
 from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.party_view import size_base

@@ -6,12 +6,12 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ksdp.audit.content_keys import content_key
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.appetite import Appetite, check_spec
 from ksdp.audit.results.views_summary import ViewsProvenance, ViewsSummary, summarise_views
 from ksdp.audit.screening.clearance import asked_of
+from ksdp.audit.spec.content_keys import content_key
 from ksdp.audit.spec.models import Spec
 from ksdp.audit.views import combine, make_views
 from ksdp.dashboards.audits.report import render_views

@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from ksdp.audit.contract import Mechanism, guarantee_of, traits_of
 from ksdp.audit.corpus.matrix import Corpus, restrict
 from ksdp.audit.errors import ClearanceError, InputError, KsdpError, SpecError
 from ksdp.audit.learning.learners import Predictor, predicts
-from ksdp.audit.mechanisms.contract import Mechanism, guarantee_of, opened, traits_of
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.privacy.moments import TermCounts
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
+from ksdp.audit.mechanisms.schema import opened
 from ksdp.audit.reviewing import excluded_words, exclusion_row
 from ksdp.audit.screening.clearance import MechanismIdentity, entering_units
 from ksdp.audit.spec.models import CorpusSpec

@@ -31,7 +31,7 @@ from prefect.runner import Runner
 from prefect.states import Cancelled, Crashed, Scheduled
 from prefect.types.entrypoint import EntrypointType
 
-from ksdp.audit.content_keys import content_key
+from ksdp.audit.spec.content_keys import content_key
 from ksdp.flows.interruption import Clock, current, utc_now
 from ksdp.flows.schedules.events import emit_expired
 from ksdp.flows.schedules.scheduled_run import scheduled_audit

@@ -25,13 +25,13 @@ from prefect.context import FlowRunContext
 from prefect.exceptions import TerminationSignal
 from prefect.states import Completed
 
-from ksdp.audit.content_keys import content_key
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InvalidAudit, KsdpError, SpecError, StoreError
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import own_code
 from ksdp.audit.results.appetite import Appetite
 from ksdp.audit.results.summary import Summary
+from ksdp.audit.spec.content_keys import content_key
 from ksdp.audit.spec.models import SAID_ALONE, Spec
 from ksdp.audit.verdicts.online import LevelBudget, next_spec, open_budget, read_budget
 from ksdp.flows.audits.prefect_audit import audit

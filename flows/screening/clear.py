@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from ksdp.audit.contract import traits_of
 from ksdp.audit.corpus.groups import GROUPS_AUDITED, documents_of
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import ClearanceError, InputError, InvalidAudit, StoreError
-from ksdp.audit.mechanisms.contract import opened, traits_of
+from ksdp.audit.mechanisms.schema import opened
 from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.plan import Plan

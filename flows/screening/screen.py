@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from ksdp.audit.content_keys import content_key
 from ksdp.audit.corpus.groups import documents_of, restrict_to, unit_names
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError
@@ -36,6 +35,7 @@ from ksdp.audit.screening.rounds import (
     runs_for_proof,
 )
 from ksdp.audit.screening.screen_summary import RoundSummary, ScreenSummary
+from ksdp.audit.spec.content_keys import content_key
 from ksdp.audit.spec.models import Spec
 from ksdp.dashboards.screening import render_screen
 from ksdp.flows.audits.place import ANYWHERE, Place

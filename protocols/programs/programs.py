@@ -13,8 +13,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ksdp.audit.contract import OPENS, Mechanism, traits_of
 from ksdp.audit.errors import InputError, ProtocolError, SpecError
-from ksdp.audit.mechanisms.contract import OPENS, Mechanism, traits_of
 from ksdp.audit.mechanisms.counted import Counted, document_counts, widened
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import (
     Factors,

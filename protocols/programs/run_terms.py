@@ -15,8 +15,8 @@ from dataclasses import asdict, astuple, dataclass, fields, is_dataclass
 from functools import cached_property
 from typing import Any
 
+from ksdp.audit.contract import Mechanism, guarantee_of
 from ksdp.audit.errors import InputError, ProtocolError
-from ksdp.audit.mechanisms.contract import Mechanism, guarantee_of
 from ksdp.protocols.channel.keys import Participant, check_participants
 from ksdp.protocols.channel.wire import name_of, pack, unpack
 from ksdp.protocols.programs.programs import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ksdp.audit.contract import Mechanism, traits_of
 from ksdp.audit.errors import InputError, SpecError
-from ksdp.audit.mechanisms.contract import Mechanism, traits_of
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ksdp.audit.content_keys import content_key
 from ksdp.audit.results.summary import Summary
+from ksdp.audit.spec.content_keys import content_key
 from ksdp.storage.codec import read_object, write_json_with_checksum
 from ksdp.storage.store import Store
 

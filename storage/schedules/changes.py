@@ -30,11 +30,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass as stored_dataclass
 
-from ksdp.audit.content_keys import content_key
 from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.errors import StoreError
 from ksdp.audit.results.parts import FORMAT
 from ksdp.audit.results.summary import VERSION, StoredSummary
+from ksdp.audit.spec.content_keys import content_key
 from ksdp.audit.spec.models import CorpusSpec
 from ksdp.storage.audits.queries import VERDICTS
 from ksdp.storage.codec import Table, write_json_with_checksum

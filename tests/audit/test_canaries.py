@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from ksdp.audit.contract import Database
 from ksdp.audit.corpus.groups import make_units
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.plan import NULL_CONTROLS, Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import measure, run_observables, sample

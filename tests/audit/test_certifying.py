@@ -9,9 +9,9 @@ import pytest
 from scipy.stats import norm
 
 from ksdp.audit.certifying import certify, knows_all, paired_advantages
+from ksdp.audit.contract import guarantee_of
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import guarantee_of
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
@@ -136,7 +136,7 @@ def test_who_knows_all_others_has_everything_where_there_is_no_noise() -> None:
 def test_the_scale_is_the_deviation_whatever_the_data() -> None:
     import scipy.sparse as sp
 
-    from ksdp.audit.mechanisms.contract import Database
+    from ksdp.audit.contract import Database
 
     mechanism = Noisy("pd-pca", noise=0.5, parameters={"rank": 2}, scale=3.0)
     for factor in (1.0, 100.0):

@@ -10,8 +10,8 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.certifying import copies_of
+from ksdp.audit.contract import Database, Observables, Release, Traits
 from ksdp.audit.corpus.matrix import Corpus, canonical
-from ksdp.audit.mechanisms.contract import Database, Observables, Release, Traits
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent, make_mechanism, mechanism_names

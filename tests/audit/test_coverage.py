@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 from scipy.stats import ks_2samp
 
+from ksdp.audit.contract import Documents, Observables, Release, TableStatistic, Terms, traits_of
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.coverage import (
     MayBeIn,
@@ -20,11 +21,10 @@ from ksdp.audit.coverage import (
     unsolved,
 )
 from ksdp.audit.mechanisms.callables import function_mechanism
-from ksdp.audit.mechanisms.contract import Observables, Release, Terms, final_output, opened, recorded, traits_of
+from ksdp.audit.mechanisms.schema import final_output, opened, recorded
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent, make_mechanism, mechanism_names, statistics
 from ksdp.audit.spec.models import parse_spec
-from ksdp.audit.statistics.contract import Documents, TableStatistic
 
 pytestmark = pytest.mark.usefixtures("many_documents")
 SMALL = {"rank": 2, "iterations": 3}

@@ -9,8 +9,8 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.api.given import lent_statistic
+from ksdp.audit.contract import Documents, Observables
 from ksdp.audit.corpus.matrix import Corpus, canonical
-from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.mechanisms.joint import OfRun, SumOverRuns
 from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.plan import (
@@ -25,7 +25,6 @@ from ksdp.audit.plan import (
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent, make_mechanism, mechanism_names, statistics
 from ksdp.audit.spec.models import parse_spec
-from ksdp.audit.statistics.contract import Documents
 from ksdp.audit.statistics.linear.groups import GroupMean
 from ksdp.audit.verdicts.looks import Stage
 

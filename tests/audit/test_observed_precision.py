@@ -9,15 +9,14 @@ import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ksdp.audit.contract import Database, Documents, Observables, Pool
 from ksdp.audit.corpus.matrix import Corpus, canonical
-from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import run_observables
 from ksdp.audit.spec.models import parse_spec
-from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear import solve
 from ksdp.audit.statistics.linear.operator import LOST, LOST_ON_WIRE, lost_of
 from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums

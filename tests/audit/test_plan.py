@@ -10,14 +10,13 @@ import pytest
 import scipy.sparse as sp
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from ksdp.audit.contract import Database, Documents, Observables, Release
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Database, Observables, Release
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.statistics.combined import CombinedStatistic
-from ksdp.audit.statistics.contract import Documents
 from ksdp.audit.statistics.simulated import SimulatedStatistic
 
 

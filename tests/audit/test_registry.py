@@ -11,9 +11,10 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit import registry as module
+from ksdp.audit.contract import Database, Mechanism, Statistic
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Database, Mechanism, recorded
+from ksdp.audit.mechanisms.schema import recorded
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import (
     make_mechanism,
@@ -26,7 +27,6 @@ from ksdp.audit.registry import (
 )
 from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.spec.own_names import names_own_code
-from ksdp.audit.statistics.contract import Statistic
 
 
 def test_every_installed_mechanism_and_statistic_keeps_its_contract() -> None:
@@ -90,7 +90,7 @@ def test_lists_in_a_spec_become_tuples() -> None:
 def test_a_mechanism_written_in_ten_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine_for_registry.py").write_text(
         "import numpy as np\n"
-        "from ksdp.audit.mechanisms.contract import Observables, Release\n"
+        "from ksdp.audit.contract import Observables, Release\n"
         "class Sums:\n"
         "    name, version = 'sums', 1\n"
         "    def releases(self, features):\n"
@@ -170,7 +170,7 @@ import numpy as np
 
 import beside_it
 from package_beside.inner import scale
-from ksdp.audit.mechanisms.contract import Observables, Release
+from ksdp.audit.contract import Observables, Release
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ksdp.audit.contract import Observables, Release
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.mechanisms.contract import Observables, Release
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.run_subsampling import (

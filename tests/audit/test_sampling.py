@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from ksdp.audit.contract import Observables, Release
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.mechanisms.contract import Observables, Release
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import measure, run_observables, sample

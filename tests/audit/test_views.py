@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import final_output, recorded
 from ksdp.audit.mechanisms.recorded import RecordedRuns
+from ksdp.audit.mechanisms.schema import final_output, recorded
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.sampling import measure, sample

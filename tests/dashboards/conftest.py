@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.content_keys import content_key
+from ksdp.audit.contract import measured
 from ksdp.audit.corpus.matrix import Corpus, canonical
-from ksdp.audit.mechanisms.contract import measured
 from ksdp.audit.results.parts import count_verdicts
 from ksdp.audit.results.summarise import chance
 from ksdp.audit.results.summary import VERSION, Summary
 from ksdp.audit.sampling import BlockValues
+from ksdp.audit.spec.content_keys import content_key
 from ksdp.audit.spec.design import Block
 from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.testing import compare_arms

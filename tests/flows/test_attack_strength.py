@@ -28,7 +28,7 @@ OWN = """
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ksdp.audit.mechanisms.contract import Observables, Release
+from ksdp.audit.contract import Observables, Release
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ import scipy.sparse as sp
 
 import ksdp
 from ksdp.audit import plan
+from ksdp.audit.contract import Database, Observables
 from ksdp.audit.corpus.matrix import Corpus, canonical
-from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary

@@ -112,7 +112,7 @@ def test_a_module_s_mechanism_is_imported_anew(tmp_path: Path) -> None:
         """
 from dataclasses import dataclass
 import numpy as np
-from ksdp.audit.mechanisms.contract import Observables, Release
+from ksdp.audit.contract import Observables, Release
 from ksdp.audit.statistics.plain import statistics_of_arrays
 
 kept = [np.zeros(4)]

@@ -11,8 +11,8 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from ksdp.audit.certifying import certify, paired_advantages
+from ksdp.audit.contract import Database, Mechanism
 from ksdp.audit.corpus.matrix import Corpus, canonical
-from ksdp.audit.mechanisms.contract import Database, Mechanism
 from ksdp.audit.planning import make_plan
 from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.verdicts.certificates import certified_bound, pair_advantage

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from scipy.stats import ks_2samp
 
-from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.contract import Database
 from ksdp.audit.registry import make_mechanism
 from ksdp.protocols.programs.secret_draw import secret_draw
 

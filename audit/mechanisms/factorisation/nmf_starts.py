@@ -12,8 +12,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 
+from ksdp.audit.contract import EXACT, Database, Observables, Release
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.mechanisms.contract import EXACT, Database, Observables, Release, released
 from ksdp.audit.mechanisms.factorisation.lanczos import dot
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import PLAIN, Penalties
 from ksdp.audit.mechanisms.factorisation.pd_svd import SigmaSVD
@@ -30,6 +30,7 @@ from ksdp.audit.mechanisms.factorisation.weighted_nmf import (
     observed_objective,
     weighted_nmf_iter,
 )
+from ksdp.audit.mechanisms.schema import released
 from ksdp.audit.numeric.array_types import Matrix, Vector
 from ksdp.audit.numeric.kernels import one_thread
 

@@ -12,19 +12,8 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ksdp.audit.contract import EXACT, OPENS, Database, Guarantee, Observables, Release, Terms, Traits, measured
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import (
-    EXACT,
-    OPENS,
-    Database,
-    Guarantee,
-    Observables,
-    Release,
-    Terms,
-    Traits,
-    measured,
-    released,
-)
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties, project_simplex
 from ksdp.audit.mechanisms.factorisation.nmf_starts import (
     STARTS,
@@ -37,6 +26,7 @@ from ksdp.audit.mechanisms.factorisation.nmf_starts import (
 from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY, early_rounds
 from ksdp.audit.mechanisms.factorisation.rri_nmf import Factorisation, KeptSums, check_rule
 from ksdp.audit.mechanisms.parameters import check_least, check_one_of
+from ksdp.audit.mechanisms.schema import released
 
 DATA_STARTS = ("nnsvd", "best-of-m", "pd-nmf-init")
 

@@ -12,18 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ksdp.audit.contract import EXACT, OPENS, Database, Guarantee, Observables, Release, Terms, Traits, measured
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.mechanisms.contract import (
-    EXACT,
-    OPENS,
-    Database,
-    Guarantee,
-    Observables,
-    Release,
-    Terms,
-    Traits,
-    measured,
-)
 from ksdp.audit.mechanisms.factorisation.power_iteration import (
     block_power,
     first_basis,

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.contract import Database
 from ksdp.audit.mechanisms.pem.algorithm import VectorBlock, clipped
 from ksdp.audit.mechanisms.pem.functions import PemApriori, PemKMeans, PemLogistic
 from ksdp.audit.mechanisms.pem.noise import Budget

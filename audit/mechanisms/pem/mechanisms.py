@@ -13,18 +13,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from pydantic import Field
 
+from ksdp.audit.contract import EXACT, Array, Database, Guarantee, Noise, Observables, Pool, Release, Terms, Traits
 from ksdp.audit.errors import InputError, SpecError
-from ksdp.audit.mechanisms.contract import (
-    EXACT,
-    Array,
-    Database,
-    Guarantee,
-    Noise,
-    Observables,
-    Release,
-    Terms,
-    Traits,
-)
 from ksdp.audit.mechanisms.parameters import check_least
 from ksdp.audit.mechanisms.pem.added import (
     added_to_clusters,
@@ -50,7 +40,6 @@ from ksdp.audit.mechanisms.privacy.noise import PrivacyCost, adjacency_words, ch
 from ksdp.audit.mechanisms.sensitivity import MovedValue
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.numeric.whole_numbers import Whole
-from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.linear.releases import Added, Adds, LinearReleases, nothing_added, statistics_of_sums
 from ksdp.audit.statistics.linear.system import LinearSystem
 from ksdp.audit.statistics.products import announced

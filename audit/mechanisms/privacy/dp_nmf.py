@@ -11,9 +11,9 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 
+from ksdp.audit.contract import Database, Guarantee, Noise, Observables, Pool, Release, Terms, Traits
 from ksdp.audit.corpus.matrix import clip_rows
 from ksdp.audit.errors import CorpusError
-from ksdp.audit.mechanisms.contract import Database, Guarantee, Noise, Observables, Release, Terms, Traits
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import project_simplex
 from ksdp.audit.mechanisms.factorisation.nmf_starts import random_topics
 from ksdp.audit.mechanisms.parameters import check_least, check_positive
@@ -27,7 +27,6 @@ from ksdp.audit.mechanisms.privacy.noise import (
 )
 from ksdp.audit.mechanisms.privacy.transcript import Driven, GaussianBasis
 from ksdp.audit.numeric.array_types import Matrix
-from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.linear.contributions import clipped_sweeps
 from ksdp.audit.statistics.linear.operator import FactoredContributions
 from ksdp.audit.statistics.linear.releases import Added, Adds, nothing_added

@@ -12,9 +12,9 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
+from ksdp.audit.contract import EXACT, Database, Guarantee, Noise, Observables, Pool, Release, Terms
 from ksdp.audit.corpus.matrix import clip_rows
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import EXACT, Database, Guarantee, Noise, Observables, Release, Terms
 from ksdp.audit.mechanisms.factorisation.power_iteration import first_basis, orthonormalise, start_block
 from ksdp.audit.mechanisms.parameters import check_least, check_one_of, check_positive, check_rank
 from ksdp.audit.mechanisms.party_side import Broadcast, OneNoiseSum, PartyProgram, PartyResult, Sizes, Upload
@@ -22,7 +22,6 @@ from ksdp.audit.mechanisms.privacy.noise import check_budget, second_moment_chan
 from ksdp.audit.mechanisms.privacy.power_sums import NoisyPower
 from ksdp.audit.mechanisms.privacy.transcript import Driven
 from ksdp.audit.numeric.array_types import Matrix, Vector
-from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.linear.releases import Added, Adds, moment_numbers, nothing_added
 from ksdp.audit.statistics.linear.system import LinearSystem
 from ksdp.audit.statistics.products import announced

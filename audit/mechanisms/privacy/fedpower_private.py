@@ -10,9 +10,9 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 
+from ksdp.audit.contract import Database, Guarantee
 from ksdp.audit.corpus.matrix import clip_rows
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Database, Guarantee
 from ksdp.audit.mechanisms.factorisation.power_iteration import first_basis, orthonormalise, start_block
 from ksdp.audit.mechanisms.parameters import check_least, check_one_of, check_positive
 from ksdp.audit.mechanisms.party_side import LocalNoise, NoisySum, PartyProgram, PartyResult, Sizes, noise_part

@@ -15,9 +15,9 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from scipy.special import ndtri
 
+from ksdp.audit.contract import Database, Guarantee, Noise, Release, Terms, Traits
 from ksdp.audit.corpus.matrix import clip_rows
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Database, Guarantee, Noise, Release, Terms, Traits
 from ksdp.audit.mechanisms.parameters import check_least, check_one_of, check_positive, check_rank
 from ksdp.audit.mechanisms.party_side import NoisySum, PartyProgram, PartyResult, Sizes, Upload
 from ksdp.audit.mechanisms.privacy.noise import (

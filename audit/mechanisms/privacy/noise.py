@@ -12,8 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ksdp.audit.contract import SAMPLERS, Database
 from ksdp.audit.errors import InputError, SpecError
-from ksdp.audit.mechanisms.contract import SAMPLERS, Database
 from ksdp.audit.numeric.array_types import Floats
 
 

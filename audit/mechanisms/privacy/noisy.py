@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import (
+from ksdp.audit.contract import (
     EXACT,
     OPENS,
     Database,
@@ -21,16 +20,17 @@ from ksdp.audit.mechanisms.contract import (
     Noise,
     Observables,
     Release,
+    Statistic,
     Traits,
     measured,
-    opened,
-    released,
+    own_statistics,
 )
+from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.delegation import DelegatingMechanism
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.joint import JointMechanism
-from ksdp.audit.statistics.contract import Statistic, own_statistics
+from ksdp.audit.mechanisms.schema import opened, released
 from ksdp.audit.statistics.linear.releases import LINEAR, first_rounds
 from ksdp.audit.verdicts.certificates import pair_advantage
 

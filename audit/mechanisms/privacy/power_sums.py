@@ -9,12 +9,11 @@ from typing import ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from ksdp.audit.mechanisms.contract import OPENS, Noise, Observables, Release, Terms
+from ksdp.audit.contract import OPENS, Noise, Observables, Pool, Release, Terms
 from ksdp.audit.mechanisms.factorisation.power_iteration import first_basis, orthonormalise, start_block
 from ksdp.audit.mechanisms.parameters import check_least, check_rank
 from ksdp.audit.mechanisms.privacy.transcript import GaussianBasis
 from ksdp.audit.numeric.array_types import Matrix, Vector
-from ksdp.audit.statistics.contract import Pool
 from ksdp.audit.statistics.linear.releases import Added, Adds, moment_numbers, nothing_added
 from ksdp.audit.statistics.linear.system import LinearSystem
 from ksdp.audit.statistics.products import announced

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 
 from scipy.special import ndtri
 
+from ksdp.audit.contract import Mechanism, guarantee_of
 from ksdp.audit.errors import InputError
-from ksdp.audit.mechanisms.contract import Mechanism, guarantee_of, inner_of
 from ksdp.audit.mechanisms.privacy.noise import epsilon_together
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
+from ksdp.audit.mechanisms.schema import inner_of
 
 UNIT = "one record replaced by any other"
 _COMES_OR_GOES = "one record added or removed"

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
+from ksdp.audit.contract import OPENS, Database, Guarantee, Observables, Release, Traits
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import OPENS, Database, Guarantee, Observables, Release, Traits
 from ksdp.audit.mechanisms.parameters import check_one_of
 from ksdp.audit.mechanisms.party_side import (
     Broadcast,

@@ -11,11 +11,22 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import betainc
 
-from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables, Release, Traits, prefixed_runs
+from ksdp.audit.contract import (
+    Database,
+    Documents,
+    Mechanism,
+    Observables,
+    Pool,
+    Release,
+    Statistic,
+    TableStatistic,
+    Traits,
+    statistic_traits,
+)
+from ksdp.audit.mechanisms.schema import prefixed_runs
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.numeric.kernels import csr_times_panel, panel_of
 from ksdp.audit.numeric.sparse_rows import emptied
-from ksdp.audit.statistics.contract import Documents, Pool, Statistic, TableStatistic, statistic_traits
 from ksdp.audit.statistics.linear.operator import ContributionOperator, FactoredContributions
 from ksdp.audit.statistics.linear.system import LinearSystem, WithinColumns, membership_scores
 from ksdp.audit.statistics.products import announced

@@ -10,30 +10,34 @@ from typing import Any, Protocol, cast, runtime_checkable
 import numpy as np
 import scipy.sparse as sp
 
-from ksdp.audit.errors import KsdpError
-from ksdp.audit.mechanisms.contract import (
+from ksdp.audit.contract import (
     Database,
     Mechanism,
+    NoisyMoments,
     Observables,
+    Pool,
     Release,
+    Statistic,
+    statistic_traits,
+    traits_of,
+)
+from ksdp.audit.errors import KsdpError
+from ksdp.audit.mechanisms.factorisation.pd_svd import numbers_of_basis
+from ksdp.audit.mechanisms.parameters import given_fields
+from ksdp.audit.mechanisms.schema import (
     exact_throughout,
     inner_of,
     moments_alone,
     named_alone,
     prefixed_runs,
-    traits_of,
     with_sampler,
 )
-from ksdp.audit.mechanisms.factorisation.pd_svd import numbers_of_basis
-from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.numeric.array_types import Floats, Ints
 from ksdp.audit.numeric.kernels import one_thread
 from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.numeric.triangles import isometric
-from ksdp.audit.statistics.contract import Pool, Statistic, statistic_traits
 from ksdp.audit.statistics.linear.expected import MOST_ENTRIES
 from ksdp.audit.statistics.linear.groups import WrappedStatistic
-from ksdp.audit.statistics.linear.moments import NoisyMoments
 from ksdp.audit.statistics.linear.operator import FactoredContributions, at_even_steps
 from ksdp.audit.statistics.linear.solve import LITTLE, is_low_noise, written_out
 from ksdp.audit.statistics.linear.system import MOST_ROWS, LinearModel, own_mechanism

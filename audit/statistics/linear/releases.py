@@ -12,13 +12,23 @@ from typing import cast
 import numpy as np
 import scipy.sparse as sp
 
+from ksdp.audit.contract import (
+    Database,
+    Documents,
+    Equations,
+    Mechanism,
+    Observables,
+    Pool,
+    Release,
+    Statistic,
+    sentence_of,
+    traits_of,
+)
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.mechanisms.contract import Database, Equations, Mechanism, Observables, Release, traits_of
 from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY, numbers_of_basis
 from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.numeric.sparse_rows import take_rows
-from ksdp.audit.statistics.contract import Documents, Pool, Statistic, sentence_of
 from ksdp.audit.statistics.linear.contributions import block_numbers, part_terms, row_products, sweep_numbers
 from ksdp.audit.statistics.linear.counts import marked
 from ksdp.audit.statistics.linear.groups import WrappedStatistic

@@ -54,7 +54,7 @@ def audit(
         A name (`ksdp mechanisms` lists them), with its parameters among the settings. A function `(X, rng) ->
         arrays`: a mapping of names to arrays, an array, or several; X is dense where the data are. A scikit-learn
         estimator: a copy is fitted in every run, and `publishes=` names the fitted attributes that would be made
-        public; `y=` are labels. Or an object that follows `ksdp.audit.mechanisms.contract.Mechanism`.
+        public; `y=` are labels. Or an object that follows `ksdp.audit.contract.Mechanism`.
     store : path, optional
         Folder to keep everything in, as that of the command; a temporary one by default, gone with the result.
     workers : int, optional

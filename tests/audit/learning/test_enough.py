@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from ksdp.audit.contract import Database
 from ksdp.audit.learning.enough import RATIO, documents_useful, noise_norm
-from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.privacy.moments import Moments

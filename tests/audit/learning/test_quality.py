@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.decomposition import PCA
 
+from ksdp.audit.contract import Database, Observables, Release
 from ksdp.audit.corpus.matrix import Corpus, canonical, restrict
 from ksdp.audit.learning.measures import LearningCost, NotLearnt, learning_cost, residual_share
-from ksdp.audit.mechanisms.contract import Database, Observables, Release
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD
 

@@ -8,10 +8,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.stats import ks_2samp
 
+from ksdp.audit.contract import Database, Mechanism
 from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Database, Mechanism, recorded
 from ksdp.audit.mechanisms.controls import NullMechanism, PlantedLeak
+from ksdp.audit.mechanisms.schema import recorded
 
 Matrix = NDArray[np.float64]
 

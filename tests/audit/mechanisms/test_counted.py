@@ -9,14 +9,15 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
+from ksdp.audit.contract import Database
 from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.learning.learners import exact_of, learn, quickly
-from ksdp.audit.mechanisms.contract import Database, final_output, opened, recorded
 from ksdp.audit.mechanisms.counted import CAN_FOLLOW, Counted, document_counts
 from ksdp.audit.mechanisms.factorisation.nmf_starts import random_topics
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
+from ksdp.audit.mechanisms.schema import final_output, opened, recorded
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.screening.advice import at_setting, lever_space
 from ksdp.audit.spec.models import parse_spec

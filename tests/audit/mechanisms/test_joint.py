@@ -11,23 +11,15 @@ import scipy.sparse as sp
 from scipy.stats import ks_2samp
 
 from ksdp.audit.certifying import paired_advantages
+from ksdp.audit.contract import Database, Documents, Mechanism, Observables, Pool, Release
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import (
-    Database,
-    Mechanism,
-    Observables,
-    Release,
-    final_output,
-    opened,
-    recorded,
-)
 from ksdp.audit.mechanisms.joint import JointMechanism
+from ksdp.audit.mechanisms.schema import final_output, opened, recorded
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent, make_mechanism, statistics
 from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.statistics.combined import CombinedStatistic
-from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.verdicts.certificates import pair_advantage, pair_distance
 
 TWO = [{"name": "pd-nmf", "rank": 2, "sweeps": 3}, {"name": "pd-nmf", "rank": 3, "sweeps": 2}]

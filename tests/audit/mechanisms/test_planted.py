@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ksdp.audit.contract import Release
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Release
 from ksdp.audit.mechanisms.planted import KINDS, ArrayLeak, leaks_of, with_leaks
 from ksdp.audit.spec.models import PlantedSpec, parse_spec
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from ksdp.audit.contract import Database
 from ksdp.audit.corpus.matrix import clip_rows
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.power_iteration import first_basis, orthonormalise, start_block
 from ksdp.audit.mechanisms.pem import mechanisms as pem
 from ksdp.audit.mechanisms.pem.mechanisms import PEMApriori, PEMKMeans, PEMLogistic

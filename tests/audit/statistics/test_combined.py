@@ -10,9 +10,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from ksdp.audit.mechanisms.contract import Database, Observables, Release
+from ksdp.audit.contract import Database, Documents, Observables, Pool, Release, TableStatistic
 from ksdp.audit.statistics.combined import STATISTICS, discriminants
-from ksdp.audit.statistics.contract import Documents, Pool, TableStatistic
 from ksdp.audit.verdicts.laws import ks_table
 
 Floats = NDArray[np.float64]

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from scipy.linalg import orth
 from scipy.optimize import nnls
 
+from ksdp.audit.contract import Documents, Observables, Statistic
 from ksdp.audit.errors import InputError
-from ksdp.audit.mechanisms.contract import Observables
-from ksdp.audit.statistics.contract import Documents, Statistic
 from ksdp.audit.statistics.geometry import (
     FLOOR,
     GEOMETRY,

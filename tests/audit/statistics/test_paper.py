@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import lsq_linear
 
+from ksdp.audit.contract import Documents, Observables, Statistic, TableStatistic
 from ksdp.audit.errors import InputError
-from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.statistics import paper
-from ksdp.audit.statistics.contract import Documents, Statistic, TableStatistic
 from ksdp.audit.statistics.paper import PAPER, scatter_norm, sigma, spectrum
 
 ROW = {row.name: row for row in PAPER}

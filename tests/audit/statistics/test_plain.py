@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from ksdp.audit.mechanisms.contract import Release
+from ksdp.audit.contract import Release, sentence_of
 from ksdp.audit.mechanisms.pem.mechanisms import PEMKMeans
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
 from ksdp.audit.registry import statistics
-from ksdp.audit.statistics.contract import sentence_of
 from ksdp.audit.statistics.linear.counts import COUNTS
 from ksdp.audit.statistics.linear.groups import GroupMean
 from ksdp.audit.statistics.plain import statistics_of_arrays

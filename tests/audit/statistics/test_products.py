@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from ksdp.audit.contract import Documents, Observables
 from ksdp.audit.errors import InputError
-from ksdp.audit.mechanisms.contract import Observables
-from ksdp.audit.statistics.contract import Documents
 from ksdp.audit.statistics.products import (
     EntryColumns,
     announced,

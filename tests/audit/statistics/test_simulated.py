@@ -10,10 +10,9 @@ import scipy.sparse as sp
 from scipy.stats import ks_2samp
 from sklearn.linear_model import Ridge
 
+from ksdp.audit.contract import Alignment, Database, Documents, Observables, Pool, Release
 from ksdp.audit.mechanisms.callables import function_mechanism
-from ksdp.audit.mechanisms.contract import Alignment, Database, Observables, Release
 from ksdp.audit.mechanisms.recorded import RecordedRuns
-from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.simulated import (
     Alignments,
     Entries,

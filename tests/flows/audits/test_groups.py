@@ -20,7 +20,7 @@ MODULE = (
 """Column sums under fixed noise."""
 from dataclasses import dataclass
 import numpy as np
-from ksdp.audit.mechanisms.contract import Observables, Release
+from ksdp.audit.contract import Observables, Release
 
 @dataclass(frozen=True)
 class NoisyTotal:

@@ -31,7 +31,7 @@ MODULE = '''
 """Sums of everybody outside the coalition, under noise that only honest parties add; a final output of noise."""
 from dataclasses import dataclass
 import numpy as np
-from ksdp.audit.mechanisms.contract import Observables, Release
+from ksdp.audit.contract import Observables, Release
 
 @dataclass(frozen=True)
 class Hidden:

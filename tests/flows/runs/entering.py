@@ -10,8 +10,8 @@ from typing import Any
 
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.mechanisms.contract import opened
 from ksdp.audit.mechanisms.parameters import parameters_of
+from ksdp.audit.mechanisms.schema import opened
 from ksdp.audit.screening.clearance import Clearance, Covered, MechanismIdentity
 from ksdp.audit.spec.models import Spec
 from ksdp.flows.runs.budget import BudgetGuard

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from ksdp.audit.errors import ClearanceError
-from ksdp.audit.mechanisms.contract import opened
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
 from ksdp.audit.mechanisms.parameters import parameters_of
+from ksdp.audit.mechanisms.schema import opened
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.screening.clearance import Covered, MechanismIdentity
 from ksdp.flows.runs.protocol_files import read_run

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from ksdp.audit.contract import Database
 from ksdp.audit.corpus.matrix import weighed
 from ksdp.audit.errors import ClearanceError, InputError
-from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.registry import make_mechanism
 from ksdp.flows.runs.protocol_files import Run, read_run
 from ksdp.protocols.programs.secret_draw import secret_draw

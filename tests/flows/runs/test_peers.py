@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ksdp.audit.contract import guarantee_of
 from ksdp.audit.errors import ClearanceError, InputError, SpecError
-from ksdp.audit.mechanisms.contract import guarantee_of, opened
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
 from ksdp.audit.mechanisms.parameters import parameters_of
+from ksdp.audit.mechanisms.schema import opened
 from ksdp.audit.numeric.triangles import of_isometric
 from ksdp.audit.screening.clearance import Covered, MechanismIdentity
 from ksdp.flows.runs.local import run_local

@@ -18,8 +18,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from ksdp.audit.contract import Database
 from ksdp.audit.errors import ClearanceError, InputError, SpecError
-from ksdp.audit.mechanisms.contract import Database, final_output
+from ksdp.audit.mechanisms.schema import final_output
 from ksdp.audit.reviewing import CorpusUnits
 from ksdp.flows.reviews import decide
 from ksdp.flows.runs.party import Node, enter_documents, run_party

@@ -11,9 +11,9 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
+from ksdp.audit.contract import Database
 from ksdp.audit.errors import ClearanceError
 from ksdp.audit.learning.learners import Predictor
-from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.screening.clearance import Covered
 from ksdp.flows.runs.local import run_local
 from ksdp.flows.runs.party import ContributedDocuments

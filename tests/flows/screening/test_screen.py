@@ -31,7 +31,7 @@ MODULE = (
 from dataclasses import dataclass
 from typing import ClassVar
 import numpy as np
-from ksdp.audit.mechanisms.contract import Observables, Release
+from ksdp.audit.contract import Observables, Release
 
 def total(database):
     return np.asarray(sum(part.sum(axis=0) for part in database.parties)).ravel()

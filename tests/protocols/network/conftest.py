@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ksdp.audit.mechanisms.contract import Mechanism
+from ksdp.audit.contract import Mechanism
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.network.links import LinkTimes

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from ksdp.audit.contract import Mechanism
 from ksdp.audit.errors import ProtocolError
-from ksdp.audit.mechanisms.contract import Mechanism
 from ksdp.audit.registry import make_mechanism
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.network.links import LinkTimes

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from ksdp.audit.contract import Database
 from ksdp.audit.errors import InputError, ProtocolError
-from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.protocols.network import tls
 from ksdp.protocols.network.links import LinkTimes

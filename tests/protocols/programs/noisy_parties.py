@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.contract import Database
 from ksdp.audit.mechanisms.privacy.dp_nmf import DPNMF
 from ksdp.audit.mechanisms.privacy.fedpower import FedPower, UtilityFedPower
 from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower

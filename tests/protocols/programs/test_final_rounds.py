@@ -10,8 +10,8 @@ import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ksdp.audit.contract import Database
 from ksdp.audit.errors import InputError, ProtocolError, SpecError
-from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD, SigmaSVD
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine

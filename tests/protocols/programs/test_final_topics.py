@@ -9,8 +9,8 @@ import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ksdp.audit.contract import Database
 from ksdp.audit.errors import InputError, ProtocolError
-from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.rri_nmf import fit_coefficients
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients

@@ -11,8 +11,8 @@ import pytest
 import scipy.sparse as sp
 from scipy import stats
 
+from ksdp.audit.contract import Database
 from ksdp.audit.errors import ProtocolError, SpecError
-from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.privacy.noise import draw, on_grid
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.protocols.channel.rounds import run_together

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from ksdp.audit.contract import Database
 from ksdp.audit.errors import InputError, ProtocolError
-from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD, SigmaSVD
 from ksdp.protocols.channel.rounds import run_together
 from ksdp.protocols.programs.programs import Precision, party_program, sum_entries

@@ -11,11 +11,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.stats import chisquare
 
+from ksdp.audit.contract import Database, Mechanism
 from ksdp.audit.errors import ProtocolError
-from ksdp.audit.mechanisms.contract import Database, Mechanism, final_output
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, SigmaSVD
 from ksdp.audit.mechanisms.party_side import PartyProgram, SecSum
+from ksdp.audit.mechanisms.schema import final_output
 from ksdp.protocols.channel.rounds import Round, Rounds, run_together
 from ksdp.protocols.channel.wire import pack, pack_number, unpack
 from ksdp.protocols.programs.programs import Precision, party_program

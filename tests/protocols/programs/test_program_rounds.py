@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.mechanisms.contract import final_output
 from ksdp.audit.mechanisms.party_side import OneNoiseSum, Sizes, Upload
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
+from ksdp.audit.mechanisms.schema import final_output
 from ksdp.protocols.channel.rounds import run_together
 from ksdp.protocols.channel.wire import pack_number
 from ksdp.protocols.programs.programs import Precision, sum_entries

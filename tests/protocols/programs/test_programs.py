@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from ksdp.audit.contract import Database
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Database, recorded
 from ksdp.audit.mechanisms.party_side import drive, trusted_party
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
+from ksdp.audit.mechanisms.schema import recorded
 from ksdp.audit.registry import make_mechanism, mechanism_names
 from ksdp.protocols.programs.programs import (
     PROGRAMS,

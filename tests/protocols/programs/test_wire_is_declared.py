@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.mechanisms.contract import Database, Observables
+from ksdp.audit.contract import Database, Observables
 from ksdp.audit.mechanisms.factorisation.power_iteration import (
     normalised,
     normed_sec_sum,

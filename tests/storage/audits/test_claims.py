@@ -12,9 +12,9 @@ import pytest
 
 from ksdp.audit.errors import StoreError
 from ksdp.audit.mechanisms.claims import ClaimFinding, audit_claim
-from ksdp.audit.mechanisms.contract import as_it_runs
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower
+from ksdp.audit.mechanisms.schema import as_it_runs
 from ksdp.storage.audits.claims import ClaimInputs, StoredClaim, read_claim, shown_claim, write_claim
 from ksdp.storage.store import Store
 

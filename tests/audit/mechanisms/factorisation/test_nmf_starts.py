@@ -8,8 +8,8 @@ import scipy.sparse as sp
 from sklearn.decomposition._nmf import _initialize_nmf
 from threadpoolctl import threadpool_limits
 
+from ksdp.audit.contract import Database
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.nmf_starts import (
     STARTS,
     LocalFit,

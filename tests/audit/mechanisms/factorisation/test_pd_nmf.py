@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
+from ksdp.audit.contract import Database, Mechanism
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.mechanisms.contract import Database, Mechanism, opened, recorded
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import Penalties, project_simplex
 from ksdp.audit.mechanisms.factorisation.nmf_starts import STARTS, random_topics
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.rri_nmf import pd_nmf_iter
+from ksdp.audit.mechanisms.schema import opened, recorded
 
 from .nmf_penalties import PENALTIES
 

@@ -23,9 +23,9 @@ from scipy.sparse.linalg import svds
 from scipy.stats import ks_2samp
 from sklearn.decomposition import PCA
 
+from ksdp.audit.contract import Database, Documents, Mechanism, Observables, Pool
 from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables, recorded
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD, SigmaSVD, announced_span
 from ksdp.audit.mechanisms.factorisation.power_iteration import (
     normed_sec_sum,
@@ -33,7 +33,7 @@ from ksdp.audit.mechanisms.factorisation.power_iteration import (
     share_of,
     start_block,
 )
-from ksdp.audit.statistics.contract import Documents, Pool
+from ksdp.audit.mechanisms.schema import recorded
 from ksdp.audit.statistics.linear.releases import LinearBlocks
 
 RNG = np.random.default_rng(0)
@@ -172,7 +172,7 @@ DIGEST = """
 import hashlib, sys
 import numpy as np, scipy.sparse as sp
 from ksdp.audit.corpus.matrix import canonical
-from ksdp.audit.mechanisms.contract import Database
+from ksdp.audit.contract import Database
 from ksdp.audit.mechanisms.factorisation.pd_svd import SigmaSVD
 digest = hashlib.sha256()
 for shape in ((150, 400), (400, 150), (90, 60)):

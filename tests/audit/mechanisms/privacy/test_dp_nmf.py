@@ -8,8 +8,8 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ksdp.audit.contract import Database
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.nmf_starts import random_topics
 from ksdp.audit.mechanisms.factorisation.rri_nmf import pd_nmf_iter
 from ksdp.audit.mechanisms.privacy.dp_nmf import DPNMF

@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ksdp.audit.contract import Database
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, subspace_sine
 from ksdp.audit.mechanisms.privacy.fedpower import (
     FedPower,

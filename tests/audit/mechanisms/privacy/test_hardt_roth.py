@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from ksdp.audit.contract import Database
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.mechanisms.contract import Database
 from ksdp.audit.mechanisms.factorisation.power_iteration import subspace_sine
 from ksdp.audit.mechanisms.party_side import NoisySum
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy.sparse.linalg import ArpackNoConvergence
 from scipy.stats import norm
 
+from ksdp.audit.contract import Certifiable, Database
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Certifiable, Database
 from ksdp.audit.mechanisms.privacy import moments
 from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, Moments, TermCounts, captured_energy
 from ksdp.audit.numeric.triangles import isometric

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from ksdp.audit.contract import Database, Mechanism
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.contract import Database, Mechanism, final_output, recorded, released
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
+from ksdp.audit.mechanisms.schema import final_output, recorded, released
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec.models import parse_spec

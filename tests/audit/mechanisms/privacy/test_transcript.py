@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from ksdp.audit.contract import Database
 from ksdp.audit.errors import ProtocolError, SpecError
-from ksdp.audit.mechanisms.contract import Database, recorded
 from ksdp.audit.mechanisms.party_side import (
     Array,
     Broadcast,
@@ -26,6 +26,7 @@ from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth
 from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, Moments, TermCounts
 from ksdp.audit.mechanisms.privacy.transcript import Announcer, GaussianReleases, Replay, simulate
+from ksdp.audit.mechanisms.schema import recorded
 
 
 def nobody(uploads: object, beside: object, sizes: object) -> tuple[Array, float]:

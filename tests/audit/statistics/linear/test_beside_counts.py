@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.mechanisms.contract import Database, Observables
+from ksdp.audit.contract import Database, Documents, Observables, Pool, Statistic
 from ksdp.audit.mechanisms.counted import Counted
-from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.linear import releases
 from ksdp.audit.statistics.linear.counts import evaluated
 from ksdp.audit.statistics.linear.operator import FactoredContributions

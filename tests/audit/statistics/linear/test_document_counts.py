@@ -9,15 +9,14 @@ import pytest
 import scipy.sparse as sp
 from scipy.stats import binom
 
+from ksdp.audit.contract import Database, Documents, Observables, Pool
 from ksdp.audit.corpus.matrix import Corpus, canonical
-from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.spec.design import Block
 from ksdp.audit.spec.models import parse_spec
-from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear.counts import (
     COUNTS,
     columns_kept,

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.mechanisms.contract import Database, Observables
+from ksdp.audit.contract import Database, Documents, Observables, Pool
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD, SigmaSVD
 from ksdp.audit.numeric.kernels import add_row_to_panel
-from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear import solve as module
 from ksdp.audit.statistics.linear.contributions import block_numbers, sweep_numbers
 from ksdp.audit.statistics.linear.operator import FactoredContributions

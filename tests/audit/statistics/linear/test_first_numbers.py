@@ -10,11 +10,10 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
-from ksdp.audit.mechanisms.contract import Database, Mechanism, Observables
+from ksdp.audit.contract import Database, Documents, Mechanism, Observables, Pool, Statistic
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.registry import make_mechanism
-from ksdp.audit.statistics.contract import Documents, Pool, Statistic
 from ksdp.audit.statistics.linear import solve, system
 from ksdp.audit.statistics.linear.operator import FactoredContributions
 from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums

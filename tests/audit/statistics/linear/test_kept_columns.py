@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from ksdp.audit.contract import Database, Documents, Observables, Pool, statistic_traits
 from ksdp.audit.corpus.matrix import canonical
-from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.joint import JointMechanism
 from ksdp.audit.registry import make_mechanism, select_statistics, statistics
-from ksdp.audit.statistics.contract import Documents, Pool, statistic_traits
 from ksdp.audit.statistics.linear import releases, solve, system
 from ksdp.audit.statistics.linear.counts import COUNTS, as_in_run, evaluated
 from ksdp.audit.statistics.linear.expected import FirstOrderBasis, FirstOrderTopics

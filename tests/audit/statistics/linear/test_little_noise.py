@@ -8,16 +8,15 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from ksdp.audit.contract import Database, Documents, Observables, Pool
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.coverage import MayBeIn, telling_numbers, unblurred
-from ksdp.audit.mechanisms.contract import Database, Observables
 from ksdp.audit.mechanisms.factorisation.power_iteration import orthonormalise, start_block
 from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.spec.models import parse_spec
-from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear import solve
 from ksdp.audit.statistics.linear.pilot import low_noise_numbers
 from ksdp.audit.verdicts.laws import ks_table

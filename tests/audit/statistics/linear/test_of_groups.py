@@ -8,8 +8,8 @@ import scipy.sparse as sp
 from scipy.optimize import lsq_linear
 from scipy.stats import ks_2samp, spearmanr
 
+from ksdp.audit.contract import Observables
 from ksdp.audit.corpus.matrix import Corpus, canonical
-from ksdp.audit.mechanisms.contract import Observables
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.spec.models import parse_spec

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.mechanisms.contract import Database, Observables
+from ksdp.audit.contract import Database, Documents, Observables, Pool
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD
-from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear import coordinate_descent as fits_module
 from ksdp.audit.statistics.linear import solve
 from ksdp.audit.statistics.linear import solve as module

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.mechanisms.contract import Database, Observables
+from ksdp.audit.contract import Database, Documents, Observables, Pool
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD, SigmaSVD
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
-from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear import expected, releases
 from ksdp.audit.statistics.linear import solve as module
 from ksdp.audit.statistics.linear.contributions import block_numbers, part_terms, sweep_numbers

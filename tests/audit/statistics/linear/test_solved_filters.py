@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.mechanisms.contract import Database, Observables
+from ksdp.audit.contract import Database, Documents, Observables, Pool
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.privacy.fedpower import FedPower
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
-from ksdp.audit.statistics.contract import Documents, Pool
 from ksdp.audit.statistics.linear import solve
 from ksdp.audit.statistics.linear.contributions import sweep_numbers
 from ksdp.audit.statistics.linear.operator import ContributionOperator, RatingContributions

@@ -1,0 +1,157 @@
+"""What a mechanism's releases come to: who sees which arrays of a run, what is stored, what runs inside."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Literal, TypeVar, cast
+
+from ksdp.audit.contract import Certifiable, Derives, Made, Mechanism, Release, Wrapper, traits_of
+from ksdp.audit.errors import SpecError
+
+
+def inner_of(mechanism: object) -> tuple[Mechanism, ...]:
+    """The mechanisms that this one runs; none where it runs by itself."""
+    inner = mechanism.inner if isinstance(mechanism, Wrapper) else ()
+    return inner if isinstance(inner, tuple) else (inner,)
+
+
+def exact_throughout(mechanism: object) -> bool:
+    """Whether neither the mechanism nor one that it runs adds noise."""
+    return all(traits_of(one).noise_free for one in (mechanism, *inner_of(mechanism)))
+
+
+def moments_alone(mechanism: Mechanism, features: int) -> bool:
+    """Whether all sums that it releases are products with one symmetric matrix, X^T X."""
+    return {a.terms.form for a in mechanism.releases(features) if a.terms} == {"moments"}
+
+
+def as_it_runs(mechanism: Made) -> Made:
+    """The mechanism with the vetted sampler, which real parties draw from whatever a spec simulates with."""
+    return with_sampler(mechanism, "discrete")
+
+
+def with_sampler(mechanism: Made, sampler: str) -> Made:
+    """The same mechanism with a sampler of `SAMPLERS`; as it is where it has no choice of one."""
+    if not is_dataclass(mechanism) or isinstance(mechanism, type):
+        return mechanism
+    if "sampler" not in {f.name for f in fields(mechanism) if f.init}:
+        return mechanism
+    changed: dict[str, Any] = {"sampler": sampler}
+    return cast(Made, replace(mechanism, **changed))
+
+
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True)
+class ReleaseSchema:
+    """What a run shows a party, what statistics read of it, and what is stored."""
+
+    recorded: tuple[Release, ...]
+    opened: tuple[str, ...]
+    """Names of everything that a run shows the party whose view this is."""
+    seen: tuple[str, ...]
+    """Names of those that statistics may read: all that are recorded, or the final output."""
+    kept: tuple[Release, ...]
+    """Those that go to the store, where any do."""
+
+    @property
+    def read(self) -> tuple[Release, ...]:
+        """Those that statistics may read."""
+        return tuple(array for array in self.recorded if array.name in self.seen)
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers of a run these hold."""
+        return sum(math.prod(array.shape) for array in self.read)
+
+
+def release_schema(
+    mechanism: Mechanism, features: int, *, sees: Literal["all", "final"], keeps: str
+) -> ReleaseSchema:
+    """What a mechanism releases, as one party sees it and as a store keeps it.
+
+    Parameters
+    ----------
+    sees : {"all", "final"}; what the party whose view is audited sees
+    keeps : `store.observables` of the spec
+    """
+    try:
+        found = tuple(mechanism.releases(features))
+    except TypeError as error:
+        raise SpecError(f"`releases` of {mechanism.name!r} must give a tuple of `Release`.") from error
+    wrong = [type(array).__name__ for array in found if not isinstance(array, Release)]
+    if wrong or not any(array.recorded for array in found):
+        got = f"one holds a {wrong[0]}" if wrong else "none is recorded"
+        raise SpecError(f"`releases` of {mechanism.name!r} must give a tuple of `Release`; {got}.")
+    arrays = tuple(array for array in found if array.recorded)
+    shown = final_output(mechanism, features) if sees == "final" else opened(mechanism, features)
+    names = {array.name for array in arrays}
+    return ReleaseSchema(arrays, shown, tuple(name for name in shown if name in names), kept_of(arrays, keeps))
+
+
+def recorded(mechanism: Mechanism, features: int) -> tuple[Release, ...]:
+    """What `run` of a mechanism returns."""
+    return tuple(array for array in mechanism.releases(features) if array.recorded)
+
+
+def released(mechanism: Mechanism, features: int) -> tuple[Release, ...]:
+    """What everything else is derived from: noise goes on these."""
+    if not isinstance(mechanism, Derives):
+        return recorded(mechanism, features)
+    every = mechanism.releases(features)
+    bases = _bases(every)
+    return tuple(a for a in every if not a.derived_from and (a.recorded or a.name in bases))
+
+
+def _bases(every: Iterable[Release]) -> set[str]:
+    """Names of what recorded arrays are derived from."""
+    return {name for array in every if array.recorded for name in array.derived_from}
+
+
+def final_output(mechanism: Mechanism, features: int) -> tuple[str, ...]:
+    """Names of the releases that are a mechanism's final output."""
+    final = tuple(array.name for array in recorded(mechanism, features) if array.final)
+    if not final:
+        raise SpecError(f"{mechanism.name} announces no final output (`final`), which is to be audited by itself.")
+    return final
+
+
+def opened(mechanism: Mechanism, features: int) -> tuple[str, ...]:
+    """Names of everything that a run shows its parties; recorded releases stand for what they derive from."""
+    every = mechanism.releases(features)
+    bases = _bases(every)
+    return tuple(array.name for array in every if array.recorded or array.name not in bases)
+
+
+def run_prefix(place: int) -> str:
+    """What stands before the names of arrays of one of several runs (`mechanisms.joint`), from 1."""
+    return f"run{place}_"
+
+
+def why_uncertified(mechanism: Mechanism, features: int) -> str | None:
+    """Why nothing bounds every attack on a mechanism, as the end of a sentence; None where pairs of runs do."""
+    if isinstance(mechanism, Certifiable):
+        return mechanism.uncertified(features)
+    return "adds no noise of a density that is known"
+
+
+def named_alone(arrays: Mapping[str, _Value], place: int) -> dict[str, _Value]:
+    """What one of several runs shows, under the names that it has alone."""
+    before = run_prefix(place)
+    return {name.removeprefix(before): arrays[name] for name in arrays if name.startswith(before)}
+
+
+def prefixed_runs(mechanism: Mechanism) -> list[tuple[str, Mechanism]]:
+    """The mechanism, or all that run together, with what stands before the names of each one's arrays."""
+    runs = inner_of(mechanism)
+    if len(runs) < 2:
+        return [("", mechanism)]
+    return [(run_prefix(place), one) for place, one in enumerate(runs, start=1)]
+
+
+def kept_of(announced: tuple[Release, ...], observables: str) -> tuple[Release, ...]:
+    """What a store keeps of a run: all of it, or what the last round announced."""
+    return announced if observables == "all" else tuple(a for a in announced if not a.early)
