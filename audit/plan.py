@@ -583,7 +583,7 @@ class Plan:
                 "design": design,
                 "seed": self.design.seed,
                 "precision": self.spec.store.precision,
-                "format": 4,
+                "format": 1,
             }
             | ({"kept": "all"} if keeps_early else {})
             | ({"observed": self.precision} if self.precision != self.spec.store.precision else {})

@@ -34,7 +34,7 @@ from ksdp.audit.results.risk import Risk, risk_of
 from ksdp.audit.spec.models import Spec
 from ksdp.audit.verdicts.control_outcome import Controls
 
-VERSION = 3
+VERSION = 1
 """Of the format; one more wherever a key comes, goes or changes its meaning."""
 
 

@@ -375,7 +375,7 @@ def _distances(values: Floats, inclusion: NDArray[np.bool_]) -> Floats:
     return np.nan_to_num(np.asarray(ks_table(values, inclusion).distance, dtype=np.float64))
 
 
-ADVICE_VERSION = 4
+ADVICE_VERSION = 1
 _AIM = 0.75
 """Of the margin: where D has to lie for a whole audit to clear most documents."""
 MOST = 0.9

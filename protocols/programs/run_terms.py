@@ -38,7 +38,7 @@ from ksdp.protocols.programs.share_terms import (
 )
 from ksdp.protocols.sums.secure_sum import what_follows
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 1
 """Of what parties send each other, and in which order."""
 NONCE_BYTES = 32
 _MAX_TERMS = 256

@@ -15,7 +15,7 @@ from ksdp.storage.store import Store
 if TYPE_CHECKING:
     from ksdp.audit.mechanisms.claims import ClaimFinding
 
-VERSION = 3
+VERSION = 1
 """Of the format of a file."""
 
 

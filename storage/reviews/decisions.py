@@ -122,7 +122,7 @@ CREATE INDEX entry_file ON entry (file);
 CREATE INDEX entry_audit ON entry (audit);
 CREATE TABLE read (size INTEGER, modified INTEGER, whole INTEGER, number INTEGER, hash TEXT);
 """
-_FORMAT = 2
+_FORMAT = 1
 _AT_ONCE = 500
 """Names in one query."""
 
