@@ -42,8 +42,8 @@ from ksdp.audit.screening.advice import CERTIFIED, MOST, Advice, Leak, Setting, 
 from ksdp.audit.spec.models import Spec, parse_spec
 from ksdp.audit.verdicts.certificates import normal_advantage, pair_advantage, pair_distance
 from ksdp.dashboards.learning import frontier_svg
-from ksdp.flows.learning import Limits, Search, begin_search, corpus_columns
-from ksdp.storage.gain_rows import load_rows
+from ksdp.flows.learning import Limits, Search, begin_search, spec_rows
+from ksdp.storage.gain_rows import gain_rows
 from ksdp.storage.readers.counts import read_vocabulary
 from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.storage.runs.results import write_reference
@@ -109,7 +109,8 @@ def scaling(corpora: Sequence[str], vocabularies: Sequence[int]) -> None:
             for terms in vocabularies:
                 mechanism = Moments(rank=RANK, advantage=_without(MARGIN, COUNTED), colluders=1)
                 spec = at_setting(parse_spec({**case.tables, "seed": SEED}), {"most-frequent": terms}, 2 * terms)
-                _scaled(f"{name}, {terms:,} terms", mechanism, load_rows(spec, case.base, nonnegative=False), spec)
+                rows = gain_rows(spec_rows(spec, case.base), spec, nonnegative=False)
+                _scaled(f"{name}, {terms:,} terms", mechanism, rows, spec)
 
 
 def _scaled(title: str, mechanism: Moments, rows: GainRows, spec: Spec) -> None:
@@ -160,7 +161,7 @@ def _tried(case: Case, store: Store) -> tuple[Advice, list[str]]:
     common = {"seed": SEED, "decision": {"margin": left}, "certificate": {"pairs": PAIRS}}
     tables = {**common, "design": {"party_size": 0.5, "with_runs": 100}, **case.tables}
     spec = parse_spec(tables)
-    search = begin_search(spec, case.base, LIMITS, store, corpus_columns(spec, case.base), 1)
+    search = begin_search(spec, spec_rows(spec, case.base), LIMITS, store, 1)
     tried = [_one(search, tables, row, case.counted) for row in case.rows]
     advice = replace(search.advice(tried), margin=MARGIN, best=None)
     return advice, [row.name for row in case.rows]
@@ -262,7 +263,8 @@ def _texts(corpus: str, folder: Path) -> Case:
 
 def _count(corpus: str, named: Mapping[str, Any], folder: Path) -> None:
     counts = {"corpus": {**named, "weighting": "counts"}, "mechanism": {"name": "pd-svd"}}
-    rows = load_rows(parse_spec(counts), ROOT, nonnegative=False)
+    spec = parse_spec(counts)
+    rows = gain_rows(spec_rows(spec, ROOT), spec, nonnegative=False)
     count = rows.judge.shape[0]
     party = np.arange(count) % 3 if rows.party is None else rows.party
     parties = tuple(take_rows(rows.judge, np.flatnonzero(party == each)) for each in np.unique(party))

@@ -16,6 +16,7 @@ import numpy as np
 
 from ksdp.audit.certifying import paired_advantages
 from ksdp.audit.contract import Mechanism, traits_of
+from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError
 from ksdp.audit.learning.gain import GainSummary, Interval, MeasureGain, Score, gain_scores, summarise_gain
 from ksdp.audit.learning.learners import exact_of
@@ -61,10 +62,10 @@ from ksdp.dashboards.learning import render_advice
 from ksdp.flows.audits.place import Place
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.interruption import current
-from ksdp.flows.prepare import Prepared, prepare, spec_corpus
+from ksdp.flows.prepare import prepare_corpus
 from ksdp.protocols.programs.programs import check_program
-from ksdp.storage.corpora import corpus_features, find_source, read_source
-from ksdp.storage.gain_rows import load_rows
+from ksdp.storage.corpora import RawCorpus, find_source, left_names, read_source, weighed_corpus
+from ksdp.storage.gain_rows import gain_rows
 from ksdp.storage.learning import (
     advice_page,
     kept_step,
@@ -73,7 +74,7 @@ from ksdp.storage.learning import (
     write_advised_spec,
     write_gain,
 )
-from ksdp.storage.readers.spec_files import at_urls, copies_kept
+from ksdp.storage.readers.spec_files import at_urls
 from ksdp.storage.store import Store
 from ksdp.tasks.provenance import code_hash
 
@@ -86,15 +87,25 @@ def measure_gain(spec: Spec, base: Path, store: Path | None = None) -> GainSumma
     store : Path, optional
         Where it is kept, for the reports and pages of this spec's audits.
     """
-    mechanism = mechanism_of(spec.mechanism)
-    with copies_kept():  # what is kept of a corpus was measured on that one
-        rows = load_rows(spec, base, nonnegative=traits_of(mechanism).nonnegative)
-        corpus = None if store is None else spec_corpus(spec, base).hash
+    mechanism, source = mechanism_of(spec.mechanism), spec_rows(spec, base)
+    rows = gain_rows(source, spec, nonnegative=traits_of(mechanism).nonnegative)
     scores = tuple(gain_scores(mechanism, rows, spec.gain, spec.seed))
     summary = summarise_gain(scores, mechanism.name, spec.gain, rows.party is not None)
-    if store is not None and corpus is not None:
-        write_gain(Store.open(store), spec.hash, corpus, summary.to_json())
+    if store is not None:
+        write_gain(Store.open(store), spec.hash, _corpus(source, spec).hash, summary.to_json())
     return summary
+
+
+def spec_rows(spec: Spec, base: Path) -> RawCorpus:
+    """What the file of a spec holds, read once for all its settings."""
+    file = find_source(spec.corpus, base)
+    return read_source(file, nonnegative=traits_of(mechanism_of(spec.mechanism)).nonnegative)
+
+
+def _corpus(source: RawCorpus, spec: Spec) -> Corpus:
+    """The corpus of a spec whose rows were read."""
+    nonnegative = traits_of(mechanism_of(spec.mechanism)).nonnegative
+    return weighed_corpus(source.under(spec.corpus), nonnegative=nonnegative)
 
 
 _MORE = 4
@@ -128,8 +139,11 @@ class Searched:
     gain: GainSummary
     """Of the spec that is recommended; of the spec as it stands, where none is."""
     spec: Spec | None
+    """With a seed that the search has not used."""
     corpus: str
     """Hash of the corpus as the spec has it."""
+    advised: Corpus | None
+    """Of the spec that is recommended."""
 
 
 def search_levers(spec: Spec, base: Path, limits: Limits, store: Store) -> Searched:
@@ -139,29 +153,25 @@ def search_levers(spec: Spec, base: Path, limits: Limits, store: Store) -> Searc
     split evenly over all settings that may be tried, so that every limit holds at once. Gain is measured on the
     spec's splits. The store keeps what each setting gives away, so that a search goes on where it was stopped.
     """
-    features = corpus_columns(spec, base)
+    source = spec_rows(spec, base)
+    features = source.features
     space = lever_space(spec, features, limits.levers)
     count = min(limits.tried, math.prod(len(lever.values) for lever in space))
-    search = begin_search(spec, base, limits, store, features, count)
+    search = begin_search(spec, source, limits, store, count)
     advice = search.advice(_tried(search, space, count))
     if advice.best is None:
-        return Searched(advice, search.gain, None, search.corpus)
+        return Searched(advice, search.gain, None, search.corpus, None)
     best = at_setting(spec, advice.tried[advice.best].setting, features)
-    return Searched(advice, search.gains[advice.best] or search.gain, best, search.corpus)
+    found = Spec.model_validate(best.tables() | {"seed": derived_seed(best.seed, Purpose.SEARCHED)})
+    gain = search.gains[advice.best] or search.gain
+    return Searched(advice, gain, found, search.corpus, _corpus(source, found))
 
 
-def corpus_columns(spec: Spec, base: Path) -> int:
-    """How many there are before any lever."""
-    return int(read_source(find_source(spec.corpus, base), nonnegative=False).matrix.shape[1])
-
-
-def begin_search(spec: Spec, base: Path, limits: Limits, store: Store, features: int, count: int) -> Search:
+def begin_search(spec: Spec, source: RawCorpus, limits: Limits, store: Store, count: int) -> Search:
     """The documents, splits and baselines that settings share.
 
     Parameters
     ----------
-    features : int
-        `corpus_columns`.
     count : int
         How many settings may be tried, at most.
 
@@ -172,7 +182,7 @@ def begin_search(spec: Spec, base: Path, limits: Limits, store: Store, features:
     """
     mechanism = mechanism_of(spec.mechanism)
     level = spec.decision.level / count
-    corpus = spec_corpus(spec, base)
+    corpus = _corpus(source, spec)
     population = size_base(spec, corpus)
     drawn = min(limits.documents, population)
     if most_allowed(drawn, level / LOOKS, population, limits.quota) is None:
@@ -181,10 +191,10 @@ def begin_search(spec: Spec, base: Path, limits: Limits, store: Store, features:
             f"{fewest_drawn(level / LOOKS, population, limits.quota)} can (`documents`)."
         )
     current().stage("baseline", 1)
-    rows = load_rows(spec, base, nonnegative=traits_of(mechanism).nonnegative)
+    rows = gain_rows(source, spec, nonnegative=traits_of(mechanism).nonnegative)
     scores = tuple(gain_scores(mechanism, rows, spec.gain, spec.seed))
     gain = summarise_gain(scores, mechanism.name, spec.gain, rows.party is not None)
-    search = Search(spec, base, limits, features, level, drawn, population, scores, gain, corpus.hash, store)
+    search = Search(spec, source, limits, level, drawn, population, scores, gain, corpus.hash, store)
     _ = search.exact
     current().advance(1)
     return search
@@ -250,9 +260,9 @@ class Search:
 
     spec: Spec
     """As it stands."""
-    base: Path
+    source: RawCorpus
+    """Its rows."""
     limits: Limits
-    features: int
     level: float
     drawn: int
     population: int
@@ -293,11 +303,11 @@ class Search:
             if setting.get("noise") == CERTIFIED:
                 certified = self._certified(of, setting)
                 setting = certifying(of, setting, certified.noise)
-            spec = at_setting(of, setting, self.features)
+            spec = at_setting(of, setting, self.source.features)
             mechanism = mechanism_of(spec.mechanism)
             gain = self._gain(spec, mechanism)
             main = gain.measures[0]
-            corpus = spec_corpus(spec, self.base)
+            corpus = _corpus(self.source, spec)
             times = self._times(spec, mechanism, corpus.features, main)
             if main.gain.mean <= 0:  # working alone is better, and gives nothing away
                 self.gains.append(gain)
@@ -320,7 +330,7 @@ class Search:
             bound if bound < 1 else None,
             certified,
             sum(math.prod(array.shape) for array in recorded(mechanism, corpus.features)),
-            _cannot_run(spec, mechanism, self.base),
+            _cannot_run(spec, mechanism, self.source),
             times,
         )
 
@@ -334,15 +344,14 @@ class Search:
             tables["corpus"]["idf"] = "global"
         try:
             spec = Spec.model_validate(tables)
-            return self._leak(
-                trial_plan(spec, spec_corpus(spec, self.base), self.drawn, self.limits.runs), self.level
-            )
+            plan = trial_plan(spec, _corpus(self.source, spec), self.drawn, self.limits.runs)
+            return self._leak(plan, self.level)
         except (InputError, ValueError):
             return None
 
     def _gain(self, spec: Spec, mechanism: Mechanism) -> GainSummary:
         """Against the baselines of the spec as it stands."""
-        rows = load_rows(spec, self.base, nonnegative=traits_of(mechanism).nonnegative)
+        rows = gain_rows(self.source, spec, nonnegative=traits_of(mechanism).nonnegative)
         scores = gain_scores(mechanism, rows, spec.gain, spec.seed, baselines=False)
         others = [score for score in self.scores if score.learner != "run"]
         known = {score.measure for score in others}  # topics have some that an exact PD-SVD lacks
@@ -364,12 +373,12 @@ class Search:
 
     def _certified(self, of: Spec, setting: Setting) -> CertifiedNoise:
         """The least noise that certifies enough documents, by pairs of runs of a sample, at half of the level."""
-        spec = at_setting(of, certifying(of, setting, GRID[-1]), self.features)
+        spec = at_setting(of, certifying(of, setting, GRID[-1]), self.source.features)
         quiet = self._gain_at(of, setting, GRID[0])
         if quiet.mean <= 0:
             raise InputError(_nothing(quiet) + " with next to no noise")
         assert spec.certificate is not None
-        pairs, corpus = spec.certificate.pairs, spec_corpus(spec, self.base)
+        pairs, corpus = spec.certificate.pairs, _corpus(self.source, spec)
         documents = make_plan(spec, corpus).counted
         check_pairs(spec, pairs, documents)
         plan = paired_plan(spec, corpus, self.drawn)
@@ -393,7 +402,7 @@ class Search:
         return np.array(kept.advantages)
 
     def _gain_at(self, of: Spec, setting: Setting, noise: float) -> Interval:
-        spec = at_setting(of, certifying(of, setting, noise), self.features)
+        spec = at_setting(of, certifying(of, setting, noise), self.source.features)
         return self._gain(spec, mechanism_of(spec.mechanism)).measures[0].gain
 
     def _enough(self, of: Spec, setting: Setting, certified: CertifiedNoise) -> str:
@@ -428,11 +437,11 @@ def _step_of(plan: Plan) -> dict[str, Any]:
     return {"spec": plan.spec.hash, "corpus": plan.corpus.hash, "code": code_hash(), "own": own}
 
 
-def _cannot_run(spec: Spec, mechanism: Mechanism, base: Path) -> str | None:
+def _cannot_run(spec: Spec, mechanism: Mechanism, source: RawCorpus) -> str | None:
     """Why parties cannot run a spec; None where they can."""
     try:
         check_program(mechanism)
-        corpus_features(spec.corpus, base)
+        left_names(source.under(spec.corpus).file.spec)
     except InputError as error:
         return str(error)
     return None
@@ -486,11 +495,12 @@ def advise_spec(
     if write.resolve().parent != base.resolve():
         raise InputError(f"`--write` must name a file in the spec's folder, {base.name}: its paths start there.")
     opened = Store.open(store)
-    with copies_kept():  # every setting, and what is said of the recommended one, is of the same files
-        search = search_levers(spec, base, limits, opened)
-        advised = None if search.spec is None else _on_fresh_runs(search.spec)
-        corpus = None if advised is None else spec_corpus(advised, base).hash
-        audit = _prepared(advised, base, store) if advised is not None and confirm else None
+    search = search_levers(spec, base, limits, opened)
+    advised, corpus = search.spec, search.advised
+    audit = None
+    if advised is not None and corpus is not None and confirm:
+        current().stage("prepare", 1)
+        audit = prepare_corpus(advised, corpus, store)
     asked = {"advice": ADVICE_VERSION, "spec": spec.hash, "gain": spec.gain.model_dump(), "limits": vars(limits)}
     name = content_key(asked | {"corpus": search.corpus})[:12]
     content = search.advice.to_json() | {
@@ -512,7 +522,7 @@ def advise_spec(
         write_advised_spec(write, written, f"Recommended by `ksdp advise`, {name}.")
         best = search.advice.tried[search.advice.best or 0]
         content |= {"advised": advised.hash, "spec": str(write)}
-        write_gain(opened, advised.hash, corpus, search.gain.to_json())
+        write_gain(opened, advised.hash, corpus.hash, search.gain.to_json())
         if audit is not None:
             current().say("a whole audit of the recommended spec, on runs that the search has not seen")
             content["confirmed"] = _confirmed(run_prepared([audit], Place(workers))[0])
@@ -522,16 +532,6 @@ def advise_spec(
     write_advice(opened, name, content)
     write_advice_page(opened, name, render_advice(opened, name))
     return content | {"report": str(advice_page(opened, name))}
-
-
-def _on_fresh_runs(found: Spec) -> Spec:
-    """The recommended spec, with a seed that the search has not used."""
-    return Spec.model_validate(found.tables() | {"seed": derived_seed(found.seed, Purpose.SEARCHED)})
-
-
-def _prepared(spec: Spec, base: Path, store: Path) -> Prepared:
-    current().stage("prepare", 1)
-    return prepare(spec, base, store)
 
 
 def _confirmed(summary: Summary) -> dict[str, Any]:

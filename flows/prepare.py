@@ -72,7 +72,11 @@ def spec_corpus(spec: Spec, base: Path) -> Corpus:
 
 def prepare(spec: Spec, base: Path, store: Path) -> Prepared:
     """Load and check the corpus, make the plan, and store both."""
-    corpus = spec_corpus(spec, base)
+    return prepare_corpus(spec, spec_corpus(spec, base), store)
+
+
+def prepare_corpus(spec: Spec, corpus: Corpus, store: Path) -> Prepared:
+    """The same of a corpus that is loaded."""
     for line in corpus_notes(spec, corpus):
         current().say(line)
     if meant := _percent_meant(spec, len(corpus.ids)):

@@ -180,9 +180,12 @@ def load_corpus(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
     lent = _lent.get()
     if spec.path == MEMORY or (lent is not None and spec == lent[0]):
         return _handed_over(nonnegative)
-    file = find_source(spec, base)
-    source = read_source(file, nonnegative=nonnegative)
-    return weighed_corpus(source, nonnegative=nonnegative)
+    return corpus_of(find_source(spec, base), nonnegative=nonnegative)
+
+
+def corpus_of(file: SourceFile, *, nonnegative: bool) -> Corpus:
+    """The same of a file that is open."""
+    return weighed_corpus(read_source(file, nonnegative=nonnegative), nonnegative=nonnegative)
 
 
 def load_drawn(
@@ -199,18 +202,24 @@ def _handed_over(nonnegative: bool) -> Corpus:
     lent = _lent.get()
     if lent is None:
         raise SpecError("the corpus of this spec was handed over by a Python program; it is in no file.")
-    corpus = lent[1]
-    if nonnegative and corpus.matrix.nnz and corpus.matrix.data.min() < 0:
-        low = corpus.matrix.data.min()
+    if nonnegative:
+        _require_nonnegative(lent[1].matrix)
+    return lent[1]
+
+
+def _require_nonnegative(matrix: sp.csr_array) -> None:
+    """Refuse negative entries that no reader has refused."""
+    if matrix.nnz and (low := matrix.data.min()) < 0:
         raise CorpusError(
             f"the corpus holds {low:g}; this mechanism takes no negative entries: `ksdp mechanisms`."
         )
-    return corpus
 
 
 def weighed_corpus(source: RawCorpus, *, nonnegative: bool) -> Corpus:
     """The corpus of the rows that were read: weighed, those without features kept out."""
     file, raw, labels = source.file, source.matrix, source.labels
+    if nonnegative:
+        _require_nonnegative(raw)
     rows = file.spec.rows or ("l2" if file.weighting == "tf-idf" else "none")
     levers = read_levers(file.spec, source.names, raw.shape[1], raw)
     if nonnegative and (levers.basis is not None or levers.centre is not None):
@@ -242,10 +251,15 @@ def corpus_features(spec: CorpusSpec, base: Path) -> tuple[str, ...]:
         If the vocabulary cannot be read, or holds a term twice.
     """
     here, _copies = fetched(spec, base, COLUMN_FILES)
+    return left_names(here)
+
+
+def left_names(here: CorpusSpec) -> tuple[str, ...]:
+    """The same of a spec whose files are on this machine."""
     names = column_names(here)
     if names is None:
         raise SpecError("`corpus.vocabulary` or `corpus.columns` must say what the columns of the corpus are.")
-    return levered_names(here, names) if spec.levers.any else names
+    return levered_names(here, names) if here.levers.any else names
 
 
 def rows_hash(spec: CorpusSpec, base: Path) -> str:
@@ -285,6 +299,20 @@ class RawCorpus:
     ) -> RawCorpus:
         """The same of a matrix in any form."""
         return cls(file, canonical(matrix, keep_zeros=file.kind == "ratings"), labels, names)
+
+    @property
+    def features(self) -> int:
+        """Columns before any lever."""
+        return int(self.matrix.shape[1])
+
+    def under(self, spec: CorpusSpec) -> RawCorpus:
+        """The same rows with the weights and levers of another spec; the levers' files are those of this one."""
+        located = {
+            name: getattr(self.file.spec.levers, name) for name in LEVER_FILES if getattr(spec.levers, name)
+        }
+        levers = spec.levers.model_copy(update=located)
+        changed = {"weighting": spec.weighting, "idf": spec.idf, "rows": spec.rows, "levers": levers}
+        return replace(self, file=replace(self.file, spec=self.file.spec.model_copy(update=changed)))
 
 
 def read_source(file: SourceFile, *, nonnegative: bool) -> RawCorpus:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
-
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -15,7 +12,7 @@ from ksdp.audit.learning.gain import GainRows
 from ksdp.audit.learning.measures import kept
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.spec.models import CorpusSpec, LeversSpec, Spec
-from ksdp.storage.corpora import SourceFile, column_names, find_source, read_source, weighed_corpus
+from ksdp.storage.corpora import RawCorpus, SourceFile, column_names, weighed_corpus
 from ksdp.storage.readers.files import shown
 from ksdp.storage.readers.levers import read_levers
 
@@ -72,17 +69,16 @@ def earlier(ratings: sp.csr_array, places: sp.csr_array, levers: Levers) -> tupl
     return kept(ratings, ~late), kept(ratings, late)
 
 
-def load_rows(spec: Spec, base: Path, *, nonnegative: bool) -> GainRows:
-    """Documents that have features both with and without levers.
+def gain_rows(source: RawCorpus, spec: Spec, *, nonnegative: bool) -> GainRows:
+    """Documents that have features both with and without a spec's levers.
 
     Without means: all columns, in public units where there are some, weighed as the spec says but with everybody's
     idf in the place of a public one's columns that are not in the reference.
     """
-    file = find_source(spec.corpus, base)
-    source = read_source(file, nonnegative=nonnegative)
+    source = source.under(spec.corpus)
+    file = source.file
     with_levers = weighed_corpus(source, nonnegative=nonnegative)
-    bare = replace(source, file=replace(file, spec=_bare(file.spec)))
-    without = weighed_corpus(bare, nonnegative=nonnegative)
+    without = weighed_corpus(source.under(bare(spec.corpus)), nonnegative=nonnegative)
     place = {str(name): row for row, name in enumerate(without.ids)}
     both = np.array([row for row, name in enumerate(with_levers.ids) if str(name) in place], dtype=np.int64)
     judged = np.array([place[str(name)] for name in with_levers.ids[both]], dtype=np.int64)
@@ -114,7 +110,7 @@ def load_rows(spec: Spec, base: Path, *, nonnegative: bool) -> GainRows:
     )
 
 
-def _bare(spec: CorpusSpec) -> CorpusSpec:
+def bare(spec: CorpusSpec) -> CorpusSpec:
     """Without levers but for public units, which say what a column is."""
     kept = LeversSpec(units=spec.levers.units)
     return spec.model_copy(update={"levers": kept, "idf": "global" if spec.idf == "public" else spec.idf})

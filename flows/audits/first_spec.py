@@ -19,7 +19,7 @@ from ksdp.storage.corpora import load_corpus
 from ksdp.storage.readers.columns import Columns, open_columns
 from ksdp.storage.readers.counts import is_sparse
 from ksdp.storage.readers.files import extension, shown
-from ksdp.storage.readers.spec_files import copies_kept, fetched, name_at
+from ksdp.storage.readers.spec_files import fetched, name_at
 
 _IDS = ("id", "message_id", "document", "doc_id", "key", "uuid")
 _TEXTS = ("text", "body", "content", "message", "document", "review", "comment")
@@ -59,11 +59,9 @@ def first_spec(data: str, folder: Path, margin: float) -> str:
     """
     path = data if is_url(data) else os.path.relpath(Path(data).resolve(), folder)
     named = parse_spec({"corpus": {"path": path}, "mechanism": {"name": _MECHANISM}}).corpus
-    with copies_kept():
-        here, _copies = fetched(named, folder)
-        keys, notes = _corpus(Path(here.path))
-        spec = CorpusSpec.model_validate({"path": path, **keys})
-        corpus = load_corpus(spec, folder, nonnegative=False)
+    here, _copies = fetched(named, folder)
+    keys, notes = _corpus(Path(here.path))
+    corpus = load_corpus(CorpusSpec.model_validate({"path": here.path, **keys}), folder, nonnegative=False)
     negative = bool((corpus.matrix.data < 0).any())
     rank = max(1, min(_RANK, corpus.features - 1, int(_SHARE * len(corpus)) - 1))
     runs = _with_runs(len(corpus), margin)

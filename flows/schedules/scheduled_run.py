@@ -25,10 +25,11 @@ from prefect.context import FlowRunContext
 from prefect.exceptions import TerminationSignal
 from prefect.states import Completed
 
+from ksdp.audit.contract import traits_of
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InvalidAudit, KsdpError, SpecError, StoreError
 from ksdp.audit.planning import make_plan
-from ksdp.audit.registry import own_code
+from ksdp.audit.registry import mechanism_of, own_code
 from ksdp.audit.results.appetite import Appetite
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec.content_keys import content_key
@@ -37,10 +38,11 @@ from ksdp.audit.verdicts.online import LevelBudget, next_spec, open_budget, read
 from ksdp.flows.audits.prefect_audit import audit
 from ksdp.flows.audits.run import one_at_a_time
 from ksdp.flows.interruption import die_with_parent, utc_now
-from ksdp.flows.prepare import prepare_stored, spec_corpus
+from ksdp.flows.prepare import prepare_stored
 from ksdp.flows.schedules.artifacts import publish_run
 from ksdp.flows.schedules.events import emit_run
-from ksdp.storage.readers.spec_files import copies_kept, read_spec_file
+from ksdp.storage.corpora import corpus_of, find_source
+from ksdp.storage.readers.spec_files import read_spec_file
 from ksdp.storage.reviews.appetites import kept_record, read_appetite
 from ksdp.storage.reviews.decisions import exclusions
 from ksdp.storage.schedules.changes import (
@@ -149,10 +151,9 @@ def due_audit(store: Store, schedule: Schedule, *, full: bool) -> DueAudit:
     spec, base = read_spec_file(Path(schedule.spec))
     check_schedulable(spec)
     asked = None if schedule.appetite is None else read_appetite(Path(schedule.appetite), spec)
-    with copies_kept():  # what has changed is said of the very files that are audited
-        corpus = spec_corpus(spec, base)
-        every = document_digests(spec.corpus, base, digest_key(store))
-        columns = columns_digest(spec.corpus, base)
+    source = find_source(spec.corpus, base)  # what has changed is said of the very file that is audited
+    corpus = corpus_of(source, nonnegative=traits_of(mechanism_of(spec.mechanism)).nonnegative)
+    every, columns = document_digests(source, digest_key(store)), columns_digest(source.spec)
     named = spec.design.documents
     named_ids = set(named) if isinstance(named, tuple) else None
     ids = [str(name) for name in corpus.ids if named_ids is None or str(name) in named_ids]

@@ -10,8 +10,7 @@ import shutil
 import sys
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator
-from contextvars import ContextVar
+from collections.abc import Callable
 from pathlib import Path
 
 from ksdp.audit.errors import CorpusAway, CorpusError, SpecError, Unreachable
@@ -82,8 +81,6 @@ _PREFIX = "ksdp-corpus-"
 _LOCK = ".lock"
 _TRIES = 3
 
-_kept: ContextVar[dict[str, Copy] | None] = ContextVar("ksdp-copies", default=None)
-
 
 class Copy:
     """A file of a URL on this machine, as long as somebody holds this object, or until the process ends."""
@@ -95,19 +92,6 @@ class Copy:
         shown_as(self.path, _said(url))
         weakref.finalize(self, _remove, self.path, descriptor)
         _copy(RemotePlace(url), _said(url), self.path)
-
-
-@contextlib.contextmanager
-def copies_kept() -> Iterator[None]:
-    """Read every URL once, inside: whoever reads a corpus several times means the same one."""
-    if _kept.get() is not None:
-        yield
-        return
-    token = _kept.set({})
-    try:
-        yield
-    finally:
-        _kept.reset(token)
 
 
 def fetched(
@@ -145,12 +129,8 @@ def _copied(url: str, key: str, copies: list[Copy]) -> Path:
         if not url.startswith("file:///"):
             raise SpecError(f"{key}: a file's URL must be of this machine (file:///folder/file).")
         return Path(_unquoted(url.removeprefix("file://")))
-    kept = _kept.get()
-    copy = (kept or {}).get(url) or Copy(url)
-    if kept is not None:
-        kept[url] = copy
-    copies.append(copy)
-    return copy.path
+    copies.append(Copy(url))
+    return copies[-1].path
 
 
 def _said(url: str) -> str:

@@ -38,11 +38,11 @@ from ksdp.audit.spec.content_keys import content_key
 from ksdp.audit.spec.models import CorpusSpec
 from ksdp.storage.audits.queries import VERDICTS
 from ksdp.storage.codec import Table, write_json_with_checksum
-from ksdp.storage.corpora import find_source, read_source
+from ksdp.storage.corpora import SourceFile, read_source
 from ksdp.storage.findings import read_statistics, read_verdicts
 from ksdp.storage.readers.demo import docstrings
 from ksdp.storage.readers.files import contents
-from ksdp.storage.readers.spec_files import COLUMN_FILES, LEVER_FILES, fetched
+from ksdp.storage.readers.spec_files import LEVER_FILES
 from ksdp.storage.readers.tables import Labels, read_labels, read_ratings
 from ksdp.storage.schedules.schedule_files import schedule_folder
 from ksdp.storage.store import Store, write_whole
@@ -61,14 +61,14 @@ def digest_key(store: Store) -> bytes:
     return path.read_bytes()
 
 
-def document_digests(spec: CorpusSpec, base: Path, key: bytes) -> dict[str, str]:
+def document_digests(file: SourceFile, key: bytes) -> dict[str, str]:
     """Id to hash of every document of a file, those without features included.
 
     Over the text (`text`, `demo`), the stored entries of its row (`counts`, `docword`, `table`: before weighting),
     or its items and ratings; and over its party and its group. A matrix or table with another number of columns
     changes every document, because what the columns mean is not known.
     """
-    file = find_source(spec, base)
+    spec = file.spec
     if file.kind == "demo":
         documents = docstrings()
         labels = Labels(
@@ -103,16 +103,15 @@ def _rated(matrix: sp.csr_array, items: NDArray[np.str_]) -> Iterable[bytes]:
         yield repr(sorted(pairs)).encode("utf-8", "surrogatepass")
 
 
-def columns_digest(spec: CorpusSpec, base: Path) -> str | None:
+def columns_digest(spec: CorpusSpec) -> str | None:
     """A hash of the files that say which columns rows have: those of levers, and the vocabulary that names them.
 
     None where none is named. The vocabulary of a matrix without such levers says nothing of its rows, and another
     number of columns changes every document already.
     """
-    here, _copies = fetched(spec, base, COLUMN_FILES)
-    named = {name: getattr(here.levers, name) for name in LEVER_FILES}
+    named = {name: getattr(spec.levers, name) for name in LEVER_FILES}
     by_name = spec.text is not None or any(named.values())
-    named["vocabulary"] = here.vocabulary if by_name else None
+    named["vocabulary"] = spec.vocabulary if by_name else None
     there = {name: hashlib.sha256(contents(Path(file))).hexdigest() for name, file in named.items() if file}
     return content_key(there) if there else None
 

@@ -10,8 +10,10 @@ import pandas as pd
 import pytest
 
 from ksdp.audit.errors import SpecError
+from ksdp.audit.learning.gain import GainRows
 from ksdp.audit.spec.models import Spec, parse_spec
-from ksdp.storage.gain_rows import load_rows
+from ksdp.storage.corpora import find_source, read_source
+from ksdp.storage.gain_rows import gain_rows
 
 
 def frame() -> pd.DataFrame:
@@ -38,9 +40,13 @@ def spec_of(folder: Path, ratings: pd.DataFrame, **keys: Any) -> Spec:
     )
 
 
+def rows_of(spec: Spec, folder: Path) -> GainRows:
+    return gain_rows(read_source(find_source(spec.corpus, folder), nonnegative=True), spec, nonnegative=True)
+
+
 def test_nobody_learns_from_the_latest_fifth(tmp_path: Path) -> None:
     ratings = frame()
-    rows = load_rows(spec_of(tmp_path, ratings), tmp_path, nonnegative=True)
+    rows = rows_of(spec_of(tmp_path, ratings), tmp_path)
     assert rows.later is not None
     assert rows.judge.nnz + rows.later.nnz == len(ratings)
     assert (rows.learn != rows.judge).nnz == 0
@@ -60,11 +66,11 @@ def test_nobody_learns_from_the_latest_fifth(tmp_path: Path) -> None:
 
 def test_levers_and_an_agreed_catalogue_hide_the_same_ratings(tmp_path: Path) -> None:
     ratings = frame()
-    whole = load_rows(spec_of(tmp_path, ratings), tmp_path, nonnegative=True)
+    whole = rows_of(spec_of(tmp_path, ratings), tmp_path)
     (tmp_path / "items.txt").write_text("".join(f"{item}\n" for item in reversed(range(20))))
     (tmp_path / "some.txt").write_text("3\n17\n4\n")
     corpus = {"vocabulary": "items.txt", "levers": {"terms": "some.txt"}}
-    rows = load_rows(spec_of(tmp_path, ratings, corpus=corpus), tmp_path, nonnegative=True)
+    rows = rows_of(spec_of(tmp_path, ratings, corpus=corpus), tmp_path)
     assert whole.later is not None
     assert rows.later is not None
     np.testing.assert_array_equal(rows.later.toarray()[:, ::-1], whole.later.toarray())
@@ -75,4 +81,4 @@ def test_levers_and_an_agreed_catalogue_hide_the_same_ratings(tmp_path: Path) ->
 @pytest.mark.parametrize("wrong", [{"weighting": "tf-idf"}, {"levers": {"clip": 1.0}}, {"rows": "l2"}])
 def test_only_ratings_as_they_are(tmp_path: Path, wrong: dict[str, Any]) -> None:
     with pytest.raises(SpecError, match=r"`gain\.time` needs ratings as they are"):
-        load_rows(spec_of(tmp_path, frame(), corpus=wrong), tmp_path, nonnegative=True)
+        rows_of(spec_of(tmp_path, frame(), corpus=wrong), tmp_path)

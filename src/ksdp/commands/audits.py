@@ -190,14 +190,13 @@ def columns(
 
     With the parties named, the whole file.
     """
-    from ksdp.storage.readers.spec_files import copies_kept
-
     read, base = read_spec(spec)
     from ksdp.flows.runs.protocol_files import features_hash, protocol_text
     from ksdp.storage.corpora import corpus_features, rows_hash
+    from ksdp.storage.readers.spec_files import COLUMN_FILES, fetched
 
-    with copies_kept():
-        names, rows = corpus_features(read.corpus, base), rows_hash(read.corpus, base)
+    here, _copies = fetched(read.corpus, base, COLUMN_FILES)
+    names, rows = corpus_features(here, base), rows_hash(here, base)
     said: dict[str, str | int] = {"hash": features_hash(names), "count": len(names), "rows": rows}
     if out is not None:
         out.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")

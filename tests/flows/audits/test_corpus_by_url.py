@@ -14,6 +14,7 @@ import pytest
 
 from ksdp.audit.spec.models import CorpusSpec
 from ksdp.flows.schedules.scheduled_run import due_audit
+from ksdp.storage.corpora import find_source
 from ksdp.storage.schedules.changes import digest_key, document_digests
 from ksdp.storage.schedules.schedule_files import Schedule
 from ksdp.storage.store import Store
@@ -163,7 +164,7 @@ def test_a_scheduled_audit_sees_what_changed_in_the_bucket(
     due = due_audit(store, schedule, full=False)
     assert due.full
     near = CorpusSpec(path=str(files["path"]), text="text", id="id", vocabulary=str(files["vocabulary"]))
-    every = document_digests(near, tmp_path, digest_key(store))
+    every = document_digests(find_source(near, tmp_path), digest_key(store))
     assert due.digests == {name: every[name] for name in due.digests}
     table = pd.read_parquet(files["path"])
     table.loc[table["id"] == "d5", "text"] = table["text"][7]

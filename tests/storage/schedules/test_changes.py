@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from ksdp.audit.errors import StoreError
 from ksdp.audit.spec.models import CorpusSpec
 from ksdp.storage.codec import write_table_with_checksum
-from ksdp.storage.corpora import load_corpus
+from ksdp.storage.corpora import find_source, load_corpus
 from ksdp.storage.findings import STATISTICS, VERDICTS
+from ksdp.storage.readers.spec_files import COLUMN_FILES, fetched
 from ksdp.storage.schedules.changes import (
     DriftSummary,
     columns_digest,
@@ -168,6 +169,14 @@ def texts(folder: Path, rows: dict[str, str], **columns: Any) -> CorpusSpec:
     return CorpusSpec(path="mail.csv", text="body", id="id", party="party" if columns else None)
 
 
+def digests_of(spec: CorpusSpec, folder: Path, key: bytes) -> dict[str, str]:
+    return document_digests(find_source(spec, folder), key)
+
+
+def columns_of(spec: CorpusSpec, folder: Path) -> str | None:
+    return columns_digest(fetched(spec, folder, COLUMN_FILES)[0])
+
+
 def changes(before: dict[str, str], after: dict[str, str]) -> dict[str, tuple[str, ...]]:
     import pyarrow as pa
 
@@ -179,9 +188,9 @@ def changes(before: dict[str, str], after: dict[str, str]) -> dict[str, tuple[st
 def test_one_more_document_changes_every_row_of_the_corpus_and_no_other_document(tmp_path: Path) -> None:
     rows = {f"d{n}": text for n, text in enumerate(TEXTS)}
     spec = texts(tmp_path, rows)
-    first, before = load_corpus(spec, tmp_path, nonnegative=True), document_digests(spec, tmp_path, KEY)
+    first, before = load_corpus(spec, tmp_path, nonnegative=True), digests_of(spec, tmp_path, KEY)
     texts(tmp_path, {"aa": "apples and apricots and plums"} | rows | {"d1": "pears and figs and plums"})
-    second, after = load_corpus(spec, tmp_path, nonnegative=True), document_digests(spec, tmp_path, KEY)
+    second, after = load_corpus(spec, tmp_path, nonnegative=True), digests_of(spec, tmp_path, KEY)
     row = [list(corpus.ids).index("d0") for corpus in (first, second)]
     assert not np.array_equal(first.matrix[[row[0]]].data, second.matrix[[row[1]]].data)
     assert changes(before, after) == {
@@ -195,9 +204,9 @@ def test_one_more_document_changes_every_row_of_the_corpus_and_no_other_document
 def test_a_change_of_party_is_a_change(tmp_path: Path) -> None:
     rows = dict(zip("abcd", TEXTS, strict=True))
     spec = texts(tmp_path, rows, party=["x", "x", "y", "y"])
-    before = document_digests(spec, tmp_path, KEY)
+    before = digests_of(spec, tmp_path, KEY)
     texts(tmp_path, rows, party=["x", "y", "y", "y"])
-    assert changes(before, document_digests(spec, tmp_path, KEY))["changed"] == ("b",)
+    assert changes(before, digests_of(spec, tmp_path, KEY))["changed"] == ("b",)
 
 
 def test_counts_by_their_entries(tmp_path: Path) -> None:
@@ -206,7 +215,7 @@ def test_counts_by_their_entries(tmp_path: Path) -> None:
 
     def digests(matrix: Any) -> dict[str, str]:
         sp.save_npz(tmp_path / "counts.npz", sp.csr_matrix(matrix))
-        return document_digests(spec, tmp_path, KEY)
+        return digests_of(spec, tmp_path, KEY)
 
     before = digests(counts)
     assert before["2"] == before["3"]  # the same content; ids are compared, digests only for one id
@@ -223,7 +232,7 @@ def test_ratings_by_item_and_not_by_column(tmp_path: Path) -> None:
     def digests(triplets: list[tuple[str, str, int]]) -> dict[str, str]:
         table = pd.DataFrame(triplets, columns=["user_id", "item_id", "rating"])
         table.to_csv(tmp_path / "ratings.csv", index=False)
-        return document_digests(CorpusSpec(path="ratings.csv"), tmp_path, KEY)
+        return digests_of(CorpusSpec(path="ratings.csv"), tmp_path, KEY)
 
     before = digests(rows)
     assert changes(before, digests([*rows, ("w", "a", 1)]))["unchanged"] == ("u", "v")
@@ -235,10 +244,10 @@ def test_a_table_and_the_demo(tmp_path: Path) -> None:
     table = pd.DataFrame({"name": ["a", "b"], "x": [1.0, 2.0], "y": [0.5, 0.25]})
     table.to_parquet(tmp_path / "t.parquet")
     spec = CorpusSpec(path="t.parquet", id="name")
-    before = document_digests(spec, tmp_path, KEY)
+    before = digests_of(spec, tmp_path, KEY)
     table.loc[0, "y"] = 0.75
     table.to_parquet(tmp_path / "t.parquet")
-    assert changes(before, document_digests(spec, tmp_path, KEY))["changed"] == ("a",)
+    assert changes(before, digests_of(spec, tmp_path, KEY))["changed"] == ("a",)
 
 
 def test_digests_are_keyed_by_a_secret_of_the_store(tmp_path: Path) -> None:
@@ -247,7 +256,7 @@ def test_digests_are_keyed_by_a_secret_of_the_store(tmp_path: Path) -> None:
     assert keys[0] != keys[1]
     assert digest_key(Store.open(tmp_path / "one")) == keys[0]
     assert (tmp_path / "one" / "schedules" / "key").stat().st_mode & 0o077 == 0
-    found = [document_digests(spec, tmp_path, key)["a"] for key in keys]
+    found = [digests_of(spec, tmp_path, key)["a"] for key in keys]
     assert found[0] != found[1]
 
 
@@ -256,21 +265,21 @@ def test_a_file_that_the_corpus_refuses_is_refused_here(tmp_path: Path, missing:
     spec = texts(tmp_path, {"a": TEXTS[0]})
     pd.DataFrame({"id": ["a"], "body": ["x"]}).drop(columns=missing).to_csv(tmp_path / "mail.csv", index=False)
     with pytest.raises(ValueError, match="there is no column"):
-        document_digests(spec, tmp_path, KEY)
+        digests_of(spec, tmp_path, KEY)
 
 
 def test_what_says_the_columns_of_texts_counts_by_what_it_holds(tmp_path: Path) -> None:
     spec = texts(tmp_path, dict(zip("abcd", TEXTS, strict=True)))
-    assert columns_digest(spec, tmp_path) is None
+    assert columns_of(spec, tmp_path) is None
     matrix = CorpusSpec(path="counts.npz", vocabulary="words.txt")
-    assert columns_digest(matrix, tmp_path) is None
+    assert columns_of(matrix, tmp_path) is None
     found = set()
     for words in ("apples\nplums\n", "apples\npears\n"):
         for name in ("words.txt", "other-words.txt"):
             (tmp_path / name).write_text(words)
-            found.add(columns_digest(spec.model_copy(update={"vocabulary": name}), tmp_path))
+            found.add(columns_of(spec.model_copy(update={"vocabulary": name}), tmp_path))
             levers = spec.levers.model_copy(update={"terms": name})
-            found.add(columns_digest(spec.model_copy(update={"levers": levers}), tmp_path))
+            found.add(columns_of(spec.model_copy(update={"levers": levers}), tmp_path))
     assert len(found) == 4
     assert None not in found
 
@@ -283,5 +292,5 @@ def test_names_of_columns_count_where_levers_choose_by_name(tmp_path: Path) -> N
     found = set()
     for words in ("apples\nplums\n", "plums\napples\n"):
         (tmp_path / "words.txt").write_text(words)
-        found.add(columns_digest(spec, tmp_path))
+        found.add(columns_of(spec, tmp_path))
     assert len(found) == 2
