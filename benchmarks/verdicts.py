@@ -99,7 +99,7 @@ def _line(spec: Spec, base: Path, folder: Path, name: str) -> None:
     medians = table.groupby("statistic")["distance"].median()
     noise, arms = _noise(make_plan(spec, spec_corpus(spec, base)), folder, summary)
     counts = summary.verdicts
-    verdicts = f"{counts.sensitive} / {counts.clear} / {counts.undecided}"
+    verdicts = " / ".join(map(str, counts.as_dict().values()))
     print(
         f"{name:13} {spec.design.party_size:6.0%} {arms[0]:5} {arms[1]:6}  {verdicts:>29}  "
         f"{np.median(largest):5.3f} {np.quantile(largest, 0.95):5.3f}  "

@@ -22,7 +22,6 @@ from ksdp.dashboards.audits.report import make_environment
 from ksdp.dashboards.reviews import Actions
 from ksdp.dashboards.security import ReviewerSource
 from ksdp.storage.audits.history import screen_ids
-from ksdp.storage.audits.queries import VERDICTS
 from ksdp.storage.reviews.decisions import visible
 from ksdp.storage.store import Store
 
@@ -69,7 +68,7 @@ def static_files() -> StaticFiles:
 def _environment() -> Environment:
     environment = make_environment()
     environment.filters |= {"runs_needed": _runs_needed, "share": _share, "visible": _visible}
-    environment.globals |= {"link": link, "static": _static_link, "verdict_words": VERDICTS}
+    environment.globals |= {"link": link, "static": _static_link}
     return environment
 
 

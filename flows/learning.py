@@ -535,16 +535,14 @@ def advise_spec(
 
 
 def _confirmed(summary: Summary) -> dict[str, Any]:
-    counts, documents = summary.verdicts.as_dict(), summary.documents
-    clear = summary.verdicts.clear
-    told = ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items() if count)
-    sentence = f"Confirmed on fresh runs, every document: {clear / documents:.1%} clear ({told})."
+    counts, documents = summary.verdicts, summary.documents
+    sentence = f"Confirmed on fresh runs, every document: {counts.clear / documents:.1%} clear ({counts.words})."
     return {
         "audit": summary.audit,
         "valid": summary.valid,
         "documents": documents,
-        "clear": clear,
-        "verdicts": counts,
+        "clear": counts.clear,
+        "verdicts": counts.as_dict(),
         "report": summary.report,
         "sentence": sentence
         if summary.valid

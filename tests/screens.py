@@ -7,14 +7,16 @@ from typing import Any
 from ksdp.audit.results.summary import VERSION
 from ksdp.audit.screening.screen_summary import ScreenSummary
 
-__all__ = ["round_of", "screened"]
+__all__ = ["CLEARED", "round_of", "screened"]
+
+CLEARED = {"sensitive": 0, "clear": 1160, "undecided": 0}
 
 
 def round_of(number: int, **changes: Any) -> dict[str, Any]:
     """A round of 1,200 documents, as its file holds it."""
     return {
         "round": number, "proof": False, "audit": f"audit{number}", "corpus": "sha256:aa", "among": 1200,
-        "rows": 36, "documents": 1200, "sensitive": 40, "clear": 1000, "undecided": 160,
+        "rows": 36, "documents": 1200, "verdicts": {"sensitive": 40, "clear": 1000, "undecided": 160},
         "median_D": 0.31, "largest_D": 0.97, "level": 0.025, "seed": 5, "runs": 4000, "cached_runs": 0,
         "valid": True,
     } | changes  # fmt: skip
@@ -22,7 +24,7 @@ def round_of(number: int, **changes: Any) -> dict[str, Any]:
 
 def screened(**changes: Any) -> ScreenSummary:
     """A screen of two rounds that cleared 1,160 of 1,200 documents; `changes` replace whole parts."""
-    proof = round_of(2, proof=True, sensitive=0, clear=1160, undecided=0, documents=1160, among=1160)
+    proof = round_of(2, proof=True, verdicts=CLEARED, documents=1160, among=1160)
     told = {
         "version": VERSION, "screen": "0123456789ab", "corpus": "sha256:" + "0f" * 32, "mechanism": "pd-nmf",
         "spec": "sha256:" + "aa" * 32, "outcome": "cleared", "helps": True,

@@ -69,7 +69,7 @@ def example(**changes: Any) -> Summary:
         controls=Controls(24, 0.031, 8, 3.1e-74, 5, 0.4, 5, 1.0, 5, None),
         power=PowerSummary(0.4, 0.3, None),
         chance=ChanceSummary(0.1, 0.2),
-        looks=(LookSummary(200, 0.05, 5, 1, 1),),
+        looks=(LookSummary(200, 0.05, 5, VerdictCounts(1, 1, 3)),),
         fresh=None,
         certificate=None,
         knows_all=None,

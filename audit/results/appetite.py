@@ -19,6 +19,7 @@ from ksdp.audit.results.summary import Summary
 from ksdp.audit.results.views_summary import ViewsSummary
 from ksdp.audit.reviewing import plural, same_person, visible
 from ksdp.audit.spec.models import LOW_FPR, Section, Spec
+from ksdp.audit.verdicts.verdict import Verdict
 
 _Share = Annotated[float, Field(ge=0, le=1)]
 _Margin = Annotated[float, Field(gt=0, le=1)]
@@ -98,7 +99,7 @@ class AuditedDocuments:
     """The documents (or groups) of an audit, one entry each."""
 
     verdict: NDArray[np.str_]
-    """`sensitive`, `clear`, `undecided`; `accepted` by who may; `out`: it may not enter a run."""
+    """A word of `Verdict`; `accepted` by who may; `out`: it may not enter a run."""
     certified: NDArray[np.bool_]
     """Whether it is clear against every attack."""
     bound: NDArray[np.float64]
@@ -230,13 +231,14 @@ def _of_documents(appetite: Appetite, found: AuditedDocuments, unit: str) -> Ite
     for kind, labels in found.labels.items():
         others &= ~np.isin(labels, list(getattr(appetite, kind)))
     total = int(others.sum())
-    for verdict, remedy in (("sensitive", "exclude them, or `ksdp advise`"), ("undecided", "`ksdp more`")):
-        most, count = getattr(appetite, f"most_{verdict}"), int((found.verdict[others] == verdict).sum())
+    accepted = appetite.model_dump()
+    for verdict in (word for word in Verdict if not word.may_enter):
+        most, count = accepted.get(f"most_{verdict}", 0.0), int((found.verdict[others] == verdict).sum())
         met = count <= most * total + 1e-9
         found_words = f"{count} of {plural(total, unit)}" if total else _NOBODY
-        yield Criterion(verdict, f"a share of at most {most:g}", found_words, met, remedy)
+        yield Criterion(verdict.value, f"a share of at most {most:g}", found_words, met, verdict.remedy)
     if appetite.proof == "every attack":
-        clear = found.certified[others & (found.verdict == "clear")]
+        clear = found.certified[others & (found.verdict == Verdict.CLEAR)]
         said, remedy = (
             f"{clear.sum()} of {clear.size} clear" if total else _NOBODY,
             "noise, a certificate or a secret draw proves it",

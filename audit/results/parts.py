@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass
 
+from ksdp.audit.verdicts.verdict import VERDICTS, Verdict
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -20,7 +22,7 @@ FORMAT = ConfigDict(extra="forbid", ser_json_inf_nan="constants", defer_build=Tr
 
 @dataclass(frozen=True, config=FORMAT)
 class VerdictCounts:
-    """Documents, or groups, by verdict."""
+    """Documents, or groups, by verdict: a field a word."""
 
     sensitive: int
     clear: int
@@ -30,25 +32,33 @@ class VerdictCounts:
 
     def as_dict(self) -> dict[str, int]:
         """By the verdict's word."""
-        return {"sensitive": self.sensitive, "clear": self.clear, "undecided": self.undecided}
+        return {word: getattr(self, word) for word in VERDICTS}
+
+    @property
+    def words(self) -> str:
+        """For people.
+
+        Examples
+        --------
+        >>> VerdictCounts(1, 2, 3).words, VerdictCounts(0, 6, 0, 4).words
+        ('1 sensitive, 2 clear, 3 undecided', '0 sensitive, 6 clear (4 against every attack), 0 undecided')
+        """
+        proved = f" ({self.every_attack} against every attack)" if self.every_attack else ""
+        counts = self.as_dict()
+        return ", ".join(f"{counts[word]} {word}{proved if word.may_enter else ''}" for word in Verdict)
+
+    @property
+    def left(self) -> tuple[int, str]:
+        """How many are not proved safe enough, and what they are called."""
+        counts = self.as_dict()
+        left = {word: counts[word] for word in Verdict if counts[word] and not word.may_enter}
+        return sum(left.values()), " or ".join(left)
 
 
 def count_verdicts(verdict: NDArray[np.str_], every_attack: NDArray[np.bool_]) -> VerdictCounts:
     """Documents by verdict, and the clear ones that are so against every attack."""
-    sensitive, clear, undecided = (int((verdict == word).sum()) for word in ("sensitive", "clear", "undecided"))
-    return VerdictCounts(sensitive, clear, undecided, int(((verdict == "clear") & every_attack).sum()))
-
-
-def clear_words(counts: VerdictCounts) -> str:
-    """The clear ones, and how many of them against every attack, where there are any.
-
-    Examples
-    --------
-    >>> clear_words(VerdictCounts(1, 2, 3)), clear_words(VerdictCounts(0, 6, 0, 4))
-    ('2 clear', '6 clear (4 against every attack)')
-    """
-    proved = f" ({counts.every_attack} against every attack)" if counts.every_attack else ""
-    return f"{counts.clear} clear{proved}"
+    counts = {word: int((verdict == word).sum()) for word in VERDICTS}
+    return VerdictCounts(**counts, every_attack=int(((verdict == Verdict.CLEAR) & every_attack).sum()))
 
 
 @dataclass(frozen=True, config=FORMAT)
@@ -148,8 +158,8 @@ class LookSummary:
     runs: int
     level: float
     tested: int
-    sensitive: int
-    clear: int
+    verdicts: VerdictCounts
+    """Of the documents that were not tested later."""
 
 
 @dataclass(frozen=True, config=FORMAT)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ksdp.audit.verdicts.verdict import Verdict
+
 
 @dataclass(frozen=True)
 class Planted:
@@ -16,10 +18,8 @@ class Planted:
     """Their size as planned, above the margin."""
     advantage: float
     """Their mean size as measured."""
-    sensitive: int
-    undecided: int
-    clear: int
-    """Documents, by what the audit called them."""
+    called: Mapping[str, int]
+    """Documents by verdict."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,12 @@ class AttackStrength:
     def sentence(self) -> str:
         """For people."""
         above = [row for row in self.rows if row.above > 0 and row.advantage > self.margin]
-        found, missed = sum(row.sensitive for row in above), sum(row.clear for row in above)
-        left = sum(row.undecided for row in above)
+        found, missed = (sum(row.called[word] for row in above) for word in (Verdict.SENSITIVE, Verdict.CLEAR))
+        planted = sum(sum(row.called.values()) for row in above)
+        left = planted - found - missed
         known = " Its attacks know how the mechanism takes a document in; other leaks they do not look for."
         return (
-            f"Of {found + missed + left} leaks above the margin of {self.margin:g}, planted for clear documents, "
+            f"Of {planted} leaks above the margin of {self.margin:g}, planted for clear documents, "
             f"an audit like this called {found} sensitive and {missed} clear; {left} stayed open."
             + ("" if self.learnt else known)
         )

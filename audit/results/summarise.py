@@ -20,12 +20,12 @@ from ksdp.audit.spec.models import DecisionSpec
 from ksdp.audit.testing import judge_controls
 from ksdp.audit.verdicts.control_outcome import Controls
 from ksdp.audit.verdicts.controls import judge_canaries
-from ksdp.audit.verdicts.decide import Proof, Verdict
 from ksdp.audit.verdicts.effects import Effect
 from ksdp.audit.verdicts.laws import ArmTests
 from ksdp.audit.verdicts.looks import InterimVerdicts
 from ksdp.audit.verdicts.multiplicity import share_bounds
 from ksdp.audit.verdicts.power import detectable_distance, minimal_detectable, smallest_margin
+from ksdp.audit.verdicts.verdict import Proof, Verdict
 
 _AS_PROMISED = "the noise were what the mechanism says"
 
@@ -318,14 +318,14 @@ def _power(tested: Tested, columns: int) -> parts.PowerSummary:
 
 def _looks(tested: Tested) -> tuple[parts.LookSummary, ...]:
     """One a planned look."""
-    verdict, when = tested.interim.decisions.verdict, tested.interim.look
+    decisions, when = tested.interim.decisions, tested.interim.look
+    certified = decisions.proof == Proof.EVERY_ATTACK
     return tuple(
         parts.LookSummary(
             runs=look.runs,
             level=look.level,
             tested=int((when >= number).sum()),
-            sensitive=int(((when == number) & (verdict == Verdict.SENSITIVE)).sum()),
-            clear=int(((when == number) & (verdict == Verdict.CLEAR)).sum()),
+            verdicts=count_verdicts(decisions.verdict[when == number], certified[when == number]),
         )
         for number, look in enumerate(tested.plan.looks)
     )

@@ -23,7 +23,7 @@ from ksdp.audit.reviewing import Decision, State, file_of, plural
 from ksdp.audit.spec.content_keys import content_key, whole_numbers
 from ksdp.audit.spec.design import as_rows
 from ksdp.audit.spec.models import Spec
-from ksdp.audit.verdicts.decide import Verdict
+from ksdp.audit.verdicts.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -454,7 +454,7 @@ def select(verdicts: Mapping[str, str], states: Mapping[str, State]) -> Selectio
 
     Parameters
     ----------
-    verdicts : mapping from id to `sensitive`, `clear` or `undecided`
+    verdicts : mapping from id to a word of `Verdict`
     states : mapping from id to State
         A document that is not in it is open. One that another audit proved sensitive is listed, if clear now,
         only where somebody accepts it.
@@ -576,17 +576,17 @@ def screen_statement(
         f"In the last of {rounds} audits, on runs of its own, no listed document was found sensitive in databases "
         f"of {rows} documents drawn from {among}. All rounds together were held to a level of {level:g}."
     ]
-    if "clear" in allowed:
+    if Verdict.CLEAR in allowed:
         promises.append(
             "Documents with the verdict clear: the advantage of every threshold on every statistic tried was "
             f"proved to be below {margin:g}. Of those that an audit calls clear, a share of at most its level is "
             "expected to be wrong."
         )
-    if "undecided" in allowed:
-        promises.append(
-            "Documents with the verdict undecided are listed by decision of the reviewer: nothing is proved of "
-            "them."
-        )
+    promises += [
+        f"Documents with the verdict {word} are listed by decision of the reviewer: nothing is proved of them."
+        for word in allowed
+        if word != Verdict.CLEAR
+    ]
     if beside:
         promises.append(
             f"The audit's databases also held {beside} documents that are not listed (undecided or not audited); "

@@ -22,8 +22,8 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.results.strength import AttackStrength, Planted
 from ksdp.audit.spec.models import PlantedSpec
 from ksdp.audit.statistics.simulated import SimulatedStatistic, simulated_runs
-from ksdp.audit.verdicts.decide import Verdict
 from ksdp.audit.verdicts.laws import widest_gap
+from ksdp.audit.verdicts.verdict import VERDICTS
 
 ABOVE = (0.0, 0.1, 0.2, 0.3)
 """Sizes of leaks, above the margin."""
@@ -228,8 +228,8 @@ def strength_of(
         mine = [leak for leak, size in planted if (leak.kind, size) == (kind, above)]
         if mine:
             called = [verdicts[leak.document] for leak in mine]
-            counts = [called.count(word) for word in (Verdict.SENSITIVE, Verdict.UNDECIDED, Verdict.CLEAR)]
+            counts = {word: called.count(word) for word in VERDICTS}
             size = round(float(np.mean([leak.advantage for leak in mine])), 3)
-            rows.append(Planted(KINDS[kind], above, size, *counts))
+            rows.append(Planted(KINDS[kind], above, size, counts))
     learnt = any(isinstance(statistic, SimulatedStatistic) for statistic in plan.statistics)
     return AttackStrength(audit, plan.spec.rule.margin, tuple(rows), learnt, finished)

@@ -28,9 +28,7 @@ class RoundSummary:
     """Documents in a database."""
     documents: int
     """Documents that were audited."""
-    sensitive: int
-    clear: int
-    undecided: int
+    verdicts: VerdictCounts
     median_D: float
     """Over documents, of D under their strongest statistic."""
     largest_D: float
@@ -41,13 +39,6 @@ class RoundSummary:
     cached_runs: int
     """Of `runs`, those that the store held already."""
     valid: bool
-    every_attack: int = 0
-    """Of the clear ones, those that are so against every attack."""
-
-    @property
-    def verdicts(self) -> VerdictCounts:
-        """Documents by verdict."""
-        return VerdictCounts(self.sensitive, self.clear, self.undecided, self.every_attack)
 
 
 @dataclass(frozen=True, config=FORMAT)

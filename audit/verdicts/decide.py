@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,23 +33,8 @@ from ksdp.audit.verdicts.low_fpr import runs_for_low_fpr
 from ksdp.audit.verdicts.margins import distance_band, log10_above, log10_below
 from ksdp.audit.verdicts.multiplicity import CLEARING, adjust, bonferroni, strictest_log10_p
 from ksdp.audit.verdicts.power import largest_distance, likely_distance, runs_to_decide
-
-
-class Verdict(StrEnum):
-    """What an audit says of a document."""
-
-    SENSITIVE = "sensitive"
-    CLEAR = "clear"
-    UNDECIDED = "undecided"
-
-
-class Proof(StrEnum):
-    """What a clear document is proved against."""
-
-    STATISTICS = "statistics"
-    """The statistics that were tried."""
-    EVERY_ATTACK = "every attack"
-    """A bound of every attack is at most the margin (`certifying`, `copies`, a secret draw)."""
+from ksdp.audit.verdicts.verdict import Proof as Proof
+from ksdp.audit.verdicts.verdict import Verdict as Verdict
 
 
 @dataclass(frozen=True, eq=False)

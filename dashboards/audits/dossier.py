@@ -547,7 +547,7 @@ def _plain(summary: AnySummary, stated: DeclaredSpec) -> Iterator[str]:
     everything = plural(summary.documents, unit, f"{unit}s")
     found = (
         f"Of {everything}, {count(counts.clear)} are safe enough by this test. {count(counts.sensitive)} are not. "
-        f"Of {count(counts.undecided)} we cannot say."
+        f"Of {count(summary.documents - counts.clear - counts.sensitive)} we cannot say."
     )
     if counts.clear == summary.documents:
         found = f"By this test, all {everything} are safe enough."

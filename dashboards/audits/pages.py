@@ -231,7 +231,7 @@ class AuditsPage(Paged):
 def _kind(entry: Brief) -> str:
     if not entry.valid:
         return "void"
-    return "sensitive" if entry.verdicts["sensitive"] else "quiet"
+    return "sensitive" if entry.verdicts.sensitive else "quiet"
 
 
 def _row(name: str, entries: Sequence[Brief]) -> tuple[str, list[Mark], list[Any]]:
@@ -240,7 +240,7 @@ def _row(name: str, entries: Sequence[Brief]) -> tuple[str, list[Mark], list[Any
 
 def _trends(entries: Sequence[Brief]) -> tuple[Markup, ...]:
     missing = gaps([entry.finished for entry in entries])
-    sensitive = [Mark(e.finished, _kind(e), float(e.verdicts["sensitive"]) if e.valid else None) for e in entries]
+    sensitive = [Mark(e.finished, _kind(e), float(e.verdicts.sensitive) if e.valid else None) for e in entries]
     largest = [Mark(e.finished, _kind(e), e.largest if e.valid else None) for e in entries]
     return (
         trend_svg(sensitive, missing, name="sensitive documents"),

@@ -1,6 +1,6 @@
 """What a pipeline reads of an audit: JUnit, SARIF, OpenLineage, Markdown. Ids of documents, never their text.
 
-Four rules are held to every view. SARIF names them all, and has results only for those that do not hold: GitHub
+These rules are held to every view. SARIF names them all, and has results only for those that do not hold: GitHub
 takes a result of the kind "pass" for a finding, and closes what a new file does not have. The others list what an
 appetite asks, too.
 """
@@ -17,7 +17,7 @@ from xml.etree import ElementTree as Xml
 
 from ksdp.dashboards.audits.sentences import called, explored
 from ksdp.dashboards.words import plural
-from ksdp.storage.audits.history import AnySummary, Summary, read_parts
+from ksdp.storage.audits.history import AnySummary, Summary, Verdict, read_parts
 from ksdp.storage.audits.queries import Filter, Findings
 from ksdp.storage.reviews.appetites import AppetiteRecord
 from ksdp.storage.reviews.decisions import visible
@@ -35,13 +35,13 @@ RULES = {
         "Nothing is uncovered",
         "A statistic reads every array that is announced, and every document of the corpus was audited.",
     ),
-    "sensitive": ("Nobody is sensitive", "No document is proved to have an advantage above the margin."),
-    "undecided": (
-        "Nobody is undecided",
-        "Every document is proved to be above or below the margin. Undecided is not safe.",
-    ),
+    **{
+        word.value: (f"Nobody is {word}", word.meaning.format(margin="the spec", some=""))
+        for word in Verdict
+        if word.exit_code
+    },
 }
-"""By name, each with what it says and what that means; the last three are what `--fail-on` takes."""
+"""By name, each with what it says and what that means; all but the first are what `--fail-on` takes."""
 FAIL_ON = tuple(RULES)[1:]
 
 
@@ -95,7 +95,7 @@ def _broken(store: Store, rule: str, summary: Summary) -> tuple[tuple[str, ...],
     """Who breaks a rule, and how in words; no words where it holds."""
     if rule == "uncovered":
         return (), uncovered(summary)
-    count: int = getattr(summary.verdicts, rule)
+    count = summary.verdicts.as_dict()[rule]
     if not count or not summary.valid:
         return (), ""
     rows = Findings(store.audit(summary.audit)).page(Filter(verdict=rule), limit=NAMED).rows
@@ -234,13 +234,10 @@ def openlineage(found: Sequence[Check], summary: AnySummary) -> dict[str, Any]:
 
 def markdown(found: Sequence[Check], summary: AnySummary) -> str:
     """A few lines for the page of a pipeline."""
-    counts = summary.verdicts
     marks = {"pass": "✅ holds", "warning": "⚠️ does not hold", "fail": "❌ does not hold", "void": "❔ not known"}
     cells = ((check.name, marks[check.state], check.message) for check in found)
     rows = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in cells]
-    head = (
-        f"{_units(summary.documents, summary)}: {counts.sensitive} sensitive, {counts.clear} clear, "
-        f"{counts.undecided} undecided, at a margin of {summary.spec.decision.limits}."
-    )
+    limits = summary.spec.decision.limits
+    head = f"{_units(summary.documents, summary)}: {summary.verdicts.words}, at a margin of {limits}."
     lines = [f"### ksdp: {visible(called(summary))}", "", head, "", "| rule | | |", "|---|---|---|", *rows, ""]
     return "\n".join(lines)

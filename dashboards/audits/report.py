@@ -21,7 +21,7 @@ from ksdp.dashboards import words
 from ksdp.dashboards.audits import sentences
 from ksdp.dashboards.audits.audit_model import AuditModel, read_audit_model
 from ksdp.dashboards.charts import scale_svg, shares_svg
-from ksdp.storage.audits.history import ViewsSummary, read_parts, read_views
+from ksdp.storage.audits.history import Verdict, ViewsSummary, read_parts, read_views
 from ksdp.storage.audits.view_tables import read_strongest
 from ksdp.storage.errors import InputError
 from ksdp.storage.findings import Summary
@@ -52,7 +52,7 @@ def make_environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= _functions_of(words) | {"p_text": _p_text, "visible": visible}
-    environment.globals |= _functions_of(sentences)
+    environment.globals |= _functions_of(sentences) | {"verdict_words": tuple(Verdict)}
     return environment
 
 

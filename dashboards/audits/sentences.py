@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ksdp.dashboards.words import count, decimal, percent, plural
 from ksdp.storage.audits.claims import StoredClaim
-from ksdp.storage.audits.history import AnySummary, Summary, ViewsSummary, mechanism_of
+from ksdp.storage.audits.history import AnySummary, Summary, Verdict, ViewsSummary, mechanism_of
 
 if TYPE_CHECKING:
     from ksdp.dashboards.audits.audit_model import AuditModel
@@ -229,7 +229,7 @@ def next_steps(summary: Summary, runs_to_decide: float | None = None) -> list[st
                 many = f"{count(summary.runs)} runs prove neither. About {count(runs_to_decide)} would decide half"
                 how = f"{many} of them: the same specification with a larger “with_runs” goes on from here"
         steps.append(f"Do not take the {some} for safe: {how}.")
-    if not counts.sensitive and not counts.undecided:
+    if counts.clear == total:
         steps.append(
             "Sign what may be used (“ksdp clear”) and give the clearance to those who run the protocol: it holds "
             "for this setting and this corpus alone."
@@ -374,6 +374,18 @@ def margin_words(summary: AnySummary) -> str:
     return f"{summary.spec.rule.limits}{' within a run' if summary.spec.draw_sentence else ''}"
 
 
+def meaning(summary: AnySummary, verdict: str) -> str:
+    """What a verdict says."""
+    row, (some, every) = next(word for word in Verdict if word == verdict), _views(summary)
+    return row.meaning.format(margin=margin_words(summary), some=some, every=every)
+
+
+def _views(summary: AnySummary) -> tuple[str, str]:
+    """Where a leak is proved, and where none is, where there are views."""
+    views = isinstance(summary, ViewsSummary)
+    return (" in at least one of the views tried", " in every view tried") if views else ("", "")
+
+
 def correction(summary: AnySummary) -> str:
     """What the level promises, in words."""
     rule = summary.spec.rule
@@ -395,8 +407,7 @@ def correction(summary: AnySummary) -> str:
 
 def headline(summary: AnySummary) -> str:
     """The result in one sentence."""
-    if isinstance(summary, ViewsSummary):
-        return _views_headline(summary)
+    some_view, every_view = _views(summary)
     name, total = called(summary), summary.documents
     word = summary.design.unit
     everything = plural(total, word, f"{word}s")
@@ -412,45 +423,25 @@ def headline(summary: AnySummary) -> str:
             else f"The chance that any such finding is wrong is at most {percent(rule.level)} (family-wise error)."
         )
         return (
-            f"{name} gives away {count(verdicts.sensitive)} of {everything}: anybody who sees what it announces "
-            f"can tell {better} whether {each} took part. {wrong}"
+            f"{name} gives away {count(verdicts.sensitive)} of {everything}{some_view}: anybody who sees what it "
+            f"announces can tell {better} whether {each} took part. {wrong}"
         )
     if verdicts.every_attack == total:
         return (
             f"All {everything} are clear of {name}: no attack of any kind has an advantage above "
-            f"{decimal(summary.spec.decision.margin)}, if {grounds(summary)}."
+            f"{decimal(summary.spec.decision.margin)}{every_view}, if {grounds(summary)}."
         )
     if verdicts.clear == total:
         return (
             f"All {everything} are clear of {name}: under every statistic tried, the advantage of an "
-            f"adversary is proved to be below {margin_words(summary)}."
+            f"adversary is proved to be below {margin_words(summary)}{every_view}."
         )
-    left = verdicts.undecided
+    left, called_so = verdicts.left
     verb = "is" if left == 1 else "are"
     some = f"all {count(total)} are" if left == total > 1 else f"{count(left)} of {count(total)} {verb}"
     return (
-        f"No {word} was proved to be given away by {name}, but {some} undecided: there, this audit proves "
-        f"neither that an advantage is above {margin_words(summary)} nor that it is below."
-    )
-
-
-def _views_headline(summary: ViewsSummary) -> str:
-    """The result over all views in one sentence."""
-    counts, word = summary.verdicts, summary.design.unit
-    everything = plural(summary.documents, word, f"{word}s")
-    if not summary.valid:
-        return f"This audit is void: nothing can be said about any of its {everything}."
-    if counts.sensitive:
-        some = f"{count(counts.sensitive)} of {everything}"
-        return f"{called(summary)} gives away {some} in at least one of the views tried."
-    if counts.clear == summary.documents:
-        return (
-            f"All {everything} are clear in every view tried: the advantage of an adversary is proved to be below "
-            f"{margin_words(summary)}."
-        )
-    return (
-        f"No {word} was proved to be given away in any view, but {count(counts.undecided)} of "
-        f"{count(summary.documents)} are undecided in at least one."
+        f"No {word} was proved to be given away by {name}, but {some} {called_so}{some_view}: there, this audit "
+        f"proves neither that an advantage is above {margin_words(summary)} nor that it is below."
     )
 
 
@@ -572,9 +563,7 @@ def looks(summary: Summary) -> str | None:
         return None
     made = [look for look in planned if look.tested]
     decided = "; ".join(
-        f"after {count(look.runs)} runs {count(look.sensitive)} sensitive and {count(look.clear)} clear "
-        f"of {count(look.tested)} open"
-        for look in made
+        f"after {count(look.runs)} runs {look.verdicts.words} of {count(look.tested)} open" for look in made
     )
     saved = f" The last {plural(len(planned) - len(made), 'look was', 'looks were')} not needed."
     if summary.verdicts.undecided and (share := summary.spec.design.stop_when_open):

@@ -8,6 +8,7 @@ from typing import Any
 from ksdp.audit.planning import corpus_notes, make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec.models import Spec, parse_spec
+from ksdp.dashboards.audits.sentences import meaning
 from ksdp.flows.audits.place import HERE, Place
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.interruption import advance, current
@@ -47,14 +48,10 @@ def run_demo(store: Path, *, workers: int | None = None) -> list[Summary]:
 
 
 def _counted(summary: Summary) -> str:
-    counts, margin = summary.verdicts, f"{summary.spec.rule.margin:g}"
-    certified = f"  {counts.every_attack:4} of these    whatever the attack: they have many copies\n"
-    return (
-        f"  {counts.sensitive:4} sensitive   proved to leak more than the margin of {margin}\n"
-        f"  {counts.clear:4} clear       proved to leak less\n{certified if counts.every_attack else ''}"
-        f"  {counts.undecided:4} undecided   neither is proved; more runs decide\n"
-        f"       report {summary.report}"
-    )
+    lines = [f"  {n:4} {word:9}   {meaning(summary, word)}" for word, n in summary.verdicts.as_dict().items()]
+    if summary.verdicts.every_attack:
+        lines.append(f"  {summary.verdicts.every_attack:4} are clear whatever the attack: they have many copies")
+    return "\n".join([*lines, f"       report {summary.report}"])
 
 
 def demo_words(summaries: list[Summary]) -> str:

@@ -63,10 +63,7 @@ def _markdown(summary: Summary, origin: Origin | None) -> str:
         f"{summary.documents} {summary.design.unit}s, {summary.runs} runs "
         f"({summary.cached_runs} from the store), {summary.seconds:.0f} s."
     )
-    lines.append(
-        "| sensitive | clear | of these against every attack | undecided |\n|---|---|---|---|\n"
-        f"| {counts.sensitive} | {counts.clear} | {counts.every_attack} | {counts.undecided} |"
-    )
+    lines.append(f"**{counts.words}**")
     lines += [f"- {damaged}" for damaged in summary.damaged_blocks]
     lines.append(f"Report: `{summary.report}`")
     return "\n\n".join(lines) + "\n"

@@ -14,7 +14,7 @@ from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.results.strength import AttackStrength
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.screening.planting import planted_leaks, strength_of
-from ksdp.audit.verdicts.decide import Proof, Verdict
+from ksdp.audit.verdicts.verdict import Proof, Verdict
 from ksdp.dashboards.audits.report import render_report
 from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import run_prepared

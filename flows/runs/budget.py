@@ -67,10 +67,9 @@ def record_joint(ledger: Ledger, summary: Summary, now: datetime) -> JointAudit:
         raise InputError(f"{summary.audit} did not look at {', '.join(summary.unread)}.")
     if summary.spec.design.documents is not None or summary.spec.statistics.sees == "final":
         raise InputError(f"{summary.audit} looked at some documents, or at the final output alone.")
-    counts = summary.verdicts
-    if counts.sensitive or counts.undecided:
+    if summary.verdicts.clear < summary.documents:
         raise InputError(
-            f"{summary.audit} found {counts.sensitive} documents sensitive and left {counts.undecided} undecided: "
+            f"{summary.audit} found {summary.verdicts.words}: "
             "it does not show that these runs are safe together. Leave those documents out, or add noise."
         )
     runs = tuple(sorted(map(identity_text, cast(list[dict[str, Any]], summary.parameters["runs"]))))

@@ -42,8 +42,8 @@ from ksdp.audit.screening.clearance import (
 )
 from ksdp.audit.screening.rounds import drawn_from
 from ksdp.audit.spec.models import DecisionSpec, Spec
-from ksdp.audit.verdicts.decide import Proof
 from ksdp.audit.verdicts.multiplicity import wrong_share
+from ksdp.audit.verdicts.verdict import Proof
 from ksdp.flows.prepare import spec_corpus
 from ksdp.storage.audits.continuation import Origin, read_origin
 from ksdp.storage.audits.history import finished_views, read_summary, views_of

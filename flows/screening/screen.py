@@ -303,10 +303,7 @@ def _about(
         among=drawn_from(prepared.plan),
         rows=prepared.plan.holdings.size,
         documents=summary.documents,
-        sensitive=summary.verdicts.sensitive,
-        clear=summary.verdicts.clear,
-        undecided=summary.verdicts.undecided,
-        every_attack=summary.verdicts.every_attack,
+        verdicts=summary.verdicts,
         median_D=verdicts.median_distance,
         largest_D=verdicts.largest_distance,
         level=prepared.plan.spec.decision.level,
@@ -482,18 +479,15 @@ def _outcome(rounds: Rounds) -> tuple[str, str]:
     outcome, reason = rounds.ended.outcome, rounds.ended.reason
     if outcome != "stable":
         return outcome, reason
-    undecided, unread = len(rounds.last.ids(["undecided"])), rounds.plan.coverage.unread
+    (left, called), unread = rounds.about[-1].verdicts.left, rounds.plan.coverage.unread
     word = rounds.plan.units.word
     if not rounds.listed:
         why = f"nothing reads {', '.join(unread)}" if unread else "do more runs"
-        are = "is" if undecided == 1 else "are"
-        return (
-            "nothing-proved",
-            f"{reason} {plural(undecided, word)} {are} undecided, and none may be listed: {why}.",
-        )
+        are = "is" if left == 1 else "are"
+        return ("nothing-proved", f"{reason} {plural(left, word)} {are} {called}, and none may be listed: {why}.")
     reason += f" {plural(len(rounds.listed), word)} of {rounds.about[0].among} may enter."
-    if undecided:
-        reason += f" {plural(undecided, word)} stayed undecided in the last round."
+    if left:
+        reason += f" {plural(left, word)} stayed {called} in the last round."
     if rounds.why_beside:
         reason += f" The listed documents were not audited by themselves, because {rounds.why_beside}."
     elif rounds.about[-1].proof:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
@@ -11,11 +10,13 @@ from pathlib import Path
 
 from ksdp.audit.errors import DamagedFile, NotFound, StoreError
 from ksdp.audit.mechanisms.words import mechanism_words
+from ksdp.audit.results.parts import VerdictCounts
 from ksdp.audit.results.risk import Risk as Risk
 from ksdp.audit.results.summary import Summary as Summary
 from ksdp.audit.results.views_summary import ViewsSummary as ViewsSummary
 from ksdp.audit.reviewing import visible
 from ksdp.audit.spec.models import Spec
+from ksdp.audit.verdicts.verdict import Verdict as Verdict
 from ksdp.storage.audits.ledger import finished_audits, lost_audits
 from ksdp.storage.codec import names_file, read_object, write_json_with_checksum
 from ksdp.storage.store import Store
@@ -162,7 +163,7 @@ class Brief:
     unit: str
     runs: int
     valid: bool
-    verdicts: Mapping[str, int]
+    verdicts: VerdictCounts
     largest: float
     """The largest D of any document under any statistic."""
     seconds: float
@@ -192,7 +193,7 @@ def brief(summary: Summary) -> Brief:
         unit=summary.design.unit,
         runs=summary.runs,
         valid=summary.valid,
-        verdicts=summary.verdicts.as_dict(),
+        verdicts=summary.verdicts,
         largest=summary.largest_distance,
         seconds=summary.seconds,
     )

@@ -13,14 +13,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ksdp.audit.screening.clearance import Attempt
-from ksdp.audit.verdicts.decide import Verdict
+from ksdp.audit.verdicts.verdict import VERDICTS as VERDICTS
 from ksdp.storage.audits.duckdb_query import ask
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.findings import EFFECTS, STATISTICS, EffectRow, StatisticTestRow, VerdictRow, read_verdicts
 from ksdp.storage.findings import VERDICTS as VERDICTS_TABLE
 from ksdp.storage.store import Store
-
-VERDICTS = tuple(verdict.value for verdict in Verdict)
 
 SORTS: Mapping[str, tuple[str, ...]] = {
     "evidence": ("log10_p", "-if(isnan(distance), -1, distance)"),
@@ -77,9 +75,8 @@ class Page:
 
 @dataclass(frozen=True)
 class Totals:
-    """Verdicts of some documents and the advantages of the sensitive ones."""
+    """Advantages of the sensitive documents, and what would decide the undecided ones."""
 
-    verdicts: Mapping[str, int]
     median: float
     """Advantage D of the sensitive documents, each under its strongest statistic; NaN where there are none."""
     tenth: float
@@ -93,11 +90,6 @@ class Totals:
     """Undecided, tested, and no number of runs would decide."""
     runs_to_decide: float | None
     """Median over the other undecided ones."""
-
-    @property
-    def any_sensitive(self) -> bool:
-        """Whether there are advantages to speak of."""
-        return not math.isnan(self.largest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,8 +190,7 @@ class Findings:
         return int(rows[0]) // max(int(rows[1]), 1)
 
     def totals(self) -> Totals:
-        """Counts and advantages over all documents."""
-        counts = dict(self._run("select verdict, count(*) from read_parquet($verdicts) group by 1"))
+        """Advantages over all documents."""
         sensitive = self._run(
             "select quantile_cont(distance, [0.5, 0.9]), max(distance), arg_max(band_low, distance) "
             "from read_parquet($verdicts) where verdict = 'sensitive'"
@@ -212,7 +203,6 @@ class Findings:
             "from read_parquet($verdicts) where verdict = 'undecided'"
         )[0]
         return Totals(
-            {verdict: int(counts.get(verdict, 0)) for verdict in VERDICTS},
             middle,
             tenth,
             math.nan if sensitive[1] is None else sensitive[1],

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ksdp.audit.errors import NotFound
 from ksdp.audit.screening.screen_summary import RoundSummary as RoundSummary
 from ksdp.audit.screening.screen_summary import ScreenSummary as ScreenSummary
-from ksdp.audit.verdicts.decide import Proof
+from ksdp.audit.verdicts.verdict import Proof
 from ksdp.storage.codec import read_object, read_table, write_json_with_checksum, write_table_with_checksum
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.store import Store, write_text

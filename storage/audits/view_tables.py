@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ksdp.audit.errors import NotFound
-from ksdp.audit.verdicts.decide import Proof, Verdict
+from ksdp.audit.verdicts.verdict import Proof, Verdict
 from ksdp.audit.views import ViewVerdicts
 from ksdp.storage.audits.history import views_table
 from ksdp.storage.codec import check_checksum
@@ -68,7 +68,7 @@ def write_view_verdicts(
         "view": labels[best],
         **{column: of_best(column) for column in _OF_THE_VIEW},
         "largest_band_high": largest("largest_band_high"),
-        "runs_to_decide": np.where(combined.verdict == "undecided", largest("runs_to_decide"), np.nan),
+        "runs_to_decide": np.where(combined.verdict == Verdict.UNDECIDED, largest("runs_to_decide"), np.nan),
         "sensitive_in": listed(combined.sensitive_in),
         "clear_in": listed(combined.clear_in),
     }

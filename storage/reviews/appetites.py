@@ -16,7 +16,7 @@ from ksdp.audit.results.appetite import CLASSES, Appetite, AuditedDocuments, app
 from ksdp.audit.results.appetite import AppetiteRecord as AppetiteRecord
 from ksdp.audit.reviewing import Decision
 from ksdp.audit.spec.models import Spec, validated
-from ksdp.audit.verdicts.decide import Proof
+from ksdp.audit.verdicts.verdict import Proof
 from ksdp.storage.audits.history import (
     AnySummary,
     Summary,

@@ -36,7 +36,7 @@ from ksdp.audit.results.parts import FORMAT
 from ksdp.audit.results.summary import VERSION, StoredSummary
 from ksdp.audit.spec.content_keys import content_key
 from ksdp.audit.spec.models import CorpusSpec
-from ksdp.storage.audits.queries import VERDICTS
+from ksdp.audit.verdicts.verdict import VERDICTS
 from ksdp.storage.codec import Table, write_json_with_checksum
 from ksdp.storage.corpora import SourceFile, read_source
 from ksdp.storage.findings import read_statistics, read_verdicts

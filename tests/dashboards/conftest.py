@@ -23,10 +23,11 @@ from ksdp.audit.spec.content_keys import content_key
 from ksdp.audit.spec.design import Block
 from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.testing import compare_arms
-from ksdp.audit.verdicts.decide import Verdict, decide
+from ksdp.audit.verdicts.decide import decide
 from ksdp.audit.verdicts.laws import ArmTests
 from ksdp.audit.verdicts.margins import band_width
 from ksdp.audit.verdicts.power import detectable_distance
+from ksdp.audit.verdicts.verdict import VERDICTS, Verdict
 from ksdp.storage.audits.screens import RoundVerdicts, write_excluded, write_screen
 from ksdp.storage.blocks import write_values
 from ksdp.storage.findings import Curve, read_verdicts, write_curves, write_findings, write_spec, write_summary
@@ -113,7 +114,9 @@ def _summary(
             "runs_to_decide_median": float(np.median(needed)) if len(needed) else None,
         },
         "chance": asdict(chance(*arms)),
-        "looks": [{"runs": runs, "level": rule.level, "tested": len(tested), "sensitive": 0, "clear": 0}],
+        "looks": [
+            {"runs": runs, "level": rule.level, "tested": len(tested), "verdicts": dict.fromkeys(VERDICTS, 0)}
+        ],
         "fresh": None,
         "certificate": None,
         "knows_all": None,
@@ -292,8 +295,9 @@ def build_history(root: Path) -> Store:
         root, spec=nmf, names=("first-order-mean", "sigma", "topics"), change=other, stored=True
     )
     verdicts = read_verdicts(store.audit("svd-08"))
-    rounds = [round_of(n, audit=f"svd-0{n + 6}", among=60, documents=60, sensitive=12 * (2 - n), clear=40,
-                       undecided=8, level=0.02, seed=n, runs=400) for n in (1, 2)]  # fmt: skip
+    rounds = [round_of(n, audit=f"svd-0{n + 6}", among=60, documents=60, level=0.02,
+                       verdicts={"sensitive": 12 * (2 - n), "clear": 40, "undecided": 8},
+                       seed=n, runs=400) for n in (1, 2)]  # fmt: skip
     write_excluded(store, "screen01", [RoundVerdicts(1, verdicts)])
     write_screen(store, screened(
         screen="screen01", mechanism="pd-svd", spec="0" * 20, rounds=rounds, documents=60, excluded=12, allowed=40,

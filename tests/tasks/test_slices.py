@@ -17,9 +17,10 @@ from ksdp.audit.spec.models import parse_spec
 from ksdp.audit.testing import judge_controls
 from ksdp.audit.verdicts.control_outcome import Controls
 from ksdp.audit.verdicts.controls import judge_canaries
-from ksdp.audit.verdicts.decide import Verdict, decide
+from ksdp.audit.verdicts.decide import decide
 from ksdp.audit.verdicts.laws import ArmTests
 from ksdp.audit.verdicts.looks import FRESH, Stage, fresh_seed
+from ksdp.audit.verdicts.verdict import Verdict
 from ksdp.flows.prepare import prepare_stored
 from ksdp.storage.audits.stages import write_stage
 from ksdp.storage.store import Store

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.results.parts import clear_words
 from ksdp.audit.results.summary import Summary
 from ksdp.storage.audits.ledger import copy_attempts, find_attempt, read_attempts
 from ksdp.storage.findings import Curve, DocumentFindings, read_document, read_statistics, read_verdicts
@@ -281,12 +280,11 @@ class Audit:
         return Store(self.store).audit(self.id)
 
     def __repr__(self) -> str:
-        summary, counts = self.summary, self.summary.verdicts
+        summary = self.summary
         void = "" if summary.valid else f"VOID ({summary.controls.reason}), "
         return (
             f"<ksdp audit {self.id} of {summary.mechanism}: {void}{summary.documents} {summary.design.unit}s, "
-            f"{counts.sensitive} sensitive, {clear_words(counts)}, {counts.undecided} undecided; {summary.runs} "
-            f"runs{self._needed()}>"
+            f"{summary.verdicts.words}; {summary.runs} runs{self._needed()}>"
         )
 
     def _needed(self) -> str:
@@ -297,7 +295,7 @@ class Audit:
         return "" if runs is None else f", about {runs:,.0f} would decide half of the undecided"
 
     def _repr_html_(self) -> str:
-        summary, counts = self.summary, self.summary.verdicts
+        summary = self.summary
         void = (
             ""
             if summary.valid
@@ -311,9 +309,8 @@ class Audit:
         chance = f"Where nothing leaks, half of the documents measure a D below {summary.chance.median_D:.2f}."
         return (
             f"<div>{void}<p><strong>{html.escape(summary.mechanism)}</strong>, {summary.documents} "
-            f"{summary.design.unit}s, {summary.runs} runs: <strong>{counts.sensitive} sensitive</strong>, "
-            f"{clear_words(counts)}, {counts.undecided} undecided (margin {summary.spec.rule.limits})"
-            f"{self._needed()}. {chance}</p>"
+            f"{summary.design.unit}s, {summary.runs} runs: <strong>{summary.verdicts.words}</strong> "
+            f"(margin {summary.spec.rule.limits}){self._needed()}. {chance}</p>"
             "<table><tr><th>statistic</th><th>median D</th><th>largest D</th><th>sensitive by it alone</th></tr>"
             f"{cells}</table></div>"
         )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from ksdp.audit.errors import InputError
+from ksdp.audit.verdicts.verdict import VERDICTS
 from ksdp.commands.options import (
     AppetiteOption,
     AuditArgument,
@@ -155,9 +156,10 @@ def power(
     if as_json:
         typer.echo(json.dumps(found.to_json()))
         return
-    typer.echo(f"{'leak':32} advantage  sensitive  undecided  clear")
+    typer.echo(f"{'leak':32} advantage" + "".join(f"{word:>11}" for word in VERDICTS))
     for row in found.rows:
-        typer.echo(f"{row.kind:32} {row.advantage:9.2f}  {row.sensitive:9}  {row.undecided:9}  {row.clear:5}")
+        counts = "".join(f"{row.called[word]:11}" for word in VERDICTS)
+        typer.echo(f"{row.kind:32} {row.advantage:9.2f}{counts}")
     typer.echo(found.sentence())
 
 

@@ -82,11 +82,10 @@ def _tell_list(summaries: list[Summary | ViewsSummary], as_json: bool) -> None:
 
     for summary in summaries:
         words = mechanism_of(summary.mechanism, summary.spec)
-        counts, unit = summary.verdicts, summary.design.unit
+        counts = "  ".join(f"{count:>6} {word}" for word, count in summary.verdicts.as_dict().items())
         typer.echo(
             f"{summary.audit}  {summary.provenance.finished}  {words:12}  "
-            f"{summary.documents:>7} {unit}s  {counts.sensitive:>6} sensitive  "
-            f"{counts.clear:>6} clear  {counts.undecided:>6} undecided"
+            f"{summary.documents:>7} {summary.design.unit}s  {counts}"
             f"{'  over ' + str(len(summary.views)) + ' views' if isinstance(summary, ViewsSummary) else ''}"
             f"{'' if summary.valid else '  VOID'}"
         )

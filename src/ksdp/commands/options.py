@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from ksdp.audit.errors import InputError
+from ksdp.audit.verdicts.verdict import FAILING, verdicts_code
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -76,8 +77,9 @@ SaltedOption = Annotated[bool, typer.Option("--salted", help="List salted hashes
 class FailOn(StrEnum):
     """What a pipeline may fail by, besides failed controls."""
 
-    sensitive = "sensitive"
-    undecided = "undecided"
+    _ignore_ = "word"
+    for word in FAILING:
+        vars()[word] = word
     uncovered = "uncovered"
 
 
@@ -178,7 +180,7 @@ class PipelineOptions:
         from ksdp.dashboards.audits import pipelines
         from ksdp.storage.store import Store, append_synced, write_json, write_text
 
-        fail_on = _JUDGED if self.fail_on is None else self.fail_on
+        fail_on = FAILING if self.fail_on is None else self.fail_on
         found = pipelines.checks(Store.open(Path(summary.store), create=False), summary, fail_on)
         asked = [] if record is None else pipelines.appetite_checks(record)
         if self.junit:
@@ -243,20 +245,14 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     return typed
 
 
-_JUDGED = (FailOn.sensitive, FailOn.undecided)
-
-
-def exit_code(summary: AnySummary, fail_on: Sequence[FailOn] | None = None) -> int:
-    """What the verdicts of an audit mean to a shell; by default sensitive and undecided ones count."""
-    judged = _JUDGED if fail_on is None else fail_on
+def exit_code(summary: AnySummary, fail_on: Sequence[str] | None = None) -> int:
+    """What an audit means to a shell; by default all verdicts that a pipeline may fail by count."""
+    judged = FAILING if fail_on is None else fail_on
     if not summary.valid:
         return 5
-    if FailOn.sensitive in judged and summary.verdicts.sensitive:
-        return 3
-    if FailOn.undecided in judged and summary.verdicts.undecided:
-        return 4
-    if FailOn.uncovered not in judged:
-        return 0
+    code = verdicts_code(summary.verdicts.as_dict(), judged)
+    if code or "uncovered" not in judged:
+        return code
     from ksdp.dashboards.audits.pipelines import uncovered
 
     return 4 if uncovered(summary) else 0
@@ -276,7 +272,7 @@ def kept_record(summary: AnySummary) -> AppetiteRecord | None:
 
 def appetite_code(missed: Collection[str]) -> int:
     """What the names of missed criteria mean to a shell, in the words of `exit_code`."""
-    return 5 if "controls" in missed else 3 if "sensitive" in missed else 4 if missed else 0
+    return 5 if "controls" in missed else verdicts_code(dict.fromkeys(missed, 1)) or (4 if missed else 0)
 
 
 def tell_record(record: AppetiteRecord) -> None:
@@ -296,7 +292,6 @@ def tell(summary: AnySummary, as_json: bool, *, made: bool = True, record: Appet
     record : AppetiteRecord, optional
         What the appetite says that the audit is held to (`kept_record`).
     """
-    from ksdp.audit.results.parts import clear_words
     from ksdp.storage.audits.history import ViewsSummary, read_parts
     from ksdp.storage.store import Store
 
@@ -317,15 +312,14 @@ def tell(summary: AnySummary, as_json: bool, *, made: bool = True, record: Appet
             shown["appetite"] = record.to_json()
         typer.echo(json.dumps(shown))
         return
-    counts, unit = summary.verdicts, summary.design.unit
     gained = None if isinstance(summary, ViewsSummary) else _gained(summary)
     if gained is not None and gained.nothing_gained:
         typer.echo(gained.nothing_gained, err=True)
     tell_void(summary)
     for view in summary.views if isinstance(summary, ViewsSummary) else ():
         typer.echo(
-            f"{view.name:24} {view.verdicts.sensitive} sensitive ({view.sensitive_here_alone} here alone), "
-            f"{clear_words(view.verdicts)}, {view.verdicts.undecided} undecided   audit {view.audit}"
+            f"{view.name:24} {view.verdicts.words} ({view.sensitive_here_alone} sensitive here alone)   "
+            f"audit {view.audit}"
             f"{'' if view.valid else '   VOID'}",
             err=True,
         )
@@ -335,9 +329,8 @@ def tell(summary: AnySummary, as_json: bool, *, made: bool = True, record: Appet
 
         typer.echo(explored(summary), err=True)
     typer.echo(
-        f"{summary.documents} {unit}s: {counts.sensitive} sensitive, {clear_words(counts)}, "
-        f"{counts.undecided} undecided; leaks detected in {summary.detected} "
-        f"({summary.runs} runs{waited})",
+        f"{summary.documents} {summary.design.unit}s: {summary.verdicts.words}; leaks detected in "
+        f"{summary.detected} ({summary.runs} runs{waited})",
         err=True,
     )
     if summary.spec.rule.margin_at_low_fpr is not None:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ksdp.audit.verdicts.verdict import verdicts_code
 from ksdp.commands.options import (
     AppetiteOption,
     JsonOption,
@@ -198,7 +199,7 @@ def _code(run: Any) -> int:
         return 1
     if run.appetite_missed is not None:
         return appetite_code(run.appetite_missed)
-    return 3 if run.verdicts.get("sensitive") else 4 if run.verdicts.get("undecided") else 0
+    return verdicts_code(run.verdicts)
 
 
 def unschedule(name: NameArgument, store: StoreOption = Path("ksdp-store")) -> None:

@@ -7,14 +7,20 @@ from dataclasses import replace
 import pytest
 
 from ksdp.audit.results.strength import AttackStrength, Planted
+from ksdp.audit.verdicts.verdict import VERDICTS
+
+
+def called(*counts: int) -> dict[str, int]:
+    return dict(zip(VERDICTS, counts, strict=True))
+
 
 FOUND = AttackStrength(
     "a1",
     0.2,
     (
-        Planted("one number moves", 0.0, 0.204, 0, 3, 4),
-        Planted("one number moves", 0.1, 0.31, 5, 2, 1),
-        Planted("several numbers move together", 0.1, 0.19, 0, 0, 6),
+        Planted("one number moves", 0.0, 0.204, called(0, 4, 3)),
+        Planted("one number moves", 0.1, 0.31, called(5, 1, 2)),
+        Planted("several numbers move together", 0.1, 0.19, called(0, 6, 0)),
     ),
     learnt=True,
     finished="2026-01-01T00:00:00+00:00",

@@ -19,9 +19,9 @@ from ksdp.audit.results.views_summary import ViewsProvenance, ViewsSummary, summ
 from ksdp.audit.spec.models import DecisionSpec, parse_spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.controls import CANARY, SHIFT
-from ksdp.audit.verdicts.decide import Verdict
 from ksdp.audit.verdicts.laws import ArmTests
 from ksdp.audit.verdicts.looks import after_certificate, after_look
+from ksdp.audit.verdicts.verdict import Verdict
 from ksdp.audit.views import View, ViewVerdicts, combine
 
 from ...summaries import example
@@ -72,7 +72,7 @@ def test_counts_are_those_of_the_decisions(tested: Tested, summary: Summary) -> 
         assert about.median_D == pytest.approx((distances[44] + distances[45]) / 2)
     assert summary.valid
     assert summary.fresh is None
-    assert summary.looks[0].sensitive == summary.verdicts.sensitive
+    assert summary.looks[0].verdicts == summary.verdicts
     assert len(detectable(tested)) == 90
 
 

@@ -132,9 +132,9 @@ def test_what_became_of_leaks_is_counted_by_kind_and_size(rows: np.ndarray) -> N
     words = ("sensitive", "undecided", "clear")
     verdicts = {leak.document: words[at % 3] for at, (leak, _) in enumerate(planted)}
     found = strength_of(plan, "a1", planted, verdicts, "2026-01-01T00:00:00+00:00")
-    assert sum(row.sensitive + row.undecided + row.clear for row in found.rows) == len(planted)
+    assert sum(sum(row.called.values()) for row in found.rows) == len(planted)
     above = [row for row in found.rows if row.above > 0 and row.advantage > MARGIN]
-    counts = [sum(getattr(row, word) for row in above) for word in words]
+    counts = [sum(row.called[word] for row in above) for word in words]
     assert found.sentence() == (
         f"Of {sum(counts)} leaks above the margin of 0.2, planted for clear documents, an audit like this called "
         f"{counts[0]} sensitive and {counts[2]} clear; {counts[1]} stayed open."

@@ -90,7 +90,7 @@ def test_a_screen_leaves_whole_groups_out_and_lists_documents(
     out = typed("screen", folder / "groups.toml", *arguments, "--json", check=0).out
     assert out["outcome"] == "cleared", out["reason"]
     assert [about["documents"] for about in out["rounds"]] == [40, 37]
-    assert [about["sensitive"] for about in out["rounds"]] == [3, 0]
+    assert [about["verdicts"]["sensitive"] for about in out["rounds"]] == [3, 0]
     assert (out["unit"], out["documents"], out["excluded"], out["allowed"]) == ("group", 120, 9, 111)
     assert "Without 3 groups" in out["reason"]
 

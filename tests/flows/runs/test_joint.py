@@ -13,7 +13,7 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.privacy.spent import Spent
 from ksdp.audit.registry import make_mechanism
-from ksdp.audit.results.parts import CertificateSummary
+from ksdp.audit.results.parts import CertificateSummary, VerdictCounts
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.spec.models import parse_spec
 from ksdp.flows.runs.budget import covering, joint_audits, joint_table, record_joint, spent_words
@@ -34,7 +34,7 @@ def identity(name: str, **parameters: Any) -> dict[str, Any]:
 def joint(runs: list[dict[str, Any]], sensitive: int = 0, undecided: int = 0, **changes: Any) -> Summary:
     spec = parse_spec({"seed": 1, "corpus": {"path": "x"}, "mechanism": {"name": "together", "runs": runs}})
     usual = example(audit="a1")
-    counts = replace(usual.verdicts, sensitive=sensitive, undecided=undecided)
+    counts = VerdictCounts(sensitive, usual.documents - sensitive - undecided, undecided)
     parameters = parameters_of(make_mechanism("together", {"runs": runs}))
     whole = {
         "parameters": parameters,
@@ -81,8 +81,8 @@ def test_a_ledger_keeps_what_pairs_of_all_runs_together_prove(tmp_path: Path) ->
         ({"mechanism": "pd-nmf"}, "a joint one is of `together`"),
         ({"valid": False}, "is void"),
         ({"unread": ("run1_sums",)}, "did not look at run1_sums"),
-        ({"sensitive": 1}, "found 1 documents sensitive"),
-        ({"undecided": 2}, "left 2 undecided"),
+        ({"sensitive": 1}, "found 1 sensitive, 4 clear"),
+        ({"undecided": 2}, "2 undecided"),
     ],
 )
 def test_what_found_less_than_everything_clear_is_not_taken(

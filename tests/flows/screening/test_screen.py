@@ -122,7 +122,7 @@ def test_the_second_layer_is_found_and_the_clearance_holds_neither(
     asked = spec("Masking")
     found = call(asked, rounds=4, **SIGNED)
     assert (found["outcome"], found["helps"]) == ("cleared", True), found["reason"]
-    assert [about["sensitive"] for about in found["rounds"]] == [20, 6, 0]
+    assert [about["verdicts"]["sensitive"] for about in found["rounds"]] == [20, 6, 0]
     assert [about["documents"] for about in found["rounds"]] == [120, 100, 94]
     assert len({about["seed"] for about in found["rounds"]}) == 3
     assert sum(about["level"] for about in found["rounds"]) < 0.05
@@ -212,7 +212,10 @@ def test_documents_that_others_hid_are_found_when_the_listed_ones_are_audited_al
 
     found = call(asked, **SIGNED)
     assert found["outcome"] == "cleared", found["reason"]
-    seen = [(about["proof"], about["among"], about["documents"], about["sensitive"]) for about in found["rounds"]]
+    seen = [
+        (about["proof"], about["among"], about["documents"], about["verdicts"]["sensitive"])
+        for about in found["rounds"]
+    ]
     assert seen == [(False, 120, 45, 0), (True, 45, 45, 6), (True, 39, 39, 0)]
     assert (found["exact"], found["allowed"], found["excluded"]) == (True, 39, 6)
     cleared = read_clearance(base / "clearance.json")
@@ -248,11 +251,12 @@ def test_undecided_ones_are_taken_out_until_all_that_was_audited_together_is_cle
     sp.save_npz(base / "counts.npz", sp.csr_matrix(np.ones((40, 27))))  # nothing leaks; the margin is close
     found = call(spec("Masking") | {"decision": {"margin": 0.36}}, **SIGNED)
     first, last = found["rounds"][0], found["rounds"][-1]
-    assert (first["sensitive"], first["undecided"] > 0, first["proof"]) == (0, True, False)
-    assert (last["undecided"], last["proof"]) == (0, True)
+    before, after = first["verdicts"], last["verdicts"]
+    assert (before["sensitive"], before["undecided"] > 0, first["proof"]) == (0, True, False)
+    assert (after["undecided"], last["proof"]) == (0, True)
     among = [about["among"] for about in found["rounds"]]
-    assert among[1:] == [about["clear"] for about in found["rounds"][:-1]]
-    assert (found["outcome"], found["exact"], found["allowed"]) == ("cleared", True, last["clear"])
+    assert among[1:] == [about["verdicts"]["clear"] for about in found["rounds"][:-1]]
+    assert (found["outcome"], found["exact"], found["allowed"]) == ("cleared", True, after["clear"])
     assert found["reason"].endswith("It audited the listed documents by themselves.")
 
 

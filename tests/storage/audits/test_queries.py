@@ -129,7 +129,6 @@ def test_one_document_and_its_tests(made: tuple[Findings, pd.DataFrame, pd.DataF
 def test_totals_and_overviews(made: tuple[Findings, pd.DataFrame, pd.DataFrame]) -> None:
     findings, verdicts, statistics = made
     totals = findings.totals()
-    assert dict(totals.verdicts) == verdicts.verdict.value_counts().to_dict()
     sensitive = verdicts[verdicts.verdict == "sensitive"]
     assert totals.median == pytest.approx(sensitive.distance.median())
     assert totals.tenth == pytest.approx(sensitive.distance.quantile(0.9))
