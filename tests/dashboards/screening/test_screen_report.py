@@ -122,8 +122,8 @@ def test_what_was_written_is_read_again_and_another_version_is_refused(tmp_path:
         file = write_screen(store, found)
         assert read_screen(store, found.screen) == found
     told = found.to_json()
-    write_json_with_checksum(file, told | {"version": 1})
-    with pytest.raises(StoreError, match="has version 1"):
+    write_json_with_checksum(file, told | {"version": 2})
+    with pytest.raises(StoreError, match="has version 2"):
         read_screen(store, found.screen)
     assert read_screens_page(store, {}).screens == ()
     write_json_with_checksum(file, told | {"excluded": "many"})
