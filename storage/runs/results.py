@@ -4,7 +4,7 @@
 
     DIR/
       result.npz        what everybody has learnt, by the names of the observables; the same at every party
-      own.npz           what stays with the party: ids of its documents, its coefficients
+      own.npz           what stays with the party, if anything: ids of its documents, its coefficients
       predictions.parquet  of a run on ratings: `user`, `item`, predicted `rating`, the best of every user first
       run.json          session, hash of the result, on what grounds each party took part
       transcript.jsonl  one line an event: kind, round, peer, bytes, time; never a value
@@ -57,8 +57,9 @@ def write_run(
     folder: Path, public: Mapping[str, NDArray[Any]], own: Mapping[str, NDArray[Any]], about: Mapping[str, Any]
 ) -> None:
     """Write the result of a run that all parties have confirmed."""
-    for name, arrays in ((_OWN, own), (_RESULT, public)):
-        write_arrays(folder / name, arrays)
+    if own:
+        write_arrays(folder / _OWN, own)
+    write_arrays(folder / _RESULT, public)
     write_json(folder / _ABOUT, dict(about))
 
 

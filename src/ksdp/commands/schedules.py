@@ -65,7 +65,7 @@ def schedule(
     spending: SpendingOptions,
     attempts: AttemptOptions,
     appetite: AppetiteOption = None,
-    link: Annotated[str | None, typer.Option("--link", help="Address of the dashboard, for links.")] = None,
+    link: Annotated[str | None, typer.Option("--link", help="Address of the dashboard, where links lead.")] = None,
     workers: WorkersOption = None,
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
