@@ -40,8 +40,7 @@ from ksdp.storage.audits.continuation import (
     write_progress,
 )
 from ksdp.storage.audits.history import read_summary
-from ksdp.storage.audits.screens import verdict_ids
-from ksdp.storage.findings import read_spec, read_verdicts
+from ksdp.storage.findings import read_spec, read_verdicts, verdict_ids
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.reviews.appetites import keep_appetite, kept_appetite
 from ksdp.storage.reviews.decisions import Subject, append, newer_audits, snapshot, states

@@ -394,6 +394,14 @@ def read_verdicts(folder: Path) -> pa.Table:
     return _read(folder, "verdicts", VERDICTS.columns)
 
 
+def verdict_ids(verdicts: pa.Table, kinds: Sequence[str]) -> list[str]:
+    """Ids of the documents with one of these verdicts, in the order of the audit."""
+    import pyarrow.compute as pc
+
+    chosen = verdicts.filter(pc.is_in(verdicts["verdict"], pa.array(kinds, pa.string())))
+    return [str(name) for name in chosen["document"].to_pylist()]
+
+
 def read_statistics(folder: Path) -> pa.Table:
     """One row a (document, statistic)."""
     return _read(folder, "statistics", STATISTICS.columns)

@@ -197,7 +197,7 @@ _MANY = 0.5
 
 
 def next_steps(summary: Summary, runs_to_decide: float | None = None) -> list[str]:
-    """What to do next, the most urgent first; never empty. Half of the undecided take `runs_to_decide` runs."""
+    """What to do next, the most urgent first. Half of the undecided take `runs_to_decide` runs."""
     if not summary.valid:
         return [
             "Use no verdict of this audit and release nothing on its account.",

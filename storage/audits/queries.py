@@ -9,14 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ksdp.audit.screening.clearance import Attempt
 from ksdp.audit.verdicts.verdict import VERDICTS as VERDICTS
+from ksdp.audit.verdicts.verdict import Verdict
 from ksdp.storage.audits.duckdb_query import ask
 from ksdp.storage.audits.history import read_summary
-from ksdp.storage.findings import EFFECTS, STATISTICS, EffectRow, StatisticTestRow, VerdictRow, read_verdicts
+from ksdp.storage.findings import (
+    EFFECTS,
+    STATISTICS,
+    EffectRow,
+    StatisticTestRow,
+    VerdictRow,
+    read_verdicts,
+    verdict_ids,
+)
 from ksdp.storage.findings import VERDICTS as VERDICTS_TABLE
 from ksdp.storage.store import Store
 
@@ -297,9 +305,7 @@ def proved_sensitive(store: Store, attempts: Iterable[Attempt], *, margin: float
             continue
         summary = read_summary(folder)
         if summary.valid and summary.design.unit == unit:
-            verdicts = read_verdicts(folder)
-            sensitive = verdicts.filter(pc.equal(verdicts["verdict"], "sensitive"))["document"].to_pylist()
-            proved |= dict.fromkeys(map(str, sensitive), audit)
+            proved |= dict.fromkeys(verdict_ids(read_verdicts(folder), [Verdict.SENSITIVE]), audit)
     return proved
 
 

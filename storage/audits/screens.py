@@ -20,7 +20,7 @@ from ksdp.audit.screening.screen_summary import RoundSummary as RoundSummary
 from ksdp.audit.screening.screen_summary import ScreenSummary as ScreenSummary
 from ksdp.audit.verdicts.verdict import Proof
 from ksdp.storage.codec import read_object, read_table, write_json_with_checksum, write_table_with_checksum
-from ksdp.storage.findings import read_verdicts
+from ksdp.storage.findings import read_verdicts, verdict_ids
 from ksdp.storage.store import Store, write_text
 
 _COLUMNS = ("document", "statistic", "distance", "log10_adjusted_p")
@@ -28,12 +28,6 @@ _COLUMNS = ("document", "statistic", "distance", "log10_adjusted_p")
 
 def _file(store: Store, name: str) -> Path:
     return store.root / "screens" / name
-
-
-def verdict_ids(verdicts: pa.Table, kinds: Sequence[str]) -> list[str]:
-    """Ids of the documents with one of these verdicts, in the order of the audit."""
-    chosen = verdicts.filter(pc.is_in(verdicts["verdict"], pa.array(kinds, pa.string())))
-    return [str(name) for name in chosen["document"].to_pylist()]
 
 
 @dataclass(frozen=True, eq=False)

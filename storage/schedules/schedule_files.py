@@ -301,7 +301,7 @@ class ScheduledRun(BaseModel):
     documents: Mapping[str, int] = {}
     """`new`, `changed`, `removed`, `unchanged`, `audited`, and `excluded` by people."""
     verdicts: Mapping[str, int] = {}
-    """Of all documents as they stand after this run: `sensitive`, `clear`, `undecided`."""
+    """Of all documents as they stand after this run, by verdict."""
     became_sensitive: int = 0
     verdict_changes: int = 0
     appetite_missed: tuple[str, ...] | None = None

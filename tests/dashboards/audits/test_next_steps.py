@@ -28,6 +28,7 @@ def test_what_nobody_looks_at_is_named_and_what_is_clear_can_be_signed() -> None
     assert "no statistic looks at sigma: add one that does" in unread[0]
     (sign,) = next_steps(example(verdicts=VerdictCounts(0, 5, 0)))
     assert sign.startswith("Sign what may be used")
+    assert next_steps(example(verdicts=VerdictCounts(0, 4, 0))) == [], "the fifth has no verdict that is known"
 
 
 def test_a_void_audit_decides_nothing() -> None:

@@ -83,6 +83,7 @@ def test_a_ledger_keeps_what_pairs_of_all_runs_together_prove(tmp_path: Path) ->
         ({"unread": ("run1_sums",)}, "did not look at run1_sums"),
         ({"sensitive": 1}, "found 1 sensitive, 4 clear"),
         ({"undecided": 2}, "2 undecided"),
+        ({"verdicts": VerdictCounts(0, 4, 0)}, "0 sensitive, 4 clear"),  # the fifth has no verdict that is known
     ],
 )
 def test_what_found_less_than_everything_clear_is_not_taken(
