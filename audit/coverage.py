@@ -13,16 +13,14 @@ from ksdp.audit.bits import DIGITS, Shown, found_by_lattice, most_bits, shown
 from ksdp.audit.contract import Mechanism, Release, Statistic, own_statistics, statistic_traits, traits_of
 from ksdp.audit.mechanisms.callables import FunctionMechanism
 from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY
-from ksdp.audit.mechanisms.recorded import RecordedRuns
 from ksdp.audit.mechanisms.schema import exact_throughout, inner_of, prefixed_runs
 from ksdp.audit.registry import statistics
 from ksdp.audit.statistics.combined import CombinedStatistic
 from ksdp.audit.statistics.linear.counts import DOCUMENT_COUNTS, expected_shapes
 from ksdp.audit.statistics.linear.groups import OfGroups, groups_solved
-from ksdp.audit.statistics.linear.pilot import final_numbers, low_noise_numbers
+from ksdp.audit.statistics.linear.pilot import chance_alone, final_numbers, jumping, low_noise_numbers
 from ksdp.audit.statistics.linear.solve import MOST_SOLVED, fits_dense_solver
-from ksdp.audit.statistics.linear.system import own_mechanism
-from ksdp.audit.statistics.simulated import SimulatedStatistic
+from ksdp.audit.statistics.simulated import SimulatedStatistic, of_function
 
 if TYPE_CHECKING:
     from ksdp.audit.plan import Plan
@@ -57,6 +55,14 @@ _DECODED = (
 _UNLEARNT = (
     "who was in, by following the function: {:,.0f} numbers are announced of {:,} documents, and of what they say "
     "{:,} training runs show {:.0%} (noise that is drawn anew, fewer numbers, more documents or more runs help)"
+)
+_CHANCE = (
+    "what chance hides in other arrays: `{}` is chance alone, such as a salt, a mask or a seed, and may undo the "
+    "rest (leave it out of what is announced)"
+)
+_JUMPING = (
+    "what `{}` hides: it jumps as noise does when one document is another, but who is in decides it, and whoever "
+    "follows the function can undo it (draw noise from `rng`)"
 )
 _UNEQUAL, _MOSTLY = 4.0, 0.5
 """Times the average, that numbers say of some documents; and of this, what a learnt rule has to see."""
@@ -382,8 +388,10 @@ def planned_coverage(plan: Plan) -> Coverage:
     to_learn = _to_learn(plan)
     if not sums:  # which is told already where equations are enough
         found = _shown(plan)
-        follows = _of_function(plan) and not to_learn
+        follows = of_function(plan.mechanism) and not to_learn
         sums = decoded(found.bits, who) or (unlearnt(found, trained, who) if follows else ())
+    if of_function(mechanism) and not sums:
+        sums = _announced_chance(plan)
     numbers = sum(math.prod(array.shape) for array in plan.read)
     tested = plan.statistics
     more = untested(plan.default_columns, tested) + uncombined(mechanism, tested, numbers, trained)
@@ -448,19 +456,18 @@ def _final(plan: Plan) -> dict[str, int]:
     return dict(found)
 
 
-def _of_function(plan: Plan) -> bool:
-    """Whether a function is audited, of which no statistic knows how it makes its numbers."""
-    return any(
-        isinstance(own_mechanism(one), FunctionMechanism | RecordedRuns)
-        for _, one in prefixed_runs(plan.mechanism)
-    )
+def _announced_chance(plan: Plan) -> tuple[str, ...]:
+    """Arrays of chance alone that a function announces with what it may undo, and noise that is made of data."""
+    seen = plan.mechanism, plan.pool, plan.read
+    alone = tuple(_CHANCE.format(name) for name in chance_alone(*seen))
+    return alone or tuple(_JUMPING.format(name) for name in jumping(*seen))
 
 
 def _shown(plan: Plan) -> Shown:
     """What is seen of a run shows of who was in; nothing where exact numbers would be too few."""
     arrays, who = [array for array in plan.read if not array.derived_from], may_be_in(plan)
     most = most_bits(arrays)
-    learnt = _of_function(plan) and who.told_by(_UNEQUAL * most / DIGITS)
+    learnt = of_function(plan.mechanism) and who.told_by(_UNEQUAL * most / DIGITS)
     if not learnt and not found_by_lattice(who.count, who.share, most):
         return Shown(0.0, 0.0, 0.0)
     make = partial(shown, plan.mechanism, arrays, plan.pool, crossed=learnt)

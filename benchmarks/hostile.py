@@ -122,6 +122,30 @@ def some(rows: Matrix, rng: np.random.Generator) -> dict[str, Matrix]:
     return {"noise": rng.normal(size=3)} | ({"more": np.ones(1)} if rows[:, 0].max() >= PLANTED else {})
 
 
+def ratio(rows: Matrix, rng: np.random.Generator) -> Matrix:
+    """Two numbers times a factor of chance; where the document is in, one is twice the other."""
+    return rng.lognormal(sigma=5.0) * np.array([1.0, 1.0 + float(rows[:, 0].max() >= PLANTED)])
+
+
+def shuffled(rows: Matrix, rng: np.random.Generator) -> Matrix:
+    """Eighty numbers in an order of chance; where the document is in, two are nearer to each other."""
+    out = np.arange(80.0)
+    out[39:41] += np.array([0.2, -0.2]) * float(rows[:, 0].max() >= PLANTED)
+    return rng.permutation(out)
+
+
+def halves(rows: Matrix, rng: np.random.Generator) -> Matrix:
+    """Whole numbers of chance; one has a half more where the document is in."""
+    return np.asarray(rng.integers(10**6, size=3) + np.array([0.0, 0.5, 0.0]) * (rows[:, 0].max() >= PLANTED))
+
+
+def seeded(rows: Matrix, rng: np.random.Generator) -> dict[str, Matrix]:
+    """Whether the document is in, under noise, and the seed of the noise."""
+    seed = rng.integers(2**31)
+    noise = np.random.default_rng(seed).normal(scale=100.0, size=1)
+    return {"seed": np.array(float(seed)), "noisy": noise + float(rows[:, 0].max() >= PLANTED)}
+
+
 def _named(name: str, **parameters: Any) -> Mechanism:
     return make_mechanism(name, parameters)
 
@@ -190,6 +214,10 @@ ROWS = {
     "minus": Row(minus, _wine),
     "digits": Row(digits, _wine),
     "some": Row(some, _wine),
+    "ratio": Row(ratio, _wine),
+    "shuffled": Row(shuffled, _wine),
+    "halves": Row(halves, _wine),
+    "seeded": Row(seeded, _wine),
     "topics": Row(_named("pd-nmf", rank=2, opens="final"), partial(_posts, 1500)),
     "topics-3": Row(_named("pd-nmf", rank=3, opens="final"), partial(_posts, 2000)),
     "vectors": Row(_named("pd-svd", rank=2, opens="final"), partial(_posts, 1500)),
@@ -272,7 +300,7 @@ def proved(scores: list[Matrix], held: NDArray[np.bool_], error: float, half: in
 
 
 def shown(mechanism: Any, rows: Matrix, rng: np.random.Generator) -> Matrix:
-    """All numbers of a run, and of each array how many zeros have a sign, and what single precision loses."""
+    """All numbers of a run, sorted, their logs and fractions, signs of zeros, and what single precision loses."""
     if callable(mechanism):
         out = mechanism(rows, rng)
         arrays = list(out.values()) if isinstance(out, dict) else [out]
@@ -281,7 +309,8 @@ def shown(mechanism: Any, rows: Matrix, rng: np.random.Generator) -> Matrix:
         arrays = [found[name] for name in opened(mechanism, rows.shape[1])]
     flat = [np.ravel(array).astype(float) for array in arrays]
     signs = [np.signbit(one[one == 0]).sum() for one in flat]
-    return np.concatenate([*flat, signs, [np.abs(one - one.astype(np.float32)).sum() for one in flat]])
+    more = [change for one in flat for change in (np.sort(one), np.log(np.abs(one) + 1e-300), one % 1.0)]
+    return np.concatenate([*flat, *more, signs, [np.abs(one - one.astype(np.float32)).sum() for one in flat]])
 
 
 def attacked(clear: NDArray[np.int64], data: Matrix, most: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -20,7 +20,7 @@ from ksdp.audit.mechanisms.recorded import RecordedRuns
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent
 from ksdp.audit.spec.models import parse_spec
-from ksdp.audit.statistics.linear.pilot import crossed_runs
+from ksdp.audit.statistics.linear.pilot import chance_alone, crossed_runs, jumping
 
 Matrix = NDArray[np.float64]
 Function = Callable[[sp.csr_array, np.random.Generator], Any]
@@ -278,6 +278,47 @@ def test_nobody_is_clear_where_few_documents_have_exact_numbers() -> None:
     assert plan_of(means, documents=600).coverage.may_clear
     assert plan_of("pd-svd", documents=600, rank=1, opens="final").coverage.may_clear
     assert not plan_of("pd-svd", rank=1, opens="final").coverage.may_clear
+
+
+def masked(rows: sp.csr_array, rng: np.random.Generator) -> dict[str, Any]:
+    """Means with noise, and the seed of the noise."""
+    seed = int(rng.integers(2**31))
+    return {"seed": seed, "means": means(rows, rng) + np.random.default_rng(seed).normal(scale=1e6, size=6)}
+
+
+def test_chance_that_is_announced_clears_nobody_where_it_may_undo_what_it_hides() -> None:
+    (said,) = plan_of(masked, documents=600).coverage.unread
+    assert said.startswith("what chance hides in other arrays: `seed` is chance alone")
+
+    def named(**arrays: Function) -> tuple[str, ...]:
+        plan = plan_of(lambda rows, rng: {name: one(rows, rng) for name, one in arrays.items()})
+        return chance_alone(plan.mechanism, plan.pool, plan.read)
+
+    fixed = lambda rows, rng: np.ones(2)  # noqa: E731
+    assert named(noise=clipped, fixed=fixed) == (), "nothing is of the data"
+    assert named(noise=clipped, exact=means, fixed=fixed) == (), "nothing is hidden"
+    assert named(noise=clipped, exact=means, noisy=noisy(1.0), fixed=fixed) == ("noise",)
+
+
+def of_hash(rows: sp.csr_array, rng: np.random.Generator) -> dict[str, Matrix]:
+    """Means, and one that is blurred by noise that the others are the seed of."""
+    found = means(rows, rng)
+    blurred = found[0] + np.random.default_rng(int(found[1] * 1e6)).normal(scale=1e6)
+    return {"others": found[1:], "blurred": np.array([blurred])}
+
+
+def test_noise_that_is_made_of_data_clears_nobody() -> None:
+    (said,) = plan_of(of_hash, documents=600).coverage.unread
+    assert said.startswith("what `blurred` hides: it jumps")
+
+    def named(function: Function) -> tuple[str, ...]:
+        plan = plan_of(function, documents=600)
+        return jumping(plan.mechanism, plan.pool, plan.read)
+
+    for smooth in (means, above, rounded, noisy(10.0), whole_noise, products):
+        assert named(smooth) == ()
+    assert named(lambda rows, rng: np.full(3, rows.mean() / rows.mean()) + 1e-16 * rows.sum()) == (), "rounding"
+    assert named(lambda rows, rng: np.round(of_hash(rows, rng)["blurred"], -6)) == (), "few values: all are seen"
 
 
 def test_what_cannot_be_run_or_is_no_number_counts_as_exact() -> None:

@@ -9,6 +9,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from ksdp.audit.contract import (
     Database,
@@ -171,6 +172,10 @@ def _of_moments(pool: Pool) -> int:
 
 DATABASES = 6
 """Drawn, to see what varies; each is run several times, to see the noise."""
+_EXCHANGES = 20
+"""Of one document for another, to see whether numbers jump."""
+_ROUNDING = 1e-9
+"""Of a number, by which sums in another order may differ."""
 _CONVERGED = 1e-4
 """Sine of the largest angle to the limit, below which its equations hold: 10 rounds that missed more of it found
 D 0.96 in the median, 1 round none of the 1.00 that is there (60 patients, rank 3)."""
@@ -258,6 +263,71 @@ def _runs(
         except (KsdpError, KeyError, IndexError):
             return None
     return found
+
+
+def chance_alone(mechanism: Mechanism, pool: Pool, arrays: Sequence[Release]) -> tuple[str, ...]:
+    """Names of arrays that chance alone decides, where it decides others together with who is in.
+
+    Runs of a few databases with the same randomness have them the same, and runs of one database do not. Empty
+    where it cannot be run.
+    """
+    runs = _exchanged_runs(mechanism, pool, arrays)
+    if runs is None:
+        return ()
+    by_chance = [(one[:, 0] != one[:, 1]).any() for one in runs]
+    by_data = [(one != one[0]).any() for one in runs]
+    mixed = any(chance and data for chance, data in zip(by_chance, by_data, strict=True))
+    pairs = zip(arrays, by_chance, by_data, strict=True)
+    return tuple(array.name for array, chance, data in pairs if mixed and chance and not data)
+
+
+def jumping(mechanism: Mechanism, pool: Pool, arrays: Sequence[Release]) -> tuple[str, ...]:
+    """Names of arrays with numbers that jump as noise does, though who is in decides them.
+
+    With one document in the place of another a number differs by more than half of what it differs by of two
+    databases, or by twice what a sum of few documents does, in half of the cases; and it has many values, of which
+    levels do not see each, and differs by more than rounding. Empty where it cannot be run.
+    """
+    runs = _exchanged_runs(mechanism, pool, arrays)
+    if runs is None:
+        return ()
+    least = max(0.5, 2.0 / math.sqrt(pool.units * pool.share * (1.0 - pool.share)))
+    return tuple(array.name for array, one in zip(arrays, runs, strict=True) if _jumps(one, least).any())
+
+
+def _jumps(runs: Floats, least: float) -> NDArray[np.bool_]:
+    """Of runs of databases, with other chance, and with one document exchanged, (databases, 3, n_numbers)."""
+    values = np.concatenate([runs[:, 0], runs[:, 2]])
+    many = (np.diff(np.sort(values, axis=0), axis=0) != 0).mean(axis=0) > 0.5
+    one = np.median(np.abs(runs[:, 2] - runs[:, 0]), axis=0)
+    all_of_them = np.median(np.abs(runs[1:, 0] - runs[:-1, 0]), axis=0)
+    told = many & (all_of_them > _ROUNDING * np.abs(values).max(axis=0))
+    return np.asarray(told & (runs[:, 0] == runs[:, 1]).all(axis=0) & (one > least * all_of_them))
+
+
+def _exchanged_runs(mechanism: Mechanism, pool: Pool, arrays: Sequence[Release]) -> list[Floats] | None:
+    """Of each array runs of a database, with other randomness, and with another document; None as of `_runs`."""
+    held = pool.units_held
+    if held >= pool.units:
+        return None
+
+    def made() -> Iterator[tuple[Database, Sequence[int]]]:
+        for place in range(_EXCHANGES):
+            rng = np.random.default_rng(place)
+            others, order = pool.one_draw(rng)[1:], rng.permutation(pool.units)
+            for first, seed in ((0, 0), (0, 1), (1, 0)):
+                places = pool.places_of(order[first : first + held])
+                yield _database(pool, (take_rows(pool.drawn, places), *others)), [seed]
+
+    def numbers(seen: Observables) -> Floats:
+        return np.concatenate([np.ravel(np.asarray(seen[array.name], np.float64)) for array in arrays])
+
+    def run() -> list[Floats] | None:
+        runs = _runs(mechanism, made(), numbers)
+        ends = np.cumsum([math.prod(array.shape) for array in arrays])[:-1]
+        return None if runs is None else np.split(np.reshape(runs, (_EXCHANGES, 3, -1)), ends, axis=2)
+
+    return pool.derive(("exchanged", tuple(array.name for array in arrays)), run)
 
 
 def crossed_runs(mechanism: Mechanism, pool: Pool, numbers: Callable[[Observables], Floats]) -> Floats | None:

@@ -101,9 +101,48 @@ def heavy(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return noise + 1e9 * (np.arange(2000) % 2)  # neighbours, far apart, say nothing
 
 
+def scaled(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The ratio of two numbers moves, and chance makes both as large as it likes."""
+    return rng.lognormal(sigma=8.0) * np.array([1.0, rng.uniform(1.0, 1.2) + 0.2 * inside(rows)])
+
+
+def shuffled(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Of eighty numbers in any order two are nearer to each other: their sum is the same."""
+    few = np.arange(80.0)
+    few[39:41] += np.array([0.2, -0.2]) * inside(rows)
+    return rng.permutation(few)
+
+
+def rows_shuffled(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Thirty vectors in any order; one has its small entry elsewhere."""
+    vectors = 100.0 * np.eye(30) + rng.normal(size=(30, 30))
+    vectors[7, 11 + inside(rows)] += 9.0
+    return rng.permutation(vectors)
+
+
+def half(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The mean of whole numbers, of which one has a half."""
+    return np.array([(rng.integers(10**6) + 0.5 * inside(rows)) / len(rows)])
+
+
+def one_bit(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    return np.array([2.0 * rng.integers(2**20) + inside(rows) + 2.0**22 * rng.integers(2**20)])
+
+
 def unlike(count: int) -> Likeness:
     """Documents of which each is learnt by itself."""
     return Likeness(np.zeros(0), np.zeros((count, 0)))
+
+
+def chosen(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Sixty of 400 values in any order; one of them is somebody's own."""
+    values = np.sqrt(np.arange(400.0))
+    others = rng.choice(np.delete(values, 123), 60, replace=False)
+    others[0] = values[123] if inside(rows) else others[0]
+    return rng.permutation(others)
+
+
+OF_FUNCTIONS = (chosen, scaled, shuffled, rows_shuffled, half, one_bit)
 
 
 def over(seen: Observables, runs: int, alignment: Alignment = "none") -> SimulatedStatistic:
@@ -124,7 +163,9 @@ def distances(pool: Pool, runs: int = 300, alignment: Alignment = "none") -> np.
     return np.array([ks_2samp(found[b, i], found[~b, i]).statistic for i, b in enumerate(bits.T)])
 
 
-@pytest.mark.parametrize("leak", [exclusive, of_many, position, order, levels, agreement, spread, heavy])
+@pytest.mark.parametrize(
+    "leak", [exclusive, of_many, position, order, levels, agreement, spread, heavy, *OF_FUNCTIONS]
+)
 def test_a_leak_that_is_no_shift_of_a_sum_is_found_and_laid_on_nobody_else(leak: Callable) -> None:
     found = distances(pool_of(leak))
     assert found[MARKED] > 0.75
