@@ -268,7 +268,19 @@ class ShareSummary:
 
 
 @dataclass(frozen=True, config=FORMAT)
-class CertificateSummary:
+class BoundedSummary:
+    """Documents of whom a bound of every attack is proved, against what was measured of them."""
+
+    certified: int
+    """Documents whose bound is at most the margin, sensitive ones included."""
+    sensitive: int
+    """Of these, those that are called sensitive: one of the two errs."""
+    contradicted: int
+    """Documents measured to be above their bound, all errors accounted for: then the audit is void."""
+
+
+@dataclass(frozen=True, config=FORMAT)
+class CertificateSummary(BoundedSummary):
     """What paired runs proved about every attack: `audit.certifying.Certificate`."""
 
     pairs: int
@@ -276,12 +288,6 @@ class CertificateSummary:
     """All bounds hold together but with this probability."""
     runs: int
     """Of the mechanism, that the pairs took."""
-    certified: int
-    """Documents whose bound is at most the margin, sensitive ones included."""
-    sensitive: int
-    """Of these, those that are called sensitive: one of the two errs."""
-    contradicted: int
-    """Documents measured to be above their bound, all errors accounted for: then the audit is void."""
     median_bound: float
     largest_bound: float
     median_knows_all: float
@@ -290,7 +296,7 @@ class CertificateSummary:
 
 
 @dataclass(frozen=True, config=FORMAT)
-class PromiseSummary:
+class PromiseSummary(BoundedSummary):
     """What the mechanism's noise proves of every document and every attack: `mechanisms.privacy.spent.Promise`."""
 
     bound: float
@@ -299,24 +305,12 @@ class PromiseSummary:
     """From whom the noise protects, and who must be honest."""
     every_size: bool
     """Whether the bound is the same for parties of any size."""
-    certified: int
-    """Documents whose bound is at most the margin: all or none."""
-    sensitive: int
-    """Of these, those that are called sensitive: false alarms, at the rate stated for them."""
-    contradicted: int
-    """Documents measured to be above their bound, all errors accounted for: then the audit is void."""
 
 
 @dataclass(frozen=True, config=FORMAT)
-class CopiesSummary:
+class CopiesSummary(BoundedSummary):
     """What the number of copies in a run proves of documents that have many: `audit.copies`."""
 
-    certified: int
-    """Documents of whom no attack tells more than the margin, sensitive ones included."""
-    sensitive: int
-    """Of these, those that are called sensitive: false alarms, at the rate stated for them."""
-    contradicted: int
-    """Documents measured to be above their bound, all errors accounted for: then the audit is void."""
     fewest: int
     """Copies that each of the certified has at least, itself included."""
     largest_bound: float

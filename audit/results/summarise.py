@@ -41,9 +41,7 @@ def certificate_summary(
         pairs=certificate.pairs,
         level=certificate.level,
         runs=certificate.pairs * (1 + len(certificate.bound)),
-        certified=int(below.sum()),
-        sensitive=int((below & (interim.decisions.verdict == Verdict.SENSITIVE)).sum()),
-        contradicted=int(certificate.contradicted.sum()),
+        **_bounded(interim, below, certificate.contradicted),
         median_bound=float(np.median(certificate.bound)),
         largest_bound=float(certificate.bound.max()),
         median_knows_all=float(np.median(certificate.mean)),
@@ -62,13 +60,11 @@ def copies_summary(plan: Plan, interim: InterimVerdicts, copies: Copies | None) 
     if copies is None:
         return None
     below = plan.spec.rule.accepts(copies.bound)
-    above = int(above_bound(interim.tests, copies.bound, plan.counted, len(plan.looks)).sum())
-    if not below.any() and not above:
+    above = above_bound(interim.tests, copies.bound, plan.counted, len(plan.looks))
+    if not below.any() and not above.any():
         return None
     return CopiesSummary(
-        certified=int(below.sum()),
-        sensitive=int((below & (interim.decisions.verdict == Verdict.SENSITIVE)).sum()),
-        contradicted=above,
+        **_bounded(interim, below, above),
         fewest=int(copies.count[below].min(initial=len(plan.corpus))),
         largest_bound=float(copies.bound[below].max(initial=0.0)),
     )
@@ -84,17 +80,20 @@ def promise_summary(plan: Plan, interim: InterimVerdicts) -> parts.PromiseSummar
     """What the mechanism's noise proves, and what was measured above it; None where it proves nothing."""
     if plan.promise is None:
         return None
-    bound, decisions = plan.promise.bound, interim.decisions
-    covered = plan.spec.rule.accepts(bound)
-    every = np.full(len(interim.tests), bound)
+    every = np.full(len(interim.tests), plan.promise.bound)
+    above = above_bound(interim.tests, every, plan.counted, len(plan.looks))
     return parts.PromiseSummary(
-        bound,
-        plan.promise.trust,
-        plan.promise.every_size,
-        certified=covered * len(every),
-        sensitive=covered * int((decisions.verdict == Verdict.SENSITIVE).sum()),
-        contradicted=int(above_bound(interim.tests, every, plan.counted, len(plan.looks)).sum()),
+        bound=plan.promise.bound,
+        trust=plan.promise.trust,
+        every_size=plan.promise.every_size,
+        **_bounded(interim, plan.spec.rule.accepts(every), above),
     )
+
+
+def _bounded(interim: InterimVerdicts, below: NDArray[np.bool_], above: NDArray[np.bool_]) -> dict[str, int]:
+    """How many are certified, how many of these are called sensitive, how many measured above their bound."""
+    sensitive = below & (interim.decisions.verdict == Verdict.SENSITIVE)
+    return {"certified": int(below.sum()), "sensitive": int(sensitive.sum()), "contradicted": int(above.sum())}
 
 
 def share_summary(plan: Plan, interim: InterimVerdicts) -> ShareSummary | None:

@@ -40,7 +40,7 @@ def full() -> Summary:
         announced=(AnnouncedArray("V", (3, 40)),),
         paper_alone=PaperAlone(("w-max",), 1, 0.25, 1e-7, 2),
         fresh=FreshSummary(50, 1, 20, 1, 0.5, 0.25, 0.5, 1.25, 0.5, 0.25),
-        certificate=CertificateSummary(200, 0.005, 1200, 3, 1, 0, 0.1, 0.3, 0.05, 0.2),
+        certificate=CertificateSummary(3, 1, 0, 200, 0.005, 1200, 0.1, 0.3, 0.05, 0.2),
         knows_all=1.0,
         damaged_blocks=("values/00-0000.parquet",),
         share=ShareSummary(5, 40, 0.05, 0.125, 0.75),

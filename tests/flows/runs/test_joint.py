@@ -68,7 +68,7 @@ def test_a_ledger_keeps_what_pairs_of_all_runs_together_prove(tmp_path: Path) ->
     record_joint(ledger, whole, NOW)
     assert whole.certificate is None
     assert joint_audits(ledger)[0].bound is None
-    proved = CertificateSummary(200, 0.005, 2200, 10, 0, 0, 0.05, 0.13, 0.02, 0.04)
+    proved = CertificateSummary(10, 0, 0, 200, 0.005, 2200, 0.05, 0.13, 0.02, 0.04)
     record_joint(ledger, replace(whole, certificate=proved), NOW)
     assert joint_audits(ledger)[1].bound == 0.13
     said = spent_words(Spent(2, 0.0, 0, 2, 0.13))
