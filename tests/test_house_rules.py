@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from ksdp.audit.verdicts.verdict import VERDICTS
+
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("audit", "protocols", "storage", "tasks", "flows", "dashboards", "commands", "api", "extras")
 MAY_IMPORT = {
@@ -262,6 +264,19 @@ def test_the_house_holds_few_files() -> None:
         if not path.is_symlink()
     ]
     assert len({path.resolve() for path in files}) <= MOST_FILES
+
+
+def test_verdicts_are_listed_in_one_table() -> None:
+    """`Verdict`: all else loops over it, so that a new word is a row there."""
+    listed = []
+    for path in [path for room in ROOMS for path in modules(room)]:
+        tree = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if {node.value for node in tree if isinstance(node, ast.Constant)} >= {*VERDICTS}:
+            listed.append(path.name)
+    for page in (ROOT / "dashboards" / "templates").glob("*.j2"):
+        if {*re.findall(r"""[>"'](\w+)[<"']""", page.read_text(encoding="utf-8"))} >= {*VERDICTS}:
+            listed.append(page.name)
+    assert listed == ["verdict.py"]
 
 
 def asked_with_a_default(tree: ast.Module) -> list[str]:

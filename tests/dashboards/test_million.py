@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from starlette.testclient import TestClient
 
+from ksdp.audit.verdicts.verdict import VERDICTS
 from ksdp.dashboards.app import create_app
 from ksdp.dashboards.reviews import Actions
 from ksdp.dashboards.security import LocalReviewer
@@ -49,7 +50,7 @@ def enlarge(folder: Path, rng: np.random.Generator) -> None:
         for side in ("above", "below")
         for name in (f"log10_p_{side}", f"log10_adjusted_p_{side}")
     }
-    verdict = rng.choice(np.array(["sensitive", "clear", "undecided"], dtype=object), MILLION)
+    verdict = rng.choice(np.array(VERDICTS, dtype=object), MILLION)
     columns = {
         "document": ids, "verdict": verdict,
         "proof": np.where(verdict == "clear", "statistics", None).astype(object),
@@ -58,6 +59,7 @@ def enlarge(folder: Path, rng: np.random.Generator) -> None:
         "statistic": names[rng.integers(0, count, MILLION)],
         "distance": best, "band_low": best * 0.8, "band_high": best * 1.1, "largest_band_high": best * 1.1, **arms,
         "detectable_distance": np.full(MILLION, 0.3), "runs_to_decide": rng.random(MILLION) * 1e5,
+        "certified_bound": pa.nulls(MILLION, pa.float64()), "knows_all": pa.nulls(MILLION, pa.float64()),
     }  # fmt: skip
     write_table_with_checksum(folder / "verdicts.parquet", pa.table(columns))
     every = rng.beta(2, 5, MILLION * count)
@@ -72,7 +74,7 @@ def enlarge(folder: Path, rng: np.random.Generator) -> None:
     }  # fmt: skip
     write_table_with_checksum(folder / "statistics.parquet", pa.table(columns))
     summary["documents"] = MILLION
-    summary["verdicts"] = {word: int((verdict == word).sum()) for word in ("sensitive", "clear", "undecided")}
+    summary["verdicts"] = {word: int((verdict == word).sum()) for word in VERDICTS}
     write_json_with_checksum(folder / "audit.json", summary)
 
 
