@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import CorpusError, InputError
+from ksdp.audit.numeric.bits import in_double
 from ksdp.audit.spec.models import CorpusSpec
 from ksdp.storage.corpora import RawCorpus, SourceFile, column_names, read_source, weighed_corpus
 from ksdp.storage.readers.columns import Columns, Source, checked_parquet
@@ -199,7 +200,7 @@ def read_observables(given: Any) -> tuple[dict[str, NDArray[np.float64]], list[A
         numbered from 0.
     """
     if isinstance(given, Mapping):
-        arrays = {str(name): np.asarray(array, dtype=np.float64) for name, array in given.items()}
+        arrays = {str(name): _in_double(str(name), array) for name, array in given.items()}
         return arrays, list(range(len(next(iter(arrays.values()))))) if arrays else []
     table = _as_table(given, "observables")
     _require(table, "observables", _RUN)
@@ -211,12 +212,19 @@ def read_observables(given: Any) -> tuple[dict[str, NDArray[np.float64]], list[A
         if name == _RUN:
             continue
         try:
-            arrays[name] = np.array([np.asarray(cell, dtype=np.float64) for cell in table[name].to_pylist()])
+            arrays[name] = np.array([_in_double(name, cell) for cell in table[name].to_pylist()])
         except (TypeError, ValueError) as error:
             raise InputError(
                 f"column `{name}` of `observables` must hold numbers, or lists of the same lengths in every run."
             ) from error
     return arrays, runs
+
+
+def _in_double(name: str, given: Any) -> NDArray[np.float64]:
+    array = np.asarray(given)
+    if array.dtype.kind in "iuf" and not in_double(array):
+        raise InputError(f"the recorded {name!r} has more digits than double precision holds: record parts.")
+    return array.astype(np.float64)
 
 
 def read_inclusion(given: Any, runs: list[Any], ids: NDArray[np.str_]) -> NDArray[np.bool_]:

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.contract import Database, Observables, Release
 from ksdp.audit.errors import InputError, KsdpError
-from ksdp.audit.numeric.bits import minus_zeros
+from ksdp.audit.numeric.bits import in_double, minus_zeros
 
 if TYPE_CHECKING:
     from ksdp.audit.contract import TableStatistic
@@ -39,6 +39,11 @@ def _named_arrays(returned: Any) -> dict[str, np.ndarray]:
     for name, array in arrays.items():
         if array.dtype.kind not in "biuf":
             raise InputError(f"what the mechanism announces as {name!r} must be numbers; it holds {array.dtype}.")
+        if not in_double(array):
+            raise InputError(
+                f"what the mechanism announces as {name!r} has more digits than double precision holds: announce "
+                "parts of these numbers, each below 2^53."
+            )
     return arrays
 
 

@@ -9,7 +9,8 @@ order: which entry of an array is largest and smallest, signs of differences of 
 shape. Arrays that are released up to signs, order or a rotation of their rows are first turned to the one of the
 first training run; as they were announced they stand with the order, as a leak may be in just what was turned.
 Of a function two more: what a common factor or an order of chance leaves as it is (logarithms, which ratios are
-differences of; sorted numbers; rows in the order that fits the first run's), and the digits of numbers, binary and
+differences of; sorted numbers; rows in the order that fits the first run's, or of one of few columns, arrays of as
+many rows side by side), and the digits of numbers, binary and
 decimal, as they are and times the rows of a run: a half among whole numbers is seen in nothing else. With these
 stands whether values that return from run to run are there, wherever: somebody's own among the largest, say.
 
@@ -76,6 +77,8 @@ _FEWEST_LEVELS, _MOST_LEVELS, _ALL_LEVELS = 5, 15, 15 * 1024
 """Of one number, of which fewer say less than its square does; and of all numbers, at most."""
 _MOST_DIGITS, _BITS, _SAFE_BITS, _DECIMALS = 128, 52, 47, 13
 """Numbers whose digits are looked at, and digits of each: times the rows of a run the last ones are rounding."""
+_MOST_KEYS = 8
+"""Columns by each of which rows are ordered."""
 _WEIGHED = 4
 """Vectors that ridges weigh: all but the digits."""
 _AT_ONCE = 256
@@ -209,14 +212,22 @@ def order_of(flat: Sequence[Floats]) -> Floats:
 
 
 def unscaled(arrays: Sequence[Floats], references: Sequence[Floats]) -> Floats:
-    """Logarithms of numbers, sorted numbers and their logarithms, rows in the order of the references'."""
-    parts = [np.zeros(0)]
+    """Logarithms of numbers, sorted ones and their logarithms, rows in the order of the references', or theirs."""
+    parts = [np.zeros(0), *_ordered_rows([one for one in arrays if one.ndim and 1 < len(one) <= _MOST_ORDERED])]
     for array, reference in zip(arrays, references, strict=True):
         if array.size <= _MOST_ORDERED:
             both = np.concatenate([array.ravel(), np.sort(array, axis=None)])
             parts += [np.log(np.abs(both) + np.finfo(float).tiny), both[array.size :]]
             parts += [aligned(array, reference, "permutation").ravel()] if array.ndim > 1 else []
     return np.concatenate(parts)
+
+
+def _ordered_rows(arrays: Sequence[Floats]) -> Iterator[Floats]:
+    """Few columns of one length side by side, such as keys and their counts, rows in the order of each column."""
+    for length in dict.fromkeys(len(one) for one in arrays):
+        table = np.concatenate([one.reshape(length, -1) for one in arrays if len(one) == length], axis=1)
+        if 1 < table.shape[1] <= _MOST_KEYS:
+            yield from (table[np.argsort(column, kind="stable")].ravel() for column in table.T)
 
 
 def returning_values(runs: Sequence[Floats], most: int) -> Floats:

@@ -332,6 +332,8 @@ def test_refusals_name_what_is_wrong(counts: Matrix) -> None:
         ksdp.audit(counts, lambda rows, rng: 1 / 0, **FEW)
     with pytest.raises(InputError, match="NaN or infinity in 'output'"):
         ksdp.audit(counts, lambda rows, rng: np.array([np.nan]), **FEW)
+    with pytest.raises(InputError, match="'output' has more digits than double precision holds"):
+        ksdp.audit(counts, lambda rows, rng: np.array([2**60 + 1]), **FEW)
     with pytest.raises(InputError, match="`workers` need names"):
         ksdp.audit(counts, mean, workers=2, **FEW)
     with pytest.raises(InputError, match=r"emb.npy is no spec \(.toml\): give arrays"):

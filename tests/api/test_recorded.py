@@ -57,6 +57,12 @@ def test_two_tables_are_audited_as_the_runs_that_made_them(made: Any, tmp_path: 
         assert again.verdicts["distance"].tolist() == found.verdicts["distance"].tolist()
 
 
+def test_whole_numbers_that_lose_digits_are_refused(made: Any) -> None:
+    data, _, bits = made
+    with pytest.raises(InputError, match="'mask' has more digits than double precision holds: record parts"):
+        ksdp.audit(data, ksdp.Recorded({"mask": np.arange(RUNS) + 2**60}, bits))
+
+
 def test_a_spec_names_the_two_files(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, means, bits = made
     observables, inclusion = tables(means, bits)

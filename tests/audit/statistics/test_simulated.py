@@ -142,7 +142,14 @@ def chosen(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return rng.permutation(others)
 
 
-OF_FUNCTIONS = (chosen, scaled, shuffled, rows_shuffled, half, one_bit)
+def keyed(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Keys and counts in any order; two keys, of no place in any order, have each other's counts."""
+    counts = rng.integers(0, 9, 30).astype(float)
+    counts[[4, 17]] = (3.0, 5.0) if inside(rows) else (5.0, 3.0)
+    return rng.permutation(np.column_stack([np.sqrt(np.arange(30.0)), counts]))
+
+
+OF_FUNCTIONS = (chosen, keyed, scaled, shuffled, rows_shuffled, half, one_bit)
 
 
 def over(seen: Observables, runs: int, alignment: Alignment = "none") -> SimulatedStatistic:
