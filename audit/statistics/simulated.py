@@ -10,7 +10,8 @@ shape. Arrays that are released up to signs, order or a rotation of their rows a
 first training run; as they were announced they stand with the order, as a leak may be in just what was turned.
 Of a function two more: what a common factor or an order of chance leaves as it is (logarithms, which ratios are
 differences of; sorted numbers; rows in the order that fits the first run's, or of one of few columns, arrays of as
-many rows side by side), and the digits of numbers, binary and
+many rows side by side; few numbers along their principal axes, of which the smallest are sums in which masks
+cancel), and the digits of numbers, binary and
 decimal, as they are and times the rows of a run: a half among whole numbers is seen in nothing else. With these
 stands whether values that return from run to run are there, wherever: somebody's own among the largest, say.
 
@@ -79,6 +80,8 @@ _MOST_DIGITS, _BITS, _SAFE_BITS, _DECIMALS = 128, 52, 47, 13
 """Numbers whose digits are looked at, and digits of each: times the rows of a run the last ones are rounding."""
 _MOST_KEYS = 8
 """Columns by each of which rows are ordered."""
+_MOST_AXES, _ROUNDED = 256, 1e-11
+"""Numbers whose principal axes are looked at, and part of the largest that rounding may be."""
 _WEIGHED = 4
 """Vectors that ridges weigh: all but the digits."""
 _AT_ONCE = 256
@@ -159,6 +162,9 @@ class Alignments:
     """Arrays to align to, of the first training run."""
     rows: int = 0
     """Of a run of a function, of whose numbers more is read; 0: of another mechanism."""
+    axes: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    """Principal ones of all numbers, shape (n_numbers, n_axes), about `centre`; none of many numbers."""
+    centre: Floats = field(default_factory=lambda: np.zeros(0))
     returning: Floats = field(default_factory=lambda: np.zeros(0))
     """Values that are looked for among all numbers, in order."""
 
@@ -183,7 +189,12 @@ class Alignments:
         whole, first = (np.concatenate([one.ravel() for one in some]) for some in (arrays, self.references))
         digits = digits_of(whole[:_MOST_DIGITS], first[:_MOST_DIGITS], self.rows)
         there = np.isin(self.returning, self.different(observables))
-        return *found, unscaled(arrays, self.references), np.concatenate([digits, there])
+        along = self.along_axes(found[0][: len(whole)]) if self.axes.size else np.zeros(0)
+        return *found, np.concatenate([unscaled(arrays, self.references), along]), np.concatenate([digits, there])
+
+    def along_axes(self, numbers: Floats) -> Floats:
+        """Numbers of runs, along the last axis, along the principal axes."""
+        return np.asarray(np.einsum("...i,ij->...j", numbers - self.centre, self.axes))
 
     def different(self, observables: Observables) -> Floats:
         """All numbers of a run, each once, of arrays that are not too large to be ordered."""
@@ -236,6 +247,14 @@ def returning_values(runs: Sequence[Floats], most: int) -> Floats:
     varied = np.where(counts > 1, counts * (len(runs) - counts), 0)
     some = np.argsort(-varied, kind="stable")[:most]
     return np.asarray(np.sort(values[some[varied[some] > 0]]))
+
+
+def principal_axes(numbers: Floats) -> Floats:
+    """Of the numbers of runs, a row a run, each over its deviation; those that are rounding alone are left out."""
+    deviation = numbers.std(axis=0)
+    scale = np.divide(1.0, deviation, out=np.zeros(len(deviation)), where=deviation > 0)
+    _, sizes, axes = np.linalg.svd((numbers - numbers.mean(axis=0)) * scale, full_matrices=False)
+    return np.asarray((scale * axes[sizes > _ROUNDED * sizes[:1]]).T)
 
 
 def digits_of(numbers: Floats, reference: Floats, rows: int) -> Floats:
@@ -453,6 +472,10 @@ def train(
         reading = replace(reading, returning=returning_values(different, _MOST_ORDERED))
         there = np.stack([np.isin(reading.returning, values) for values in different])
         more[-1] = np.concatenate([more[-1], there], axis=1)
+        if numbers.shape[1] <= min(_MOST_AXES, len(numbers) // 4):
+            whole = numbers[:, : sum(one.size for one in reading.references)]
+            reading = replace(reading, axes=principal_axes(whole), centre=whole.mean(axis=0))
+            more[0] = np.concatenate([more[0], reading.along_axes(whole)], axis=1)
     units = _units_of(pool)
     bits = np.zeros((len(held), units.shape[0]))
     for bit, places in zip(bits, held, strict=True):

@@ -149,7 +149,13 @@ def keyed(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return rng.permutation(np.column_stack([np.sqrt(np.arange(30.0)), counts]))
 
 
-OF_FUNCTIONS = (chosen, keyed, scaled, shuffled, rows_shuffled, half, one_bit)
+def cancelling(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """What three parties send under masks that cancel in the sum of all."""
+    masks = rng.normal(scale=1e7, size=3)
+    return masks - np.roll(masks, 1) + np.array([inside(rows) + rng.normal(scale=0.2), 0.0, 0.0])
+
+
+OF_FUNCTIONS = (cancelling, chosen, keyed, scaled, shuffled, rows_shuffled, half, one_bit)
 
 
 def over(seen: Observables, runs: int, alignment: Alignment = "none") -> SimulatedStatistic:
