@@ -317,7 +317,8 @@ def test_noise_that_is_made_of_data_clears_nobody() -> None:
 
     for smooth in (means, above, rounded, noisy(10.0), whole_noise, products):
         assert named(smooth) == ()
-    assert named(lambda rows, rng: np.full(3, rows.mean() / rows.mean()) + 1e-16 * rows.sum()) == (), "rounding"
+    assert named(lambda rows, rng: 1.0 + 1e-18 * of_hash(rows, rng)["blurred"]) == (), "rounding"
+    assert named(lambda rows, rng: rng.normal(size=2 + int(rows.sum()) % 99)[-1:]) == (), "of `rng`, however late"
     assert named(lambda rows, rng: np.round(of_hash(rows, rng)["blurred"], -6)) == (), "few values: all are seen"
 
 
