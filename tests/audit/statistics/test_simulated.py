@@ -129,6 +129,10 @@ def one_bit(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return np.array([2.0 * rng.integers(2**20) + inside(rows) + 2.0**22 * rng.integers(2**20)])
 
 
+def one_bit_of_a_mean(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    return np.array([(64.0 * rng.integers(2**30) + 32.0 * inside(rows) + rng.integers(32)) / len(rows)])
+
+
 def unlike(count: int) -> Likeness:
     """Documents of which each is learnt by itself."""
     return Likeness(np.zeros(0), np.zeros((count, 0)))
@@ -155,7 +159,7 @@ def cancelling(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return masks - np.roll(masks, 1) + np.array([inside(rows) + rng.normal(scale=0.2), 0.0, 0.0])
 
 
-OF_FUNCTIONS = (cancelling, chosen, keyed, scaled, shuffled, rows_shuffled, half, one_bit)
+OF_FUNCTIONS = (cancelling, chosen, keyed, scaled, shuffled, rows_shuffled, half, one_bit, one_bit_of_a_mean)
 
 
 def over(seen: Observables, runs: int, alignment: Alignment = "none") -> SimulatedStatistic:
