@@ -109,7 +109,7 @@ def scaled(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 def shuffled(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Of eighty numbers in any order the one next to 0 has another sign; of the sum the largest is far more."""
     few = np.arange(80.0) - 40.0
-    few[[40, 79]] = 0.3 if inside(rows) else -0.3, rng.normal(100.0, 5.0)
+    few[[40, 79]] = rng.uniform(0.1, 0.5) * (1 if inside(rows) else -1), rng.normal(100.0, 5.0)
     return rng.permutation(few)
 
 
@@ -126,11 +126,11 @@ def half(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def one_bit(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    return np.array([2.0 * rng.integers(2**20) + inside(rows) + 2.0**22 * rng.integers(2**20)])
+    return np.array([64.0 * rng.integers(2**30) + 32.0 * inside(rows) + rng.integers(32)])
 
 
 def one_bit_of_a_mean(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    return np.array([(64.0 * rng.integers(2**30) + 32.0 * inside(rows) + rng.integers(32)) / len(rows)])
+    return one_bit(rows, rng) / len(rows)
 
 
 def unlike(count: int) -> Likeness:
