@@ -255,14 +255,14 @@ def repeated_runs(
 def _runs(
     mechanism: Mechanism, made: Iterable[tuple[Database, Sequence[int]]], numbers: Callable[[Observables], Floats]
 ) -> list[Floats] | None:
-    """Numbers of runs of databases with their seeds; None where one cannot be run, or does not announce them."""
+    """Numbers of runs of databases with their seeds; None where one cannot be run, or announces more or fewer."""
     again, found = cast(Any, with_sampler(mechanism, "fast")), []
     for database, seed in made:
         try:
             found.append(numbers(again.run(database, np.random.default_rng(seed))))
         except (KsdpError, KeyError, IndexError):
             return None
-    return found
+    return found if len({len(one) for one in found}) == 1 else None
 
 
 def chance_alone(mechanism: Mechanism, pool: Pool, arrays: Sequence[Release]) -> tuple[str, ...]:
