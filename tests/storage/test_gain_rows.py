@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ksdp.audit.errors import SpecError
+from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.learning.gain import GainRows
 from ksdp.audit.spec.models import Spec, parse_spec
-from ksdp.storage.corpora import find_source, read_source
+from ksdp.storage.corpora import find_source, read_source, weighed_corpus
 from ksdp.storage.gain_rows import gain_rows
 
 
@@ -82,3 +82,19 @@ def test_levers_and_an_agreed_catalogue_hide_the_same_ratings(tmp_path: Path) ->
 def test_only_ratings_as_they_are(tmp_path: Path, wrong: dict[str, Any]) -> None:
     with pytest.raises(SpecError, match=r"`gain\.time` needs ratings as they are"):
         rows_of(spec_of(tmp_path, frame(), corpus=wrong), tmp_path)
+
+
+def test_rows_are_read_once_for_settings_with_other_levers_and_mechanisms(tmp_path: Path) -> None:
+    table = pd.DataFrame({"a": [1.0, 2.0, -3.0], "b": [4.0, 0.5, 0.0], "c": [0.0, 1.0, 1.0]})
+    table.to_parquet(tmp_path / "table.parquet")
+    (tmp_path / "terms.txt").write_text("c\na\n")
+    corpus = {"path": "table.parquet", "columns": ["a", "b", "c"]}
+    whole = parse_spec({"corpus": corpus, "mechanism": {"name": "pd-svd"}})
+    few = parse_spec({"corpus": corpus | {"levers": {"terms": "terms.txt"}}, "mechanism": {"name": "pd-svd"}})
+    source = read_source(find_source(few.corpus, tmp_path), nonnegative=False)
+    narrowed = weighed_corpus(source.under(few.corpus), nonnegative=False)
+    np.testing.assert_array_equal(narrowed.matrix.toarray(), table[["c", "a"]].to_numpy())
+    bare = weighed_corpus(source.under(whole.corpus), nonnegative=False)
+    np.testing.assert_array_equal(bare.matrix.toarray(), table.to_numpy())
+    with pytest.raises(CorpusError, match="holds -3; this mechanism takes no negative entries"):
+        weighed_corpus(source.under(whole.corpus), nonnegative=True)
