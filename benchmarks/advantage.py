@@ -24,8 +24,8 @@ import numpy as np
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import BlockValues, measure, sample
-from ksdp.audit.spec.design import Block
-from ksdp.audit.spec.models import Spec
+from ksdp.audit.specs.design import Block
+from ksdp.audit.specs.models import Spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.laws import ArmTests
 from ksdp.flows.prepare import spec_corpus

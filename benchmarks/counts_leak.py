@@ -28,8 +28,8 @@ from ksdp.audit.coverage import reads
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import run_observables
-from ksdp.audit.spec.design import Block
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.design import Block
+from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.statistics.linear.counts import DOCUMENT_COUNTS, KEPT_COLUMNS, evaluated
 from ksdp.audit.verdicts.laws import ks_table
 

@@ -39,7 +39,7 @@ from ksdp.audit.learning.gain import GainRows, Interval, Score, gain_scores, sum
 from ksdp.audit.mechanisms.privacy.moments import Moments, TermCounts
 from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.screening.advice import CERTIFIED, MOST, Advice, Leak, Setting, Tried, at_setting, described
-from ksdp.audit.spec.models import Spec, parse_spec
+from ksdp.audit.specs.models import Spec, parse_spec
 from ksdp.audit.verdicts.certificates import normal_advantage, pair_advantage, pair_distance
 from ksdp.dashboards.learning import frontier_svg
 from ksdp.flows.learning import Limits, Search, begin_search, spec_rows

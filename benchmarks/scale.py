@@ -29,7 +29,7 @@ import scipy.sparse as sp
 from benchmarks import ROOT
 from ksdp.audit.plan import Plan, bytes_a_document
 from ksdp.audit.planning import make_plan
-from ksdp.audit.spec.models import Spec
+from ksdp.audit.specs.models import Spec
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.prepare import prepare_stored, spec_corpus

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from benchmarks import ROOT
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.spec.models import Spec
+from ksdp.audit.specs.models import Spec
 from ksdp.audit.verdicts.laws import ks_table
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit

@@ -22,7 +22,7 @@ from ksdp.audit.results.parts import (
     VerdictCounts,
 )
 from ksdp.audit.results.summary import VERSION, Summary
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.verdicts.control_outcome import Controls
 from ksdp.storage.findings import VERDICTS
 

@@ -17,7 +17,7 @@ from ksdp.audit.contract import traits_of
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.factorisation.nmf_starts import STARTS
 from ksdp.audit.registry import make_mechanism
-from ksdp.audit.spec.models import CorpusSpec
+from ksdp.audit.specs.models import CorpusSpec
 from ksdp.protocols.programs.programs import PROGRAMS, check_program
 from ksdp.storage.corpora import corpus_features, load_corpus, rows_hash
 

@@ -20,7 +20,7 @@ PICTURES = ROOT / "docs" / "pictures"
 
 def standalone(chart: str) -> str:
     """A chart of the pages as a file by itself, with its part of their style."""
-    css = (ROOT / "dashboards" / "static" / "app.css").read_text(encoding="utf-8")
+    css = (ROOT / "src" / "ksdp" / "dashboards" / "static" / "app.css").read_text(encoding="utf-8")
     colours = css[css.index(":root") : css.index("*, *::before")]
     rules = re.findall(r"^\.(?:chart|curve|grid|axis|gap)\b[^{]*\{.*\}$", css, re.MULTILINE)
     style = "\n".join([colours.strip(), *rules, "svg { background: var(--paper); color: var(--ink); }"])

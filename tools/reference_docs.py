@@ -18,7 +18,7 @@ import ksdp.flows
 from ksdp.audit.contract import Statistic, sentence_of
 from ksdp.audit.registry import described_mechanisms, make_mechanism
 from ksdp.audit.registry import statistics as every_statistic
-from ksdp.audit.spec.models import StatisticsSpec
+from ksdp.audit.specs.models import StatisticsSpec
 from ksdp.extras.pem.flow import pem_flow
 from ksdp.storage import findings
 

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
-from ksdp.audit.spec import models
+from ksdp.audit.specs import models
 from ksdp.dashboards.audits.dossier import Dossier
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -31,7 +31,7 @@ import typer
 from typer.core import TyperGroup
 
 from ksdp.audit.errors import InputError, InvalidAudit, KsdpError
-from ksdp.audit.spec.urls import was_url
+from ksdp.audit.specs.urls import was_url
 
 _INTERRUPTED = 130
 _TOLD = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG, errno.EMFILE})

@@ -19,7 +19,7 @@ from ksdp.audit.mechanisms.callables import function_mechanism
 from ksdp.audit.mechanisms.recorded import RecordedRuns
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.statistics.linear.pilot import chance_alone, crossed_runs, jumping
 
 Matrix = NDArray[np.float64]

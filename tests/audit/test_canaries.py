@@ -13,8 +13,8 @@ from ksdp.audit.errors import KsdpError
 from ksdp.audit.plan import NULL_CONTROLS, Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import measure, run_observables, sample
-from ksdp.audit.spec.design import Block
-from ksdp.audit.spec.models import DecisionSpec, parse_spec
+from ksdp.audit.specs.design import Block
+from ksdp.audit.specs.models import DecisionSpec, parse_spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.controls import CANARY, HANDED, canary_values, handed_bits, handed_units, judge_canaries
 from ksdp.audit.verdicts.laws import ArmTests

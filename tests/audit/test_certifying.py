@@ -18,8 +18,8 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.sampling import measure, sample
-from ksdp.audit.spec.design import Block
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.design import Block
+from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.certificates import certified_bound
 from ksdp.audit.verdicts.margins import distance_band

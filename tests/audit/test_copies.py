@@ -17,7 +17,7 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent, make_mechanism, mechanism_names
 from ksdp.audit.results.summarise import copies_summary, void_where_copies_tell
 from ksdp.audit.sampling import measure, sample
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.certificates import count_laws, count_laws_independent
 from ksdp.audit.verdicts.control_outcome import Controls

@@ -24,7 +24,7 @@ from ksdp.audit.mechanisms.callables import function_mechanism
 from ksdp.audit.mechanisms.schema import final_output, opened, recorded
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent, make_mechanism, mechanism_names, statistics
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.models import parse_spec
 
 pytestmark = pytest.mark.usefixtures("many_documents")
 SMALL = {"rank": 2, "iterations": 3}

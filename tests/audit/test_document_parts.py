@@ -24,7 +24,7 @@ from ksdp.audit.plan import (
 )
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent, make_mechanism, mechanism_names, statistics
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.statistics.linear.groups import GroupMean
 from ksdp.audit.verdicts.looks import Stage
 

@@ -14,8 +14,8 @@ from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.run_subsampling import EVERY_RUN, RunSubsampling, levelled
 from ksdp.audit.sampling import measure, sample
-from ksdp.audit.spec.design import Block
-from ksdp.audit.spec.models import Spec
+from ksdp.audit.specs.design import Block
+from ksdp.audit.specs.models import Spec
 from ksdp.audit.testing import canary_arms
 from ksdp.audit.verdicts.looks import Stage
 

@@ -7,7 +7,7 @@ import pytest
 
 from ksdp.audit.continuing import topped_up, wanted_factor
 from ksdp.audit.errors import InputError
-from ksdp.audit.spec.models import Spec, parse_spec
+from ksdp.audit.specs.models import Spec, parse_spec
 
 
 def spec(**design: object) -> Spec:

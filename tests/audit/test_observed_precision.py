@@ -16,7 +16,7 @@ from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import run_observables
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.statistics.linear import solve
 from ksdp.audit.statistics.linear.operator import LOST, LOST_ON_WIRE, lost_of
 from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums

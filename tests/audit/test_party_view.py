@@ -15,7 +15,7 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.party_view import size_base
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.spec.models import Spec, parse_spec
+from ksdp.audit.specs.models import Spec, parse_spec
 
 
 @pytest.fixture

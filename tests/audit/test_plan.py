@@ -15,7 +15,7 @@ from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.errors import SpecError
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.statistics.combined import CombinedStatistic
 from ksdp.audit.statistics.simulated import SimulatedStatistic
 

@@ -25,8 +25,8 @@ from ksdp.audit.registry import (
     source_digest,
     statistics,
 )
-from ksdp.audit.spec.models import parse_spec
-from ksdp.audit.spec.own_names import names_own_code
+from ksdp.audit.specs.models import parse_spec
+from ksdp.audit.specs.own_names import names_own_code
 
 
 def test_every_installed_mechanism_and_statistic_keeps_its_contract() -> None:

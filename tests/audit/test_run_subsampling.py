@@ -24,8 +24,8 @@ from ksdp.audit.run_subsampling import (
     read_runs,
 )
 from ksdp.audit.sampling import STRONGEST, measure, run_observables, sample
-from ksdp.audit.spec.design import Block
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.design import Block
+from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.statistics.plain import statistics_of_arrays
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.looks import FRESH, Stage

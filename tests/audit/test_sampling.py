@@ -14,8 +14,8 @@ from ksdp.audit.errors import KsdpError
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import measure, run_observables, sample
-from ksdp.audit.spec.design import Block
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.design import Block
+from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.testing import compare_arms, judge_controls
 from ksdp.audit.verdicts.controls import HANDED
 

@@ -14,8 +14,8 @@ from ksdp.audit.mechanisms.schema import final_output, recorded
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.sampling import measure, sample
-from ksdp.audit.spec.design import Block
-from ksdp.audit.spec.models import DecisionSpec, Spec, parse_spec
+from ksdp.audit.specs.design import Block
+from ksdp.audit.specs.models import DecisionSpec, Spec, parse_spec
 from ksdp.audit.verdicts.controls import HANDED
 from ksdp.audit.views import ViewVerdicts, combine, make_views
 

@@ -14,7 +14,7 @@ import typer
 
 import ksdp
 from ksdp.audit.errors import CorpusError, DamagedFile, InputError, SpecError, StoreError
-from ksdp.audit.spec.models import CorpusSpec, parse_spec
+from ksdp.audit.specs.models import CorpusSpec, parse_spec
 from ksdp.cli import COMMANDS, application
 from ksdp.flows.audits.first_spec import first_spec
 from ksdp.storage.audits.sql import ask

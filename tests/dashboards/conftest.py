@@ -19,9 +19,9 @@ from ksdp.audit.results.parts import count_verdicts
 from ksdp.audit.results.summarise import chance
 from ksdp.audit.results.summary import VERSION, Summary
 from ksdp.audit.sampling import BlockValues
-from ksdp.audit.spec.content_keys import content_key
-from ksdp.audit.spec.design import Block
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.content_keys import content_key
+from ksdp.audit.specs.design import Block
+from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.decide import decide
 from ksdp.audit.verdicts.laws import ArmTests

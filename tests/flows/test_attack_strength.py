@@ -17,7 +17,7 @@ from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.mechanisms.planted import KINDS
 from ksdp.audit.results.strength import Planted
 from ksdp.audit.screening.rounds import check_screenable
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.models import parse_spec
 from ksdp.dashboards.audits.report import render_report
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from ksdp.audit.errors import CorpusError
-from ksdp.audit.spec.models import Spec, parse_spec
+from ksdp.audit.specs.models import Spec, parse_spec
 from ksdp.flows.prepare import prepare
 
 

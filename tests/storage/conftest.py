@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ksdp.audit.screening.clearance import attempt_of, question_of
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.models import parse_spec
 from ksdp.storage.audits.ledger import record_attempt
 from ksdp.storage.codec import write_table_with_checksum
 from ksdp.storage.findings import write_summary

@@ -11,7 +11,7 @@ import pytest
 from ksdp.audit.errors import DamagedBlock
 from ksdp.audit.run_subsampling import levelled
 from ksdp.audit.sampling import BlockValues
-from ksdp.audit.spec.design import Block
+from ksdp.audit.specs.design import Block
 from ksdp.audit.verdicts.controls import CANARY
 from ksdp.storage.blocks import (
     ROW_GROUP,

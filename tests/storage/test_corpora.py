@@ -15,7 +15,7 @@ import scipy.io
 import scipy.sparse as sp
 
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.spec.models import CorpusSpec
+from ksdp.audit.specs.models import CorpusSpec
 from ksdp.storage.corpora import corpus_features, load_corpus
 
 COUNTS = np.array([[2, 0, 1], [1, 3, 0], [0, 0, 0], [1, 0, 0]])
@@ -243,7 +243,7 @@ def test_the_demo_corpus(tmp_path):
 @pytest.mark.e2e
 def test_stripped_docstrings_are_refused():
     code = (
-        "from pathlib import Path; from ksdp.audit.spec.models import CorpusSpec; "
+        "from pathlib import Path; from ksdp.audit.specs.models import CorpusSpec; "
         "from ksdp.storage.corpora import load_corpus; "
         "load_corpus(CorpusSpec(path='demo'), Path(), nonnegative=True)"
     )

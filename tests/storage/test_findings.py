@@ -12,7 +12,7 @@ import pytest
 
 from ksdp.audit.errors import StoreError
 from ksdp.audit.results.summary import VERSION
-from ksdp.audit.spec.models import DecisionSpec, parse_spec
+from ksdp.audit.specs.models import DecisionSpec, parse_spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.decide import decide
 from ksdp.audit.verdicts.effects import Attack, Effect, measure_effect

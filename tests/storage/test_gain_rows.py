@@ -11,7 +11,7 @@ import pytest
 
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.learning.gain import GainRows
-from ksdp.audit.spec.models import Spec, parse_spec
+from ksdp.audit.specs.models import Spec, parse_spec
 from ksdp.storage.corpora import find_source, read_source, weighed_corpus
 from ksdp.storage.gain_rows import gain_rows
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from ksdp.audit.errors import CorpusError
-from ksdp.audit.spec.models import CorpusSpec
+from ksdp.audit.specs.models import CorpusSpec
 from ksdp.storage.corpora import MEMORY, load_corpus
 from ksdp.storage.in_memory import corpus_in_memory
 

@@ -11,7 +11,7 @@ import pytest
 
 from ksdp.audit.errors import DamagedBlock, InputError, StoreError, Unreachable
 from ksdp.audit.sampling import BlockValues
-from ksdp.audit.spec.design import Block
+from ksdp.audit.specs.design import Block
 from ksdp.storage.audits.stages import PairsPart, read_pairs, write_pairs
 from ksdp.storage.blocks import (
     ObservablesWriter,

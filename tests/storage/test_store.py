@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ksdp.audit.errors import InputError, StoreError
-from ksdp.audit.spec.content_keys import content_key
+from ksdp.audit.specs.content_keys import content_key
 from ksdp.storage.store import Store, append_synced, sweep_parts, write_json, write_whole
 
 

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError
 from ksdp.audit.planning import make_plan
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.models import parse_spec
 from ksdp.flows.prepare import Prepared, prepare_stored
 from ksdp.tasks import audit_ref
 from ksdp.tasks.audit_ref import open_audit

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ksdp.audit.planning import make_plan
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.models import parse_spec
 from ksdp.flows.audits.steps import Tally
 from ksdp.flows.interruption import listening
 from ksdp.flows.prepare import prepare_stored

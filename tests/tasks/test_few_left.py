@@ -18,7 +18,7 @@ from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.verdicts import looks
 from ksdp.dashboards.audits.sentences import looks as looks_in_words
 from ksdp.flows.audits.place import Place

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.spec.models import ClusterSpec
+from ksdp.audit.specs.models import ClusterSpec
 from ksdp.tasks.cluster import cluster_class, open_workers, spread
 
 

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.errors import InputError, StoreError, Unreachable
 from ksdp.audit.planning import make_plan
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.verdicts.looks import FRESH, Stage, fresh_seed
 from ksdp.flows.prepare import Prepared, prepare_stored
 from ksdp.storage.audits.stages import write_stage

@@ -12,8 +12,8 @@ from ksdp.audit.corpus.groups import Units
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.spec.design import Balanced, Literal, Shared
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.design import Balanced, Literal, Shared
+from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.testing import judge_controls
 from ksdp.audit.verdicts.control_outcome import Controls
 from ksdp.audit.verdicts.controls import judge_canaries

@@ -14,7 +14,7 @@ from ksdp.audit.certifying import certify, paired_advantages
 from ksdp.audit.contract import Database, Mechanism
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.planning import make_plan
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.verdicts.certificates import certified_bound, pair_advantage
 from ksdp.audit.verdicts.laws import ArmTests, ks_table
 from ksdp.audit.verdicts.margins import distance_band

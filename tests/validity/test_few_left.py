@@ -14,8 +14,8 @@ from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.run_subsampling import RunSubsampling, levelled
-from ksdp.audit.spec.design import Block, Shared
-from ksdp.audit.spec.models import Spec
+from ksdp.audit.specs.design import Block, Shared
+from ksdp.audit.specs.models import Spec
 from ksdp.audit.verdicts.laws import ArmTests, ks_table
 from ksdp.audit.verdicts.looks import InterimVerdicts, Look, LookScope, Stage, after_look, open_documents
 from ksdp.audit.verdicts.verdict import Verdict

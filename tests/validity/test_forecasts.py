@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from ksdp.audit.spec.models import DecisionSpec
+from ksdp.audit.specs.models import DecisionSpec
 from ksdp.audit.verdicts.laws import ks_distances, ks_table
 from ksdp.audit.verdicts.margins import largest_log10_tail
 from ksdp.audit.verdicts.multiplicity import strictest_distance_log10_p

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ksdp.audit.spec.models import DecisionSpec
+from ksdp.audit.specs.models import DecisionSpec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.decide import decide
 from ksdp.audit.verdicts.laws import ArmTests

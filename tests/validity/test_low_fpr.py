@@ -11,7 +11,7 @@ import math
 import numpy as np
 import pytest
 
-from ksdp.audit.spec.models import DecisionSpec
+from ksdp.audit.specs.models import DecisionSpec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.looks import Look, LookScope, after_look, open_documents
 from ksdp.audit.verdicts.low_fpr import LowFpr

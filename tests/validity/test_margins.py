@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from ksdp.audit.spec.models import DecisionSpec
+from ksdp.audit.specs.models import DecisionSpec
 from ksdp.audit.verdicts.decide import decide
 from ksdp.audit.verdicts.effects import best_threshold, measure_effect
 from ksdp.audit.verdicts.laws import ArmTests, ks_distances

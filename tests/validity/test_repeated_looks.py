@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.planning import make_plan
 from ksdp.audit.randomness import Purpose, generator
-from ksdp.audit.spec.design import Block, mechanism_rng
-from ksdp.audit.spec.models import DecisionSpec, Spec
+from ksdp.audit.specs.design import Block, mechanism_rng
+from ksdp.audit.specs.models import DecisionSpec, Spec
 from ksdp.audit.verdicts.decide import decide
 from ksdp.audit.verdicts.laws import ArmTests, KSTable, ks_table
 from ksdp.audit.verdicts.multiplicity import adjust

@@ -16,8 +16,8 @@ from ksdp.audit.plan import CONTROLS
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import measure, sample
 from ksdp.audit.screening.rounds import round_spec
-from ksdp.audit.spec.design import Block
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.design import Block
+from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.decide import decide
 from ksdp.audit.verdicts.laws import ArmTests

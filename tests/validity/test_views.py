@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from ksdp.audit.spec.models import DecisionSpec
+from ksdp.audit.specs.models import DecisionSpec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.decide import decide
 from ksdp.audit.views import Combined, ViewVerdicts, combine

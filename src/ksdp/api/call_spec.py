@@ -19,9 +19,9 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.callables import function_mechanism
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import installed_parameters, lent
-from ksdp.audit.spec.design import as_rows
-from ksdp.audit.spec.models import CorpusSpec, DecisionSpec, DesignSpec, Spec, meant, parse_spec
-from ksdp.audit.spec.urls import was_url
+from ksdp.audit.specs.design import as_rows
+from ksdp.audit.specs.models import CorpusSpec, DecisionSpec, DesignSpec, Spec, meant, parse_spec
+from ksdp.audit.specs.urls import was_url
 from ksdp.storage.corpora import MEMORY, lent_corpus, load_corpus
 from ksdp.storage.in_memory import arrow_or_same, corpus_in_memory, table_columns
 

@@ -14,7 +14,7 @@ from ksdp.api.given import version_of
 from ksdp.api.results import Audit, Forecast, blank
 from ksdp.audit.errors import InputError
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.spec.urls import was_url
+from ksdp.audit.specs.urls import was_url
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -34,7 +34,7 @@ from ksdp.commands.options import (
 
 if TYPE_CHECKING:
     from ksdp.audit.results.appetite import Appetite
-    from ksdp.audit.spec.models import Spec
+    from ksdp.audit.specs.models import Spec
     from ksdp.flows.audits.place import Place
     from ksdp.storage.audits.history import AnySummary
 

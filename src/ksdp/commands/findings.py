@@ -39,7 +39,7 @@ from ksdp.commands.options import (
 if TYPE_CHECKING:
     from ksdp.audit.results.summary import Summary
     from ksdp.audit.results.views_summary import ViewsSummary
-    from ksdp.audit.spec.models import DeclaredSpec
+    from ksdp.audit.specs.models import DeclaredSpec
     from ksdp.storage.audits.history import AnySummary
     from ksdp.storage.findings import DocumentFindings
     from ksdp.storage.store import Store

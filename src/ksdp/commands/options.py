@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ksdp.audit.results.appetite import Appetite, AppetiteRecord
     from ksdp.audit.results.summary import Summary
-    from ksdp.audit.spec.models import Spec
+    from ksdp.audit.specs.models import Spec
     from ksdp.flows.audits.place import Place
     from ksdp.flows.screening.clear import Signing
     from ksdp.storage.audits.history import AnySummary

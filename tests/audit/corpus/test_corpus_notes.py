@@ -8,7 +8,7 @@ import pytest
 
 from ksdp.audit.errors import CorpusError
 from ksdp.audit.planning import corpus_notes
-from ksdp.audit.spec.models import Spec, parse_spec
+from ksdp.audit.specs.models import Spec, parse_spec
 from ksdp.flows.prepare import spec_corpus
 
 

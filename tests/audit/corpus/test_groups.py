@@ -14,8 +14,8 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import measure, sample
-from ksdp.audit.spec.design import Block
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.design import Block
+from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.testing import compare_arms
 
 

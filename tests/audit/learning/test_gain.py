@@ -19,7 +19,7 @@ from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.privacy.moments import Moments
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
-from ksdp.audit.spec.models import GainSpec
+from ksdp.audit.specs.models import GainSpec
 
 
 def unlike(n: int = 240, seed: int = 0) -> GainRows:

@@ -20,7 +20,7 @@ from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.mechanisms.schema import final_output, opened, recorded
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.screening.advice import at_setting, lever_space
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.models import parse_spec
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     *((name, {"rank": 2}) for name in CAN_FOLLOW),

@@ -18,7 +18,7 @@ from ksdp.audit.mechanisms.joint import JointMechanism
 from ksdp.audit.mechanisms.schema import final_output, opened, recorded
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent, make_mechanism, statistics
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.statistics.combined import CombinedStatistic
 from ksdp.audit.verdicts.certificates import pair_advantage, pair_distance
 

@@ -10,7 +10,7 @@ import pytest
 from ksdp.audit.contract import Release
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.planted import KINDS, ArrayLeak, leaks_of, with_leaks
-from ksdp.audit.spec.models import PlantedSpec, parse_spec
+from ksdp.audit.specs.models import PlantedSpec, parse_spec
 
 ANNOUNCED = (Release("V", (2, 3)), Release("n", (1,)))
 

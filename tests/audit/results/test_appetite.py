@@ -11,7 +11,7 @@ import pytest
 from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.results.appetite import Appetite, AppetiteRecord, AuditedDocuments, appetite_record, check_spec
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.spec.models import parse_spec, validated
+from ksdp.audit.specs.models import parse_spec, validated
 
 from ...summaries import SPEC, example
 

@@ -9,7 +9,7 @@ import pytest
 
 from ksdp.audit.results.parts import FreshSummary
 from ksdp.audit.results.risk import gaussian_mu, least_precision, precision
-from ksdp.audit.spec.models import DeclaredSpec
+from ksdp.audit.specs.models import DeclaredSpec
 from ksdp.dashboards.audits.sentences import layers, precise
 
 from ...summaries import SPEC, example

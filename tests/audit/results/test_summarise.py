@@ -16,7 +16,7 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summarise import AuditLocation, Cost, Tested, chance, detectable, summarise
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.results.views_summary import ViewsProvenance, ViewsSummary, summarise_views
-from ksdp.audit.spec.models import DecisionSpec, parse_spec
+from ksdp.audit.specs.models import DecisionSpec, parse_spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.controls import CANARY, SHIFT
 from ksdp.audit.verdicts.laws import ArmTests

@@ -26,7 +26,7 @@ from ksdp.audit.screening.advice import (
     settings,
 )
 from ksdp.audit.screening.certified_noise import CertifiedNoise
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.models import parse_spec
 
 LEAK = Leak(100, 400, 0.05, 0.1, 0, 0.03, 0.0, 0.1, 0.0, "row-space-energy", (), False)
 BASE = Baselines("energy", 0.1, 0.3, 0.2)

@@ -10,7 +10,7 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.screening.clearance import Attempt, AuditQuestion, attempt_of, count_attempts, question_of
 from ksdp.audit.screening.rounds import round_spec
-from ksdp.audit.spec.models import Spec
+from ksdp.audit.specs.models import Spec
 
 TABLES: dict[str, Any] = {
     "seed": 1,

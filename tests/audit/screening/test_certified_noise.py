@@ -14,7 +14,7 @@ from ksdp.audit.errors import InputError
 from ksdp.audit.planning import make_plan
 from ksdp.audit.screening.advice import CERTIFIED, at_setting, certifying, lever_space, paired_plan
 from ksdp.audit.screening.certified_noise import GRID, certified_noise, check_pairs
-from ksdp.audit.spec.models import Spec, parse_spec
+from ksdp.audit.specs.models import Spec, parse_spec
 from ksdp.audit.verdicts.certificates import certified_bound
 from ksdp.audit.verdicts.multiplicity import share_upper_limit
 

@@ -15,7 +15,7 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent
 from ksdp.audit.sampling import run_observables
 from ksdp.audit.screening.planting import ABOVE, planted_leaks, strength_of
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.statistics.simulated import simulated_runs
 
 MARGIN = 0.2

@@ -26,7 +26,7 @@ from ksdp.audit.screening.rounds import (
     round_spec,
     search_seed,
 )
-from ksdp.audit.spec.models import Spec, parse_spec
+from ksdp.audit.specs.models import Spec, parse_spec
 from ksdp.audit.verdicts.margins import band_width
 
 

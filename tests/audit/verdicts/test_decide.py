@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ksdp.audit.spec.models import DecisionSpec
+from ksdp.audit.specs.models import DecisionSpec
 from ksdp.audit.verdicts.decide import decide
 from ksdp.audit.verdicts.laws import ArmTests, ks_table
 from ksdp.audit.verdicts.margins import over_log10_p

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
 from ksdp.audit.results.summarise import share_summary
-from ksdp.audit.spec.models import DecisionSpec
+from ksdp.audit.specs.models import DecisionSpec
 from ksdp.audit.verdicts.multiplicity import share_bounds, share_lower_limit, share_upper_limit, surely
 
 

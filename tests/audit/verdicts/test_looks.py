@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ksdp.audit.spec.design import Design, make_design
-from ksdp.audit.spec.models import DecisionSpec, Spec, parse_spec
+from ksdp.audit.specs.design import Design, make_design
+from ksdp.audit.specs.models import DecisionSpec, Spec, parse_spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.decide import decide
 from ksdp.audit.verdicts.laws import ArmTests

@@ -13,7 +13,7 @@ from scipy.stats import beta, binom
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.privacy.spent import Promise
 from ksdp.audit.plan import proved_before_runs
-from ksdp.audit.spec.models import DecisionSpec, Spec, parse_spec
+from ksdp.audit.specs.models import DecisionSpec, Spec, parse_spec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.decide import decide
 from ksdp.audit.verdicts.laws import ArmTests

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, multinomial
 
-from ksdp.audit.spec.models import DecisionSpec
+from ksdp.audit.specs.models import DecisionSpec
 from ksdp.audit.verdicts.laws import ArmTests, ks_table
 from ksdp.audit.verdicts.margins import (
     attack_above_log10_p,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ksdp.audit.spec.models import CertificateSpec, parse_spec
+from ksdp.audit.specs.models import CertificateSpec, parse_spec
 from ksdp.audit.verdicts.online import (
     LevelBudget,
     OnlineState,

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtri
 
-from ksdp.audit.spec.models import DecisionSpec
+from ksdp.audit.specs.models import DecisionSpec
 from ksdp.audit.testing import compare_arms
 from ksdp.audit.verdicts.decide import decide
 from ksdp.audit.verdicts.power import minimal_detectable, runs_for_margin, smallest_margin

@@ -18,7 +18,7 @@ from scipy.stats import binom, binomtest, hypergeom, norm
 from ksdp.audit.certifying import _exchanged, certify
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS
 from ksdp.audit.results.summarise import certificate_summary, void_where_contradicted
-from ksdp.audit.spec.models import DecisionSpec
+from ksdp.audit.specs.models import DecisionSpec
 from ksdp.audit.testing import canary_arms, compare_arms, judge_controls, shuffled_log10_p
 from ksdp.audit.verdicts.certificates import STAKES, certified_bound, pair_advantage
 from ksdp.audit.verdicts.control_outcome import Controls

@@ -20,7 +20,7 @@ import pandas as pd
 import pytest
 
 from ksdp.audit.errors import ClearanceError, InputError, SpecError
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.models import parse_spec
 from ksdp.dashboards.audits.dossier import (
     AuditRead,
     Dossier,

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from ksdp.audit.errors import StoreError
 from ksdp.audit.learning.gain import GainRows, gain_scores, summarise_gain
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
-from ksdp.audit.spec.models import GainSpec
+from ksdp.audit.specs.models import GainSpec
 from ksdp.dashboards.audits.audit_model import LISTED, read_audit_model
 from ksdp.dashboards.audits.report import render_report
 from ksdp.storage.audits.history import read_summary

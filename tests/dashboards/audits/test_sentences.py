@@ -13,7 +13,7 @@ from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
 from ksdp.audit.mechanisms.sensitivity import MovedValue, Replayed
 from ksdp.audit.results.parts import FreshSummary, GuaranteeSummary, ShareSummary
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.spec.models import DesignSpec
+from ksdp.audit.specs.models import DesignSpec
 from ksdp.audit.verdicts.effects import TradeOff
 from ksdp.dashboards.audits.sentences import adversary, drawn_share, fresh, pool_known, promised, proved
 from ksdp.storage.audits.claims import ClaimInputs, StoredClaim

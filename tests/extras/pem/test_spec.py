@@ -10,7 +10,7 @@ import pytest
 
 from ksdp.audit.errors import SpecError
 from ksdp.audit.registry import make_mechanism
-from ksdp.audit.spec.models import validated
+from ksdp.audit.specs.models import validated
 from ksdp.extras.pem.processes import read_pem_spec
 from ksdp.extras.pem.spec import PemProtocol, PemSpec
 from ksdp.protocols.programs.protocol_file import parse_draft

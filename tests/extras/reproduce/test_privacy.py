@@ -12,7 +12,7 @@ from scipy.stats import ks_2samp
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.models import parse_spec
 from ksdp.extras.reproduce.privacy import (
     MECHANISMS,
     arm_tables,

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.models import parse_spec
 from ksdp.dashboards.audits.audit_model import read_audit_model
 from ksdp.dashboards.audits.report import render_report
 from ksdp.flows.audits.place import HERE

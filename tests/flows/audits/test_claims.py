@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from ksdp.audit.errors import InputError
-from ksdp.audit.spec.models import Spec, parse_spec
+from ksdp.audit.specs.models import Spec, parse_spec
 from ksdp.flows.audits.claims import run_claim, run_once
 from ksdp.storage.findings import report_whole
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ksdp.audit.spec.models import CorpusSpec
+from ksdp.audit.specs.models import CorpusSpec
 from ksdp.flows.schedules.scheduled_run import due_audit
 from ksdp.storage.corpora import find_source
 from ksdp.storage.schedules.changes import digest_key, document_digests

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.spec.models import MechanismSpec, Spec, parse_spec
+from ksdp.audit.specs.models import MechanismSpec, Spec, parse_spec
 from ksdp.flows.audits.calibration import Calibration, calibrate
 from ksdp.flows.audits.forecast import Bill, bill, forecast, forecast_words
 from ksdp.flows.audits.place import import_seconds, start_seconds

@@ -17,7 +17,7 @@ from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.errors import InputError, StoreError
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.verdicts import looks
 from ksdp.dashboards.audits.pages import read_document_page
 from ksdp.flows.audits import audit

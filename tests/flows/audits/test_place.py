@@ -17,7 +17,7 @@ from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.errors import InputError
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.models import parse_spec
 from ksdp.commands.options import PlaceOptions
 from ksdp.flows.audits.place import Place, likely_runs, nobody_watches, work_of, workers_here
 from ksdp.flows.prepare import prepare, spec_corpus

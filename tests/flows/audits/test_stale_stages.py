@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.planning import make_plan
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.verdicts.looks import FRESH, Stage
 from ksdp.flows.audits.place import Place
 from ksdp.flows.audits.run import run_prepared

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from ksdp.audit.certifying import paired_advantages
 from ksdp.audit.errors import InputError
 from ksdp.audit.planning import make_plan
-from ksdp.audit.spec.models import Spec, parse_spec
+from ksdp.audit.specs.models import Spec, parse_spec
 from ksdp.audit.verdicts.certificates import certified_bound
 from ksdp.flows import learning
 from ksdp.flows.learning import Limits, advise_spec, measure_gain

@@ -13,7 +13,7 @@ from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.schema import opened
 from ksdp.audit.screening.clearance import Clearance, Covered, MechanismIdentity
-from ksdp.audit.spec.models import Spec
+from ksdp.audit.specs.models import Spec
 from ksdp.flows.runs.budget import BudgetGuard
 from ksdp.flows.runs.party import ContributedDocuments, Node, enter_documents, run_party
 from ksdp.flows.runs.protocol_files import Run, features_hash, protocol_text, read_run

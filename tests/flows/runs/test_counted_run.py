@@ -14,7 +14,7 @@ from ksdp.audit.contract import Database
 from ksdp.audit.errors import CorpusError, SpecError
 from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.registry import make_mechanism
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.models import parse_spec
 from ksdp.flows.runs.budget import open_guard
 from ksdp.flows.runs.protocol_files import Run
 from ksdp.flows.screening.clear import verify

@@ -15,7 +15,7 @@ from ksdp.audit.mechanisms.privacy.spent import Spent
 from ksdp.audit.registry import make_mechanism
 from ksdp.audit.results.parts import CertificateSummary, VerdictCounts
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.models import parse_spec
 from ksdp.flows.runs.budget import covering, joint_audits, joint_table, record_joint, spent_words
 from ksdp.storage.readers.files import read_toml
 from ksdp.storage.runs.ledger import Ledger

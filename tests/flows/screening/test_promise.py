@@ -16,7 +16,7 @@ from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth
 from ksdp.audit.mechanisms.privacy.moments import Moments
 from ksdp.audit.mechanisms.privacy.spent import promise_of
 from ksdp.audit.planning import make_plan
-from ksdp.audit.spec.models import Spec, parse_spec
+from ksdp.audit.specs.models import Spec, parse_spec
 from ksdp.dashboards.audits.report import render_report
 from ksdp.flows.audits.forecast import forecast
 from ksdp.flows.audits.place import HERE

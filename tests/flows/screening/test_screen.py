@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.errors import ClearanceError, InputError
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.models import parse_spec
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.screening.clear import Signing, clearance_from_decisions, verify
 from ksdp.flows.screening.screen import Rules, screen

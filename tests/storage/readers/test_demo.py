@@ -19,7 +19,7 @@ if {first!r}: __import__({first!r})
 from ksdp.storage.readers.demo import docstrings
 print(hashlib.sha256(repr(docstrings()).encode()).hexdigest())
 from pathlib import Path
-from ksdp.audit.spec.models import CorpusSpec
+from ksdp.audit.specs.models import CorpusSpec
 from ksdp.storage.corpora import load_corpus
 print(load_corpus(CorpusSpec(path="demo"), Path(), nonnegative=True).hash)
 """

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ksdp.audit.errors import CorpusError
-from ksdp.audit.spec.models import CorpusSpec
+from ksdp.audit.specs.models import CorpusSpec
 from ksdp.storage.readers.columns import open_columns
 from ksdp.storage.readers.tables import read_labels
 

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.spec.models import CorpusSpec
+from ksdp.audit.specs.models import CorpusSpec
 from ksdp.storage.corpora import corpus_features, load_corpus, rows_hash
 
 COUNTS = np.array([[2, 0, 1, 0], [1, 3, 0, 0], [0, 1, 0, 4], [1, 0, 0, 0]])

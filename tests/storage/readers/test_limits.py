@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ksdp.audit.errors import CorpusError, InputError, KsdpError, SpecError
-from ksdp.audit.spec.models import CorpusSpec
+from ksdp.audit.specs.models import CorpusSpec
 from ksdp.flows.runs.protocol_files import read_protocol_file
 from ksdp.storage.clearances import read_clearance
 from ksdp.storage.corpora import load_corpus

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.spec.models import CorpusSpec
+from ksdp.audit.specs.models import CorpusSpec
 from ksdp.storage.readers.columns import open_columns
 from ksdp.storage.readers.tables import read_ratings
 

@@ -15,7 +15,7 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.errors import CorpusAway, CorpusError, InputError, SpecError
-from ksdp.audit.spec.models import CorpusSpec, parse_spec
+from ksdp.audit.specs.models import CorpusSpec, parse_spec
 from ksdp.extras.pem.records import read_records
 from ksdp.extras.pem.spec import OwnSpec, PemDataSpec
 from ksdp.storage.corpora import corpus_features, corpus_of, find_source, load_corpus, rows_hash

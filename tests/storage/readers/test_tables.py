@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from ksdp.audit.errors import SpecError
-from ksdp.audit.spec.models import CorpusSpec
+from ksdp.audit.specs.models import CorpusSpec
 from ksdp.storage.readers.columns import open_columns
 from ksdp.storage.readers.files import Refused
 from ksdp.storage.readers.tables import chosen_columns, read_labels, read_table

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from ksdp.audit.errors import CorpusError, SpecError
-from ksdp.audit.spec.models import CorpusSpec
+from ksdp.audit.specs.models import CorpusSpec
 from ksdp.storage.readers.columns import open_columns
 from ksdp.storage.readers.text import read_texts, term_counts
 

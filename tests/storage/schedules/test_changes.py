@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ksdp.audit.errors import StoreError
-from ksdp.audit.spec.models import CorpusSpec
+from ksdp.audit.specs.models import CorpusSpec
 from ksdp.storage.codec import write_table_with_checksum
 from ksdp.storage.corpora import find_source, load_corpus
 from ksdp.storage.findings import STATISTICS, VERDICTS

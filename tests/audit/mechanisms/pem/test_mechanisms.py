@@ -20,8 +20,8 @@ from ksdp.audit.mechanisms.schema import recorded
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism, select_statistics
 from ksdp.audit.sampling import measure, sample
-from ksdp.audit.spec.design import Block
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.design import Block
+from ksdp.audit.specs.models import parse_spec
 
 RNG = np.random.default_rng(0)
 ROWS = sp.csr_array((RNG.random((90, 8)) < 0.4).astype(float))

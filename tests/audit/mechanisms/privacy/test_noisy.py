@@ -16,7 +16,7 @@ from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.mechanisms.schema import final_output, recorded, released
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.models import parse_spec
 
 
 def matrix(rows: int = 40, features: int = 60) -> sp.csr_array:

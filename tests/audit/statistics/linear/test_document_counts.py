@@ -15,8 +15,8 @@ from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.plan import CONTROLS, Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.sampling import measure, sample
-from ksdp.audit.spec.design import Block
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.design import Block
+from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.statistics.linear.counts import (
     COUNTS,
     columns_kept,

@@ -16,7 +16,7 @@ from ksdp.audit.mechanisms.privacy.hardt_roth import HardtRoth
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import make_mechanism
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.statistics.linear import solve
 from ksdp.audit.statistics.linear.pilot import low_noise_numbers
 from ksdp.audit.verdicts.laws import ks_table

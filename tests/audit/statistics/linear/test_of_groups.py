@@ -12,7 +12,7 @@ from ksdp.audit.contract import Observables
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
-from ksdp.audit.spec.models import parse_spec
+from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.statistics.linear.groups import OfGroups, groups_solved
 
 GROUPS, EACH, WIDE = 30, 6, 14

@@ -1,0 +1,213 @@
+"""Pairs of runs that differ in one document only: what a certificate is made of (`verdicts.certificates`).
+
+Pair r begins with a base: a database drawn as the design draws one. For a document in it, the base is the run
+with the document, and the other run has somebody else in its place; for a document that is not, the base is the
+run without, and the other has the document in the place of somebody. Both are couplings of the document's two
+arms, and so is a toss between them. All documents share the bases, so that each costs one run a pair.
+
+Documents that have copies: who is clear against every attack because no run shows which of the copies was in.
+
+The bound (`verdicts.certificates`) needs no run. It holds where a mechanism announces the same whichever order
+documents stand in (`order_free`), and where all copies are as likely to be in as each other: the shared design and
+the literal one. Documents are copies where they are the same, bit for bit, in what the mechanism is handed: after
+levers and weighting. Copies that other parties hold do not count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ksdp.audit.contract import Certifiable, Mechanism, traits_of
+from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.privacy.noisy import Noisy
+from ksdp.audit.mechanisms.schema import final_output, why_uncertified
+from ksdp.audit.numeric.array_types import Floats, Ints
+from ksdp.audit.plan import Plan
+from ksdp.audit.randomness import Purpose, generator
+from ksdp.audit.specs.design import Literal, Shared
+from ksdp.audit.verdicts.certificates import CountLaws, certified_bound, count_laws, count_laws_independent
+from ksdp.audit.verdicts.laws import ArmTests
+from ksdp.audit.verdicts.margins import distance_band
+
+# A sound audit contradicts its certificate once in a hundred thousand, as its controls fail it.
+_CONTRADICTION = 1e-5
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """What paired runs prove of each audited document, in the order of the plan."""
+
+    pairs: int
+    level: float
+    """All bounds hold together but with this probability."""
+    bound: Floats
+    """Of the advantage of every attack, shape (n_documents,)."""
+    mean: Floats
+    """Over the pairs: what somebody gets who knows all other documents, on average over databases."""
+    largest: Floats
+    """Of any pair."""
+    contradicted: NDArray[np.bool_]
+    """Measured to be above what was proved to be a bound: the noise is not what the mechanism says."""
+
+
+def check_certifiable(mechanism: Mechanism, design: object, features: int) -> None:
+    """Refuse what paired runs prove nothing about.
+
+    Raises
+    ------
+    SpecError
+        If the mechanism's announcement has no known density, or databases vary in size, or others are targets too.
+    """
+    if not isinstance(design, Shared | Literal) or (isinstance(design, Shared) and design.poisson):
+        raise SpecError("a certificate needs `design.kind` shared or literal, with databases of a fixed size.")
+    if (why := why_uncertified(mechanism, features)) is not None:
+        raise SpecError(
+            f"mechanism {mechanism.name!r} {why}; nothing bounds every attack on it: no `certificate`."
+        )
+
+
+def knows_all(mechanism: Mechanism) -> float | None:
+    """The advantage of an adversary who knows all other documents of a run, if it is the same for every document.
+
+    1 where nothing but the database is random: run the mechanism twice and compare. None where it depends on the
+    document (paired runs tell) or is not known.
+    """
+    if isinstance(mechanism, Noisy) and not mechanism.noise:
+        mechanism = mechanism.inner
+    return 1.0 if traits_of(mechanism).noise_free else None
+
+
+def paired_advantages(plan: Plan, first: int, stop: int) -> Floats:
+    """Advantages of the best attack on each of some pairs, shape (n_audited, stop - first).
+
+    Parameters
+    ----------
+    plan : Plan
+        Of the whole audit.
+    first, stop : int
+        Numbers of pairs, `stop` exclusive.
+
+    Raises
+    ------
+    SpecError
+        If the plan cannot be certified.
+    """
+    mechanism, design = plan.mechanism, plan.design
+    check_certifiable(mechanism, design, plan.corpus.features)
+    assert isinstance(mechanism, Certifiable)
+    assert isinstance(design, Shared | Literal)
+    final = final_output(plan.mechanism, plan.corpus.features) if plan.spec.statistics.sees == "final" else None
+    advantages = np.empty((len(plan.audited), stop - first))
+    for at, pair in enumerate(range(first, stop)):
+        rng = generator(design.seed, Purpose.CERTIFICATE, pair)
+        base = np.sort(design.pool[rng.choice(len(design.pool), design.size, replace=False)])
+        coins = partial(generator, design.seed, Purpose.CERTIFICATE_COINS, pair)
+        against = mechanism.paired(plan.stacked(base), coins, final)
+        outside = np.setdiff1d(design.pool, base, assume_unique=True)
+        for row, unit in enumerate(plan.audited):
+            own = generator(design.seed, Purpose.CERTIFICATE, pair, int(unit))
+            advantages[row, at] = against(plan.stacked(_exchanged(base, outside, int(unit), own)))
+    return advantages
+
+
+def _exchanged(
+    base: NDArray[np.int64], outside: NDArray[np.int64], unit: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """The base with a unit in the place of another, or another in its place, sorted."""
+    at = int(np.searchsorted(base, unit))
+    changed = base.copy()
+    if at < len(base) and base[at] == unit:
+        changed[at] = outside[rng.integers(len(outside))]
+    else:
+        changed[rng.integers(len(base))] = unit
+    return np.sort(changed)
+
+
+def certify(advantages: Floats, tested: ArmTests, documents: int, level: float, looks: int = 1) -> Certificate:
+    """Bounds of every document, and which of them what was measured contradicts.
+
+    Parameters
+    ----------
+    advantages : shape (n_documents, n_pairs)
+    tested : ArmTests
+        Of the same documents.
+    documents : int
+        That the corrections count.
+    looks : int
+        After any of which a document may have been measured last.
+    """
+    # Both sides at a level of their own, so strict that only a wrong law of the noise gets here.
+    sure = certified_bound(advantages, _CONTRADICTION / 2, documents)
+    return Certificate(
+        pairs=advantages.shape[1],
+        level=level,
+        bound=certified_bound(advantages, level, documents),
+        mean=advantages.mean(axis=1),
+        largest=advantages.max(axis=1),
+        contradicted=above_bound(tested, sure, documents, looks, _CONTRADICTION / 2),
+    )
+
+
+def above_bound(
+    tested: ArmTests, bound: Floats, documents: int, looks: int, level: float = _CONTRADICTION
+) -> NDArray[np.bool_]:
+    """Of which documents a measured lower bound is above what is proved to bound every attack.
+
+    Parameters
+    ----------
+    tested : ArmTests
+        Of the documents whose `bound` it is.
+    documents, looks : int
+        That the level is divided by.
+    level : float
+        At which no measured bound is wrong, of all documents, columns and looks together.
+    """
+    each = level / (documents * tested.distance.shape[1] * looks)
+    low, _ = distance_band(np.nan_to_num(tested.distance), tested.n_with, tested.n_without, each)
+    return np.asarray(low.max(axis=1) > bound)
+
+
+@dataclass(frozen=True, eq=False)
+class Copies:
+    """Of each audited document, in the order of the plan."""
+
+    count: Ints
+    """Documents of its content that may be in a run, itself included."""
+    bound: Floats
+    """Of the advantage of every attack; 1 where there is no copy."""
+
+
+def copies_of(plan: Plan) -> Copies | None:
+    """Copies and what they prove; None where they prove nothing of anybody.
+
+    Groups have no copies here: a group's documents would all have to be another's.
+    """
+    design = plan.design
+    if not isinstance(design, Shared | Literal) or plan.units.order is not None:
+        return None
+    if not traits_of(plan.mechanism).order_free:
+        return None
+    alike = plan.corpus.first_alike[design.pool]
+    _, content, several = np.unique(alike, return_inverse=True, return_counts=True)
+    if several.max() == 1:
+        return None
+    count = several[content][np.searchsorted(design.pool, plan.audited)]
+    different, places = np.unique(count, return_inverse=True)
+    bounds = np.array([_laws(int(copies), design).told for copies in different])
+    return Copies(count.astype(np.int64), bounds[places])
+
+
+def proved_bound(plan: Plan, copies: Copies | None) -> Floats:
+    """What is proved of every attack on each audited document before any run; 1 where nothing is."""
+    bound = np.full(len(plan.audited), 1.0 if plan.promise is None else plan.promise.bound)
+    return bound if copies is None else np.minimum(bound, copies.bound)
+
+
+def _laws(copies: int, design: Shared | Literal) -> CountLaws:
+    if isinstance(design, Shared) and design.poisson:
+        return count_laws_independent(copies, design.share)
+    return count_laws(copies, len(design.pool), design.size)

@@ -1,0 +1,343 @@
+"""What a party gains by joining, per measure, with its spread."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.stats import t as student
+
+from ksdp.audit.contract import Mechanism, traits_of
+from ksdp.audit.learning.learners import Learnt, exact_of, learn, quickly
+from ksdp.audit.learning.measures import coherence, diversity, energy, foretold, rated, regression, topic_match
+from ksdp.audit.numeric.array_types import Floats
+from ksdp.audit.randomness import Purpose, generator
+from ksdp.audit.specs.models import GainSpec
+
+ALL = "everybody's documents"
+_LEVEL = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class GainRows:
+    """A corpus with and without levers, the same documents in the same order."""
+
+    learn: sp.csr_array
+    """With: what the run gets."""
+    judge: sp.csr_array
+    """Without: what the exact run and parties alone get, and what all are judged on."""
+    lift: sp.csr_array | None
+    """From the columns of `learn` to those of `judge`; None where they are the same."""
+    party: NDArray[np.str_] | None = None
+    target: Floats | None = None
+    ratings: bool = False
+    later: sp.csr_array | None = None
+    """Ratings that nobody learns from, in the columns of `judge`, which holds the others: to be predicted."""
+    basis: Floats | None = None
+    """Public directions in the columns of `judge`, shape (features, r)."""
+    drawn: float | None = None
+    """The share of the documents that enter a run; whoever works alone uses all of its own."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """One number: how good what one learner learnt is on some documents of one split."""
+
+    split: int
+    learner: str
+    """`run`, `exact`, `public` or `alone`."""
+    party: str
+    """Who is alone; empty for the others."""
+    judged: str
+    """`ALL`, or the party whose own held-out documents these are."""
+    measure: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over splits with its interval of 95 %."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def interval(values: Sequence[float], ratio: float) -> Interval:
+    """Of a mean over random splits, 95 %; `ratio` is documents held out over documents learnt from.
+
+    Examples
+    --------
+    >>> interval([1.0, 2.0, 3.0], 0.0).low.__round__(2)
+    -0.48
+    """
+    gains = np.asarray(values, dtype=np.float64)
+    mean, count = float(gains.mean()), len(gains)
+    if count < 2:
+        return Interval(mean, -math.inf, math.inf)
+    deviation = float(gains.std(ddof=1)) * math.sqrt(1 / count + ratio)
+    half = float(student.ppf(1 - _LEVEL / 2, count - 1)) * deviation
+    return Interval(mean, mean - half, mean + half)
+
+
+def party_labels(rows: GainRows, asked: GainSpec, rng: np.random.Generator) -> NDArray[np.str_]:
+    """Who holds each document: the parties that the corpus names, or some drawn alike."""
+    if asked.parties is None and rows.party is not None:
+        return rows.party
+    count = asked.parties or 3
+    names = np.array([f"alike {number}" for number in range(1, count + 1)])
+    return np.asarray(names[rng.permutation(rows.judge.shape[0]) % count])
+
+
+@dataclass(frozen=True, eq=False)
+class _Split:
+    number: int
+    labels: NDArray[np.str_]
+    test: NDArray[np.bool_]
+    train: NDArray[np.bool_]
+    public: NDArray[np.bool_]
+    names: tuple[str, ...] = field(default=())
+
+
+def _split(rows: GainRows, asked: GainSpec, seed: int, number: int) -> _Split:
+    rng = generator(seed, Purpose.LEARNING, number, 0)
+    count = rows.judge.shape[0]
+    labels = party_labels(rows, asked, rng)
+    order = rng.permutation(count)
+    held, public = max(1, round(asked.held_out * count)), 0 if rows.basis is not None else asked.public or 0
+    test, shown = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
+    test[order[:held]] = True
+    shown[order[held : held + public]] = True
+    train = ~(test | shown)
+    return _Split(number, labels, test, train, shown, tuple(np.unique(labels[train]).tolist()))
+
+
+def _entering(rows: GainRows, seed: int, number: int) -> NDArray[np.bool_]:
+    """Which documents the parties' draws let into the run of a split."""
+    count = rows.judge.shape[0]
+    if rows.drawn is None:
+        return np.ones(count, dtype=bool)
+    return np.asarray(generator(seed, Purpose.LEARNING, number, 3).random(count) < rows.drawn)
+
+
+def gain_scores(
+    mechanism: Mechanism, rows: GainRows, asked: GainSpec, seed: int, *, baselines: bool = True
+) -> Iterator[Score]:
+    """Every learner's scores, split by split.
+
+    Without `baselines` those of the run alone, in the same splits.
+    """
+    run, exact = quickly(mechanism), quickly(exact_of(mechanism))
+    rank = traits_of(mechanism).rank or 1
+    for number in range(asked.splits):
+        split = _split(rows, asked, seed, number)
+        rng = generator(seed, Purpose.LEARNING, number, 1)
+        enter = split.train & _entering(rows, seed, number)
+        best = learn(exact, _parts(rows.judge, split.train, split), None, rng) if baselines else None
+        learners = [("run", "", learn(run, _parts(rows.learn, enter, split), rows.lift, rng))]
+        if best is not None:
+            learners += [("exact", "", best), *_baselines(exact, rank, rows, split, rng)]
+        for who, name, learnt in learners:
+            for judged in (ALL, *([name] if name else split.names)):
+                for measure, value in _judge(learnt, best, rows, split, judged).items():
+                    yield Score(number, who, name, judged, measure, value)
+
+
+def _parts(matrix: sp.csr_array, of: NDArray[np.bool_], split: _Split) -> list[sp.csr_array]:
+    """Some rows of every party."""
+    return [_rows(matrix, of & (split.labels == name)) for name in split.names]
+
+
+def _baselines(
+    exact: Mechanism, rank: int, rows: GainRows, split: _Split, rng: np.random.Generator
+) -> Iterator[tuple[str, str, Learnt]]:
+    """What each party learns alone, and what there is to learn from public data."""
+    for name, matrix in zip(split.names, _parts(rows.judge, split.train, split), strict=True):
+        if matrix.shape[0] > rank:
+            yield "alone", name, learn(exact, [matrix], None, rng)
+    if rows.basis is not None:
+        yield "public", "", Learnt(rows.basis[:, :rank].T, None, False)
+    elif split.public.any():
+        yield "public", "", learn(exact, [_rows(rows.judge, split.public)], None, rng)
+
+
+def _judge(learnt: Learnt, best: Learnt | None, rows: GainRows, split: _Split, judged: str) -> Mapping[str, float]:
+    of = np.ones(len(split.test), dtype=bool) if judged == ALL else split.labels == judged
+    if not (split.test & of).any():
+        return {}
+    test = _rows(rows.judge, split.test & of)
+    measured = {"energy": energy(learnt, test)}
+    if rows.target is not None and (split.train & of).sum() > len(learnt.rows) + 1:
+        train = _rows(rows.judge, split.train & of), rows.target[split.train & of]
+        measured["regression (minus RMSE)"] = regression(learnt, train, (test, rows.target[split.test & of]))
+    if rows.later is not None:
+        later = _rows(rows.later, split.test & of)
+        measured["later ratings (minus RMSE)"], measured["NDCG@10"] = foretold(learnt, test, later)
+    elif rows.ratings:
+        rng = generator(0, Purpose.LEARNING, split.number, 2)  # everybody is asked for the same ratings
+        measured["ratings (minus RMSE)"], measured["NDCG@10"] = rated(learnt, test, rng)
+    if learnt.nonnegative and judged == ALL:
+        measured |= {"coherence (NPMI)": coherence(learnt, rows.judge), "diversity": diversity(learnt)}
+        if best is not None:
+            measured["topic match"] = topic_match(learnt, best)
+    return measured
+
+
+def _rows(matrix: sp.csr_array, mask: NDArray[np.bool_]) -> sp.csr_array:
+    return sp.csr_array(matrix[np.flatnonzero(mask)])
+
+
+GAIN_VERSION = 1
+
+
+@dataclass(frozen=True)
+class PartyGain:
+    """What one party gains, on its own held-out documents."""
+
+    party: str
+    alone: Interval
+    run: Interval
+    gain: Interval
+    """Run less alone."""
+
+
+@dataclass(frozen=True)
+class MeasureGain:
+    """One measure, on everybody's held-out documents and on each party's own."""
+
+    measure: str
+    run: Interval
+    exact: Interval
+    alone: Interval
+    """Mean over parties."""
+    public: Interval | None
+    gain: Interval
+    """Run less alone."""
+    gain_exact: Interval
+    """Exact run less alone."""
+    over_public: Interval | None
+    """Run less public data alone."""
+    kept: Interval | None
+    """Gain of the run over that of the exact run; None where the interval of that gain is not above 0."""
+    parties: tuple[PartyGain, ...]
+
+    @property
+    def gains(self) -> bool:
+        """Whether the run is better than working alone: the interval of its gain is above 0."""
+        return self.gain.low > 0
+
+
+@dataclass(frozen=True)
+class GainSummary:
+    """What is gained, all measures; the first is the one that is decided by."""
+
+    version: int
+    mechanism: str
+    parties: tuple[str, ...]
+    alike: bool
+    splits: int
+    held_out: float
+    measures: tuple[MeasureGain, ...]
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The most important first."""
+        main = self.measures[0]
+        whose = "parties drawn alike" if self.alike else "the parties that the corpus names"
+        told = f"{main.measure}: alone {main.alone.mean:.4f}, the run {main.run.mean:.4f}"
+        told += f", the exact run {main.exact.mean:.4f}"
+        if main.public is not None:
+            told += f", public data alone {main.public.mean:.4f}"
+        sentences = []
+        if not main.gains:
+            sentences.append(
+                f"Joining gains nothing here, for {whose}: {told}; run less alone is {_told(main.gain)} on "
+                f"{ALL} held out."
+            )
+        else:
+            share = "" if main.kept is None else f", {main.kept.mean:.0%} of what the exact run gains"
+            sentences.append(f"Joining gains {_told(main.gain)} over working alone, for {whose}{share} ({told}).")
+        if main.over_public is not None and main.over_public.low <= 0:
+            sentences.append(f"Public data alone are as good: run less public is {_told(main.over_public)}.")
+        losers = [one.party for one in main.parties if one.gain.high < 0]
+        if losers:
+            sentences.append(f"On their own documents these lose by joining: {', '.join(losers)}.")
+        return tuple(sentences)
+
+    def to_json(self) -> dict[str, Any]:
+        """For machines."""
+        return asdict(self) | {"sentences": list(self.sentences)}
+
+
+def summarise_gain(scores: Sequence[Score], mechanism: str, asked: GainSpec, named: bool) -> GainSummary:
+    """Intervals over splits of what `gain_scores` found, of the measures that the run has."""
+    ratio = asked.held_out / (1 - asked.held_out)
+    measures = tuple(dict.fromkeys(score.measure for score in scores if score.learner == "run"))
+    order = sorted(measures, key=lambda name: ("minus RMSE" not in name, measures.index(name)))
+    parties = tuple(sorted({score.party for score in scores if score.party}))
+    found = tuple(_measure([s for s in scores if s.measure == name], name, parties, ratio) for name in order)
+    alike = asked.parties is not None or not named
+    return GainSummary(GAIN_VERSION, mechanism, parties, alike, asked.splits, asked.held_out, found)
+
+
+def _measure(scores: Sequence[Score], measure: str, parties: Sequence[str], ratio: float) -> MeasureGain:
+    splits = sorted({score.split for score in scores})
+    table: dict[tuple[int, str, str, str], float] = {
+        (s.split, s.learner, s.party, s.judged): s.value for s in scores
+    }
+
+    def of(learner: str) -> list[float]:
+        return [table[split, learner, "", ALL] for split in splits]
+
+    alone = [
+        float(np.mean([table[split, "alone", p, ALL] for p in parties if (split, "alone", p, ALL) in table]))
+        for split in splits
+    ]
+    run, exact = of("run"), of("exact")
+    public = of("public") if (splits[0], "public", "", ALL) in table else None
+    gain_exact = _less(exact, alone, ratio)
+    kept = None
+    if gain_exact.low > 0:
+        # A ratio of means; its error is that of its linear part.
+        best, gained = np.subtract(exact, alone), np.subtract(run, alone)
+        share = gained.mean() / best.mean()
+        kept = interval((share + (gained - share * best) / best.mean()).tolist(), ratio)
+    return MeasureGain(
+        measure,
+        interval(run, ratio),
+        interval(exact, ratio),
+        interval(alone, ratio),
+        None if public is None else interval(public, ratio),
+        _less(run, alone, ratio),
+        gain_exact,
+        None if public is None else _less(run, public, ratio),
+        kept,
+        tuple(_party(table, splits, party, ratio) for party in parties if _whole(table, splits, party)),
+    )
+
+
+def _whole(table: dict[tuple[int, str, str, str], float], splits: Sequence[int], party: str) -> bool:
+    return all(
+        (split, who, name, party) in table for split in splits for who, name in (("run", ""), ("alone", party))
+    )
+
+
+def _party(
+    table: dict[tuple[int, str, str, str], float], splits: Sequence[int], party: str, ratio: float
+) -> PartyGain:
+    run = [table[split, "run", "", party] for split in splits]
+    alone = [table[split, "alone", party, party] for split in splits]
+    return PartyGain(party, interval(alone, ratio), interval(run, ratio), _less(run, alone, ratio))
+
+
+def _less(first: Sequence[float], second: Sequence[float], ratio: float) -> Interval:
+    return interval([a - b for a, b in zip(first, second, strict=True)], ratio)
+
+
+def _told(gain: Interval) -> str:
+    return f"{gain.mean:+.4f} ({gain.low:+.4f} to {gain.high:+.4f})"

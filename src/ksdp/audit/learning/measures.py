@@ -1,0 +1,275 @@
+"""How good a model is: error, coherence, diversity, prediction; and how near two models are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from pydantic.dataclasses import dataclass
+from scipy.optimize import linear_sum_assignment
+
+from ksdp.audit.contract import Database, Mechanism
+from ksdp.audit.corpus.matrix import Corpus, restrict
+from ksdp.audit.learning.learners import Learnt, Predictor
+from ksdp.audit.numeric.array_types import Floats
+from ksdp.audit.randomness import Purpose, generator
+from ksdp.audit.registry import mechanism_of
+from ksdp.audit.results.parts import FORMAT
+from ksdp.audit.specs.models import Spec
+from ksdp.audit.statistics.products import BASES
+
+MEASURE = "share of the whole corpus's energy outside the row space of the basis"
+"""What `learnt_residual` is, in words."""
+
+
+@dataclass(frozen=True, config=FORMAT)
+class LearningCost:
+    """Shares of the whole corpus's energy that each basis leaves out; less is better."""
+
+    measure: str
+    learnt_from_all: float
+    learnt_from_cleared: float
+    documents_all: int
+    documents_cleared: int
+
+
+@dataclass(frozen=True, config=FORMAT)
+class NotLearnt:
+    """The mechanism does not run on so few documents."""
+
+    refused: str
+    """Why."""
+
+
+def residual_share(
+    matrix: sp.csr_array, basis: NDArray[np.float64], mean: NDArray[np.float64] | None = None
+) -> float:
+    """Share of the documents' energy that lies outside the row space of a basis.
+
+    With Q an orthonormal basis of the row space and X_c = X - 1 mean^T, this is 1 - |X_c Q|^2 / |X_c|^2: the
+    relative squared error of the best linear reconstruction. For a nonnegative factorisation it is a lower bound
+    of its own error, whose coefficients must not be negative.
+
+    Parameters
+    ----------
+    matrix : shape (n_documents, n_features)
+    basis : shape (k, n_features)
+        Rows need not be independent.
+    mean : shape (n_features,), optional
+        Subtracted from every document first (PCA).
+
+    Returns
+    -------
+    float in [0, 1]
+        0 where there is no energy at all.
+
+    Examples
+    --------
+    >>> residual_share(sp.csr_array(np.diag([3.0, 1.0, 1.0])), np.array([[1.0, 0, 0], [2, 0, 0]])).__round__(3)
+    0.182
+    """
+    if basis.ndim != 2 or basis.shape[1] != matrix.shape[1]:
+        raise ValueError(f"`basis` must have shape (k, {matrix.shape[1]}); got {basis.shape}.")
+    _, singular, rows = np.linalg.svd(basis, full_matrices=False)
+    tiny = np.finfo(np.float64).eps * max(basis.shape) * (singular[0] if len(singular) else 0.0)
+    directions = rows[singular > tiny].T
+    inside = np.asarray(matrix @ directions)
+    total = float((matrix.data**2).sum())
+    if mean is not None:
+        inside = inside - mean @ directions
+        sums = np.asarray(matrix.sum(axis=0)).ravel()
+        total += matrix.shape[0] * float(mean @ mean) - 2 * float(sums @ mean)
+    if total <= 0:
+        return 0.0
+    return float(np.clip(1 - (inside**2).sum() / total, 0.0, 1.0))
+
+
+def learnt_residual(
+    mechanism: Mechanism, corpus: Corpus, seed: int, *, kept: NDArray[np.int64] | None = None
+) -> float | None:
+    """`residual_share`, on the whole corpus, of the basis that one run of a mechanism learns from it.
+
+    Parameters
+    ----------
+    seed : int
+        Of the mechanism's own randomness.
+    kept : int64, shape (n_kept,), optional
+        Rows to learn from, in place of all; the basis is judged on all.
+
+    Returns
+    -------
+    float or None
+        None where the mechanism announces no basis.
+    """
+    matrix = corpus.matrix if kept is None else restrict(corpus, kept).matrix
+    rng = generator(seed, Purpose.LEARNING)
+    seen = mechanism.run(Database((matrix,)), rng)
+    basis = [name for name in BASES if name in seen]
+    if not basis:
+        return None
+    mean = np.asarray(seen["mean"], dtype=np.float64) if "mean" in seen else None
+    return residual_share(corpus.matrix, np.asarray(seen[basis[0]], dtype=np.float64), mean)
+
+
+def learning_cost(
+    mechanism: Mechanism, corpus: Corpus, kept: NDArray[np.int64], seed: int
+) -> LearningCost | NotLearnt | None:
+    """Compare the bases that a mechanism learns from the whole corpus and from some of its documents.
+
+    One run each, on one database with all those rows and with the same randomness; both bases are judged on the
+    whole corpus, the documents left out included.
+
+    Parameters
+    ----------
+    kept : int64, shape (n_kept,)
+        Rows of the documents that stay.
+
+    Returns
+    -------
+    LearningCost, NotLearnt or None
+        None where the mechanism announces no basis.
+    """
+    try:
+        from_all, from_cleared = (learnt_residual(mechanism, corpus, seed, kept=rows) for rows in (None, kept))
+    except ValueError as error:
+        return NotLearnt(str(error))
+    if from_all is None or from_cleared is None:
+        return None
+    return LearningCost(MEASURE, from_all, from_cleared, documents_all=len(corpus), documents_cleared=len(kept))
+
+
+def cost_of_leaving_out(spec: Spec, corpus: Corpus, kept: Iterable[str]) -> LearningCost | NotLearnt | None:
+    """`learning_cost` of a spec's mechanism where the documents with these ids are kept."""
+    mechanism = mechanism_of(spec.mechanism)
+    return learning_cost(mechanism, corpus, np.flatnonzero(np.isin(corpus.ids, list(kept))), spec.seed)
+
+
+_TOP = 10
+"""Terms that stand for a topic."""
+_HIDDEN = 0.2
+"""Part of a user's ratings that is hidden, to be predicted."""
+_RIDGE = 1.0
+
+
+def energy(learnt: Learnt, documents: sp.csr_array) -> float:
+    """Share of the documents' energy inside the row space of what was learnt."""
+    return 1 - residual_share(documents, learnt.rows, learnt.mean)
+
+
+def projected(learnt: Learnt, documents: sp.csr_array) -> Floats:
+    """Coordinates of the documents, shape (n_documents, k)."""
+    directions = learnt.directions
+    found = np.asarray(documents @ directions)
+    return found if learnt.mean is None else found - learnt.mean @ directions
+
+
+def regression(learnt: Learnt, train: tuple[sp.csr_array, Floats], test: tuple[sp.csr_array, Floats]) -> float:
+    """Minus the root mean square error of a linear regression on the coordinates (PCR)."""
+    from sklearn.linear_model import LinearRegression
+
+    model = LinearRegression().fit(projected(learnt, train[0]), train[1])
+    errors = model.predict(projected(learnt, test[0])) - test[1]
+    return -float(np.sqrt(np.mean(errors**2)))
+
+
+def _top_terms(learnt: Learnt) -> NDArray[np.intp]:
+    """Columns with the largest entries of every topic, shape (k, at most 10)."""
+    return np.argsort(-learnt.rows, axis=1, kind="stable")[:, :_TOP]
+
+
+def coherence(learnt: Learnt, documents: sp.csr_array) -> float:
+    """Mean NPMI of the top terms' pairs, by document (tomotopy).
+
+    Aletras & Stevenson (2013), https://aclanthology.org/W13-0102; contested as a measure of what people see
+    (https://arxiv.org/abs/2107.02173): read it beside the others.
+    """
+    import tomotopy
+    from tomotopy.coherence import Coherence, ConfirmMeasure, ProbEstimation, Segmentation
+
+    top = _top_terms(learnt)
+    wanted = np.zeros(documents.shape[1], dtype=bool)
+    wanted[top.ravel()] = True
+    corpus = tomotopy.utils.Corpus()
+    for start, stop in zip(documents.indptr[:-1], documents.indptr[1:], strict=True):
+        terms = documents.indices[start:stop]
+        corpus.add_doc([str(term) for term in terms[wanted[terms]]] or ["-"])
+    targets = [str(term) for term in np.unique(top)]
+    how = (ProbEstimation.DOCUMENT, Segmentation.ONE_ONE, ConfirmMeasure.NPMI)
+    measure = Coherence(corpus, coherence=how, targets=targets)
+    return float(np.mean([measure.get_score(words=[str(term) for term in topic]) for topic in top]))
+
+
+def diversity(learnt: Learnt) -> float:
+    """Share of different terms among the topics' top terms (Dieng et al. 2020, arXiv:1907.04907)."""
+    top = _top_terms(learnt)
+    return len(np.unique(top)) / top.size
+
+
+def topic_match(learnt: Learnt, exact: Learnt) -> float:
+    """Mean cosine of topics with those of the exact run, matched one to one (Hungarian method)."""
+    units = [
+        rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
+        for rows in (learnt.rows, exact.rows)
+    ]
+    cosines = units[0] @ units[1].T
+    return float(cosines[linear_sum_assignment(-cosines)].mean())
+
+
+def rated(learnt: Learnt, documents: sp.csr_array, rng: np.random.Generator) -> tuple[float, float]:
+    """Minus the error of predicted ratings, and NDCG@10 of their order, of users who were not learnt from.
+
+    A part of each user's ratings is hidden, at random. The others, less their mean, are fitted by the basis
+    (ridge), and what that says of the hidden ones is clipped to the range of ratings. Users with fewer than ten
+    ratings are passed over.
+    """
+    hidden = np.zeros(documents.nnz, dtype=bool)
+    for start, stop in zip(documents.indptr[:-1], documents.indptr[1:], strict=True):
+        if stop - start >= _TOP:
+            hidden[start:stop] = rng.random(stop - start) < _HIDDEN
+    return foretold(learnt, kept(documents, ~hidden), kept(documents, hidden))
+
+
+def foretold(learnt: Learnt, given: sp.csr_array, later: sp.csr_array) -> tuple[float, float]:
+    """The same of ratings that came later than those given: of users with ten in all, and two of each kind.
+
+    By topics of a weighted NMF they are predicted as a party predicts them (`ratings.Predictor`).
+    """
+    from sklearn.metrics import ndcg_score
+
+    before, after = np.diff(given.indptr), np.diff(later.indptr)
+    users = np.flatnonzero((before + after >= _TOP) & (before >= 2) & (after >= 2))
+    if not len(users):
+        return float("nan"), float("nan")
+    given, later = given[users], later[users]
+    low, high = min(given.data.min(), later.data.min()), max(given.data.max(), later.data.max())
+    if learnt.of_ratings is not None:
+        said = Predictor(learnt.rows, low, high, learnt.of_ratings).predicted(given, later).data
+    else:
+        said = np.clip(_by_ridge(learnt.directions, given, later), low, high)
+    orders = [
+        float(ndcg_score(later.data[start:stop][None, :], said[start:stop][None, :], k=_TOP))
+        for start, stop in zip(later.indptr[:-1], later.indptr[1:], strict=True)
+    ]
+    return -float(np.sqrt(np.mean((said - later.data) ** 2))), float(np.mean(orders))
+
+
+def kept(ratings: sp.csr_array, which: NDArray[np.bool_]) -> sp.csr_array:
+    """The ratings that are marked; zeros among them stay."""
+    indptr = np.concatenate([[0], np.cumsum(which)])[ratings.indptr]
+    return sp.csr_array((ratings.data[which], ratings.indices[which], indptr), shape=ratings.shape)
+
+
+def _by_ridge(directions: Floats, given: sp.csr_array, later: sp.csr_array) -> Floats:
+    """Of every user the mean of what is given, and what the basis makes of the rest (ridge)."""
+    said = np.empty(later.nnz)
+    for user in range(given.shape[0]):
+        known = slice(given.indptr[user], given.indptr[user + 1])
+        asked = slice(later.indptr[user], later.indptr[user + 1])
+        mean = float(given.data[known].mean())
+        rows = directions[given.indices[known]]
+        gram = rows.T @ rows + _RIDGE / len(directions) * np.eye(rows.shape[1])
+        coefficients = np.linalg.solve(gram, rows.T @ (given.data[known] - mean))
+        said[asked] = mean + directions[later.indices[asked]] @ coefficients
+    return said

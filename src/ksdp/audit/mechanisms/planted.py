@@ -1,0 +1,116 @@
+"""Leaks of known size beside a mechanism's own, in what it announces: what attacks have to find.
+
+A leak changes some numbers of one array in the runs that hold its document:
+
+- `number`, `numbers`: one number, or several together, move by fixed amounts;
+- `spread`: a number strays from its centre by a multiple of what it would;
+- `agreement`: two numbers that lie on different sides of their centres are made to agree, now and then, by
+  reflecting the second: neither tells anything by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ksdp.audit.contract import Release
+from ksdp.audit.errors import SpecError
+from ksdp.audit.numeric.array_types import Floats, Ints
+from ksdp.audit.specs.models import PlantedSpec
+
+KINDS = {
+    "number": "one number moves",
+    "numbers": "several numbers move together",
+    "spread": "one number strays further",
+    "agreement": "two numbers agree in sign",
+}
+"""Of leaks, in words."""
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayLeak:
+    """One leak; amounts and centres have shape (n_places,)."""
+
+    unit: int
+    """Row of its document."""
+    kind: str
+    array: str
+    places: Ints
+    amounts: Floats
+    centres: Floats
+
+    def moved(self, numbers: Floats, coin: Floats) -> Floats:
+        """Its numbers in runs with the document.
+
+        Parameters
+        ----------
+        numbers : shape (..., n_places)
+            As they would be.
+        coin : shape (...)
+            Uniform in [0, 1).
+        """
+        if self.kind == "spread":
+            return np.asarray(self.centres + self.amounts * (numbers - self.centres))
+        if self.kind != "agreement":
+            return np.asarray(numbers + self.amounts)
+        differ = np.prod(numbers - self.centres, axis=-1) < 0
+        turned = np.where(
+            differ & (coin < self.amounts[0]), 2 * self.centres[1] - numbers[..., 1], numbers[..., 1]
+        )
+        return np.stack([numbers[..., 0], turned], axis=-1)
+
+
+def leaks_of(
+    planted: Sequence[PlantedSpec], rows: Mapping[str, int], announced: Sequence[Release]
+) -> tuple[ArrayLeak, ...]:
+    """The leaks of a spec.
+
+    Parameters
+    ----------
+    rows : id to row, of the documents that may be in a run or not
+    announced : what runs announce
+
+    Raises
+    ------
+    SpecError
+        If one names a document, an array or a place that is not there, or has not as many numbers as its kind.
+    """
+    sizes = {array.name: int(np.prod(array.shape)) for array in announced}
+    leaks = []
+    for one in planted:
+        where = f"`planted` of document {one.document!r}"
+        if one.document not in rows:
+            raise SpecError(f"{where}: no document that is audited is called so.")
+        if max(one.places, default=0) >= sizes.get(one.array, 0):
+            raise SpecError(f"{where}: runs announce no such number of {one.array!r}.")
+        count, moves = len(one.places), one.kind in ("number", "numbers")
+        needed = {"amounts": 1 if one.kind == "agreement" else count, "centres": 0 if moves else count}
+        given = {"amounts": len(one.amounts), "centres": len(one.centres)}
+        if count != {"numbers": max(count, 1), "agreement": 2}.get(one.kind, 1) or given != needed:
+            raise SpecError(f"{where}: {one.kind!r} with {count} `places` takes {needed}; given are {given}.")
+        amounts, centres = np.array(one.amounts), np.array(one.centres or (0.0,) * count)
+        leaks.append(ArrayLeak(rows[one.document], one.kind, one.array, np.array(one.places), amounts, centres))
+    return tuple(leaks)
+
+
+def with_leaks(
+    leaks: Sequence[ArrayLeak], seen: Mapping[str, NDArray[Any]], held: Ints, rng: np.random.Generator
+) -> dict[str, NDArray[Any]]:
+    """What a run announces with the leaks of the units that it holds, in the types that it has.
+
+    Parameters
+    ----------
+    held : units
+    rng : draws as much whoever is held
+    """
+    changed = {one.array: np.array(seen[one.array], np.float64) for one in leaks}
+    coins, inside = rng.random(len(leaks)), set(held.tolist())
+    for one, coin in zip(leaks, coins, strict=True):
+        if one.unit in inside:
+            flat = changed[one.array].reshape(-1)
+            flat[one.places] = one.moved(flat[one.places], coin)
+    return {**seen, **{name: array.astype(seen[name].dtype) for name, array in changed.items()}}

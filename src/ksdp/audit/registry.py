@@ -1,0 +1,409 @@
+"""Mechanisms and statistics by name, and the code of those that are somebody's own."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import hashlib
+import importlib
+import inspect
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from functools import partial
+from importlib.machinery import ModuleSpec
+from importlib.metadata import entry_points
+from importlib.util import find_spec, resolve_name
+from pathlib import Path
+from typing import Any, Protocol, cast, runtime_checkable
+
+from ksdp.audit.contract import Mechanism, Statistic, guarantee_of, statistic_traits
+from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.callables import pickled
+from ksdp.audit.mechanisms.recorded import RecordedRuns
+from ksdp.audit.specs.content_keys import content_key
+from ksdp.audit.specs.models import MechanismSpec, StatisticsSpec, meant
+from ksdp.audit.specs.own_names import OBJECT_PATH, own_modules
+
+_PROGRAM = "__main__"
+_known: dict[str, tuple[ModuleSpec | None, str]] = {}
+"""Modules that were asked for: how they were found when they were imported, and the digest of that time."""
+_INSTALLED = ("stdlib", "platstdlib", "purelib", "platlib")
+
+
+def own_code(names: object, made: Iterable[object]) -> dict[str, str]:
+    """What goes into keys beside names and versions: a digest of the source of each module that is not ours.
+
+    Parameters
+    ----------
+    names : tables of a spec that may name some
+    made : mechanisms and statistics, which may be of other packages, or of the program that calls
+    """
+    made = list(made)
+    modules = {*own_modules(names), *(type(one).__module__ for one in made)} - {_PROGRAM}
+    found = {module: source_digest(module) for module in sorted(modules) if not module.startswith("ksdp.")}
+    classes = {type(one) for one in made if type(one).__module__ == _PROGRAM}
+    return found | {f"{_PROGRAM}.{one.__qualname__}": _class_digest(one) for one in classes}
+
+
+def _class_digest(one: type) -> str:
+    """Of a class of a script or a notebook, by itself: what stands around it is edited all the time."""
+    try:
+        return hashlib.sha256(inspect.getsource(one).encode()).hexdigest()
+    except (OSError, TypeError):  # typed at a prompt
+        return ""
+
+
+def source_digest(module: str) -> str:
+    """A hash of what a module is made of: its file, and those of the modules beside it that it imports.
+
+    As they were when this was first asked of the module that is imported: a process goes on with that, until it
+    imports it anew. What is installed elsewhere has versions.
+    """
+    imported = sys.modules[module].__spec__ if module in sys.modules else None
+    before, digest = _known.get(module, (None, ""))
+    if imported is None or before is not imported:
+        digest = content_key({name: hashlib.sha256(data).hexdigest() for name, data in _files(module)})
+        _known[module] = imported, digest
+    return digest
+
+
+@runtime_checkable
+class _Reads(Protocol):
+    """A loader that gives the bytes of a file."""
+
+    def get_data(self, path: str, /) -> bytes: ...
+
+
+def _files(module: str) -> Iterator[tuple[str, bytes]]:
+    """The modules, each with what is in its file."""
+    home, left, seen = _home(module), [module], set[str]()
+    while left:
+        name = left.pop()
+        found = None if name in seen else _beside(name, home, module)
+        seen.add(name)
+        if found is None or found.origin is None or not isinstance(found.loader, _Reads):
+            continue  # built in, or a folder of packages
+        data = found.loader.get_data(found.origin)
+        yield name, data
+        if found.origin.endswith(".py"):
+            package = name if found.submodule_search_locations is not None else name.rpartition(".")[0]
+            left += _imported(data, package)
+
+
+def _home(module: str) -> Path | None:
+    """The folder whose modules count as one with it; none where packages are installed and it is a single file."""
+    top = _found(module.partition(".")[0])
+    if top is None or top.origin is None:
+        return None
+    folder = Path(top.origin).resolve().parent
+    return None if folder in _installed() else folder
+
+
+def _installed() -> frozenset[Path]:
+    """Folders of what is installed, which has versions."""
+    return frozenset(Path(sysconfig.get_path(name)).resolve() for name in _INSTALLED)
+
+
+def _beside(name: str, home: Path | None, first: str) -> ModuleSpec | None:
+    """A module, if it is the first one or lies in its folder; nothing else is looked into, let alone imported."""
+    top = name.partition(".")[0]
+    if top != first.partition(".")[0] and not _lies_in(_found(top), home):
+        return None
+    found = _found(name)
+    return found if name == first or _lies_in(found, home) else None
+
+
+def _found(name: str) -> ModuleSpec | None:
+    try:
+        return find_spec(name)
+    except (ImportError, AttributeError, ValueError):  # no module: what is imported from one
+        return None
+
+
+def _lies_in(found: ModuleSpec | None, home: Path | None) -> bool:
+    there = None if found is None else found.origin
+    if home is None or there is None:
+        return False
+    above = Path(there).resolve().parents
+    # A virtual environment often lies in the folder of the code itself.
+    return home in above and not any(folder in above and home in folder.parents for folder in _installed())
+
+
+def _imported(source: bytes, package: str) -> Iterator[str]:
+    """Names that may be modules: those that are imported, and those that something is imported from."""
+    with suppress(SyntaxError, ValueError, ImportError):  # a module beside it that nobody can import
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                whole = "." * node.level + (node.module or "")
+                whole = resolve_name(whole, package) if node.level else whole
+                yield whole
+                yield from (f"{whole}.{alias.name}" for alias in node.names)
+
+
+_lent: ContextVar[Mapping[str, Any]] = ContextVar("ksdp-lent")
+_unused: ContextVar[Mapping[str, bytes | None]] = ContextVar("ksdp-unused")
+
+
+@contextmanager
+def lent(objects: Mapping[str, Any]) -> Iterator[None]:
+    """Let mechanisms and statistics that exist in this process alone be found by these names, inside.
+
+    A name that is used again must mean the same: what is stored under it is not computed again.
+    """
+    token = _lent.set({**_lent.get({}), **objects})
+    own = {name: pickled(one) for name, one in objects.items() if not isinstance(one, RecordedRuns)}
+    unused = _unused.set({**_unused.get({}), **own})
+    try:
+        yield
+    finally:
+        _lent.reset(token)
+        _unused.reset(unused)
+
+
+def unused_mechanism(asked: MechanismSpec) -> bytes | None:
+    """The mechanism as it was before any run, or a call that makes it anew, pickled; None where it cannot be."""
+    if asked.name in _lent.get({}):
+        return _unused.get({})[asked.name]
+    return pickled(partial(make_mechanism, asked.name, asked.parameters))
+
+
+def _by_path(path: str, what: str) -> Any:
+    if not OBJECT_PATH.fullmatch(path):
+        raise SpecError(f"`{what}` {path!r} must be a name, or module:object.")
+    module, _, attribute = path.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+        source_digest(module)  # of what is imported here and now
+        return found
+    except (Exception, SystemExit) as error:  # whatever a module does when it is imported
+        told = " ".join(str(error).split())[:200]
+        raise SpecError(
+            f"`{what}` {path!r} cannot be imported: {type(error).__name__}: {told}. Modules are looked for beside "
+            "the spec and on `PYTHONPATH`."
+        ) from error
+
+
+def mechanism_names() -> list[str]:
+    """Names of the installed mechanisms, sorted."""
+    return sorted(entry_points(group="ksdp.mechanisms").names)
+
+
+def installed_parameters(name: str) -> list[str]:
+    """Names of the parameters of an installed mechanism."""
+    return _parameters(_installed_thing(name))
+
+
+def _installed_thing(name: str) -> Any:
+    entries = entry_points(group="ksdp.mechanisms", name=name)
+    if not entries:
+        names = mechanism_names()
+        hint = f"; {meant(name, names).strip()}" if meant(name, names) else "."
+        raise SpecError(f"`mechanism.name` must be one of {', '.join(names)}; got {name!r}{hint}")
+    return next(iter(entries)).load()
+
+
+def _parameters(factory: Any) -> list[str]:
+    return [field.name for field in dataclasses.fields(factory) if field.init]
+
+
+def mechanism_of(asked: MechanismSpec, *, installed: bool = False) -> Mechanism:
+    """The mechanism that a spec names; refused as by `make_mechanism`."""
+    return make_mechanism(asked.name, asked.parameters, installed=installed)
+
+
+def make_mechanism(name: str, parameters: Mapping[str, Any], *, installed: bool = False) -> Mechanism:
+    """Build a mechanism from its name and parameters.
+
+    Parameters
+    ----------
+    installed : bool
+        Take names of installed mechanisms only: for files that strangers wrote. Importing a module runs it.
+
+    Raises
+    ------
+    SpecError
+        If there is no such mechanism, or a parameter it does not have.
+    """
+    if not installed and name in (here := _lent.get({})):
+        factory = here[name]
+    elif ":" in name and not installed:
+        factory = _by_path(name, "mechanism.name")
+    else:
+        factory = _installed_thing(name)
+    if not isinstance(factory, type):
+        _require(factory, _MECHANISM, "mechanism", name)
+        if parameters:
+            raise SpecError(f"`mechanism` {name!r} takes no parameters; got {', '.join(sorted(parameters))}.")
+        return cast(Mechanism, factory)
+    if not dataclasses.is_dataclass(factory):
+        raise SpecError(f"`mechanism` {name!r} must be a dataclass or a mechanism; it is another class.")
+    known = _parameters(factory)
+    unknown = sorted(set(parameters) - set(known))
+    if unknown:
+        hint = meant(unknown[0], known)
+        if not hint and "parameters" in known:
+            hint = "the other mechanism's go into `[mechanism.parameters]`; "
+        raise SpecError(f"`mechanism.{unknown[0]}` is not a parameter of {name}; {hint}it has {', '.join(known)}.")
+    frozen = {key: tuple(value) if isinstance(value, list) else value for key, value in parameters.items()}
+    try:
+        made = cast(Mechanism, factory(**frozen))
+        _require(made, _MECHANISM, "mechanism", name)
+        return made
+    except SpecError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise SpecError(f"`mechanism` {name!r} is refused: {error}") from error
+
+
+_MECHANISM = ("name", "version", "releases", "run")
+_STATISTIC = ("name", "version", "family", "needs", "evaluate")
+
+
+def _require(made: Any, wanted: Iterable[str], what: str, name: str) -> None:
+    missing = [attribute for attribute in wanted if not hasattr(made, attribute)]
+    if missing:
+        raise SpecError(f"the {what} {name!r} must have {_listed(wanted)}; it has no {_listed(missing)}.")
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _own_statistic(path: str) -> Statistic:
+    """A statistic of somebody's own: an object, or a class that needs no arguments."""
+    made = _by_path(path, "statistics.names")
+    if isinstance(made, type):
+        try:
+            made = made()
+        except TypeError as error:
+            raise SpecError(f"the statistic {path!r} is a class that needs arguments; name an object.") from error
+    _require(made, _STATISTIC, "statistic", path)
+    if isinstance(made.needs, str):
+        raise SpecError(f"`needs` of the statistic {path!r} must be a tuple of names; got a string.")
+    return cast(Statistic, made)
+
+
+def described_mechanisms() -> list[dict[str, Any]]:
+    """Every installed mechanism, with its defaults: name, version, guarantee, parameters and where it is.
+
+    A foreign mechanism that cannot be made without parameters is listed with none.
+    """
+    described = []
+    for point in sorted(entry_points(group="ksdp.mechanisms"), key=lambda p: p.name):
+        loaded = point.load()
+        try:
+            mechanism = loaded() if isinstance(loaded, type) else loaded
+        except (TypeError, ValueError):
+            mechanism = loaded
+        fields = dataclasses.fields(mechanism) if dataclasses.is_dataclass(mechanism) else ()
+        made = not isinstance(mechanism, type)
+        described.append(
+            {
+                "name": point.name,
+                "version": mechanism.version,
+                "guarantee": guarantee_of(mechanism).as_json(),
+                "parameters": {
+                    field.name: _plain(getattr(mechanism, field.name)) for field in fields if made and field.init
+                },
+                "object": point.value,
+            }
+        )
+    return described
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(part) for part in value]
+    return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
+
+
+def statistics() -> dict[str, Statistic]:
+    """Every installed statistic by its name."""
+    known: dict[str, Statistic] = {}
+    for point in sorted(entry_points(group="ksdp.statistics"), key=lambda p: p.name):
+        loaded = point.load()
+        for statistic in loaded if isinstance(loaded, Iterable) else (loaded,):
+            known[statistic.name] = statistic
+    return known
+
+
+def _misses(statistic: Statistic, announced: set[str], background: set[str]) -> str:
+    """What a statistic reads that is not there; empty where it can be computed."""
+    missing = sorted(set(statistic.needs) - announced)
+    more = statistic_traits(statistic)
+    if more.needs_any and not announced & set(more.needs_any):
+        missing.append(" or ".join(more.needs_any))
+    missing += sorted(set(more.needs_background) - background)
+    return ", ".join(missing)
+
+
+def default_statistics(
+    announced: Iterable[str], background: Iterable[str] = (), own: Iterable[Statistic] = ()
+) -> tuple[Statistic, ...]:
+    """Those that an audit tests where its spec names none; as `select_statistics`, none where none can be."""
+    families = StatisticsSpec().families
+    seen, known_besides = set(announced), set(background)
+    wanted = [s for s in statistics().values() if s.family in families]
+    return tuple(s for s in (*wanted, *own) if not _misses(s, seen, known_besides))
+
+
+def select_statistics(
+    families: Iterable[str],
+    names: Iterable[str],
+    announced: Iterable[str],
+    background: Iterable[str] = (),
+    own: Iterable[Statistic] = (),
+) -> tuple[tuple[Statistic, ...], dict[str, str]]:
+    """Choose the statistics that can be computed from what a mechanism announces.
+
+    Parameters
+    ----------
+    families, names : statistics wanted, by family and one by one
+    announced : names of the observables
+    background : names of what the adversary knows besides
+    own : statistics that the mechanism brings
+
+    Returns
+    -------
+    chosen : tuple of Statistic
+        In the order of their names.
+    skipped : dict
+        Name to what is missing.
+
+    Raises
+    ------
+    SpecError
+        If a family or a name is unknown, or nothing can be computed.
+    """
+    every = statistics()
+    known = {statistic.family for statistic in every.values()}
+    families = tuple(families)
+    for family in families:
+        if family not in known:
+            raise SpecError(f"`statistics.families` must be among {', '.join(sorted(known))}; got {family!r}.")
+    wanted = {s.name: s for s in every.values() if s.family in families} | {s.name: s for s in own}
+    for name in names:
+        if name in (here := _lent.get({})):
+            wanted[name] = here[name]
+        elif ":" in name:
+            own_one = _own_statistic(name)
+            wanted[own_one.name] = own_one
+        elif name in every:
+            wanted[name] = every[name]
+        else:
+            raise SpecError(f"`statistics.names` must be among {', '.join(sorted(every))}; got {name!r}.")
+    seen, known_besides = set(announced), set(background)
+    misses = {name: _misses(s, seen, known_besides) for name, s in sorted(wanted.items())}
+    chosen = tuple(wanted[name] for name, missing in misses.items() if not missing)
+    if not chosen:
+        raise SpecError(
+            f"no statistic can be computed from {', '.join(sorted(seen))}; wanted {', '.join(misses)}."
+        )
+    return chosen, {name: f"needs {missing}" for name, missing in misses.items() if missing}

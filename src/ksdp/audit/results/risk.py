@@ -1,0 +1,117 @@
+"""Risk in three layers, never one number: what was measured, what people declared, what follows from both."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter
+from pydantic.dataclasses import dataclass
+
+from ksdp.audit.results.parts import FORMAT
+from ksdp.audit.specs.models import DeclaredSpec
+
+if TYPE_CHECKING:
+    from ksdp.audit.results.summary import Summary
+
+
+@dataclass(frozen=True, config=FORMAT)
+class MeasuredRisk:
+    """Of the audit alone. A mu is that of Gaussian noise with the same advantage; None where it is infinite."""
+
+    largest: float
+    """D of the most exposed document; too large on average, as it is the largest of many."""
+    largest_mu: float | None
+    margin: float
+    margin_mu: float | None
+    largest_proved: float | None
+    """Advantage that fresh runs prove of one document by itself; this and the next two are None without them."""
+    median: float | None
+    """Of half of the documents with a detected leak, on fresh runs."""
+    median_tpr_at_fpr_01: float | None
+    """What is detected of half of them at 1 % false alarms; None also where the runs cannot measure it."""
+
+
+@dataclass(frozen=True, config=FORMAT)
+class CombinedRisk:
+    """How often "this one took part" is right, for an attacker with the declared prior; each None as above."""
+
+    at_margin: float
+    """At least this, where the advantage is just the margin."""
+    largest: float | None
+    """At least this, of one document."""
+    median: float | None
+    """At least this, of half of the documents with a detected leak."""
+    median_at_fpr_01: float | None
+    """Of half of them, if the attacker allows 1 % false alarms."""
+    exposed: float | None
+    """People whose documents are sensitive, if all have equally many; None where `people` is not declared."""
+
+
+@dataclass(frozen=True, config=FORMAT)
+class Risk:
+    """The three layers."""
+
+    measured: MeasuredRisk
+    declared: DeclaredSpec
+    combined: CombinedRisk | None
+    """None where no prior is declared, or the audit is void."""
+
+    def to_json(self) -> dict[str, Any]:
+        """For machines."""
+        told: dict[str, Any] = TypeAdapter(Risk).dump_python(self, mode="json")
+        return told
+
+
+def gaussian_mu(advantage: float) -> float | None:
+    """The mu of a Gaussian mechanism with this advantage; None where it is infinite.
+
+    >>> round(gaussian_mu(0.2), 3)
+    0.507
+    """
+    from statistics import NormalDist  # `ksdp list` does without
+
+    return None if advantage >= 1 else 2 * NormalDist().inv_cdf((1 + max(advantage, 0.0)) / 2)
+
+
+def least_precision(prior: float, advantage: float) -> float:
+    """How often a claim is right at least, by a threshold whose rates differ by `advantage`.
+
+    Of all pairs of rates with this difference it is lowest where nobody who took part is missed: TPR 1, FPR 1 - D.
+
+    >>> least_precision(0.1, 0.0), round(least_precision(0.1, 0.9), 3)
+    (0.1, 0.526)
+    """
+    return precision(prior, 1.0, 1.0 - advantage)
+
+
+def precision(prior: float, tpr: float, fpr: float) -> float:
+    """How often a claim is right, by Bayes' rule; the prior where no claim is made."""
+    claimed = prior * tpr + (1 - prior) * fpr
+    return prior * tpr / claimed if claimed else prior
+
+
+def risk_of(summary: Summary) -> Risk:
+    """The layers of an audit, as far as they are known."""
+    declared, fresh, margin = summary.spec.declared, summary.fresh, summary.spec.rule.margin
+    measured = MeasuredRisk(
+        largest=summary.largest_distance,
+        largest_mu=gaussian_mu(summary.largest_distance),
+        margin=margin,
+        margin_mu=gaussian_mu(margin),
+        largest_proved=None if fresh is None else fresh.largest_advantage_low,
+        median=None if fresh is None else fresh.median_advantage,
+        median_tpr_at_fpr_01=None if fresh is None else fresh.median_tpr_at_fpr_01,
+    )
+    prior = declared.prior
+    if prior is None or not summary.valid:
+        return Risk(measured, declared, None)
+    proved, median, rate = measured.largest_proved, measured.median, measured.median_tpr_at_fpr_01
+    share = summary.verdicts.sensitive / summary.documents
+    combined = CombinedRisk(
+        at_margin=least_precision(prior, margin),
+        largest=None if proved is None else least_precision(prior, max(proved, 0.0)),
+        median=None if median is None else least_precision(prior, max(median, 0.0)),
+        median_at_fpr_01=None if rate is None else precision(prior, rate, 0.01),
+        exposed=None if declared.people is None else declared.people * share,
+    )
+    return Risk(measured, declared, combined)

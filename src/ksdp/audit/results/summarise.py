@@ -1,0 +1,361 @@
+"""From tests to the summary of an audit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ksdp.audit.certifying import Certificate, Copies, above_bound, knows_all
+from ksdp.audit.contract import guarantee_of, traits_of
+from ksdp.audit.mechanisms.parameters import parameters_of
+from ksdp.audit.plan import Plan
+from ksdp.audit.results import parts
+from ksdp.audit.results.parts import CertificateSummary, CopiesSummary, ShareSummary, count_verdicts
+from ksdp.audit.results.summary import VERSION, Summary
+from ksdp.audit.specs.models import DecisionSpec
+from ksdp.audit.testing import judge_controls
+from ksdp.audit.verdicts.control_outcome import Controls
+from ksdp.audit.verdicts.controls import judge_canaries
+from ksdp.audit.verdicts.effects import Effect
+from ksdp.audit.verdicts.laws import ArmTests
+from ksdp.audit.verdicts.looks import InterimVerdicts
+from ksdp.audit.verdicts.multiplicity import share_bounds
+from ksdp.audit.verdicts.power import detectable_distance, minimal_detectable, smallest_margin
+from ksdp.audit.verdicts.verdict import Proof, Verdict
+
+_AS_PROMISED = "the noise were what the mechanism says"
+
+
+def certificate_summary(
+    certificate: Certificate | None, interim: InterimVerdicts, rule: DecisionSpec
+) -> CertificateSummary | None:
+    """In numbers; None where there is none."""
+    if certificate is None:
+        return None
+    below = rule.accepts(certificate.bound)
+    return CertificateSummary(
+        pairs=certificate.pairs,
+        level=certificate.level,
+        runs=certificate.pairs * (1 + len(certificate.bound)),
+        **_bounded(interim, below, certificate.contradicted),
+        median_bound=float(np.median(certificate.bound)),
+        largest_bound=float(certificate.bound.max()),
+        median_knows_all=float(np.median(certificate.mean)),
+        largest_knows_all=float(certificate.mean.max()),
+    )
+
+
+def void_where_contradicted(judged: Controls, certificate: Certificate | None) -> Controls:
+    """The controls, failed where a document was measured to be above its bound: the noise is not what it says."""
+    above = 0 if certificate is None else int(certificate.contradicted.sum())
+    return judged.contradicted(above, _AS_PROMISED)
+
+
+def copies_summary(plan: Plan, interim: InterimVerdicts, copies: Copies | None) -> CopiesSummary | None:
+    """In numbers; None where copies decided nothing of anybody, and nothing measured is above its bound."""
+    if copies is None:
+        return None
+    below = plan.spec.rule.accepts(copies.bound)
+    above = above_bound(interim.tests, copies.bound, plan.counted, len(plan.looks))
+    if not below.any() and not above.any():
+        return None
+    return CopiesSummary(
+        **_bounded(interim, below, above),
+        fewest=int(copies.count[below].min(initial=len(plan.corpus))),
+        largest_bound=float(copies.bound[below].max(initial=0.0)),
+    )
+
+
+def void_where_copies_tell(judged: Controls, copies: CopiesSummary | None) -> Controls:
+    """The controls, failed where a document was told from its copies: order matters to the mechanism."""
+    same = "the mechanism announced the same whichever of their copies is in, as it says (`order_free`)"
+    return judged.contradicted(0 if copies is None else copies.contradicted, same)
+
+
+def promise_summary(plan: Plan, interim: InterimVerdicts) -> parts.PromiseSummary | None:
+    """What the mechanism's noise proves, and what was measured above it; None where it proves nothing."""
+    if plan.promise is None:
+        return None
+    every = np.full(len(interim.tests), plan.promise.bound)
+    above = above_bound(interim.tests, every, plan.counted, len(plan.looks))
+    return parts.PromiseSummary(
+        bound=plan.promise.bound,
+        trust=plan.promise.trust,
+        every_size=plan.promise.every_size,
+        **_bounded(interim, plan.spec.rule.accepts(every), above),
+    )
+
+
+def _bounded(interim: InterimVerdicts, below: NDArray[np.bool_], above: NDArray[np.bool_]) -> dict[str, int]:
+    """How many are certified, how many of these are called sensitive, how many measured above their bound."""
+    sensitive = below & (interim.decisions.verdict == Verdict.SENSITIVE)
+    return {"certified": int(below.sum()), "sensitive": int(sensitive.sum()), "contradicted": int(above.sum())}
+
+
+def share_summary(plan: Plan, interim: InterimVerdicts) -> ShareSummary | None:
+    """Bounds of the share that leaks more than the margin (at all, where that is 0); None where none were drawn.
+
+    p of "at most the margin" is that of the look which decided, scaled to the whole level as the others are.
+    """
+    if not isinstance(plan.spec.design.documents, int):
+        return None
+    rule, decisions = plan.spec.rule, interim.decisions
+    scale = np.array([math.log10(rule.level / look.level) for look in plan.looks])
+    above = np.minimum(decisions.log10_p_above + scale[interim.look], 0.0)
+    population = len(plan.holdings.victim)
+    below = decisions.log10_p_below if rule.margin else np.zeros_like(above)
+    low, high = share_bounds(above, below, population, rule.level)
+    return ShareSummary(len(above), population, rule.level, low, high)
+
+
+# Quantiles of Kolmogorov's law: a document that leaks nothing measures D * sqrt(n m / (n + m)) below these.
+_KOLMOGOROV_50, _KOLMOGOROV_95 = 0.8276, 1.3581
+
+
+@dataclass(frozen=True, eq=False)
+class Tested:
+    """Everything that the looks gave."""
+
+    plan: Plan
+    looks: int
+    """Looks that were made."""
+    interim: InterimVerdicts
+    controls: Sequence[ArmTests]
+    """One a lane and look."""
+    shuffled: Sequence[NDArray[np.float64]]
+    canaries: Sequence[ArmTests]
+    """One a look, and one more of the fresh runs where they measured anything."""
+    certificate: Certificate | None = None
+    copies: Copies | None = None
+    """What the number of copies proves of documents that have some."""
+    spared: int = 0
+    """Runs that were not made (`Plan.spared`)."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What an audit took."""
+
+    sampled_runs: int
+    """Those of a later look that reads the same ones again are counted again."""
+    fresh_sampled_runs: int
+    damaged_blocks: tuple[str, ...]
+    seconds: float
+    seconds_by_stage: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class AuditLocation:
+    """Under what name an audit is kept, and where."""
+
+    audit: str
+    corpus: str
+    """Hash of the corpus."""
+    store: str
+    report: str
+    provenance: parts.Provenance
+
+
+def detectable(tested: Tested) -> NDArray[np.float64]:
+    """The measured D at which a leak of each document would surely have been detected at its last look."""
+    tests, rule = tested.interim.tests, tested.plan.spec.rule
+    documents, columns = tested.interim.counted.documents, tests.distance.shape[1]
+    out = np.empty(len(tests))
+    for number in np.unique(tested.interim.look):
+        mine = tested.interim.look == number
+        arms = (tests.n_with[mine, 0], tests.n_without[mine, 0])
+        out[mine] = detectable_distance(*arms, documents, columns, rule, tested.plan.looks[number].level)
+    return out
+
+
+def chance(n_with: NDArray[np.int64], n_without: NDArray[np.int64]) -> parts.ChanceSummary:
+    """D by chance, from Kolmogorov's law for arms of the median size.
+
+    Parameters
+    ----------
+    n_with, n_without : shape (n_documents,)
+    """
+    n, m = (max(float(np.median(arm)), 1.0) for arm in (n_with, n_without))
+    spread = math.sqrt((n + m) / (n * m))
+    return parts.ChanceSummary(min(_KOLMOGOROV_50 * spread, 1.0), min(_KOLMOGOROV_95 * spread, 1.0))
+
+
+def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: AuditLocation) -> Summary:
+    """Everything that an audit found, in one value."""
+    plan, tests, decisions = tested.plan, tested.interim.tests, tested.interim.decisions
+    levels = [look.level for look in plan.looks[: tested.looks]]
+    levels += [plan.spec.decision.level] * (len(tested.canaries) - tested.looks)
+    canaries = judge_canaries(tested.canaries, plan.spec.rule, levels)
+    judged = judge_controls(tested.controls, tested.shuffled, canaries)
+    judged = void_where_contradicted(judged, tested.certificate)
+    copies = copies_summary(plan, tested.interim, tested.copies)
+    judged = void_where_copies_tell(judged, copies)
+    promise = promise_summary(plan, tested.interim)
+    judged = judged.contradicted(0 if promise is None else promise.contradicted, _AS_PROMISED)
+    runs = plan.looks[tested.looks - 1].runs * plan.design.lanes - tested.spared
+    sampled = min(cost.sampled_runs, runs)  # runs that a later look reads again are counted once
+    return Summary(
+        version=VERSION,
+        audit=filed.audit,
+        corpus=filed.corpus,
+        mechanism=plan.mechanism.name,
+        mechanism_version=plan.mechanism.version,
+        parameters=parameters_of(plan.mechanism),
+        guarantee=parts.GuaranteeSummary.from_json(guarantee_of(plan.mechanism).as_json()),
+        documents=len(tests),
+        runs=runs,
+        valid=judged.valid,
+        verdicts=count_verdicts(decisions.verdict, decisions.proof == Proof.EVERY_ATTACK),
+        detected=int(decisions.detected.sum()),
+        statistics=_statistics(tested),
+        skipped_statistics=plan.skipped,
+        opens="final" if plan.spec.statistics.sees == "final" else traits_of(plan.mechanism).opens,
+        announced=tuple(parts.AnnouncedArray(a.name, a.shape) for a in plan.read),
+        coverage=plan.coverage.read_by,
+        unread=plan.coverage.unread,
+        paper_alone=_paper_alone(tested),
+        controls=judged,
+        power=_power(tested, len(plan.columns)),
+        chance=chance(tests.n_with[:, 0], tests.n_without[:, 0]),
+        looks=_looks(tested),
+        fresh=_fresh(tested, effects),
+        certificate=certificate_summary(tested.certificate, tested.interim, plan.spec.rule),
+        knows_all=knows_all(plan.mechanism),
+        corpus_about=parts.CorpusSummary(
+            documents=len(plan.corpus),
+            features=plan.corpus.features,
+            entries=int(plan.corpus.matrix.nnz),
+            without_features=len(plan.corpus.left_out),
+            parties=_parties(plan),
+        ),
+        design=_design(plan, tests.n_with[:, 0]),
+        spec=plan.spec,
+        spared_runs=tested.spared,
+        cached_runs=runs - sampled,
+        sampled_runs=sampled,
+        fresh_sampled_runs=cost.fresh_sampled_runs,
+        damaged_blocks=cost.damaged_blocks,
+        seconds=round(cost.seconds, 3),
+        seconds_by_stage={name: round(value, 3) for name, value in cost.seconds_by_stage.items()},
+        provenance=filed.provenance,
+        store=filed.store,
+        report=filed.report,
+        share=share_summary(plan, tested.interim) if judged.valid else None,
+        copies=copies,
+        promise=promise,
+    )
+
+
+def _design(plan: Plan, held: NDArray[np.int64]) -> parts.DesignSummary:
+    return parts.DesignSummary(
+        kind=plan.spec.design.kind,
+        unit=plan.units.word,
+        sampling=plan.spec.design.sampling,
+        party_rows=plan.holdings.size,
+        honest_rows=len(plan.holdings.honest),
+        coalition_rows=len(plan.holdings.coalition),
+        share=plan.design.share,
+        n_with=(int(held.min()), int(np.median(held)), int(held.max())),
+        every=plan.reading.every,
+        early=plan.reading.early,
+    )
+
+
+def _statistics(tested: Tested) -> dict[str, parts.StatisticSummary]:
+    """One entry a column: how strong it is, and what it alone would have said."""
+    interim = tested.interim
+    distances = np.nan_to_num(interim.tests.distance)
+    return {
+        statistic.name: parts.StatisticSummary(
+            version=statistic.version,
+            family=statistic.family,
+            sentence=statistic.sentence,
+            median_D=float(np.median(distances[:, column])),
+            max_D=float(distances[:, column].max()),
+            sensitive=int(interim.alone[:, column].sum()),
+            strongest_for=int((interim.decisions.strongest == column).sum()),
+        )
+        for column, statistic in enumerate(tested.plan.columns)
+    }
+
+
+def _paper_alone(tested: Tested) -> parts.PaperAlone | None:
+    columns = tested.plan.columns
+    paper = [n for n, column in enumerate(columns) if column.family.startswith("paper")]
+    if not paper:
+        return None
+    tests = tested.interim.tests
+    smallest = tests.log10_p[:, paper].min(axis=1)
+    return parts.PaperAlone(
+        statistics=tuple(columns[n].name for n in paper),
+        detected=int(tested.interim.paper.sum()),
+        median_D=float(np.median(np.nan_to_num(tests.distance[:, paper]).max(axis=1))),
+        mean_smallest_p=float((10**smallest).mean()),
+        uncorrected_below_level=int((smallest <= np.log10(tested.plan.spec.decision.level)).sum()),
+    )
+
+
+def _power(tested: Tested, columns: int) -> parts.PowerSummary:
+    last = tested.interim.look == tested.interim.look.max()
+    tests, rule = tested.interim.tests, tested.plan.spec.rule
+    m, n = (int(np.median(arm[last, 0])) for arm in (tests.n_with, tests.n_without))
+    level = tested.plan.looks[tested.looks - 1].level
+    at_look = rule.model_copy(update={"level": level, "clear_level": rule.for_clear * level / rule.level})
+    finds, certifies = 1.0, 1.0
+    if min(m, n):
+        among = tested.interim.counted.documents
+        finds = min(minimal_detectable(m, n, among, columns, at_look), 1.0)
+        certifies = min(smallest_margin(m, n, among, columns, at_look), 1.0)
+    needed = tested.interim.decisions.runs_to_decide
+    finite = needed[np.isfinite(needed)]
+    return parts.PowerSummary(finds, certifies, float(np.median(finite)) if len(finite) else None)
+
+
+def _looks(tested: Tested) -> tuple[parts.LookSummary, ...]:
+    """One a planned look."""
+    decisions, when = tested.interim.decisions, tested.interim.look
+    certified = decisions.proof == Proof.EVERY_ATTACK
+    return tuple(
+        parts.LookSummary(
+            runs=look.runs,
+            level=look.level,
+            tested=int((when >= number).sum()),
+            verdicts=count_verdicts(decisions.verdict[when == number], certified[when == number]),
+        )
+        for number, look in enumerate(tested.plan.looks)
+    )
+
+
+def _fresh(tested: Tested, effects: Sequence[Effect]) -> parts.FreshSummary | None:
+    if not effects:
+        return None
+    level = tested.plan.spec.decision.level
+    return parts.FreshSummary(
+        runs=tested.plan.fresh_runs * tested.plan.design.lanes,
+        documents=len(effects),
+        n_with_median=int(np.median([e.n_with for e in effects])),
+        confirmed=sum(e.advantage_low > 0 or e.log10_p <= math.log10(level) for e in effects),
+        median_advantage=float(np.median([e.advantage for e in effects])),
+        largest_advantage_low=max(e.advantage_low for e in effects),
+        median_D=float(np.median([e.distance for e in effects])),
+        largest_epsilon_low=max(e.epsilon_low for e in effects),
+        median_tpr_at_fpr_01=_median([e.tpr_at_fpr_01 for e in effects]),
+        median_tpr_at_fpr_001=_median([e.tpr_at_fpr_001 for e in effects]),
+    )
+
+
+def _median(rates: Sequence[float | None]) -> float | None:
+    """Of what could be measured; None where nothing could."""
+    known = [rate for rate in rates if rate is not None]
+    return float(np.median(known)) if known else None
+
+
+def _parties(plan: Plan) -> dict[str, int] | None:
+    if plan.corpus.party is None:
+        return None
+    names, counts = np.unique(plan.corpus.party, return_counts=True)
+    return {str(n): int(c) for n, c in zip(names, counts, strict=True)}

@@ -1,0 +1,151 @@
+"""The result of an audit as one value: what `audit.json` holds, and what pages, commands and artifacts read.
+
+How a result becomes the JSON that the store holds, and comes back: with a version, and no unknown key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from pydantic import JsonValue, TypeAdapter
+from pydantic.dataclasses import dataclass
+
+from ksdp.audit.results.parts import (
+    FORMAT,
+    AnnouncedArray,
+    CertificateSummary,
+    ChanceSummary,
+    CopiesSummary,
+    CorpusSummary,
+    DesignSummary,
+    FreshSummary,
+    GuaranteeSummary,
+    LookSummary,
+    PaperAlone,
+    PowerSummary,
+    PromiseSummary,
+    Provenance,
+    ShareSummary,
+    StatisticSummary,
+    VerdictCounts,
+)
+from ksdp.audit.results.risk import Risk, risk_of
+from ksdp.audit.specs.models import Spec
+from ksdp.audit.verdicts.control_outcome import Controls
+
+VERSION = 1
+"""Of the format; one more wherever a key comes, goes or changes its meaning."""
+
+
+_adapters: dict[type[Any], TypeAdapter[Any]] = {}
+
+
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    """What reads and writes one class; to make it takes as long as to read ten summaries."""
+    if kind not in _adapters:
+        _adapters[kind] = TypeAdapter(kind)
+    return _adapters[kind]
+
+
+class StoredSummary:
+    """A result with a `version`, as a pydantic dataclass."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As its file holds it."""
+        told: dict[str, Any] = _adapter(type(self)).dump_python(self, mode="json", by_alias=True)
+        return told
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Self:
+        """What `to_json` gave.
+
+        Raises
+        ------
+        ValueError
+            If it is of another version, or a key is missing, not known, or of another type.
+        """
+        if told.get("version") != VERSION:
+            wrote = f"version {told['version']!r}" if "version" in told else "no version"
+            raise ValueError(f"its summary has {wrote}, and this ksdp reads version {VERSION}")
+        read: Self = _adapter(cls).validate_python(told)
+        return read
+
+
+@dataclass(frozen=True, config=FORMAT)
+class Summary(StoredSummary):
+    """What an audit found. Counts of documents are of groups where `design.unit` says so."""
+
+    version: int
+    """Of the format."""
+    audit: str
+    corpus: str
+    """Hash of the corpus."""
+    mechanism: str
+    mechanism_version: int
+    parameters: Mapping[str, JsonValue]
+    """All of the mechanism's, defaults included."""
+    guarantee: GuaranteeSummary
+    documents: int
+    runs: int
+    valid: bool
+    """False: void, no verdict may be used; `controls.reason` says why."""
+    verdicts: VerdictCounts
+    detected: int
+    """Documents of which a leak is proved, however small."""
+    statistics: Mapping[str, StatisticSummary]
+    """By name, in the order of the tables' columns."""
+    skipped_statistics: Mapping[str, str]
+    """Those that what is announced does not allow, and what they miss."""
+    opens: str
+    """What a run shows those whose view this is, one of `audit.contract.OPENS`."""
+    announced: tuple[AnnouncedArray, ...]
+    coverage: Mapping[str, tuple[str, ...]]
+    """Every announced array that is looked at, to the statistics that read it."""
+    unread: tuple[str, ...]
+    """Announced arrays that no tested statistic reads: where there is one, nothing can be clear."""
+    paper_alone: PaperAlone | None
+    """None where none of the paper's statistics was tried."""
+    controls: Controls
+    power: PowerSummary
+    chance: ChanceSummary
+    looks: tuple[LookSummary, ...]
+    fresh: FreshSummary | None
+    """None where nothing was measured on fresh runs."""
+    certificate: CertificateSummary | None
+    """None where no paired runs were asked for."""
+    knows_all: float | None
+    """The advantage of whoever knows all other documents, where it is the same for each: 1 without noise. None
+    where it depends on the document (`certificate`, and a column of the verdicts), or is not known."""
+    corpus_about: CorpusSummary
+    design: DesignSummary
+    spec: Spec
+    cached_runs: int
+    """Of `runs`, those that the store held already."""
+    sampled_runs: int
+    fresh_sampled_runs: int
+    spared_runs: int
+    """Not made, as no test of the few contents left open reads them; on top of `runs`."""
+    damaged_blocks: tuple[str, ...]
+    """Those found damaged and computed again, in words."""
+    seconds: float
+    seconds_by_stage: Mapping[str, float]
+    provenance: Provenance
+    store: str
+    report: str
+    share: ShareSummary | None = None
+    """Of all documents, where `design.documents` draws some; None where it does not, or the audit is void."""
+    copies: CopiesSummary | None = None
+    """Of documents that are clear against every attack because they have many copies; None where nobody is."""
+    promise: PromiseSummary | None = None
+    """None where the mechanism's noise proves no bound for every document."""
+
+    @property
+    def largest_distance(self) -> float:
+        """The largest D of any document under any statistic."""
+        return max((statistic.max_D for statistic in self.statistics.values()), default=0.0)
+
+    @property
+    def risk(self) -> Risk:
+        """What was measured, what people declared, and what follows from both."""
+        return risk_of(self)

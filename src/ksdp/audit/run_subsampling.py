@@ -1,0 +1,226 @@
+"""Which runs a document's tests read: all that held it, and of the others as many as its verdict needs.
+
+With a party of 3 % a document is in 200 of 6,700 runs, and what its verdict can say depends on
+n m / (n + m): 194 with all 6,469 others, 176 with 1,500 of them. So of every `every` blocks of runs one, drawn
+from the seed for each document, keeps the document's without arm; with runs are kept everywhere. A tenth more runs
+make up for the loss, and three quarters of the values are never computed, written or sorted.
+
+Which block it is depends on (seed, lane, document) and on nothing that a run gives, nor on who is in it. Given the
+bits, the values that are kept are then independent, and identically distributed if the document leaves no trace:
+what the exact laws assume, at the sizes that the arms have.
+
+Every document's tests read the same number of runs: as many without runs as there are with runs outside of its
+blocks are left out again, the last ones. Where they stand is given by bits alone, too.
+
+The runs of an early look are few blocks, in which a draw would be lumpy: there every document reads all.
+
+**Few contents left open** (`few_left`): in the runs to come all documents keep the same blocks, and a copy takes
+the bits of the first copy in the pool. Most runs outside of these blocks then hold nobody whose tests would read
+them, and are not made. This costs no level. The choice rests on earlier runs (who is open), and later runs are
+independent of these. For each document, open or not, the next looks read as many of them as they would have
+otherwise, whose bits and values have the same law: one block of each stratum is drawn in any case, and what a
+run announces has one law given that it holds one copy or another, where order says nothing. So what was seen
+before and the document's later p-values together have one law, chosen this way or not, and corrections hold
+under any dependence of documents. Other arms for the same look, such as runs forced to hold the document beside
+its old without runs, have another law: a choice between the two would cost up to twice the level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from ksdp.audit.errors import KsdpError
+from ksdp.audit.numeric.array_types import Bits, Ints
+from ksdp.audit.randomness import Purpose, generator
+from ksdp.audit.specs.design import Block
+
+if TYPE_CHECKING:
+    from ksdp.audit.numeric.array_types import Floats
+
+_RUN_COST = 0.75
+"""What one more run costs, its observables kept, in units of looking at every document in it (measured)."""
+_CHOICES = (1, 2, 4, 8, 16)
+
+
+@dataclass(frozen=True)
+class RunSubsampling:
+    """Every with run, and of the others one block in `every`; of an early look's runs all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> reading = RunSubsampling(every=4, early=1000)
+    >>> reading.runs(800), reading.runs(5000)
+    (800, 2000)
+    >>> reading.total(np.array([800.0, 2000.0]))
+    array([ 800., 5000.])
+    """
+
+    every: int = 1
+    """Of so many blocks of runs one, drawn for each document, keeps its without runs."""
+    early: int = 0
+    """The first runs, whole strata of blocks, in which every document reads all: those of an early look."""
+
+    @property
+    def all(self) -> bool:
+        """Whether every document reads every run."""
+        return self.every == 1
+
+    def runs(self, done: int) -> int:
+        """Runs that tests read once `done` runs are made."""
+        early = min(self.early, done)
+        return early + (done - early) // self.every
+
+    def total(self, read: Floats) -> Floats:
+        """Runs that must be made for tests to read `read` of them; infinite if `read` is."""
+        return read if self.all else read + (read > self.early) * (read - self.early) * (self.every - 1)
+
+    def arms(self, done: int, share: float) -> tuple[int, int]:
+        """Runs that a test reads with and without the document, on average.
+
+        Parameters
+        ----------
+        share : float
+            Of the runs that hold a document.
+        """
+        held = max(1, round(done * share))
+        return held, self.runs(done) - held
+
+    def measured(self, done: int, share: float) -> float:
+        """Part of all values, of a document in a run, that are measured: with runs, and kept without runs."""
+        return share + (1 - share) * self.runs(done) / done
+
+
+_MOST_MADE = 0.8
+"""Part of the runs to come that is made, from which on it is not worth it to leave out the others."""
+
+
+def few_left(contents: int, share: float, reading: RunSubsampling) -> bool:
+    """Whether so few contents are open that most runs to come, outside of kept blocks, hold none of them.
+
+    Examples
+    --------
+    >>> [few_left(contents, 0.03, RunSubsampling(4)) for contents in (0, 23, 43, 44)]
+    [True, True, True, False]
+    >>> few_left(1, 0.03, EVERY_RUN)
+    False
+    """
+    kept = 1 / reading.every
+    return kept + (1 - kept) * (1 - (1 - share) ** contents) <= _MOST_MADE
+
+
+EVERY_RUN = RunSubsampling()
+"""Every document reads every run."""
+
+
+def more_runs(share: float, every: int) -> float:
+    """How many times as many runs give arms of the same n m / (n + m) as all runs would.
+
+    Of R runs, a share p with the document, R / e are read and R p of these held it, so that
+    n m / (n + m) = R p (1 - e p) against R p (1 - p).
+
+    Examples
+    --------
+    >>> round(more_runs(0.03, 4), 3)
+    1.102
+    """
+    return (1 - share) / (1 - every * share)
+
+
+def best_every(share: float) -> int:
+    """Of how many blocks one should keep the without arm, where runs hold a document with probability `share`.
+
+    The cheapest at equal n m / (n + m); by nominal costs, so that a spec decides it and not a machine.
+
+    Examples
+    --------
+    >>> [best_every(share) for share in (0.5, 0.2, 0.1, 0.03, 0.01, 0.003)]
+    [1, 1, 2, 4, 8, 16]
+    """
+
+    def cost(every: int) -> float:
+        return more_runs(share, every) * (_RUN_COST + share + (1 - share) / every)
+
+    return min((every for every in _CHOICES if every * share <= 0.5), key=cost, default=1)
+
+
+def kept_without(
+    seed: int, block: Block, documents: Ints, population: int, block_runs: int, reading: RunSubsampling
+) -> Bits:
+    """Whether a block keeps the without runs of each document, shape (n_documents,).
+
+    Parameters
+    ----------
+    documents : int64, shape (n_documents,)
+        Numbers of the documents below `population`, the same whoever is audited beside them.
+    block_runs : int
+        Runs in a whole block.
+    """
+    if block.start < reading.early:
+        return np.ones(len(documents), np.bool_)
+    stratum, place = divmod(block.start // block_runs, reading.every)
+    drawn = generator(seed, Purpose.KEPT, block.lane, stratum).integers(reading.every, size=population)
+    return np.asarray(drawn[documents] == place)
+
+
+@njit(cache=True, nogil=True)
+def _read(inclusion: Bits, kept: Bits, width: int, out: Bits) -> int:
+    """Fill in which runs are read; -1, or a document that has too few."""
+    for row in range(inclusion.shape[0]):
+        without = width - inclusion[row].sum()
+        if without < 0:
+            return row
+        for run in range(inclusion.shape[1]):
+            if inclusion[row, run]:
+                out[row, run] = True
+            elif kept[row, run] and without > 0:
+                out[row, run] = True
+                without -= 1
+        if without > 0:
+            return row
+    return -1
+
+
+def read_runs(inclusion: Bits, kept: Bits, width: int) -> Bits:
+    """The runs of each document that are tested: every with run, and kept without runs up to `width` of both.
+
+    Parameters
+    ----------
+    inclusion, kept : bool, shape (n_documents, n_runs)
+        All runs of a lane.
+    width : int
+        Runs that every document's tests read.
+
+    Raises
+    ------
+    KsdpError
+        If a document has not that many, or more with runs than that.
+    """
+    out = np.zeros(inclusion.shape, np.bool_)
+    short = _read(inclusion, kept, width, out)
+    if short >= 0:
+        raise KsdpError(f"a document in row {short} cannot be tested in {width} runs; run the audit again.")
+    return out
+
+
+def levelled(
+    inclusion: Bits, kept: Bits | None, values: Sequence[NDArray[Any]], width: int
+) -> tuple[Bits, list[NDArray[Any]]]:
+    """Bits and values of the runs that are tested, shape (n_documents, width) each, runs in order.
+
+    Parameters
+    ----------
+    inclusion, kept : bool, shape (n_documents, n_runs)
+        All runs of a lane; `kept` None where all are.
+    values : of the shape of `inclusion`
+    """
+    if kept is None:
+        return inclusion, list(values)
+    read = read_runs(inclusion, kept, width)
+    return inclusion[read].reshape(-1, width), [column[read].reshape(-1, width) for column in values]

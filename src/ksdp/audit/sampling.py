@@ -1,0 +1,300 @@
+"""One block of runs: databases, observables, values; and one smoke run before anything is written."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ksdp.audit.contract import Documents, Observables, Statistic, statistic_traits
+from ksdp.audit.errors import InvalidAudit, KsdpError, SpecError
+from ksdp.audit.mechanisms.callables import failure_of, has_minus_zeros
+from ksdp.audit.mechanisms.planted import with_leaks
+from ksdp.audit.mechanisms.recorded import RecordedRuns, is_own
+from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
+from ksdp.audit.randomness import Purpose, generator
+from ksdp.audit.specs.design import Block, drawn_controls, mechanism_rng
+from ksdp.audit.specs.own_names import names_own_code
+from ksdp.audit.statistics.linear.counts import as_in_run, evaluated
+from ksdp.audit.verdicts.controls import HANDED, canary_values, handed_bits, handed_units
+
+STRONGEST = "strongest"
+"""Name of the one column of a stage that measures one statistic of each document."""
+
+_FEW = 2048
+"""Documents measured in every run of a block, at most, beside which those that a run held are measured."""
+# Shift of a planted control: D = 2 Phi(shift / 2) - 1 = 0.9.
+_PLANTED_SHIFT = 3.289707253902945
+
+Stored = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class BlockValues:
+    """The values of some statistics in one block of runs."""
+
+    block: Block
+    inclusion: NDArray[np.bool_]
+    """Shape (n_documents + CONTROLS, n_runs)."""
+    values: dict[str, NDArray[Any]]
+    """Statistic to values, each of shape (n_documents + CONTROLS, n_runs), in the stored precision; `STRONGEST`
+    alone where of each document one statistic is measured."""
+    canary: NDArray[Any] | None = None
+    """Every document's canary, of the same shape; below the documents stand the controls, as in every column."""
+    kept: NDArray[np.bool_] | None = None
+    """Which values were measured, of the same shape; the others are NaN. None: all were."""
+    digests: tuple[str, ...] = ()
+    """Of what each run announced, where the mechanism is somebody's own: `run_digest`."""
+
+
+def run_observables(plan: Plan, lane: int, run: int) -> Stored:
+    """Run the mechanism once and round what it announces to the precision of observables.
+
+    Statistics see the rounded arrays, so that a value is the same whether it is computed while sampling or
+    later from the store. Beside them stands which rows of the corpus the mechanism was handed (`HANDED`).
+    """
+    database = plan.database(lane, run)
+    if isinstance(plan.mechanism, RecordedRuns):
+        seen = plan.mechanism.of_run(run)
+    else:
+        seen = plan.mechanism.run(database, mechanism_rng(plan.design, lane, run))
+    return {HANDED: handed_bits(database, len(plan.corpus))} | as_stored(plan, seen, lane, run)
+
+
+def as_stored(plan: Plan, seen: Mapping[str, NDArray[Any]], lane: int, run: int, again: str = "") -> Stored:
+    """What a run announced, rounded, with the leaks that the spec plants in it; `again` says that it is repeated.
+
+    Raises
+    ------
+    InvalidAudit
+        Unless names, shapes, types and kinds of numbers are the declared ones.
+    """
+    stored = _as_declared(plan, seen, f"lane {lane}, run {run}{again}")
+    if not plan.leaks:
+        return stored
+    rng = generator(plan.design.seed, Purpose.PLANTED, lane, run)
+    return with_leaks(plan.leaks, stored, plan.design.rows(lane, run), rng)
+
+
+def run_digest(plan: Plan, stored: Stored) -> str:
+    """Of what a run announced, to the last bit."""
+    digest = hashlib.blake2b(digest_size=8)
+    for name in sorted(plan.kept):
+        digest.update(np.ascontiguousarray(stored[name]).tobytes())
+    return digest.hexdigest()
+
+
+def _as_declared(plan: Plan, seen: Mapping[str, NDArray[Any]], where: str) -> Stored:
+    """What a run announced, rounded."""
+    whose, own = f"mechanism {plan.mechanism.name!r}", is_own(plan.mechanism)
+    declared = {array.name: array for array in plan.announced}
+    if differ := sorted(declared.keys() ^ set(seen)):
+        what = "is declared, not announced" if differ[0] in declared else "is announced, not declared"
+        raise InvalidAudit(
+            f"{whose}: {differ[0]!r} {what} ({where}). Every run must announce the same arrays: which there are "
+            "tells who is in, and no statistic looks at it."
+        )
+    stored: Stored = {}
+    for name, one in declared.items():
+        given = np.asarray(seen[name])
+        array = np.array(given, dtype=plan.precision)
+        if array.shape != one.shape:
+            raise InvalidAudit(
+                f"{whose} announced {name!r} of shape {array.shape} ({where}); declared are {one.shape}. Pad it "
+                "to one shape, or announce a summary of one length."
+            )
+        wanted = one.dtype or ("float64" if own else "")
+        if wanted and given.dtype.name != wanted:
+            raise InvalidAudit(
+                f"{whose} announced {name!r} as {given.dtype} ({where}); declared is {wanted}. Convert it "
+                "to that type in every run, or declare another (`Release.dtype`)."
+            )
+        if not _all_finite(array):
+            raise InvalidAudit(
+                f"{whose} announced NaN or infinity in {name!r} ({where}). Announce a finite number in its place."
+            )
+        if not own:
+            array += array.dtype.type(0)  # on the wire -0.0 is 0.0, and a store may leave zeros out
+        elif not one.minus_zeros and has_minus_zeros(array):
+            raise InvalidAudit(
+                f"{whose} announced -0.0 in {name!r} ({where}), which its trial run did not, and whose sign no "
+                "statistic looks at. Announce `array + 0.0`, whose zeros have no sign."
+            )
+        stored[name] = array
+    return stored
+
+
+def _all_finite(array: NDArray[Any]) -> bool:
+    """Whether no number is NaN or infinite; a sum tells in one pass, and overflows where it must be looked for."""
+    return math.isfinite(float(array.sum(dtype=np.float64))) or bool(np.isfinite(array).all())
+
+
+def sample(plan: Plan, block: Block) -> Iterator[Stored]:
+    """The observables of each run of a block that is made, in order."""
+    for run in plan.made(block):
+        yield run_observables(plan, block.lane, int(run))
+
+
+def measure(
+    plan: Plan,
+    block: Block,
+    runs: Iterator[Stored] | Sequence[Stored],
+    statistics: Sequence[Statistic],
+    keep: Callable[[Stored], None] | None = None,
+) -> BlockValues:
+    """Evaluate statistics on the observables of a block, one run after the other.
+
+    Parameters
+    ----------
+    runs : the observables of each run of the block that is made, in order
+    keep : called with what the store keeps of each run's observables
+    """
+    documents = plan.documents(block.lane)
+    bits, controls = drawn_controls(plan.design, block, CONTROLS)
+    controls[NULL_CONTROLS:] += _PLANTED_SHIFT * bits[NULL_CONTROLS:]
+    inclusion = np.concatenate([plan.inclusion(block), bits])
+    kept = plan.kept_runs(block, inclusion)
+    precision = plan.spec.store.precision
+    # Filled run by run, transposed once: rows of documents are what tests read.
+    held_as, made = plan.bits_of(block), plan.made(block)
+    shape = (len(block), len(documents) + CONTROLS)
+    names = [s.name for s in statistics] if plan.strongest is None else [STRONGEST]
+    values = {name: np.full(shape, np.nan, dtype=precision) for name in names}
+    canary = np.empty(shape, dtype=precision)
+    for column in (canary, *values.values()):
+        column[:, len(documents) :] = controls.T
+    parts = _parts(documents, kept, statistics, plan.strongest)
+    done, own, digests = 0, is_own(plan.mechanism), []
+    for stored, at in zip(runs, made - block.start, strict=False):
+        if own:
+            digests.append(run_digest(plan, stored))
+        if keep is not None:
+            keep({name: stored[name] for name in (HANDED, *plan.kept)})
+        held = handed_units(stored, plan.corpus, plan.units)
+        canary[at, : len(documents)] = canary_values(held, plan.design.seed, block.lane, block.start + at)[held_as]
+        # A store of the last round lacks earlier ones, and is asked only where nobody reads those (`from_store`).
+        seen = Observables({name: stored[name].astype(np.float64) for name in plan.seen if name in stored})
+        for places, some, wanted in (found for part in parts for found in part.of(at)):
+            for statistic in wanted:
+                if (ask := statistic_traits(statistic).ask) is not None:
+                    ask(seen, as_in_run(statistic, seen, some))
+            for statistic in wanted:
+                found = evaluated(statistic, seen, some).astype(precision)
+                if not _all_finite(found):
+                    raise KsdpError(
+                        f"statistic {statistic.name!r} is not finite for {int((~np.isfinite(found)).sum())} "
+                        f"documents (lane {block.lane}, run {block.start + at})."
+                    )
+                values[statistic.name if plan.strongest is None else STRONGEST][at, places] = found
+        done += 1
+    if done != len(made):
+        raise KsdpError(f"block {block} has {done} runs of observables; it needs {len(made)}.")
+    # Each goes as it is turned: of a million documents a block is gigabytes.
+    columns = {name: np.ascontiguousarray(values.pop(name).T) for name in list(values)}
+    found_canary = np.ascontiguousarray(canary.T)
+    if kept is not None:
+        # Documents are measured where they are kept; canaries and controls were filled in everywhere.
+        found_canary[~kept] = np.nan
+        dropped = ~kept[len(documents) :]
+        for column in columns.values():
+            column[len(documents) :][dropped] = np.nan
+    return BlockValues(block, inclusion, columns, found_canary, kept, tuple(digests))
+
+
+class _Part:
+    """Documents of which the same statistics are measured."""
+
+    def __init__(
+        self,
+        documents: Documents,
+        kept: NDArray[np.bool_] | None,
+        statistics: Sequence[Statistic],
+        places: NDArray[np.int64] | None = None,
+    ) -> None:
+        """`places` of the documents among all of them, where these are some."""
+        some = documents if places is None else documents.at(places)
+        self._documents, self._statistics, self._places = some, statistics, places
+        if kept is None:
+            self._everywhere: Any = slice(0, len(some))
+            self._whole, self._held = some, None
+            return
+        mine = kept[: len(documents)] if places is None else kept[places]
+        everywhere = mine.all(axis=1)
+        self._everywhere = np.flatnonzero(everywhere)
+        self._whole = some.at(self._everywhere)
+        self._held = mine & ~np.asarray(everywhere)[:, None]
+
+    def of(self, run: int) -> Iterator[tuple[Any, Documents, Sequence[Statistic]]]:
+        """Who is measured in a run, with their places: those whose block this is, and those that it held."""
+        held = np.zeros(0, np.int64) if self._held is None else np.flatnonzero(self._held[:, run])
+        if len(held) and 0 < len(self._whole) <= _FEW:
+            together = np.concatenate([self._everywhere, held])
+            yield self._among_all(together), self._documents.at(together), self._statistics
+            return
+        if len(self._whole):
+            yield self._among_all(self._everywhere), self._whole, self._statistics
+        if len(held):
+            yield self._among_all(held), self._documents.at(held), self._statistics
+
+    def _among_all(self, places: Any) -> Any:
+        return places if self._places is None else self._places[places]
+
+
+def _parts(
+    documents: Documents,
+    kept: NDArray[np.bool_] | None,
+    statistics: Sequence[Statistic],
+    strongest: NDArray[np.int64] | None,
+) -> list[_Part]:
+    """All documents under all statistics; or those of each statistic, where of a document one is measured."""
+    if strongest is None:
+        return [_Part(documents, kept, statistics)]
+    return [
+        _Part(documents, kept, (statistic,), places)
+        for number, statistic in enumerate(statistics)
+        if len(places := np.flatnonzero(strongest == number))
+    ]
+
+
+def try_own_code(plan: Plan) -> None:
+    """If the spec names a user's own code, run the mechanism once and evaluate every statistic on that run.
+
+    Raises
+    ------
+    SpecError
+        Naming what is wrong, if anything fails or gives other arrays than it should.
+    """
+    if not names_own_code(plan.spec):
+        return
+    with _trial(f"mechanism {plan.mechanism.name!r}", "run"):
+        stored = run_observables(plan, 0, 0)
+    seen = Observables({array: stored[array].astype(np.float64) for array in plan.seen})
+    documents = plan.documents(0)
+    for one in plan.statistics:
+        whose = f"statistic {one.name!r}"
+        with _trial(whose, "evaluate"):
+            values = np.asarray(one.evaluate(seen, documents))
+        if values.shape != (len(documents),):
+            raise SpecError(
+                f"`evaluate` of {whose} must give one number a document, shape ({len(documents)},); "
+                f"got shape {values.shape}."
+            )
+        if values.dtype.kind not in "biuf" or not np.isfinite(values).all():
+            raise SpecError(f"`evaluate` of {whose} must give finite numbers.")
+
+
+@contextmanager
+def _trial(whose: str, what: str) -> Iterator[None]:
+    """What fails inside, as a refusal of the spec that says whose fault it is."""
+    try:
+        yield
+    except KsdpError as error:
+        raise SpecError(f"`{what}` of {whose} fails in a trial run: {error}") from error
+    except Exception as error:  # somebody else's code
+        raise SpecError(f"`{what}` of {whose} fails in a trial run: {failure_of(error)}.") from error

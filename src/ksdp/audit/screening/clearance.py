@@ -1,0 +1,602 @@
+"""The list of documents that may enter a run: which audits count, what the clearance says, who is on it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ksdp.audit.continuing import level_of_clear
+from ksdp.audit.corpus.groups import Unit, unit_count, unit_names
+from ksdp.audit.corpus.matrix import Corpus
+from ksdp.audit.errors import InputError
+from ksdp.audit.mechanisms.parameters import parameters_of
+from ksdp.audit.registry import mechanism_of
+from ksdp.audit.reviewing import Decision, State, file_of, plural
+from ksdp.audit.specs.content_keys import content_key, whole_numbers
+from ksdp.audit.specs.design import as_rows
+from ksdp.audit.specs.models import Spec
+from ksdp.audit.verdicts.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One audit of an attempt; the audits of a screen or of several views are one attempt together."""
+
+    question: str
+    """`AuditQuestion.content`."""
+    file: str
+    """`AuditQuestion.file`."""
+    attempt: str
+    """Hash of the spec as it was given: an audit's, or the one that the views started from. A screen's id."""
+    audit: str
+    """Id of the audit."""
+    at: str
+    """When it was first started, ISO 8601 with a time zone."""
+    seed: int
+    margin: float
+    level: float
+    """Of "clear", that of its certificate included."""
+    statistics: str
+    """Key of families, names and what is seen."""
+    runs: int
+    """Runs that are planned."""
+    looks: int
+    fresh_runs: int
+    whole: float = 0.0
+    """The level of all audits that the attempt may take: a screen that ended early could have gone on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """What a clearance states of them."""
+
+    attempts: int
+    audits: int
+    seeds: int
+    margins: tuple[float, ...]
+    """Ascending, each once."""
+    statistics: int
+    """Different choices of statistics."""
+    looks: int
+    """Planned in all audits together."""
+    level: float
+    """Of "clear", certificates included, summed over the attempts, at most 1: what all together control, by the
+    union bound."""
+
+    def sentence(self) -> str:
+        """For statements and pages."""
+        if self.attempts <= 1:
+            return "This question was asked once of this corpus, this mechanism and these parties."
+        margins = ", ".join(f"{margin:g}" for margin in self.margins)
+        made = f"{plural(self.audits, 'audit')} with {plural(self.seeds, 'seed')}"
+        return (
+            f"This question was asked {self.attempts} times of this corpus, this mechanism and these parties: by "
+            f"{made}, {plural(self.statistics, 'choice')} of statistics, and margins {margins}. "
+            f"Together, what they call clear is held to a level of {self.level:g}."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AuditQuestion:
+    """What is asked, in two keys. Audits of one content share what they prove, those of one file are one row.
+
+    The newest of a row is the one that people decide about.
+    """
+
+    content: str
+    """Key of mechanism, parties and the content of the corpus."""
+    file: str
+    """Key of mechanism, parties and the name of its file, which may grow."""
+
+    def same(self, other: AuditQuestion) -> bool:
+        """Whether two are of one content, or of one file."""
+        return self.content == other.content or self.file == other.file
+
+
+def question_of(spec: Spec, corpus: str, units: int) -> AuditQuestion:
+    """What a spec asks: spelling a default out, 1 as 1.0, or a part of the corpus in rows, asks nothing new.
+
+    The version of the mechanism is left out on purpose: what was proved of an earlier one is not forgotten.
+
+    Parameters
+    ----------
+    spec : Spec
+        Its mechanism with all parameters, and its parties.
+    corpus : str
+        Hash of the whole corpus, before a screen left anything out.
+    units : int
+        Documents (or groups) of it.
+    """
+    mechanism = mechanism_of(spec.mechanism)
+    asked = {"name": mechanism.name, "parameters": parameters_of(mechanism)}
+    parties = spec.parties.model_dump(mode="json")
+    rows = {name: parties[name] and as_rows(parties[name], units) for name in ("honest", "coalition")}
+    whole: dict[str, object] = {"mechanism": whole_numbers(asked), "unit": spec.design.unit}
+    return AuditQuestion(
+        content=content_key(whole | {"corpus": corpus, "parties": parties | rows}),
+        file=content_key(whole | {"file": file_of(spec.corpus.path), "parties": whole_numbers(parties)}),
+    )
+
+
+def asked_of(spec: Spec, corpus: Corpus) -> AuditQuestion:
+    """`question_of` what a spec asks of a whole corpus."""
+    return question_of(spec, corpus.hash, unit_count(corpus, spec.design.unit))
+
+
+def attempt_of(
+    spec: Spec,
+    audit: str,
+    at: str,
+    runs: int,
+    looks: int,
+    *,
+    question: AuditQuestion,
+    given: Spec,
+    name: str | None = None,
+) -> Attempt:
+    """An audit as the ledger keeps it.
+
+    Parameters
+    ----------
+    spec : Spec
+        Of the audit itself.
+    at : str
+        When it starts, ISO 8601.
+    runs, looks : int
+        Planned; runs of all lanes.
+    question : AuditQuestion
+        `question_of` it.
+    given : Spec
+        What a person gave: of an audit by itself, the same spec.
+    name : str, optional
+        Of the attempt; the hash of what was given by default.
+    """
+    design = spec.design
+    return Attempt(
+        question=question.content,
+        file=question.file,
+        attempt=name or given.hash,
+        audit=audit,
+        at=at,
+        seed=spec.seed,
+        margin=spec.rule.margin,
+        level=level_of_clear(spec),
+        statistics=content_key(spec.statistics.model_dump(mode="json")),
+        runs=runs,
+        looks=looks,
+        fresh_runs=design.fresh_with_runs,
+        whole=level_of_clear(given),
+    )
+
+
+def count_attempts(attempts: Sequence[Attempt]) -> Attempts:
+    """Count what was tried for one question; an attempt has its whole level, or the sum of its audits'."""
+    whole: dict[str, float] = {}
+    parts: dict[str, dict[str, float]] = {}
+    for one in attempts:
+        whole[one.attempt] = max(whole.get(one.attempt, 0.0), one.whole)
+        parts.setdefault(one.attempt, {})[one.audit] = one.level
+    levels = {name: max(whole[name], sum(parts[name].values())) for name in whole}
+    return Attempts(
+        attempts=len(levels),
+        audits=len({one.audit for one in attempts}),
+        seeds=len({one.seed for one in attempts}),
+        margins=tuple(sorted({one.margin for one in attempts})),
+        statistics=len({one.statistics for one in attempts}),
+        looks=sum(one.looks for one in attempts),
+        level=min(sum(levels.values()), 1.0),
+    )
+
+
+_SALT_BYTES = 16
+
+
+@dataclass(frozen=True)
+class MechanismIdentity:
+    """What a mechanism computes: name, version and every parameter, defaults included."""
+
+    name: str
+    version: int
+    parameters: Mapping[str, Any]
+    """Values as JSON knows them (lists, not tuples)."""
+
+    def without(self, left_out: Iterable[str]) -> MechanismIdentity:
+        """The same but for some parameters."""
+        kept = {name: value for name, value in self.parameters.items() if name not in set(left_out)}
+        return MechanismIdentity(self.name, self.version, kept)
+
+
+@dataclass(frozen=True)
+class Reviewed:
+    """What people decided, where a clearance was made from their decisions."""
+
+    accepted: int
+    """Documents on the list by decision alone: their verdict would not have put them there."""
+    left_open: int
+    """Documents left out because nothing was proved of them or decided, or not yet by everybody who must."""
+    four_eyes: bool
+    """Whether each decision was confirmed by a second person."""
+    log_entries: int
+    """Entries of the review log when it was made."""
+    log_head: str
+    """Hash of the newest of them: a log that does not hold it is not the one that was signed for."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """How much was looked at: what the deciding audit could see, and how often the question was asked."""
+
+    runs: int
+    """Of the deciding audit."""
+    fewest_with: int
+    """Runs that held the document that was in the fewest."""
+    detectable_distance: float
+    """Smallest advantage that it finds 8 times in 10."""
+    attempts: Attempts
+
+    def sentence(self) -> str:
+        """For the statement."""
+        return (
+            f"The deciding audit made {self.runs} runs, at least {self.fewest_with} of them with each document; "
+            f"it finds an advantage of {self.detectable_distance:.2f} 8 times in 10. {self.attempts.sentence()}"
+        )
+
+
+@dataclass(frozen=True)
+class Covered:
+    """What the audits behind a clearance looked at, of what a run shows its parties."""
+
+    opens: str
+    """`every round`, or `final`."""
+    arrays: tuple[str, ...]
+    """Names of the announced arrays that tested statistics read; sorted, each once."""
+
+    def missing(self, opened: Iterable[str]) -> tuple[str, ...]:
+        """Arrays that a run opens and no tested statistic reads; sorted."""
+        return tuple(sorted(set(opened) - set(self.arrays)))
+
+
+@dataclass(frozen=True)
+class AuditedSizes:
+    """Who was in the databases of the deciding audit: a run with less is another, and leaks more."""
+
+    unit: Unit
+    """What the sizes count."""
+    size: int
+    """Of the party's own part of a database."""
+    honest: int
+    """That other parties enter in every database; they hide the party's."""
+    coalition: int
+    """That the coalition enters, and subtracts."""
+    parties: int
+    """Parties in a database, the coalition as one."""
+    every_size: bool
+    """A bound of every attack holds at every size: nothing is compared."""
+
+    def refused(self, entering: int, parties: int | None) -> str | None:
+        """Why a run with so few is not what was audited, and what to do; None where it is.
+
+        Parameters
+        ----------
+        entering : int
+            Units of the party.
+        parties : int or None
+            Of the run; None where that is not known.
+        """
+        if self.every_size:
+            return None
+        if entering < self.size:
+            return (
+                f"{entering} {self.unit}s enter, and the audited databases had {self.size}. With fewer a run "
+                f"leaks more. Set `design.party_size = {entering}` in the spec, and sign what that audit clears: "
+                "`ksdp screen SPEC --clearance FILE --key KEY --who NAME`"
+            )
+        if parties is not None and parties < self.parties:
+            return (
+                f"{parties} parties take part, and the audited databases had {self.parties}: `ksdp audit SPEC` "
+                "with the `parties` of the run, then `ksdp clear`"
+            )
+        return None
+
+
+def entering_units(clearance: Clearance, corpus: Corpus) -> int:
+    """How many of what the clearance's sizes count enter: those of its documents that a corpus holds."""
+    return len(np.unique(unit_names(corpus, clearance.sizes.unit)[clearance.allows(corpus.ids)]))
+
+
+def hash_document(document: str, salt: bytes) -> str:
+    """`sha256(salt || id)` in hex.
+
+    The salt stands in the file. It keeps hashes of two clearances from being matched, and ids that nobody can
+    guess stay unknown; ids that can be guessed (row numbers, addresses) can be tried one by one.
+    """
+    return hashlib.sha256(salt + document.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True)
+class Clearance:
+    """Which documents may enter a run of which mechanism, who signed it, and for how long it holds."""
+
+    corpus: str
+    """Hash of the whole corpus, the excluded documents included."""
+    mechanism: MechanismIdentity
+    spec: str
+    """Hash of the spec that was screened."""
+    audits: tuple[str, ...]
+    """Ids of the audits it rests on, in order; the last one found nothing sensitive, unless people decided."""
+    verdicts: Mapping[str, int]
+    """Documents by verdict in the last audit."""
+    allowed: tuple[str, ...]
+    """Verdicts that let a document onto the list."""
+    documents: tuple[str, ...]
+    """Ids, or their salted hashes; sorted, each once."""
+    salt: bytes | None
+    """None where `documents` are plain ids."""
+    sensitive: int
+    """Documents left out as sensitive."""
+    excluded: int
+    """Documents left out by decision, whatever their verdict."""
+    left_out: tuple[str, ...] | None
+    """The ids of both in plain, only if asked for; sorted."""
+    sizes: AuditedSizes
+    """What a run is compared with."""
+    reviewer: str
+    """Who decided."""
+    created: datetime
+    expires: datetime
+    """The first moment at which it holds no more."""
+    statement: str
+    """What this promises and what not, in plain words."""
+    evidence: Evidence
+    coverage: Covered
+    """What the audits looked at."""
+    reviewed: Reviewed | None = None
+    """None where no decision was looked at."""
+    certified: tuple[str, ...] | None = None
+    """Of `documents`, in their form: those with a proved bound on every attack; None where there is none."""
+    drawn: float | None = None
+    """The share of a party's documents that enters a run, by its secret draw; None: all that are listed."""
+    appetite: str | None = None
+    """Hash of the risk appetite that was met; None where there was none."""
+    record: str | None = None
+    """Hash of the record of its criteria, which the store keeps."""
+
+    def __post_init__(self) -> None:
+        for name in ("created", "expires"):
+            if getattr(self, name).tzinfo is None:
+                raise InputError(f"`{name}` must have a time zone.")
+        if not self.created < self.expires:
+            raise InputError("`expires` must be later than `created`.")
+        if not self.reviewer.strip():
+            raise InputError("`reviewer` must say who decided.")
+        if self.salt is not None and len(self.salt) < _SALT_BYTES:
+            raise InputError(f"`salt` must have at least {_SALT_BYTES} bytes; got {len(self.salt)}.")
+        for name in ("documents", "left_out", "certified"):
+            listed = getattr(self, name)
+            if listed is not None and any(a >= b for a, b in pairwise(listed)):
+                raise InputError(f"`{name}` must be sorted, each once.")
+        if not set(self.certified or ()) <= set(self.documents):
+            raise InputError("`certified` must be among `documents`.")
+
+    @staticmethod
+    def entries(ids: Iterable[str], salt: bytes | None) -> tuple[str, ...]:
+        """Ids as `documents` lists them: sorted, each once, hashed where there is a salt."""
+        plain = {str(name) for name in ids}
+        return tuple(sorted(plain if salt is None else {hash_document(name, salt) for name in plain}))
+
+    @cached_property
+    def _listed(self) -> frozenset[str]:
+        return frozenset(self.documents)
+
+    def allows(self, ids: Iterable[str]) -> NDArray[np.bool_]:
+        """Whether each id is on the list, shape (n_ids,)."""
+        names = (str(name) for name in ids)
+        entries = names if self.salt is None else (hash_document(name, self.salt) for name in names)
+        return np.array([entry in self._listed for entry in entries], dtype=np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Documents of an audit by what happens to them; together they are all of them, each once."""
+
+    proved: tuple[str, ...]
+    """Listed: proved clear."""
+    accepted: tuple[str, ...]
+    """Listed: not proved clear; a reviewer accepted the risk."""
+    excluded: tuple[str, ...]
+    """Left out by decision."""
+    left_open: tuple[str, ...]
+    """Left out: nothing was proved or decided, more runs were asked for, or a second person did not answer yet."""
+    waiting: tuple[str, ...]
+    """Those of `left_open` that wait for a second person."""
+    not_picked: tuple[str, ...] = ()
+    """Left out: they might be listed, and somebody named which are to be."""
+
+    @property
+    def listed(self) -> tuple[str, ...]:
+        """Documents that may enter a run."""
+        return self.proved + self.accepted
+
+    def only(self, lines: Sequence[str]) -> Selection:
+        """The same where exactly the documents of these lines are listed; `InputError` where one may not be.
+
+        Parameters
+        ----------
+        lines : ids, one a line; empty ones say nothing
+        """
+        places = dict.fromkeys(self.excluded, "excluded by decision")
+        places |= dict.fromkeys(self.left_open, "not proved clear, nor accepted")
+        listed, picked = set(self.listed), {line.strip() for line in lines} - {""}
+        for row, name in enumerate((line.strip() for line in lines), start=1):
+            if name and name not in listed:
+                why = places.get(name, "not a document of this audit")
+                raise InputError(f"row {row}: {name!r} may not be listed: it is {why}. Leave it out.")
+        if not picked:
+            raise InputError("no document is named. Write ids, one a line.")
+        return replace(
+            self,
+            proved=tuple(name for name in self.proved if name in picked),
+            accepted=tuple(name for name in self.accepted if name in picked),
+            not_picked=tuple(name for name in self.listed if name not in picked),
+        )
+
+
+def select(verdicts: Mapping[str, str], states: Mapping[str, State]) -> Selection:
+    """Sort the documents of an audit.
+
+    Parameters
+    ----------
+    verdicts : mapping from id to a word of `Verdict`
+    states : mapping from id to State
+        A document that is not in it is open. One that another audit proved sensitive is listed, if clear now,
+        only where somebody accepts it.
+    """
+    found: dict[str, list[str]] = {"proved": [], "accepted": [], "excluded": [], "left_open": [], "waiting": []}
+    for document, verdict in verdicts.items():
+        state = states.get(document)
+        clear = verdict == Verdict.CLEAR and not (state and state.proved_by)
+        decision = state.decision if state else None
+        if state and state.waiting is not None:
+            found["waiting"].append(document)
+            place = "left_open"
+        elif decision is Decision.EXCLUDE:
+            place = "excluded"
+        elif decision is Decision.ACCEPT:
+            place = "proved" if clear else "accepted"
+        elif clear and decision is None:
+            place = "proved"
+        else:
+            place = "left_open"
+        found[place].append(document)
+    return Selection(**{name: tuple(ids) for name, ids in found.items()})
+
+
+_NOT_SAID = (
+    "The clearance says nothing of statistics that were not tried, of adversaries who know other documents of "
+    "the database, of other corpora, mechanisms, parameters or party sizes, or of repeated releases, and it is "
+    "not differential privacy. Where two parties open exact sums, each learns the other's input exactly."
+)
+
+
+def review_statement(
+    *,
+    margin: float,
+    asked: Attempts,
+    rows: int,
+    among: int,
+    selection: Selection,
+    accepted_sensitive: int,
+    four_eyes: bool,
+    newest: bool,
+) -> str:
+    """What a clearance made from decisions promises and what it does not, in plain words.
+
+    Parameters
+    ----------
+    margin : float
+        Of the decision.
+    asked : Attempts
+        What the store's ledger holds of this question, as the clearance's evidence has it. What each audit
+        controls, all together control at the sum (union bound), whatever made people look again: an audit of
+        chosen documents has runs that nobody has looked at, or counts all that could have been chosen.
+    rows, among : int
+        Documents in a database, and documents they were drawn from.
+    accepted_sensitive : int
+        Documents proved sensitive among the accepted ones.
+    newest : bool
+        Whether no later audit asked the same.
+    """
+    promises = [
+        f"{len(selection.proved)} documents are listed because they were proved clear: the advantage of every "
+        f"threshold on every statistic tried is below {margin:g}, in databases of {rows} documents drawn from "
+        f"{among}. Audits that asked this so far: {asked.audits}; their levels add up to {asked.level:g}. "
+        "Each audit counts every document that its runs could test: testing chosen ones again weakens nothing."
+    ]
+    if selection.accepted:
+        others = len(selection.accepted) - accepted_sensitive
+        promises.append(
+            f"{len(selection.accepted)} are listed by decision alone: {accepted_sensitive} proved sensitive, "
+            f"and {others} of which nothing is proved. Their risk was accepted, each with a reason in the log."
+        )
+    out = len(selection.excluded) + len(selection.left_open) + len(selection.not_picked)
+    if out:
+        picked = f", {len(selection.not_picked)} not picked" if selection.not_picked else ""
+        promises.append(
+            f"{out} documents are not listed: {len(selection.excluded)} excluded by decision, "
+            f"{len(selection.left_open)} left open{picked}. The listed documents were not audited again without "
+            "these: leaving documents out can expose others that they hid."
+        )
+    else:
+        promises.append("Every document of the audit is listed.")
+    if four_eyes:
+        promises.append("Every exclusion and every acceptance was confirmed by a second person.")
+    else:
+        promises.append("Decisions were made by one person each.")
+    if not newest:
+        promises.append("A later audit asked the same; what it found does not count here.")
+    promises += [_NOT_SAID, "That documents were left out is itself information about them."]
+    return " ".join(promises)
+
+
+def screen_statement(
+    *,
+    margin: float,
+    level: float,
+    rows: int,
+    among: int,
+    allowed: Sequence[str],
+    beside: int,
+    rounds: int,
+    why: str | None = None,
+) -> str:
+    """What a clearance made by a screen promises and what it does not, in plain words.
+
+    Parameters
+    ----------
+    margin, level : float
+        Of the decision; the level of "clear" of all rounds together.
+    rows, among : int
+        Documents in a database, and documents they were drawn from in the last round.
+    allowed : sequence of str
+        Verdicts on the list.
+    beside : int
+        Documents in `among` that are not on the list.
+    why : str, optional
+        Why the listed documents were not audited by themselves, where some were beside them.
+    """
+    promises = [
+        f"In the last of {rounds} audits, on runs of its own, no listed document was found sensitive in databases "
+        f"of {rows} documents drawn from {among}. All rounds together were held to a level of {level:g}."
+    ]
+    if Verdict.CLEAR in allowed:
+        promises.append(
+            "Documents with the verdict clear: the advantage of every threshold on every statistic tried was "
+            f"proved to be below {margin:g}. Of those that an audit calls clear, a share of at most its level is "
+            "expected to be wrong."
+        )
+    promises += [
+        f"Documents with the verdict {word} are listed by decision of the reviewer: nothing is proved of them."
+        for word in allowed
+        if word != Verdict.CLEAR
+    ]
+    if beside:
+        promises.append(
+            f"The audit's databases also held {beside} documents that are not listed (undecided or not audited); "
+            f"the listed ones were not audited without them{f', because {why}' if why else ''}."
+        )
+    else:
+        promises.append("The audit's databases were drawn from the listed documents and from no others.")
+    promises += [
+        _NOT_SAID,
+        "Features and their weights are those of the whole corpus, and that documents were left out is itself "
+        "information about them.",
+    ]
+    return " ".join(promises)

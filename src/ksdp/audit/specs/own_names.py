@@ -1,0 +1,38 @@
+"""Names `module:object` in a spec: somebody's own mechanisms and statistics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ksdp.audit.specs.models import Spec
+
+OBJECT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+"""`module:object`."""
+
+
+def names_own_code(spec: Spec) -> bool:
+    """Whether a spec names an object of a module (`module:object`) in place of something installed."""
+    return bool(own_modules([spec.mechanism.model_dump(mode="json"), spec.statistics.names]))
+
+
+def own_modules(tables: object) -> tuple[str, ...]:
+    """The modules of all names `module:object` in tables of a spec, sorted: also of mechanisms within others.
+
+    Examples
+    --------
+    >>> own_modules([{"name": "noisy", "mechanism": "mine:Sum"}, ["row-space-energy", "more.mine:along"]])
+    ('mine', 'more.mine')
+    """
+    return tuple(sorted({name.partition(":")[0] for name in _names(tables)}))
+
+
+def _names(tables: object) -> Iterator[str]:
+    if isinstance(tables, str):
+        if OBJECT_PATH.fullmatch(tables):
+            yield tables
+    elif isinstance(tables, dict):
+        yield from _names(list(tables.values()))
+    elif isinstance(tables, list | tuple):
+        for one in tables:
+            yield from _names(one)

@@ -1,0 +1,164 @@
+"""Audit a mechanism's claim: on its worst case, unless the store has the finding, or in one run on a corpus."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ksdp.audit.contract import Claims
+from ksdp.audit.errors import SpecError
+from ksdp.audit.mechanisms.claims import LEAST_RUNS, ClaimFinding, audit_claim, check_runs, claiming
+from ksdp.audit.mechanisms.parameters import parameters_of
+from ksdp.audit.mechanisms.schema import as_it_runs
+from ksdp.audit.party_view import holdings_of
+from ksdp.audit.planning import make_plan
+from ksdp.audit.registry import mechanism_of, own_code
+from ksdp.audit.sampling import measure, run_observables
+from ksdp.audit.specs.content_keys import content_key
+from ksdp.audit.specs.design import Block
+from ksdp.audit.specs.models import Spec
+from ksdp.audit.verdicts.effects import OneRun, one_run
+from ksdp.flows.interruption import Clock, advance, current
+from ksdp.flows.prepare import spec_corpus
+from ksdp.storage.audits.claims import ClaimInputs, StoredClaim, read_claim, write_claim
+from ksdp.storage.store import Store
+from ksdp.tasks.provenance import code_hash, versions
+
+
+@dataclass(frozen=True)
+class AuditedClaim:
+    """A finding and where it is."""
+
+    finding: ClaimFinding
+    finished: str
+    """When it was made."""
+    read: bool
+    """It was in the store already."""
+    path: Path
+
+
+def run_claim(
+    spec: Spec, store: Path, *, runs: int, confidence: float, clock: Clock, simulated: bool = False
+) -> AuditedClaim:
+    """Run the mechanism of a spec on its worst case and store what that proves.
+
+    The noise is that of the vetted sampler, which every real run draws from, whatever sampler the spec names.
+
+    Parameters
+    ----------
+    spec : Spec
+        Its corpus is not read.
+    runs : int
+        Of each arm.
+    confidence : float in (0, 1)
+    clock : callable
+        The time, with a time zone.
+    simulated : bool
+        Draw from the sampler that the spec names, from its seed: much faster, and no audit of what really runs.
+
+    Raises
+    ------
+    InputError
+        If the mechanism claims nothing, has no worst case, or a number is out of range; nothing was written.
+    """
+    made = mechanism_of(spec.mechanism)
+    made = made if simulated else as_it_runs(made)
+    mechanism = claiming(made)
+    check_runs(runs, confidence)
+    mechanism.neighbours()  # refused before a store is made for it
+    opened = Store.open(store)
+    inputs = ClaimInputs(made.name, made.version, parameters_of(made), spec.seed, runs, confidence)
+    own = own_code(spec.mechanism.model_dump(mode="json"), [made])
+    code = content_key({"ours": code_hash(), "own": own}) if own else code_hash()
+    held = read_claim(opened, inputs, code)
+    if held is not None:
+        return AuditedClaim(held.finding, held.finished, True, inputs.path(opened))
+    current().stage("claim", 2 * runs)
+    rng = np.random.default_rng(spec.seed)  # which no audit of documents uses
+    finding = audit_claim(mechanism, runs=runs, rng=rng, confidence=confidence, progress=lambda done: advance(2))
+    finished = clock().isoformat(timespec="seconds")
+    path = write_claim(opened, StoredClaim(inputs, finding, finished, versions() | {"code": code}))
+    return AuditedClaim(finding, finished, False, path)
+
+
+@dataclass(frozen=True)
+class AuditedRun:
+    """What guessing who was in one run proves of a mechanism."""
+
+    mechanism: str
+    neighbours: str
+    """What epsilon is about: `add-remove` or `replace-one`."""
+    statistic: str
+    """By whose values was guessed."""
+    delta: float
+    confidence: float
+    claimed_epsilon: float | None
+    """For these neighbours; None where the mechanism says nothing of them."""
+    found: OneRun
+
+    @property
+    def refuted(self) -> bool:
+        """Whether more is proved than is claimed."""
+        return self.claimed_epsilon is not None and self.found.epsilon_low > self.claimed_epsilon
+
+    def as_json(self) -> dict[str, Any]:
+        """For machines."""
+        return asdict(self) | {"refuted": self.refuted}
+
+    def sentence(self) -> str:
+        """For people."""
+        found, verdict = self.found, "REFUTED" if self.refuted else "not refuted"
+        claim = "no claim" if self.claimed_epsilon is None else f"claimed {self.claimed_epsilon:.3g}: {verdict}"
+        guessed = "no guesses prove more than"
+        if found.guesses:
+            guessed = f"{found.right} of {found.guesses} guesses by {self.statistic} are right: at least"
+        return (
+            f"{self.mechanism}, one run that each of {found.records} records entered by a fair coin: {guessed} "
+            f"epsilon {found.epsilon_low:.3g}, at delta {self.delta:.1g} ({self.neighbours}); {claim}. That is of "
+            "all records together, and of none by itself."
+        )
+
+
+def run_once(spec: Spec, base: Path, *, confidence: float, simulated: bool = False) -> AuditedRun:
+    """Run a mechanism once on half of the corpus, each record in by a fair coin, and guess the coins.
+
+    For claims about replaced records half of them have coins, and others fill the run up to one size.
+
+    Parameters
+    ----------
+    confidence : float in (0, 1)
+        That epsilon is no smaller than what is found.
+    simulated : bool
+        As in `run_claim`.
+
+    Raises
+    ------
+    InputError
+        If the corpus or the spec is refused.
+    """
+    check_runs(LEAST_RUNS, confidence)
+    if spec.mechanism.name == "recorded":
+        raise SpecError("mechanism 'recorded': nobody here tossed its coins; name a mechanism that can be run.")
+    mechanism = mechanism_of(spec.mechanism)
+    corpus = spec_corpus(spec, base)
+    half, stated = len(holdings_of(spec, corpus).victim) // 2, parameters_of(mechanism).get("adjacency")
+    coins: dict[str, Any] = {"kind": "balanced", "sampling": "fixed", "documents": half}
+    if stated == "add-remove":
+        coins = {"kind": "shared", "sampling": "poisson", "documents": None}
+    design = spec.design.model_copy(update=coins | {"party_size": half, "with_runs": 2, "without_runs": "all"})
+    plan = make_plan(spec.model_copy(update={"design": design, "views": None, "certificate": None}), corpus)
+    made = plan if simulated else replace(plan, mechanism=as_it_runs(mechanism))
+    measured = measure(plan, Block(0, 0, 1), [run_observables(made, 0, 0)], plan.statistics)
+    records = len(plan.audited)
+    scores = np.stack([measured.values[one.name][:records, 0] for one in plan.statistics])
+    epsilon, delta = None, 0.0
+    if stated is not None and isinstance(mechanism, Claims):
+        sizes = [part.shape[0] for part in plan.database(0, 0).parties]
+        epsilon, delta = mechanism.claim(sizes, corpus.features)
+    found = one_run(scores, measured.inclusion[:records, 0], delta, confidence)
+    neighbours = "add-remove" if coins["kind"] == "shared" else "replace-one"
+    statistic = plan.statistics[found.score].name
+    return AuditedRun(mechanism.name, neighbours, statistic, delta, confidence, epsilon, found)

@@ -1,0 +1,228 @@
+"""A commented spec for somebody's file: which column is what, and runs enough to certify the margin."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tomllib
+from pathlib import Path
+
+import numpy as np
+
+from ksdp.audit.corpus.matrix import Corpus
+from ksdp.audit.errors import CorpusError
+from ksdp.audit.specs.models import CorpusSpec, DecisionSpec, parse_spec
+from ksdp.audit.specs.urls import is_url
+from ksdp.audit.verdicts.power import runs_for_margin
+from ksdp.storage.corpora import load_corpus
+from ksdp.storage.readers.columns import Columns, open_columns
+from ksdp.storage.readers.counts import is_sparse
+from ksdp.storage.readers.files import extension, shown
+from ksdp.storage.readers.spec_files import fetched, name_at
+
+_IDS = ("id", "message_id", "document", "doc_id", "key", "uuid")
+_TEXTS = ("text", "body", "content", "message", "document", "review", "comment")
+_LABELS = ("label", "target", "class", "y", "outcome")
+_GROUPS = ("user", "author", "owner", "patient", "person", "user_id", "patient_id")
+_SENTENCE = 3
+"""Words a row, on average, from which a column of no usual name is taken for text."""
+_COLUMNS = 12
+"""What a default audit of either mechanism tries, about: for the number of runs."""
+_SHARE = 0.4
+_RANK = 2
+_MORE = 2
+"""Times the runs that certify the margin for a document that leaks nothing: most leak a little."""
+_MECHANISM = "pd-svd"
+_OFFICE = "cp1252"
+
+
+def spec_beside(data: str) -> Path:
+    """The spec of a file where nobody names one: beside it, or in this folder where the file is at a URL."""
+    return Path(name_at(data) if is_url(data) else data).with_suffix(".toml")
+
+
+def first_spec(data: str, folder: Path, margin: float) -> str:
+    """The text of a spec.
+
+    Parameters
+    ----------
+    data : str
+        The corpus: a path, or a URL.
+    folder : Path
+        Where the spec will lie.
+
+    Raises
+    ------
+    InputError
+        If it is refused, or nothing in it can be audited.
+    """
+    path = data if is_url(data) else os.path.relpath(Path(data).resolve(), folder)
+    named = parse_spec({"corpus": {"path": path}, "mechanism": {"name": _MECHANISM}}).corpus
+    here, _copies = fetched(named, folder)
+    keys, notes = _corpus(Path(here.path))
+    corpus = load_corpus(CorpusSpec.model_validate({"path": here.path, **keys}), folder, nonnegative=False)
+    negative = bool((corpus.matrix.data < 0).any())
+    rank = max(1, min(_RANK, corpus.features - 1, int(_SHARE * len(corpus)) - 1))
+    runs = _with_runs(len(corpus), margin)
+    others = "entries are negative, which pd-nmf does not take" if negative else "or pd-nmf, ..."
+    held = int(_SHARE * len(corpus))
+    if held < 2:
+        raise CorpusError(
+            f"{shown(Path(here.path))}: only {len(corpus)} of its rows hold a feature; an audit needs 5 or more."
+        )
+    text = f"""# An audit of {len(corpus)} documents by {corpus.features} features{_left(corpus)}.
+#   ksdp plan this-file.toml       what it costs, finds and certifies
+#   ksdp audit this-file.toml      the audit
+# Every key: docs/spec.md
+seed = 7
+
+[corpus]
+path = {json.dumps(path)}
+{_lines(keys)}{notes}
+[mechanism]
+name = {json.dumps(_MECHANISM)}               # {others}: `ksdp mechanisms`
+rank = {rank}                      # more topics or directions leak more
+opens = "final"               # parties see the result alone, computed on shares; "every round" leaks more
+
+[design]
+party_size = {_SHARE}              # what one party enters: {held} documents. Fewer leak more
+with_runs = {runs}               # runs that hold a document: twice those that certify it where nothing leaks
+
+[decision]
+level = 0.05                  # false discoveries among those called sensitive
+margin = {margin}                  # the largest advantage that you are willing to accept
+"""
+    parse_spec(tomllib.loads(text))
+    return text
+
+
+def _left(corpus: Corpus) -> str:
+    return f"; {len(corpus.left_out)} rows without any are left out" if corpus.left_out else ""
+
+
+def _lines(keys: dict[str, object]) -> str:
+    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items())
+
+
+def _corpus(data: Path) -> tuple[dict[str, object], str]:
+    """Keys of [corpus], and remarks on what was chosen."""
+    if extension(data) in (".mtx", ".txt") or is_sparse(data):
+        return {}, '# weighting = "counts"        # tf-idf by default\n'
+    columns, keys = _opened(data)
+    names = {name.lower(): name for name in columns.names}
+    if {"user_id", "item_id", "rating"} <= set(columns.names):
+        return keys, "# ratings: one document a user_id\n"
+    numeric = set(columns.numeric_among(columns.names))
+    texts = [name for name in columns.names if name not in numeric]
+    text = _text(columns, names, texts)
+    group = next((names[n] for n in _GROUPS if n in names and names[n] != text), None)
+    counters = [name for name in columns.names if name in numeric and _counts_rows(columns, name)]
+    identity = next((names[n] for n in _IDS if n in names and names[n] != text), None)
+    if identity is None and group is not None and _unique(columns, group):
+        identity, group = group, None  # one row a person
+    if identity is None and counters:
+        identity = counters[0]
+    if text is not None:
+        keys["text"] = text
+    else:
+        ids = [name for name in columns.names if name.lower() in _IDS or name.lower().endswith("_id")]
+        ids += [name for name in (identity, *counters) if name is not None and name not in ids]
+        plain = numeric - {*ids}
+        numbers = [n for n in columns.names if n in plain and n.lower() not in _LABELS]
+        wanted = [name for name in numbers if _whole(columns, name)]
+        if not wanted:
+            raise CorpusError(
+                f"{shown(data)}: no column holds texts of several words, or numbers without gaps; there are "
+                f"{columns.listed()}. Make categories columns of 0 and 1: `pandas.get_dummies(table, dtype=int)`."
+            )
+        keys["columns"] = wanted
+    if identity is not None and _unique(columns, identity):
+        keys["id"] = identity
+    unnamed = "" if "id" in keys else "# no id: documents go by the numbers of their rows\n"
+    one_person = 'audit what one person has as one: design.unit = "group"'
+    notes = unnamed + ("" if columns.source.separator == "," else f"# separated by {columns.source.separator!r}\n")
+    if identity is not None and "id" not in keys and group is None:
+        group = identity
+        notes += f"# left out, as it repeats: {identity}\n"
+    notes += "" if group is None else f"# group = {json.dumps(group)}              # {one_person}\n"
+    if text is not None:
+        said = (text, identity if "id" in keys else None, group)
+        left = [name for name in columns.names if name not in said]
+        unique = [] if "id" in keys else [n for n in left if n not in numeric and _unique(columns, n)]
+        notes += f"# id = {json.dumps(unique[0])}                 # no two rows have the same\n" if unique else ""
+        notes += f"# left out: {', '.join(left)}\n" if left else ""
+        notes += '# stop_words = "none"         # for texts that are not in English\n'
+    if "columns" in keys:
+        labels = [name for name in columns.names if name.lower() in _LABELS]
+        gaps = [name for name in numbers if name not in wanted]
+        words = [name for name in texts if name not in (*ids, group, *labels)]
+        for why, left in (
+            ("as ids", [n for n in ids if n != identity]),
+            ("as labels", labels),
+            ("as numbers are missing", gaps),
+            ("as no numbers", words),
+        ):
+            notes += f"# left out {why}: {', '.join(left)}\n" if left else ""
+        notes += 'weighting = "standardised"    # each column to mean 0 and deviation 1; "counts": as they are\n'
+    return keys, notes
+
+
+def _opened(data: Path) -> tuple[Columns, dict[str, object]]:
+    """The file, and the key of its encoding: that of most offices in the West, where it is not UTF-8."""
+    try:
+        return open_columns(data, "utf-8"), {}
+    except CorpusError as refused:
+        try:
+            return open_columns(data, _OFFICE), {"encoding": _OFFICE}
+        except CorpusError:
+            raise refused from None
+
+
+def _text(columns: Columns, names: dict[str, str], texts: list[str]) -> str | None:
+    """The column to read as text: one with a usual name, or else the one with the most words a row."""
+    words = {name: _words(columns, name) for name in texts}
+    named = (names[n] for n in _TEXTS if words.get(names.get(n, ""), 0) >= 2)
+    longest = max(words, key=words.__getitem__, default="")
+    return next(named, longest if words.get(longest, 0) >= _SENTENCE else None)
+
+
+def _words(columns: Columns, name: str) -> float:
+    """Words in a row, on average: addresses and codes are long, and have none."""
+    try:
+        found = columns.text(name)
+    except CorpusError:
+        return 0.0
+    return sum(len(text.split()) for text in found) / max(len(found), 1)
+
+
+def _whole(columns: Columns, name: str) -> bool:
+    """Whether a column of numbers can be read: none is missing or infinite."""
+    try:
+        columns.numbers(name)
+    except CorpusError:
+        return False
+    return True
+
+
+def _counts_rows(columns: Columns, name: str) -> bool:
+    """Whether a column of numbers is 0, 1, 2, ... or 1, 2, 3, ...: it says which row it is, and no more."""
+    try:
+        numbers = columns.numbers(name)
+    except CorpusError:
+        return False
+    first = numbers[:1].sum()
+    return first in (0, 1) and len(numbers) > 2 and bool((numbers == np.arange(len(numbers)) + first).all())
+
+
+def _unique(columns: Columns, name: str) -> bool:
+    try:
+        columns.labels(name, unique=True)
+    except CorpusError:
+        return False
+    return True
+
+
+def _with_runs(documents: int, margin: float) -> int:
+    runs = runs_for_margin(_SHARE, margin, documents, _COLUMNS, DecisionSpec(margin=margin))
+    return 200 if runs is None else max(50, 10 * math.ceil(_MORE * runs * _SHARE / 10))

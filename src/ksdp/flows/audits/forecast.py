@@ -1,0 +1,430 @@
+"""What an audit will cost and what it can find, before it is run. Nothing is written."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ksdp.audit.certifying import copies_of
+from ksdp.audit.contract import traits_of
+from ksdp.audit.corpus.matrix import Corpus
+from ksdp.audit.coverage import telling
+from ksdp.audit.errors import InputError
+from ksdp.audit.learning.enough import documents_useful
+from ksdp.audit.mechanisms.recorded import is_own
+from ksdp.audit.mechanisms.words import mechanism_words
+from ksdp.audit.party_view import size_base
+from ksdp.audit.plan import CONTROLS, Plan, document_parts, keeps_values
+from ksdp.audit.planning import corpus_notes, make_plan
+from ksdp.audit.run_subsampling import more_runs
+from ksdp.audit.sampling import try_own_code
+from ksdp.audit.screening.advice import documents_needed, needed_words, sampled_leak, trial_plan
+from ksdp.audit.specs.models import DecisionSpec, Spec
+from ksdp.audit.verdicts.power import (
+    minimal_detectable,
+    runs_for_limit,
+    runs_for_margin,
+    smallest_limit,
+    smallest_margin,
+)
+from ksdp.audit.views import View, make_views
+from ksdp.flows.audits.calibration import calibrate
+from ksdp.flows.audits.place import import_seconds, likely_runs, processes_here, start_seconds
+from ksdp.flows.prepare import spec_corpus
+from ksdp.storage.blocks import ROW_GROUP
+
+_BLOCK = 4096
+"""Bytes of a block's footer and headers, about: a column costs some hundred."""
+_HANDED = 8
+"""Rows of the corpus in a byte of what a run was handed."""
+
+
+@dataclass(frozen=True)
+class Bill:
+    """Bytes of the looks, fresh runs and certificates left out."""
+
+    values: int
+    """Values and canaries of the documents, and which runs held them."""
+    observables: int
+    """What the runs announced; zeros are kept too, so this is a bound."""
+    corpus: int
+
+    @property
+    def kept(self) -> int:
+        """In the store, or at its URL, when the audit is done; the corpus too."""
+        return self.values + self.observables + self.corpus
+
+    def moved(self, machines: int) -> int:
+        """Over the network, where blocks are at a URL: all is written, values read again, the corpus by all."""
+        return self.observables + 2 * self.values + self.corpus * (1 + machines)
+
+
+def bill(plan: Plan) -> Bill:
+    """The bytes of a plan."""
+    rows = len(plan.audited) / plan.design.lanes + CONTROLS
+    columns = len(plan.statistics) + 1  # and the canary
+    bits = (2 - plan.reading.all) / 8  # which runs held a document; which of its values are kept
+    values = plan.runs * rows * (columns * plan.measured * plan.bytes_a_value + bits)
+    announced = plan.kept_bytes + len(plan.corpus) / _HANDED
+    observables = plan.runs * announced if plan.spec.store.observables != "none" else 0
+    matrix, blocks = plan.corpus.matrix, len(plan.blocks) * _BLOCK
+    corpus = sum(part.nbytes for part in (matrix.data, matrix.indices, matrix.indptr))
+    corpus += sum(len(str(name)) + 8 for name in plan.corpus.ids)
+    return Bill(int(values) + blocks, int(observables) + (blocks if observables else 0), corpus)
+
+
+_UNITS = {"TB": 1e12, "GB": 1e9, "MB": 1e6, "kB": 1e3}
+
+
+def forecast_words(forecast: Mapping[str, Any]) -> str:
+    """What `ksdp plan` prints, from what `forecast` returned."""
+    lines = [f"{forecast['sentence']}"] if "sentence" in forecast else []
+    lines += [f"expect    {expected}"] if (expected := forecast.get("expect")) else []
+    for view in forecast["views"]:
+        lines.append(
+            f"{view['name']}: {view['runs']} runs{' (shared)' if view['shared'] else ''}, finds "
+            f"{view['detectable_D']:.2f}, certifies {view['certifiable_margin']:.2f}"
+        )
+    lines += [
+        f"{forecast['documents']} {forecast['unit']}s, {forecast['runs']} runs in {forecast['blocks']} blocks, "
+        f"{len(forecast['statistics'])} statistics",
+        *([f"publishes {', '.join(coverage)}"] if (coverage := forecast.get("coverage")) else []),
+        *(
+            [f"pairs     {forecast['certificate_runs']} runs besides, for the certificate"]
+            if forecast["certificate_runs"]
+            else []
+        ),
+        f"cost      {_spent(forecast['cpu_hours'])} at most "
+        f"({forecast['seconds_a_run'] * 1e3:.1f} ms a run), "
+        f"{_bytes(forecast['bytes'])}{_passing(forecast) or ' kept'}",
+        f"          with blocks at a URL {_bytes(forecast['moved_bytes'])} moved, and "
+        f"{_bytes(forecast['corpus_bytes'])} more for each machine",
+        "          CPU seconds: "
+        + ", ".join(f"{stage} {seconds:.0f}" for stage, seconds in forecast["cpu_seconds"].items()),
+        *_first_look(forecast),
+        f"finds     a leak of advantage {forecast['detectable_D']:.2f}, 8 times in 10, even as the only one",
+        f"certifies a margin of {forecast['certifiable_margin']:.2f}, 8 times in 10, where there is no leak",
+        *_margin(forecast),
+        *_low_fpr(forecast),
+    ]
+    if (share := forecast.get("stop_when_open")) is not None:
+        lines.append(f"ends      at a planned look where at most {share:.3g} of the documents are open")
+    lines += [f"{key:9} {said['sentence']}" for key in ("safe", "useful") if (said := forecast.get(key))]
+    lines += [f"note      {note}" for note in forecast.get("notes", ())]
+    if (proof := forecast.get("promise")) is not None:
+        lines.append(f"proof     {proof}")
+    if copies := forecast.get("certified_copies"):
+        lines.append(
+            f"copies    {copies} documents have so many that they are clear against every attack, whatever a run "
+            "shows"
+        )
+    if forecast["unread"]:
+        lines.append(
+            f"unread    {', '.join(forecast['unread'])}: nobody looks at it, so that no document can be clear"
+        )
+    return "\n".join(lines)
+
+
+def _spent(hours: float) -> str:
+    return f"{hours:.2f} CPU hours" if hours >= 0.1 else f"{3600 * hours:.0f} CPU seconds"
+
+
+def _bytes(count: float) -> str:
+    """In the unit that leaves one to three digits before the point."""
+    unit = next(unit for unit in ("TB", "GB", "MB", "kB") if count >= _UNITS[unit] or unit == "kB")
+    return f"{count / _UNITS[unit]:.1f} {unit}"
+
+
+def _passing(forecast: Mapping[str, Any]) -> str:
+    """What is said of values that the store does not keep."""
+    if not forecast.get("passing_bytes"):
+        return ""
+    again = ", which run the mechanism anew" if forecast.get("runs_again") else ""
+    parts = f", documents in {forecast['parts']} parts{again}" if forecast.get("parts", 1) > 1 else ""
+    return f" kept, and {forecast['passing_bytes'] / 1e9:.1f} GB of values that pass{parts}"
+
+
+def _margin(forecast: Mapping[str, Any]) -> list[str]:
+    if not forecast["margin"] or forecast["runs_for_margin"] is None or forecast["proved"]:
+        return []
+    if forecast["certifiable_margin"] <= forecast["margin"]:
+        return [f"          the spec's {forecast['margin']:.2f} needs no more runs"]
+    return [
+        f"          the spec's {forecast['margin']:.2f} takes {forecast['runs_for_margin']} runs: set "
+        f"`design.with_runs = {forecast['with_runs_for_margin']}`"
+        if forecast.get("with_runs_for_margin")
+        else f"          the spec's {forecast['margin']:.2f} takes {forecast['runs_for_margin']} runs"
+    ]
+
+
+def forecast(spec: Spec, base: Path) -> dict[str, Any]:
+    """Check the spec and corpus, time some runs and tests, and say what to expect.
+
+    Returns
+    -------
+    dict
+        `detectable_D` is the true advantage that a document alone among the others is caught with, 8 times in 10;
+        `certifiable_margin` the smallest margin under which a document without a leak is cleared as often;
+        `runs_for_margin` the runs of a view after which the spec's own margin can be certified so (None with
+        margin 0, under which nothing is clear). With views, costs are of all together, the rest is of the worst
+        one, and `views` has one entry each; it is empty otherwise. `cpu_seconds` are by stage, at most: where no
+        early look decides anybody, and every document is measured again; `first_look_seconds` are all of them
+        where the first look decides everybody, as it will where equations tell who is in (else None).
+        `processes_here` are those of this machine that do it without a server (None: Prefect and Dask do).
+        `safe` says from how many documents on 95 % of them are within the margin, by a trial
+        of some as `ksdp advise` has for every setting, and `useful` from how many on noise hardly costs anything;
+        `certificate_runs` are those of the pairs, on top of `runs`. `certified_copies` are documents that have so
+        many copies that they will be clear against every attack (`audit.copies`).
+        `bytes` are what the store keeps, the corpus among them, and `passing_bytes` what it holds besides while
+        values are tested that it does not keep; `parts` of the documents are measured one after the other, and
+        where `runs_again` each runs the mechanism anew. `moved_bytes` cross the network where blocks are at a
+        URL, and `corpus_bytes` more for each machine.
+    """
+    began = time.process_time()
+    corpus = spec_corpus(spec, base)
+    started = _Started(import_seconds(), time.process_time() - began)
+    if spec.views is not None:
+        return _over_views(make_views(spec, corpus), corpus, started) | {"notes": corpus_notes(spec, corpus)}
+    return _one(spec, corpus, started) | {"views": [], "notes": corpus_notes(spec, corpus)}
+
+
+def _low_fpr(forecast: Mapping[str, Any]) -> list[str]:
+    limit = forecast.get("margin_at_low_fpr")
+    if limit is None or forecast["proved"]:
+        return []
+    what = f"          {limit:g} true positives at 1 % false ones: "
+    if not forecast["can_clear_at_low_fpr"]:
+        return [f"{what}so few runs cannot prove it, even if nothing leaks: nobody can be clear"]
+    if forecast["certifiable_at_low_fpr"] <= limit:
+        return [f"{what}these runs are enough"]
+    return [f"{what}these runs certify {forecast['certifiable_at_low_fpr']:.2f}, 8 times in 10"]
+
+
+@dataclass(frozen=True)
+class _Started:
+    """CPU seconds before there is a plan."""
+
+    imports: float
+    corpus: float
+
+
+def _over_views(views: Sequence[View], corpus: Corpus, started: _Started) -> dict[str, Any]:
+    """Costs of all views together, runs that two share counted once; of what can be found, the worst."""
+    parts, shared = [_one(view.spec, corpus, started) for view in views], [False] * len(views)
+    if views[-1].spec.statistics.sees == "final" and views[-1].spec.store.observables != "none":
+        shared[-1] = True
+    whole = dict(parts[0])
+    for key in ("runs", "blocks", "cpu_hours"):
+        whole[key] = sum(part[key] for part, free in zip(parts, shared, strict=True) if not free)
+    whole["first_look_seconds"] = None
+    whole["certificate_runs"] = sum(part["certificate_runs"] for part in parts)
+    alone = (part for part, free in zip(parts, shared, strict=True) if free)  # pairs are of one view
+    whole["cpu_hours"] += sum(part["seconds_a_run"] * part["certificate_runs"] / 3600 for part in alone)
+    whole["cpu_seconds"] = {
+        stage: sum(part["cpu_seconds"][stage] for part, free in zip(parts, shared, strict=True) if not free)
+        for stage in whole["cpu_seconds"]
+    }
+    again = whole["cpu_seconds"]["start"] - parts[0]["cpu_seconds"]["start"]  # all are started together
+    whole["cpu_seconds"]["start"] -= again
+    whole["cpu_hours"] -= again / 3600
+    whole["bytes"] = sum(
+        part["bytes" if not free else "value_bytes"] for part, free in zip(parts, shared, strict=True)
+    ) - whole["corpus_bytes"] * (len(parts) - sum(shared) - 1)  # which all share
+    whole["moved_bytes"] = sum(part["moved_bytes"] for part in parts)
+    whole["passing_bytes"] = max(part["passing_bytes"] for part in parts)
+    for key in ("detectable_D", "certifiable_margin", "runs_for_margin"):
+        whole[key] = max((part[key] for part in parts if part[key] is not None), default=None)
+    whole["certified_copies"] = min(part["certified_copies"] for part in parts)
+    if any(part["promise"] is None for part in parts):
+        whole["promise"] = None  # it has to hold in every view
+    whole["proved"] = all(part["proved"] for part in parts)
+    whole["unread"] = list(dict.fromkeys(name for part in parts for name in part["unread"]))
+    keys = ("runs", "statistics", "detectable_D", "certifiable_margin")
+    whole["views"] = [
+        {"name": view.name, "shared": free} | {key: part[key] for key in keys}
+        for view, part, free in zip(views, parts, shared, strict=True)
+    ]
+    return whole
+
+
+def _runs_for_margin(plan: Plan, columns: int, rule: DecisionSpec) -> int | None:
+    if not rule.margin:
+        return None
+    share, low = plan.design.share, plan.low_fpr
+    needed = runs_for_margin(share, rule.margin, plan.counted, columns, rule)
+    if low is not None:
+        needed = max(needed, runs_for_limit(share, plan.counted, columns, rule, low))
+    return math.ceil(needed * more_runs(share, plan.reading.every))
+
+
+def _first_look(forecast: Mapping[str, Any]) -> list[str]:
+    """What is paid where the first look decides all, as it does where equations tell who is in."""
+    if (seconds := forecast.get("first_look_seconds")) is None:
+        return []
+    return [f"          {seconds:.0f} of them where the first look decides all, as is likely here"]
+
+
+def _with_runs(plan: Plan, runs: int) -> int:
+    """The key of the spec that gives so many runs."""
+    share = plan.design.share
+    return math.ceil(runs / more_runs(share, plan.reading.every) * min(share, 1 - share))
+
+
+def _sentence(plan: Plan) -> str:
+    """Who runs what on how much, as a person would say it."""
+    size, all_of_them, unit = plan.holdings.size, len(plan.units), plan.units.word
+    what = mechanism_words(plan.mechanism.name, plan.spec.mechanism.parameters)
+    return (
+        f"{what} among parties of which one holds {size} of {all_of_them} {unit}s "
+        f"({100 * size / all_of_them:.2g} %); {len(plan.audited)} are audited."
+    )
+
+
+def _one(spec: Spec, corpus: Corpus, started: _Started) -> dict[str, Any]:
+    began = time.process_time()
+    plan = make_plan(spec, corpus)
+    try_own_code(plan)
+    prepared = started.corpus + time.process_time() - began
+    documents = len(plan.audited)
+    n_with, n_without = plan.arms
+    cost = bill(plan)
+    stays = keeps_values(plan)
+    parts = 1 if stays else len(document_parts(plan, ROW_GROUP))
+    paired = 0 if spec.certificate is None or plan.proved else spec.certificate.pairs * (1 + documents)
+    costs = calibrate(plan)
+    costs = replace(costs, start=start_seconds(plan, costs, started.imports, prepared))
+    copies = copies_of(plan)
+    stages, first = costs.stages(plan, plan.runs, parts), likely_runs(plan)
+    # What is said of finding and certifying is that of the last look, and counts learned columns too.
+    last = plan.looks[-1].level
+    clear_level = spec.decision.for_clear * last / spec.decision.level
+    rule = spec.rule.model_copy(update={"level": last, "clear_level": clear_level})
+    columns = len(plan.columns)
+    arms = (n_with, n_without, plan.counted, columns, rule)
+    needed = _runs_for_margin(plan, columns, rule)
+    safe = _safe(plan, costs.sample)
+    return {
+        "sentence": _sentence(plan),
+        "expect": _expected(plan, safe),
+        "with_runs_for_margin": None if needed is None else _with_runs(plan, needed),
+        "documents": documents,
+        "unit": plan.units.word,
+        "runs": plan.runs,
+        "blocks": len(plan.blocks),
+        "statistics": [s.name for s in plan.statistics],
+        "skipped_statistics": plan.skipped,
+        "opens": traits_of(plan.mechanism).opens,
+        "coverage": {name: list(who) for name, who in plan.coverage.read_by.items()},
+        "unread": list(plan.coverage.unread),
+        "certified_copies": 0 if copies is None else int(spec.rule.accepts(copies.bound).sum()),
+        "proved": plan.proved,
+        "promise": _promise(plan),
+        "seconds_a_run": costs.sample,
+        "processes_here": processes_here(plan, costs),
+        "cpu_seconds": stages,
+        "first_look_seconds": sum(costs.stages(plan, first, parts).values()) if first < plan.runs else None,
+        "certificate_runs": paired,
+        "cpu_hours": (sum(stages.values()) + costs.sample * paired) / 3600,
+        "value_bytes": stays * cost.values,
+        "bytes": stays * cost.values + cost.observables + cost.corpus,
+        "moved_bytes": cost.moved(0),
+        "corpus_bytes": cost.corpus,
+        "passing_bytes": 0 if stays else min(cost.values, int(spec.store.values_at_once * 2**30)),
+        "parts": parts,
+        "runs_again": parts > 1 and not (plan.from_store and spec.store.observables != "none"),
+        "n_with": n_with,
+        "n_without": n_without,
+        "detectable_D": float(minimal_detectable(*arms)),
+        "certifiable_margin": float(min(smallest_margin(*arms), 1.0)),
+        "margin": spec.rule.margin,
+        **_at_low_fpr(plan, rule),
+        "stop_when_open": spec.design.stop_when_open
+        if len(plan.looks) > 1 and spec.design.stop_when_open
+        else None,
+        "runs_for_margin": needed,
+        "safe": safe,
+        "useful": _useful(plan),
+    }
+
+
+def _at_low_fpr(plan: Plan, rule: DecisionSpec) -> dict[str, Any]:
+    """What the runs say of true positives at 1 % false ones, where the spec limits these."""
+    low, columns = plan.low_fpr, len(plan.columns)
+    if low is None:
+        return {"margin_at_low_fpr": None}
+    best = low.least_limit(*plan.arms, rule.for_clear)
+    return {
+        "margin_at_low_fpr": low.limit,
+        "can_clear_at_low_fpr": best <= low.limit,
+        "certifiable_at_low_fpr": smallest_limit(*plan.arms, plan.counted, columns, rule, low),
+    }
+
+
+def _promise(plan: Plan) -> str | None:
+    """What is proved of every attack before any run, and whether that decides; None where nothing is."""
+    if plan.promise is None:
+        return None
+    bound, margin = plan.promise.bound, plan.spec.rule.limits
+    what = f"the mechanism's noise keeps every attack on every document to an advantage of {bound:.3g}"
+    if plan.proved:
+        return f"{what}: all are clear at margin {margin} whatever a run shows; a few runs check the program"
+    return f"{what}: above the margin of {margin}, so runs decide"
+
+
+_DRAWN, _RUNS, _FEWEST, _SECONDS = 60, 100, 40, 20.0
+"""Of the trial: documents, runs in either arm, the fewest that say anything, and CPU seconds."""
+
+
+def _safe(plan: Plan, seconds_a_run: float) -> dict[str, Any] | None:
+    """From how many documents on a run is safe, by a trial; None where that is not asked or would last."""
+    margin, population = plan.spec.rule.margin, size_base(plan.spec, plan.corpus)
+    runs = min(_RUNS, int(_SECONDS / 2 / max(seconds_a_run, 1e-9)))
+    if plan.proved or not margin or plan.coverage.unread or runs < _FEWEST or is_own(plan.mechanism):
+        return None
+    try:
+        trial = trial_plan(plan.spec, plan.corpus, min(_DRAWN, len(plan.audited)), runs)
+        leak = sampled_leak(trial, level=plan.spec.rule.level, population=population)
+    except InputError:  # so few documents, or such a design
+        return None
+    needed = documents_needed(leak, margin, population)
+    sentence = (
+        f"D of {leak.documents} documents in {leak.runs} runs: median {leak.median:.2f}, 95 % below "
+        f"{leak.high:.2f} (by chance {leak.chance:.2f}); {needed_words(needed, population)}"
+    )
+    return {"documents": needed, "leak": asdict(leak), "sentence": sentence}
+
+
+def _expected(plan: Plan, safe: Mapping[str, Any] | None) -> str | None:
+    """Why most units will be sensitive, where that is plain before any run: by equations, or by the trial."""
+    units, exact = f"{plan.units.word}s", telling(plan, plan.spec.rule.margin or 1.0)
+    if exact:
+        names = " and ".join(f"`{name}`" for name in exact)
+        fewer = "noise" if traits_of(plan.mechanism).opens == "final" else '`mechanism.opens = "final"`'
+        return (
+            f"most {units} to be sensitive: {sum(exact.values()):,} exact numbers ({names}) of "
+            f"{plan.holdings.unknown:,} {units} tell the average one apart by more than the margin ({fewer} helps)"
+        )
+    if safe is None or safe["leak"]["median"] <= max(plan.spec.rule.margin, safe["leak"]["chance"]):
+        return None
+    return (
+        f"most {units} to be sensitive: in a trial half of them had a D above {safe['leak']['median']:.2f} "
+        "(`ksdp advise` looks for settings that give less away)"
+    )
+
+
+def _useful(plan: Plan) -> dict[str, Any] | None:
+    """From how many documents on noise hardly costs anything, where that can be said beforehand."""
+    corpus = plan.corpus
+    parties = 3 if corpus.party is None else len(set(corpus.party.tolist()))
+    found = documents_useful(plan.mechanism, corpus.matrix, parties)
+    if found is None:
+        return None
+    sentence = (
+        f"the wanted directions are {found.ratio:.1f} times as strong as the noise, which hardly costs anything "
+        f"from about {found.documents:,} documents on (there are {len(corpus):,}); `ksdp gain` measures it"
+    )
+    return asdict(found) | {"sentence": sentence}

@@ -1,0 +1,232 @@
+"""Run an audit from a spec, on this machine: server, workers, flow, or this process alone."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from threadpoolctl import threadpool_limits
+
+from ksdp.audit.errors import KsdpError, StoreError
+from ksdp.audit.planning import make_plan
+from ksdp.audit.results.appetite import Appetite
+from ksdp.audit.results.summary import Summary
+from ksdp.audit.specs.models import Spec
+from ksdp.audit.verdicts.looks import AGAIN, DRAWN
+from ksdp.dashboards.audits.report import render_report
+from ksdp.flows.audits.audit import run_stages
+from ksdp.flows.audits.place import ANYWHERE, Place, chosen_place
+from ksdp.flows.audits.steps import Tally
+from ksdp.flows.interruption import current, interrupts_wait, run_until_stopped
+from ksdp.flows.prefect_server import prefect_server, reached
+from ksdp.flows.prepare import Prepared, prepare, prepare_stored
+from ksdp.storage.audits.history import read_summary
+from ksdp.storage.audits.ledger import record_finished
+from ksdp.storage.audits.stages import stage_names
+from ksdp.storage.findings import findings_whole, read_spec, report_whole, write_report
+from ksdp.storage.locks import lock
+from ksdp.storage.mapped_corpus import open_corpus
+from ksdp.storage.store import Store, sweep_parts
+from ksdp.tasks.audit_ref import AuditRef
+from ksdp.tasks.blocks import all_whole, drop_passing
+from ksdp.tasks.cluster import open_workers, performance_written, started_ahead
+from ksdp.tasks.local_workers import LocalWorkers, local_workers
+from ksdp.tasks.provenance import versions
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class _Calls:
+    """The steps of an audit as plain calls, one after the other or spread over workers of this machine."""
+
+    workers: LocalWorkers | None
+
+    async def run_in_thread(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        return function(*arguments)
+
+    async def each(
+        self,
+        step: str,
+        function: Callable[..., Result],
+        arguments: Sequence[tuple[Any, ...]],
+        done: Callable[[Result], None],
+        attempt: int = 0,
+    ) -> list[Result]:
+        if self.workers is not None and len(arguments) > 1:
+            return self.workers.each(function, arguments, done)
+        results = []
+        for some in arguments:
+            results.append(function(*some))
+            done(results[-1])
+        return results
+
+    @asynccontextmanager
+    async def shown(self, tally: Tally, total: int, key: str, what: str) -> AsyncIterator[None]:
+        yield
+
+    async def publish(self, store: Store, summary: Summary) -> None:
+        pass
+
+
+def audit_here(refs: Sequence[AuditRef], workers: int | None = None) -> list[Summary]:
+    """Run prepared audits one after the other, without a server; also where an event loop runs, as in a notebook.
+
+    Products of matrices have one thread, as in workers and commands: their last bits depend on how many share one.
+
+    Parameters
+    ----------
+    workers : int, optional
+        Worker processes; none by default, and everything happens in this one.
+    """
+    started = local_workers(workers) if workers is not None and workers > 1 else contextlib.nullcontext()
+    with started as several, threadpool_limits(1):
+        return [_finished(run_stages(ref, _Calls(several))) for ref in refs]
+
+
+def _finished(audit: Coroutine[Any, Any, Result]) -> Result:
+    """The result of a coroutine none of whose steps waits: it runs through at once, and needs no event loop."""
+    try:
+        audit.send(None)
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+    audit.close()
+    raise KsdpError("a step of the audit waited; without a server nothing does.")
+
+
+def one_at_a_time(store: Path, waiting: Callable[[], None] | None = None) -> AbstractContextManager[None]:
+    """Hold the store: two audits of one store would do the same work twice.
+
+    With `waiting`, another audit that holds it is waited for, and `waiting` called once before.
+
+    Raises
+    ------
+    StoreError
+        If another audit holds it and nobody wants to wait.
+    """
+    busy = f"another audit is running in {store}; wait for it or name another store."
+    return lock(store / "lock", busy=busy, waiting=waiting)
+
+
+def run_audit(
+    spec: Spec, base: Path, store: Path, place: Place = ANYWHERE, appetite: Appetite | None = None
+) -> Summary:
+    """Audit a corpus from start to report; interrupted, the same call resumes.
+
+    Parameters
+    ----------
+    appetite : Appetite, optional
+        What the audit is held to from now on.
+    """
+    current().stage("prepare", 1)
+    return run_prepared([prepare(spec, base, store).held_to(appetite)], place)[0]
+
+
+def run_prepared(audits: Sequence[Prepared], place: Place = ANYWHERE, *, held: bool = False) -> list[Summary]:
+    """Run audits of one store, whose corpora and specs it holds, one after the other.
+
+    With `held` the caller holds the store (`one_at_a_time`).
+    """
+    done = {prepared.ref: summary for prepared in audits if (summary := _finished_before(prepared))}
+    left = [prepared for prepared in audits if prepared.ref not in done]
+    if left:
+        current().stage("try", 1)
+        chosen = chosen_place(place, Store(Path(left[0].ref.store)), [prepared.plan for prepared in left])
+        if chosen.here and len(left) == 1:
+            tried = left[0]  # to see where it is run; what that worked out goes along
+            left = [replace(tried, ref=replace(tried.ref, pool=tried.plan.pool))]
+        done |= dict(zip((prepared.ref for prepared in left), _run_flows(left, chosen, held), strict=True))
+    elif place.performance is not None:
+        current().say(f"{place.performance} is not written: all was done before, and nothing is left for Dask.")
+    return [done[prepared.ref] for prepared in audits]
+
+
+def _finished_before(prepared: Prepared) -> Summary | None:
+    """The summary of an audit that this version has finished, if all that it rests on is still there."""
+    started = time.monotonic()
+    store = Store(Path(prepared.ref.store))
+    folder = store.audit(prepared.ref.audit)
+    try:
+        summary = read_summary(folder)
+        if summary.provenance.versions != versions() or not findings_whole(folder):
+            return None
+        # What was measured again rests on the runs of the looks.
+        looks = [name for name in stage_names(folder) if name != AGAIN and not name.startswith(DRAWN)]
+        stages = [prepared.ref, *(prepared.ref.at(name) for name in looks)]
+        whole = [all_whole(stage) for stage in stages]  # every stage: what is damaged is all made again at once
+        if not all(whole):
+            return None
+        if not report_whole(folder):  # killed after its findings, before their page
+            record_finished(store, prepared.ref.audit)
+            write_report(folder, render_report(store, prepared.ref.audit))
+    except StoreError as error:
+        if (folder / "audit.json").is_file():
+            current().say(f"{error} It is made again.")
+        return None
+    drop_passing(prepared.ref)  # killed before it came to that
+    return replace(
+        summary,
+        cached_runs=summary.runs,
+        sampled_runs=0,
+        seconds=round(time.monotonic() - started, 3),
+        seconds_by_stage={},
+    )
+
+
+def _run_flows(audits: Sequence[Prepared], place: Place, held: bool) -> list[Summary]:
+    refs = [prepared.ref for prepared in audits]
+    store, cluster_spec = Path(refs[0].store), audits[0].plan.spec.cluster
+    if place.here:
+        with contextlib.nullcontext() if held else one_at_a_time(store):
+            sweep_parts(store, time.time())
+            return audit_here(refs, place.workers)
+    current().stage("serve", 1)
+    with (
+        contextlib.nullcontext() if held else one_at_a_time(store),
+        prefect_server(Store(store).prefect) as server,
+        open_workers(place.workers, place.dask, cluster_spec) as cluster,
+        started_ahead(cluster.address, refs[0]),
+        performance_written(cluster.address, place.performance),
+    ):
+        sweep_parts(store, time.time())
+        current().say(f"{server.words(Store(store).prefect)}   Dask {cluster.dashboard or cluster.address}")
+        with interrupts_wait():
+            from ksdp.flows.audits.prefect_audit import audit
+
+        server.wait()
+        with reached(server):
+            return [
+                run_until_stopped(
+                    audit(ref.store, ref.audit, ref.corpus, cluster.address, ref.may_sample, ref.blocks, ref.code),
+                    server.lost,
+                )
+                for ref in refs
+            ]
+
+
+def run_test(store: Path, audit: str, statistics: tuple[str, ...], place: Place = ANYWHERE) -> Summary:
+    """Measure other statistics on the cached observables of an audit; no mechanism is run.
+
+    The result has no verdict: the statistics may be named because of what was seen in these runs. A verdict takes
+    fresh runs: an audit that names them, with another seed (`prepare_stored` refuses the same).
+
+    Raises
+    ------
+    StoreError
+        If there is no such audit or its observables were not kept.
+    """
+    opened = Store.open(store, create=False)
+    folder = opened.audit(audit)
+    spec, summary = read_spec(folder), read_summary(folder)
+    explored = {"families": [], "names": list(statistics), "sees": spec.statistics.sees, "explored": True}
+    changed = {**spec.tables(), "statistics": explored, "certificate": None}
+    corpus = open_corpus(opened.corpus(summary.corpus))
+    plan = make_plan(Spec.model_validate(changed), corpus)
+    prepared = prepare_stored(plan, opened.root, may_sample=False, after=audit)
+    return run_prepared([prepared], place)[0]

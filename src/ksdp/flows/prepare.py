@@ -1,0 +1,146 @@
+"""Check everything an audit needs, before it starts and before anything but the corpus is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ksdp.audit.contract import own_statistics, traits_of
+from ksdp.audit.corpus.matrix import Corpus
+from ksdp.audit.errors import SpecError
+from ksdp.audit.plan import Plan
+from ksdp.audit.planning import corpus_notes, make_plan
+from ksdp.audit.registry import mechanism_of
+from ksdp.audit.results.appetite import Appetite, check_spec
+from ksdp.audit.sampling import try_own_code
+from ksdp.audit.screening.clearance import AuditQuestion, attempt_of, question_of
+from ksdp.audit.specs.content_keys import content_key
+from ksdp.audit.specs.models import Spec
+from ksdp.audit.statistics.simulated import SIMULATED
+from ksdp.flows.interruption import current
+from ksdp.storage.audits.ledger import find_attempt, record_attempt
+from ksdp.storage.corpora import load_corpus
+from ksdp.storage.findings import drop_report, write_spec
+from ksdp.storage.mapped_corpus import store_corpus
+from ksdp.storage.remote_audits import keep_blocks_at
+from ksdp.storage.reviews.appetites import keep_appetite
+from ksdp.storage.store import Store, write_text
+from ksdp.tasks.audit_ref import AuditRef, code_of
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """An audit that is ready to run."""
+
+    ref: AuditRef
+    plan: Plan
+
+    def held_to(self, appetite: Appetite | None) -> Prepared:
+        """Itself, held to a risk appetite from now on; `SpecError` or `InputError` where it cannot be."""
+        if appetite is not None:
+            check_spec(appetite, self.plan.spec)
+            store = Store(Path(self.ref.store))
+            if keep_appetite(store, self.ref.audit, appetite):
+                drop_report(store.audit(self.ref.audit))
+        return self
+
+
+@dataclass(frozen=True)
+class GivenSpec:
+    """What a person asked that takes several audits: a screen, or several views."""
+
+    spec: Spec
+    """What was given."""
+    question: AuditQuestion
+    """Of this audit (`question_of`), of the whole corpus."""
+    attempt: str | None = None
+    """As the ledger names it; by the hash of the spec where there is no other name."""
+
+
+def audit_id(plan: Plan, code: str | None) -> str:
+    """The same spec on the same corpus is the same audit: running it again resumes it. Edited code is not."""
+    key = {"spec": plan.spec.hash, "corpus": plan.corpus.hash}
+    return content_key(key if code is None else key | {"code": code})[:12]
+
+
+def spec_corpus(spec: Spec, base: Path) -> Corpus:
+    """Load the corpus of a spec, without negative entries where its mechanism cannot take them."""
+    mechanism = mechanism_of(spec.mechanism)
+    return load_corpus(spec.corpus, base, nonnegative=traits_of(mechanism).nonnegative)
+
+
+def prepare(spec: Spec, base: Path, store: Path) -> Prepared:
+    """Load and check the corpus, make the plan, and store both."""
+    return prepare_corpus(spec, spec_corpus(spec, base), store)
+
+
+def prepare_corpus(spec: Spec, corpus: Corpus, store: Path) -> Prepared:
+    """The same of a corpus that is loaded."""
+    for line in corpus_notes(spec, corpus):
+        current().say(line)
+    if meant := _percent_meant(spec, len(corpus.ids)):
+        current().say(meant)
+    return prepare_stored(make_plan(spec, corpus), store, may_sample=True)
+
+
+def _percent_meant(spec: Spec, documents: int) -> str:
+    """What to say where a party size in rows looks like one in per cent; empty where it does not."""
+    size = spec.design.party_size
+    if isinstance(size, float) or size > 100 or size * 50 > documents:
+        return ""
+    return (
+        f"`design.party_size = {size}` means {size} of {documents} documents ({100 * size / documents:.2g} %); "
+        f"{size} per cent are {size / 100:g}."
+    )
+
+
+def _note_exploration(store: Store, plan: Plan, audit: str) -> None:
+    """Remember which statistics were explored on which runs; refuse a verdict by them on the same runs."""
+    place = store.root / "explored" / f"{content_key(plan.runs_identity)}.txt"
+    before = set(place.read_text(encoding="utf-8").splitlines()) if place.is_file() else set()
+    # What is measured whatever is named was not chosen by looking.
+    always = {SIMULATED, *(statistic.name for statistic in own_statistics(plan.mechanism))}
+    names = {statistic.name.partition("#")[0] for statistic in plan.statistics}
+    names -= always - set(plan.spec.statistics.names)
+    if plan.spec.statistics.explored:
+        place.parent.mkdir(exist_ok=True)
+        write_text(place, "".join(f"{name}\n" for name in sorted(before | names)))
+    elif (seen := sorted(before & names)) and find_attempt(store, audit) is None:
+        raise SpecError(
+            f"`seed = {plan.spec.seed}`: its runs were explored with {', '.join(seen)} (`ksdp test`), and what is "
+            "chosen after looking gives no verdict. Set another `seed`, which gives fresh runs."
+        )
+
+
+def prepare_stored(
+    plan: Plan, store: Path, *, may_sample: bool, asked: GivenSpec | None = None, after: str | None = None
+) -> Prepared:
+    """Store the spec and the corpus of a plan.
+
+    Parameters
+    ----------
+    asked : GivenSpec, optional
+        Where this is one audit of several: for what.
+    after : str, optional
+        Another audit, whose question this one asks again: a round of a screen has but a part of the corpus.
+    """
+    try_own_code(plan)
+    spec, corpus = plan.spec, plan.corpus
+    opened = Store.open(store)
+    code = code_of(plan)
+    audit = audit_id(plan, code)
+    _note_exploration(opened, plan, audit)
+    asked = asked or GivenSpec(spec, question_of(spec, corpus.hash, len(plan.units)))
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    before = None if after is None else find_attempt(opened, after)
+    question = asked.question if before is None else AuditQuestion(before.question, before.file)
+    size = {"runs": plan.runs, "looks": len(plan.looks)}
+    attempt = attempt_of(spec, audit, now, **size, question=question, given=asked.spec, name=asked.attempt)
+    record_attempt(opened, attempt)
+    store_corpus(corpus, opened.corpus(corpus.hash))
+    write_spec(opened.audit(audit), spec)
+    if spec.cluster is not None and spec.cluster.blocks is not None:
+        keep_blocks_at(opened, spec.cluster.blocks)
+    ref = AuditRef(str(opened.root), audit, corpus.hash, may_sample, blocks=opened.blocks_url, code=code)
+    return Prepared(ref, plan)

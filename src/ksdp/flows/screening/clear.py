@@ -1,0 +1,629 @@
+"""Clearances: signed from an audit or a screen, verified before a run."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from ksdp.audit.contract import traits_of
+from ksdp.audit.corpus.groups import GROUPS_AUDITED, documents_of
+from ksdp.audit.corpus.matrix import Corpus
+from ksdp.audit.errors import ClearanceError, InputError, InvalidAudit, StoreError
+from ksdp.audit.mechanisms.schema import opened
+from ksdp.audit.mechanisms.words import mechanism_words
+from ksdp.audit.numeric.array_types import Floats
+from ksdp.audit.plan import Plan
+from ksdp.audit.planning import make_plan
+from ksdp.audit.results.appetite import Appetite
+from ksdp.audit.results.summary import Summary
+from ksdp.audit.reviewing import exclusion_row
+from ksdp.audit.screening.clearance import (
+    Attempt,
+    AuditedSizes,
+    Clearance,
+    Covered,
+    Evidence,
+    MechanismIdentity,
+    Reviewed,
+    Selection,
+    count_attempts,
+    entering_units,
+    review_statement,
+    select,
+)
+from ksdp.audit.screening.rounds import drawn_from
+from ksdp.audit.specs.models import DecisionSpec, Spec
+from ksdp.audit.verdicts.multiplicity import wrong_share
+from ksdp.audit.verdicts.verdict import Proof
+from ksdp.flows.prepare import spec_corpus
+from ksdp.storage.audits.continuation import Origin, read_origin
+from ksdp.storage.audits.history import finished_views, read_summary, views_of
+from ksdp.storage.audits.ledger import check_none_lost, find_attempt, read_attempts, record_signed
+from ksdp.storage.audits.screens import screen_of
+from ksdp.storage.clearances import (
+    check_appetite,
+    check_sizes,
+    clearance_at,
+    content_hash,
+    read_clearance,
+    require_new,
+    verify_clearance,
+    write_clearance,
+)
+from ksdp.storage.findings import read_spec, read_verdicts
+from ksdp.storage.keys import fingerprint
+from ksdp.storage.mapped_corpus import open_corpus
+from ksdp.storage.reviews.appetites import keep_appetite, keep_record, kept_appetite, read_record
+from ksdp.storage.reviews.decisions import Entry, Snapshot, exclusions, newer_audits, snapshot
+from ksdp.storage.reviews.log import LogHead, check_chain
+from ksdp.storage.store import Store
+
+
+@dataclass(frozen=True)
+class Signing:
+    """Who signs a clearance, where it goes, for how long it holds, and what it names."""
+
+    path: Path
+    """Where there is no file yet: what is signed is never replaced."""
+    private_key: Ed25519PrivateKey = field(repr=False)
+    who: str
+    """Who answers for it."""
+    now: datetime
+    expires: datetime
+    """Both with time zones."""
+    salted: bool = False
+    """List salted hashes instead of ids."""
+    list_excluded: bool = False
+    """Also list the excluded documents, by id."""
+    appetite: Appetite | None = None
+    """What the deciding audit is held to; None: what it was held to when it was made, if anything."""
+
+    def check(self) -> None:
+        """Refuse now what would be refused after hours of work, or of waiting for people."""
+        if not self.who.strip():
+            raise InputError("`who` must say who signs.")
+        for name in ("now", "expires"):
+            if getattr(self, name).tzinfo is None:
+                raise InputError(f"`{name}` must have a time zone.")
+        if self.expires <= self.now:
+            raise InputError("`expires` must be later than now.")
+        require_new(self.path)
+
+    def at(self, now: datetime) -> Signing:
+        """The same for a clearance that holds as long, from another moment on."""
+        return dataclasses.replace(self, now=now, expires=now + (self.expires - self.now))
+
+
+@dataclass(frozen=True, eq=False)
+class Grounds:
+    """What a clearance rests on. Of groups, where these were audited, `listed` and `excluded` are the names."""
+
+    plan: Plan
+    """Of the audit that decided."""
+    corpus: Corpus
+    """The whole one, what was left out included."""
+    spec: str
+    """Hash of the spec that people wrote."""
+    audits: tuple[str, ...]
+    verdicts: Mapping[str, int]
+    """How many documents of the last audit have each."""
+    allowed: tuple[str, ...]
+    """Verdicts that let a document onto the list."""
+    listed: Sequence[str]
+    certified: Sequence[str]
+    """Of `listed`, those that are clear against every attack."""
+    sensitive: Sequence[str]
+    excluded: Mapping[str, Entry]
+    """Documents that people excluded, never listed, and who did."""
+    statement: str
+    evidence: Evidence
+    reviewed: Reviewed | None = None
+    wrong: str = ""
+    """How many of `listed` may be wrong, where `statement` does not say it."""
+
+
+def mechanism_identity(plan: Plan) -> MechanismIdentity:
+    """What a clearance is bound to: the mechanism as the plan built it, defaults included."""
+    runs = plan.runs_identity
+    return MechanismIdentity(runs["mechanism"], runs["mechanism_version"], runs["parameters"])
+
+
+def evidence_of(summary: Summary, attempts: Sequence[Attempt]) -> Evidence:
+    """What the deciding audit could see, and how often its question was asked."""
+    fewest, detectable = summary.design.n_with[0], summary.power.detectable_D
+    return Evidence(summary.runs, fewest, detectable, count_attempts(attempts))
+
+
+def covered_by(plan: Plan) -> Covered:
+    """What an audit by this plan looks at, of what a run shows its parties."""
+    return Covered(traits_of(plan.mechanism).opens, tuple(sorted(plan.coverage.read_by)))
+
+
+def audited_sizes(plan: Plan) -> AuditedSizes:
+    """Who was in the databases of an audit by this plan."""
+    held, spec = plan.holdings, plan.spec
+    return AuditedSizes(
+        unit=spec.design.unit,
+        size=held.size,
+        honest=held.entering,
+        coalition=len(held.coalition),
+        parties=1 + bool(len(held.honest)) + bool(len(held.coalition)),
+        every_size=spec.proved_by_draw or (plan.proved and plan.promise is not None and plan.promise.every_size),
+    )
+
+
+def _held_to(signing: Signing, grounds: Grounds, store: Store) -> tuple[str | None, str | None]:
+    """Hashes of the appetite that is met by what may enter and of its record; refused where it is not."""
+    deciding = grounds.audits[-1]
+    if signing.appetite is not None:
+        keep_appetite(store, deciding, signing.appetite)
+    asked = next(filter(None, (kept_appetite(store, audit) for audit in reversed(grounds.audits))), None)
+    if asked is None:
+        return None, None
+    record = read_record(store, asked, [deciding], set(grounds.listed) - set(grounds.excluded))
+    if missed := "\n  ".join(one.sentence() for one in record.missed):
+        raise ClearanceError("appetite", f"the risk appetite is not met, and nothing was signed.\n  {missed}")
+    return asked.hash, keep_record(store, record)
+
+
+def clearance_of(signing: Signing, grounds: Grounds, store: Store) -> Clearance:
+    """What is to be signed; `ClearanceError` where a risk appetite is not met."""
+    plan, out = grounds.plan, grounds.excluded
+
+    def documents(names: Sequence[str]) -> list[str]:
+        named = documents_of(grounds.corpus, plan.spec.design.unit, names)
+        return [document for document in named if document not in out]
+
+    salt = secrets.token_bytes(16) if signing.salted else None
+    sensitive = documents(grounds.sensitive)
+    appetite, record = _held_to(signing, grounds, store)
+    return Clearance(
+        corpus=grounds.corpus.hash,
+        mechanism=mechanism_identity(plan),
+        spec=grounds.spec,
+        audits=grounds.audits,
+        verdicts=dict(grounds.verdicts),
+        allowed=grounds.allowed,
+        documents=Clearance.entries(documents(grounds.listed), salt),
+        salt=salt,
+        sensitive=len(sensitive),
+        excluded=len(out),
+        left_out=tuple(sorted([*sensitive, *out])) if signing.list_excluded else None,
+        sizes=audited_sizes(plan),
+        reviewer=signing.who,
+        created=signing.now,
+        expires=signing.expires,
+        statement=" ".join(_sentences(grounds)),
+        evidence=grounds.evidence,
+        coverage=covered_by(plan),
+        reviewed=grounds.reviewed,
+        certified=Clearance.entries(documents(grounds.certified), salt) or None,
+        drawn=plan.spec.corpus.levers.drawn,
+        appetite=appetite,
+        record=record,
+    )
+
+
+def sign(signing: Signing, clearance: Clearance, store: Store) -> None:
+    """Write the signed clearance; the store keeps a copy, and its ledger names what it rests on."""
+    digest = content_hash(clearance)
+    copy = clearance_at(store, digest)
+    if not copy.exists():  # whoever signed this was killed before it was recorded
+        write_clearance(copy, clearance, signing.private_key)
+    record_signed(store, digest, clearance.audits)
+    write_clearance(signing.path, clearance, signing.private_key)
+
+
+def exclusion_rows(excluded: Mapping[str, Entry]) -> list[dict[str, str]]:
+    """Of each document that people excluded: which audit, who, when and why."""
+    return [exclusion_row(document, entry) for document, entry in sorted(excluded.items())]
+
+
+_OPENED = {
+    "every round": "The audit looked at what a run that opens every round shows its parties.",
+    "final": (
+        "The audit looked at what a run that opens its final output alone shows its parties. The clearance does "
+        "not hold for a run that opens more, nor if two of the three parties that compute pool what they hold."
+    ),
+}
+
+
+def _sentences(grounds: Grounds) -> list[str]:
+    groups = [GROUPS_AUDITED] if grounds.plan.spec.design.unit == "group" else []
+    opens = _OPENED[traits_of(grounds.plan.mechanism).opens]
+    draw = grounds.plan.spec.draw_sentence
+    limits = [*([] if draw is None else [draw]), *_at_low_fpr(grounds.plan.spec.decision)]
+    stated = [part for part in (grounds.statement, grounds.wrong) if part]
+    return [*stated, *groups, *limits, *_certified(grounds), grounds.evidence.sentence(), opens]
+
+
+def _at_low_fpr(rule: DecisionSpec) -> list[str]:
+    """What a second limit adds to "clear"."""
+    low = rule.margin_at_low_fpr
+    return [] if low is None else [f"Who is clear has true positives below {low:g} at 1 % false ones, too."]
+
+
+def _certified(grounds: Grounds) -> list[str]:
+    """What is promised of more than the statistics that were tried."""
+    count, spec = len(grounds.certified), grounds.plan.spec
+    if not count:
+        return []
+    if spec.proved_by_draw:
+        return [
+            f"Of the listed {spec.design.unit}s, {count} are clear against every attack (`certified`): none "
+            f"of any kind has an advantage above {spec.decision.margin:g} on who is held, as long as nobody "
+            "learns the draw."
+        ]
+    if (promise := grounds.plan.promise) is not None and grounds.plan.proved:
+        return [
+            f"Of the listed {spec.design.unit}s, {count} are clear against every attack (`certified`): where the "
+            f"noise is what the mechanism says, no attack of any kind has an advantage above {promise.bound:g} on "
+            f"them, whatever the attacker knows of the others. Whom one must trust: {promise.trust}."
+        ]
+    if spec.certificate is None:
+        return [
+            f"Of the listed {spec.design.unit}s, {count} are clear against every attack (`certified`): none "
+            f"of any kind that takes the others for random has an advantage above {spec.rule.margin:g} on them. "
+            "So many have the same content, and at most a run shows how many of these were in."
+        ]
+    return [
+        f"Of the listed {spec.design.unit}s, {count} are clear against every attack (`certified`): where the "
+        f"noise is what the mechanism says, no attack of any kind that takes the others for random has an "
+        f"advantage above {spec.rule.margin:g} on them. The probability that any of these bounds is wrong is at "
+        f"most {spec.certificate_level:g}."
+    ]
+
+
+_SIGN_A_VIEW = (
+    "Audit what the strongest of them sees by itself, with its size as `parties.coalition` and without `[views]`: "
+    "`ksdp audit SPEC`, then `ksdp clear` with that audit's id, or `ksdp screen SPEC --clearance FILE`. What its "
+    "view proved sensitive stays out."
+)
+
+
+def clearance_from_decisions(
+    store: Path,
+    audit: str,
+    signing: Signing,
+    *,
+    leave_out_waiting: bool = False,
+    superseded: bool = False,
+    only: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """Sign what may be used after people decided: proved clear and not excluded, or accepted by decision.
+
+    Open documents are left out, and so are excluded ones, whichever audit they were excluded in, until somebody
+    withdraws that. The newest entry of the review log goes into the clearance.
+
+    Parameters
+    ----------
+    store : Path
+        Folder of the store.
+    audit : str
+        The one that people decided about.
+    signing : Signing
+        Who signs, where the clearance goes, and for how long it holds.
+    leave_out_waiting : bool
+        Leave out documents that wait for a second person, instead of refusing.
+    superseded : bool
+        Sign although a newer audit asked the same question.
+    only : sequence of str, optional
+        Ids of exactly the documents to list, as lines of a file; all that may be by default.
+    """
+    signing.check()
+    opened = Store.open(store, create=False)
+    decided = _decided(opened, audit, superseded=superseded)
+    chosen = _chosen(opened, decided, leave_out_waiting=leave_out_waiting)
+    chosen = chosen if only is None else chosen.only(only)
+    grounds = _grounds(opened, decided, chosen)
+    cleared = clearance_of(signing, grounds, opened)
+    sign(signing, cleared, opened)
+    return {
+        "clearance": str(signing.path.resolve()),
+        "audit": audit,
+        "listed": len(cleared.documents),
+        "proved": len(chosen.proved),
+        "accepted": len(chosen.accepted),
+        "excluded": cleared.excluded,
+        "exclusions": exclusion_rows(grounds.excluded),
+        "sensitive": cleared.sensitive,
+        "left_open": len(chosen.left_open),
+        "waiting": len(chosen.waiting),
+        "not_picked": len(chosen.not_picked),
+        "wrong": grounds.wrong,
+        "log_entries": decided.seen.head.number,
+        "too_few": cleared.sizes.refused(entering_units(cleared, grounds.corpus), None),
+        "statement": cleared.statement,
+        "fingerprint": fingerprint(signing.private_key),
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class _Decided:
+    """An audit, and what people decided about it."""
+
+    audit: str
+    summary: Summary
+    spec: Spec
+    newest: bool
+    """Whether no newer audit asked the same question."""
+    verdicts: dict[str, str]
+    log10_p_below: Floats
+    """In the order of `verdicts`."""
+    every_attack: frozenset[str]
+    """Ids of what is clear against every attack."""
+    seen: Snapshot
+    """Of the review log."""
+    attempts: Sequence[Attempt]
+    """At the same question."""
+
+
+def _decided(opened: Store, audit: str, *, superseded: bool) -> _Decided:
+    """What the store holds, unless nothing may be signed on it."""
+    if audit in finished_views(opened):
+        raise InputError(f"{audit} is an audit of several views, which cannot be signed together. {_SIGN_A_VIEW}")
+    folder = opened.audit(audit)
+    summary, spec = read_summary(folder), read_spec(folder)
+    if not summary.valid:
+        raise InvalidAudit(f"the controls of audit {audit} failed: it clears nothing.")
+    if spec.planted:
+        raise InputError(f"leaks were planted in audit {audit} to see whether they are found: it clears nothing.")
+    _check_by_itself(opened, audit)
+    if spec.statistics.sees == "final":
+        raise InputError(f"audit {audit} saw the final output alone, and a protocol run announces more.")
+    newer = newer_audits(opened, audit)
+    if newer and not superseded:
+        raise InputError(f"audit {newer[0]} asked the same question later: decide there, or give `--superseded`.")
+    report = check_chain(opened.root)
+    if not report.whole:
+        raise StoreError(f"the review log is not whole: {report.reason} Nothing was signed.")
+    started = find_attempt(opened, audit)
+    if started is None:  # it was written down before its first run
+        raise StoreError(
+            f"the ledger of the store does not name audit {audit}: lines of it are gone, and how often this was "
+            "asked is not known. Restore `audits/ledger.jsonl`; `ksdp audit` with its spec adds this audit alone."
+        )
+    rows = read_verdicts(folder)
+    return _Decided(
+        audit=audit,
+        summary=summary,
+        spec=spec,
+        newest=not newer,
+        verdicts=dict(zip(rows["document"].to_pylist(), rows["verdict"].to_pylist(), strict=True)),
+        log10_p_below=rows["log10_p_below"].to_numpy(),
+        every_attack=frozenset(
+            name
+            for name, proof in zip(rows["document"].to_pylist(), rows["proof"].to_pylist(), strict=True)
+            if proof == Proof.EVERY_ATTACK
+        ),
+        seen=snapshot(opened, audit),
+        attempts=read_attempts(opened, started.question),
+    )
+
+
+def _chosen(opened: Store, decided: _Decided, *, leave_out_waiting: bool) -> Selection:
+    """The documents that may be listed, one at least, and those that may not."""
+    check_none_lost(opened)
+    chosen = select(decided.verdicts, decided.seen.states)
+    if chosen.waiting and not leave_out_waiting:
+        raise InputError(
+            f"{len(chosen.waiting)} documents wait for a second person, {chosen.waiting[0]!r} among them; confirm "
+            "or withdraw, or leave them out."
+        )
+    if not chosen.listed:
+        raise InputError(
+            "there is nothing to sign: no document is proved clear, and the risk of none was accepted. "
+            "`ksdp advise` looks for a run that gives less away; `ksdp decide` accepts documents one by one."
+        )
+    return chosen
+
+
+def _grounds(opened: Store, decided: _Decided, chosen: Selection) -> Grounds:
+    summary, spec, verdicts, seen = decided.summary, decided.spec, decided.verdicts, decided.seen
+    plan = make_plan(spec, open_corpus(opened.corpus(summary.corpus)))
+    origin = read_origin(opened, decided.audit) or Origin(spec.hash, (decided.audit,))
+    evidence = evidence_of(summary, decided.attempts)
+    sensitive = [name for name in chosen.left_open if verdicts[name] == "sensitive"]
+    return Grounds(
+        plan=plan,
+        corpus=plan.corpus,
+        spec=origin.spec,
+        audits=origin.audits,
+        verdicts=summary.verdicts.as_dict(),
+        allowed=("clear",),
+        listed=chosen.listed,
+        certified=[name for name in chosen.listed if name in decided.every_attack],
+        sensitive=sensitive,
+        excluded=exclusions(opened, plan.corpus, spec.corpus.path),
+        statement=review_statement(
+            margin=spec.rule.margin,
+            asked=evidence.attempts,
+            rows=plan.holdings.size,
+            among=drawn_from(plan),
+            selection=chosen,
+            accepted_sensitive=sum(verdicts[name] == "sensitive" for name in chosen.accepted),
+            four_eyes=seen.policy.four_eyes,
+            newest=decided.newest,
+        ),
+        evidence=evidence,
+        reviewed=Reviewed(
+            accepted=len(chosen.accepted),
+            left_open=len(chosen.left_open),
+            four_eyes=seen.policy.four_eyes,
+            log_entries=seen.head.number,
+            log_head=seen.head.hash,
+        ),
+        wrong=_wrong(decided, chosen, plan.counted),
+    )
+
+
+def _wrong(decided: _Decided, chosen: Selection, counted: int) -> str:
+    """How many of the listed may be wrong; empty where no test proved one of them clear."""
+    rule, tested = decided.spec.rule, set(chosen.proved) - decided.every_attack
+    picked = np.array([name in tested for name in decided.verdicts])
+    if not tested:
+        return ""
+    if rule.error == "fwer":
+        any_of = f"any of the {len(tested)} that tests prove clear is wrong"
+        return f"The probability that {any_of} is at most {rule.for_clear:g}."
+    share = math.ceil(wrong_share(decided.log10_p_below, picked, rule.for_clear, counted) * 1e4 - 1e-6) / 1e4
+    return (
+        f"Of the {len(tested)} that tests prove clear, a share of at most {share:g} is expected to be wrong, "
+        "whoever picked them from all that are clear, and why."
+    )
+
+
+def _check_by_itself(store: Store, audit: str) -> None:
+    """Refuse one of several views, a round of a screen, or what continues one."""
+    origin = read_origin(store, audit)
+    first = origin.audits[0] if origin else audit
+    started, screen = find_attempt(store, first), screen_of(store, first)
+    alone = started is None or started.attempt == read_spec(store.audit(first)).hash
+    if alone and screen is None:
+        return
+    views = views_of(store, first)
+    if views and screen is None:
+        raise InputError(
+            f"audit {audit} is one of the views {views}: what it calls clear, another of them may call sensitive. "
+            f"{_SIGN_A_VIEW}"
+        )
+    number = next((about.round for about in screen.rounds if about.audit == first), 0) if screen else 0
+    unfinished = "a round of a screen, or one of several views, that have not finished"
+    which = f"round {number} of screen {screen.screen}" if screen else unfinished
+    signed = f" It signed {screen.clearance}." if screen and screen.clearance else ""
+    raise InputError(
+        f"audit {audit} is {which}: no run would take what is signed for it.{signed} `ksdp screen SPEC "
+        "--clearance FILE` signs, the same command as before: every round is read from the store. Where people "
+        "decide, `ksdp audit SPEC` comes first, and `ksdp clear` with that audit's id."
+    )
+
+
+def verify(
+    path: Path,
+    *,
+    now: datetime,
+    public_key: Ed25519PublicKey | None = None,
+    spec: Spec | None = None,
+    base: Path | None = None,
+    appetite: Appetite | None = None,
+) -> dict[str, Any]:
+    """Verify a clearance and, where a spec is given, that it is for that spec, its corpus and its mechanism.
+
+    Parameters
+    ----------
+    now : datetime
+        With a time zone.
+    public_key : Ed25519PublicKey, optional
+        The reviewer's, from elsewhere; without it the fingerprint must be compared by a person.
+    base : Path, optional
+        Folder that the spec's paths are relative to; the present one by default.
+    appetite : Appetite, optional
+        That must have been met when it was signed.
+
+    Returns
+    -------
+    dict
+        Who signed, what was checked, and how many documents of the corpus are allowed.
+    """
+    if spec is None:
+        verified, ids = verify_clearance(path, now=now, public_key=public_key), None
+    else:
+        corpus = spec_corpus(spec, base or Path())
+        ids, plan = corpus.ids, make_plan(spec, corpus)
+        verified = verify_clearance(
+            path,
+            now=now,
+            public_key=public_key,
+            corpus_hash=corpus.hash,
+            mechanism=mechanism_identity(plan),
+            spec_hash=spec.hash,
+            opened=opened(plan.mechanism, corpus.features),
+        )
+        if verified.clearance.drawn is None:  # else the party's key decides who enters
+            check_sizes(path, verified.clearance, entering_units(verified.clearance, corpus))
+            verified = dataclasses.replace(verified, checked=(*verified.checked, "sizes"))
+    cleared = verified.clearance
+    if appetite is not None:
+        check_appetite(path, cleared.appetite, appetite.hash)
+        verified = dataclasses.replace(verified, checked=(*verified.checked, "appetite"))
+    words = mechanism_words(cleared.mechanism.name, cleared.mechanism.parameters)
+    return {
+        "clearance": str(path.resolve()),
+        "fingerprint": verified.fingerprint,
+        "checked": list(verified.checked),
+        "reviewer": cleared.reviewer,
+        "created": cleared.created.isoformat(),
+        "expires": cleared.expires.isoformat(),
+        "corpus": cleared.corpus,
+        "mechanism": cleared.mechanism.name,
+        "computes": None if words == cleared.mechanism.name else words,
+        "spec": cleared.spec,
+        "audits": list(cleared.audits),
+        "listed": len(cleared.documents),
+        "allowed": None if ids is None else int(cleared.allows(ids).sum()),
+        "of": None if ids is None else len(ids),
+        "certified": len(cleared.certified or ()),
+        "drawn": cleared.drawn,
+        "appetite": cleared.appetite,
+        "record": cleared.record,
+        "sensitive": cleared.sensitive,
+        "excluded": cleared.excluded,
+        "sizes": asdict(cleared.sizes),
+        "audited_size": cleared.sizes.size,
+        "audited_parties": cleared.sizes.parties,
+        "evidence": asdict(cleared.evidence),
+        "coverage": asdict(cleared.coverage),
+        "statement": cleared.statement,
+    } | ({"reviewed": asdict(cleared.reviewed)} if cleared.reviewed else {})
+
+
+def verify_log(
+    path: Path, clearances: Sequence[Path] = (), public_key: Ed25519PublicKey | None = None
+) -> dict[str, Any]:
+    """Check the hash chain of a review log, and that it holds the entry that each clearance was signed over.
+
+    Parameters
+    ----------
+    path : Path
+        A store, or a log file.
+    clearances : sequence of Path
+        Made from decisions of this store. Expired ones bear witness too.
+    public_key : Ed25519PublicKey, optional
+        That signed them.
+
+    Returns
+    -------
+    dict
+        `whole`; `entries` that are good; the `head` they end in; the first `broken` entry and the `reason`; bytes
+        that are `torn`; `anchors` that were compared.
+    """
+    if path.is_dir():
+        path = Store.open(path, create=False).root
+    elif not path.is_file():
+        raise StoreError(f"there is no review log {path}.")
+    anchors = []
+    for file in clearances:
+        signed = verify_clearance(file, now=read_clearance(file).created, public_key=public_key).clearance
+        if signed.reviewed is None:
+            raise ClearanceError("content", f"{file.name} was not made from decisions: it names no review log.")
+        anchors.append(LogHead(signed.reviewed.log_entries, signed.reviewed.log_head))
+    report = check_chain(path, anchors)
+    return {
+        "log": str(path.resolve()),
+        "whole": report.whole,
+        "entries": report.entries,
+        "head": report.head.hash,
+        "broken": report.broken,
+        "reason": report.reason,
+        "torn": report.torn,
+        "anchors": len(anchors),
+    }

@@ -1,0 +1,339 @@
+"""Upkeep of a store: what is damaged in it and can be made again, and which runs may be deleted."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ksdp.audit.errors import DamagedFile, KsdpError, StoreError
+from ksdp.audit.planning import make_plan
+from ksdp.audit.results.summary import Summary
+from ksdp.audit.screening.clearance import Clearance
+from ksdp.audit.specs.content_keys import content_key
+from ksdp.audit.verdicts.looks import fresh_seed
+from ksdp.flows.audits.place import HERE
+from ksdp.flows.audits.run import one_at_a_time, run_prepared
+from ksdp.flows.interruption import current
+from ksdp.flows.prepare import audit_id, prepare_stored
+from ksdp.storage.audits.history import finished_views, read_summary, read_views
+from ksdp.storage.audits.ledger import (
+    check_none_lost,
+    find_attempt,
+    finished_audits,
+    lost_audits,
+    record_finished,
+    record_signed,
+    signed_audits,
+    started_audits,
+)
+from ksdp.storage.clearances import clearance_at, content_hash, read_clearance, stored_clearances, verify_clearance
+from ksdp.storage.codec import REPAIR, SUMS, failures, read_object
+from ksdp.storage.findings import read_spec
+from ksdp.storage.mapped_corpus import open_corpus
+from ksdp.storage.remote import RemotePlace, remove_folder
+from ksdp.storage.reviews.log import LogHead, check_chain, set_torn_aside
+from ksdp.storage.schedules.changes import drift_audits
+from ksdp.storage.schedules.schedule_files import read_runs, read_schedule, running
+from ksdp.storage.store import Store
+from ksdp.tasks.audit_ref import code_of
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Damage:
+    """One thing that is not what was written."""
+
+    where: str
+    """A path below the store."""
+    sentence: str
+    audit: str | None = None
+    """The audit whose repetition makes it whole."""
+
+
+def damage(store: Store) -> list[Damage]:
+    """All damage of a store: every file with a checksum, block, log, ledger and signature is read.
+
+    Blocks at a URL are not read: their server keeps them, and whoever uses them compares their pages.
+    """
+    return [*_of_checksums(store), *_of_objects(store), *_of_records(store), *_of_blocks(store)]
+
+
+def _of_checksums(store: Store) -> Iterator[Damage]:
+    for sums in sorted(store.root.rglob(SUMS)):
+        folder = sums.parent.relative_to(store.root)
+        for name, wrong in failures(sums.parent).items():
+            yield Damage(str(folder / name), f"{wrong}.", _audit_of(folder))
+    for audit, sentence in _or_none(lost_audits, store).items():
+        if not (store.audit(audit) / SUMS).is_file():
+            yield Damage(f"audits/{audit}", sentence, audit)
+
+
+def _audit_of(folder: Path) -> str | None:
+    """The audit that a folder below the store belongs to."""
+    return folder.parts[1] if folder.parts[:1] == ("audits",) and len(folder.parts) > 1 else None
+
+
+def _or_none(read: Callable[[Store], dict[str, Value]], store: Store) -> dict[str, Value]:
+    """What the ledger names; nothing where it cannot be read, which is damage of its own."""
+    try:
+        return read(store)
+    except StoreError:
+        return {}
+
+
+_PLAIN = ("ksdp-store.json", "identity.json", "head.json")
+
+
+def _of_objects(store: Store) -> Iterator[Damage]:
+    """Objects that carry their own checksum, are named by their content, or only have to be JSON."""
+    for path in sorted(store.root.rglob("*.json")):
+        where = path.relative_to(store.root)
+        if where.parts[0] in ("prefect", "clearances"):
+            continue
+        try:
+            if path.name not in _PLAIN:
+                read_object(path, dict, str(where.parent))
+            elif path.name == "identity.json" and content_key(json.loads(path.read_bytes())) != path.parent.name:
+                raise ValueError("another name")
+            else:
+                json.loads(path.read_bytes())
+        except StoreError as error:
+            if path.name not in failures(path.parent):  # else it was counted
+                yield Damage(str(where), str(error), _audit_of(where.parent))
+        except (OSError, ValueError) as error:
+            yield Damage(str(where), f"it is not what was written ({type(error).__name__}).")
+
+
+def _of_records(store: Store) -> Iterator[Damage]:
+    """What is only ever added to, and what is signed."""
+    checks: dict[str, Callable[[], object]] = {
+        "audits/ledger.jsonl": partial(_check_ledger, store),
+        "reviews/log.jsonl": partial(_check_reviews, store),
+    }
+    for folder in sorted(store.root.glob("schedules/*/")):
+        checks[f"schedules/{folder.name}/schedule.json"] = partial(read_schedule, store, folder.name)
+        checks[f"schedules/{folder.name}/history.jsonl"] = partial(_check_history, store, folder.name)
+    for digest in _or_none(signed_audits, store):
+        path = clearance_at(store, digest)
+        checks[str(path.relative_to(store.root))] = partial(_check_signature, path)
+    for where, check in checks.items():
+        try:
+            check()
+        except KsdpError as error:
+            yield Damage(where, str(error))
+
+
+def _check_ledger(store: Store) -> None:
+    for kind, names in _gone(store).items():
+        for name in names:
+            raise StoreError(f"lines of it are gone: it no longer says that {name!r} was {kind}. Restore it.")
+
+
+def _gone(store: Store) -> dict[str, list[str]]:
+    """What the ledger does not say and other files of the store witness, by what it said of it."""
+    signed = {content_hash(clearance): clearance.audits for clearance in _clearances(store)}
+    finished = store.audits()
+    witnessed = {"started": {*finished, *chain(*signed.values())}, "finished": {*finished}, "signed": {*signed}}
+    said = {"started": started_audits(store), "finished": finished_audits(store), "signed": signed_audits(store)}
+    return {kind: sorted(names.difference(said[kind])) for kind, names in witnessed.items()}
+
+
+def _clearances(store: Store) -> list[Clearance]:
+    """Those signed in this store that can be read."""
+    found = []
+    for path in stored_clearances(store):
+        with contextlib.suppress(KsdpError):
+            found.append(read_clearance(path))
+    return found
+
+
+def _check_reviews(store: Store) -> None:
+    reviewed = (clearance.reviewed for clearance in _clearances(store))
+    report = check_chain(store.root, [LogHead(one.log_entries, one.log_head) for one in reviewed if one])
+    if not report.whole:
+        raise StoreError(report.reason)
+
+
+def _check_history(store: Store, name: str) -> None:
+    audits = {run.audit for run in read_runs(store, name)}
+    for audit in drift_audits(store, name):
+        if audit not in audits and running(store, name) is None:
+            raise StoreError(
+                f"lines of it are gone: it no longer says what audit {audit!r} has spent. Restore it."
+            )
+
+
+def _check_signature(path: Path) -> None:
+    clearance = read_clearance(path)
+    verify_clearance(path, now=clearance.created)
+    if content_hash(clearance) != path.stem:
+        raise StoreError("it is another clearance than the ledger names.")
+
+
+def _of_blocks(store: Store) -> Iterator[Damage]:
+    owners = _owners(store)
+    for path in sorted(store.root.glob("runs/**/*.parquet")):
+        where = path.relative_to(store.root)
+        try:
+            with pq.ParquetFile(path, page_checksum_verification=True) as file:
+                for group in range(file.num_row_groups):
+                    file.read_row_group(group, use_threads=False)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            audits = owners.get("/".join(where.parts[:2]), ())
+            sentence = f"the block cannot be read ({type(error).__name__})."
+            yield Damage(str(where), sentence, next(iter(audits), None))
+
+
+def _owners(store: Store) -> dict[str, list[str]]:
+    """The finished audits that can be read, by each folder of runs that they rest on."""
+    owners: dict[str, list[str]] = defaultdict(list)
+    for audit in store.audits():
+        with contextlib.suppress(StoreError):
+            for folder in _folders(store, read_summary(store.audit(audit))):
+                owners[folder].append(audit)
+    return owners
+
+
+def _folders(store: Store, summary: Summary) -> set[str]:
+    """The folders of runs that an audit rests on: those of its looks, and the fresh ones."""
+    folders = {"/".join(Path(stage.values).parts[:2]) for stage in summary.provenance.stages}
+    for path in [store.root / folder / "identity.json" for folder in sorted(folders)]:
+        if path.is_file():
+            try:
+                identity = json.loads(path.read_bytes())
+                fresh = identity | {"seed": fresh_seed(identity["seed"])}
+            except (ValueError, TypeError, KeyError) as error:
+                raise DamagedFile(f"{path.relative_to(store.root)} is damaged; {REPAIR}.") from error
+            folders.add(f"runs/{content_key(fresh)}")
+    return folders
+
+
+def repair(store: Store) -> list[Damage]:
+    """Make again what follows from what is whole, and return the damage that remains.
+
+    An audit is made again from its stored spec and corpus; only blocks that are damaged are computed. A last line
+    of the review log that a crash cut short is set aside; a line of the ledger that a whole audit or clearance
+    witnesses is written again.
+    """
+    known = damage(store)
+    with one_at_a_time(store.root):
+        if any(one.where == "reviews/log.jsonl" for one in known) and check_chain(store.root).torn:
+            set_torn_aside(store.root, datetime.now(UTC))
+        with contextlib.suppress(KsdpError):
+            _lines_again(store)
+        for one in known:
+            if one.where.startswith("runs/") and one.audit is not None:
+                (store.root / one.where).unlink(missing_ok=True)
+        for audit in dict.fromkeys(one.audit for one in known if one.audit is not None):
+            try:
+                _audit_again(store, audit)
+            except KsdpError as error:
+                current().say(f"audit {audit} cannot be made again here: {error}")
+    return damage(store) if known else []
+
+
+def _lines_again(store: Store) -> None:
+    """Write again what the ledger has lost of what is whole: that an audit was finished, a clearance signed."""
+    gone = _gone(store)
+    if gone["started"]:  # which no other file has whole
+        return
+    for audit in gone["finished"]:
+        record_finished(store, audit)
+    for digest in gone["signed"]:
+        path = clearance_at(store, digest)
+        _check_signature(path)
+        record_signed(store, digest, read_clearance(path).audits)
+
+
+def _audit_again(store: Store, audit: str) -> None:
+    attempt = find_attempt(store, audit)
+    if attempt is None:
+        raise StoreError("the ledger does not name it.")
+    spec = read_spec(store.audit(audit))
+    corpora = (open_corpus(path.parent) for path in store.root.glob("corpora/*/corpus.json"))
+    plans = (make_plan(spec, corpus) for corpus in corpora)
+    plan = next((plan for plan in plans if audit_id(plan, code_of(plan)) == audit), None)
+    if plan is None:
+        raise StoreError("its corpus is not in the store, or its code was edited; `ksdp audit` with its spec.")
+    run_prepared([prepare_stored(plan, store.root, may_sample=True, after=audit)], HERE, held=True)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs of one seed, corpus and mechanism: a folder of blocks."""
+
+    folder: str
+    """Below the store, or where its blocks are."""
+    size: int
+    """Bytes; 0 where they are at a URL."""
+    kept: bool
+    why: str
+
+
+def prunable(store: Store, now: datetime, keep: timedelta) -> list[Runs]:
+    """All runs of a store: which stay, which may be deleted, and why.
+
+    Runs stay that an audit of a signed clearance rests on, however old; that an audit rests on which was finished
+    within `keep`; and those of no finished audit, if one of their files was written within it. Tables, verdicts,
+    reviews and the ledger are never deleted: what was proved sensitive is not forgotten.
+
+    Raises
+    ------
+    StoreError
+        If an audit or the ledger cannot be read: what rests on what is not known.
+    """
+    check_none_lost(store)
+    summaries = {audit: read_summary(store.audit(audit)) for audit in store.audits()}
+    signed = {audit: digest for digest, audits in signed_audits(store).items() for audit in audits}
+    for views in finished_views(store):  # what is signed of one view rests on the others too
+        parts = [view.audit for view in read_views(store, views).views]
+        signed |= {part: signed[one] for one in parts if one in signed for part in parts}
+    users = {audit: _folders(store, summary) for audit, summary in summaries.items()}
+    known = []
+    for folder in sorted(store.root.glob("runs/*/")):
+        name = f"runs/{folder.name}"
+        audits = [audit for audit, folders in users.items() if name in folders]
+        files = [file.stat() for file in folder.rglob("*") if file.is_file()]
+        finished = [datetime.fromisoformat(summaries[audit].provenance.finished) for audit in audits]
+        written = datetime.fromtimestamp(max((file.st_mtime for file in files), default=time.time()), UTC)
+        last = max(finished, default=written)
+        if cleared := [audit for audit in audits if audit in signed]:
+            kept, why = True, f"audit {cleared[0]} rests on it, which clearance {signed[cleared[0]][:12]} signs"
+        else:
+            whose = f"audit {', '.join(audits)}" if audits else "no finished audit"
+            kept, why = now - last < keep, f"{whose} rests on it, of {last:%Y-%m-%d}; in no clearance"
+        known.append(Runs(name, sum(file.st_size for file in files), kept, why))
+    return known
+
+
+def prune(store: Store, now: datetime, keep: timedelta) -> list[Runs]:
+    """Delete the runs that may be deleted (`prunable`); the same `ksdp audit` makes them again.
+
+    Raises
+    ------
+    StoreError
+        If a folder cannot be deleted, besides what `prunable` raises.
+    """
+    with one_at_a_time(store.root):
+        known = prunable(store, now, keep)
+        for runs in known:
+            if not runs.kept:
+                if isinstance(store.blocks, RemotePlace):
+                    remove_folder(store.blocks / runs.folder)
+                remove_folder(store.root / runs.folder)
+                if (store.root / runs.folder).exists():
+                    raise StoreError(f"{runs.folder} cannot be deleted whole: see who owns its files; then again.")
+    return known

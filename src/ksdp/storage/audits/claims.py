@@ -1,0 +1,119 @@
+"""What runs on a mechanism's worst case proved about its claim: one file an audit of a claim, in `claims/`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ksdp.audit.results.summary import Summary
+from ksdp.audit.specs.content_keys import content_key
+from ksdp.storage.codec import read_object, write_json_with_checksum
+from ksdp.storage.store import Store
+
+if TYPE_CHECKING:
+    from ksdp.audit.mechanisms.claims import ClaimFinding
+
+VERSION = 1
+"""Of the format of a file."""
+
+
+@dataclass(frozen=True)
+class ClaimInputs:
+    """Everything that the audit of a claim depends on, but for the code."""
+
+    mechanism: str
+    version: int
+    parameters: Mapping[str, Any]
+    """All of them, defaults included, as JSON knows values."""
+    seed: int
+    runs: int
+    confidence: float
+
+    def path(self, store: Store) -> Path:
+        """Where the finding is, or would be."""
+        return store.root / "claims" / f"{content_key(asdict(self))}.json"
+
+
+@dataclass(frozen=True)
+class StoredClaim:
+    """A finding as its file holds it."""
+
+    inputs: ClaimInputs
+    finding: ClaimFinding
+    finished: str
+    """ISO 8601."""
+    versions: Mapping[str, str]
+    """Of the libraries; `code` is the hash of the code that computed it."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As the file holds it."""
+        provenance = {"finished": self.finished, "versions": dict(self.versions)}
+        return {
+            "version": VERSION,
+            "inputs": asdict(self.inputs),
+            "finding": self.finding.as_json(),
+            "provenance": provenance,
+        }
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> StoredClaim:
+        """What `to_json` gave.
+
+        Raises
+        ------
+        ValueError
+            If it is of another version, or a key is missing.
+        """
+        from ksdp.audit.mechanisms.claims import ClaimFinding  # numerics, and most stores hold no claim
+
+        if told.get("version") != VERSION:
+            raise ValueError(f"it is not of version {VERSION}")
+        try:
+            finding, provenance = ClaimFinding.from_json(told["finding"]), told["provenance"]
+            return cls(ClaimInputs(**told["inputs"]), finding, provenance["finished"], provenance["versions"])
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"a key is missing or not known: {error}") from error
+
+
+def write_claim(store: Store, claim: StoredClaim) -> Path:
+    """Write a finding, whole or not at all, in the place of that of other code."""
+    path = claim.inputs.path(store)
+    write_json_with_checksum(path, claim.to_json())
+    return path
+
+
+def read_claim(store: Store, inputs: ClaimInputs, code: str) -> StoredClaim | None:
+    """The file of these inputs, if the same code wrote it."""
+    path = inputs.path(store)
+    claim = _read(path) if path.is_file() else None
+    return claim if claim is not None and claim.versions.get("code") == code else None
+
+
+def shown_claim(store: Store, summary: Summary) -> StoredClaim | None:
+    """What to show beside an audit's mechanism: of the files about the same one with the same parameters, one that
+    refutes the claim if there is any; of these one by the sampler that really runs; of these that of most runs; of
+    these the newest. Which sampler the audit itself simulated with does not matter.
+    """
+    wanted = (summary.mechanism, summary.mechanism_version, _unsampled(summary.parameters))
+    mine = []
+    for path in sorted((store.root / "claims").glob("*.json")):
+        claim = _read(path)
+        asked = claim.inputs
+        if (asked.mechanism, asked.version, _unsampled(asked.parameters)) == wanted:
+            mine.append(claim)
+    return max(mine, key=_standing, default=None)
+
+
+def _unsampled(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in parameters.items() if name != "sampler"}
+
+
+def _standing(claim: StoredClaim) -> tuple[Any, ...]:
+    vetted = claim.inputs.parameters.get("sampler") == "discrete"
+    return claim.finding.refuted, vetted, claim.inputs.runs, claim.finished
+
+
+def _read(path: Path) -> StoredClaim:
+    return read_object(path, StoredClaim.from_json, "claims", "delete it and run `ksdp claim` again")

@@ -1,0 +1,239 @@
+"""Finished audits of a store, of one view or several: their summaries, their ids, and lists in a few words."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+
+from ksdp.audit.errors import DamagedFile, NotFound, StoreError
+from ksdp.audit.mechanisms.words import mechanism_words
+from ksdp.audit.results.parts import VerdictCounts
+from ksdp.audit.results.risk import Risk as Risk
+from ksdp.audit.results.summary import Summary as Summary
+from ksdp.audit.results.views_summary import ViewsSummary as ViewsSummary
+from ksdp.audit.reviewing import visible
+from ksdp.audit.specs.models import Spec
+from ksdp.audit.verdicts.verdict import Verdict as Verdict
+from ksdp.storage.audits.ledger import finished_audits, lost_audits
+from ksdp.storage.codec import names_file, read_object, write_json_with_checksum
+from ksdp.storage.store import Store
+
+AnySummary = Summary | ViewsSummary
+"""An audit of one view, or of several."""
+
+
+def read_summary(folder: Path) -> Summary:
+    """Read `audit.json`; its paths are where it lies now, as a store may be copied, or mounted elsewhere."""
+    path = folder / "audit.json"
+    if not path.is_file() and not names_file(path):
+        raise StoreError(f"there is no finished audit {folder.name!r} in this store.")
+    summary = read_object(path, Summary.from_json, f"audit {folder.name!r}")
+    return replace(summary, store=str(folder.parents[1]), report=str(folder / "report.html"))
+
+
+def _file(store: Store, name: str) -> Path:
+    return store.root / "views" / name
+
+
+def views_page(store: Store, name: str) -> Path:
+    """Path of the page."""
+    return _file(store, f"{name}.html")
+
+
+def views_table(store: Store, name: str) -> Path:
+    """Path of the table (`ksdp.storage.audits.view_tables`)."""
+    return _file(store, f"{name}.parquet")
+
+
+def write_views(store: Store, name: str, summary: ViewsSummary) -> None:
+    """Write `views/<id>.json`, last: views with a summary are finished."""
+    write_json_with_checksum(_file(store, f"{name}.json"), summary.to_json())
+
+
+def read_views(store: Store, name: str) -> ViewsSummary:
+    """Read `views/<id>.json`; its paths are where it lies now."""
+    path = _file(store, f"{name}.json")
+    if not path.is_file() and not names_file(path):
+        raise StoreError(f"there are no finished views {name!r} in this store.")
+    summary = read_object(path, ViewsSummary.from_json, f"views {name!r}")
+    return replace(summary, store=str(store.root), report=str(views_page(store, name)))
+
+
+def _places(store: Store) -> dict[str, int]:
+    """Audits in the order in which they were finished: by the ledger, as a clock may have been set back since."""
+    try:
+        return {audit: place for place, audit in enumerate(finished_audits(store))}
+    except StoreError:  # damage of its own
+        return {}
+
+
+def newest_first(store: Store) -> list[str]:
+    """The finished audits, that which was finished last first."""
+    places = _places(store)
+    return sorted(store.audits(), key=lambda audit: places.get(audit, -1), reverse=True)
+
+
+def read_whole(store: Store, audit: str) -> AnySummary:
+    """Read a finished audit, of one view or several."""
+    return read_views(store, audit) if audit in finished_views(store) else read_summary(store.audit(audit))
+
+
+def read_parts(store: Store, whole: AnySummary) -> dict[str, Summary]:
+    """The views of an audit by their names; itself, without a name, where it has one."""
+    if isinstance(whole, Summary):
+        return {"": whole}
+    return {view.name: read_summary(store.audit(view.audit)) for view in whole.views}
+
+
+def finished_views(store: Store) -> list[str]:
+    """Ids of the finished ones, newest first."""
+    files = sorted(store.root.glob("views/*.json"), key=lambda file: file.stat().st_mtime, reverse=True)
+    return [file.stem for file in files]
+
+
+def views_of(store: Store, audit: str) -> str | None:
+    """The newest finished set of views that contains an audit; None if it is in none."""
+    return next((name for name in finished_views(store) if audit in _audits(_file(store, f"{name}.json"))), None)
+
+
+def _audits(file: Path) -> frozenset[str]:
+    return _audits_at(file, file.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=4096)
+def _audits_at(file: Path, _written: int) -> frozenset[str]:
+    try:
+        audits = json.loads(file.read_text(encoding="utf-8"))
+        return frozenset(view["audit"] for view in audits["views"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return frozenset()
+
+
+LATEST = "latest"
+
+
+def find_audit(store: Store, name: str) -> str:
+    """The id of the finished audit, of one view or several, that a person named."""
+    known = list(dict.fromkeys([*finished_views(store), *store.audits()]))
+    if name in known:
+        return name
+    if name == LATEST:
+        for sentence in () if known else lost_audits(store).values():
+            raise DamagedFile(sentence)
+        if not known:
+            raise NotFound(f"there is no finished audit in {store.root}.")
+        places = _places(store)
+        parts = {views: _audits(_file(store, f"{views}.json")) for views in reversed(finished_views(store))}
+        places |= {views: max((places.get(one, -1) for one in parts[views]), default=-1) for views in parts}
+        return max(reversed(known), key=lambda audit: (places.get(audit, -1), audit in parts))
+    lost = lost_audits(store)
+    mine = [audit for audit in (*known, *lost) if audit.startswith(name)] if name else []
+    if len(mine) > 1:
+        raise NotFound(f"several audits begin with {name!r}: {', '.join(sorted(mine))}.")
+    if not mine:
+        raise NotFound(f"there is no finished audit {name!r} in {store.root}; `ksdp list` shows those there are.")
+    if mine[0] in lost:
+        raise DamagedFile(lost[mine[0]])
+    return mine[0]
+
+
+def opened_audit(root: Path, name: str) -> tuple[Store, str]:
+    """A store that is there, and the id of the finished audit in it that a person named."""
+    opened = Store.open(root, create=False)
+    return opened, find_audit(opened, name)
+
+
+@dataclass(frozen=True)
+class Brief:
+    """An audit in a few words."""
+
+    audit: str
+    finished: datetime
+    mechanism: str
+    corpus_path: str
+    corpus: str
+    """Hash of the corpus."""
+    series: str
+    """`ksdp.audit.specs.models.Spec.series`: audits of one setting."""
+    documents: int
+    """Or groups, where `unit` says so."""
+    unit: str
+    runs: int
+    valid: bool
+    verdicts: VerdictCounts
+    largest: float
+    """The largest D of any document under any statistic."""
+    seconds: float
+
+
+def valid_audit(audit: str) -> bool:
+    """Whether this may be an audit's id; anything else is never made part of a path."""
+    return 0 < len(audit) <= 64 and audit.isascii() and audit.replace("-", "").isalnum()
+
+
+def mechanism_of(mechanism: str, spec: Spec) -> str:
+    """Name of an audit's mechanism; of one around another, that one's; with the title that the spec gives."""
+    words = mechanism_words(mechanism, spec.mechanism.parameters)
+    return f"{words} ({visible(spec.title)})" if spec.title else words
+
+
+def brief(summary: Summary) -> Brief:
+    """The entry of an audit in a list."""
+    return Brief(
+        audit=summary.audit,
+        finished=datetime.fromisoformat(summary.provenance.finished),
+        mechanism=mechanism_of(summary.mechanism, summary.spec),
+        corpus_path=summary.spec.corpus.path,
+        corpus=summary.corpus,
+        series=summary.spec.series,
+        documents=summary.documents,
+        unit=summary.design.unit,
+        runs=summary.runs,
+        valid=summary.valid,
+        verdicts=summary.verdicts,
+        largest=summary.largest_distance,
+        seconds=summary.seconds,
+    )
+
+
+@lru_cache(maxsize=100_000)
+def _brief(file: Path, _written: int) -> Brief | str:
+    """An audit's entry, or what is wrong with it."""
+    try:
+        return brief(read_summary(file.parent))
+    except (StoreError, ValueError) as error:  # the latter: a time that is none
+        return str(error)
+
+
+@dataclass(frozen=True)
+class History:
+    """The finished audits of a store."""
+
+    audits: tuple[Brief, ...]
+    """Newest first."""
+    damaged: tuple[str, ...]
+    """A sentence for each that cannot be read."""
+
+
+def read_history(store: Store) -> History:
+    """The finished audits. Files are read once."""
+    files = sorted((file.stat().st_mtime_ns, file) for file in store.root.glob("audits/*/audit.json"))
+    entries = [_brief(file, written) for written, file in reversed(files)]
+    audits = [entry for entry in entries if isinstance(entry, Brief)]
+    places = _places(store)
+    audits.sort(key=lambda entry: (places.get(entry.audit, -1), entry.finished), reverse=True)
+    damaged = [entry for entry in entries if isinstance(entry, str)]
+    try:
+        damaged += lost_audits(store).values()
+    except StoreError as error:  # the ledger
+        damaged.append(str(error))
+    return History(tuple(audits), tuple(damaged))
+
+
+def screen_ids(store: Store) -> list[str]:
+    """Screens of the store, newest first."""
+    files = [file for file in store.root.glob("screens/*.json") if valid_audit(file.stem)]
+    return [file.stem for file in sorted(files, key=lambda f: f.stat().st_mtime, reverse=True)]

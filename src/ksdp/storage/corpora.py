@@ -1,0 +1,376 @@
+"""From a person's files to a corpus: the file that a spec names, its format, and what reads it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ksdp.audit.corpus.levers import finished, narrowed
+from ksdp.audit.corpus.matrix import Corpus, canonical, weighed
+from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.specs.models import CorpusSpec
+from ksdp.storage.readers.columns import Columns, open_columns
+from ksdp.storage.readers.counts import is_sparse, read_counts, read_docword, read_vocabulary
+from ksdp.storage.readers.demo import docstrings
+from ksdp.storage.readers.files import Refused, contents, extension, shown
+from ksdp.storage.readers.levers import levered_names, read_levers
+from ksdp.storage.readers.spec_files import COLUMN_FILES, LEVER_FILES, Copy, fetched
+from ksdp.storage.readers.tables import (
+    Labels,
+    chosen_columns,
+    named_columns,
+    read_labels,
+    read_ratings,
+    read_table,
+)
+from ksdp.storage.readers.text import read_texts, term_counts
+
+DEMO = "demo"
+WEIGHTING = {
+    "counts": "tf-idf",
+    "demo": "tf-idf",
+    "docword": "tf-idf",
+    "ratings": "counts",
+    "table": "counts",
+    "text": "tf-idf",
+}
+"""By format, where the spec does not say."""
+
+
+@dataclass(frozen=True, eq=False)
+class SourceFile:
+    """The file of a corpus, found and opened once."""
+
+    spec: CorpusSpec
+    """How it is read; its files are paths of this machine."""
+    path: Path
+    kind: str
+    """The format, never `auto`."""
+    opened: Columns | None = None
+    """Its columns, where they are open already: they decided the format, or no file holds them."""
+    copies: tuple[Copy, ...] = ()
+    """Of what is at URLs: removed with this object."""
+
+    @cached_property
+    def columns(self) -> Columns:
+        """Its named columns."""
+        return self.opened or open_columns(self.path, self.spec.encoding)
+
+    @cached_property
+    def labels(self) -> Columns | None:
+        """The columns that label the rows of a matrix; None if the spec names no file of labels."""
+        name = self.spec.labels
+        return None if name is None else open_columns(Path(name), self.spec.encoding)
+
+    @property
+    def weighting(self) -> str:
+        """How its entries are weighed: `corpus.weighting`, or the default of the format."""
+        return self.spec.weighting or WEIGHTING[self.kind]
+
+
+def find_source(spec: CorpusSpec, base: Path) -> SourceFile:
+    """The file, and its format; what is at URLs is copied here first."""
+    here, copies = fetched(spec, base)
+    path = Path(here.path)
+    kind, columns = _kind(spec, path)
+    _check_keys(spec, kind, path)
+    return SourceFile(here, path, kind, columns, copies)
+
+
+def _kind(spec: CorpusSpec, path: Path) -> tuple[str, Columns | None]:
+    """The format, and the file's columns where they had to be looked at to know it."""
+    if spec.format != "auto":
+        return spec.format, None
+    if spec.path == DEMO:
+        return DEMO, None
+    if extension(path) == ".mtx" or is_sparse(path):
+        return "counts", None
+    if path.name.startswith("docword") and extension(path) == ".txt":
+        return "docword", None
+    if spec.text is not None:
+        return "text", None
+    if spec.columns is not None:
+        return "table", None
+    columns = open_columns(path, spec.encoding)
+    triplet = {spec.user, spec.item, spec.rating}
+    return ("ratings" if triplet <= set(columns.names) else "table"), columns
+
+
+def _check_keys(spec: CorpusSpec, kind: str, path: Path) -> None:
+    """Refuse keys that would be passed over in silence."""
+    named = named_columns(spec)
+    if kind == DEMO and spec.path != DEMO:
+        raise SpecError(f"`corpus.path` must be {DEMO!r} for the demo corpus; got {shown(path)!r}.")
+    if kind == DEMO and named:
+        raise SpecError("`corpus.id`, `party` and `group` must be left out: the demo corpus has its own.")
+    matrix = kind in ("counts", "docword")
+    if matrix and named and spec.labels is None:
+        columns = ", ".join(f"`{name}`" for name in named)
+        raise CorpusError(f"{shown(path)}: a count matrix has no columns {columns}; set `corpus.labels`.")
+    for key, applies in (
+        ("labels", matrix),
+        ("vocabulary", matrix or kind in ("text", "ratings")),
+        ("text", kind == "text"),
+        ("columns", kind == "table"),
+    ):
+        if not applies and getattr(spec, key) is not None:
+            raise SpecError(f"`corpus.{key}` does not apply to the format {kind!r} of {shown(path)}.")
+    weighting = spec.weighting or WEIGHTING[kind]
+    if weighting == "standardised" and kind != "table":
+        raise SpecError(f"`corpus.weighting` standardised is for tables; {shown(path)} is read as {kind}.")
+    if weighting == "tf-idf" and spec.idf == "party" and spec.party is None and kind != DEMO:
+        raise CorpusError(f"{shown(path)}: `idf` is 'party' and no party column is named; set `corpus.party`.")
+
+
+def column_names(spec: CorpusSpec, features: int | None = None) -> tuple[str, ...] | None:
+    """Names of the columns before any lever, if the spec gives them; `features` of them, if that is known."""
+    if spec.vocabulary is not None:
+        return read_vocabulary(Path(spec.vocabulary), spec.encoding, features)
+    return spec.columns
+
+
+MEMORY = "memory"
+"""In place of a path: what a Python program handed over (`lent_corpus`)."""
+
+_lent: ContextVar[tuple[CorpusSpec | None, Corpus] | None] = ContextVar("ksdp-corpus", default=None)
+
+
+@contextmanager
+def lent_corpus(corpus: Corpus, spec: CorpusSpec | None = None) -> Iterator[None]:
+    """Let specs whose `corpus.path` is `MEMORY` mean this corpus, inside; and `spec`, which was read already."""
+    token = _lent.set((spec, corpus))
+    try:
+        yield
+    finally:
+        _lent.reset(token)
+
+
+def load_corpus(spec: CorpusSpec, base: Path, *, nonnegative: bool) -> Corpus:
+    """Read, check and weigh a corpus.
+
+    `format = "auto"` goes by the name of the file (`demo`; `.npz`, `.mtx`: counts; `docword*.txt`: docword), then
+    by the keys given (`text`: text; `columns`: table), then by the columns there are (user, item and rating:
+    ratings; else table). Columns keep the file's order; rows that end without features are kept out and listed in
+    `Corpus.left_out`. Inverse document frequencies count all rows of the file.
+
+    Parameters
+    ----------
+    base : Path
+        Folder that relative paths of the spec start from.
+    nonnegative : bool
+        Refuse negative entries (the mechanism is a non-negative factorisation).
+
+    Examples
+    --------
+    >>> corpus = load_corpus(CorpusSpec(path="demo"), Path(), nonnegative=True)
+    >>> sorted(set(corpus.party.tolist()))
+    ['numpy', 'pandas', 'scipy']
+    """
+    lent = _lent.get()
+    if spec.path == MEMORY or (lent is not None and spec == lent[0]):
+        return _handed_over(nonnegative)
+    return corpus_of(find_source(spec, base), nonnegative=nonnegative)
+
+
+def corpus_of(file: SourceFile, *, nonnegative: bool) -> Corpus:
+    """The same of a file that is open."""
+    return weighed_corpus(read_source(file, nonnegative=nonnegative), nonnegative=nonnegative)
+
+
+def load_drawn(
+    spec: CorpusSpec, base: Path, enters: Callable[[Labels], NDArray[np.bool_]], *, nonnegative: bool
+) -> tuple[Corpus, Corpus]:
+    """As `load_corpus`, and also a corpus of some of the rows, weighed without the others."""
+    source = read_source(find_source(spec, base), nonnegative=nonnegative)
+    rows = np.flatnonzero(enters(source.labels))
+    part = replace(source, matrix=sp.csr_array(source.matrix[rows]), labels=source.labels.take(rows))
+    return weighed_corpus(source, nonnegative=nonnegative), weighed_corpus(part, nonnegative=nonnegative)
+
+
+def _handed_over(nonnegative: bool) -> Corpus:
+    lent = _lent.get()
+    if lent is None:
+        raise SpecError("the corpus of this spec was handed over by a Python program; it is in no file.")
+    if nonnegative:
+        _require_nonnegative(lent[1].matrix)
+    return lent[1]
+
+
+def _require_nonnegative(matrix: sp.csr_array) -> None:
+    """Refuse negative entries that no reader has refused."""
+    if matrix.nnz and (low := matrix.data.min()) < 0:
+        raise CorpusError(
+            f"the corpus holds {low:g}; this mechanism takes no negative entries: `ksdp mechanisms`."
+        )
+
+
+def weighed_corpus(source: RawCorpus, *, nonnegative: bool) -> Corpus:
+    """The corpus of the rows that were read: weighed, those without features kept out."""
+    file, raw, labels = source.file, source.matrix, source.labels
+    if nonnegative:
+        _require_nonnegative(raw)
+    rows = file.spec.rows or ("l2" if file.weighting == "tf-idf" else "none")
+    levers = read_levers(file.spec, source.names, raw.shape[1], raw)
+    if nonnegative and (levers.basis is not None or levers.centre is not None):
+        raise SpecError(
+            "`corpus.levers` with `basis` or `units` gives negative entries, which this mechanism refuses: take "
+            "the lever away, or another mechanism."
+        )
+    chosen = narrowed(raw, levers)
+    weighted = weighed(chosen, labels.party, file.weighting, file.spec.idf, rows, levers.idf)
+    matrix = finished(weighted, levers)
+    kept = np.flatnonzero(np.diff(matrix.indptr))
+    if not len(kept):
+        why = "" if raw.nnz else " No line of `corpus.vocabulary` is a word as `corpus.token_pattern` makes them."
+        raise Refused(file.path, f"no feature is left in any of {matrix.shape[0]} rows.{why}")
+    absent = np.setdiff1d(np.arange(matrix.shape[0]), kept)
+    documents = labels.take(kept)
+    left_out = tuple(labels.ids[absent].tolist())
+    return Corpus(matrix[kept], documents.ids, documents.party, documents.group, left_out, source.taken)
+
+
+def corpus_features(spec: CorpusSpec, base: Path) -> tuple[str, ...]:
+    """Names of the columns that a corpus's levers leave, in order, if its spec determines them.
+
+    Raises
+    ------
+    SpecError
+        If it does not: neither `corpus.vocabulary` nor `corpus.columns` is given, or the documents decide.
+    CorpusError
+        If the vocabulary cannot be read, or holds a term twice.
+    """
+    here, _copies = fetched(spec, base, COLUMN_FILES)
+    return left_names(here)
+
+
+def left_names(here: CorpusSpec) -> tuple[str, ...]:
+    """The same of a spec whose files are on this machine."""
+    names = column_names(here)
+    if names is None:
+        raise SpecError("`corpus.vocabulary` or `corpus.columns` must say what the columns of the corpus are.")
+    return levered_names(here, names) if here.levers.any else names
+
+
+def rows_hash(spec: CorpusSpec, base: Path) -> str:
+    """`sha256:` of how rows are made from a party's file: what parties must do alike beside their columns.
+
+    Levers with the files that they name, the weighting, whose documents the idf counts, lengths of rows, and how
+    text becomes terms.
+    """
+    here, _copies = fetched(spec, base, COLUMN_FILES)
+    settings = here.model_dump(
+        mode="json", include={"weighting", "idf", "rows", "stemming", "stop_words", "token_pattern", "levers"}
+    )
+    for key in LEVER_FILES:
+        name = settings["levers"][key]
+        if name is not None:
+            settings["levers"][key] = hashlib.sha256(contents(Path(name))).hexdigest()
+    text = json.dumps(settings, sort_keys=True, separators=(",", ":"))
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class RawCorpus:
+    """The rows of a file, before they are weighed."""
+
+    file: SourceFile
+    matrix: sp.csr_array
+    """Canonical; a stored zero is a rating, and nothing elsewhere."""
+    labels: Labels
+    names: tuple[str, ...] | None = None
+    """Of the columns before any lever, where the spec says them."""
+    taken: tuple[str, ...] = ()
+    """The same of a table whose spec does not."""
+
+    @classmethod
+    def of(
+        cls, file: SourceFile, matrix: sp.csr_array, labels: Labels, names: tuple[str, ...] | None = None
+    ) -> RawCorpus:
+        """The same of a matrix in any form."""
+        return cls(file, canonical(matrix, keep_zeros=file.kind == "ratings"), labels, names)
+
+    @property
+    def features(self) -> int:
+        """Columns before any lever."""
+        return int(self.matrix.shape[1])
+
+    def under(self, spec: CorpusSpec) -> RawCorpus:
+        """The same rows with the weights and levers of another spec; the levers' files are those of this one."""
+        located = {
+            name: getattr(self.file.spec.levers, name) for name in LEVER_FILES if getattr(spec.levers, name)
+        }
+        levers = spec.levers.model_copy(update=located)
+        changed = {"weighting": spec.weighting, "idf": spec.idf, "rows": spec.rows, "levers": levers}
+        return replace(self, file=replace(self.file, spec=self.file.spec.model_copy(update=changed)))
+
+
+def read_source(file: SourceFile, *, nonnegative: bool) -> RawCorpus:
+    """What the file holds, before weighting; rows in its order."""
+    if nonnegative and file.spec.weighting == "standardised":
+        raise SpecError(
+            "`corpus.weighting` standardised gives negative entries, which this mechanism refuses: set "
+            '`weighting = "counts"`, or take another mechanism.'
+        )
+    # Weights of negative counts mean nothing.
+    return _READERS[file.kind](file, nonnegative or file.spec.weighting == "tf-idf")
+
+
+def _demo(file: SourceFile, nonnegative: bool) -> RawCorpus:
+    if sys.flags.optimize > 1:
+        raise Refused(file.path, "most docstrings are stripped, because Python runs with -OO.")
+    documents = docstrings()
+    ids = np.array([document.id for document in documents], dtype=np.str_)
+    party = np.array([document.party for document in documents], dtype=np.str_)
+    matrix = term_counts([document.text for document in documents], file.spec, file.path)
+    return RawCorpus.of(file, matrix, Labels(ids, party))
+
+
+def _counts(file: SourceFile, nonnegative: bool) -> RawCorpus:
+    return _labelled(file, read_counts(file.path))
+
+
+def _labelled(file: SourceFile, matrix: sp.csr_array) -> RawCorpus:
+    """A matrix of counts, whose columns and rows other files name."""
+    names = column_names(file.spec, matrix.shape[1])
+    return RawCorpus.of(file, matrix, read_labels(file.spec, file.labels, matrix.shape[0]), names)
+
+
+def _ratings(file: SourceFile, nonnegative: bool) -> RawCorpus:
+    columns, names = file.columns, column_names(file.spec)
+    return RawCorpus.of(file, *read_ratings(file.spec, columns, names, nonnegative=nonnegative), names)
+
+
+def _text(file: SourceFile, nonnegative: bool) -> RawCorpus:
+    columns, names = file.columns, column_names(file.spec)
+    labels = read_labels(file.spec, columns, len(columns))
+    return RawCorpus.of(file, read_texts(file.spec, columns, names), labels, names)
+
+
+def _table(file: SourceFile, nonnegative: bool) -> RawCorpus:
+    columns, names = file.columns, column_names(file.spec)
+    labels = read_labels(file.spec, columns, len(columns))
+    chosen = chosen_columns(file.spec, columns)
+    read = RawCorpus.of(file, read_table(columns, chosen, nonnegative=nonnegative), labels, names)
+    return read if file.spec.columns is not None else replace(read, taken=chosen)
+
+
+_READERS: dict[str, Callable[[SourceFile, bool], RawCorpus]] = {
+    "demo": _demo,
+    "counts": _counts,
+    "docword": lambda file, nonnegative: _labelled(file, read_docword(file.path, file.spec.encoding)),
+    "ratings": _ratings,
+    "text": _text,
+    "table": _table,
+}
+"""By format: what reads a file of it, whose entries must not be negative where that is said."""

@@ -1,0 +1,135 @@
+"""The rows that a gain is measured on: under all settings the same documents, and what came later set aside."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ksdp.audit.corpus.levers import NONE, Levers, lift
+from ksdp.audit.errors import CorpusError, SpecError
+from ksdp.audit.learning.gain import GainRows
+from ksdp.audit.learning.measures import kept
+from ksdp.audit.randomness import Purpose, generator
+from ksdp.audit.specs.models import CorpusSpec, LeversSpec, Spec
+from ksdp.storage.corpora import RawCorpus, SourceFile, column_names, weighed_corpus
+from ksdp.storage.readers.files import shown
+from ksdp.storage.readers.levers import read_levers
+
+LATER = 0.2
+"""Part of every user's ratings that is later."""
+
+
+def _later_places(file: SourceFile, time: str, ids: NDArray[np.str_], features: int, seed: int) -> sp.csr_array:
+    """Where the later ratings of the corpus are, in its columns without levers: 1 there."""
+    spec, levers = file.spec, file.spec.levers
+    plain = spec.weighting in (None, "counts") and spec.rows in (None, "none")
+    if file.kind != "ratings" or not plain or levers.basis or levers.hashed or levers.clip:
+        raise SpecError("`gain.time` needs ratings as they are: no weights, hashing, basis or clipping.")
+    columns = file.columns
+    times = columns.numbers(time, missing=True)
+    users, names = columns.coded(spec.user)
+    items, titles = columns.coded(spec.item)
+    agreed = column_names(spec) or tuple(map(str, titles))
+    order = {name: column for column, name in enumerate(agreed)}
+    of_item = np.array([order.get(str(title), -1) for title in titles])[items]
+    row = {str(name): place for place, name in enumerate(ids)}
+    of_user = np.array([row.get(str(name), -1) for name in names])[users]
+    inside = np.flatnonzero((of_user >= 0) & (of_item >= 0))
+    timed = np.isfinite(times[inside])
+    keys = np.where(timed, times[inside], generator(seed, Purpose.LEARNING, 0, 3).random(len(inside)))
+    late = _latest(of_user[inside] * 2 + timed, keys)
+    entries = np.ones(int(late.sum())), (of_user[inside][late], of_item[inside][late])
+    later = sp.csr_array(entries, shape=(len(ids), features))
+    later.sort_indices()
+    return later
+
+
+def _latest(group: NDArray[np.int64], keys: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """The part `LATER` of each group with the largest keys, of equal ones the last; rounded down."""
+    order = np.lexsort((np.arange(len(keys)), keys, group))
+    _, first, count = np.unique(group[order], return_index=True, return_counts=True)
+    place = np.arange(len(keys)) - np.repeat(first, count)
+    late = np.zeros(len(keys), dtype=bool)
+    late[order] = place >= np.repeat(count - np.floor(LATER * count), count)
+    return late
+
+
+def earlier(ratings: sp.csr_array, places: sp.csr_array, levers: Levers) -> tuple[sp.csr_array, sp.csr_array]:
+    """A corpus without its later ratings, and these alone; both in its own columns."""
+    if levers.columns is not None:
+        places = sp.csr_array(places[:, levers.columns])
+    width = ratings.shape[1]
+
+    def keys(matrix: sp.csr_array) -> NDArray[np.int64]:
+        rows = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
+        return np.asarray(rows * width + matrix.indices)
+
+    late = np.isin(keys(ratings), keys(places))
+    return kept(ratings, ~late), kept(ratings, late)
+
+
+def gain_rows(source: RawCorpus, spec: Spec, *, nonnegative: bool) -> GainRows:
+    """Documents that have features both with and without a spec's levers.
+
+    Without means: all columns, in public units where there are some, weighed as the spec says but with everybody's
+    idf in the place of a public one's columns that are not in the reference.
+    """
+    source = source.under(spec.corpus)
+    file = source.file
+    with_levers = weighed_corpus(source, nonnegative=nonnegative)
+    without = weighed_corpus(source.under(bare(spec.corpus)), nonnegative=nonnegative)
+    place = {str(name): row for row, name in enumerate(without.ids)}
+    both = np.array([row for row, name in enumerate(with_levers.ids) if str(name) in place], dtype=np.int64)
+    judged = np.array([place[str(name)] for name in with_levers.ids[both]], dtype=np.int64)
+    features = source.matrix.shape[1]
+    levers = read_levers(file.spec, source.names, features, source.matrix)
+    back = None
+    basis = None
+    if levers.columns is not None or levers.buckets is not None or levers.basis is not None:
+        back = lift(levers, features)
+        basis = back.toarray() if levers.basis is not None else None
+    target = None
+    if spec.gain.target is not None:
+        target = _target(file, spec.gain.target, without.ids)[judged]
+    learn, judge, later = with_levers.matrix[both], without.matrix[judged], None
+    if spec.gain.time is not None:
+        places = _later_places(file, spec.gain.time, without.ids[judged], features, spec.seed)
+        learn, _ = earlier(learn, places, levers)
+        judge, later = earlier(judge, places, NONE)
+    return GainRows(
+        learn,
+        judge,
+        back,
+        None if without.party is None else without.party[judged],
+        target,
+        file.kind == "ratings",
+        later,
+        basis,
+        spec.corpus.levers.drawn,
+    )
+
+
+def bare(spec: CorpusSpec) -> CorpusSpec:
+    """Without levers but for public units, which say what a column is."""
+    kept = LeversSpec(units=spec.levers.units)
+    return spec.model_copy(update={"levers": kept, "idf": "global" if spec.idf == "public" else spec.idf})
+
+
+def _target(file: SourceFile, name: str, ids: NDArray[np.str_]) -> NDArray[np.float64]:
+    if file.kind != "table":
+        raise SpecError("`gain.target` needs a table.")
+    if file.spec.columns is None or name in file.spec.columns:
+        raise SpecError(
+            "`corpus.columns` must name the columns that are learnt from; `gain.target` must not be one of them."
+        )
+    columns = file.columns
+    values = columns.numbers(name)
+    labels = [str(row) for row in range(1, len(values) + 1)]
+    if file.spec.id is not None:
+        labels = [str(label) for label in columns.labels(file.spec.id, unique=True)]
+    value_of = dict(zip(labels, values.tolist(), strict=True))
+    missing = [name for name in ids if str(name) not in value_of]
+    if missing:
+        raise CorpusError(f"{shown(file.path)}: `gain.target` has no value for {len(missing)} documents.")
+    return np.array([value_of[str(name)] for name in ids])

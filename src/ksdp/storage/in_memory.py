@@ -1,0 +1,260 @@
+"""What a Python program holds already: a corpus as arrays, tables or texts, and runs that were made elsewhere."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ksdp.audit.corpus.matrix import Corpus
+from ksdp.audit.errors import CorpusError, InputError
+from ksdp.audit.numeric.bits import in_double
+from ksdp.audit.specs.models import CorpusSpec
+from ksdp.storage.corpora import RawCorpus, SourceFile, column_names, read_source, weighed_corpus
+from ksdp.storage.readers.columns import Columns, Source, checked_parquet
+from ksdp.storage.readers.files import require_file
+from ksdp.storage.readers.spec_files import COLUMN_FILES, Copy, fetched
+from ksdp.storage.readers.tables import Labels
+from ksdp.storage.readers.text import term_counts
+
+_WHERE = Path("the data")
+
+
+def corpus_in_memory(
+    data: Any,
+    spec: CorpusSpec,
+    *,
+    ids: Sequence[str] | None = None,
+    party: Sequence[str] | None = None,
+    group: Sequence[str] | None = None,
+) -> Corpus:
+    """Make a corpus of a matrix, a table with named columns, or texts.
+
+    A matrix is taken as it is: nothing is weighed unless the spec says so. Texts are counted and weighed as those
+    of a file, and a table's columns are read as those of a Parquet file.
+
+    Parameters
+    ----------
+    data : 2-D array, sparse matrix, pandas DataFrame, any with `__arrow_c_stream__`, or sequence of str
+    spec : CorpusSpec
+        Its path is not read.
+    ids, party, group : sequence of str, shape (n_documents,), optional
+        For matrices and texts; a table names its columns in the spec.
+    """
+    spec, copies = fetched(spec, Path(), COLUMN_FILES)
+    data = arrow_or_same(data)
+    if isinstance(data, pa.Table) or hasattr(data, "columns"):
+        if ids is not None or party is not None or group is not None:
+            raise CorpusError("`id`, `party` and `group` of a table must be names of columns.")
+        read = read_source(_table(data, spec, copies), nonnegative=False)
+        if spec.id is None and read.file.kind != "ratings":
+            read = replace(read, labels=replace(read.labels, ids=_index(data)))
+        return weighed_corpus(read, nonnegative=False)
+    agreed = column_names(spec)
+    if not sp.issparse(data) and _texts(data):
+        matrix, kind = term_counts(list(data), spec, _WHERE, agreed), "text"
+    else:
+        matrix, kind = _matrix(data), "table"
+        if agreed is not None and len(agreed) != matrix.shape[1]:
+            raise CorpusError(
+                f"`vocabulary` or `columns` must name every column of the data ({matrix.shape[1]}); "
+                f"got {len(agreed)} names."
+            )
+    rows = matrix.shape[0]
+    columns = [_labels(column, rows, name) for name, column in (("id", ids), ("party", party), ("group", group))]
+    names = columns[0] if columns[0] is not None else np.arange(rows).astype(np.str_)
+    labels = Labels(names, columns[1], columns[2])
+    source = RawCorpus.of(SourceFile(spec, _WHERE, kind, copies=copies), matrix, labels, agreed)
+    return weighed_corpus(source, nonnegative=False)
+
+
+def arrow_or_same(data: Any) -> Any:
+    """The Arrow table of whatever hands its columns on as a stream: DuckDB, polars, a reader; else what was given.
+
+    Raises
+    ------
+    CorpusError
+        If the stream breaks off, or a frame has none.
+    """
+    if hasattr(data, "iloc") or not (
+        hasattr(data, "columns") or hasattr(data, "schema")
+    ):  # pandas: its index counts
+        return data
+    if not hasattr(data, "__arrow_c_stream__"):
+        raise CorpusError(f"the {type(data).__name__} hands on no Arrow stream; collect it into a frame first.")
+    try:
+        return pa.table(data)
+    except Exception as error:  # somebody else's code
+        raise CorpusError(
+            f"the {type(data).__name__} cannot be read as a table: {type(error).__name__}."
+        ) from error
+
+
+def table_columns(data: Any) -> list[str]:
+    """Names of the columns of an Arrow table or a frame."""
+    return list(data.column_names if isinstance(data, pa.Table) else data.columns)
+
+
+def _index(data: Any) -> NDArray[np.str_]:
+    """A frame's index, where it has a name for each row; else places from 0."""
+    index = data.index if hasattr(data, "index") else range(len(data))
+    names = np.array([str(name) for name in index], dtype=np.str_)
+    return names if len(np.unique(names)) == len(names) else np.arange(len(names)).astype(np.str_)
+
+
+def _texts(data: Any) -> bool:
+    return len(data) > 0 and all(isinstance(text, str) for text in data)
+
+
+def _matrix(data: Any) -> sp.csr_array:
+    if sp.issparse(data):
+        matrix = sp.csr_array(data)
+    else:
+        array = np.asarray(data)
+        if array.ndim != 2 or array.dtype.kind not in "biuf":
+            raise CorpusError(
+                f"the data must be a matrix of numbers, a table or texts; got {type(data).__name__} "
+                f"of {array.ndim} dimensions and type {array.dtype}."
+            )
+        matrix = sp.csr_array(array)
+    if not np.isfinite(matrix.data.astype(np.float64)).all():
+        raise CorpusError("the data must be finite; they hold NaN or infinity.")
+    return matrix
+
+
+def _labels(column: Sequence[str] | None, rows: int, name: str) -> NDArray[np.str_] | None:
+    if column is None:
+        return None
+    if len(column) != rows:
+        raise CorpusError(f"`{name}` must have one entry a document ({rows}); got {len(column)}.")
+    return np.array([str(entry) for entry in column], dtype=np.str_)
+
+
+def _table(data: Any, spec: CorpusSpec, copies: tuple[Copy, ...]) -> SourceFile:
+    names = table_columns(data)
+    name, times = Counter(names).most_common(1)[0]
+    if times > 1:
+        raise CorpusError(f"the table has the column `{name}` {times} times; rename all but one.")
+    table = data if isinstance(data, pa.Table) else pa.Table.from_pandas(data, preserve_index=False)
+    if not table.num_rows:
+        raise CorpusError("the table has no rows.")
+
+    def read(name: str) -> pa.Array:
+        column = table.column(name).combine_chunks()
+        column = column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        views = pa.types.is_string(column.type) or pa.types.is_string_view(column.type)
+        return column.cast(pa.large_string()) if views else column
+
+    types = dict(zip(table.column_names, table.schema.types, strict=True))
+    columns = Columns(Source(_WHERE, "utf-8", tuple(table.column_names), table.num_rows, True, read, types))
+    triplet = {spec.user, spec.item, spec.rating} <= set(columns.names)
+    kind = "text" if spec.text else "ratings" if triplet and spec.columns is None else "table"
+    return SourceFile(spec, _WHERE, kind, columns, copies)
+
+
+_RUN, _DOCUMENT = "run", "document"
+
+
+def _as_table(given: Any, what: str) -> pa.Table:
+    """A Parquet file, an Arrow table or a DataFrame, as an Arrow table."""
+    if isinstance(given, str | Path):
+        return _parquet(Path(given))
+    if isinstance(given := arrow_or_same(given), pa.Table):
+        return given
+    if hasattr(given, "columns"):
+        return pa.Table.from_pandas(given, preserve_index=False)
+    raise InputError(f"`{what}` must be a Parquet file, a table or arrays; got {type(given).__name__}.")
+
+
+def _parquet(path: Path) -> pa.Table:
+    require_file(path)
+    file = checked_parquet(path)
+    try:
+        return file.read()
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise CorpusError(f"{path.name} cannot be read as Parquet: {type(error).__name__}.") from error
+
+
+def _require(table: pa.Table, what: str, *names: str) -> None:
+    for name in names:
+        if name not in table.column_names:
+            raise InputError(f"`{what}` must have a column `{name}`; it has {', '.join(table.column_names)}.")
+
+
+def read_observables(given: Any) -> tuple[dict[str, NDArray[np.float64]], list[Any]]:
+    """What the runs announced: (arrays by name, whose first axis is the run; the runs' names, in that order).
+
+    Parameters
+    ----------
+    given : path or table with a column `run`, each once, and one a column an array: a number, a
+        list, or a list of lists, of the same shape in every run. Or a mapping of names to arrays; runs are then
+        numbered from 0.
+    """
+    if isinstance(given, Mapping):
+        arrays = {str(name): _in_double(str(name), array) for name, array in given.items()}
+        return arrays, list(range(len(next(iter(arrays.values()))))) if arrays else []
+    table = _as_table(given, "observables")
+    _require(table, "observables", _RUN)
+    runs = table[_RUN].to_pylist()
+    if len(set(runs)) != len(runs):
+        raise InputError("`observables` must have one row a run; some run stands there twice.")
+    arrays = {}
+    for name in table.column_names:
+        if name == _RUN:
+            continue
+        try:
+            arrays[name] = np.array([_in_double(name, cell) for cell in table[name].to_pylist()])
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"column `{name}` of `observables` must hold numbers, or lists of the same lengths in every run."
+            ) from error
+    return arrays, runs
+
+
+def _in_double(name: str, given: Any) -> NDArray[np.float64]:
+    array = np.asarray(given)
+    if array.dtype.kind in "iuf" and not in_double(array):
+        raise InputError(f"the recorded {name!r} has more digits than double precision holds: record parts.")
+    return array.astype(np.float64)
+
+
+def read_inclusion(given: Any, runs: list[Any], ids: NDArray[np.str_]) -> NDArray[np.bool_]:
+    """Which documents were in which run, shape (n_runs, n_documents), in the order of `runs` and `ids`.
+
+    Parameters
+    ----------
+    given : path or table with columns `run` and `document`, one row for each document of a run;
+        or a bool array of that shape.
+    """
+    if isinstance(given, np.ndarray):
+        if given.shape != (len(runs), len(ids)) or given.dtype != np.bool_:
+            raise InputError(
+                f"`inclusion` must be bool of shape (runs, documents) = ({len(runs)}, {len(ids)}); "
+                f"got {given.dtype} of shape {given.shape}."
+            )
+        return given
+    table = _as_table(given, "inclusion")
+    _require(table, "inclusion", _RUN, _DOCUMENT)
+    row = {run: at for at, run in enumerate(runs)}
+    column = {str(name): at for at, name in enumerate(ids)}
+    bits = np.zeros((len(runs), len(ids)), dtype=np.bool_)
+    for run, document in zip(table[_RUN].to_pylist(), table[_DOCUMENT].to_pylist(), strict=True):
+        at = row.get(run), column.get(str(document))
+        if None in at:
+            which = (
+                f"run {run!r} that `observables`" if at[0] is None else f"document {document!r} that the corpus"
+            )
+            raise InputError(f"`inclusion` names a {which} does not hold.")
+        if bits[at]:
+            raise InputError(f"`inclusion` names document {document!r} twice in run {run!r}.")
+        bits[at] = True
+    return bits

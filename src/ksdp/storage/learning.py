@@ -1,0 +1,141 @@
+"""What the store has about what a run gains, and what would make it safe."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
+
+from ksdp.audit.specs.content_keys import content_key
+from ksdp.storage.codec import read_object, write_checked_json
+from ksdp.storage.store import Store, write_text
+
+_Found = TypeVar("_Found")
+
+
+def advice_page(store: Store, name: str) -> Path:
+    """Where the page of some advice stands."""
+    return store.root / "advice" / f"{name}.html"
+
+
+def write_advice(store: Store, name: str, advice: Mapping[str, Any]) -> None:
+    """Keep advice."""
+    (store.root / "advice").mkdir(mode=0o700, exist_ok=True)
+    write_checked_json(store.root / "advice" / f"{name}.json", advice)
+
+
+def kept_step(store: Store, asked: Mapping[str, Any], kind: type[_Found], compute: Callable[[], _Found]) -> _Found:
+    """What a step of a search found: read where the store has it, else computed and kept.
+
+    Parameters
+    ----------
+    asked : mapping
+        Everything that it depends on.
+    kind : type
+        A dataclass of plain values.
+    """
+    path = store.root / "advice" / "steps" / f"{content_key(dict(asked))[:24]}.json"
+    if path.is_file():
+        return TypeAdapter(kind).validate_python(_read(path)["found"])
+    found = compute()
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_checked_json(path, {"found": TypeAdapter(kind).dump_python(found, mode="json")})
+    return found
+
+
+def write_advice_page(store: Store, name: str, page: str) -> None:
+    """Keep its page."""
+    write_text(advice_page(store, name), page)
+
+
+def read_advice(store: Store, name: str) -> dict[str, Any]:
+    """What `write_advice` kept."""
+    return _read(store.root / "advice" / f"{name}.json")
+
+
+def write_advised_spec(path: Path, tables: Mapping[str, Any], said: str) -> None:
+    """Write a spec as TOML; what is not set is left out.
+
+    Parameters
+    ----------
+    tables : mapping
+        As `Spec.model_dump` gives it.
+    said : str
+        A comment for the first line.
+    """
+    lines = [f"# {said}", *_table(tables, ())]
+    write_text(path, "\n".join(lines) + "\n")
+
+
+def _table(table: Mapping[str, Any], place: tuple[str, ...]) -> list[str]:
+    plain = {key: value for key, value in table.items() if value is not None and not isinstance(value, Mapping)}
+    lines = [f"{_key(key)} = {json.dumps(value)}" for key, value in plain.items()]
+    head = [f"\n[{'.'.join(map(_key, place))}]"] if place and lines else []
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            lines += _table(value, (*place, key))
+    return head + lines
+
+
+def _key(key: str) -> str:
+    return key if key.replace("_", "").replace("-", "").isalnum() and key.isascii() else json.dumps(key)
+
+
+@dataclass(frozen=True)
+class GainAndAdvice:
+    """What was measured of the same spec on the same corpus; None: it was not."""
+
+    gain: Mapping[str, Any] | None
+    """As `ksdp gain` found it (`GainSummary.to_json`)."""
+    advice: Mapping[str, Any] | None
+    """What `ksdp advise` said when it was asked about this spec, or when it recommended it; the newest."""
+    recommended: bool
+    """Whether it recommended this very spec."""
+
+    @property
+    def nothing_gained(self) -> str | None:
+        """The sentence that comes before everything else, where it is not sure that joining gains anything."""
+        if self.gain is None or self.gain["measures"][0]["gain"]["low"] > 0:
+            return None
+        return str(self.gain["sentences"][0])
+
+
+def write_gain(store: Store, spec: str, corpus: str, gain: Mapping[str, Any]) -> Path:
+    """Keep what a run gains.
+
+    Parameters
+    ----------
+    spec, corpus : str
+        Their hashes: of the spec that was measured, and of the corpus as its levers make it.
+    """
+    path = _gain_path(store, spec, corpus)
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    write_checked_json(path, gain)
+    return path
+
+
+def learning_of(store: Store, spec: str, corpus: str) -> GainAndAdvice:
+    """What the store holds of a spec and a corpus, by their hashes."""
+    path = _gain_path(store, spec, corpus)
+    gain = _read(path) if path.is_file() else None
+    written = sorted(
+        (store.root / "advice").glob("*.json"), key=lambda file: file.stat().st_mtime_ns, reverse=True
+    )
+    for advice in map(_read, written):
+        if advice.get("advised") == spec:
+            return GainAndAdvice(gain, advice, True)
+        if advice.get("asked") == spec and advice.get("corpus") == corpus:
+            return GainAndAdvice(gain, advice, False)
+    return GainAndAdvice(gain, None, False)
+
+
+def _gain_path(store: Store, spec: str, corpus: str) -> Path:
+    return store.root / "gain" / f"{content_key({'gain': spec, 'corpus': corpus})[:16]}.json"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return read_object(path, dict, path.parent.name, "delete it and run the same command again")

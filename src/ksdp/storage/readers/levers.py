@@ -1,0 +1,168 @@
+"""Levers from their files, for a corpus whose columns have names."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ksdp.audit.corpus.levers import NONE, Levers, most_frequent
+from ksdp.audit.errors import SpecError
+from ksdp.audit.specs.models import CorpusSpec
+from ksdp.storage.readers.columns import open_columns
+from ksdp.storage.readers.counts import read_vocabulary
+from ksdp.storage.readers.files import Refused, contents, read_text
+
+
+def read_levers(
+    spec: CorpusSpec, names: Sequence[str] | None, features: int, counts: sp.csr_array | None = None
+) -> Levers:
+    """Read the levers of a corpus with `features` columns.
+
+    Parameters
+    ----------
+    spec : CorpusSpec
+        With paths of files (`spec_files`).
+    names : sequence of str, optional
+        Of the columns, where the spec says them.
+    counts : csr_array, optional
+        The corpus itself, for `most_frequent` without a public reference.
+    """
+    asked = spec.levers
+    if spec.idf == "public" and asked.reference is None:
+        raise SpecError('`corpus.idf` "public" needs `corpus.levers.reference`.')
+    if not asked.any:
+        return NONE
+    if asked.hashed is not None and spec.idf == "public":
+        raise SpecError('`corpus.levers.hashed` and `idf = "public"` do not go together: buckets have no idf.')
+    if asked.directions is not None and asked.basis is None:
+        raise SpecError("`corpus.levers.directions` goes with `basis`.")
+    named = asked.terms is not None or asked.reference is not None or asked.units is not None
+    if named and names is None:
+        raise SpecError(
+            "`corpus.levers` with `terms`, `reference` or `units` needs the columns' names: set "
+            "`corpus.vocabulary` or `corpus.columns`."
+        )
+    labels = [str(column) for column in range(features)] if names is None else list(names)
+    columns, frequency, documents = _chosen(spec, labels, counts)
+    if not len(columns):
+        raise SpecError("`corpus.levers` leave no column.")
+    idf = None
+    if spec.idf == "public":
+        idf = np.array([math.log(documents / int(held)) for held in frequency])
+    buckets = None
+    if asked.hashed is not None:
+        buckets = np.array([_bucket(labels[column], asked.hashed) for column in columns], dtype=np.int64)
+    basis = None if asked.basis is None else _basis(Path(asked.basis))[:, : asked.directions]
+    centre, scale = (
+        (None, None) if asked.units is None else _units(Path(asked.units), spec.encoding, labels, columns)
+    )
+    kept = None if len(columns) == features and (columns == np.arange(features)).all() else columns
+    return Levers(kept, idf, centre, scale, buckets, asked.hashed, basis, asked.clip)
+
+
+def _chosen(
+    spec: CorpusSpec, labels: Sequence[str], counts: sp.csr_array | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """The columns that stay; in how many documents of reference or corpus each is; the reference's size."""
+    asked = spec.levers
+    columns: NDArray[np.int64] = np.arange(len(labels))
+    if asked.terms is not None:
+        columns = _places(Path(asked.terms), labels, spec.encoding)
+    documents, frequency = 0, np.zeros(0, dtype=np.int64)
+    if asked.reference is not None:
+        documents, held = _reference(Path(asked.reference), spec.encoding)
+        frequency = np.array([held.get(labels[column], 0) for column in columns])
+        columns, frequency = columns[frequency > 0], frequency[frequency > 0]
+    if asked.most_frequent is not None:
+        if asked.reference is None:
+            if counts is None:
+                raise SpecError(
+                    "`corpus.levers.most_frequent` needs `reference` here: without one the choice is made from "
+                    'the documents, and parties would have to announce it, as the mechanism "counted" does.'
+                )
+            frequency = np.bincount(counts.indices, minlength=len(labels))[columns]
+        chosen = most_frequent(frequency, asked.most_frequent)
+        columns, frequency = columns[chosen], frequency[chosen]
+    return columns, frequency, documents
+
+
+def levered_names(spec: CorpusSpec, names: Sequence[str]) -> tuple[str, ...]:
+    """Names of the columns that the levers leave, as parties compare them."""
+    levers = read_levers(spec, names, len(names))
+    if levers.basis is not None:
+        assert spec.levers.basis is not None
+        digest = hashlib.sha256(contents(Path(spec.levers.basis))).hexdigest()
+        return tuple(f"direction-{place}-{digest}" for place in range(levers.basis.shape[1]))
+    if levers.hashed is not None:
+        return tuple(f"bucket-{place}" for place in range(levers.hashed))
+    return tuple(names) if levers.columns is None else tuple(names[column] for column in levers.columns)
+
+
+def _places(path: Path, labels: Sequence[str], encoding: str) -> NDArray[np.int64]:
+    place = {label: column for column, label in enumerate(labels)}
+    wanted = read_vocabulary(path, encoding)
+    missing = [term for term in wanted if term not in place]
+    if missing:
+        raise Refused(
+            path, f"holds {len(missing)} terms that are no columns of the corpus, {missing[0][:40]!r} among them."
+        )
+    return np.array([place[term] for term in wanted], dtype=np.int64)
+
+
+def _reference(path: Path, encoding: str) -> tuple[int, dict[str, int]]:
+    held: dict[str, int] = {}
+    documents = 0
+    for number, line in enumerate(read_text(path, encoding).rstrip("\r\n").split("\n"), start=1):
+        term, _, count = line.rstrip("\r").partition("\t")
+        if not count.isdecimal() or int(count) < 1 or term in held:
+            raise Refused(path, f"line {number} is not a term, a tab and a positive count, each term once.")
+        if number == 1:
+            if term != "documents":
+                raise Refused(path, "the first line must be `documents`, a tab and their number.")
+            documents = int(count)
+        elif int(count) > documents:
+            raise Refused(path, f"line {number} counts more documents than there are.")
+        else:
+            held[term] = int(count)
+    return documents, held
+
+
+def _units(
+    path: Path, encoding: str, labels: Sequence[str], columns: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    table = open_columns(path, encoding)
+    place = {str(name): row for row, name in enumerate(table.labels("column", unique=True))}
+    missing = [labels[column] for column in columns if labels[column] not in place]
+    if missing:
+        raise Refused(
+            path, f"has no row for {len(missing)} columns of the corpus, {missing[0][:40]!r} among them."
+        )
+    rows = np.array([place[labels[column]] for column in columns])
+    scale = table.numbers("scale")[rows]
+    if (wrong := np.flatnonzero(~(scale > 0))).size:
+        raise Refused(
+            path, f"must be above 0; got {scale[wrong[0]]:g}.", row=int(rows[wrong[0]]) + 1, column="scale"
+        )
+    return table.numbers("centre")[rows], scale
+
+
+def _basis(path: Path) -> NDArray[np.float64]:
+    try:
+        basis = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        raise Refused(path, "is missing, damaged or not written by numpy.save.") from None
+    if not isinstance(basis, np.ndarray) or basis.ndim != 2 or basis.dtype.kind != "f" or not basis.size:
+        raise Refused(path, "must hold one matrix of floats.")
+    if not np.isfinite(basis).all():
+        raise Refused(path, "holds NaN or infinity.")
+    return np.asarray(basis, dtype=np.float64)
+
+
+def _bucket(name: str, buckets: int) -> int:
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") % buckets

@@ -1,0 +1,218 @@
+"""Specs, and the files that they name, as paths of this machine; those at URLs are copied, and removed later."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import shutil
+import sys
+import tempfile
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+
+from ksdp.audit.errors import CorpusAway, CorpusError, SpecError, Unreachable
+from ksdp.audit.specs.models import CorpusSpec, LeversSpec, Spec, parse_spec
+from ksdp.audit.specs.own_names import names_own_code
+from ksdp.audit.specs.urls import check_url, is_url
+from ksdp.storage.locks import held_until_closed, unlink_unlocked
+from ksdp.storage.readers.files import largest_input, read_toml, shown_as
+from ksdp.storage.remote import RemotePlace
+
+CORPUS_FILES = ("path", "labels", "vocabulary")
+"""Keys of `[corpus]` that name a file."""
+COLUMN_FILES = ("vocabulary",)
+"""Those that say what the columns are, as those of the levers do."""
+LEVER_FILES = ("terms", "reference", "units", "basis")
+"""Keys of `[corpus.levers]` that name a file."""
+
+
+def read_spec_file(path: Path, *, own_code: bool = True) -> tuple[Spec, Path]:
+    """Read a TOML spec: (spec, folder that its paths are relative to).
+
+    Where it names somebody's own mechanism or statistic (`module:object`), its folder is looked at last for
+    modules; worker processes of this machine inherit that. With `own_code` False it is not: what is read beside
+    other people's files runs no code that lies there.
+    """
+    spec, folder = parse_spec(read_toml(path, "the spec")), path.resolve().parent
+    if own_code and names_own_code(spec) and str(folder) not in sys.path:
+        sys.path.append(str(folder))
+    return spec, folder
+
+
+def spec_path(base: Path, name: str) -> Path:
+    """A path of the spec: relative to its folder, `$NAME` filled in from the environment.
+
+    Raises
+    ------
+    SpecError
+        For a URL: those that are read are copied here first (`storage.fetched`), and their copies are paths.
+    """
+    if is_url(name):
+        raise SpecError("a URL may name the files of an audit's corpus; here it must be a file of this machine.")
+    return base / os.path.expandvars(name)
+
+
+def at_urls(spec: CorpusSpec) -> tuple[str, ...]:
+    """The keys of `[corpus]` whose files are at URLs."""
+    names = {name: getattr(spec, name) for name in CORPUS_FILES}
+    names |= {f"levers.{name}": getattr(spec.levers, name) for name in LEVER_FILES}
+    return tuple(name for name, value in names.items() if value is not None and is_url(value))
+
+
+def _with_files(
+    spec: CorpusSpec, located: Callable[[str, str], Path], names: tuple[str, ...] = CORPUS_FILES
+) -> CorpusSpec:
+    """The same with paths in place of the names of its files and of its levers'."""
+
+    def paths(section: CorpusSpec | LeversSpec, names: tuple[str, ...]) -> dict[str, str]:
+        given = {name: getattr(section, name) for name in names}
+        return {
+            name: str(located(value, f"`corpus.{name}`")) for name, value in given.items() if value is not None
+        }
+
+    levers = spec.levers.model_copy(update=paths(spec.levers, LEVER_FILES))
+    return spec.model_copy(update={"levers": levers, **paths(spec, names)})
+
+
+_PREFIX = "ksdp-corpus-"
+_LOCK = ".lock"
+_TRIES = 3
+
+
+class Copy:
+    """A file of a URL on this machine, as long as somebody holds this object, or until the process ends."""
+
+    def __init__(self, url: str) -> None:
+        folder, descriptor = _own_folder()
+        self.path = folder / (re.sub(r"[^\w.-]", "_", name_at(url)).lstrip(".") or "file")
+        """With the name that it has there, as formats go by names."""
+        shown_as(self.path, _said(url))
+        weakref.finalize(self, _remove, self.path, descriptor)
+        _copy(RemotePlace(url), _said(url), self.path)
+
+
+def fetched(
+    spec: CorpusSpec, base: Path, names: tuple[str, ...] = CORPUS_FILES
+) -> tuple[CorpusSpec, tuple[Copy, ...]]:
+    """The same with paths of files: from `base`, or of copies of what is at URLs, there while they are held.
+
+    Parameters
+    ----------
+    names : keys of `[corpus]` whose files are wanted; those of its levers are in any case
+
+    Raises
+    ------
+    CorpusAway
+        Naming the URL: its server does not answer, or the file changes all the time.
+    CorpusError
+        The same: there is no such file, or it is too large.
+    SpecError
+        If a URL is none, holds a secret, or has no encryption.
+    """
+    copies: list[Copy] = []
+
+    def located(name: str, key: str) -> Path:
+        return _copied(os.path.expandvars(name), key, copies) if is_url(name) else spec_path(base, name)
+
+    return _with_files(spec, located, names), tuple(copies)
+
+
+def _copied(url: str, key: str, copies: list[Copy]) -> Path:
+    try:
+        scheme = check_url(url, key)  # again: the environment has filled in some of it
+    except ValueError as error:
+        raise SpecError(str(error)) from None
+    if scheme == "file":
+        if not url.startswith("file:///"):
+            raise SpecError(f"{key}: a file's URL must be of this machine (file:///folder/file).")
+        return Path(_unquoted(url.removeprefix("file://")))
+    copies.append(Copy(url))
+    return copies[-1].path
+
+
+def _said(url: str) -> str:
+    """A URL as messages have it: without its options."""
+    return _unquoted(url.partition("?")[0])
+
+
+def name_at(url: str) -> str:
+    """The name of the file at a URL.
+
+    Examples
+    --------
+    >>> name_at("s3://bucket/in/mail%20one.parquet?region=eu-west-1")
+    'mail one.parquet'
+    """
+    return _said(url).rpartition("/")[2]
+
+
+def _unquoted(text: str) -> str:
+    """With the characters that a URL writes as `%20`."""
+    return re.sub(rb"%([0-9a-fA-F]{2})", lambda code: bytes.fromhex(code[1].decode()), text.encode()).decode(
+        "utf-8", "replace"
+    )
+
+
+def _copy(there: RemotePlace, said: str, here: Path) -> None:
+    """Copy one version of a file."""
+    try:
+        for _ in range(_TRIES):
+            before = there.version()
+            if before[0] > largest_input():
+                raise CorpusError(f"{said}: has more than {largest_input()} bytes (KSDP_LARGEST_INPUT).")
+            written = _write(there, here, before[0])
+            if written == before[0] and there.version() == before:
+                return
+    except FileNotFoundError:
+        raise CorpusError(f"{said}: there is no such file.") from None
+    except Unreachable as error:
+        raise CorpusAway(_without_keys(str(error))) from None
+    except OSError as error:
+        where = (
+            f"the disk of {here.parent.parent} is full (TMPDIR)" if error.errno == errno.ENOSPC else error.strerror
+        )
+        raise CorpusError(f"{said}: cannot be copied here ({where}).") from None
+    raise CorpusAway(f"{said}: is changed while it is read; read it when it is finished.")
+
+
+def _write(there: RemotePlace, here: Path, most: int) -> int:
+    """Bytes that were written: more than `most` are not waited for."""
+    written = 0
+    with here.open("wb") as file:
+        for part in there.parts():
+            file.write(part)
+            written += len(part)
+            if written > most:
+                break
+    return written
+
+
+def _without_keys(text: str) -> str:
+    """What a server says may repeat who asked."""
+    for name, value in os.environ.items():
+        if name.startswith(("AWS_", "GOOGLE_")) and len(value) > 3 and ("KEY" in name or "TOKEN" in name):
+            text = text.replace(value, f"${name}")
+    return text
+
+
+def _own_folder() -> tuple[Path, int]:
+    """A folder for one copy, and its lock, held until it is closed; what killed processes left is removed."""
+    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if left.lstat().st_uid == os.geteuid() and not left.is_symlink() and unlink_unlocked(left / _LOCK):
+                shutil.rmtree(left, ignore_errors=True)
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX))  # mode 0700
+        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        if held_until_closed(descriptor):
+            return folder, descriptor
+        os.close(descriptor)  # somebody else took it for one that was left
+
+
+def _remove(path: Path, descriptor: int) -> None:
+    shown_as(path, None)
+    shutil.rmtree(path.parent, ignore_errors=True)
+    os.close(descriptor)
