@@ -19,7 +19,7 @@ import ksdp.audit as _audit
 if TYPE_CHECKING:
     from importlib.metadata import version as _version
 
-    from ksdp.api.calls import advise, audit, load, plan, screen
+    from ksdp.api.calls import advise, audit, clear, load, plan
     from ksdp.api.given import Recorded
     from ksdp.api.results import Audit
     from ksdp.api.scorer import leak_scorer
@@ -34,10 +34,10 @@ __all__ = [
     "__version__",
     "advise",
     "audit",
+    "clear",
     "leak_scorer",
     "load",
     "plan",
-    "screen",
 ]
 
 _WHERE = {
@@ -45,10 +45,10 @@ _WHERE = {
     "KsdpError": "ksdp.audit.errors",
     "Recorded": "ksdp.api.given",
     "advise": "ksdp.api.calls",
+    "clear": "ksdp.api.calls",
     "leak_scorer": "ksdp.api.scorer",
     "load": "ksdp.api.calls",
     "plan": "ksdp.api.calls",
-    "screen": "ksdp.api.calls",
 }
 """Imported when first asked for: `import ksdp` takes a hundredth of a second."""
 

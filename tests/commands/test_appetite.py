@@ -237,12 +237,12 @@ def test_views_of_one_audit_are_one_record(folder: Path, tmp_path: Path) -> None
     assert page.count("</span> not met</strong>") == 1
 
 
-def test_a_screen_signs_what_is_met(folder: Path, tmp_path: Path) -> None:
+def test_what_is_met_is_signed(folder: Path, tmp_path: Path) -> None:
     asked = tmp_path / "asked.toml"
     asked.write_text(APPETITE + "[parties.Graz]\nmargin = 0.3\n")
     typed("keys", "ada", "--folder", tmp_path)
     signer = ("--key", tmp_path / "ada.key", "--who", "Ada", "--store", tmp_path / "store", "--here", 1)
-    typed("screen", folder / "proved.toml", "--clearance", tmp_path / "c", *signer, "--appetite", asked, code=0)
+    typed("clear", folder / "proved.toml", "--clearance", tmp_path / "c", *signer, "--appetite", asked, code=0)
     typed("verify", tmp_path / "c", "--appetite", asked, code=0)
 
 

@@ -55,7 +55,7 @@ SPECS = [
     "plan",
     "columns",
     "claim",
-    f"screen {SIGN}",
+    f"clear {SIGN}",
     "gain",
     "advise",
     f"approve {SIGN}",

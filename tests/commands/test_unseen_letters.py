@@ -40,7 +40,7 @@ def on_a_terminal(*command: str, folder: Path) -> str:
         ["show", NAME, "--store", "."],
         ["verify", NAME],
         ["prune", "--store", NAME, f"--{NAME}"],
-        ["screen", "spec.toml", "--rounds", NAME],
+        ["clear", "spec.toml", "--rounds", NAME],
         [f"sho{NAME}"],
     ],
 )

@@ -28,7 +28,7 @@ from ksdp.audit.verdicts.laws import ArmTests
 from ksdp.audit.verdicts.margins import band_width
 from ksdp.audit.verdicts.power import detectable_distance
 from ksdp.audit.verdicts.verdict import VERDICTS, Verdict
-from ksdp.storage.audits.screens import RoundVerdicts, write_excluded, write_screen
+from ksdp.storage.audits.screens import RoundVerdicts, write_left_out, write_screen
 from ksdp.storage.blocks import write_values
 from ksdp.storage.findings import Curve, read_verdicts, write_curves, write_findings, write_spec, write_summary
 from ksdp.storage.mapped_corpus import store_corpus
@@ -298,10 +298,12 @@ def build_history(root: Path) -> Store:
     rounds = [round_of(n, audit=f"svd-0{n + 6}", among=60, documents=60, level=0.02,
                        verdicts={"sensitive": 12 * (2 - n), "clear": 40, "undecided": 8},
                        seed=n, runs=400) for n in (1, 2)]  # fmt: skip
-    write_excluded(store, "screen01", [RoundVerdicts(1, verdicts)])
+    names = verdicts["document"].to_pylist()[:12]
+    write_left_out(store, "screen01", [(RoundVerdicts(1, verdicts), names)])
     write_screen(store, screened(
-        screen="screen01", mechanism="pd-svd", spec="0" * 20, rounds=rounds, documents=60, excluded=12, allowed=40,
-        reason="Without 12 documents, round 2 found nothing sensitive.", party_rows=6, quality=None,
+        screen="screen01", mechanism="pd-svd", spec="0" * 20, rounds=rounds, documents=60,
+        proposed=52, left_out=12, allowed=40,
+        reason="All 40 documents of the list hold in an audit of exactly this list.", quality=None,
         clearance="mail.clearance", fingerprint="ab:cd", reviewer="Ada", seconds=12.0, store=str(root),
     ))  # fmt: skip
     made = datetime(2026, 11, 1, tzinfo=UTC)

@@ -77,7 +77,7 @@ def workers() -> Iterator[str]:
         yield cluster.address
 
 
-TAKES_WORKERS = frozenset({"audit", "test", "screen", "more"})
+TAKES_WORKERS = frozenset({"audit", "test", "clear", "more"})
 """Commands with an option `--dask`."""
 
 

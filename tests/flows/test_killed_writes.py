@@ -185,7 +185,7 @@ def mean(rows: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
 def screened(folder: Path) -> None:
     data = np.random.default_rng(0).normal(size=(24, 3))
     data[5] += 2000
-    ksdp.screen(
+    ksdp.clear(
         data, mean, version=1, clearance=folder / "c.json", key=folder / "ada.key", who="Ada",
         store=folder / "store", party_size=0.5, with_runs=150, margin=0.7, fresh_runs=0, seed=1,
     )  # fmt: skip
@@ -193,7 +193,7 @@ def screened(folder: Path) -> None:
 
 @pytest.mark.e2e
 @pytest.mark.validity
-def test_a_screen_killed_at_a_write_or_in_the_midst_of_computing_comes_to_the_same(tmp_path: Path) -> None:
+def test_a_clearing_killed_at_a_write_or_in_the_midst_of_computing_comes_to_the_same(tmp_path: Path) -> None:
     def new(name: str) -> Path:
         shutil.rmtree(tmp_path / name, ignore_errors=True)
         (tmp_path / name).mkdir()
@@ -219,4 +219,4 @@ def test_a_screen_killed_at_a_write_or_in_the_midst_of_computing_comes_to_the_sa
         opened = Store.open(folder / "store", create=False)
         assert content_hash(read_clearance(folder / "c.json")) in signed_audits(opened)
         assert damage(opened) == []
-    print(f"{len(dies)} kills of `screen`, 0 lost")
+    print(f"{len(dies)} kills of `clear`, 0 lost")

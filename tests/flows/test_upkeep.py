@@ -15,8 +15,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 import ksdp
 from ksdp.audit.errors import StoreError
 from ksdp.cli import main
+from ksdp.flows.audits.place import HERE
 from ksdp.flows.reviews import decide
-from ksdp.flows.screening.clear import Signing, clearance_from_decisions
+from ksdp.flows.screening.clear import Signing
+from ksdp.flows.screening.clear import clear as sign
 from ksdp.flows.upkeep import damage, prunable, prune, repair
 from ksdp.storage.audits.ledger import signed_audits
 from ksdp.storage.codec import write_json_with_checksum
@@ -32,12 +34,12 @@ MONTH = timedelta(days=30)
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """A store of two audits, of two seeds, and one decision."""
+    """A store of two audits, of two seeds; of one, every document was accepted."""
     rows = np.random.default_rng(0).poisson(1.0, (20, 5)) + 0.5
     store = tmp_path_factory.mktemp("upkeep") / "store"
     how = {"rank": 2, "party_size": 0.3, "with_runs": 40, "fresh_runs": 8, "store": store}
     audits = [ksdp.audit(rows, "pd-svd", seed=seed, **how).id for seed in (1, 2)]
-    decide(store, audits[1], ["3"], "accept", "small", "Ana", NOW)
+    decide(store, audits[1], [str(row) for row in range(20)], "accept", "small", "Ana", NOW)
     return store, audits
 
 
@@ -49,7 +51,7 @@ def store(kept: tuple[Path, list[str]], tmp_path: Path) -> Store:
 def clear(store: Store, audit: str) -> str:
     key = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
     signing = Signing(store.root.parent / "c.json", key, "Ana", NOW, NOW + timedelta(days=9))
-    clearance_from_decisions(store.root, audit, signing)
+    assert sign(store.root, audit, signing, place=HERE).clearance
     return next(iter(signed_audits(store)))
 
 

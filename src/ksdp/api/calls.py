@@ -1,4 +1,4 @@
-"""`ksdp.audit`, `ksdp.plan`, `ksdp.screen`, `ksdp.advise`, `ksdp.load`."""
+"""`ksdp.audit`, `ksdp.plan`, `ksdp.clear`, `ksdp.advise`, `ksdp.load`."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def plan(data: Any, mechanism: Any = None, **settings: Any) -> Forecast:
         return Forecast(forecast(wanted.spec, wanted.base))
 
 
-def screen(
+def clear(
     data: Any,
     mechanism: Any = None,
     *,
@@ -140,40 +140,39 @@ def screen(
     store: str | Path,
     **settings: Any,
 ) -> dict[str, Any]:
-    """Audit, leave out what is sensitive, audit the rest on fresh runs until nothing new is found; sign the rest.
+    """Audit, audit the clear documents by themselves until all of them hold, and sign the list of these.
 
     Parameters
     ----------
     data, mechanism, store, **settings
-        As for `audit`; and `days`, after which the clearance expires (90), `rounds`, the most of them (5).
+        As for `audit`; and `days`, after which the clearance expires (90), and `rounds`, the most audits of the
+        list (8).
     clearance : path
         Where the signed list of documents goes.
     key : path
         Private key of the person who decides, without a passphrase (`ksdp keys`).
     who : str
-        That person; stands in the clearance.
+        That person's name for the clearance.
 
     Returns
     -------
     dict
-        `outcome`, `reason`, `report` and the rounds, as `ksdp screen --json` prints them.
+        `outcome`, `reason`, `report` and the rounds, as `ksdp clear --json` prints them.
 
     Raises
     ------
     InputError
-        If anything is refused, before work starts.
+        If anything is refused, before work starts; if no document is clear.
     """
     from ksdp.flows.audits.place import HERE
-    from ksdp.flows.screening.clear import Signing
-    from ksdp.flows.screening.screen import Rules
-    from ksdp.flows.screening.screen import screen as run_screen
+    from ksdp.flows.screening.clear import ClearRules, Signing, audit_and_clear
     from ksdp.storage.keys import load_private
 
-    days, rounds = int(settings.pop("days", 90)), int(settings.pop("rounds", 5))
+    days, rounds = int(settings.pop("days", 90)), int(settings.pop("rounds", 8))
     wanted, now = call_spec(data, mechanism, settings), datetime.now(UTC)
     signing = Signing(Path(clearance), load_private(Path(key)), who, now, now + timedelta(days=days))
     with _shown(None), wanted.known():
-        done = run_screen(wanted.spec, wanted.base, Path(store), signing, Rules(rounds), HERE)
+        done = audit_and_clear(wanted.spec, wanted.base, Path(store), signing, ClearRules(rounds), HERE)
     return done.to_json()
 
 

@@ -71,7 +71,6 @@ MetricsPortOption = Annotated[
     typer.Option("--metrics-port", min=0, max=65535, help="Port for Prometheus metrics; 0: any free port."),
 ]
 MetricsHostOption = Annotated[str, typer.Option("--metrics-host", help="Address to listen on.")]
-SaltedOption = Annotated[bool, typer.Option("--salted", help="List salted hashes instead of ids.")]
 
 
 class FailOn(StrEnum):
@@ -211,7 +210,7 @@ class SignerOptions:
     days: DaysOption = 90
     appetite: AppetiteOption = None
 
-    def signing(self, spec: Spec | None = None, *, salted: bool = False, list_excluded: bool = False) -> Signing:
+    def signing(self, spec: Spec | None = None) -> Signing:
         """Who signs a clearance that holds from now on; asks for the key's passphrase, as `signing_key`."""
         from ksdp.flows.screening.clear import Signing
 
@@ -219,7 +218,7 @@ class SignerOptions:
         now = datetime.now(UTC)
         expires = now + timedelta(days=self.days)
         key = signing_key(self.key)
-        return Signing(self.clearance, key, self.who, now, expires, salted, list_excluded, asked)
+        return Signing(self.clearance, key, self.who, now, expires, asked)
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -1,4 +1,4 @@
-"""Review and decide: `review`, `decide`, `more`, `clear`, `approve`, `log`."""
+"""Review and decide: `review`, `decide`, `more`, `approve`, `log`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from ksdp.commands.options import (
     AuditArgument,
     JsonOption,
     PlaceOptions,
-    SaltedOption,
     SignerOptions,
     SpecArgument,
     StoreOption,
@@ -197,55 +196,6 @@ def _run_more(store: Path, audit: str, wanted: WantedRuns, place: Place, as_json
     raise typer.Exit(exit_code(out))
 
 
-@with_options
-def clear(
-    *,
-    audit: AuditArgument,
-    signer: SignerOptions,
-    salted: SaltedOption = False,
-    leave_out_waiting: Annotated[
-        bool, typer.Option("--leave-out-waiting", help="Leave out what waits for a second person.")
-    ] = False,
-    superseded: Annotated[
-        bool, typer.Option("--superseded", help="Sign even if a newer audit asked the same question.")
-    ] = False,
-    only: Annotated[
-        Path | None, typer.Option("--only", help="List exactly these of them: a file of ids, one a line.")
-    ] = None,
-    store: StoreOption = Path("ksdp-store"),
-    as_json: JsonOption = False,
-) -> None:
-    """Sign what may be used: what was proved clear and not excluded, and what was accepted."""
-    from ksdp.flows.screening.clear import clearance_from_decisions
-    from ksdp.storage.readers.files import read_text
-
-    signing = signer.signing(salted=salted)
-    out = clearance_from_decisions(
-        store,
-        opened_audit(store, audit)[1],
-        signing,
-        leave_out_waiting=leave_out_waiting,
-        superseded=superseded,
-        only=None if only is None else read_text(only, "utf-8").splitlines(),
-    )
-    _tell_cleared(out, as_json)
-
-
-def _tell_cleared(out: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps(out))
-        return
-    typer.echo(
-        f"{out['listed']} documents listed: {out['proved']} proved clear, {out['accepted']} accepted; "
-        f"{out['excluded']} excluded by decision, {out['left_open']} left open, {out['not_picked']} not picked\n"
-        f"{out['wrong'] or 'no test proved one of them'}\n"
-        f"{out['clearance']}  {out['fingerprint']}"
-    )
-    tell_exclusions(out["exclusions"])
-    if out["too_few"]:
-        typer.secho(f"no run takes it as it is: {out['too_few']}.", err=True, fg="yellow")
-
-
 _NAMED = 20
 
 
@@ -276,10 +226,12 @@ def approve(
 
     signing = signer.signing(read)
     place = where.place()
+    from ksdp.commands.screening import tell_cleared
+
     with terminal():
         patience = Patience(timedelta(hours=hours))
         out = run_approval(read, base, store, signing, patience, place)
-    _tell_cleared(out, as_json)
+    tell_cleared(out, as_json)
 
 
 def entry_row(entry: Entry) -> dict[str, Any]:

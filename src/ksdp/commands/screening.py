@@ -1,4 +1,4 @@
-"""Screen and advise: `keys`, `screen`, `verify`, `gain`, `advise`."""
+"""Sign and advise: `keys`, `clear`, `verify`, `gain`, `advise`."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from ksdp.audit.errors import InputError
+from ksdp.audit.verdicts.verdict import verdicts_code
 from ksdp.commands.options import (
     AppetiteOption,
     JsonOption,
     PlaceOptions,
-    SaltedOption,
     SignerOptions,
-    SpecArgument,
     StoreOption,
     WorkersOption,
+    opened_audit,
     read_asked,
     read_spec,
     with_options,
@@ -28,10 +28,8 @@ from ksdp.commands.options import (
 from ksdp.commands.reviews import tell_chain, tell_exclusions
 
 if TYPE_CHECKING:
+    from ksdp.audit.screening.screen_summary import ScreenSummary
     from ksdp.flows.learning import Limits
-    from ksdp.flows.screening.screen import Rules
-
-_SCREENED = {"cleared": 0, "nothing-proved": 4, "void": 5}
 
 
 def keys(
@@ -47,71 +45,71 @@ def keys(
     typer.echo(f"private  {made.private}  (readable by you alone)\npublic   {made.public}\n{made.fingerprint}")
 
 
-@dataclass(frozen=True)
-class ListingOptions:
-    """Options that say how documents stand in a clearance."""
-
-    salted: SaltedOption = False
-    list_excluded: Annotated[
-        bool, typer.Option("--list-excluded", help="Also list the excluded documents, by id.")
-    ] = False
-
-
-@dataclass(frozen=True)
-class ClearingOptions:
-    """Options that say which documents may be cleared, and when none are."""
-
-    allow_undecided: Annotated[bool, typer.Option("--allow-undecided", help="Clear undecided documents too.")] = (
-        False
-    )
-    proof: Annotated[
-        bool,
-        typer.Option("--proof/--no-proof", help="At the end, audit the documents to be cleared by themselves."),
-    ] = True
-    most: Annotated[
-        float, typer.Option("--most", help="Stop if more than this share of the documents is sensitive.")
-    ] = 0.5
-
-    def rules(self, rounds: int) -> Rules:
-        """Of so many rounds at most."""
-        from ksdp.flows.screening.screen import Rules
-
-        allowed = ("clear", "undecided") if self.allow_undecided else ("clear",)
-        return Rules(rounds, self.most, allowed, self.proof)
-
-
 @with_options
-def screen(
+def clear(
     *,
-    spec: SpecArgument,
+    audit: Annotated[
+        str,
+        typer.Argument(
+            help="A spec, FILE.toml; or an audit's id, its beginning, or `latest`.", metavar="SPEC|AUDIT"
+        ),
+    ],
     signer: SignerOptions,
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Most rounds of flag, exclude, audit again.")] = 5,
-    listing: ListingOptions,
-    clearing: ClearingOptions,
+    leave_out_waiting: Annotated[
+        bool, typer.Option("--leave-out-waiting", help="Leave out what waits for a second person.")
+    ] = False,
+    only: Annotated[
+        Path | None, typer.Option("--only", help="List exactly these documents: a file of ids, one a line.")
+    ] = None,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Most audits of the list by itself.")] = 8,
     store: StoreOption = Path("ksdp-store"),
     where: PlaceOptions,
     as_json: JsonOption = False,
 ) -> None:
-    """Flag, exclude, audit the rest on fresh runs until nothing new is found; sign what may be used."""
-    read, base = read_spec(spec)
-    from ksdp.flows.screening.screen import NO_HELP
-    from ksdp.flows.screening.screen import screen as run_screen
+    """Sign the documents that may enter a run, once an audit of exactly these has proved them.
+
+    What an audit proves clear and nobody excluded, and what people accepted, is audited by itself on fresh runs;
+    what does not hold there is left out, and the rest is audited again, until all of it holds. Exit 0: signed.
+    """
+    from ksdp.flows.screening.clear import ClearRules, audit_and_clear
+    from ksdp.flows.screening.clear import clear as run_clear
+    from ksdp.storage.readers.files import read_text
     from ksdp.terminal import terminal
 
     place = where.place()
-    signing = signer.signing(read, salted=listing.salted, list_excluded=listing.list_excluded)
-    rules = clearing.rules(rounds)
-    with terminal():
-        out = run_screen(read, base, store, signing, rules, place)
+    rules = ClearRules(rounds, leave_out_waiting, None if only is None else read_text(only, "utf-8").splitlines())
+    if audit.endswith(".toml"):
+        read, base = read_spec(Path(audit))
+        signing = signer.signing(read)
+        with terminal():
+            out = audit_and_clear(read, base, store, signing, rules, place)
+    else:
+        named = opened_audit(store, audit)[1]
+        signing = signer.signing()
+        with terminal():
+            out = run_clear(store, named, signing, rules, place)
+    tell_cleared(out, as_json)
+
+
+def tell_cleared(out: ScreenSummary, as_json: bool) -> NoReturn:
+    """Print what was signed, or why nothing was, and leave with its exit code."""
     if as_json:
         typer.echo(json.dumps(out.to_json()))
+    elif out.clearance is None:
+        typer.secho(f"not signed: {out.reason}", err=True, fg="yellow")
+        typer.echo("`ksdp advise` looks for a run that gives less away.", err=True)
     else:
-        typer.echo(f"{out.outcome}: {out.reason}", err=True)
-        if out.outcome in NO_HELP:
-            typer.echo("`ksdp advise` searches the levers for a run that gives less away.", err=True)
+        typer.echo(f"signed: {out.allowed} of {out.documents} documents. {out.reason}")
+        typer.echo(f"{out.clearance}  {out.fingerprint}")
+    if not as_json:
         tell_exclusions(out.exclusions)
-        typer.echo(f"screen  {out.screen}\nreport  {out.report}", err=True)
-    raise typer.Exit(_SCREENED.get(out.outcome, 3))
+        typer.echo(f"report  {out.report}", err=True)
+    raise typer.Exit(0 if out.clearance else 5 if out.outcome == "void" else _not_signed(out))
+
+
+def _not_signed(out: ScreenSummary) -> int:
+    """3 where the last audit found sensitive documents, else 4."""
+    return verdicts_code(out.rounds[-1].verdicts.as_dict()) or 4
 
 
 def verify(

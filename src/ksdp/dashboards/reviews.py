@@ -322,7 +322,8 @@ def read_queue_page(store: Store, query: Mapping[str, str]) -> QueuePage:
 
 
 def _part_of(store: Store, audit: str) -> str | None:
-    if screen := screen_of(store, audit):
-        return f"a round of screen {screen.screen}"
+    screen = screen_of(store, audit)
+    if screen and audit not in (screen.rounds[0].audit, screen.rounds[-1].audit if screen.clearance else ""):
+        return f"an audit of the list that audit {screen.screen} proposed"
     views = views_of(store, audit)
     return f"one of the views {views}" if views else None

@@ -15,42 +15,37 @@ from ksdp.dashboards.audits.sentences import title
 from ksdp.dashboards.charts import shares_svg
 from ksdp.dashboards.words import count, plural
 from ksdp.storage.audits.history import screen_ids, valid_audit
-from ksdp.storage.audits.screens import RoundSummary, ScreenSummary, read_excluded, read_screen
+from ksdp.storage.audits.screens import RoundSummary, ScreenSummary, read_left_out, read_screen
 from ksdp.storage.errors import StoreError
 from ksdp.storage.store import Store
 
 _LISTED = 200
-"""Excluded documents that the page names; the store holds all."""
+"""Documents that the page names; the store holds all."""
 
 
 def screen_headline(screen: ScreenSummary) -> str:
     """The outcome in one sentence."""
-    name, out = title(screen.mechanism), plural(screen.excluded, "document", "documents")
-    rounds = plural(len(screen.rounds), "audit", "audits")
-    may = plural(screen.allowed, "document", "documents")
-    if screen.outcome == "cleared":
-        without = f"Without {out}, " if screen.excluded else ""
-        return f"{without}{may} of {count(screen.documents)} may enter {name}: {rounds}, nothing left to flag."
+    name, audits = title(screen.mechanism), plural(len(screen.rounds), "audit", "audits")
+    if screen.outcome == "signed":
+        may = plural(screen.allowed, "document", "documents")
+        return f"{may} of {count(screen.documents)} may enter {name}: {audits}, and the last one proves this list."
     return {
-        "nothing-proved": f"No document was found to be given away by {name}, and none was proved safe: nothing "
-        "is cleared.",
-        "hopeless": f"Leaving documents out does not make {name} safe for the others: most are sensitive.",
-        "limit": f"Leaving {out} out was not enough for {name}: each of {rounds} uncovered others.",
-        "too-few": f"Leaving {out} out leaves too few documents to hide among in {name}.",
-        "void": "An audit of this screen is void: nothing is cleared.",
+        "out-of-rounds": f"Nothing is signed for {name}: {audits} did not end in a list all of which holds.",
+        "too-few": f"Nothing is signed for {name}: the documents that were left out had hidden the others.",
+        "void": "An audit of this list is void: nothing is signed.",
     }[screen.outcome]
 
 
 def render_screen(store: Store, screen: str) -> str:
-    """The page of a finished screen, from what the store holds: complete HTML that loads and runs nothing."""
+    """The page of a finished screening, from what the store holds: complete HTML that loads and runs nothing."""
     stored = read_screen(store, screen)
-    excluded = read_excluded(store, screen).to_pylist() if stored.excluded else []
-    excluded.sort(key=lambda row: (row["round"], row["log10_adjusted_p"], -row["distance"]))
+    rows = read_left_out(store, screen).to_pylist() if stored.left_out else []
+    rows.sort(key=lambda row: (row["round"], row["log10_adjusted_p"], -row["distance"]))
     return standalone(
         "screen.html.j2",
         screen=stored,
         headline=screen_headline(stored),
-        excluded=excluded[:_LISTED],
+        left_out=rows[:_LISTED],
         before=_bar(stored.rounds[0]),
         after=_bar(stored.rounds[-1]),
     )
@@ -74,7 +69,7 @@ class ScreenPage(Paged):
 
     screen: ScreenSummary
     rows: tuple[Mapping[str, Any], ...]
-    """Documents that were left out, as `read_excluded` has them."""
+    """Documents that were left out, as `read_left_out` has them."""
     page: int
     finished: frozenset[str]
     """Its audits that are in the store."""
@@ -101,7 +96,7 @@ def read_screen_page(store: Store, screen: str, query: Mapping[str, str]) -> Scr
         raise LookupError("There is no such screening in this store.")
     stored, page = read_screen(store, screen), page_number(query)
     try:
-        table = read_excluded(store, screen)
+        table = read_left_out(store, screen)
     except StoreError:
         table = None
     total = 0 if table is None else len(table)

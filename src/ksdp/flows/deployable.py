@@ -1,4 +1,4 @@
-"""Flows for one's own Prefect server: audits, screens, approvals, and one party of a run."""
+"""Flows for one's own Prefect server: audits, clearances, approvals, and one party of a run."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ from ksdp.flows.reviews import Patience, run_approval
 from ksdp.flows.runs.budget import budget_files, open_guard
 from ksdp.flows.runs.party import Node, enter_documents, run_party, run_server
 from ksdp.flows.runs.protocol_files import read_run
-from ksdp.flows.screening.clear import Signing
-from ksdp.flows.screening.screen import Rules, screen
+from ksdp.flows.screening.clear import ClearRules, Signing, audit_and_clear
 from ksdp.protocols.network.mesh import Address
 from ksdp.storage.keys import load_private, private_key
 from ksdp.storage.readers.spec_files import read_spec_file
@@ -206,29 +205,27 @@ def audit_flow(
     return cast(dict[str, Any], _audit(spec, store, dask, workers))
 
 
-@tried_again("screen")
-def _screen(
-    spec: str | dict[str, Any], store: str, signs: _Signs, rounds: int, dask: str | None
-) -> dict[str, Any]:
-    read, base = _spec(spec, "screen")
+@tried_again("clear")
+def _clear(spec: str | dict[str, Any], store: str, signs: _Signs, rounds: int, dask: str | None) -> dict[str, Any]:
+    read, base = _spec(spec, "clear")
     with listening(Logged()):
-        done = screen(read, base, Path(store), signs.signing(), Rules(rounds), _place(None, dask))
+        done = audit_and_clear(read, base, Path(store), signs.signing(), ClearRules(rounds), _place(None, dask))
     return dict(done.to_json())
 
 
-@flow(name="ksdp-screen", **RESULTS)
-def screen_flow(
+@flow(name="ksdp-clear", **RESULTS)
+def clear_flow(
     spec: str | dict[str, Any],
     store: str,
     clearance: str,
     key: str,
     who: str,
     days: int = 90,
-    rounds: int = 5,
+    rounds: int = 8,
     dask: str | None = None,
     environment: dict[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Audit, leave out what is sensitive, audit the rest on fresh runs until nothing new is found; sign the rest.
+    """Audit, audit the clear documents by themselves until all of them hold, and sign the list.
 
     Parameters
     ----------
@@ -242,15 +239,15 @@ def screen_flow(
     who : str
         That person; stands in the clearance.
     days, rounds : int
-        Days until the clearance expires; most rounds.
+        Days until the clearance expires; most audits of the list.
 
     Returns
     -------
     dict
-        As `ksdp screen --json` prints it: `outcome` is `cleared`, or says why nothing was signed.
+        As `ksdp clear --json` prints it: `outcome` is `signed`, or says why nothing was signed.
     """
     _enter(environment)
-    return cast(dict[str, Any], _screen(spec, store, _Signs(clearance, key, who, days), rounds, dask))
+    return cast(dict[str, Any], _clear(spec, store, _Signs(clearance, key, who, days), rounds, dask))
 
 
 @tried_again("approve")
@@ -260,7 +257,8 @@ def _approve(
     read, base = _spec(spec, "approval")
     patience = Patience(timedelta(hours=hours))
     with listening(Logged()):
-        return run_approval(read, base, Path(store), signs.signing(), patience, _place(None, dask))
+        done = run_approval(read, base, Path(store), signs.signing(), patience, _place(None, dask))
+    return dict(done.to_json())
 
 
 @flow(name="ksdp-approval", **RESULTS)
@@ -280,14 +278,14 @@ def approval_flow(
     Parameters
     ----------
     spec, store, clearance, key, who, days, dask, environment
-        As for `screen_flow`.
+        As for `clear_flow`.
     hours : float
         How long decisions are waited for; the time begins anew with every attempt.
 
     Returns
     -------
     dict
-        As `ksdp approve --json` prints it: how many were listed, proved clear, accepted, left out.
+        As `ksdp approve --json` prints it.
     """
     _enter(environment)
     return cast(dict[str, Any], _approve(spec, store, _Signs(clearance, key, who, days), hours, dask))
@@ -314,7 +312,7 @@ def party_flow(
     protocol : str
         The protocol file, the same at every party.
     me, key : str
-        Which of the parties this is, and its private key, as for `screen_flow`.
+        Which of the parties this is, and its private key, as for `clear_flow`.
     out : str
         Folder of the result and the transcript.
     corpus : str, optional

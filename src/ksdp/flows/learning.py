@@ -551,7 +551,7 @@ def _confirmed(summary: Summary) -> dict[str, Any]:
 
 
 def next_commands(spec: Path, store: Path, *, audited: bool, runnable: bool, here: bool) -> list[dict[str, str]]:
-    """What to type next, in order: audit the whole corpus, screen and clear it, run it among parties.
+    """What to type next, in order: audit the whole corpus, clear it, run it among parties.
 
     Parameters
     ----------
@@ -563,15 +563,15 @@ def next_commands(spec: Path, store: Path, *, audited: bool, runnable: bool, her
     commands = [] if audited else [("the whole corpus, on fresh runs", f"ksdp audit {at} --store {kept}")]
     commands.append(
         (
-            "leave out what is sensitive, sign the rest",
-            f'ksdp screen {at} --clearance {clearance} --key ME.key --who "YOUR NAME" --store {kept}',
+            "audit the clear documents by themselves, sign what holds",
+            f'ksdp clear {at} --clearance {clearance} --key ME.key --who "YOUR NAME" --store {kept}',
         )
     )
     if runnable:
         entered, why = f"--corpus {at} --clearance {clearance}", "take part, with the others"
         if not here:
             entered = "--corpus HERE.toml --clearance HERE.clearance"
-            why += "; HERE.toml names copies of the files on this machine, and is what was screened"
+            why += "; HERE.toml names copies of the files on this machine, and is what was cleared"
         commands += [
             ("what all parties agree on", f"ksdp columns {at} --party NAME@HOST:PORT --party ... > protocol.toml"),
             (why, f"ksdp party protocol.toml --me ME --key ME.key {entered} --out result"),

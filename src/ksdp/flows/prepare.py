@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -48,7 +48,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class GivenSpec:
-    """What a person asked that takes several audits: a screen, or several views."""
+    """What a person asked that takes several audits: a list's own audits, or several views."""
 
     spec: Spec
     """What was given."""
@@ -114,7 +114,13 @@ def _note_exploration(store: Store, plan: Plan, audit: str) -> None:
 
 
 def prepare_stored(
-    plan: Plan, store: Path, *, may_sample: bool, asked: GivenSpec | None = None, after: str | None = None
+    plan: Plan,
+    store: Path,
+    *,
+    may_sample: bool,
+    asked: GivenSpec | None = None,
+    after: str | None = None,
+    part: bool = False,
 ) -> Prepared:
     """Store the spec and the corpus of a plan.
 
@@ -123,7 +129,9 @@ def prepare_stored(
     asked : GivenSpec, optional
         Where this is one audit of several: for what.
     after : str, optional
-        Another audit, whose question this one asks again: a round of a screen has but a part of the corpus.
+        Another audit, whose question this one asks again.
+    part : bool
+        Whether it audits some of the question's documents alone, so that nobody decides about it by itself.
     """
     try_own_code(plan)
     spec, corpus = plan.spec, plan.corpus
@@ -137,7 +145,7 @@ def prepare_stored(
     question = asked.question if before is None else AuditQuestion(before.question, before.file)
     size = {"runs": plan.runs, "looks": len(plan.looks)}
     attempt = attempt_of(spec, audit, now, **size, question=question, given=asked.spec, name=asked.attempt)
-    record_attempt(opened, attempt)
+    record_attempt(opened, replace(attempt, part=attempt.part or part))
     store_corpus(corpus, opened.corpus(corpus.hash))
     write_spec(opened.audit(audit), spec)
     if spec.cluster is not None and spec.cluster.blocks is not None:

@@ -23,13 +23,14 @@ from ksdp.audit.errors import InputError, InvalidAudit, KsdpError, NotFound, Sto
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.reviewing import CorpusUnits, Decision, Entry, Proposal, Status
+from ksdp.audit.screening.screen_summary import ScreenSummary
 from ksdp.audit.specs.models import Spec
 from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import one_at_a_time, run_prepared
 from ksdp.flows.interruption import Clock, Listener, current, listening, run_until_stopped, utc_now
 from ksdp.flows.prefect_server import prefect_server, reached
 from ksdp.flows.prepare import Prepared, prepare, prepare_stored, spec_corpus
-from ksdp.flows.screening.clear import Signing, clearance_from_decisions
+from ksdp.flows.screening.clear import Signing, clear
 from ksdp.storage.audits.continuation import (
     Origin,
     claimed,
@@ -262,7 +263,7 @@ def more_runs(
             prepared = prepare_stored(make_plan(more, corpus), opened.root, may_sample=True, after=audit)
             if (held_to := kept_appetite(opened, audit)) is not None:
                 keep_appetite(opened, prepared.ref.audit, held_to)
-            before = read_origin(opened, audit) or Origin(read_spec(opened.audit(audit)).hash, (audit,))
+            before = read_origin(opened, audit) or Origin(read_spec(opened.audit(audit)).binding, (audit,))
             write_origin(opened, prepared.ref.audit, Origin(before.spec, (*before.audits, prepared.ref.audit)))
             progress = {"audit": prepared.ref.audit, "documents": len(asked), "with_runs": more.design.with_runs}
             written.write(state="running", stage="prepare", units=0, total=1, **progress)
@@ -343,7 +344,7 @@ async def await_decisions(store: Path, audit: str, patience: Patience) -> str:
 
 def run_approval(
     spec: Spec, base: Path, store: Path, signing: Signing, patience: Patience, place: Place = ANYWHERE
-) -> dict[str, Any]:
+) -> ScreenSummary:
     """Audit, wait for decisions, write the clearance: one Prefect flow, `approval`.
 
     Parameters
@@ -356,8 +357,8 @@ def run_approval(
 
     Returns
     -------
-    dict
-        As `clearance_from_decisions` gives it.
+    ScreenSummary
+        As `clear` returns it.
     """
     signing.check()
     current().stage("prepare", 1)
@@ -369,7 +370,7 @@ def run_approval(
         server.wait()
 
         @flow(name="approval", flow_run_name="approval {audit}", validate_parameters=False)
-        async def approval(audit: str) -> dict[str, Any]:
+        async def approval(audit: str) -> ScreenSummary:
             ref = AuditRef(str(root), audit, prepared.ref.corpus)
             audits = [Prepared(ref, open_plan(ref))]
             summary = (await asyncio.to_thread(run_prepared, audits, place))[0]
@@ -377,7 +378,7 @@ def run_approval(
                 raise InvalidAudit(f"{summary.controls.reason}. No verdict may be used.")
             decided = await await_decisions(root, audit, patience)
             now = datetime.now(UTC)
-            return await asyncio.to_thread(clearance_from_decisions, root, decided, signing.at(now))
+            return await asyncio.to_thread(clear, root, decided, signing.at(now), place=place)
 
         with reached(server):
             return run_until_stopped(approval(prepared.ref.audit))

@@ -55,19 +55,16 @@ def _codec() -> TypeAdapter[Clearance]:
 
 
 def _content(clearance: Clearance) -> dict[str, Any]:
-    """As JSON: moments in UTC, the salt in hex; an optional field that says nothing is not written."""
+    """As JSON: moments in UTC; an optional field that says nothing is not written."""
     moments = {name: getattr(clearance, name).astimezone(UTC).isoformat() for name in ("created", "expires")}
-    said: dict[str, Any] = _codec().dump_python(
-        clearance, mode="json", exclude_defaults=True, exclude={"salt", *moments}
-    )
-    return {"format": FORMAT, "salt": clearance.salt and clearance.salt.hex()} | said | moments
+    said: dict[str, Any] = _codec().dump_python(clearance, mode="json", exclude_defaults=True, exclude={*moments})
+    return {"format": FORMAT} | said | moments
 
 
 def _clearance(content: dict[str, Any]) -> Clearance:
     if content["format"] != FORMAT:
         raise ValueError("another format")
-    salt = content["salt"]
-    return _codec().validate_python(content | {"salt": salt if salt is None else bytes.fromhex(salt)})
+    return _codec().validate_python({name: value for name, value in content.items() if name != "format"})
 
 
 def _signed_bytes(content: Mapping[str, Any], kind: str = "clearance") -> bytes:

@@ -5,6 +5,7 @@ A column is a field of the row (`ksdp.storage.codec.Table`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ksdp.audit.errors import NotFound, StoreError
+from ksdp.audit.errors import DamagedFile, NotFound, StoreError
 from ksdp.audit.results.parts import StatisticSummary as StatisticSummary
 from ksdp.audit.results.strength import AttackStrength as AttackStrength
 from ksdp.audit.results.summary import Summary as Summary
@@ -23,6 +24,8 @@ from ksdp.audit.specs.models import Spec, parse_spec
 from ksdp.audit.verdicts.effects import EffectMeasures
 from ksdp.audit.verdicts.laws import Gap as Gap
 from ksdp.audit.verdicts.laws import widest_gap
+from ksdp.audit.verdicts.multiplicity import CLEARING, adjust
+from ksdp.audit.verdicts.verdict import Verdict
 from ksdp.storage.codec import (
     Table,
     checksums_hold,
@@ -392,6 +395,44 @@ def report_whole(folder: Path) -> bool:
 def read_verdicts(folder: Path) -> pa.Table:
     """One row a document."""
     return _read(folder, "verdicts", VERDICTS.columns)
+
+
+_ROUNDING = 1e-9
+"""Of log10 p: stored numbers were rounded when they were computed."""
+
+
+def check_verdicts(folder: Path, spec: Spec) -> pa.Table:
+    """Read the verdicts of an audit, and derive each anew from the stored p-values and bounds.
+
+    A document is sensitive where the adjusted p of "at most the margin" is at or below the level, and clear where
+    that of "at least the margin" is, or where its bound on every attack is accepted. An adjusted p is at least the
+    step-up of the raw ones, and these are at least the largest over the statistics' own table.
+
+    Raises
+    ------
+    DamagedFile
+        If a row says something else: the table is not the one that the audit wrote.
+    """
+    rows, rule = read_verdicts(folder), spec.rule
+    below, adjusted = rows["log10_p_below"].to_numpy(), rows["log10_adjusted_p_below"].to_numpy()
+    sensitive = rows["log10_adjusted_p_above"].to_numpy() <= math.log10(rule.level) + _ROUNDING
+    tested = (adjusted <= math.log10(rule.for_clear) + _ROUNDING) & (rule.margin > 0)
+    proved = rule.accepts(rows["certified_bound"].to_numpy(zero_copy_only=False)) | spec.proved_by_draw
+    word = np.where(sensitive, Verdict.SENSITIVE, np.where(tested | proved, Verdict.CLEAR, Verdict.UNDECIDED))
+    stored = np.array(rows["verdict"].to_pylist())
+    wrong = word != stored
+    wrong |= adjusted < adjust(below, rule.error, CLEARING) - _ROUNDING
+    each = pa.TableGroupBy(read_statistics(folder), "document").aggregate([("log10_p_below", "max")])
+    largest = dict(zip(each["document"].to_pylist(), each["log10_p_below_max"].to_pylist(), strict=True))
+    raw = np.array([largest.get(name, 0.0) for name in rows["document"].to_pylist()])
+    wrong |= tested & ~proved & ~sensitive & (raw > math.log10(rule.for_clear) + _ROUNDING)
+    if spec.decides and (at := np.flatnonzero(wrong)).size:
+        name = rows["document"][int(at[0])].as_py()
+        raise DamagedFile(
+            f"verdicts.parquet of audit {folder.name!r} does not follow from its own p-values: document {name!r} "
+            f"is called {stored[at[0]]}, and {at.size} rows are wrong. Restore it, or run `ksdp audit` again."
+        )
+    return rows
 
 
 def verdict_ids(verdicts: pa.Table, kinds: Sequence[str]) -> list[str]:

@@ -13,7 +13,7 @@
                                verdicts.parquet, statistics.parquet, curves.parquet, effects.parquet,
                                stages/: later looks, and the fresh runs, of each document its strongest statistic
       reviews/                 log.jsonl: what people decided, chained; policy.json, head.json, an index
-      screens/                 <id>.json, <id>.html and <id>-excluded.parquet: rounds of a screening
+      screens/                 <id>.json, <id>.html and <id>-left-out.parquet: a list's own audits
       views/                   <id>.json, <id>.parquet, <id>.html: audits of several views, combined
       appetites/               <audit>.json: what an audit is held to, written once; <hash>.json: a signed record
       clearances/              <hash>.json: a copy of every clearance that was signed; <hash>.expired: it was told

@@ -95,7 +95,7 @@ def test_where_none_is_safe_it_says_from_how_many_documents_on() -> None:
     assert found.needed == documents_needed(leaky.leak, 0.2, 1000)
     said = advice_sentences(found)
     assert f"about {found.needed:,} documents until 95 % are within the margin" in said[0]
-    assert "ksdp screen" in said[1]
+    assert "ksdp clear" in said[1]
 
 
 def test_what_more_runs_may_settle_is_not_called_unsafe() -> None:

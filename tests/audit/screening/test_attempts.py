@@ -6,10 +6,17 @@ from typing import Any
 
 import pytest
 
+from ksdp.audit.continuing import tables_at_part
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
-from ksdp.audit.screening.clearance import Attempt, AuditQuestion, attempt_of, count_attempts, question_of
-from ksdp.audit.screening.rounds import round_spec
+from ksdp.audit.screening.clearance import (
+    Attempt,
+    AuditQuestion,
+    attempt_of,
+    count_attempts,
+    list_attempt,
+    question_of,
+)
 from ksdp.audit.specs.models import Spec
 
 TABLES: dict[str, Any] = {
@@ -27,6 +34,11 @@ def spec_with(**changes: Any) -> Spec:
 def attempt(spec: Spec, audit: str, given: Spec | None = None, name: str | None = None) -> Attempt:
     at = "2026-01-01T00:00:00+00:00"
     return attempt_of(spec, audit, at, 400, 1, question=question_of(spec, "c", 90), given=given or spec, name=name)
+
+
+def at_part(spec: Spec, number: int) -> Spec:
+    """The spec at a part of its level, as the audits of a list have it."""
+    return Spec.model_validate(tables_at_part(spec, lambda level: level / 2**number))
 
 
 @pytest.mark.parametrize(
@@ -82,11 +94,11 @@ def test_the_parameters_of_what_noise_is_put_on_count_as_they_are() -> None:
     assert noisy() == noisy(rank=PDSVD().rank) != noisy(rank=PDSVD().rank + 1)
 
 
-def test_the_rounds_of_a_screen_are_one_attempt() -> None:
-    screen = spec_with()
-    rounds = [attempt(round_spec(screen, n, 3, 100), f"round-{n}", given=screen) for n in (1, 2)]
+def test_the_audits_of_a_list_are_one_attempt() -> None:
+    asked = spec_with()
+    rounds = [attempt(at_part(asked, n), f"round-{n}", given=asked) for n in (1, 2)]
     counted = count_attempts(rounds)
-    assert (counted.attempts, counted.audits, counted.seeds) == (1, 2, 2)
+    assert (counted.attempts, counted.audits, counted.seeds) == (1, 2, 1)
     # It could have gone on: the level of all its rounds is spent.
     assert counted.level == pytest.approx(0.05)
     assert "once" in counted.sentence()
@@ -114,15 +126,16 @@ def test_the_level_is_that_of_clear_and_of_its_certificates(
     asked = spec_with(certificate=certificate, decision=TABLES["decision"] | decision)
     counted = count_attempts([attempt(asked, "a")])
     assert counted.level == pytest.approx(level)
-    # All rounds of a screen together hold no more.
-    rounds = [attempt(round_spec(asked, n, 4, 100), str(n), given=asked) for n in (1, 2, 3, 4)]
-    assert sum(one.level for one in rounds) == pytest.approx(level)
+    # All audits of a list together hold no more.
+    rounds = [attempt(at_part(asked, n), str(n), asked, list_attempt("a")) for n in (1, 2, 3, 4)]
+    assert sum(one.level for one in rounds) == pytest.approx(level * 15 / 16)
     assert count_attempts(rounds).level == pytest.approx(level)
+    assert all(one.part for one in rounds)
 
 
-def test_an_audit_and_a_screen_of_one_spec_hold_their_sum() -> None:
+def test_an_audit_and_the_audits_of_its_list_hold_their_sum() -> None:
     asked = spec_with()
-    rounds = [attempt(round_spec(asked, n, 3, 100), str(n), asked, "screen") for n in (1, 2, 3)]
+    rounds = [attempt(at_part(asked, n), str(n), asked, list_attempt("alone")) for n in (1, 2, 3)]
     counted = count_attempts([attempt(asked, "alone"), *rounds])
     assert counted.attempts == 2
     assert counted.level == pytest.approx(0.1)
@@ -130,12 +143,8 @@ def test_an_audit_and_a_screen_of_one_spec_hold_their_sum() -> None:
 
 
 def test_parts_of_the_corpus_and_rows_are_one_question() -> None:
-    """Later rounds of a screen, and the views of an audit, count other parties in rows."""
     asked = spec_with(parties={"honest": 0.2, "coalition": 0.1})
-    rounds = [attempt(round_spec(asked, n, 3, 90), str(n), asked, "screen") for n in (1, 2)]
-    assert rounds[1].seed != rounds[0].seed
     question = question_of(asked, "c", 90)
-    assert rounds[0].question == rounds[1].question == question.content
     assert question.content == question_of(spec_with(parties={"honest": 18, "coalition": 9}), "c", 90).content
     assert not question.same(question_of(spec_with(parties={"honest": 17, "coalition": 9}), "c", 90))
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ksdp.audit.reviewing import Decision, Entry, State, Status
-from ksdp.audit.screening.clearance import Attempts, Selection, review_statement, screen_statement, select
+from ksdp.audit.screening.clearance import Attempts, ListCounts, list_statement, select
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 SAID = {d: Entry(1, "a", "c", "mail.csv", "document", "x", d, "why", "Ana", NOW, 0, "", "") for d in Decision}
@@ -80,57 +79,25 @@ def test_every_document_goes_to_one_place_and_none_enters_unproved_without_a_wor
 ASKED = Attempts(attempts=1, audits=2, seeds=1, margins=(0.2,), statistics=1, looks=4, level=0.075)
 
 
+COUNTS = ListCounts(proved=3, accepted=2, excluded=1, left_open=2, not_picked=0, left_out=4)
+
+
 def test_the_statement_counts_and_does_not_praise() -> None:
-    chosen = Selection(("a", "b", "c"), ("d", "e"), ("f",), ("g", "h"), ("h",))
-    values = {"margin": 0.2, "asked": ASKED, "rows": 30, "among": 900, "selection": chosen}
-    said = review_statement(**values, accepted_sensitive=1, four_eyes=True, newest=True)
+    values = {"margin": 0.2, "asked": ASKED, "rows": 30, "among": 900}
+    said = list_statement(COUNTS, **values, four_eyes=True)
     for words in (
-        "3 documents are listed because they were proved clear",
+        "5 documents are listed. An audit of exactly these proved 3 of them clear",
         "is below 0.2, in databases of 30 documents drawn from 900",
         "so far: 2; their levels add up to 0.075",
-        "2 are listed by decision alone: 1 proved sensitive, and 1 of which nothing is proved",
-        "3 documents are not listed: 1 excluded by decision, 2 left open",
-        "were not audited again without these",
+        "2 are listed by decision alone",
+        "7 documents are not listed: 1 excluded by decision, 2 left open, 4 that did not hold",
         "confirmed by a second person",
         "not differential privacy",
         "Where two parties open exact sums, each learns the other's input exactly.",
     ):
         assert words in said, words
-    assert "later audit" not in said
-    alone = review_statement(
-        **values | {"selection": Selection(("a",), (), (), (), ())},
-        accepted_sensitive=0,
-        four_eyes=False,
-        newest=False,
-    )
+    alone = list_statement(ListCounts(1, 0, 0, 0, 0, 0), **values, four_eyes=False, every_size=True)
     assert "Every document of the audit is listed." in alone
     assert "one person each" in alone
-    assert "A later audit asked the same" in alone
+    assert "holds for every part of the corpus" in alone
     assert "by decision alone" not in alone
-
-
-def test_the_statement_promises_what_was_proved_and_no_more() -> None:
-    common = {"margin": 0.2, "level": 0.05, "rows": 30, "among": 900, "rounds": 3}
-    clear = screen_statement(**common, allowed=["clear"], beside=0)
-    assert "below 0.2" in clear
-    assert "undecided" not in clear
-    both = screen_statement(**common, allowed=["clear", "undecided"], beside=4)
-    assert "nothing is proved of them" in both
-    assert "4 documents that are not listed" in both
-    assert "not differential privacy" in clear
-    assert "Where two parties open exact sums, each learns the other's input exactly." in clear
-
-
-def test_a_statement_says_whether_the_listed_ones_were_audited_alone() -> None:
-    common: dict[str, Any] = {
-        "margin": 0.2,
-        "level": 0.05,
-        "rows": 30,
-        "among": 900,
-        "rounds": 3,
-        "allowed": ["clear"],
-    }
-    assert "from the listed documents and from no others" in screen_statement(**common, beside=0)
-    beside = screen_statement(**common, beside=4, why="there are too few")
-    assert "not audited without them, because there are too few." in beside
-    assert "from no others" not in beside

@@ -11,7 +11,7 @@ from ...summaries import example
 def test_a_few_sensitive_documents_are_decided_about_and_the_rest_audited_again() -> None:
     first, second = next_steps(example())
     assert "Decide about the 1 sensitive document:" in first
-    assert "ksdp screen" in first
+    assert "ksdp clear" in first
     assert "3 undecided documents for safe" in second
     runs = f"{example().runs:,} runs prove neither. About 1,234 would decide half of them"
     assert runs in next_steps(example(), 1234.0)[1]

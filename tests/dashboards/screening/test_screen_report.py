@@ -1,4 +1,4 @@
-"""The page of a screen, for every outcome: what it says, what it never loads, and text that stays text."""
+"""The page of a screening, for every outcome: what it says, what it never loads, and text that stays text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from ksdp.audit.errors import StoreError
 from ksdp.audit.screening.screen_summary import ScreenSummary
 from ksdp.dashboards.screening import read_screens_page, render_screen, screen_headline
-from ksdp.storage.audits.screens import RoundVerdicts, read_screen, write_excluded, write_screen
+from ksdp.storage.audits.screens import RoundVerdicts, read_screen, write_left_out, write_screen
 from ksdp.storage.codec import write_json_with_checksum
 from ksdp.storage.store import Store
 
@@ -20,7 +20,7 @@ from ..html_page import HtmlPage
 
 def render(tmp_path: Path, found: ScreenSummary, document: str = "mail-7") -> HtmlPage:
     store = Store.open(tmp_path / "store")
-    if found.excluded:
+    if found.left_out:
         row = {
             "document": document,
             "verdict": "sensitive",
@@ -28,26 +28,24 @@ def render(tmp_path: Path, found: ScreenSummary, document: str = "mail-7") -> Ht
             "distance": 0.97,
             "log10_adjusted_p": -31.25,
         }
-        write_excluded(store, found.screen, [RoundVerdicts(1, pa.Table.from_pylist([row]))])
+        write_left_out(store, found.screen, [(RoundVerdicts(1, pa.Table.from_pylist([row])), [document])])
     write_screen(store, found)
     return HtmlPage(render_screen(store, found.screen))
 
 
-def test_a_clearance_is_told_with_its_rounds_its_price_and_what_was_left_out(tmp_path: Path) -> None:
+def test_a_clearance_is_shown_with_its_rounds_its_price_and_what_was_left_out(tmp_path: Path) -> None:
     page = render(tmp_path, screened())
-    assert (
-        "Without 1 document, 1,160 documents of 1,200 may enter PD-NMF: 2 audits, nothing left to flag."
-        in page.text()
-    )
-    assert "The largest fell from 0.97 to 0.19." in page.text()
-    assert "2 (the listed ones alone)" in page.text()
-    assert "0.5123" in page.text()
-    assert "0.5235" in page.text()
-    assert "mail-7" in page.text()
-    assert "less than 1 in a million" in page.text()
-    assert "What is cleared is what was audited together." in page.text()
-    assert "Nothing else is needed." in page.text()
-    assert "Nothing else is needed." not in render(tmp_path, screened(rounds=[round_of(1)])).text()
+    assert "960 documents of 1,200 may enter PD-NMF: 3 audits, and the last one proves this list." in page.text()
+    assert "The largest went from 0.97 to 0.19." in page.text()
+    for words in (
+        "first audit",
+        "0.5123",
+        "0.5235",
+        "mail-7",
+        "less than 1 in a million",
+        "Nothing else is needed.",
+    ):
+        assert words in page.text(), words
     ids = [value for name, value in page.attributes if name == "id"]
     targets = [value[1:] for name, value in page.attributes if name == "href" and value and value.startswith("#")]
     assert len(ids) == len(set(ids))
@@ -56,7 +54,7 @@ def test_a_clearance_is_told_with_its_rounds_its_price_and_what_was_left_out(tmp
 
 
 def test_it_loads_and_runs_nothing(tmp_path: Path) -> None:
-    page = render(tmp_path, screened(outcome="hopeless"))
+    page = render(tmp_path, screened(outcome="out-of-rounds", clearance=None))
     assert not {"script", "img", "iframe", "object", "form"} & set(page.tags)
     assert all(not name.startswith("on") and name not in ("src", "style") for name, _ in page.attributes)
     policy = [value for name, value in page.attributes if name == "content" and value and "default-src" in value]
@@ -75,40 +73,30 @@ def test_who_was_excluded_by_decision_is_named_with_who_when_and_why(tmp_path: P
     assert "K1011: without an audit, Ada, 2026-03-01. objection" in page.text()
 
 
-def test_what_was_beside_the_cleared_ones_is_said(tmp_path: Path) -> None:
-    page = render(tmp_path, screened(exact=False, beside=90, why_beside="10 listed documents are too few"))
-    assert (
-        "90 documents were in the last audit’s databases without being cleared, because 10 listed" in page.text()
-    )
-
-
-@pytest.mark.parametrize("outcome", ["hopeless", "limit", "too-few"])
-def test_where_exclusion_does_not_help_advice_is_offered(tmp_path: Path, outcome: str) -> None:
-    nothing = {"clearance": None, "quality": None, "exact": False, "beside": None, "allowed": 0}
-    offered = render(tmp_path, screened(outcome=outcome, **nothing))
+@pytest.mark.parametrize("outcome", ["out-of-rounds", "too-few"])
+def test_where_nothing_is_signed_advice_is_offered(tmp_path: Path, outcome: str) -> None:
+    offered = render(tmp_path, screened(outcome=outcome, clearance=None, quality=None, allowed=0))
     assert "ksdp advise" in offered.text()
     assert "No clearance was written." in offered.text()
 
 
-def test_a_void_screen_says_so_first(tmp_path: Path) -> None:
-    rounds = [round_of(1, valid=False)]
-    page = render(
-        tmp_path, screened(outcome="void", rounds=rounds, excluded=0, quality=None, reason="A control failed.")
-    )
-    assert page.text().index("Nothing is cleared") < page.text().index("Screening for PD-NMF Screen")
+def test_a_void_screening_says_so_first(tmp_path: Path) -> None:
+    nothing = {"left_out": 0, "quality": None, "clearance": None, "reason": "A control failed."}
+    page = render(tmp_path, screened(outcome="void", rounds=[round_of(0), round_of(1, valid=False)], **nothing))
+    assert page.text().index("Nothing is signed") < page.text().index("Screening for PD-NMF Screening")
     assert page.tags.count("aside") == 1
-    assert "No document was left out as sensitive." in page.text()
+    assert "No document of the list was left out." in page.text()
 
 
 def test_names_from_outside_are_text(tmp_path: Path) -> None:
-    page = render(tmp_path, screened(reviewer="<script>x</script>", why_beside="<b>", exact=False), "<img src=x>")
+    page = render(tmp_path, screened(reviewer="<script>x</script>", reason="<b>"), "<img src=x>")
     assert not {"script", "img", "b"} & set(page.tags)
     assert "<img src=x>" in page.text()
 
 
 def test_every_outcome_has_its_headline() -> None:
-    outcomes = ("cleared", "nothing-proved", "hopeless", "limit", "too-few", "void")
-    assert len({screen_headline(screened(outcome=outcome)) for outcome in outcomes}) == 6
+    outcomes = ("signed", "out-of-rounds", "too-few", "void")
+    assert len({screen_headline(screened(outcome=outcome)) for outcome in outcomes}) == 4
 
 
 def test_no_such_screen(tmp_path: Path) -> None:
@@ -118,7 +106,7 @@ def test_no_such_screen(tmp_path: Path) -> None:
 
 def test_what_was_written_is_read_again_and_another_version_is_refused(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "store")
-    for found in (screened(), screened(outcome="hopeless", quality={"refused": "too few"})):
+    for found in (screened(), screened(outcome="too-few", quality={"refused": "too few"})):
         file = write_screen(store, found)
         assert read_screen(store, found.screen) == found
     told = found.to_json()
@@ -126,6 +114,6 @@ def test_what_was_written_is_read_again_and_another_version_is_refused(tmp_path:
     with pytest.raises(StoreError, match="has version 2"):
         read_screen(store, found.screen)
     assert read_screens_page(store, {}).screens == ()
-    write_json_with_checksum(file, told | {"excluded": "many"})
-    with pytest.raises(StoreError, match="damaged at `excluded`"):
+    write_json_with_checksum(file, told | {"left_out": "many"})
+    with pytest.raises(StoreError, match="damaged at `left_out`"):
         read_screen(store, found.screen)

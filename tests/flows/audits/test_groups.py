@@ -1,4 +1,4 @@
-"""Groups through the commands: planned, audited, screened; a clearance lists all documents of a group or none."""
+"""Groups through the commands: planned, audited, cleared; a clearance lists all documents of a group or none."""
 
 from __future__ import annotations
 
@@ -81,26 +81,22 @@ def test_the_plan_counts_groups(typed: Callable, folder: Path) -> None:
     assert (said["documents"], said["unit"], said["runs"]) == (40, "group", 300)
 
 
-def test_a_screen_leaves_whole_groups_out_and_lists_documents(
+def test_whole_groups_are_left_out_of_a_list_and_lists_documents(
     typed: Callable, folder: Path, tmp_path: Path, pages: Callable
 ) -> None:
     typed("keys", "ana", "--folder", tmp_path, check=0)
     store, clearance = tmp_path / "store", tmp_path / "mail.clearance"
     arguments = ("--clearance", clearance, "--key", tmp_path / "ana.key", "--who", "Ana", "--store", store)
-    out = typed("screen", folder / "groups.toml", *arguments, "--json", check=0).out
-    assert out["outcome"] == "cleared", out["reason"]
+    out = typed("clear", folder / "groups.toml", *arguments, "--json", check=0).out
+    assert out["outcome"] == "signed", out["reason"]
     assert [about["documents"] for about in out["rounds"]] == [40, 37]
     assert [about["verdicts"]["sensitive"] for about in out["rounds"]] == [3, 0]
-    assert (out["unit"], out["documents"], out["excluded"], out["allowed"]) == ("group", 120, 9, 111)
-    assert "Without 3 groups" in out["reason"]
+    assert (out["unit"], out["documents"], out["proposed"], out["allowed"]) == ("group", 120, 111, 111)
+    assert "All 37 groups of the list hold" in out["reason"]
 
     labels = pd.read_csv(folder / "labels.csv")
-    excluded = pd.read_parquet(store / "screens" / f"{out['screen']}-excluded.parquet")
-    assert sorted(excluded["document"]) == sorted(labels["mail"][labels["owner"].isin(LOUD)])
-    owner = labels.set_index("mail")["owner"]
-    assert (excluded["group"].to_numpy() == owner[excluded["document"]].to_numpy()).all()
     cleared = read_clearance(clearance)
-    assert set(cleared.documents) == set(labels["mail"]) - set(excluded["document"])
+    assert set(cleared.documents) == set(labels["mail"][~labels["owner"].isin(LOUD)])
     assert "Groups were audited" in cleared.statement
     checked = typed(
         "verify", clearance, "--key", tmp_path / "ana.pub", "--spec", folder / "groups.toml", "--json",
@@ -133,7 +129,7 @@ def test_a_screen_leaves_whole_groups_out_and_lists_documents(
         assert said in look.words(address), address
     assert "One group: all documents of one person" in look.words(f"/audits/{audit}/document?id={LOUD[0]}")
     screen = f"/screens/{out['screen']}"
-    assert "Without 3 groups" in look.words(screen)
+    assert "All 37 groups of the list hold" in look.words(screen)
     assert f'href="{screen}/report.html"' in look.client.get(screen).text
     alone = look.client.get(f"{screen}/report.html")
     assert alone.text == Path(out["report"]).read_text(encoding="utf-8")

@@ -93,7 +93,7 @@ def test_they_are_found_by_name() -> None:
     names = {name: getattr(ksdp.flows, name).name for name in ksdp.flows.__all__}
     assert names == {
         "audit_flow": "ksdp-audit",
-        "screen_flow": "ksdp-screen",
+        "clear_flow": "ksdp-clear",
         "approval_flow": "ksdp-approval",
         "party_flow": "ksdp-party",
     }
@@ -144,7 +144,7 @@ def test_a_worker_of_a_pool_runs_what_was_deployed(
         tables = {"corpus": {"path": str(path.parent / "counts.npz")}, "mechanism": {"name": "pd-svd", "rank": 0}}
         wrong = {"parameters": {**deployment["parameters"], "spec": tables}}
         bad = post(f"/deployments/{deployment['id']}/create_flow_run", wrong)
-        sign = api.get("/deployments/name/ksdp-screen/sign").raise_for_status().json()
+        sign = api.get("/deployments/name/ksdp-clear/sign").raise_for_status().json()
         named = {"AWS_SECRET_ACCESS_KEY": "secret:ada-key"}  # any block will do
         by = {"parameters": {**sign["parameters"], "environment": named}}
         signs = post(f"/deployments/{sign['id']}/create_flow_run", by)

@@ -106,7 +106,7 @@ def test_advice_is_a_page_and_a_spec_that_can_be_audited(base: Path, monkeypatch
     page = Path(out["report"]).read_text()
     assert out["sentences"][0].split(":")[0] in page
     assert "exact run</text>" in page
-    assert [step["command"].split()[1] for step in out["commands"]] == ["audit", "screen", "columns", "party"]
+    assert [step["command"].split()[1] for step in out["commands"]] == ["audit", "clear", "columns", "party"]
     assert out["gain"]["measures"][0]["run"]["mean"] == out["tried"][out["best"]]["value"]
     assert "<script" not in page
     store = Store.open(base / "store")

@@ -22,7 +22,6 @@ def test_from_audit_through_clearance_to_a_run_that_opens_v_alone(tmp_path: Path
     prepare, *rest = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
     assert len(rest) == 3
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    rest[0] = rest[0].replace("ksdp screen", "ksdp screen --no-proof")
     commands = "\n".join(["set -e", f"{prepare.strip()} {SMALL}", *rest])
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = os.environ | {"PATH": path, "KSDP_DATA": str(data_folder), "OPENBLAS_NUM_THREADS": "1"}

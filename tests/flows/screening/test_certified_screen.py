@@ -1,4 +1,4 @@
-"""A screen whose documents are certified: what its clearance and `ksdp verify` say of them."""
+"""A list whose documents are certified: what its clearance and `ksdp verify` say of them."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def test_a_clearance_says_which_documents_were_certified(tmp_path: Path, ksdp: C
     spec.write_text(SPEC)
     make_identity(tmp_path, "ana")
     signed = ("--key", tmp_path / "ana.key", "--who", "Ana", "--clearance", clearance)
-    found = ksdp("screen", spec, *signed, "--rounds", "2", "--store", store, "--json", check=0).out
-    assert found["outcome"] == "cleared"
+    found = ksdp("clear", spec, *signed, "--store", store, "--json", check=0).out
+    assert found["outcome"] == "signed"
 
     last = found["rounds"][-1]
     table = pd.read_parquet(store / "audits" / last["audit"] / "verdicts.parquet").set_index("document")

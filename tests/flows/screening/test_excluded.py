@@ -86,7 +86,7 @@ def test_an_excluded_document_enters_nothing_by_any_command(folder: Path, ksdp: 
         assert len(listed) == 39
         assert OUT not in listed
     ksdp("test", "latest", "--statistics", "raw-mean", *store)
-    screened = signed("screen", write(folder, to="screened", seed=11), name="screened")
+    screened = signed("clear", write(folder, to="screened", seed=11), name="screened")
     assert len(screened) == 39
     assert OUT not in screened
 

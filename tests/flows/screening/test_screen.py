@@ -1,8 +1,7 @@
-"""Screening: a second layer that the first one hides, and data that no exclusion helps."""
+"""A list is audited by itself before it is signed: a second layer that the first one hid is left out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,16 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.errors import ClearanceError, InputError
+from ksdp.audit.errors import ClearanceError, DamagedFile, InputError
 from ksdp.audit.specs.models import parse_spec
+from ksdp.audit.verdicts.verdict import Verdict
 from ksdp.flows.audits.place import HERE
-from ksdp.flows.screening.clear import Signing, clearance_from_decisions, verify
-from ksdp.flows.screening.screen import Rules, screen
-from ksdp.storage.audits.screens import read_excluded, read_screen
+from ksdp.flows.screening.clear import ClearRules, Signing, audit_and_clear, clear, verify
+from ksdp.storage.audits.history import find_audit, signable_audits
+from ksdp.storage.audits.screens import read_left_out, read_screen
 from ksdp.storage.clearances import read_clearance, verify_clearance
+from ksdp.storage.codec import write_table_with_checksum
+from ksdp.storage.findings import read_verdicts, verdict_ids
 from ksdp.storage.keys import load_private, load_public, make_identity
 from ksdp.storage.store import Store
 
@@ -61,33 +63,27 @@ class Fading(Masking):
     + OVERLAP
 )
 
-SIGNING = ("who", "now", "expires", "salted", "list_excluded")
+SIGNED: dict[str, Any] = {"who": "Ana Lytic", "now": NOW, "expires": NOW + timedelta(days=30)}
 
 
 @pytest.fixture
-def base(tmp_path: Path) -> Path:
-    """A folder with the module and the reviewer's keys."""
+def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the module, where it is found, and the reviewer's keys."""
     (tmp_path / "leaky.py").write_text(MODULE)
     make_identity(tmp_path, "ana")
+    monkeypatch.syspath_prepend(tmp_path)
     return tmp_path
 
 
-@pytest.fixture
-def call(base: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
-    """Screen with the module where it is found."""
-    monkeypatch.syspath_prepend(base)
+def signing(base: Path, **changes: Any) -> Signing:
+    (base / "clearance.json").unlink(missing_ok=True)  # what is signed is never replaced
+    return Signing(base / "clearance.json", load_private(base / "ana.key"), **SIGNED | changes)
 
-    def run(spec: dict[str, Any], **arguments: Any) -> dict[str, Any]:
-        said = {name: arguments.pop(name) for name in SIGNING if name in arguments}
-        (base / "clearance.json").unlink(missing_ok=True)  # what is signed is never replaced
-        signing = Signing(base / "clearance.json", load_private(base / "ana.key"), **said)
-        rules = {name: arguments.pop(name) for name in ("rounds", "proof") if name in arguments}
-        if arguments.pop("allow_undecided", False):
-            rules["allowed"] = ("clear", "undecided")
-        found = screen(parse_spec(spec), base, base / "store", signing, Rules(**rules), HERE, **arguments)
-        return found.to_json()
 
-    return run
+def cleared(base: Path, spec: dict[str, Any], **rules: Any) -> dict[str, Any]:
+    """Audit and clear in the folder's store."""
+    done = audit_and_clear(parse_spec(spec), base, base / "store", signing(base), ClearRules(**rules), HERE)
+    return done.to_json()
 
 
 def layers(loud: float = 1000.0) -> np.ndarray:
@@ -112,44 +108,38 @@ def spec(mechanism: str, **design: Any) -> dict[str, Any]:
     }
 
 
-SIGNED: dict[str, Any] = {"who": "Ana Lytic", "now": NOW, "expires": NOW + timedelta(days=30)}
-
-
-def test_the_second_layer_is_found_and_the_clearance_holds_neither(
-    base: Path, call: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_second_layer_is_found_and_the_clearance_holds_neither(base: Path) -> None:
     sp.save_npz(base / "counts.npz", sp.csr_matrix(layers()))
     asked = spec("Masking")
-    found = call(asked, rounds=4, **SIGNED)
-    assert (found["outcome"], found["helps"]) == ("cleared", True), found["reason"]
+    found = cleared(base, asked)
+    assert found["outcome"] == "signed", found["reason"]
     assert [about["verdicts"]["sensitive"] for about in found["rounds"]] == [20, 6, 0]
     assert [about["documents"] for about in found["rounds"]] == [120, 100, 94]
+    assert [about["rows"] for about in found["rounds"]] == [24, 20, 19]
     assert len({about["seed"] for about in found["rounds"]}) == 3
-    assert sum(about["level"] for about in found["rounds"]) < 0.05
-    assert found["quality"] is None
-    assert (found["exact"], found["beside"], found["why_beside"]) == (True, 0, None)
-    assert [about["proof"] for about in found["rounds"]] == [False] * 3
+    assert [about["level"] for about in found["rounds"]] == [0.05, 0.025, 0.0125]
+    assert (found["proposed"], found["left_out"], found["allowed"]) == (100, 6, 94)
     assert found["rounds"][0]["largest_D"] > 0.9 > 0.5 > found["rounds"][2]["largest_D"]
     assert found["statement"] == read_clearance(base / "clearance.json").statement
+    assert "An audit of exactly these proved 94 of them clear" in found["statement"]
     page = Path(found["report"])
     assert page.parent == base / "store" / "screens"
     assert f"<td>{found['rounds'][1]['documents']}</td>" in page.read_text()
 
     store = Store.open(base / "store", create=False)
-    excluded = read_excluded(store, found["screen"]).to_pandas()
-    by_round = {int(number): sorted(map(int, rows["document"])) for number, rows in excluded.groupby("round")}
-    assert by_round == {1: list(range(1, 21)), 2: list(range(21, 27))}  # ids count from 1
+    out = read_left_out(store, found["screen"]).to_pandas()
+    assert sorted(map(int, out["document"])) == list(range(21, 27))
+    assert set(out["verdict"]) == {"sensitive"}
     assert read_screen(store, found["screen"]).to_json() == found
 
     path, public = base / "clearance.json", load_public(base / "ana.pub")
-    cleared = verify_clearance(path, now=NOW, public_key=public, corpus_hash=found["corpus"]).clearance
-    assert cleared.audits == tuple(about["audit"] for about in found["rounds"])
-    assert (cleared.sensitive, cleared.excluded, cleared.left_out, cleared.allowed) == (26, 0, None, ("clear",))
-    assert len(cleared.documents) == cleared.verdicts["clear"] == found["allowed"] == 94
-    assert not cleared.allows(excluded["document"]).any()
+    signed = verify_clearance(path, now=NOW, public_key=public, corpus_hash=found["corpus"]).clearance
+    assert signed.audits == tuple(about["audit"] for about in found["rounds"])
+    assert (signed.sensitive, signed.excluded, signed.allowed) == (26, 0, ("clear",))
+    assert len(signed.documents) == signed.verdicts["clear"] == 94
+    assert (signed.sizes.size, signed.evidence.attempts.attempts) == (19, 2)
 
     # The party's own check, from spec and corpus; other data or another spec is refused.
-    monkeypatch.syspath_prepend(base)
     about = verify(path, now=NOW, public_key=public, spec=parse_spec(asked), base=base)
     assert (about["allowed"], about["of"]) == (94, 120)
     with pytest.raises(ClearanceError, match="another spec"):
@@ -159,158 +149,118 @@ def test_the_second_layer_is_found_and_the_clearance_holds_neither(
         verify(path, now=NOW, spec=parse_spec(asked), base=base)
     sp.save_npz(base / "counts.npz", sp.csr_matrix(layers()))
 
-    # No run would take a clearance of a round, be it of a part of the corpus or at a part of the level.
-    signing = Signing(base / "round.json", load_private(base / "ana.key"), **SIGNED)
-    for about in (found["rounds"][0], found["rounds"][2]):
-        with pytest.raises(
-            InputError, match=f"round {about['round']} of screen {found['screen']}.*`ksdp screen"
-        ) as no:
-            clearance_from_decisions(base / "store", about["audit"], signing)
-        assert f"It signed {path}." in str(no.value)
-    (base / "store" / "screens" / f"{found['screen']}.json").rename(base / "set-aside.json")  # as if it was killed
-    with pytest.raises(InputError, match="a round of a screen, or one .* not finished: .*`ksdp screen"):
-        clearance_from_decisions(base / "store", found["rounds"][1]["audit"], signing)
-    assert not (base / "round.json").exists()
+    # People meet the audit that the signature rests on; the round before it is nobody's `latest`.
+    first, second, last = (about["audit"] for about in found["rounds"])
+    assert [entry.audit for entry in signable_audits(store)] == [last, first]
+    assert find_audit(store, "latest") == last
 
-    # The same call reads every round; hashes instead of ids, and the exclusions named.
-    again = call(asked, rounds=4, salted=True, list_excluded=True, **SIGNED)
-    assert again["screen"] == found["screen"]
-    assert all(about["cached_runs"] == about["runs"] for about in again["rounds"])
-    salted = read_clearance(path)
-    assert not set(salted.documents) & set(cleared.documents)
-    ids = [str(row) for row in range(1, 121)]
-    assert (salted.allows(ids) == cleared.allows(ids)).all()
-    assert salted.left_out == tuple(sorted(excluded["document"]))
+    # The same call reads every round; from any of them the same list is signed.
+    rounds = (clear(base / "store", audit, signing(base), place=HERE).to_json() for audit in (second, last))
+    for again in (cleared(base, asked), *rounds):
+        assert [about["audit"] for about in again["rounds"]] == [first, second, last]
+        assert all(about["cached_runs"] == about["runs"] for about in again["rounds"][1:])
+        assert read_clearance(path).documents == signed.documents
 
 
-def test_where_everything_stands_out_it_says_so(base: Path, call: Callable[..., dict[str, Any]]) -> None:
+def test_where_everything_stands_out_there_is_nothing_to_sign(base: Path) -> None:
     sp.save_npz(base / "counts.npz", sp.csr_matrix(np.eye(120)))
-    asked = spec("Fading", party_size=8, with_runs=80)
-    found = call(asked, **SIGNED)
-    assert (found["outcome"], found["helps"], len(found["rounds"])) == ("hopeless", False, 1)
-    assert "does not help" in found["reason"]
-    assert found["clearance"] is None
+    with pytest.raises(InputError, match="nothing to sign"):
+        cleared(base, spec("Fading", party_size=8, with_runs=80))
     assert not (base / "clearance.json").exists()
 
-    page = Path(found["report"]).read_text()
-    assert "<code>ksdp advise</code>" in page
-    assert "No clearance was written." in page
 
-
-def test_documents_that_others_hid_are_found_when_the_listed_ones_are_audited_alone(
-    base: Path, call: Callable[..., dict[str, Any]]
-) -> None:
+def test_documents_that_others_hid_are_found_when_the_listed_ones_are_audited_alone(base: Path) -> None:
     """Only 45 documents are named; the 20 loud ones beside them, never audited, hide 6 of these."""
     sp.save_npz(base / "counts.npz", sp.csr_matrix(layers(2e4)))
     named = [str(row) for row in range(21, 66)]  # the quiet ones are 21 to 26
     asked = spec("Masking", party_size=20, documents=named, with_runs=80)
-
-    # Without the proof, the hidden ones are cleared and the clearance says what was beside them.
-    hasty = call(asked, proof=False, **SIGNED)
-    assert (hasty["exact"], hasty["allowed"], hasty["beside"]) == (False, 45, 75)
-    assert "also held 75 documents that are not listed" in read_clearance(base / "clearance.json").statement
-
-    found = call(asked, **SIGNED)
-    assert found["outcome"] == "cleared", found["reason"]
-    seen = [
-        (about["proof"], about["among"], about["documents"], about["verdicts"]["sensitive"])
-        for about in found["rounds"]
-    ]
-    assert seen == [(False, 120, 45, 0), (True, 45, 45, 6), (True, 39, 39, 0)]
-    assert (found["exact"], found["allowed"], found["excluded"]) == (True, 39, 6)
-    cleared = read_clearance(base / "clearance.json")
-    assert sorted(map(int, cleared.documents)) == list(range(27, 66))
-    assert "from the listed documents and from no others" in cleared.statement
-    levels = [about["level"] for about in found["rounds"]]
-    assert sum(levels) < 0.05
-    assert len({about["seed"] for about in found["rounds"]}) == 3
-
-    # What was proved there is not forgotten because of other rules, which make another attempt.
-    hasty = call(asked, proof=False, **SIGNED)
-    assert [about["audit"] for about in hasty["rounds"]] == [found["rounds"][0]["audit"]]
-    assert (hasty["exact"], hasty["allowed"], hasty["beside"]) == (False, 39, 81)
-    cleared = read_clearance(base / "clearance.json")
-    assert sorted(map(int, cleared.documents)) == list(range(27, 66))
-    assert "was asked 2 times" in cleared.statement
-    # The screen itself says the same again.
-    assert call(asked, **SIGNED)["rounds"] == [about | {"cached_runs": about["runs"]} for about in found["rounds"]]
-
-    # Ten are fewer than the 20 of the audited databases: they are audited in smaller ones.
-    few = call(asked | {"design": asked["design"] | {"documents": named[6:16]}}, **SIGNED)
-    assert (few["outcome"], few["exact"], len(few["rounds"])) == ("cleared", False, 2)
-    assert [about["rows"] for about in few["rounds"]] == [20, 8]
-    assert few["why_beside"] == "10 listed documents are too few for databases of 8 (at least 14 are needed)"
-    assert read_clearance(base / "clearance.json").sizes.size == few["party_rows"] == 8
-    assert few["why_beside"] in read_clearance(base / "clearance.json").statement
-    assert few["why_beside"] in Path(few["report"]).read_text()
-
-
-def test_undecided_ones_are_taken_out_until_all_that_was_audited_together_is_clear(
-    base: Path, call: Callable[..., dict[str, Any]]
-) -> None:
-    sp.save_npz(base / "counts.npz", sp.csr_matrix(np.ones((40, 27))))  # nothing leaks; the margin is close
-    found = call(spec("Masking") | {"decision": {"margin": 0.36}}, **SIGNED)
-    first, last = found["rounds"][0], found["rounds"][-1]
-    before, after = first["verdicts"], last["verdicts"]
-    assert (before["sensitive"], before["undecided"] > 0, first["proof"]) == (0, True, False)
-    assert (after["undecided"], last["proof"]) == (0, True)
-    among = [about["among"] for about in found["rounds"]]
-    assert among[1:] == [about["verdicts"]["clear"] for about in found["rounds"][:-1]]
-    assert (found["outcome"], found["exact"], found["allowed"]) == ("cleared", True, after["clear"])
-    assert found["reason"].endswith("It audited the listed documents by themselves.")
-
-
-def test_undecided_documents_are_listed_only_if_the_reviewer_says_so(
-    base: Path, call: Callable[..., dict[str, Any]]
-) -> None:
-    sp.save_npz(base / "counts.npz", sp.csr_matrix(np.ones((40, 27))))  # all alike: nothing leaks
-    asked = spec("Masking", with_runs=20) | {"decision": {"margin": 0.1}}
-    found = call(asked, **SIGNED)
-    assert (found["outcome"], found["helps"], found["allowed"]) == ("nothing-proved", None, 0)
-    assert "40 documents are undecided" in found["reason"]
+    short = cleared(base, asked, rounds=1)
+    assert (short["outcome"], short["allowed"], short["clearance"]) == ("out-of-rounds", 0, None)
+    assert "39 documents are left that no audit has proved by themselves" in short["reason"]
     assert not (base / "clearance.json").exists()
-    # Of a margin that these runs could not find, undecided says nothing.
-    with pytest.raises(InputError, match="only where these runs find a leak of `decision.margin`"):
-        call(asked, allow_undecided=True, **SIGNED)
-    allowed = call(asked | {"decision": {"margin": 0.6}}, allow_undecided=True, **SIGNED)
-    assert (allowed["outcome"], allowed["allowed"]) == ("cleared", 40)
-    cleared = read_clearance(base / "clearance.json")
-    assert cleared.verdicts["sensitive"] == 0
-    assert 0 < cleared.verdicts["undecided"] == 40 - cleared.verdicts["clear"]
-    assert cleared.allowed == ("clear", "undecided")
-    assert "nothing is proved of them" in cleared.statement
+    assert "No clearance was written." in Path(short["report"]).read_text()
+    store = Store.open(base / "store", create=False)
+    assert find_audit(store, "latest") == short["rounds"][0]["audit"], "rounds that signed nothing are no audit"
+
+    found = cleared(base, asked)
+    assert found["outcome"] == "signed", found["reason"]
+    seen = [(about["among"], about["documents"], about["verdicts"]["sensitive"]) for about in found["rounds"]]
+    assert seen == [(120, 45, 0), (45, 45, 6), (39, 39, 0)]
+    assert found["rounds"][1] == short["rounds"][1] | {"cached_runs": short["rounds"][1]["runs"]}
+    signed = read_clearance(base / "clearance.json")
+    assert sorted(map(int, signed.documents)) == list(range(27, 66))
+
+    # Whoever picks documents has just these audited.
+    few = cleared(base, asked, only=named[6:26])
+    assert [about["documents"] for about in few["rounds"]] == [45, 20]
+    assert read_clearance(base / "clearance.json").documents == tuple(sorted(named[6:26]))
+    assert "25 not picked" in few["statement"]
+
+
+def test_undecided_ones_are_left_out_until_all_that_is_listed_is_clear(base: Path) -> None:
+    sp.save_npz(base / "counts.npz", sp.csr_matrix(np.ones((40, 27))))  # nothing leaks; the margin is close
+    found = cleared(base, spec("Masking") | {"decision": {"margin": 0.32}})
+    first, *rounds = found["rounds"]
+    assert first["verdicts"]["sensitive"] == 0 < first["verdicts"]["undecided"]
+    assert [about["among"] for about in rounds] == [about["verdicts"]["clear"] for about in found["rounds"][:-1]]
+    assert rounds[-1]["verdicts"]["undecided"] == 0
+    assert (found["outcome"], found["allowed"]) == ("signed", rounds[-1]["verdicts"]["clear"])
+
+
+def test_what_is_all_clear_is_signed_as_it_is(base: Path) -> None:
+    sp.save_npz(base / "counts.npz", sp.csr_matrix(np.ones((40, 27))))
+    found = cleared(base, spec("Masking", with_runs=200))
+    assert (found["outcome"], found["allowed"], len(found["rounds"])) == ("signed", 40, 1)
+    assert found["reason"] == "The audit's databases were drawn from exactly the listed documents."
+
+
+@pytest.mark.parametrize("others", ["honest", "coalition"])
+def test_other_parties_documents_stand_in_the_audit_of_the_list(base: Path, others: str) -> None:
+    sp.save_npz(base / "counts.npz", sp.csr_matrix(np.vstack([layers(), layers()[:, :]])))
+    asked = spec("Masking", party_size=0.1) | {"parties": {others: 40}, "decision": {"margin": 0.6}}
+    found = cleared(base, asked)
+    first, *rounds = found["rounds"]
+    assert first["among"] == 200
+    assert rounds
+    assert rounds[0]["documents"] == first["verdicts"]["clear"] == rounds[0]["among"]
+    if found["clearance"]:
+        sizes = read_clearance(base / "clearance.json").sizes
+        assert (sizes.honest, sizes.coalition) == ((40, 0) if others == "honest" else (0, 40))
+
+
+def test_a_verdict_that_does_not_follow_from_its_p_is_not_signed(base: Path) -> None:
+    """A sensitive row is rewritten as clear, with new checksums: the p-values give it away."""
+    sp.save_npz(base / "counts.npz", sp.csr_matrix(layers()))
+    found = cleared(base, spec("Masking"))
+    store = Store.open(base / "store", create=False)
+    folder = store.audit(found["rounds"][0]["audit"])
+    rows = read_verdicts(folder)
+    place = rows["document"].to_pylist().index(verdict_ids(rows, [Verdict.SENSITIVE])[0])
+    words = rows["verdict"].to_pylist()
+    words[place] = "clear"
+    forged = rows.set_column(rows.schema.get_field_index("verdict"), "verdict", [words])
+    write_table_with_checksum(folder / "verdicts.parquet", forged)
+    with pytest.raises(DamagedFile, match="does not follow from its own p-values: document"):
+        clear(base / "store", folder.name, signing(base))
 
 
 @pytest.mark.parametrize(
-    ("changes", "arguments", "message"),
+    ("changes", "message"),
     [
-        ({}, {"who": " "}, "`who` must say"),
-        ({}, {"expires": NOW}, "later than now"),
-        ({}, {"now": NOW.replace(tzinfo=None)}, "time zone"),
-        ({}, {"rounds": 0}, "`rounds` must be at least 1"),
-        ({}, {"most": 0.0}, "`most` must be in"),
-        ({"documents": 5}, {}, "`design.documents` must name ids"),
-        ({"party_size": 12}, {}, "`design.party_size`"),
+        ({"who": " "}, "`who` must say"),
+        ({"expires": NOW}, "later than now"),
+        ({"now": NOW.replace(tzinfo=None)}, "time zone"),
     ],
 )
-def test_what_cannot_be_screened_is_refused_before_anything_is_written(
-    base: Path, monkeypatch: pytest.MonkeyPatch, changes: dict, arguments: dict, message: str
+def test_what_cannot_be_signed_is_refused_before_anything_is_written(
+    base: Path, changes: dict[str, Any], message: str
 ) -> None:
-    arguments = dict(arguments)
     sp.save_npz(base / "counts.npz", sp.csr_matrix(np.ones((12, 27))))
-    monkeypatch.syspath_prepend(base)
-    key = load_private(base / "ana.key")
-    rules = {name: arguments.pop(name) for name in ("rounds", "most") if name in arguments}
-    said = {"who": "Ana", "now": NOW, "expires": NOW + timedelta(days=1)} | arguments
-    signing = Signing(base / "c.json", key, **said)
     with pytest.raises(InputError, match=message):
-        screen(parse_spec(spec("Masking", **changes)), base, base / "store", signing, Rules(**rules))
+        audit_and_clear(parse_spec(spec("Masking")), base, base / "store", signing(base, **changes))
     assert not (base / "store").exists()
 
 
-def test_a_file_that_is_there_is_not_overwritten(base: Path) -> None:
-    (base / "counts.json").write_text("mine")
-    signing = Signing(base / "counts.json", load_private(base / "ana.key"), "Ana", NOW, NOW + timedelta(days=1))
-    with pytest.raises(InputError, match="exists, and is never replaced"):
-        screen(parse_spec(spec("Masking")), base, base / "store", signing)
-    assert (base / "counts.json").read_text() == "mine"
+def test_rounds_are_at_least_one() -> None:
+    with pytest.raises(InputError, match="`rounds` must be at least 1"):
+        ClearRules(rounds=0)

@@ -610,7 +610,7 @@ def advice_sentences(advice: Advice) -> tuple[str, ...]:
     sentence = f"No setting within these levers is both useful and safe: {tried}."
     if advice.needed is not None:
         sentence += f" For a useful one {needed_words(advice.needed, advice.documents)}, by an estimate."
-    return (sentence, "Documents that are clear by themselves may enter: ksdp screen leaves the others out.")
+    return (sentence, "ksdp clear signs the documents that hold without the others, if there are any.")
 
 
 def _recommended(advice: Advice, one: Tried) -> tuple[str, ...]:

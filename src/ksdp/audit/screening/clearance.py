@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -51,7 +50,9 @@ class Attempt:
     looks: int
     fresh_runs: int
     whole: float = 0.0
-    """The level of all audits that the attempt may take: a screen that ended early could have gone on."""
+    """The level of all audits that the attempt may take: a screening that ended early could have gone on."""
+    part: bool = False
+    """Whether it is one of several audits of the attempt, and none that people decide about by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +175,13 @@ def attempt_of(
         looks=looks,
         fresh_runs=design.fresh_with_runs,
         whole=level_of_clear(given),
+        part=given.hash != spec.hash,
     )
+
+
+def list_attempt(audit: str) -> str:
+    """The ledger's name for all audits of the list that an audit proposed."""
+    return f"list-{audit}"
 
 
 def count_attempts(attempts: Sequence[Attempt]) -> Attempts:
@@ -194,9 +201,6 @@ def count_attempts(attempts: Sequence[Attempt]) -> Attempts:
         looks=sum(one.looks for one in attempts),
         level=min(sum(levels.values()), 1.0),
     )
-
-
-_SALT_BYTES = 16
 
 
 @dataclass(frozen=True)
@@ -297,7 +301,7 @@ class AuditedSizes:
             return (
                 f"{entering} {self.unit}s enter, and the audited databases had {self.size}. With fewer a run "
                 f"leaks more. Set `design.party_size = {entering}` in the spec, and sign what that audit clears: "
-                "`ksdp screen SPEC --clearance FILE --key KEY --who NAME`"
+                "`ksdp clear SPEC --clearance FILE --key KEY --who NAME`"
             )
         if parties is not None and parties < self.parties:
             return (
@@ -312,15 +316,6 @@ def entering_units(clearance: Clearance, corpus: Corpus) -> int:
     return len(np.unique(unit_names(corpus, clearance.sizes.unit)[clearance.allows(corpus.ids)]))
 
 
-def hash_document(document: str, salt: bytes) -> str:
-    """`sha256(salt || id)` in hex.
-
-    The salt stands in the file. It keeps hashes of two clearances from being matched, and ids that nobody can
-    guess stay unknown; ids that can be guessed (row numbers, addresses) can be tried one by one.
-    """
-    return hashlib.sha256(salt + document.encode("utf-8", "surrogatepass")).hexdigest()
-
-
 @dataclass(frozen=True)
 class Clearance:
     """Which documents may enter a run of which mechanism, who signed it, and for how long it holds."""
@@ -329,23 +324,19 @@ class Clearance:
     """Hash of the whole corpus, the excluded documents included."""
     mechanism: MechanismIdentity
     spec: str
-    """Hash of the spec that was screened."""
+    """What it is bound to of the spec that people wrote (`ksdp.audit.specs.models.Spec.binding`)."""
     audits: tuple[str, ...]
-    """Ids of the audits it rests on, in order; the last one found nothing sensitive, unless people decided."""
+    """Ids of the audits it rests on, in order; the last audited exactly the list, unless a proof holds for all."""
     verdicts: Mapping[str, int]
     """Documents by verdict in the last audit."""
     allowed: tuple[str, ...]
     """Verdicts that let a document onto the list."""
     documents: tuple[str, ...]
-    """Ids, or their salted hashes; sorted, each once."""
-    salt: bytes | None
-    """None where `documents` are plain ids."""
+    """Ids, sorted, each once."""
     sensitive: int
     """Documents left out as sensitive."""
     excluded: int
     """Documents left out by decision, whatever their verdict."""
-    left_out: tuple[str, ...] | None
-    """The ids of both in plain, only if asked for; sorted."""
     sizes: AuditedSizes
     """What a run is compared with."""
     reviewer: str
@@ -361,7 +352,7 @@ class Clearance:
     reviewed: Reviewed | None = None
     """None where no decision was looked at."""
     certified: tuple[str, ...] | None = None
-    """Of `documents`, in their form: those with a proved bound on every attack; None where there is none."""
+    """Those of `documents` with a proved bound on every attack; None where there is none."""
     drawn: float | None = None
     """The share of a party's documents that enters a run, by its secret draw; None: all that are listed."""
     appetite: str | None = None
@@ -377,9 +368,7 @@ class Clearance:
             raise InputError("`expires` must be later than `created`.")
         if not self.reviewer.strip():
             raise InputError("`reviewer` must say who decided.")
-        if self.salt is not None and len(self.salt) < _SALT_BYTES:
-            raise InputError(f"`salt` must have at least {_SALT_BYTES} bytes; got {len(self.salt)}.")
-        for name in ("documents", "left_out", "certified"):
+        for name in ("documents", "certified"):
             listed = getattr(self, name)
             if listed is not None and any(a >= b for a, b in pairwise(listed)):
                 raise InputError(f"`{name}` must be sorted, each once.")
@@ -387,10 +376,9 @@ class Clearance:
             raise InputError("`certified` must be among `documents`.")
 
     @staticmethod
-    def entries(ids: Iterable[str], salt: bytes | None) -> tuple[str, ...]:
-        """Ids as `documents` lists them: sorted, each once, hashed where there is a salt."""
-        plain = {str(name) for name in ids}
-        return tuple(sorted(plain if salt is None else {hash_document(name, salt) for name in plain}))
+    def entries(ids: Iterable[str]) -> tuple[str, ...]:
+        """Ids as `documents` lists them: sorted, each once."""
+        return tuple(sorted({str(name) for name in ids}))
 
     @cached_property
     def _listed(self) -> frozenset[str]:
@@ -398,9 +386,7 @@ class Clearance:
 
     def allows(self, ids: Iterable[str]) -> NDArray[np.bool_]:
         """Whether each id is on the list, shape (n_ids,)."""
-        names = (str(name) for name in ids)
-        entries = names if self.salt is None else (hash_document(name, self.salt) for name in names)
-        return np.array([entry in self._listed for entry in entries], dtype=np.bool_)
+        return np.array([str(name) in self._listed for name in ids], dtype=np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -486,53 +472,72 @@ _NOT_SAID = (
 )
 
 
-def review_statement(
+@dataclass(frozen=True)
+class ListCounts:
+    """How many documents are listed, and how many are not, by the reason."""
+
+    proved: int
+    """Listed: clear in an audit of the list."""
+    accepted: int
+    """Listed: a reviewer accepted the risk."""
+    excluded: int
+    """Not listed: excluded by decision."""
+    left_open: int
+    """Not listed: nothing was proved or decided."""
+    not_picked: int
+    """Not listed: somebody named which documents are to be."""
+    left_out: int
+    """Not listed: they did not hold in an audit of the list."""
+
+
+def list_statement(
+    counts: ListCounts,
     *,
     margin: float,
     asked: Attempts,
     rows: int,
     among: int,
-    selection: Selection,
-    accepted_sensitive: int,
     four_eyes: bool,
-    newest: bool,
+    every_size: bool = False,
 ) -> str:
-    """What a clearance made from decisions promises and what it does not, in plain words.
+    """What a clearance promises and what it does not, in plain words.
 
     Parameters
     ----------
     margin : float
         Of the decision.
     asked : Attempts
-        What the store's ledger holds of this question, as the clearance's evidence has it. What each audit
-        controls, all together control at the sum (union bound), whatever made people look again: an audit of
-        chosen documents has runs that nobody has looked at, or counts all that could have been chosen.
+        What the store's ledger holds of this question, as the clearance's evidence has it. The levels of all
+        audits add up (union bound).
     rows, among : int
-        Documents in a database, and documents they were drawn from.
-    accepted_sensitive : int
-        Documents proved sensitive among the accepted ones.
-    newest : bool
-        Whether no later audit asked the same.
+        Documents in a database, and documents they were drawn from, in the audit of the list.
+    every_size : bool
+        Whether a bound on every attack holds for every part of the corpus and every size.
     """
-    promises = [
-        f"{len(selection.proved)} documents are listed because they were proved clear: the advantage of every "
-        f"threshold on every statistic tried is below {margin:g}, in databases of {rows} documents drawn from "
-        f"{among}. Audits that asked this so far: {asked.audits}; their levels add up to {asked.level:g}. "
-        "Each audit counts every document that its runs could test: testing chosen ones again weakens nothing."
-    ]
-    if selection.accepted:
-        others = len(selection.accepted) - accepted_sensitive
-        promises.append(
-            f"{len(selection.accepted)} are listed by decision alone: {accepted_sensitive} proved sensitive, "
-            f"and {others} of which nothing is proved. Their risk was accepted, each with a reason in the log."
+    listed = counts.proved + counts.accepted
+    if every_size:
+        proved = (
+            f"{listed} documents are listed. A bound on every attack makes {counts.proved} of them clear at "
+            f"margin {margin:g}, and holds for every part of the corpus and every number of documents."
         )
-    out = len(selection.excluded) + len(selection.left_open) + len(selection.not_picked)
-    if out:
-        picked = f", {len(selection.not_picked)} not picked" if selection.not_picked else ""
+    else:
+        proved = (
+            f"{listed} documents are listed. An audit of exactly these proved {counts.proved} of them clear: the "
+            f"advantage of every threshold on every statistic tried is below {margin:g}, in databases of {rows} "
+            f"documents drawn from {among}."
+        )
+    promises = [f"{proved} Audits that asked this so far: {asked.audits}; their levels add up to {asked.level:g}."]
+    if counts.accepted:
         promises.append(
-            f"{out} documents are not listed: {len(selection.excluded)} excluded by decision, "
-            f"{len(selection.left_open)} left open{picked}. The listed documents were not audited again without "
-            "these: leaving documents out can expose others that they hid."
+            f"{counts.accepted} are listed by decision alone: their risk was accepted, each with a reason in the "
+            "log."
+        )
+    out = counts.excluded + counts.left_open + counts.not_picked + counts.left_out
+    if out:
+        picked = f", {counts.not_picked} not picked" if counts.not_picked else ""
+        promises.append(
+            f"{out} documents are not listed: {counts.excluded} excluded by decision, {counts.left_open} left "
+            f"open{picked}, {counts.left_out} that did not hold in an audit of the list."
         )
     else:
         promises.append("Every document of the audit is listed.")
@@ -540,60 +545,6 @@ def review_statement(
         promises.append("Every exclusion and every acceptance was confirmed by a second person.")
     else:
         promises.append("Decisions were made by one person each.")
-    if not newest:
-        promises.append("A later audit asked the same; what it found does not count here.")
-    promises += [_NOT_SAID, "That documents were left out is itself information about them."]
-    return " ".join(promises)
-
-
-def screen_statement(
-    *,
-    margin: float,
-    level: float,
-    rows: int,
-    among: int,
-    allowed: Sequence[str],
-    beside: int,
-    rounds: int,
-    why: str | None = None,
-) -> str:
-    """What a clearance made by a screen promises and what it does not, in plain words.
-
-    Parameters
-    ----------
-    margin, level : float
-        Of the decision; the level of "clear" of all rounds together.
-    rows, among : int
-        Documents in a database, and documents they were drawn from in the last round.
-    allowed : sequence of str
-        Verdicts on the list.
-    beside : int
-        Documents in `among` that are not on the list.
-    why : str, optional
-        Why the listed documents were not audited by themselves, where some were beside them.
-    """
-    promises = [
-        f"In the last of {rounds} audits, on runs of its own, no listed document was found sensitive in databases "
-        f"of {rows} documents drawn from {among}. All rounds together were held to a level of {level:g}."
-    ]
-    if Verdict.CLEAR in allowed:
-        promises.append(
-            "Documents with the verdict clear: the advantage of every threshold on every statistic tried was "
-            f"proved to be below {margin:g}. Of those that an audit calls clear, a share of at most its level is "
-            "expected to be wrong."
-        )
-    promises += [
-        f"Documents with the verdict {word} are listed by decision of the reviewer: nothing is proved of them."
-        for word in allowed
-        if word != Verdict.CLEAR
-    ]
-    if beside:
-        promises.append(
-            f"The audit's databases also held {beside} documents that are not listed (undecided or not audited); "
-            f"the listed ones were not audited without them{f', because {why}' if why else ''}."
-        )
-    else:
-        promises.append("The audit's databases were drawn from the listed documents and from no others.")
     promises += [
         _NOT_SAID,
         "Features and their weights are those of the whole corpus, and that documents were left out is itself "

@@ -1,4 +1,4 @@
-"""The result of a screen as one value: what `screens/<id>.json` holds, and what pages and commands read."""
+"""The result of a screening as one value: what `screens/<id>.json` holds, and what pages and commands read."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from ksdp.audit.results.summary import StoredSummary
 
 @dataclass(frozen=True, config=FORMAT)
 class RoundSummary:
-    """One round: an audit of what the rounds before it left. Where groups are audited, documents are groups."""
+    """One round: an audit of the list by itself. Where groups are audited, documents here are groups."""
 
     round: int
-    """From 1."""
-    proof: bool
-    """Whether it audited the documents to be listed by themselves."""
+    """From 1; 0 is the audit that proposed the list."""
     audit: str
     corpus: str
-    """Hash of what was left."""
+    """Hash of the corpus that was audited."""
     among: int
     """Documents that the databases were drawn from."""
     rows: int
@@ -33,17 +31,19 @@ class RoundSummary:
     """Over documents, of D under their strongest statistic."""
     largest_D: float
     level: float
-    """This round's share of the screen's level."""
     seed: int
     runs: int
     cached_runs: int
-    """Of `runs`, those that the store held already."""
+    """Runs that the store had already."""
     valid: bool
 
 
 @dataclass(frozen=True, config=FORMAT)
 class ScreenSummary(StoredSummary):
-    """What a screen found. Rounds count groups where `unit` says so; everything else counts documents."""
+    """A list that was audited by itself, round after round, until all of it held or nothing was left.
+
+    Rounds count groups where `unit` says so; everything else counts documents.
+    """
 
     version: int
     """Of the format."""
@@ -53,34 +53,31 @@ class ScreenSummary(StoredSummary):
     spec: str
     """Hashes of the corpus and of the spec that people wrote."""
     outcome: str
-    """`cleared`, `nothing-proved`, `hopeless`, `limit`, `too-few` or `void`."""
-    helps: bool | None
-    """Whether leaving documents out makes the rest safe to use; None where nothing had to be, or one is void."""
+    """`signed`, `too-few`, `out-of-rounds` or `void`."""
     reason: str
     """The outcome in a sentence."""
     documents: int
     unit: str
-    excluded: int
+    proposed: int
+    """Documents that the first audit and people's decisions put onto the list."""
     allowed: int
+    """Documents that were signed; 0 where nothing was."""
+    accepted: int
+    """Documents of the list whose risk people accepted."""
+    left_out: int
+    """Proposed documents that did not hold in an audit of the list."""
     exclusions: tuple[Mapping[str, str], ...]
     """Documents that people excluded: `document`, `audit`, `who`, `at`, `reason`."""
-    allowed_verdicts: tuple[str, ...]
-    exact: bool
-    """What is cleared is what was audited together."""
-    beside: int | None
-    """Documents of the last databases that are not listed; None where nothing is cleared."""
-    why_beside: str | None
     statement: str | None
     """Of the clearance; None, as `clearance`, where none was written."""
     rounds: tuple[RoundSummary, ...]
-    most: float
+    """The audit that proposed the list, then the audits of the list by itself."""
     level: float
     margin: float
-    party_rows: int
     quality: LearningCost | NotLearnt | None
-    """What leaving out costs; None where nothing is cleared or no basis is announced."""
+    """What leaving out costs; None where nothing is signed or no basis is released."""
     clearance: str | None
-    """Where it is."""
+    """Path of the clearance."""
     fingerprint: str
     """Of the key that signs."""
     reviewer: str

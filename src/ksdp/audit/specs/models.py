@@ -666,6 +666,13 @@ class Spec(Section, frozen=True):
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
     @property
+    def binding(self) -> str:
+        """Hash without `store` and `cluster`: a clearance is bound to it, wherever and however runs are kept."""
+        tables = self.model_dump(mode="json", exclude={"gain", "store", "cluster", *SAID_ALONE})
+        text = json.dumps(tables, sort_keys=True, separators=(",", ":"))
+        return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+    @property
     def series(self) -> str:
         """Hash without seed, runs, documents, levels and storage: what the audits of one trend share."""
         tables = self.model_dump(mode="json", exclude={"seed", "store", *SAID_ALONE})

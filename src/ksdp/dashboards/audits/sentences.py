@@ -215,8 +215,7 @@ def next_steps(summary: Summary, runs_to_decide: float | None = None) -> list[st
         them = f"the {plural(counts.sensitive, f'sensitive {unit}', f'sensitive {unit}s')}"
         steps.append(
             f"Decide about {them}: leave out, or accept with a reason (“ksdp review”, or “ksdp decide”). Leaving "
-            "some out can expose others, so what is left is audited again: “ksdp screen” does both and signs the "
-            "rest."
+            "some out can expose others: “ksdp clear” audits the clear ones by themselves, and signs what holds."
         )
     if counts.undecided:
         some = plural(counts.undecided, f"undecided {unit}", f"undecided {unit}s")

@@ -71,7 +71,7 @@ def demo_words(summaries: list[Summary]) -> str:
             '(`opens = "final"` in a protocol file: docs/protocol-run.md).'
         )
     lines.append(
-        "What makes it safe: leave out what is still sensitive and audit the rest again (`ksdp screen`), or add "
-        "noise (`ksdp advise` looks for a setting that is safe and still gains something)."
+        "What makes it safe: sign what holds without the others (`ksdp clear`), or add noise (`ksdp advise` looks "
+        "for a setting that is safe and still gains something)."
     )
     return "\n".join(lines)

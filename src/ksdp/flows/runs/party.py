@@ -552,7 +552,7 @@ def _named(run: Run, corpus: Path) -> _Named:
         spec, base = read_spec_file(corpus, own_code=False)
         if away := at_urls(spec.corpus):
             raise InputError(f"`corpus.{away[0]}` is at a URL; a party enters files of its own machine.")
-        return _Named(spec.corpus, base, spec.hash, spec.parties.me, spec.design.unit)
+        return _Named(spec.corpus, base, spec.binding, spec.parties.me, spec.design.unit)
     if run.spec.features.vocabulary is None:
         raise InputError("`--corpus` must name a spec: the protocol file has no vocabulary for a bare matrix.")
     vocabulary = str((run.base / run.spec.features.vocabulary).resolve())

@@ -218,7 +218,7 @@ async def _attempt(store: str, schedule: Schedule, full: bool, begun: Callable[[
     if seen.spec is None:
         return _Attempted(seen, None)
     plan = await asyncio.to_thread(make_plan, seen.spec, seen.corpus)
-    ready = await asyncio.to_thread(prepare_stored, plan, opened.root, may_sample=True)
+    ready = await asyncio.to_thread(prepare_stored, plan, opened.root, may_sample=True, part=not seen.full)
     ref = ready.held_to(seen.appetite).ref
     with ExitStack() as held:
         await _hold_store(opened, held)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import secrets
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -12,43 +12,52 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from ksdp.audit.contract import traits_of
-from ksdp.audit.corpus.groups import GROUPS_AUDITED, documents_of
+from ksdp.audit.corpus.groups import GROUPS_AUDITED, documents_of, unit_names
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import ClearanceError, InputError, InvalidAudit, StoreError
+from ksdp.audit.learning.measures import cost_of_leaving_out
 from ksdp.audit.mechanisms.schema import opened
 from ksdp.audit.mechanisms.words import mechanism_words
-from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.results.appetite import Appetite
-from ksdp.audit.results.summary import Summary
+from ksdp.audit.results.summary import VERSION, Summary
 from ksdp.audit.reviewing import exclusion_row
 from ksdp.audit.screening.clearance import (
     Attempt,
     AuditedSizes,
+    AuditQuestion,
     Clearance,
     Covered,
     Evidence,
+    ListCounts,
     MechanismIdentity,
     Reviewed,
     Selection,
     count_attempts,
     entering_units,
-    review_statement,
+    list_statement,
     select,
 )
 from ksdp.audit.screening.rounds import drawn_from
+from ksdp.audit.screening.screen_summary import ScreenSummary
 from ksdp.audit.specs.models import DecisionSpec, Spec
 from ksdp.audit.verdicts.multiplicity import wrong_share
-from ksdp.audit.verdicts.verdict import Proof
+from ksdp.audit.verdicts.verdict import Proof, Verdict
+from ksdp.dashboards.screening import render_screen
+from ksdp.flows.audits.place import ANYWHERE, Place
+from ksdp.flows.audits.run import run_audit
+from ksdp.flows.interruption import current
 from ksdp.flows.prepare import spec_corpus
+from ksdp.flows.screening.screen import Proposal, Screened, first_round, is_exact, screen
 from ksdp.storage.audits.continuation import Origin, read_origin
-from ksdp.storage.audits.history import finished_views, read_summary, views_of
+from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.ledger import check_none_lost, find_attempt, read_attempts, record_signed
-from ksdp.storage.audits.screens import screen_of
+from ksdp.storage.audits.screens import page_path, screen_of, write_left_out, write_page, write_screen
 from ksdp.storage.clearances import (
     check_appetite,
     check_sizes,
@@ -59,7 +68,7 @@ from ksdp.storage.clearances import (
     verify_clearance,
     write_clearance,
 )
-from ksdp.storage.findings import read_spec, read_verdicts
+from ksdp.storage.findings import check_verdicts, read_spec
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.reviews.appetites import keep_appetite, keep_record, kept_appetite, read_record
@@ -80,10 +89,6 @@ class Signing:
     now: datetime
     expires: datetime
     """Both with time zones."""
-    salted: bool = False
-    """List salted hashes instead of ids."""
-    list_excluded: bool = False
-    """Also list the excluded documents, by id."""
     appetite: Appetite | None = None
     """What the deciding audit is held to; None: what it was held to when it was made, if anything."""
 
@@ -183,7 +188,6 @@ def clearance_of(signing: Signing, grounds: Grounds, store: Store) -> Clearance:
         named = documents_of(grounds.corpus, plan.spec.design.unit, names)
         return [document for document in named if document not in out]
 
-    salt = secrets.token_bytes(16) if signing.salted else None
     sensitive = documents(grounds.sensitive)
     appetite, record = _held_to(signing, grounds, store)
     return Clearance(
@@ -193,11 +197,9 @@ def clearance_of(signing: Signing, grounds: Grounds, store: Store) -> Clearance:
         audits=grounds.audits,
         verdicts=dict(grounds.verdicts),
         allowed=grounds.allowed,
-        documents=Clearance.entries(documents(grounds.listed), salt),
-        salt=salt,
+        documents=Clearance.entries(documents(grounds.listed)),
         sensitive=len(sensitive),
         excluded=len(out),
-        left_out=tuple(sorted([*sensitive, *out])) if signing.list_excluded else None,
         sizes=audited_sizes(plan),
         reviewer=signing.who,
         created=signing.now,
@@ -206,7 +208,7 @@ def clearance_of(signing: Signing, grounds: Grounds, store: Store) -> Clearance:
         evidence=grounds.evidence,
         coverage=covered_by(plan),
         reviewed=grounds.reviewed,
-        certified=Clearance.entries(documents(grounds.certified), salt) or None,
+        certified=Clearance.entries(documents(grounds.certified)) or None,
         drawn=plan.spec.corpus.levers.drawn,
         appetite=appetite,
         record=record,
@@ -283,68 +285,153 @@ def _certified(grounds: Grounds) -> list[str]:
     ]
 
 
-_SIGN_A_VIEW = (
-    "Audit what the strongest of them sees by itself, with its size as `parties.coalition` and without `[views]`: "
-    "`ksdp audit SPEC`, then `ksdp clear` with that audit's id, or `ksdp screen SPEC --clearance FILE`. What its "
-    "view proved sensitive stays out."
-)
+@dataclass(frozen=True)
+class ClearRules:
+    """Which documents a clearance may list, and how often the list may be audited."""
+
+    rounds: int = 8
+    """The most audits of the list by itself."""
+    leave_out_waiting: bool = False
+    """Leave out documents that wait for a second person, instead of refusing."""
+    only: Sequence[str] | None = None
+    """Ids of exactly the documents to list, as lines of a file; all that may be by default."""
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise InputError(f"`rounds` must be at least 1; got {self.rounds}.")
 
 
-def clearance_from_decisions(
-    store: Path,
-    audit: str,
-    signing: Signing,
-    *,
-    leave_out_waiting: bool = False,
-    superseded: bool = False,
-    only: Sequence[str] | None = None,
-) -> dict[str, Any]:
-    """Sign what may be used after people decided: proved clear and not excluded, or accepted by decision.
+NEVER = ClearRules()
 
-    Open documents are left out, and so are excluded ones, whichever audit they were excluded in, until somebody
-    withdraws that. The newest entry of the review log goes into the clearance.
+
+def audit_and_clear(
+    spec: Spec, base: Path, store: Path, signing: Signing, rules: ClearRules = NEVER, place: Place = ANYWHERE
+) -> ScreenSummary:
+    """Audit by a spec, unless the store has that audit, and `clear` it."""
+    signing.check()
+    summary = run_audit(spec, base, store, place)
+    if not summary.valid:
+        raise InvalidAudit(f"the controls of audit {summary.audit} failed: {summary.controls.reason}.")
+    return clear(store, summary.audit, signing, rules, place)
+
+
+def clear(
+    store: Path, audit: str, signing: Signing, rules: ClearRules = NEVER, place: Place = ANYWHERE
+) -> ScreenSummary:
+    """Sign the documents that may enter a run, proved by an audit of exactly these. The same call resumes.
+
+    The audit proposes a list: what it proves clear and nobody excluded, and what people accepted. The list is
+    signed if the audit's databases were drawn from just these documents, or if its proof holds for every part of
+    the corpus. Otherwise the list is audited by itself (`ksdp.flows.screening.screen.screen`), since documents
+    that are left out may have hidden the others. Where no list is left all of which holds, nothing is signed.
 
     Parameters
     ----------
     store : Path
         Folder of the store.
     audit : str
-        The one that people decided about.
+        Id of the audit that people decided about.
     signing : Signing
         Who signs, where the clearance goes, and for how long it holds.
-    leave_out_waiting : bool
-        Leave out documents that wait for a second person, instead of refusing.
-    superseded : bool
-        Sign although a newer audit asked the same question.
-    only : sequence of str, optional
-        Ids of exactly the documents to list, as lines of a file; all that may be by default.
+
+    Returns
+    -------
+    ScreenSummary
+        As `screens/<id>.json` holds it.
+
+    Raises
+    ------
+    InputError
+        If nothing may be listed.
     """
+    started = time.monotonic()
     signing.check()
     opened = Store.open(store, create=False)
-    decided = _decided(opened, audit, superseded=superseded)
-    chosen = _chosen(opened, decided, leave_out_waiting=leave_out_waiting)
-    chosen = chosen if only is None else chosen.only(only)
-    grounds = _grounds(opened, decided, chosen)
-    cleared = clearance_of(signing, grounds, opened)
-    sign(signing, cleared, opened)
-    return {
-        "clearance": str(signing.path.resolve()),
-        "audit": audit,
-        "listed": len(cleared.documents),
-        "proved": len(chosen.proved),
-        "accepted": len(chosen.accepted),
-        "excluded": cleared.excluded,
-        "exclusions": exclusion_rows(grounds.excluded),
-        "sensitive": cleared.sensitive,
-        "left_open": len(chosen.left_open),
-        "waiting": len(chosen.waiting),
-        "not_picked": len(chosen.not_picked),
-        "wrong": grounds.wrong,
-        "log_entries": decided.seen.head.number,
-        "too_few": cleared.sizes.refused(entering_units(cleared, grounds.corpus), None),
-        "statement": cleared.statement,
-        "fingerprint": fingerprint(signing.private_key),
-    }
+    decided = _decided(opened, _proposing(opened, audit))
+    chosen = _chosen(opened, decided, leave_out_waiting=rules.leave_out_waiting)
+    chosen = chosen if rules.only is None else chosen.only(rules.only)
+    plan = make_plan(decided.spec, open_corpus(opened.corpus(decided.summary.corpus)))
+    proposal = Proposal(opened, plan, decided.summary, decided.question, chosen.listed, frozenset(chosen.accepted))
+    every_size = audited_sizes(plan).every_size
+    if every_size or is_exact(proposal):
+        about, why = (first_round(proposal),), _EVERY_SIZE if every_size else _EXACT
+        screened = Screened("signed", why, chosen.listed, plan, decided.summary, about, ())
+    else:
+        screened = screen(proposal, rules.rounds, place)
+    grounds = _grounds(opened, decided, chosen, screened)
+    quality, clearance = None, None
+    if screened.listed:
+        current().say("learning from all documents and from the listed ones, to see what leaving out costs")
+        quality = cost_of_leaving_out(decided.spec, plan.corpus, _documents(grounds, screened.listed))
+        clearance = clearance_of(signing, grounds, opened)
+    result = _screen_summary(opened, decided, chosen, screened, grounds, signing, clearance)
+    result = dataclasses.replace(result, quality=quality, seconds=round(time.monotonic() - started, 3))
+    unit = decided.spec.design.unit
+    members = (plan.corpus.ids, unit_names(plan.corpus, "group")) if unit == "group" else None
+    if screened.left_out:
+        write_left_out(opened, result.screen, screened.left_out, members)
+    write_screen(opened, result)
+    write_page(opened, result.screen, render_screen(opened, result.screen))
+    if clearance is not None:  # last of all: where it is, nothing is left to do
+        sign(signing, clearance, opened)
+    return result
+
+
+_EXACT = "The audit's databases were drawn from exactly the listed documents."
+_EVERY_SIZE = "The proof holds for every part of the corpus and every size: no further audit is needed."
+
+
+def _documents(grounds: Grounds, names: Sequence[str]) -> list[str]:
+    """Ids of the documents of some units that nobody excluded."""
+    named = documents_of(grounds.corpus, grounds.plan.spec.design.unit, names)
+    return [document for document in named if document not in grounds.excluded]
+
+
+def _proposing(store: Store, audit: str) -> str:
+    """The audit that proposed the list of a round; itself, where it is no round."""
+    screen = screen_of(store, audit)
+    return audit if screen is None else screen.rounds[0].audit
+
+
+def _screen_summary(
+    opened: Store,
+    decided: _Decided,
+    chosen: Selection,
+    screened: Screened,
+    grounds: Grounds,
+    signing: Signing,
+    clearance: Clearance | None,
+) -> ScreenSummary:
+    spec, corpus = decided.spec, grounds.corpus
+    name = decided.audit
+    return ScreenSummary(
+        version=VERSION,
+        screen=name,
+        corpus=corpus.hash,
+        mechanism=grounds.plan.mechanism.name,
+        spec=grounds.spec,
+        outcome=screened.outcome,
+        reason=screened.reason,
+        documents=len(corpus),
+        unit=spec.design.unit,
+        proposed=len(_documents(grounds, chosen.listed)),
+        allowed=0 if clearance is None else len(clearance.documents),
+        accepted=len(_documents(grounds, chosen.accepted)),
+        left_out=sum(len(out) for _, out in screened.left_out),
+        exclusions=tuple(exclusion_rows(grounds.excluded)),
+        statement=None if clearance is None else clearance.statement,
+        rounds=screened.rounds,
+        level=spec.decision.level,
+        margin=spec.rule.margin,
+        quality=None,
+        clearance=None if clearance is None else str(signing.path.resolve()),
+        fingerprint=fingerprint(signing.private_key),
+        reviewer=signing.who,
+        finished=signing.now.isoformat(timespec="seconds"),
+        seconds=0.0,
+        store=str(opened.root),
+        report=str(page_path(opened, name)),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -354,59 +441,49 @@ class _Decided:
     audit: str
     summary: Summary
     spec: Spec
-    newest: bool
-    """Whether no newer audit asked the same question."""
+    question: AuditQuestion
     verdicts: dict[str, str]
-    log10_p_below: Floats
-    """In the order of `verdicts`."""
-    every_attack: frozenset[str]
-    """Ids of what is clear against every attack."""
     seen: Snapshot
     """Of the review log."""
-    attempts: Sequence[Attempt]
-    """At the same question."""
 
 
-def _decided(opened: Store, audit: str, *, superseded: bool) -> _Decided:
+def _decided(opened: Store, audit: str) -> _Decided:
     """What the store holds, unless nothing may be signed on it."""
-    if audit in finished_views(opened):
-        raise InputError(f"{audit} is an audit of several views, which cannot be signed together. {_SIGN_A_VIEW}")
     folder = opened.audit(audit)
     summary, spec = read_summary(folder), read_spec(folder)
     if not summary.valid:
         raise InvalidAudit(f"the controls of audit {audit} failed: it clears nothing.")
     if spec.planted:
         raise InputError(f"leaks were planted in audit {audit} to see whether they are found: it clears nothing.")
-    _check_by_itself(opened, audit)
+    if not spec.decides:
+        raise InputError(f"audit {audit} explored statistics on runs that were seen before: it clears nothing.")
     if spec.statistics.sees == "final":
         raise InputError(f"audit {audit} saw the final output alone, and a protocol run announces more.")
-    newer = newer_audits(opened, audit)
-    if newer and not superseded:
-        raise InputError(f"audit {newer[0]} asked the same question later: decide there, or give `--superseded`.")
-    report = check_chain(opened.root)
-    if not report.whole:
-        raise StoreError(f"the review log is not whole: {report.reason} Nothing was signed.")
     started = find_attempt(opened, audit)
     if started is None:  # it was written down before its first run
         raise StoreError(
             f"the ledger of the store does not name audit {audit}: lines of it are gone, and how often this was "
             "asked is not known. Restore `audits/ledger.jsonl`; `ksdp audit` with its spec adds this audit alone."
         )
-    rows = read_verdicts(folder)
+    if started.part:
+        raise InputError(
+            f"audit {audit} is one of several of an attempt, and none that people decide about: `ksdp list` shows "
+            "those that can be signed."
+        )
+    for newer in newer_audits(opened, audit):
+        if _proposing(opened, newer) != audit:
+            raise InputError(f"audit {newer} asked the same question later: decide there.")
+    report = check_chain(opened.root)
+    if not report.whole:
+        raise StoreError(f"the review log is not whole: {report.reason} Nothing was signed.")
+    rows = check_verdicts(folder, spec)
     return _Decided(
         audit=audit,
         summary=summary,
         spec=spec,
-        newest=not newer,
+        question=AuditQuestion(started.question, started.file),
         verdicts=dict(zip(rows["document"].to_pylist(), rows["verdict"].to_pylist(), strict=True)),
-        log10_p_below=rows["log10_p_below"].to_numpy(),
-        every_attack=frozenset(
-            name
-            for name, proof in zip(rows["document"].to_pylist(), rows["proof"].to_pylist(), strict=True)
-            if proof == Proof.EVERY_ATTACK
-        ),
         seen=snapshot(opened, audit),
-        attempts=read_attempts(opened, started.question),
     )
 
 
@@ -427,32 +504,48 @@ def _chosen(opened: Store, decided: _Decided, *, leave_out_waiting: bool) -> Sel
     return chosen
 
 
-def _grounds(opened: Store, decided: _Decided, chosen: Selection) -> Grounds:
-    summary, spec, verdicts, seen = decided.summary, decided.spec, decided.verdicts, decided.seen
-    plan = make_plan(spec, open_corpus(opened.corpus(summary.corpus)))
-    origin = read_origin(opened, decided.audit) or Origin(spec.hash, (decided.audit,))
-    evidence = evidence_of(summary, decided.attempts)
-    sensitive = [name for name in chosen.left_open if verdicts[name] == "sensitive"]
+def _grounds(opened: Store, decided: _Decided, chosen: Selection, screened: Screened) -> Grounds:
+    """What a clearance rests on: the last audit, which is one of exactly the list."""
+    spec, seen, plan = decided.spec, decided.seen, screened.plan
+    corpus = open_corpus(opened.corpus(decided.summary.corpus))
+    origin = read_origin(opened, decided.audit) or Origin(spec.binding, (decided.audit,))
+    attempts = read_attempts(opened, decided.question.content)
+    evidence = evidence_of(screened.summary, attempts)
+    rows = check_verdicts(opened.audit(screened.summary.audit), plan.spec)
+    proved = [name for name in screened.listed if name not in chosen.accepted]
+    every = pc.equal(rows["proof"], Proof.EVERY_ATTACK)
+    every_attack = {*rows.filter(every)["document"].to_pylist()} & {*proved}
+    sensitive = {name for name in chosen.left_open if decided.verdicts[name] == Verdict.SENSITIVE}
+    for verdicts, out in screened.left_out:
+        sensitive |= {*verdicts.ids([Verdict.SENSITIVE])} & {*out}
+    below = dict(zip(rows["document"].to_pylist(), rows["log10_p_below"].to_pylist(), strict=True))
+    counts = ListCounts(
+        proved=len(proved),
+        accepted=len(chosen.accepted),
+        excluded=len(chosen.excluded),
+        left_open=len(chosen.left_open),
+        not_picked=len(chosen.not_picked),
+        left_out=sum(len(out) for _, out in screened.left_out),
+    )
     return Grounds(
         plan=plan,
-        corpus=plan.corpus,
+        corpus=corpus,
         spec=origin.spec,
-        audits=origin.audits,
-        verdicts=summary.verdicts.as_dict(),
-        allowed=("clear",),
-        listed=chosen.listed,
-        certified=[name for name in chosen.listed if name in decided.every_attack],
-        sensitive=sensitive,
-        excluded=exclusions(opened, plan.corpus, spec.corpus.path),
-        statement=review_statement(
+        audits=(*origin.audits, *(about.audit for about in screened.rounds[1:])),
+        verdicts=screened.summary.verdicts.as_dict(),
+        allowed=(Verdict.CLEAR.value,),
+        listed=screened.listed,
+        certified=sorted(every_attack),
+        sensitive=sorted(sensitive),
+        excluded=exclusions(opened, corpus, spec.corpus.path),
+        statement=list_statement(
+            counts,
             margin=spec.rule.margin,
             asked=evidence.attempts,
             rows=plan.holdings.size,
             among=drawn_from(plan),
-            selection=chosen,
-            accepted_sensitive=sum(verdicts[name] == "sensitive" for name in chosen.accepted),
             four_eyes=seen.policy.four_eyes,
-            newest=decided.newest,
+            every_size=audited_sizes(plan).every_size,
         ),
         evidence=evidence,
         reviewed=Reviewed(
@@ -462,48 +555,22 @@ def _grounds(opened: Store, decided: _Decided, chosen: Selection) -> Grounds:
             log_entries=seen.head.number,
             log_head=seen.head.hash,
         ),
-        wrong=_wrong(decided, chosen, plan.counted),
+        wrong=_wrong(plan, below, {*proved} - every_attack),
     )
 
 
-def _wrong(decided: _Decided, chosen: Selection, counted: int) -> str:
+def _wrong(plan: Plan, below: Mapping[str, float], tested: set[str]) -> str:
     """How many of the listed may be wrong; empty where no test proved one of them clear."""
-    rule, tested = decided.spec.rule, set(chosen.proved) - decided.every_attack
-    picked = np.array([name in tested for name in decided.verdicts])
     if not tested:
         return ""
+    rule = plan.spec.rule
     if rule.error == "fwer":
         any_of = f"any of the {len(tested)} that tests prove clear is wrong"
         return f"The probability that {any_of} is at most {rule.for_clear:g}."
-    share = math.ceil(wrong_share(decided.log10_p_below, picked, rule.for_clear, counted) * 1e4 - 1e-6) / 1e4
+    picked = np.array([name in tested for name in below])
+    share = math.ceil(wrong_share(np.array([*below.values()]), picked, rule.for_clear, plan.counted) * 1e4 - 1e-6)
     return (
-        f"Of the {len(tested)} that tests prove clear, a share of at most {share:g} is expected to be wrong, "
-        "whoever picked them from all that are clear, and why."
-    )
-
-
-def _check_by_itself(store: Store, audit: str) -> None:
-    """Refuse one of several views, a round of a screen, or what continues one."""
-    origin = read_origin(store, audit)
-    first = origin.audits[0] if origin else audit
-    started, screen = find_attempt(store, first), screen_of(store, first)
-    alone = started is None or started.attempt == read_spec(store.audit(first)).hash
-    if alone and screen is None:
-        return
-    views = views_of(store, first)
-    if views and screen is None:
-        raise InputError(
-            f"audit {audit} is one of the views {views}: what it calls clear, another of them may call sensitive. "
-            f"{_SIGN_A_VIEW}"
-        )
-    number = next((about.round for about in screen.rounds if about.audit == first), 0) if screen else 0
-    unfinished = "a round of a screen, or one of several views, that have not finished"
-    which = f"round {number} of screen {screen.screen}" if screen else unfinished
-    signed = f" It signed {screen.clearance}." if screen and screen.clearance else ""
-    raise InputError(
-        f"audit {audit} is {which}: no run would take what is signed for it.{signed} `ksdp screen SPEC "
-        "--clearance FILE` signs, the same command as before: every round is read from the store. Where people "
-        "decide, `ksdp audit SPEC` comes first, and `ksdp clear` with that audit's id."
+        f"Of the {len(tested)} that tests prove clear, a share of at most {share / 1e4:g} is expected to be wrong."
     )
 
 
@@ -545,7 +612,7 @@ def verify(
             public_key=public_key,
             corpus_hash=corpus.hash,
             mechanism=mechanism_identity(plan),
-            spec_hash=spec.hash,
+            spec_hash=spec.binding,
             opened=opened(plan.mechanism, corpus.features),
         )
         if verified.clearance.drawn is None:  # else the party's key decides who enters

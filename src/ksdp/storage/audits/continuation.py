@@ -28,7 +28,7 @@ class Origin:
     """What an audit continues."""
 
     spec: str
-    """Hash of the first one's spec: the one that people wrote."""
+    """What a clearance is bound to, of the first one's spec (`ksdp.audit.specs.models.Spec.binding`)."""
     audits: tuple[str, ...]
     """From the first one on."""
 

@@ -17,7 +17,7 @@ from ksdp.audit.results.views_summary import ViewsSummary as ViewsSummary
 from ksdp.audit.reviewing import visible
 from ksdp.audit.specs.models import Spec
 from ksdp.audit.verdicts.verdict import Verdict as Verdict
-from ksdp.storage.audits.ledger import finished_audits, lost_audits
+from ksdp.storage.audits.ledger import deciding_audits, finished_audits, lost_audits, part_audits
 from ksdp.storage.codec import names_file, read_object, write_json_with_checksum
 from ksdp.storage.store import Store
 
@@ -128,7 +128,10 @@ def find_audit(store: Store, name: str) -> str:
         places = _places(store)
         parts = {views: _audits(_file(store, f"{views}.json")) for views in reversed(finished_views(store))}
         places |= {views: max((places.get(one, -1) for one in parts[views]), default=-1) for views in parts}
-        return max(reversed(known), key=lambda audit: (places.get(audit, -1), audit in parts))
+        signable = [*reversed(parts), *(entry.audit for entry in signable_audits(store))]
+        if not signable:
+            raise NotFound(f"no audit in {store.root} can be signed; name one that `ksdp list` shows.")
+        return max(reversed(signable), key=lambda audit: (places.get(audit, -1), audit in parts))
     lost = lost_audits(store)
     mine = [audit for audit in (*known, *lost) if audit.startswith(name)] if name else []
     if len(mine) > 1:
@@ -167,6 +170,10 @@ class Brief:
     largest: float
     """The largest D of any document under any statistic."""
     seconds: float
+    spec: str
+    """Hash of the spec."""
+    decides: bool
+    """Whether its verdicts may be used (`ksdp.audit.specs.models.Spec.decides`)."""
 
 
 def valid_audit(audit: str) -> bool:
@@ -196,6 +203,8 @@ def brief(summary: Summary) -> Brief:
         verdicts=summary.verdicts,
         largest=summary.largest_distance,
         seconds=summary.seconds,
+        spec=summary.spec.hash,
+        decides=summary.spec.decides,
     )
 
 
@@ -231,6 +240,20 @@ def read_history(store: Store) -> History:
     except StoreError as error:  # the ledger
         damaged.append(str(error))
     return History(tuple(audits), tuple(damaged))
+
+
+def signable_audits(store: Store) -> tuple[Brief, ...]:
+    """Audits that people decide about and that can be signed, newest first; void ones say so when they are.
+
+    An exploration, a view, a schedule's audit of changed documents alone, and a round of a screening are no such
+    audits; a round that a clearance rests on is.
+    """
+    parts, deciding = part_audits(store), deciding_audits(store)
+    return tuple(
+        entry
+        for entry in read_history(store).audits
+        if entry.decides and (entry.audit not in parts or entry.audit in deciding)
+    )
 
 
 def screen_ids(store: Store) -> list[str]:

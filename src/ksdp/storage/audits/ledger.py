@@ -50,6 +50,16 @@ def signed_audits(store: Store) -> dict[str, tuple[str, ...]]:
     return {str(line["signed"]): tuple(line["audits"]) for line in _lines(store) if "signed" in line}
 
 
+def deciding_audits(store: Store) -> frozenset[str]:
+    """The last audit behind each signed clearance: an audit of exactly its list."""
+    return frozenset(audits[-1] for audits in signed_audits(store).values() if audits)
+
+
+def part_audits(store: Store) -> frozenset[str]:
+    """Audits that are one of several of an attempt: rounds of a screening, views, a schedule's changed rows."""
+    return frozenset(str(line["audit"]) for line in _lines(store) if line.get("part"))
+
+
 def started_audits(store: Store) -> set[str]:
     """Every audit that the ledger names."""
     return set(_values(store, "audit"))

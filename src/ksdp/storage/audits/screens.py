@@ -1,13 +1,13 @@
 """Screens in the store.
 
-`screens/<id>.json` is what was found, `<id>-excluded.parquet` what was left out and when, `<id>.html` the page.
+`screens/<id>.json` is the result for the list that audit <id> proposed, `<id>-left-out.parquet` names what was
+left out of the list and when, `<id>.html` is the page.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,7 @@ from ksdp.storage.codec import read_object, read_table, write_json_with_checksum
 from ksdp.storage.findings import read_verdicts, verdict_ids
 from ksdp.storage.store import Store, write_text
 
-_COLUMNS = ("document", "statistic", "distance", "log10_adjusted_p")
+_COLUMNS = ("document", "verdict", "statistic", "distance", "log10_adjusted_p")
 
 
 def _file(store: Store, name: str) -> Path:
@@ -47,11 +47,6 @@ class RoundVerdicts:
         """Ids of the documents that are clear against every attack."""
         chosen = self.verdicts.filter(pc.equal(self.verdicts["proof"], Proof.EVERY_ATTACK))
         return [str(name) for name in chosen["document"].to_pylist()]
-
-    @cached_property
-    def sensitive(self) -> list[str]:
-        """Ids of the sensitive documents."""
-        return self.ids(["sensitive"])
 
     @property
     def median_distance(self) -> float:
@@ -93,7 +88,7 @@ def read_screen(store: Store, screen: str) -> ScreenSummary:
     path = _file(store, f"{screen}.json")
     if not path.is_file():
         raise NotFound(f"there is no screen {screen!r} in this store.")
-    return read_object(path, ScreenSummary.from_json, f"screen {screen!r}", "screen again")
+    return read_object(path, ScreenSummary.from_json, f"screen {screen!r}", "clear again")
 
 
 def screen_of(store: Store, audit: str) -> ScreenSummary | None:
@@ -103,28 +98,29 @@ def screen_of(store: Store, audit: str) -> ScreenSummary | None:
     return next((one for one in found if any(about.audit == audit for about in one.rounds)), None)
 
 
-def _sensitive_rows(verdicts: RoundVerdicts) -> pa.Table:
-    """The sensitive documents of a round, with what gave them away."""
-    rows = verdicts.verdicts.filter(pc.equal(verdicts.verdicts["verdict"], "sensitive")).select(_COLUMNS)
+def _rows_of(verdicts: RoundVerdicts, out: Sequence[str]) -> pa.Table:
+    """Some documents of a round, with their verdicts and strongest evidence."""
+    rows = verdicts.verdicts.filter(pc.is_in(verdicts.verdicts["document"], pa.array(out, pa.string())))
+    rows = rows.select(_COLUMNS)
     return rows.add_column(0, "round", pa.array([verdicts.number] * len(rows), pa.int32()))
 
 
-def write_excluded(
+def write_left_out(
     store: Store,
     screen: str,
-    rounds: Sequence[RoundVerdicts],
+    rounds: Sequence[tuple[RoundVerdicts, Sequence[str]]],
     members: tuple[NDArray[np.str_], NDArray[np.str_]] | None = None,
 ) -> Path:
-    """Write the sensitive documents of every round; all documents of a group, with its name, where groups are.
+    """Write the documents that each round left out of the list; all documents of a group, with its name.
 
     Parameters
     ----------
-    rounds : in their order
+    rounds : each round's verdicts, and the ids that did not hold, in their order
     members : (ids, groups), each of shape (n_documents,), optional
         Of the whole corpus, where groups were audited: each document's id and group.
     """
-    path = _file(store, f"{screen}-excluded.parquet")
-    table = pa.concat_tables([_sensitive_rows(verdicts) for verdicts in rounds])
+    path = _file(store, f"{screen}-left-out.parquet")
+    table = pa.concat_tables([_rows_of(*one) for one in rounds])
     if members is not None:
         ids, units = members
         named = np.array(table["document"].to_pylist(), dtype=np.str_)
@@ -138,7 +134,7 @@ def write_excluded(
     return path
 
 
-def read_excluded(store: Store, screen: str) -> pa.Table:
-    """One row a document: `round`, `document`, `statistic`, `distance`, `log10_adjusted_p`; `group` if any."""
-    path = _file(store, f"{screen}-excluded.parquet")
-    return read_table(path, _COLUMNS, f"screen {screen!r}", "screen again")
+def read_left_out(store: Store, screen: str) -> pa.Table:
+    """One row a document: `round`, `_COLUMNS`, and `group` where groups were audited."""
+    path = _file(store, f"{screen}-left-out.parquet")
+    return read_table(path, _COLUMNS, f"screen {screen!r}", "clear again")

@@ -24,7 +24,8 @@ from ksdp.audit.reviewing import Proposal as Proposal
 from ksdp.audit.reviewing import State as State
 from ksdp.audit.reviewing import Status as Status
 from ksdp.audit.reviewing import visible as visible
-from ksdp.storage.audits.history import Brief, read_history, read_summary
+from ksdp.audit.screening.clearance import list_attempt
+from ksdp.storage.audits.history import Brief, read_history, read_summary, signable_audits
 from ksdp.storage.audits.ledger import find_attempt, read_attempts, read_questions
 from ksdp.storage.audits.queries import Findings, proved_sensitive
 from ksdp.storage.codec import read_object, write_checked_json
@@ -85,7 +86,7 @@ def write_policy(store: Store, policy: Policy) -> None:
 def newest_audits(store: Store) -> list[Brief]:
     """The newest valid audit of every question, newest first; one that the ledger does not name stands alone."""
     questions, newest = read_questions(store), list[Brief]()
-    for entry in read_history(store).audits:
+    for entry in signable_audits(store):
         asked = questions.get(entry.audit)
         known = (questions.get(other.audit) for other in newest)
         if entry.valid and not (asked and any(one and asked.same(one) for one in known)):
@@ -94,7 +95,7 @@ def newest_audits(store: Store) -> list[Brief]:
 
 
 def newer_audits(store: Store, audit: str) -> list[str]:
-    """Valid audits finished later that ask the same question, newest first."""
+    """Valid audits finished later that ask the same question and can be signed, newest first."""
     return lineage(store, audit)[0]
 
 
@@ -107,7 +108,8 @@ def lineage(store: Store, audit: str) -> tuple[list[str], list[str]]:
     history = read_history(store).audits
     for name in set(store.audits()) & alike - {entry.audit for entry in history}:
         read_summary(store.audit(name))  # an error that says why: a look that is not counted would be hidden
-    order = [entry.audit for entry in history if entry.audit in alike and (entry.valid or entry.audit == audit)]
+    signable = {entry.audit for entry in signable_audits(store) if entry.valid} | {audit}
+    order = [entry.audit for entry in history if entry.audit in alike & signable]
     place = order.index(audit)
     return order[:place], order[place + 1 :]
 
@@ -568,10 +570,14 @@ def _states(
 
 
 def _proved_elsewhere(store: Store, summary: Summary) -> dict[str, str]:
-    """What other audits of the same question, of this content, proved to be above this one's margin."""
+    """What other audits of the same question, of this content, proved to be above this one's margin.
+
+    An audit of the list that this one proposed is none of these: it had other databases.
+    """
     asked = find_attempt(store, summary.audit)
     attempts = () if asked is None else read_attempts(store, asked.question)
-    others = [one for one in attempts if one.audit != summary.audit]
+    own = {list_attempt(summary.audit), "" if asked is None else asked.attempt}
+    others = [one for one in attempts if one.audit != summary.audit and not (one.part and one.attempt in own)]
     return proved_sensitive(store, others, margin=summary.spec.rule.margin, unit=summary.design.unit)
 
 

@@ -1,4 +1,4 @@
-"""`ksdp.screen` as a person in a notebook uses it."""
+"""`ksdp.clear` as a person in a notebook uses it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def test_it_leaves_out_who_stands_out_and_signs_the_others(tmp_path: Path) -> No
     data = np.random.default_rng(0).normal(size=(24, 3))
     data[5] += 2000
     make_identity(tmp_path, "ada")
-    found = ksdp.screen(
+    found = ksdp.clear(
         data, noisy_mean, version=1, clearance=tmp_path / "c.json", key=tmp_path / "ada.key", who="Ada",
         store=tmp_path / "store", party_size=0.5, with_runs=150, margin=0.7, fresh_runs=0, seed=1,
     )  # fmt: skip
-    assert found["outcome"] == "cleared", found["reason"]
-    assert (found["excluded"], found["allowed"]) == (1, 23)
+    assert found["outcome"] == "signed", found["reason"]
+    assert (found["proposed"], found["allowed"]) == (23, 23)
     later = datetime.now(UTC) + timedelta(seconds=1)
     signed = verify_clearance(
         tmp_path / "c.json", now=later, public_key=load_public(tmp_path / "ada.pub")
