@@ -84,7 +84,7 @@ COMMANDS: dict[str, dict[str, str | None]] = {
         "clear": "ksdp.commands.screening:clear",
         "verify": "ksdp.commands.screening:verify",
         "log": "ksdp.commands.reviews:log",
-        "approve": "ksdp.commands.reviews:approve",
+        "approve": "ksdp.commands.screening:approve",
     },
     "Schedule": {
         "schedule": "ksdp.commands.schedules:schedule",

@@ -220,8 +220,8 @@ def test_a_void_audit_takes_no_decision(own_store: Store) -> None:
 def test_the_queue_says_which_audit_is_signed_by_itself(history_store: Store) -> None:
     visit = client(history_store)
     assert "ksdp clear svd-09" in visit.get("/queue?audit=svd-09").text
-    page = visit.get("/queue?audit=svd-08").text  # a round of a screen
-    assert "This audit is a round of screen screen01" in page
+    page = visit.get("/queue?audit=svd-07").text
+    assert "This audit is an audit of the list that audit screen01 proposed" in page
     assert "ksdp clear" not in page
 
 

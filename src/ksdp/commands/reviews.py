@@ -1,4 +1,4 @@
-"""Review and decide: `review`, `decide`, `more`, `approve`, `log`."""
+"""Review and decide: `review`, `decide`, `more`, `log`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import shlex
 import sys
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -18,8 +18,6 @@ from ksdp.commands.options import (
     AuditArgument,
     JsonOption,
     PlaceOptions,
-    SignerOptions,
-    SpecArgument,
     StoreOption,
     WhoOption,
     exit_code,
@@ -207,31 +205,6 @@ def tell_exclusions(rows: Sequence[Mapping[str, str]]) -> None:
         typer.echo(f"excluded  {visible(row['document'])}  {excluded_words(row)}", err=True)
     if len(rows) > _NAMED:
         typer.echo(f"and {len(rows) - _NAMED} more; `ksdp log` has all.", err=True)
-
-
-@with_options
-def approve(
-    *,
-    spec: SpecArgument,
-    signer: SignerOptions,
-    hours: Annotated[float, typer.Option("--hours", min=0, help="Hours to wait for decisions.")] = 72.0,
-    store: StoreOption = Path("ksdp-store"),
-    where: PlaceOptions,
-    as_json: JsonOption = False,
-) -> None:
-    """Audit, wait until every sensitive document is decided, sign what may be used. The same command resumes."""
-    read, base = read_spec(spec)
-    from ksdp.flows.reviews import Patience, run_approval
-    from ksdp.terminal import terminal
-
-    signing = signer.signing(read)
-    place = where.place()
-    from ksdp.commands.screening import tell_cleared
-
-    with terminal():
-        patience = Patience(timedelta(hours=hours))
-        out = run_approval(read, base, store, signing, patience, place)
-    tell_cleared(out, as_json)
 
 
 def entry_row(entry: Entry) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""Sign and advise: `keys`, `clear`, `verify`, `gain`, `advise`."""
+"""Sign and advise: `keys`, `clear`, `approve`, `verify`, `gain`, `advise`."""
 
 from __future__ import annotations
 
 import json
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -18,6 +18,7 @@ from ksdp.commands.options import (
     JsonOption,
     PlaceOptions,
     SignerOptions,
+    SpecArgument,
     StoreOption,
     WorkersOption,
     opened_audit,
@@ -71,6 +72,7 @@ def clear(
     What an audit proves clear and nobody excluded, and what people accepted, is audited by itself on fresh runs;
     what does not hold there is left out, and the rest is audited again, until all of it holds. Exit 0: signed.
     """
+    given = read_spec(Path(audit)) if audit.endswith(".toml") else None
     from ksdp.flows.screening.clear import ClearRules, audit_and_clear
     from ksdp.flows.screening.clear import clear as run_clear
     from ksdp.storage.readers.files import read_text
@@ -78,8 +80,8 @@ def clear(
 
     place = where.place()
     rules = ClearRules(rounds, leave_out_waiting, None if only is None else read_text(only, "utf-8").splitlines())
-    if audit.endswith(".toml"):
-        read, base = read_spec(Path(audit))
+    if given is not None:
+        read, base = given
         signing = signer.signing(read)
         with terminal():
             out = audit_and_clear(read, base, store, signing, rules, place)
@@ -110,6 +112,29 @@ def tell_cleared(out: ScreenSummary, as_json: bool) -> NoReturn:
 def _not_signed(out: ScreenSummary) -> int:
     """3 where the last audit found sensitive documents, else 4."""
     return verdicts_code(out.rounds[-1].verdicts.as_dict()) or 4
+
+
+@with_options
+def approve(
+    *,
+    spec: SpecArgument,
+    signer: SignerOptions,
+    hours: Annotated[float, typer.Option("--hours", min=0, help="Hours to wait for decisions.")] = 72.0,
+    store: StoreOption = Path("ksdp-store"),
+    where: PlaceOptions,
+    as_json: JsonOption = False,
+) -> None:
+    """Audit, wait until every sensitive document is decided, sign what may be used. The same command resumes."""
+    read, base = read_spec(spec)
+    from ksdp.flows.reviews import Patience, run_approval
+    from ksdp.terminal import terminal
+
+    signing = signer.signing(read)
+    place = where.place()
+    with terminal():
+        patience = Patience(timedelta(hours=hours))
+        out = run_approval(read, base, store, signing, patience, place)
+    tell_cleared(out, as_json)
 
 
 def verify(

@@ -142,7 +142,7 @@ def test_a_size_is_checked_alike_by_verify_check_and_run(files: Files, audited: 
         "[design]\nparty_size = 7\n"
     )
     spec, base = read_spec_file(spec_file)
-    signed = files.clear(of=spec_file, sizes=replace(SIZES, size=audited), spec=spec.hash)
+    signed = files.clear(of=spec_file, sizes=replace(SIZES, size=audited), spec=spec.binding)
     entering = {"clearance": signed, "uncleared": False, "signer": files.key("ada").public_key(), "now": NOW}
     found = check_here(files.question(corpus=spec_file, clearance=signed, uncleared=False), NOW).findings
     if fits:

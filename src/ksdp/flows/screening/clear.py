@@ -53,7 +53,7 @@ from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import run_audit
 from ksdp.flows.interruption import current
 from ksdp.flows.prepare import spec_corpus
-from ksdp.flows.screening.screen import Proposal, Screened, first_round, is_exact, screen
+from ksdp.flows.screening.screen import ProposedList, Screened, first_round, is_exact, screen
 from ksdp.storage.audits.continuation import Origin, read_origin
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.ledger import check_none_lost, find_attempt, read_attempts, record_signed
@@ -351,10 +351,11 @@ def clear(
     chosen = _chosen(opened, decided, leave_out_waiting=rules.leave_out_waiting)
     chosen = chosen if rules.only is None else chosen.only(rules.only)
     plan = make_plan(decided.spec, open_corpus(opened.corpus(decided.summary.corpus)))
-    proposal = Proposal(opened, plan, decided.summary, decided.question, chosen.listed, frozenset(chosen.accepted))
-    every_size = audited_sizes(plan).every_size
-    if every_size or is_exact(proposal):
-        about, why = (first_round(proposal),), _EVERY_SIZE if every_size else _EXACT
+    accepted = frozenset(chosen.accepted)
+    proposal = ProposedList(opened, plan, decided.summary, decided.question, chosen.listed, accepted)
+    why = _EVERY_SIZE if audited_sizes(plan).every_size else _EXACT if is_exact(proposal) else ""
+    if why := why or ("" if chosen.proved else _ACCEPTED):
+        about = (first_round(proposal),)
         screened = Screened("signed", why, chosen.listed, plan, decided.summary, about, ())
     else:
         screened = screen(proposal, rules.rounds, place)
@@ -378,6 +379,7 @@ def clear(
 
 
 _EXACT = "The audit's databases were drawn from exactly the listed documents."
+_ACCEPTED = "Every listed document is listed by decision alone: no audit has to prove anything of it."
 _EVERY_SIZE = "The proof holds for every part of the corpus and every size: no further audit is needed."
 
 

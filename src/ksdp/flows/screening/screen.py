@@ -22,7 +22,7 @@ from ksdp.storage.store import Store
 
 
 @dataclass(frozen=True, eq=False)
-class Proposal:
+class ProposedList:
     """A list of documents (or groups), and the audit that proposed it."""
 
     store: Store
@@ -52,19 +52,19 @@ class Screened:
     """Documents that did not hold in each round."""
 
 
-def first_round(proposal: Proposal) -> RoundSummary:
+def first_round(proposal: ProposedList) -> RoundSummary:
     """The audit that proposed a list, as the first line of a table of rounds."""
     verdicts = read_round(proposal.store, proposal.summary.audit, 0)
     return _about(0, proposal.plan, proposal.summary, verdicts)
 
 
-def is_exact(proposal: Proposal) -> bool:
+def is_exact(proposal: ProposedList) -> bool:
     """Whether the databases of the audit that proposed a list were drawn from exactly the listed documents."""
     units, held = proposal.plan.units, proposal.plan.holdings
     return set(proposal.listed) == set(units.ids[held.victim].tolist())
 
 
-def screen(proposal: Proposal, rounds: int, place: Place = ANYWHERE) -> Screened:
+def screen(proposal: ProposedList, rounds: int, place: Place = ANYWHERE) -> Screened:
     """Audit a proposed list by itself until all of it holds. Interrupted, the same call resumes.
 
     Each round audits exactly the listed documents, on fresh runs and at half of the level of the one before. What
@@ -118,7 +118,7 @@ def screen(proposal: Proposal, rounds: int, place: Place = ANYWHERE) -> Screened
     return Screened("out-of-rounds", reason, (), plan, summary, tuple(about), tuple(left_out))
 
 
-def _forecast(proposal: Proposal, rounds: int) -> str:
+def _forecast(proposal: ProposedList, rounds: int) -> str:
     """What the audits of the list take, by the time of the one that proposed it."""
     plan, word, listed = proposal.plan, proposal.plan.units.word, len(proposal.listed)
     others = drawn_from(plan) - listed

@@ -570,10 +570,7 @@ def _states(
 
 
 def _proved_elsewhere(store: Store, summary: Summary) -> dict[str, str]:
-    """What other audits of the same question, of this content, proved to be above this one's margin.
-
-    An audit of the list that this one proposed is none of these: it had other databases.
-    """
+    """What other audits of the same question proved to be above this one's margin; not those of its own list."""
     asked = find_attempt(store, summary.audit)
     attempts = () if asked is None else read_attempts(store, asked.question)
     own = {list_attempt(summary.audit), "" if asked is None else asked.attempt}
