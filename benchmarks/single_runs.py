@@ -8,9 +8,9 @@
 
 A line a corpus, party size and filter: who may have been in (the others are ruled out), and D of saying no more
 than that; then D, and CPU milliseconds, of documents solved for all at once, as an audit does where few may be in
-(here up to 6,000), with what bounds add where numbers are fewer than documents and without; of documents fitted
-one by one, as it does where these are many and sums still more numbers, and of filters approached by steps, as it
-does elsewhere. Means over runs. `mnist` is 2,000 of the pictures; in `mnist-sizes` each is times e to a normal
+(here up to 6,000); of documents solved one by one, as it does where these are many and sums still more numbers,
+and of filters by steps, as it does elsewhere. Means over runs. `mnist` is 2,000 of the pictures; in `mnist-sizes`
+each is times e to a normal
 number, and `-4000` says how many there are; `patients` are the 569 of scikit-learn's breast cancer table, whose 30
 columns have deviation 1; `texts-500` and `normal-300` are drawn, that many rows of 40 Poisson or normal numbers.
 An audit asks of one document over many runs; this asks of all documents in one.
@@ -32,26 +32,29 @@ from ksdp.audit.contract import Database, Documents, Mechanism, Observables, Poo
 from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
-from ksdp.audit.statistics.linear import solve, system, tilting
+from ksdp.audit.statistics.linear import operator, solve, system
 from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
 from ksdp.audit.verdicts.laws import ks_table
 from ksdp.flows.prepare import spec_corpus
 from ksdp.storage.readers.spec_files import read_spec_file
 
 RATED = "movielens-1m"
-_MOST_SOLVED = 6000
-_WAYS = (
-    (_MOST_SOLVED, tilting.MOST_WRITTEN, solve.MORE),
-    (_MOST_SOLVED, 0, solve.MORE),
-    (0, 0, solve.MORE),
-    (0, 0, np.inf),
-)
-"""Documents that are solved for, work for bounds, and numbers a document from which on these are fitted."""
+_CHOSEN = solve.chosen_way
+
+
+def _always(way: solve.Way) -> Callable[[solve.RunSystem], solve.Way]:
+    """The same way for all sums that it can solve."""
+    factored = operator.FactoredContributions
+    few = way is not solve.least_squares
+    return lambda run: way if isinstance(run.made, factored) and (few or len(run.shares) <= 6000) else _CHOSEN(run)
+
+
+_WAYS = (_always(solve.least_squares), _always(solve.one_by_one), _always(solve.by_steps))
 
 
 def run(corpora: Sequence[str], sizes: Sequence[float], runs: int, ranks: Sequence[int]) -> None:
     """Print some lines a corpus and party size."""
-    heads = ("all at once: D, ms", "linear: D, ms", "one by one: D, ms", "by steps: D, ms")
+    heads = ("all at once: D, ms", "one by one: D, ms", "by steps: D, ms")
     print(f"{'':44}{'may be in':>12}{'that alone':>12}" + "".join(f"{head:>20}" for head in heads))
     for corpus in corpora:
         matrix = matrix_of(corpus)
@@ -103,13 +106,8 @@ def _line(matrix: sp.csr_array, size: float, mechanism: Mechanism, statistic: St
     documents = Documents(matrix, pool=Pool(matrix, size, mechanism=mechanism))
     drawn = [_drawn(matrix, size, mechanism, number) for number in range(runs)]
     cells: list[str] = []
-    for most, written, more in _WAYS:
-        with (
-            mock.patch.object(solve, "MOST_SOLVED", most),
-            mock.patch.object(tilting, "MOST_WRITTEN", written),
-            mock.patch.object(tilting, "MOST_NOISY", min(written, tilting.MOST_NOISY)),
-            mock.patch.object(solve, "MORE", more),
-        ):
+    for way in _WAYS:
+        with mock.patch.object(solve, "chosen_way", way):
             statistic.evaluate(Observables(drawn[0][1]), documents)  # compiles
             looked = np.mean([_looked(held, seen, statistic, documents) for held, seen in drawn], axis=0)
         possible, alone, distance, seconds = looked

@@ -24,7 +24,6 @@ from ksdp.audit.statistics.linear.counts import (
     expected_counts,
     expected_shapes,
 )
-from ksdp.audit.statistics.linear.solve import SHRINK
 from ksdp.audit.verdicts.laws import ks_table
 
 COUNTED = Counted("pd-svd", at_least=4, parameters={"rank": 1})
@@ -78,9 +77,9 @@ def test_the_match_is_the_filter_of_rows_of_zeros_and_ones() -> None:
     assert (found[~may] == -2.0).all()
     left, share = ones[may], 12 / may.sum()
     less = left - left.mean(axis=0)
-    covariance = less.T @ less + np.eye(40) * SHRINK * np.square(less).sum() / (counts > 0).sum()
+    covariance = less.T @ less + np.eye(40) * 1e-5 * np.square(left).sum() / 40
     wanted = less @ np.linalg.solve(covariance, counts - share * left.sum(axis=0))
-    np.testing.assert_allclose(found[may], wanted, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(found[may], wanted, rtol=1e-5)  # what sixty steps leave
 
 
 def test_many_documents_are_approached_by_steps() -> None:

@@ -154,7 +154,7 @@ def test_what_equations_miss_is_as_large_as_the_noise_that_is_stated(
             return
         terms, known = found
         made = terms(taken)
-        off = np.square(known.sums - made.summed(np.ones(taken.shape[0]))) / known.noise
+        off = np.square(known.sums - made.rmatvec(np.ones(taken.shape[0]))) / known.noise
         wide, _ = made.split(off)
         squares.append(wide.mean(axis=1))
     rounds = np.sqrt(np.mean(squares, axis=0))

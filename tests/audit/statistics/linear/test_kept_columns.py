@@ -176,7 +176,7 @@ def test_who_has_a_column_that_nobody_has_is_ruled_out_of_every_round(
 ) -> None:
     """Also where the column went; never who was in, though its twin in the columns that stay cannot have been."""
     if many:
-        monkeypatch.setattr(solve, "DENSE", 0)
+        monkeypatch.setattr(solve, "chosen_way", lambda run: solve.by_steps)
     dense, rng = rows(40, 60, seed=4).toarray(), np.random.default_rng(3)
     held = np.isin(np.arange(41), rng.choice(40, 5, replace=False))
     dense[:, 30:] *= rng.random((40, 30)) < 0.3
@@ -217,10 +217,8 @@ def test_who_has_a_column_that_nobody_has_is_ruled_out_of_every_round(
 @pytest.mark.parametrize("exact", [True, False])
 def test_the_filter_is_over_those_whom_the_counts_leave(exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if databases had been made of these alone; also where it is approached."""
-    monkeypatch.setattr(solve, "DENSE", 0)
     if not exact:
-        monkeypatch.setattr(solve, "MORE", 1e9)
-        monkeypatch.setattr(solve, "MOST_SOLVED", 0)
+        monkeypatch.setattr(solve, "chosen_way", lambda run: solve.by_steps)
     matrix, mechanism = rows(40, 60, seed=4), make_mechanism("pd-svd", {"rank": 2})
     possible = np.arange(40) % 3 == 0
     seen = mechanism.run(Database((sp.csr_array(matrix[:15:3]),)), _rng())
@@ -235,9 +233,7 @@ def test_the_filter_is_over_those_whom_the_counts_leave(exact: bool, monkeypatch
 
 def test_who_is_left_out_is_left_out_where_nobody_is_by_the_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others' documents touch every column, one of which none of the victim's has."""
-    monkeypatch.setattr(solve, "DENSE", 0)
-    monkeypatch.setattr(solve, "MORE", 1e9)
-    monkeypatch.setattr(solve, "MOST_SOLVED", 0)
+    monkeypatch.setattr(solve, "chosen_way", lambda run: solve.by_steps)
     dense = rows(40, 20, seed=4).toarray()
     dense[:, 19] = np.arange(40) >= 30
     matrix, fixed = canonical(sp.csr_array(dense)), canonical(sp.csr_array(_rng().random((6, 20))))

@@ -19,12 +19,11 @@ from ksdp.audit.mechanisms.privacy.fedpower import FedPower, UtilityFedPower
 from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth
 from ksdp.audit.numeric.array_types import Floats
-from ksdp.audit.statistics.linear import tilting
+from ksdp.audit.statistics.linear import solve
 from ksdp.audit.statistics.linear.operator import FactoredContributions
 from ksdp.audit.statistics.linear.releases import LinearReleases, moment_numbers
-from ksdp.audit.statistics.linear.solve import SHRINK
+from ksdp.audit.statistics.linear.solve import RunSystem, by_steps, most_even_draw
 from ksdp.audit.statistics.linear.system import LinearSystem
-from ksdp.audit.statistics.linear.tilting import direction_of
 
 from .who_is_in import check_it_tells_who_is_in
 
@@ -44,7 +43,7 @@ def test_what_documents_add_makes_the_sums(kind: type[HardtRoth], unit: str) -> 
     terms = moment_numbers(made.bounded(matrix), blocks)
     assert deviations.max() < 1e-3
     noise = 6 * np.repeat(deviations, seen["sums"][0].size)
-    assert (np.abs(terms.summed(np.ones(24)) - seen["sums"].ravel()) < noise + 1e-9).all()
+    assert (np.abs(terms.rmatvec(np.ones(24)) - seen["sums"].ravel()) < noise + 1e-9).all()
     told = made.transcript(Database((matrix,)), np.random.default_rng(0))
     np.testing.assert_allclose(deviations, [one.deviation for one in told])
 
@@ -87,7 +86,7 @@ def test_dp_nmf_announces_what_its_documents_add() -> None:
     seen = Observables(mechanism.run(Database((matrix,)), np.random.default_rng(0)))
     adds, known = mechanism.as_equations(seen, Pool(matrix))
     assert np.sqrt(known.noise).max() < 1e-3
-    np.testing.assert_allclose(adds(matrix).summed(np.ones(24)), known.sums, atol=1e-2)
+    np.testing.assert_allclose(adds(matrix).rmatvec(np.ones(24)), known.sums, atol=1e-2)
     each = np.stack([adds(matrix[[i]]).written()[0] for i in range(24)])
     np.testing.assert_allclose(adds(matrix).written(), each, atol=1e-12)
     numerators, denominators = each[:, :-6].reshape(24, 6, 40), each[:, -6:]
@@ -102,7 +101,7 @@ def test_of_dp_nmf_it_tells_who_is_in_where_there_is_little_noise(others: str) -
 
 def test_of_dp_nmf_it_is_the_filter_of_terms_and_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """<C^-1 (a_x - mean), Z - E Z>, every covariance written out."""
-    monkeypatch.setattr(tilting, "MOST_NOISY", 0)
+    monkeypatch.setattr(solve, "chosen_way", lambda run: by_steps)
     mechanism, matrix = dp_nmf(50.0), counts()
     seen = Observables(mechanism.run(Database((matrix[:12],)), np.random.default_rng(0)))
     (statistic,) = mechanism.statistics
@@ -131,7 +130,7 @@ def test_what_the_victims_documents_add_makes_its_uploads(reference: str) -> Non
     seen = made.run(Database(parties), np.random.default_rng(0))
     blocks, deviations = made.uploaded(seen["means"], (10, 14))
     np.testing.assert_allclose(deviations, 0.01 * np.abs(blocks).max(axis=(1, 2)))
-    added = moment_numbers(parties[0], blocks).summed(np.ones(10)) / 10
+    added = moment_numbers(parties[0], blocks).rmatvec(np.ones(10)) / 10
     noise = 6 * np.repeat(deviations, seen["uploads"][0].size)
     off = np.abs(added - seen["uploads"].ravel())
     assert (off < noise).all()
@@ -147,7 +146,7 @@ def test_uploads_without_much_noise_tell_who_is_in_whoever_else_takes_part(other
 
 def test_it_is_the_dense_filter_with_the_noise_in_its_covariance(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the formula: every term written out, C their covariance over databases and that of the noise."""
-    monkeypatch.setattr(tilting, "MOST_NOISY", 0)
+    monkeypatch.setattr(solve, "chosen_way", lambda run: by_steps)
     made, matrix = replace(QUIET, noise=0.02, central_noise=0.01), rows()
     seen = made.run(Database((sp.csr_array(matrix[::2]), rows(8, seed=5))), np.random.default_rng(0))
     pool, (match,) = Pool(matrix, 0.5, rows(8, seed=5), made), made.statistics
@@ -156,7 +155,7 @@ def test_it_is_the_dense_filter_with_the_noise_in_its_covariance(monkeypatch: py
     x = matrix.toarray()
     terms = np.stack([np.concatenate([np.outer(z @ row, row).ravel() for z in blocks]) for row in x])
     less = terms - terms.mean(axis=0)
-    ridge = SHRINK * np.square(less).sum() / less.shape[1]
+    ridge = 1e-5 * np.square(less).sum() / less.shape[1]
     noise = np.repeat(np.square(12 * deviations), 32) / 0.25
     covariance = less.T @ less + np.diag(ridge + noise)
     apart = 12 * seen["uploads"].ravel() - 0.5 * terms.sum(axis=0)
@@ -183,14 +182,14 @@ def test_of_fedpower_with_secure_sums_documents_make_the_sums(kind: str) -> None
     made = summed(kind)
     seen = Observables(made.run(Database(parties), np.random.default_rng(0)))
     adds, known = made.as_equations(seen, Pool(sp.csr_array(matrix[:10]), 1.0, sp.csr_array(matrix[10:]), made))
-    np.testing.assert_allclose(adds(matrix).summed(np.ones(24)), known.sums, atol=1e-5)
+    np.testing.assert_allclose(adds(matrix).rmatvec(np.ones(24)), known.sums, atol=1e-5)
     loud = summed(kind, 0.5)
     apart = []
     for seed in range(60):
         seen = Observables(loud.run(Database(parties), np.random.default_rng(seed)))
         pool = Pool(sp.csr_array(matrix[:10]), 1.0, sp.csr_array(matrix[10:]), loud)
         adds, known = loud.as_equations(seen, pool)
-        apart.append(np.mean(np.square(known.sums - adds(matrix).summed(np.ones(24))) / known.noise))
+        apart.append(np.mean(np.square(known.sums - adds(matrix).rmatvec(np.ones(24))) / known.noise))
     assert np.mean(apart) == pytest.approx(1.0, abs=0.1)
 
 
@@ -203,7 +202,7 @@ def test_of_fedpower_with_secure_sums_a_coalition_knows_its_own_noise() -> None:
         seen = Observables(loud.run(database, np.random.default_rng(seed)))
         adds, known = loud.as_equations(seen, replace(pool, colluding=True))
         first = np.arange(seen["sums"][0].size)  # of a public block
-        left = known.sums - adds(sp.csr_array(matrix[:10])).summed(np.ones(10))
+        left = known.sums - adds(sp.csr_array(matrix[:10])).rmatvec(np.ones(10))
         apart.append(np.mean(np.square(left)[first] / np.asarray(known.noise)[first]))
     assert np.mean(apart) == pytest.approx(1.0, abs=0.1)
 
@@ -284,7 +283,7 @@ def test_without_noise_terms_make_the_sums(kind: type[PemMechanism]) -> None:
     mechanism, matrix = made(kind, 1e9), records()
     seen = Observables(mechanism.run(Database((matrix,)), np.random.default_rng(0)))
     adds, told = mechanism.as_equations(seen, Pool(matrix))
-    np.testing.assert_allclose(adds(matrix).summed(np.ones(N)), told.sums, atol=N * 2.0**-16)
+    np.testing.assert_allclose(adds(matrix).rmatvec(np.ones(N)), told.sums, atol=N * 2.0**-16)
 
 
 @pytest.mark.parametrize("scale", [0.3, 1.0, 20.0])
@@ -324,8 +323,8 @@ def test_coins_of_sampling_are_noise_as_well() -> None:
     pool = Pool(matrix)
     adds, told = mechanism.as_equations(runs[0], pool)
     terms = adds(matrix)
-    off = np.stack([mechanism.as_equations(seen, pool)[1].sums - terms.summed(np.ones(N)) for seen in runs])
-    expected = told.noise + 0.5 * told.shrink * terms.variances  # `shrink` is over p (1 - p), for p who are in
+    off = np.stack([mechanism.as_equations(seen, pool)[1].sums - terms.rmatvec(np.ones(N)) for seen in runs])
+    expected = told.noise + 0.5 * told.shrink * terms.diagonal()  # `shrink` is over p (1 - p), for p who are in
     assert np.square(off).mean() == pytest.approx(expected.mean(), rel=0.1)
     assert told.noise.mean() < 0.9 * expected.mean()
 
@@ -345,7 +344,7 @@ def test_it_is_the_filter_of_terms_noise_and_coins(
     kind: type[PemMechanism], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """<C^-1 (a_x - mean), Z - E Z>, every covariance written out."""
-    monkeypatch.setattr(tilting, "MOST_NOISY", 0)
+    monkeypatch.setattr(solve, "chosen_way", lambda run: by_steps)
     share = 0.8
     found, made_of, told = one_run(kind, share)
     terms = made_of.written()
@@ -363,6 +362,7 @@ def test_it_is_the_filter_of_terms_noise_and_coins(
 def test_of_few_records_noise_and_coins_are_the_noise_of_the_most_even_draw(kind: type[PemMechanism]) -> None:
     share = 0.8
     found, terms, told = one_run(kind, share)
-    noise, shares = told.noise + share * (1 - share) * told.shrink * terms.variances, np.full(len(found), share)
-    wanted = direction_of(terms, told.sums - terms.summed(shares), shares, noise).of(terms)
+    noise, shares = told.noise + share * (1 - share) * told.shrink * terms.diagonal(), np.full(len(found), share)
+    run = RunSystem(terms, told.sums - terms.rmatvec(shares), shares, noise)
+    wanted = most_even_draw(run).of(terms)
     np.testing.assert_allclose(found, wanted, atol=1e-6)

@@ -16,10 +16,7 @@ from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.numeric.sparse_rows import take_rows
-from ksdp.audit.statistics.linear import solve, system
-from ksdp.audit.statistics.linear import solve as module
 from ksdp.audit.statistics.linear import system as module_of_rules
-from ksdp.audit.statistics.linear.contributions import sweep_numbers
 from ksdp.audit.statistics.linear.counts import COUNTS
 from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
 from ksdp.audit.statistics.linear.system import RULED_OUT, FirstRatingsFeasible, FirstSumFeasible, WithinColumns
@@ -123,9 +120,7 @@ def test_first_coefficients_are_worked_out_once_where_the_start_is_public() -> N
     assert [key[0] for key in asked if key[0] == "first coefficient"] == ["first coefficient"]
 
 
-@pytest.mark.parametrize("most", [module_of_rules._MOST_SORTED, 0])
-def test_entries_in_the_rarest_columns_are_asked_first_and_change_no_answer(monkeypatch, most: int) -> None:
-    monkeypatch.setattr(module_of_rules, "_MOST_SORTED", most)
+def test_entries_in_the_rarest_columns_are_asked_first_and_change_no_answer() -> None:
     matrix = sp.csr_array(sp.vstack([rows(), sp.csr_array((2, 50)), rows(8, seed=5)[:, :], sp.csr_array((1, 50))]))
     having = (matrix.toarray() > 0).sum(axis=0)
     topic, total = COINS.random(50), COINS.random(50) * 0.5
@@ -134,8 +129,8 @@ def test_entries_in_the_rarest_columns_are_asked_first_and_change_no_answer(monk
     for x, mine, there in zip(matrix.toarray(), columns, entries, strict=True):
         assert (x[mine][there > 0] == there[there > 0]).all()
         seen = np.sort(having[x > 0])
-        assert most == 0 or len(seen) < 4 or sorted(having[mine]) == seen[:4].tolist()
-        assert most == 0 or x.any() == there.any()
+        assert len(seen) < 4 or sorted(having[mine]) == seen[:4].tolist()
+        assert x.any() == there.any()
     may = FirstSumFeasible(topic, total, 0.0, 0.0, public=True)(matrix, lambda key, of: of(matrix))
     assert may.tolist() == plainly(matrix, topic, total, 0.0, 0.0)
     assert 2 < may.sum() < len(may)
@@ -189,12 +184,7 @@ def test_a_stored_zero_rules_nobody_out(statistic, mechanism) -> None:
 
 
 @pytest.mark.parametrize(("statistic", "weighted"), [(LinearSums(), False), (LinearSums(), True)])
-@pytest.mark.parametrize("how", ["solved", "one by one"])
-def test_a_group_is_ruled_out_with_one_of_its_documents_and_not_by_their_sum(
-    statistic, weighted: bool, how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if how != "solved":
-        monkeypatch.setattr(module, "DENSE", 0)
+def test_a_group_is_ruled_out_with_one_of_its_documents_and_not_by_their_sum(statistic, weighted: bool) -> None:
     matrix, mine = rows(), np.arange(60) < 9
     mechanism = PDNMF(rank=2, weighted=weighted)
     seen = Observables(stored(mechanism.run(Database((sp.csr_array(matrix[mine]),)), COINS)))
@@ -221,17 +211,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("statistic", "mechanism"), CASES)
-@pytest.mark.parametrize("how", ["all at once", "solved", "by steps", "one by one"])
-def test_who_is_in_is_above_who_may_be_in_above_who_cannot_be(
-    statistic, mechanism, how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if how != "solved":
-        monkeypatch.setattr(module, "DENSE", 0)
-    if how != "all at once":
-        monkeypatch.setattr(solve, "MOST_SOLVED", 0)
-    monkeypatch.setattr(system, "leading_rows_direction", lambda *_: None)
-    if how == "by steps":
-        monkeypatch.setattr(solve, "MORE", np.inf)
+def test_who_is_in_is_above_who_may_be_in_above_who_cannot_be(statistic, mechanism) -> None:
     matrix, mine = rows(), held()
     seen = Observables(stored(mechanism.run(Database((sp.csr_array(matrix[mine]),)), COINS)))
     documents = Documents(matrix, pool=Pool(matrix, 0.1, mechanism=mechanism))
@@ -244,101 +224,6 @@ def test_who_is_in_is_above_who_may_be_in_above_who_cannot_be(
     # Beside others, and by itself, a document has the same bits.
     for places in ([7], [3, 59, 12]):
         np.testing.assert_array_equal(statistic.evaluate(seen, documents.at(np.array(places))), found[places])
-
-
-def test_the_filter_is_that_of_those_who_may_be_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Solved exactly, and by so many steps that nothing is left, in the columns that somebody has."""
-    monkeypatch.setattr(solve, "MORE", np.inf)
-    monkeypatch.setattr(solve, "MOST_SOLVED", 0)
-    monkeypatch.setattr(system, "leading_rows_direction", lambda *_: None)
-    monkeypatch.setattr(module, "WORK", 2**40)
-    monkeypatch.setattr(module, "MOST_STEPS", 3000)
-    monkeypatch.setattr(module, "SHRINK", 1e-3)
-    mechanism, matrix, mine = PDNMF(rank=2, sweeps=3, tolerance=0.0), rows(), held(count=12)
-    seen = mechanism.run(Database((sp.csr_array(matrix[mine]),)), COINS)
-    documents = Documents(matrix, pool=Pool(matrix, 0.2, mechanism=mechanism))
-    may = np.array(plainly(matrix, seen["topics"][0, 0], seen["sums"][0, 0], 0.0, 0.0))
-    assert may.sum() > mine.sum()
-    sums = np.concatenate([seen["sums"].ravel(), seen["weights"].ravel()])
-    for dense in (2**31, 0):
-        monkeypatch.setattr(module, "DENSE", dense)
-        used = (matrix.toarray()[may] != 0).any(axis=0)
-        assert not used.all()
-        columns = np.concatenate([np.tile(used, 6), np.ones(6, np.bool_)])
-        written = sweep_numbers(matrix, seen["topics"]).written()[:, columns]
-        less = written[may] - written[may].mean(axis=0)
-        # Solving adds to the variances about the mean, steps to the second moments.
-        size = np.square(less if dense else written[may]).sum()
-        ridge = module.SHRINK * size / columns.sum()
-        apart = sums[columns] - written[may].sum(axis=0) * (12 / may.sum())
-        direction = np.linalg.solve(less.T @ less + ridge * np.eye(columns.sum()), apart)
-        wanted = np.where(may, (written - written[may].mean(axis=0)) @ direction, RULED_OUT)
-        found = LinearSums().evaluate(Observables(seen), documents)
-        np.testing.assert_allclose(found, wanted, atol=1e-5)
-
-
-@pytest.mark.parametrize("before", [False, True])
-def test_copies_are_those_of_whoever_may_be_in(monkeypatch: pytest.MonkeyPatch, before: bool) -> None:
-    """They are looked for once an audit, among all: a run is told the same as if it looked for its own."""
-    plain, rng = rows(60), np.random.default_rng(6)
-    matrix = take_rows(plain, np.concatenate([np.arange(60), [11, 5, 44, 5, 31, 11]])[rng.permutation(66)])
-    mine = np.isin(np.arange(66), rng.choice(66, 7, replace=False))
-    mechanism = PDNMF(rank=2, sweeps=3, tolerance=0.0)
-    seen = stored(mechanism.run(Database((sp.csr_array(matrix[mine]),)), COINS))
-    possible = mine | (np.arange(66) % 3 > 0) if before else None
-    own, asked = solve.deduplicated, []
-
-    def found(known: bool) -> np.ndarray:
-        def deduplicated(made, shares, same=None):
-            asked.append(same)
-            return own(made, shares, same if known else None)
-
-        monkeypatch.setattr(solve, "deduplicated", deduplicated)
-        pool = Pool(matrix, 7 / 66, mechanism=mechanism, possible=possible)
-        return LinearSums().evaluate(Observables(dict(seen)), Documents(matrix, pool=pool, possible=possible))
-
-    monkeypatch.setattr(solve, "MOST_SOLVED", 0)
-    monkeypatch.setattr(module, "DENSE", 0)
-    np.testing.assert_array_equal(found(True), found(False))
-    several = np.unique(asked[0], return_counts=True)[1]
-    assert several.max() > 1, "copies among those who may be in"
-    assert len(asked[0]) < (44 if before else 66)
-
-
-def test_what_is_left_takes_the_steps_that_all_documents_would(monkeypatch: pytest.MonkeyPatch) -> None:
-    mechanism, matrix, mine, taken = PDNMF(rank=2, sweeps=3, tolerance=0.0), rows(), held(), []
-    seen = mechanism.run(Database((sp.csr_array(matrix[mine]),)), COINS)
-    own = module.approached
-
-    def counted(made, apart, ridge, steps):
-        taken.append(steps)
-        return own(made, apart, ridge, steps)
-
-    monkeypatch.setattr(solve, "MORE", np.inf)
-    monkeypatch.setattr(solve, "MOST_SOLVED", 0)
-    monkeypatch.setattr(system, "leading_rows_direction", lambda *_: None)
-    monkeypatch.setattr(module, "approached", counted)
-    for name, value in {
-        "DENSE": 0,
-        "FEWEST_STEPS": 1,
-        "WORK": 7 * sweep_numbers(matrix, seen["topics"]).work,
-    }.items():
-        monkeypatch.setattr(module, name, value)
-    pool = Pool(matrix, 0.1, mechanism=mechanism)
-    assert (LinearSums().evaluate(Observables(seen), Documents(matrix, pool=pool)) == RULED_OUT).any()
-    assert taken == [7]
-
-
-def test_numbers_in_fewer_columns_are_the_same_terms() -> None:
-    matrix = rows()
-    matrix = sp.csr_array(matrix.toarray() * (np.arange(50) % 3 > 0))
-    topics = PDNMF(rank=2, sweeps=3, tolerance=0.0).run(Database((rows(),)), COINS)["topics"]
-    used = np.flatnonzero(np.arange(50) % 3 > 0)
-    whole, fewer = sweep_numbers(matrix, topics), sweep_numbers(matrix, topics).within(used)
-    at = np.concatenate([(np.arange(6 * 50).reshape(6, 50)[:, used]).ravel(), np.arange(300, 306)])
-    np.testing.assert_allclose(fewer.written(), whole.written()[:, at], atol=1e-12)
-    np.testing.assert_allclose(fewer.variances, whole.variances[at], rtol=1e-12)
-    np.testing.assert_array_equal(fewer.mean, whole.mean[at])
 
 
 @pytest.mark.parametrize(
@@ -380,11 +265,8 @@ def test_where_nobody_fits_everybody_is_reckoned_with() -> None:
 
 
 @pytest.mark.parametrize("left", [0, 1])
-def test_where_hardly_anybody_fits_the_others_are_ruled_out_all_the_same(
-    left: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_hardly_anybody_fits_the_others_are_ruled_out_all_the_same(left: int) -> None:
     """Too few to be fitted by themselves, of sums that outnumber documents: all are, and not all are told."""
-    monkeypatch.setattr(module, "DENSE", 0)
     mechanism, matrix = PDNMF(rank=2), sp.csr_array(rows()[:12])
     seen = dict(mechanism.run(Database((matrix,)), COINS))
     first = matrix[[4]].toarray()[0] > 0

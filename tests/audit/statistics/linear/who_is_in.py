@@ -25,6 +25,15 @@ def some_rows(n: int = 30, d: int = 40, seed: int = 1, share: float = 0.15) -> s
     return sp.csr_array(matrix, dtype=np.float64)
 
 
+def ratings(n: int = 24, d: int = 14, seed: int = 1) -> sp.csr_array:
+    """0 to 4, where a 0 is a rating; all users have three or more."""
+    rng = np.random.default_rng(seed)
+    seen = rng.random((n, d)) < 0.5
+    seen[:, :3] = True
+    i, j = np.nonzero(seen)
+    return sp.csr_array((rng.integers(0, 5, len(i)).astype(float), (i, j)), shape=(n, d))
+
+
 def numbers_of(kind: str, matrix: sp.csr_array, rank: int = 3) -> FactoredContributions:
     """What documents add to the sums of a run: of PD-NMF of this rank, of the others of rank 3."""
     coins = np.random.default_rng(0)

@@ -28,16 +28,7 @@ def sweep_numbers(
     delta: float = 0.0,
     products: tuple[Floats, Floats] | None = None,
 ) -> FactoredContributions:
-    """What each document adds to the sums of sweeps 1, 2, ...: those of W_t^T R_t, then those of ||W_t||^2.
-
-    Parameters
-    ----------
-    rows : shape (n, d)
-    topics : shape (sweeps + 1, k, d)
-        Before the first sweep, and after each.
-    gamma, delta : regularisers of the coefficients
-    products : those of `sweep_products`, where somebody has them
-    """
+    """What each document adds to the sums of sweeps 1, 2, ...: those of W_t^T R_t, then those of ||W_t||^2."""
     rank = topics.shape[1]
     path = _paths(products or sweep_products(rows, topics), rank, gamma, delta)
     steps = np.arange(path.shape[1])
@@ -62,15 +53,7 @@ def _paths(products: tuple[Floats, Floats], rank: int, gamma: float, delta: floa
 
 @njit(cache=True, nogil=True)
 def coefficient_paths(products: Any, gram: Any, gamma: float, delta: float, rank: int, path: Any) -> None:
-    """Fill in the coefficient that each update gives every document, in the order of the sweeps.
-
-    Parameters
-    ----------
-    products : shape (n, (sweeps + 1) k)
-        Of documents with the topics before the first sweep, after it, ...
-    gram : of the topics with one another
-    path : shape (n, sweeps k)
-    """
+    """Fill in the coefficient that each update gives every document, in the order of the sweeps."""
     place = np.empty(rank, np.int64)
     w = np.empty(rank)
     for i in range(path.shape[0]):
@@ -93,16 +76,7 @@ def coefficient_paths(products: Any, gram: Any, gamma: float, delta: float, rank
 def block_numbers(
     rows: sp.csr_array, blocks: Floats, mean: Floats | None, *, outside: bool = True
 ) -> FactoredContributions:
-    """What each document adds to the sums of PD-SVD's iterations, outside of the block that follows or in all.
-
-    Parameters
-    ----------
-    rows : shape (n, d)
-    blocks : shape (rounds + 1, k, d)
-        Orthonormal rows: the start, and what spans what each iteration announced.
-    mean : shape (d,), optional
-        Subtracted from every document.
-    """
+    """What each document adds to the sums of PD-SVD's iterations, outside of the block that follows or in all."""
     flat, rank = np.ascontiguousarray(blocks.reshape(-1, blocks.shape[-1])), blocks.shape[1]
     numbers, before = row_products(rows, flat), np.arange(len(flat) - rank)
     taken = (np.arange(len(flat))[:, None] // rank) == before[None, :] // rank + 1

@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 from numba import njit
 from numpy.typing import NDArray
 
 from ksdp.audit.numeric.array_types import Floats, Ints
 from ksdp.audit.numeric.kernels import add_row_to_panel, csr_times_panel, panel_of, row_times_panel
 from ksdp.audit.numeric.sparse_rows import arrays_of, contents, contents_of
-from ksdp.audit.statistics.linear.operator import (
-    LEFT,
-    LOST,
-    FactoredContributions,
-    Scales,
-    gram_of_contributions,
-    scales_of,
-)
+from ksdp.audit.statistics.linear.operator import FactoredContributions, Scales, scales_of
 
 
 @njit(cache=True, nogil=True)
 def go_round(
     csr: Any, about: Any, pairs: Any, left: Any, parts: Any, bounds: Any, resting: Any, found: Any
 ) -> None:
-    """Once through the documents: found[i] = parts[i] + <a_i, left> / |a_i|^2.
-
-    Parts move there, or as far as bounds[0] and bounds[1] let them, and what that adds is taken from what is left;
-    without bounds, of shape (2, 0), they stay. Who is `resting`, shape (n,) or nobody, is passed over.
-    """
+    """Once through the documents: found[i] = parts[i] + <a_i, left> / |a_i|^2."""
     (indptr, indices, data), (weights, scalars, sizes) = csr, about
     (starts, places, values), (panel, single, across) = pairs, left
     sums = np.zeros(panel.shape[1], panel.dtype)
@@ -103,104 +90,13 @@ class Deduplicated:
 
 
 def deduplicated(made: FactoredContributions, shares: Floats, same: Ints | None = None) -> Deduplicated:
-    """Documents that may be in, by their content.
-
-    Parameters
-    ----------
-    shares : how likely each is in, shape (n,)
-    same : a number that documents of the same content share, where somebody knows it, shape (n,)
-    """
+    """Documents that may be in, by their content."""
     places, which, several = contents(made.rows) if same is None else contents_of(same)
     return Deduplicated(
         made.of(places), np.bincount(which, shares).astype(np.float64), several.astype(np.float64), which
     )
 
 
-DOUBT = (0.1, 0.02, 0.004, 0.0008)
-"""How far from in or out a document is, or how much what is left speaks of it, to be in doubt: few, then more."""
-MOST = 0.5
-"""Part of the documents that are solved for at most."""
-RIDGE = 2.0**-30
-"""Part of what each adds, for those whom the equations do not tell apart."""
-
-
-def integer_solution(
-    unique: Deduplicated, residual: Floats, parts: Floats, scales: Scales, sizes: Floats
-) -> Floats | None:
-    """How many of each content were in, less what is expected; None where none that is found explains the sums.
-
-    Parameters
-    ----------
-    residual : the sums less what is expected of them, shape (entries,)
-    parts : about how many were in, less what is expected, shape (contents,)
-    scales : those of the sums
-    sizes : |a|^2 of what one of each content adds, in these units
-
-    Notes
-    -----
-    What is left of the sums must be less than a tenth of what the least document adds, squared. Sums of 0 tell
-    parts up to a factor: where hardly anybody would be in, about as many as are expected are.
-    """
-    inside, adds = unique.shares + parts, sizes > LOST * sizes.max(initial=0.0)
-    if not adds.any() or not inside[adds].sum() > 0.0:
-        return None
-    least, factors = LEFT * float(sizes[adds].min()), scales.written()
-    counts = np.clip(np.rint(inside), 0.0, unique.several)
-    if not _enough(unique, counts, adds):
-        inside = inside * (unique.shares[adds].sum() / inside[adds].sum())
-        counts = np.clip(np.rint(inside), 0.0, unique.several)
-    doubted = adds & (np.abs(inside - counts) > DOUBT[0])
-    for doubt in (*DOUBT, None):
-        left = residual - unique.made.summed(counts - unique.shares)
-        if np.square(left * factors).sum() < least:
-            return counts - unique.shares if _enough(unique, counts, adds) else None
-        if doubt is None:
-            break
-        along = unique.made.along(left * np.square(factors))
-        speaks = np.abs(np.divide(along, sizes, out=np.zeros_like(along), where=adds))
-        doubted |= adds & (speaks > doubt)
-        places = np.flatnonzero(doubted)
-        if len(places) > MOST * len(counts):
-            break
-        if len(places):
-            counts[places] = _solved(unique, scales, places, counts[places], along[places])
-    return None
-
-
-def _enough(unique: Deduplicated, counts: Floats, adds: NDArray[np.bool_]) -> bool:
-    return bool(2.0 * counts[adds].sum() > unique.shares[adds].sum())
-
-
-def _solved(
-    unique: Deduplicated, scales: Scales, places: NDArray[np.int64], counts: Floats, along: Floats
-) -> Floats:
-    """Re-solve the doubtful counts against the residual and round them."""
-    gram, _ = gram_of_contributions(unique.made.of(places), scales)
-    gram[np.diag_indices_from(gram)] *= 1.0 + RIDGE
-    try:
-        more = scipy.linalg.cho_solve(scipy.linalg.cho_factor(gram, check_finite=False), along, check_finite=False)
-    except scipy.linalg.LinAlgError:
-        return counts
-    return np.asarray(np.clip(np.rint(counts + more), 0.0, unique.several[places]))
-
-
-SETTLED = 0.005
-"""Part of what documents have that a round changes, in the root mean square, below which there is no other."""
-FIRST = 0.003
-"""The same of the first rows, by which they begin."""
-PLENTY = 8
-"""Numbers a document that these rows have: less work for each, and nearly all that there is to tell."""
-SLOW = 5
-"""Rounds after which twice as much will do."""
-PATIENCE = 8
-"""Rounds after which documents that still move wait for one another: they begin anew, with steps."""
-BETWEEN = 3
-"""Rounds between two of these, in which who stayed at a bound is passed over."""
-FREELY = 0.02
-"""The same of documents that begin with what steps found."""
-MOST_ROUNDS = 64
-_NO_BOUNDS = np.zeros((2, 0))
-_NOBODY = np.zeros(0, np.bool_)
 MOST_PAIRS = 2**25
 """Products of a weight with another number, in all documents, that are kept for a fit: some 540 MB."""
 
@@ -246,76 +142,34 @@ class Fitted:
         kept[self.columns] = True
         basis = np.ascontiguousarray(others.basis[:, self.columns])
         scaled = _scaled(replace(others, rows=others.rows[:, kept], basis=basis), self._scales)
-        return between(_gone_through(scaled, self._left, np.zeros(len(scaled.sizes)), _NO_BOUNDS))
+        return between(_gone_through(scaled, self._left, np.zeros(len(scaled.sizes))))
 
 
-def fitted(
-    unique: Deduplicated, columns: NDArray[Any], residual: Floats, begin: Callable[[], tuple[Floats, Floats]]
-) -> Fitted:
-    """Fit documents to what is left of sums, one after the other, until a round changes little.
-
-    Copies are fitted as one, which may be in as often as there are of them, and share what that gets.
-
-    Parameters
-    ----------
-    unique : their terms within `columns`, outside of which no document has an entry, each content once; b lies
-        between 0 and 1, and is counted from what is expected of each
-    columns : ascending
-    residual : the sums in these columns, less what is expected of them: rows, then the single numbers
-    begin : what documents begin with who wait for one another, shape (n,), and what that leaves of `residual`
-    """
+def fitted(unique: Deduplicated, residual: Floats, begin: Callable[[], tuple[Floats, Floats]]) -> Fitted:
+    """Fit documents to what is left of sums, one after the other, until a round changes little."""
     scales = scales_of(unique.made)
     scaled = _scaled(unique.made, scales)
-    parts = _by_first_rows(unique, residual)
-    if parts.any():
-        residual = residual - unique.made.summed(parts)
+    parts = np.zeros(len(unique.shares))
     left = _left_of(residual, unique.made, scales)
-    if not _settles(scaled, left, parts, unique.bounds, _marks(), BETWEEN):
+    # A round that changes half a percent, in the root mean square, is the last one; after five, a percent will do.
+    # After eight, documents that still move wait for one another: they begin anew, without bounds.
+    if not _settles(scaled, left, parts, unique.bounds, [0.005] * 5 + [0.01] * 3, between=3):
         start, residual = begin()
         left, parts = (
             _left_of(residual, unique.made, scales),
             np.bincount(unique.which, start).astype(np.float64),
         )
-        bounds = np.array([[-np.inf], [np.inf]]).repeat(len(parts), axis=1)
-        _settles(scaled, left, parts, bounds, [FREELY] * MOST_ROUNDS)
-    found = unique.of_each(_gone_through(scaled, left, parts, _NO_BOUNDS))
-    return Fitted(between(found), columns, scales, left)
+        _settles(scaled, left, parts, np.array([[-np.inf], [np.inf]]).repeat(len(parts), axis=1), [0.02] * 64)
+    found = unique.of_each(_gone_through(scaled, left, parts))
+    return Fitted(between(found), np.arange(unique.made.rows.shape[1]), scales, left)
 
 
-def exact_memberships(unique: Deduplicated, columns: NDArray[Any], residual: Floats) -> Fitted | None:
-    """Who was in, to the last document, where documents that are in or out explain the sums (`integer_solution`).
-
-    None where none that are found do. Parameters as those of `fitted`.
-    """
-    scales = scales_of(unique.made)
-    scaled, left = _scaled(unique.made, scales), _left_of(residual, unique.made, scales)
-    parts = np.zeros(len(unique.shares))
-    _settles(scaled, left, parts, unique.bounds, _marks(), BETWEEN)
-    exactly = integer_solution(unique, residual, parts, scales, scaled.sizes)
-    if exactly is None:
-        return None
-    left = _left_of(residual - unique.made.summed(exactly), unique.made, scales)
-    return Fitted(between(unique.of_each(exactly)), columns, scales, left)
-
-
-def _by_first_rows(unique: Deduplicated, residual: Floats) -> Floats:
-    """The parts that the first rows of the sums tell, where these are numbers enough for all documents; else 0."""
-    parts, columns = np.zeros(len(unique.shares)), unique.made.rows.shape[1]
-    rows = math.ceil(PLENTY * len(parts) / max(columns, 1))
-    if 2 * rows <= unique.made.weights.shape[1]:
-        first = unique.made.first(rows)
-        scales = scales_of(first)
-        left = _left_of(residual[: rows * columns], first, scales)
-        _settles(_scaled(first, scales), left, parts, unique.bounds, [FIRST] * PATIENCE, BETWEEN)
-    return parts
-
-
-def with_parts(made: FactoredContributions, columns: NDArray[Any], residual: Floats, parts: Floats) -> Fitted:
-    """The same of documents whose parts are known: `residual` is what these leave of the sums within `columns`."""
+def with_parts(made: FactoredContributions, residual: Floats, parts: Floats) -> Fitted:
+    """The same of documents whose parts are known: `residual` is what these leave of the sums."""
     scales = scales_of(made)
     left = _left_of(residual, made, scales)
-    counts = _gone_through(_scaled(made, scales), left, parts, _NO_BOUNDS)
-    return Fitted(between(counts), columns, scales, left)
+    counts = _gone_through(_scaled(made, scales), left, parts)
+    return Fitted(between(counts), np.arange(made.rows.shape[1]), scales, left)
 
 
 def _left_of(residual: Floats, made: FactoredContributions, scales: Scales) -> _Left:
@@ -326,10 +180,6 @@ def _left_of(residual: Floats, made: FactoredContributions, scales: Scales) -> _
     across = np.zeros((int(made.taken.sum()), 2))
     across[:, 1] = (rows @ basis.T)[made.taken.T]
     return _Left(panel_of(rows, np.float32), residual[wide:] * scales.single, across)
-
-
-def _marks() -> list[float]:
-    return [SETTLED] * SLOW + [2 * SETTLED] * (PATIENCE - SLOW)
 
 
 def _settles(
@@ -381,10 +231,16 @@ def _lists(taken: NDArray[np.bool_]) -> tuple[NDArray[np.uint32], NDArray[np.int
 
 
 def _gone_through(
-    scaled: _Scaled, left: _Left, parts: Floats, bounds: Floats, resting: NDArray[np.bool_] = _NOBODY
+    scaled: _Scaled,
+    left: _Left,
+    parts: Floats,
+    bounds: Floats | None = None,
+    resting: NDArray[np.bool_] | None = None,
 ) -> Floats:
     """What each document would get, one after the other; where they have bounds, it is taken from what is left."""
     found = np.empty(len(parts))
+    bounds = np.zeros((2, 0)) if bounds is None else bounds
+    resting = np.zeros(0, np.bool_) if resting is None else resting
     about, rest = (scaled.weights, scaled.scalars, scaled.sizes), (left.panel, left.single, left.across)
     go_round(scaled.csr, about, scaled.pairs, rest, parts, bounds, resting, found)
     return found

@@ -23,17 +23,14 @@ from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.numeric.kernels import add_rows_to_panel, csr_times_panel, lined, one_thread, panel_of
 from ksdp.audit.numeric.sparse_rows import arrays_of
 from ksdp.audit.statistics.boxed import box_least_squares
-from ksdp.audit.statistics.linear.operator import at_even_steps
+from ksdp.audit.statistics.linear.operator import EntryContributions, at_even_steps
 from ksdp.audit.statistics.linear.system import LinearSystem, membership_scores, own_mechanism
 from ksdp.audit.statistics.products import announced, csr_arrays, has_mean, products_beside, row_dots, rows_times
 
 MOST_ENTRIES = 4096
 """Entries of a sum whose whole covariance is looked at; of larger sums, the variance of each."""
-SHRINK = 0.01
-"""Part of the mean variance that is added to every one."""
 ROWS_PER_ENTRY, FEWEST_ROWS = 6, 2**13
 """Documents looked at for a covariance, at most, by its size, and however small it is."""
-_PART = 1024
 
 
 def step_of(rows: int, entries: int) -> int:
@@ -65,8 +62,8 @@ class CovarianceFilter:
 
     def _terms(self, step: int) -> Any:
         """Coefficients and what is left, of some documents after others, written out."""
-        for start in range(0, len(self.weights), step * _PART):
-            part = slice(start, start + step * _PART, step)
+        for start in range(0, len(self.weights), step * 1024):
+            part = slice(start, start + step * 1024, step)
             weights = self.weights[part]
             yield weights, self.rows[part].toarray() - self.mean - weights @ self.basis
 
@@ -119,11 +116,9 @@ _ROUNDING = 2.0**-44
 
 
 def _shrunk(mean: Any) -> Any:
-    return np.maximum(SHRINK * mean, np.finfo(np.float64).tiny)
+    return np.maximum(0.01 * mean, np.finfo(np.float64).tiny)
 
 
-MOST_ROWS = 2**16
-"""Documents of the pool that are looked at, at most; at even steps where there are more."""
 DENSE = 2048
 """Columns up to which second moments are written out."""
 BEYOND = 64
@@ -150,13 +145,7 @@ class Expected:
         return self.additions.basis
 
     def sums(self, found: Floats) -> Floats:
-        """What the documents of a run added to (M v_t) outside of V_0, to first order; shape (k, d).
-
-        Parameters
-        ----------
-        found : shape (k, d)
-            The run's V. Its signs and rotations within its space mean nothing.
-        """
+        """What the documents of a run added to (M v_t) outside of V_0, to first order; shape (k, d)."""
         basis = self.basis
         common = found @ basis.T
         turn = np.linalg.pinv(common, rcond=1e-8)
@@ -185,23 +174,13 @@ class Expected:
 
 
 def expected(pool: Pool, rank: int, centred: bool) -> Expected | None:
-    """The expected second moments of runs; None where there are too few documents or columns for the rank.
-
-    Parameters
-    ----------
-    pool : Pool
-        What databases are drawn from.
-    rank : int
-        k, the vectors that a run announces.
-    centred : bool
-        Whether the run announces a mean, which is then subtracted.
-    """
+    """The expected second moments of runs; None where there are too few documents or columns for the rank."""
     found = pool.derive(("expected", rank, centred), lambda: _expected(pool, rank, centred))
     return found
 
 
 def _expected(pool: Pool, rank: int, centred: bool) -> Expected | None:
-    drawn = at_even_steps(pool.drawn, MOST_ROWS)
+    drawn = at_even_steps(pool.drawn)
     share = pool.share * pool.drawn.shape[0] / max(drawn.shape[0], 1)
     size, total = share * drawn.shape[0], share * np.asarray(drawn.sum(axis=0)).ravel()
     parts = [(share, drawn)]
@@ -243,10 +222,6 @@ def _leading(parts: list[tuple[float, sp.csr_array]], less: Floats, count: int) 
     return np.maximum(values[order], 0.0), np.ascontiguousarray(vectors[:, order].T)
 
 
-MOST_EACH_RUN = 2**12
-"""Documents whose terms are added up in every run, at most."""
-
-
 @dataclass(frozen=True, eq=False)
 class ExpectedTopics:
     """The topics that are expected, and the documents that tell how far a run's are from them."""
@@ -261,10 +236,7 @@ class ExpectedTopics:
         return self.additions.basis
 
     def sums(self, found: Floats) -> Floats:
-        """How far the terms of everybody are from those at T_0, where the run's T is `found`; shape (k, d).
-
-        Nothing is learnt from an entry that is at its bound both times.
-        """
+        """How far the terms of everybody are from those at T_0, where the run's T is `found`; shape (k, d)."""
         residual = _total(self.some, found) - self._at_expected
         residual[(found <= 0.0) & (self.topics <= 0.0)] = 0.0
         return residual
@@ -301,7 +273,7 @@ def expected_topics(pool: Pool, rank: int) -> ExpectedTopics | None:
 def _expected_topics(pool: Pool, rank: int) -> ExpectedTopics | None:
     if pool.mechanism is None:
         return None
-    rows = at_even_steps(pool.drawn, MOST_ROWS)
+    rows = at_even_steps(pool.drawn)
     drawn, parties = rows, []
     if pool.fixed is not None:
         drawn, parties = at_even_steps(drawn, max(1, int(pool.share * drawn.shape[0]))), [pool.fixed]
@@ -315,19 +287,16 @@ def _expected_topics(pool: Pool, rank: int) -> ExpectedTopics | None:
     with one_thread():
         weights = coefficients_under(topics, rows @ topics.T)
     additions = CovarianceFilter(rows, weights, topics, np.zeros(topics.shape[1]))
-    return ExpectedTopics(additions, at_even_steps(pool.drawn, MOST_EACH_RUN))
+    return ExpectedTopics(additions, at_even_steps(pool.drawn, 2**12))
 
 
 UNCONVERGED = 1.0
 """Part of each number's variance over databases that is added to it: what a run that has not converged misses."""
 
 
-@dataclass(frozen=True, eq=False)
-class StationaryContributions:
-    """What each document adds to the equations that a run's topics solve, shape (k, d); 0 where T is 0.
-
-    It is w^T (x - w T) at the entries of x, the product of two short vectors: one pass over all entries a sum.
-    """
+@dataclass(eq=False)
+class StationaryContributions(EntryContributions):
+    """What each document adds to the equations that topics solve: w^T (x - w T) at its entries, 0 where T is 0."""
 
     rows: sp.csr_array
     """Documents, shape (n, d), canonical; stored zeros are ratings."""
@@ -337,60 +306,29 @@ class StationaryContributions:
     delta: float = 0.0
     """Regularisers of the coefficients."""
 
-    @property
-    def entries(self) -> int:
-        """Numbers in the sums."""
-        return self.topics.size
+    def __post_init__(self) -> None:
+        """Say how large it is."""
+        self.lines = len(self.topics)
+        self._init()
 
-    @property
-    def work(self) -> int:
-        """Multiplications of a sum and of products with all terms, about."""
-        return 4 * int(self.rows.nnz) * len(self.topics)
-
-    @cached_property
-    def coefficients(self) -> Floats:
-        """w, shape (n, k)."""
-        return fit_observed_coefficients(self.rows, self.topics, gamma=self.gamma, delta=self.delta)
-
-    @cached_property
-    def left(self) -> Floats:
-        """x - w T at every entry, in the order of the rows."""
-        found = np.empty(self.rows.nnz)
-        _leave(
-            self.rows.indptr, self.rows.indices, self.rows.data, panel_of(self.topics), self.coefficients, found
-        )
+    def entered(self, rows: sp.csr_array) -> Floats:
+        """What each entry adds to every row of its column, shape (nnz, k)."""
+        w = fit_observed_coefficients(rows, self.topics, gamma=self.gamma, delta=self.delta)
+        found = np.empty((rows.nnz, self.lines))
+        _enter(*arrays_of(rows), np.ascontiguousarray(self.topics.T), w, found)
         return found
 
-    def along(self, direction: Floats) -> Floats:
-        """<a_i, direction> of every document, shape (n,); each by itself, to the last bit."""
-        panel = panel_of(self._where_above(direction.reshape(self.topics.shape)))
-        found = np.empty(self.coefficients.shape)
-        csr_times_panel(self.rows.indptr, self.rows.indices, self.left, panel, found)
-        return row_dots(found, self.coefficients)
 
-    def summed(self, shares: Floats) -> Floats:
-        """sum_i shares_i a_i, shape (entries,)."""
-        return self._added(self.left, shares[:, None] * self.coefficients)
-
-    @cached_property
-    def variances(self) -> Floats:
-        """Second moments of all entries, summed over documents; shape (entries,)."""
-        return self._added(np.square(self.left), np.square(self.coefficients))
-
-    def written(self) -> Floats:
-        """All terms, shape (n, entries)."""
-        left = sp.csr_array((self.left, self.rows.indices, self.rows.indptr), shape=self.rows.shape).toarray()
-        terms = self.coefficients[:, :, None] * left[:, None, :]
-        return self._where_above(terms).reshape(len(left), self.entries)
-
-    def _added(self, data: Floats, weights: Floats) -> Floats:
-        across = panel_of(weights.T)
-        sums = lined((self.topics.shape[1], across.shape[1]))
-        add_rows_to_panel(self.rows.indptr, self.rows.indices, data, across, sums)
-        return self._where_above(sums[:, : len(self.topics)].T).ravel()
-
-    def _where_above(self, numbers: Floats) -> Floats:
-        return np.where(self.topics > 0.0, numbers, 0.0)
+@njit(cache=True, nogil=True)
+def _enter(indptr: Any, indices: Any, data: Any, topics: Any, weights: Any, found: Any) -> None:
+    """What every entry adds; `topics` a column after the other."""
+    for i in range(weights.shape[0]):
+        for p in range(indptr[i], indptr[i + 1]):
+            left = data[p]
+            for t in range(weights.shape[1]):
+                left -= weights[i, t] * topics[indices[p], t]
+            for t in range(weights.shape[1]):
+                found[p, t] = weights[i, t] * left if topics[indices[p], t] > 0.0 else 0.0
 
 
 def are_rated(documents: Documents) -> bool:
@@ -410,17 +348,6 @@ def topics_of_ratings(
 
     wanted = np.where(topics > 0.0, given["alpha"] + given["beta"] * topics, 0.0).ravel()
     return membership_scores(name, observables, documents, terms, LinearSystem(wanted, shrink=UNCONVERGED))
-
-
-@njit(cache=True, nogil=True)
-def _leave(indptr: Any, indices: Any, data: Any, topics: Any, weights: Any, left: Any) -> None:
-    """What the topics leave of every entry; `topics` as `panel_of` makes them."""
-    for i in range(weights.shape[0]):
-        for p in range(indptr[i], indptr[i + 1]):
-            sum_of_topics = 0.0
-            for t in range(weights.shape[1]):
-                sum_of_topics += weights[i, t] * topics[indices[p], t]
-            left[p] = data[p] - sum_of_topics
 
 
 @dataclass(frozen=True)
@@ -453,7 +380,7 @@ class FirstOrderMean:
 
 def _in_mean(pool: Pool) -> CovarianceFilter:
     """What documents of the pool add to a sum of all, whose one coefficient is 1."""
-    drawn = at_even_steps(pool.drawn, MOST_ROWS)
+    drawn = at_even_steps(pool.drawn)
     mean = np.asarray(drawn.mean(axis=0)).ravel()
     return CovarianceFilter(drawn, np.ones((drawn.shape[0], 1)), np.zeros((1, len(mean))), mean)
 

@@ -18,7 +18,7 @@ from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.statistics.linear.coordinate_descent import between
 from ksdp.audit.statistics.linear.operator import ContributionOperator, FactoredContributions
 from ksdp.audit.statistics.linear.solve import LEAST, lost
-from ksdp.audit.statistics.linear.system import RULED_OUT, LinearModel, LinearSystem
+from ksdp.audit.statistics.linear.system import LIKELIEST, RULED_OUT, LinearModel, LinearSystem
 from ksdp.audit.statistics.linear.tilting import MOST_WRITTEN, span_of
 
 
@@ -91,13 +91,7 @@ class GroupMean(WrappedStatistic):
         return f"{self.statistic.name}-of-rows"
 
     def evaluate(self, observables: Observables, documents: Documents) -> NDArray[np.float64]:
-        """One number a group, shape (n_groups,).
-
-        Raises
-        ------
-        InputError
-            If the documents are not groups.
-        """
+        """One number a group, shape (n_groups,)."""
         if documents.rows is None or documents.starts is None:
             raise InputError(f"`{self.name}` is a statistic of groups; these are documents.")
         values = self.statistic.evaluate(observables, documents.rows)
@@ -108,8 +102,6 @@ MOST_GROUPS = 1024
 """Groups that are solved for: with twice as many numbers it takes a second a run."""
 MOST_TERMS = 2**28
 """Documents times numbers, up to which what a group adds is worked out in every run: a second or two."""
-_PART = 1024
-_LIKELIEST = 0.999
 
 
 @runtime_checkable
@@ -161,7 +153,7 @@ class OfGroups(WrappedStatistic):
             return np.zeros(len(documents))
         numbers, offset = direction
         rows = documents.rows
-        score = np.add.reduceat(terms(rows.matrix).along(numbers), documents.starts[:-1]) + offset
+        score = np.add.reduceat(terms(rows.matrix).matvec(numbers), documents.starts[:-1]) + offset
         may = np.ones(rows.matrix.shape[0], np.bool_) if rows.possible is None else rows.possible
         if known.possible is not None:
             may = may & known.possible(
@@ -176,7 +168,7 @@ def _direction(
     """What the log odds of a group are moved by, of each number, and besides; None where groups are too many."""
     assert pool.group is not None
     group, may = pool.group, np.ones(pool.drawn.shape[0], np.bool_)
-    entries = terms(take_rows(pool.drawn, np.zeros(1, np.int64))).entries
+    entries = terms(take_rows(pool.drawn, np.zeros(1, np.int64))).shape[1]
     if not groups_solved(int(group.max()) + 1, len(group), entries):
         return None
     if pool.possible is not None:
@@ -194,8 +186,8 @@ def _direction(
         sums = np.broadcast_to(np.asarray(known.sums, np.float64), entries)
         beside = known.beside(pool)
         if beside is not None:
-            sums = sums - terms(beside).summed(np.ones(beside.shape[0]))
-        share = min(pool.share * len(out) / len(left), _LIKELIEST)
+            sums = sums - terms(beside).rmatvec(np.ones(beside.shape[0]))
+        share = min(pool.share * len(out) / len(left), LIKELIEST)
         shares = np.full(len(left), share)
         squares = np.square(adds).sum(axis=0)
         noise = np.broadcast_to(np.asarray(known.noise, np.float64), entries) + known.shrink * squares
@@ -218,8 +210,8 @@ def _added(
 ) -> tuple[Floats, Floats]:
     """What each group adds, shape (n_groups, entries); and the sums of which terms are what is left."""
     adds, plain = np.zeros(shape), np.zeros(shape[1])
-    for start in range(0, len(rows), _PART):
-        part = slice(start, start + _PART)
+    for start in range(0, len(rows), 1024):
+        part = slice(start, start + 1024)
         made = terms(take_rows(drawn, rows[part]))
         written = made.written()
         which = sp.csr_array(
@@ -227,9 +219,7 @@ def _added(
         )
         adds += which @ written
         every = np.ones(len(written))
-        if isinstance(made, FactoredContributions):
-            made = FactoredContributions.plain(made.rows, made.weights, made.scalars)
-        plain += made.summed(every)
+        plain += (made.unreduced() if isinstance(made, FactoredContributions) else made).rmatvec(every)
     return adds, plain
 
 

@@ -25,16 +25,6 @@ from ksdp.audit.statistics.linear.system import own_mechanism
 from ksdp.audit.statistics.linear.tilting import few_to_write, span_of
 from ksdp.audit.statistics.products import announced, row_dots, rows_times
 
-LEAST = 1e-10
-"""Of the mean variance, added to each number, however little noise there is: sums are in single precision."""
-_SHRINK = 0.05
-"""Part of the mean variance that is added to every one: noise that the adversary does not know the size of."""
-_MOST_ROWS = 2**14
-"""Documents that databases are drawn from, which are looked at, at most."""
-_PART = 1024
-"""Documents whose terms are written at a time."""
-
-
 _Form = tuple[Floats, float]
 """F, symmetric, shape (r, r), and what to take from what it says of each document."""
 
@@ -53,22 +43,14 @@ class MomentFilter:
 
 
 def moment_filter(rows: Floats, share: float, noise: float | None, shrink: float) -> MomentFilter:
-    """The filter of databases that are drawn from these rows.
-
-    Parameters
-    ----------
-    rows : as they enter the sum, shape (n, r)
-    share : p, of them that is in
-    noise : the deviation of what is added to each number; None: it is not known
-    shrink : part of the mean variance that is added where it is not
-    """
+    """The filter of databases that are drawn from these rows."""
     n, r = rows.shape
     varied, mean = share * (1.0 - share), rows.T @ rows / max(n, 1)
     squares = np.square(rows)
     numbers = r * (r + 1) // 2
     spread = float(np.square(squares.sum(axis=1)).mean() - np.square(mean).sum())
     spread = max(spread, 0.0) / max(numbers, 1)
-    least = max(LEAST * spread, float(np.finfo(np.float64).tiny))
+    least = max(1e-10 * spread, float(np.finfo(np.float64).tiny))
     added = max(shrink * spread if noise is None else noise**2 / max(n * varied, 1e-3), least)
     variance = added * max(n * varied, 1e-3)
     with one_thread():
@@ -135,8 +117,8 @@ def _by_numbers(rows: Floats, added: float) -> Callable[[Floats], Floats]:
     numbers = rows.shape[1] * (rows.shape[1] + 1) // 2
     some = rows[:: step_of(len(rows), numbers)]
     covariance, total = np.zeros((numbers, numbers)), np.zeros(numbers)
-    for start in range(0, len(some), _PART):
-        terms = _numbers(some[start : start + _PART])
+    for start in range(0, len(some), 1024):
+        terms = _numbers(some[start : start + 1024])
         covariance += terms.T @ terms
         total += terms.sum(axis=0)
     covariance /= len(some)
@@ -152,13 +134,7 @@ def _by_numbers(rows: Floats, added: float) -> Callable[[Floats], Floats]:
 
 
 def moment_match(observables: Observables, documents: Documents) -> Floats:
-    """The matched filter <C^-1 (x x^T - mean), S>, C the covariance over databases and noise.
-
-    The best linear test of whether x is in the sum, for an adversary who knows what databases are drawn from: it
-    looks where the other documents vary least. Of few documents it is their log odds of being in, by the most even
-    draw that agrees with S (`tilting`). Rows are bounded, and noise is as large, as the mechanism says in
-    public; of a mechanism that says nothing, noise is taken for a part of the mean variance.
-    """
+    """The matched filter <C^-1 (x x^T - mean), S>, C the covariance over databases and noise."""
     moments = observables.derive(("moments",), lambda: of_isometric(announced(observables, "moments").ravel()))
     return _matched(moments, documents)
 
@@ -178,11 +154,11 @@ def _matched(moments: Floats, documents: Documents, alone: bool = False) -> Floa
         return np.asarray((own.bounded(rows) if isinstance(own, NoisyMoments) else rows).toarray())
 
     def compute() -> MomentFilter:
-        rows, noise = at_even_steps(pool.drawn, _MOST_ROWS), None
+        rows, noise = at_even_steps(pool.drawn, 2**14), None
         if isinstance(own, NoisyMoments):
             parties = 1 + (pool.remaining is not None)
             noise = own.moment_noise(pool.sizes[0], rows.shape[1], parties)
-        return moment_filter(bounded(rows), pool.share, noise, _SHRINK)
+        return moment_filter(bounded(rows), pool.share, noise, 0.05)
 
     def expected() -> Floats:
         total = np.zeros_like(moments)

@@ -2,79 +2,92 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
 from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator
 
 from ksdp.audit.numeric.array_types import Floats, Ints
 from ksdp.audit.numeric.kernels import add_rows_to_panel, csr_times_panel, lined, panel_of
 from ksdp.audit.numeric.sparse_rows import arrays_of, take_rows
 from ksdp.audit.statistics.products import row_dots, rows_times
 
-
-class ContributionOperator(Protocol):
-    """What documents add to the sums of one run, each by its own."""
-
-    @property
-    def rows(self) -> sp.csr_array:
-        """Documents, shape (n, d), canonical."""
-        ...
-
-    @property
-    def entries(self) -> int:
-        """Numbers in the sums."""
-        ...
-
-    @property
-    def work(self) -> int:
-        """Multiplications of a sum and of products with all terms, about."""
-        ...
-
-    @property
-    def variances(self) -> Floats:
-        """Second moments of all entries, summed over documents, about; shape (entries,)."""
-        ...
-
-    def along(self, direction: Floats) -> Floats:
-        """<a_i, direction> of every document, shape (n,); each by itself, to the last bit."""
-        ...
-
-    def summed(self, shares: Floats) -> Floats:
-        """sum_i shares_i a_i, shape (entries,)."""
-        ...
-
-    def written(self) -> Floats:
-        """All terms, shape (n, entries)."""
-        ...
+MOST_ROWS = 2**16
+"""Documents of the pool that are looked at, at most; at even steps where there are more."""
 
 
-def at_even_steps(rows: sp.csr_array, most: int) -> sp.csr_array:
+def at_even_steps(rows: sp.csr_array, most: int = MOST_ROWS) -> sp.csr_array:
     """Every so many of the rows, `most` at most."""
     step = even_step(rows.shape[0], most)
     return rows if step <= 1 else sp.csr_array(rows[::step])
 
 
-def even_step(rows: int, most: int) -> int:
+def even_step(rows: int, most: int = MOST_ROWS) -> int:
     """Step that keeps at most `most` rows."""
     return max(-(-rows // most), 1)
 
 
-SAMPLE = 1024
-"""Documents that variances are taken from, at least, where there are as many."""
+class ContributionOperator(LinearOperator):  # type: ignore[misc] # SciPy has no types
+    """A, whose row a_i is what document i adds to the sums of one run; shape (documents, numbers).
 
-
-@dataclass(frozen=True, eq=False)
-class FactoredContributions:
-    """What documents add to the sums of one run: rows w (x - sum over u of q_u B_u), and single numbers."""
+    Subclasses give `_matvec`, `_rmatvec` and `diagonal`. `matvec` takes each document by itself, to the last bit.
+    """
 
     rows: sp.csr_array
     """Documents, shape (n, d), canonical."""
+    lines: int
+    """Rows of d numbers in the sums; single numbers follow them."""
+
+    if TYPE_CHECKING:
+        shape: tuple[int, int]
+
+        def matvec(self, x: Floats) -> Floats:
+            """A x."""
+            ...
+
+        def rmatvec(self, x: Floats) -> Floats:
+            """A^T x."""
+            ...
+
+    def _init(self, single: int = 0) -> None:
+        super().__init__(np.dtype(np.float64), (self.rows.shape[0], self.lines * self.rows.shape[1] + single))
+
+    @property
+    def work(self) -> int:
+        """Multiplications of a product with A and one with its transpose, about."""
+        return int(2 * self.rows.nnz * self.lines)
+
+    def diagonal(self) -> Floats:
+        """The diagonal of A^T A, about: second moments of all numbers, summed over documents."""
+        raise NotImplementedError
+
+    def written(self) -> Floats:
+        """A as an array."""
+        raise NotImplementedError
+
+    def split(self, sums: Floats) -> tuple[Floats, Floats]:
+        """The rows of d numbers, and the single numbers after them."""
+        wide = self.lines * self.rows.shape[1]
+        return sums[:wide].reshape(-1, self.rows.shape[1]), sums[wide:]
+
+    @cached_property
+    def mean(self) -> Floats:
+        """The mean of what documents add, shape (numbers,)."""
+        return self.rmatvec(np.full(self.rows.shape[0], 1.0 / max(self.rows.shape[0], 1)))
+
+
+@dataclass(eq=False)
+class FactoredContributions(ContributionOperator):
+    """What documents add to the sums of one run: rows w (x - sum over u of q_u B_u), and single numbers."""
+
+    rows: sp.csr_array
     numbers: Floats
     """q, shape (n, m)."""
     basis: Floats
@@ -86,6 +99,11 @@ class FactoredContributions:
     scalars: Floats
     """What documents add to single numbers, shape (n, s)."""
 
+    def __post_init__(self) -> None:
+        """Say how large it is."""
+        self.lines = self.weights.shape[1]
+        self._init(self.scalars.shape[1])
+
     @classmethod
     def plain(cls, rows: sp.csr_array, weights: Floats, scalars: Floats | None = None) -> FactoredContributions:
         """Rows w x, nothing subtracted, and single numbers."""
@@ -94,6 +112,10 @@ class FactoredContributions:
         return cls(
             rows, nothing, np.zeros((0, rows.shape[1])), weights, taken, nothing if scalars is None else scalars
         )
+
+    def unreduced(self) -> FactoredContributions:
+        """The sums of which these are what is left: what single precision loses is a part of them."""
+        return FactoredContributions.plain(self.rows, self.weights, self.scalars)
 
     def of(self, places: NDArray[Any]) -> FactoredContributions:
         """What some of the documents add."""
@@ -121,32 +143,16 @@ class FactoredContributions:
         rows.indptr, rows.data, rows.indices = self.rows.indptr, self.rows.data, place[self.rows.indices]
         return replace(self, rows=rows, basis=np.ascontiguousarray(self.basis[:, columns]))
 
-    @property
-    def entries(self) -> int:
-        """Numbers in the sums."""
-        return int(self.weights.shape[1] * self.rows.shape[1] + self.scalars.shape[1])
-
-    @property
-    def work(self) -> int:
-        """Multiplications of a sum and of products with all terms, about."""
-        return int(2 * self.rows.nnz * self.weights.shape[1])
-
-    def split(self, sums: Floats) -> tuple[Floats, Floats]:
-        """The rows, shape (r, d), and the single numbers of numbers that stand one after the other."""
-        wide = self.weights.shape[1] * self.rows.shape[1]
-        return sums[:wide].reshape(-1, self.rows.shape[1]), sums[wide:]
-
-    def along(self, direction: Floats) -> Floats:
-        """<a_i, direction> of every document, shape (n,); each by itself, to the last bit."""
-        rows, single = self.split(direction)
+    def _matvec(self, direction: Floats) -> Floats:
+        rows, single = self.split(np.ravel(direction))
         found = np.empty((self.rows.shape[0], len(rows)))
         csr_times_panel(self.rows.indptr, self.rows.indices, self.rows.data, panel_of(rows), found)
         found -= rows_times(self.numbers, self.taken * (self.basis @ rows.T))
         total = row_dots(found, self.weights)
         return total + rows_times(self.scalars, single) if len(single) else total
 
-    def summed(self, shares: Floats) -> Floats:
-        """sum_i shares_i a_i, shape (entries,)."""
+    def _rmatvec(self, shares: Floats) -> Floats:
+        shares = np.ravel(shares)
         weighed = panel_of(self.weights.T)
         weighed *= shares[:, None]
         sums = lined((self.rows.shape[1], weighed.shape[1]))
@@ -156,25 +162,20 @@ class FactoredContributions:
         return np.concatenate([found.ravel(), shares @ self.scalars])
 
     def written(self) -> Floats:
-        """All terms, shape (n, entries)."""
+        """A as an array."""
         dense, found = self.rows.toarray(), []
         for weight, taken in zip(self.weights.T, self.taken.T, strict=True):
             left = dense - self.numbers[:, taken] @ self.basis[taken]
             found.append(weight[:, None] * left)
         return np.hstack([*found, self.scalars])
 
-    @cached_property
-    def mean(self) -> Floats:
-        """Of all documents' terms, shape (entries,)."""
-        return self.summed(np.full(self.rows.shape[0], 1.0 / max(self.rows.shape[0], 1)))
+    def diagonal(self) -> Floats:
+        """Second moments of all numbers, summed over documents, from some of these."""
+        return self._diagonal
 
     @cached_property
-    def variances(self) -> Floats:
-        """Second moments of all entries, summed over documents, from some of these; shape (entries,).
-
-        The squares of w (x - q B) multiplied out, so that documents stay sparse.
-        """
-        step = max(1, self.rows.shape[0] // SAMPLE)
+    def _diagonal(self) -> Floats:
+        step = max(1, self.rows.shape[0] // 1024)
         turned, numbers = sp.csr_array(self.rows[::step].T), self.numbers[::step]
         weights = np.square(self.weights[::step])
         found = np.asarray(turned.multiply(turned) @ weights).T
@@ -223,19 +224,12 @@ class Scales:
 
 
 def scales_of(made: FactoredContributions) -> Scales:
-    """The scales of what documents add.
-
-    Notes
-    -----
-    The variance of w x_j is about that of a column times that of a row, so that a number's deviation is the
-    product of two factors, and products of documents with topics need not be taken for each row apart. Beside
-    directions of length 1, a column of less than their last digit tells nothing.
-    """
+    """The scales of what documents add."""
     columns, rows = np.zeros(made.rows.shape[1]), np.zeros(made.weights.shape[1])
     _add_squares(*arrays_of(made.rows), made.weights, columns, rows)
     total, single = float(rows.sum()), np.square(made.scalars).sum(axis=0)
     if len(made.basis):
-        columns[columns <= _LAST_DIGIT * columns.max(initial=0.0)] = 0.0
+        columns[columns <= 2.0**-104 * columns.max(initial=0.0)] = 0.0
     return Scales(_one_over_root(columns), np.sqrt(total) * _one_over_root(rows), _one_over_root(single))
 
 
@@ -259,37 +253,24 @@ def _add_squares(indptr: Any, indices: Any, data: Any, weights: Any, columns: An
             rows[r] += weights[i, r] * weights[i, r] * size
 
 
-_LAST_DIGIT = 2.0**-104
-"""Squared: that of double precision."""
-LEFT = 0.1
-"""Part of what the least document adds, squared, that whoever was in may leave of the sums."""
 LOST = 2.0**-48
 """Squared: what single precision loses of a number."""
 LOST_ON_WIRE = 2.0**-58
 """The same of the wire, where vectors of length 1 are written by multiples of 2^-31."""
-_SPARSE = 0.05
-"""Part of the entries that are there, below which products of documents are those of sparse rows."""
 
 
 def lost_of(numbers: Floats) -> float:
-    """What was lost of announced numbers: as single precision, where it holds them, and as the wire otherwise.
-
-    By the numbers themselves: double precision may hold what came in single.
-    """
+    """What was lost of announced numbers: as single precision, where it holds them, and as the wire otherwise."""
     return LOST if (numbers == numbers.astype(np.float32)).all() else LOST_ON_WIRE
 
 
-_TILE = 64
-"""Documents whose products are worked out together, so that what is added up stays in the processor's cache."""
-
-
 def gram_of_contributions(made: FactoredContributions, scales: Scales) -> tuple[Floats, Floats]:
-    """Products of documents' terms with one another, in these scales, shape (n, n); and how large numbers are
-    that each one's own is the difference of, shape (n,).
+    """A A^T in these scales, shape (n, n); and how large the numbers are that its diagonal is the difference of,
+    shape (n,).
     """
     rows = sp.csr_array(made.rows.multiply(scales.columns[None, :]))
     n, wide = rows.shape
-    few = rows.nnz < _SPARSE * n * wide
+    few = rows.nnz < 0.05 * n * wide  # products of sparse rows then take less
     laid = rows if few else rows.toarray()
     basis, weights, scalars = made.basis * scales.columns, made.weights * scales.rows, made.scalars * scales.single
     found, across = (np.asarray(laid @ other) for other in (_dense(laid.T, few), basis.T))
@@ -301,8 +282,9 @@ def gram_of_contributions(made: FactoredContributions, scales: Scales) -> tuple[
         numbers = made.numbers[:, pattern]
         half = 0.5 * numbers @ form[np.ix_(pattern, pattern)] - across[:, pattern]
         parts.append((mine, np.hstack([numbers, half]), np.hstack([half, numbers])))
-    for start in range(0, n, _TILE):
-        end = min(start + _TILE, n)
+    tile = 64  # documents whose products stay in the cache
+    for start in range(0, n, tile):
+        end = min(start + tile, n)
         between, total = found[start:end, :end].copy(), scalars[start:end] @ scalars[:end].T
         left, together = np.empty_like(between), np.empty_like(between)
         for mine, ours, theirs in parts:
@@ -318,8 +300,101 @@ def _dense(turned: Any, few: bool) -> Any:
     return turned.toarray() if few else turned
 
 
-@dataclass(frozen=True, eq=False)
-class RatingContributions:
+_HELD = 2**24
+"""Numbers that documents' entries add which are kept at a time: 128 MB."""
+
+
+class EntryContributions(ContributionOperator):
+    """What documents add to the sums at their own entries alone, as users to the sums of the items they rated.
+
+    Subclasses say how much each entry adds to every row of its column (`entered`).
+    """
+
+    def entered(self, rows: sp.csr_array) -> Floats:
+        """What each stored entry of these documents adds to every row of its column, shape (nnz, lines)."""
+        raise NotImplementedError
+
+    def _parts(self) -> Iterator[tuple[slice, sp.csr_array, Floats]]:
+        """Some documents after the others, and what their entries add."""
+        if self.rows.nnz * self.lines <= _HELD:
+            yield slice(0, self.rows.shape[0]), self.rows, self._all
+            return
+        most = max(_HELD // max(self.lines * int(np.diff(self.rows.indptr).max(initial=1)), 1), 1)
+        for start in range(0, self.rows.shape[0], most):
+            part = slice(start, min(start + most, self.rows.shape[0]))
+            rows = take_rows(self.rows, np.arange(part.start, part.stop))
+            yield part, rows, self.entered(rows)
+
+    @cached_property
+    def _all(self) -> Floats:
+        return self.entered(self.rows)
+
+    def _matvec(self, direction: Floats) -> Floats:
+        panel = np.ascontiguousarray(np.ravel(direction).reshape(self.lines, -1).T)
+        found = np.zeros(self.rows.shape[0])
+        for part, rows, entered in self._parts():
+            _entries_along(rows.indptr, rows.indices, entered, panel, found[part])
+        return found
+
+    def _rmatvec(self, shares: Floats) -> Floats:
+        return self._added(np.ravel(shares), squared=False)
+
+    def diagonal(self) -> Floats:
+        """Second moments of all numbers, summed over documents."""
+        return self._diagonal
+
+    @cached_property
+    def _diagonal(self) -> Floats:
+        return self._added(np.ones(self.rows.shape[0]), squared=True)
+
+    def _added(self, shares: Floats, squared: bool) -> Floats:
+        sums = np.zeros((self.rows.shape[1], self.lines))
+        for part, rows, entered in self._parts():
+            _add_entries(rows.indptr, rows.indices, entered, shares[part], squared, sums)
+        return sums.T.ravel()
+
+    def written(self) -> Floats:
+        """A as an array."""
+        found = np.zeros((self.rows.shape[0], self.lines, self.rows.shape[1]))
+        documents = np.repeat(np.arange(self.rows.shape[0]), np.diff(self.rows.indptr))
+        found[documents, :, self.rows.indices] = self.entered(self.rows)
+        return found.reshape(self.rows.shape[0], -1)
+
+    def gram(self, noise: Floats) -> Floats:
+        """A A^T over the noise, column by column: two documents share numbers where both have an entry."""
+        each, columns = self.entered(self.rows), self.rows.indices
+        factors = 1.0 / np.sqrt(noise.reshape(self.lines, -1))
+        order = np.argsort(columns, kind="stable")
+        documents = np.repeat(np.arange(self.rows.shape[0]), np.diff(self.rows.indptr))[order]
+        starts = np.searchsorted(columns[order], np.arange(self.rows.shape[1] + 1))
+        found = np.zeros((self.rows.shape[0],) * 2)
+        for column, (first, last) in enumerate(pairwise(starts)):
+            mine = each[order[first:last]] * factors[:, column]
+            found[np.ix_(documents[first:last], documents[first:last])] += mine @ mine.T
+        return found
+
+
+@njit(cache=True, nogil=True)
+def _entries_along(indptr: Any, indices: Any, entered: Any, panel: Any, found: Any) -> None:
+    """The product of each document's entries with a direction; each by itself."""
+    for i in range(found.size):
+        for p in range(indptr[i], indptr[i + 1]):
+            for r in range(panel.shape[1]):
+                found[i] += entered[p, r] * panel[indices[p], r]
+
+
+@njit(cache=True, nogil=True)
+def _add_entries(indptr: Any, indices: Any, entered: Any, shares: Any, squared: bool, sums: Any) -> None:
+    """sums += what every document's entries add, or their squares, times its share."""
+    for i in range(shares.size):
+        for p in range(indptr[i], indptr[i + 1]):
+            for r in range(sums.shape[1]):
+                one = entered[p, r]
+                sums[indices[p], r] += shares[i] * (one * one if squared else one)
+
+
+@dataclass(eq=False)
+class RatingContributions(EntryContributions):
     """What each document adds to the sums of sweeps 1, 2, ..., those of W_t^T R_t, and then to those of W_t^2."""
 
     rows: sp.csr_array
@@ -330,81 +405,28 @@ class RatingContributions:
     delta: float = 0.0
     """Regularisers of the coefficients."""
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Both kinds of sums, topic after topic of sweep after sweep."""
-        sweeps, rank, features = self.topics.shape
-        return 2, (sweeps - 1) * rank, features
+    def __post_init__(self) -> None:
+        """Say how large it is."""
+        self.lines = 2 * (len(self.topics) - 1) * self.topics.shape[1]
+        self._init()
 
-    @property
-    def entries(self) -> int:
-        """Numbers in the sums."""
-        return math.prod(self.shape)
-
-    @property
-    def work(self) -> int:
-        """Multiplications of a sum and of products with all terms, about."""
-        return 2 * 4 * int(self.rows.nnz) * self.shape[1]
-
-    @cached_property
-    def coefficients(self) -> Floats:
-        """After each update, of the topic that it is of, shape (n, sweeps k)."""
-        found = np.empty((self.rows.shape[0], self.shape[1]))
-        _coefficient_paths(*self._given, float(self.gamma), float(self.delta), found)
+    def entered(self, rows: sp.csr_array) -> Floats:
+        """What each rating adds to every sum of its item, shape (nnz, 2 sweeps k)."""
+        found = np.zeros((rows.nnz, self.lines))
+        _enter(*arrays_of(rows), self.topics, float(self.gamma), float(self.delta), found)
         return found
-
-    def split(self, sums: Floats) -> tuple[Floats, Floats]:
-        """The rows, shape (2 sweeps k, d), and no single numbers."""
-        return sums.reshape(-1, self.rows.shape[1]), sums[:0]
-
-    def along(self, direction: Floats) -> Floats:
-        """<a_i, direction> of every document, shape (n,); each by itself, to the last bit."""
-        total = np.empty(self.rows.shape[0])
-        _along(*self._given, self.coefficients, direction.reshape(self.shape), total)
-        return total
-
-    def summed(self, shares: Floats) -> Floats:
-        """sum_i shares_i a_i, shape (entries,)."""
-        return self._added(shares, False)
-
-    @cached_property
-    def variances(self) -> Floats:
-        """Second moments of all entries, summed over documents; shape (entries,)."""
-        return self._added(np.ones(self.rows.shape[0]), True)
-
-    def written(self) -> Floats:
-        """All terms, shape (n, entries)."""
-        found, (indptr, *rest), one = np.zeros((self.rows.shape[0], self.entries)), self._given, np.ones(1)
-        for i, row in enumerate(found):
-            mine = self.coefficients[i : i + 1]
-            _add(indptr[i : i + 2], *rest, mine, one, False, row.reshape(self.shape))
-        return found
-
-    def entered(self) -> Floats:
-        """What each stored entry adds to every sum of its column, shape (nnz, 2 sweeps k)."""
-        found = np.zeros((self.rows.nnz, 2, self.shape[1]))
-        _enter(*self._given, self.coefficients, found)
-        return found.reshape(len(found), -1)
-
-    def _added(self, shares: Floats, squared: bool) -> Floats:
-        sums = np.zeros(self.shape)
-        _add(*self._given, self.coefficients, shares, squared, sums)
-        return sums.ravel()
-
-    @property
-    def _given(self) -> tuple[Any, ...]:
-        return self.rows.indptr, self.rows.indices, self.rows.data, self.topics
 
 
 @njit(cache=True, nogil=True)
-def _coefficient_paths(
-    indptr: Any, indices: Any, data: Any, topics: Any, gamma: float, delta: float, paths: Any
-) -> None:
-    rank = topics.shape[1]
-    for i in range(paths.shape[0]):
-        columns, left = indices[indptr[i] : indptr[i + 1]], data[indptr[i] : indptr[i + 1]].copy()
-        for step in range(paths.shape[1]):
-            before = paths[i, step - rank] if step >= rank else 0.0
+def _enter(indptr: Any, indices: Any, data: Any, topics: Any, gamma: float, delta: float, found: Any) -> None:
+    """What every rating adds, update after update: w times what others leave of it, and the square of w."""
+    rank, steps = topics.shape[1], found.shape[1] // 2
+    path = np.empty(steps)
+    for i in range(len(indptr) - 1):
+        start, end = indptr[i], indptr[i + 1]
+        columns, left = indices[start:end], data[start:end].copy()
+        for step in range(steps):
+            before = path[step - rank] if step >= rank else 0.0
             topic, after = topics[step // rank, step % rank], topics[step // rank + 1, step % rank]
             above, below = -gamma, delta
             for p in range(columns.size):
@@ -412,63 +434,9 @@ def _coefficient_paths(
                 left[p] += before * weight
                 above += left[p] * weight
                 below += weight * weight
-            found = above / below if above > 0.0 and below > 0.0 else 0.0
-            paths[i, step] = found
+            own = above / below if above > 0.0 and below > 0.0 else 0.0
+            path[step] = own
             for p in range(columns.size):
-                left[p] -= found * after[columns[p]]
-
-
-@njit(cache=True, nogil=True)
-def _along(indptr: Any, indices: Any, data: Any, topics: Any, paths: Any, direction: Any, total: Any) -> None:
-    """The products of each document's terms with a direction."""
-    rank = topics.shape[1]
-    for i in range(total.size):
-        columns, left = indices[indptr[i] : indptr[i + 1]], data[indptr[i] : indptr[i + 1]].copy()
-        total[i] = 0.0
-        for step in range(paths.shape[1]):
-            before, found = paths[i, step - rank] if step >= rank else 0.0, paths[i, step]
-            topic, after = topics[step // rank, step % rank], topics[step // rank + 1, step % rank]
-            sums, squares = 0.0, 0.0
-            for p in range(columns.size):
-                j = columns[p]
-                residual = left[p] + before * topic[j]
-                sums += residual * direction[0, step, j]
-                squares += direction[1, step, j]
-                left[p] = residual - found * after[j]
-            total[i] += found * sums + found * found * squares
-
-
-@njit(cache=True, nogil=True)
-def _add(
-    indptr: Any, indices: Any, data: Any, topics: Any, paths: Any, shares: Any, squared: bool, sums: Any
-) -> None:
-    """sums += every document's terms, or their squares, times its share."""
-    rank = topics.shape[1]
-    for i in range(shares.size):
-        columns, left = indices[indptr[i] : indptr[i + 1]], data[indptr[i] : indptr[i + 1]].copy()
-        for step in range(paths.shape[1]):
-            before, found = paths[i, step - rank] if step >= rank else 0.0, paths[i, step]
-            topic, after = topics[step // rank, step % rank], topics[step // rank + 1, step % rank]
-            share, square = shares[i] * (found if not squared else found * found), found * found
-            for p in range(columns.size):
-                j = columns[p]
-                residual = left[p] + before * topic[j]
-                sums[0, step, j] += share * (residual * residual if squared else residual)
-                sums[1, step, j] += share * (square if squared else found)
-                left[p] = residual - found * after[j]
-
-
-@njit(cache=True, nogil=True)
-def _enter(indptr: Any, indices: Any, data: Any, topics: Any, paths: Any, found: Any) -> None:
-    """Every entry's own terms."""
-    rank = topics.shape[1]
-    for i in range(paths.shape[0]):
-        columns, left = indices[indptr[i] : indptr[i + 1]], data[indptr[i] : indptr[i + 1]].copy()
-        for step in range(paths.shape[1]):
-            before, own = paths[i, step - rank] if step >= rank else 0.0, paths[i, step]
-            topic, after = topics[step // rank, step % rank], topics[step // rank + 1, step % rank]
-            for p in range(columns.size):
-                residual = left[p] + before * topic[columns[p]]
-                found[indptr[i] + p, 0, step] = own * residual
-                found[indptr[i] + p, 1, step] = own * own
-                left[p] = residual - own * after[columns[p]]
+                found[start + p, step] = own * left[p]
+                found[start + p, steps + step] = own * own
+                left[p] -= own * after[columns[p]]

@@ -40,12 +40,9 @@ from ksdp.audit.numeric.triangles import isometric
 from ksdp.audit.statistics.linear.expected import MOST_ENTRIES
 from ksdp.audit.statistics.linear.groups import WrappedStatistic
 from ksdp.audit.statistics.linear.operator import FactoredContributions, at_even_steps
-from ksdp.audit.statistics.linear.solve import LITTLE, is_low_noise, written_out
-from ksdp.audit.statistics.linear.system import MOST_ROWS, LinearModel, own_mechanism
+from ksdp.audit.statistics.linear.solve import LITTLE, is_low_noise, written_lines
+from ksdp.audit.statistics.linear.system import LinearModel, own_mechanism
 from ksdp.audit.statistics.linear.tilting import few_to_write
-
-_MOST_DENSE = 2**14
-"""Documents that are written out, at most."""
 
 
 @runtime_checkable
@@ -60,17 +57,7 @@ class _Filter(Protocol):
 
 
 def low_noise_numbers(statistics: Iterable[Statistic], announced: Iterable[Release], pool: Pool) -> int:
-    """How many numbers of a run's sums have noise far below what documents add, and are not solved for.
-
-    Those of the filter that has most; of runs `together`, all of these added up. Exact sums are not counted
-    (`coverage.unsolved`). Rounds that are not looked at count as those that are.
-
-    Parameters
-    ----------
-    statistics : that are tested
-    announced : what the mechanism announces
-    pool : what databases are drawn from, more documents than are solved for
-    """
+    """How many numbers of a run's sums have noise far below what documents add, and are not solved for."""
     if pool.mechanism is None:
         return 0
     sizes = {a.name: (math.prod(a.shape), a.in_all) for a in announced}
@@ -130,20 +117,18 @@ def _of_filter(one: _Filter, seen: Observables, pool: Pool) -> int:
         if found is None or found[1].exact or not np.all(found[1].noise):
             return 0
         terms, known = found
-        rows = at_even_steps(pool.drawn, MOST_ROWS)
+        rows = at_even_steps(pool.drawn)
         every = pool.drawn.shape[0] / max(rows.shape[0], 1)
         if pool.fixed is not None and pool.fixed_share < 1.0 and not known.alone:
             rows = sp.csr_array(sp.vstack([rows, pool.fixed], format="csr"))
         made = terms(rows)
-        noise = np.broadcast_to(np.asarray(known.noise, np.float64), made.entries)
+        noise = np.broadcast_to(np.asarray(known.noise, np.float64), made.shape[1])
         noise = noise / (every * max(pool.share * (1 - pool.share), 1e-3))
-        in_rows = (
-            isinstance(made, FactoredContributions) and written_out(made) == made.entries - made.scalars.shape[1]
-        )
+        in_rows = isinstance(made, FactoredContributions) and written_lines(made) == made.lines
         if in_rows and pool.group is None and is_low_noise(made, noise):
             return 0
         features, own = pool.drawn.shape[1], cast(Mechanism, own_mechanism(pool.mechanism))
-        return _equations(made.variances, noise, features, moments_alone(own, features))
+        return _equations(made.diagonal(), noise, features, moments_alone(own, features))
 
 
 def _equations(variances: Floats, noise: Floats, features: int, products: bool) -> int:
@@ -155,7 +140,7 @@ def _equations(variances: Floats, noise: Floats, features: int, products: bool) 
 def _of_moments(pool: Pool) -> int:
     """Of a sum of x x^T, or of the root that a site sends, where the filter takes single variances."""
     own: Any = own_mechanism(pool.mechanism)
-    rows = at_even_steps(pool.drawn, _MOST_DENSE)
+    rows = at_even_steps(pool.drawn, 2**14)
     features = rows.shape[1]
     numbers = features * (features + 1) // 2
     if few_to_write(rows.shape[0], numbers) or numbers <= MOST_ENTRIES:
@@ -172,26 +157,12 @@ def _of_moments(pool: Pool) -> int:
 
 DATABASES = 6
 """Drawn, to see what varies; each is run several times, to see the noise."""
-_EXCHANGES = 30
-"""Of one document for another, to see whether numbers jump."""
-_ROUNDING = 1e-9
-"""Of a number, by which sums in another order may differ."""
-_CONVERGED = 1e-4
-"""Sine of the largest angle to the limit, below which its equations hold: 10 rounds that missed more of it found
-D 0.96 in the median, 1 round none of the 1.00 that is there (60 patients, rank 3)."""
 _ROUNDS = ("first_blocks", "block_sums", "uploads", "P")
 """What rounds announce beside V, which filters of their own solve."""
 
 
 def final_numbers(mechanism: Mechanism, announced: Iterable[Release], pool: Pool) -> dict[str, int]:
-    """Announced arrays that are seen without the sums they are made of, and how many of their numbers tell.
-
-    Parameters
-    ----------
-    mechanism : of the audit
-    announced : what is seen of a run
-    pool : what databases are drawn from
-    """
+    """Announced arrays that are seen without the sums they are made of, and how many of their numbers tell."""
     shapes = {array.name: array.shape for array in announced}
     found: dict[str, int] = {}
     for prefix, one in prefixed_runs(mechanism):
@@ -215,7 +186,7 @@ def _stops_early(own: Any, pool: Pool) -> bool:
         except KsdpError:  # too few documents for its rank, say
             return True
     V, limit = seen
-    return float(np.linalg.norm(V - (V @ limit.T) @ limit, 2)) > _CONVERGED
+    return float(np.linalg.norm(V - (V @ limit.T) @ limit, 2)) > 1e-4
 
 
 def _above_noise(mechanism: Mechanism, size: int, pool: Pool) -> int:
@@ -230,18 +201,7 @@ def _above_noise(mechanism: Mechanism, size: int, pool: Pool) -> int:
 def repeated_runs(
     mechanism: Mechanism, pool: Pool, repeats: range, numbers: Callable[[Observables], Floats]
 ) -> Floats | None:
-    """Numbers of several runs of a few databases.
-
-    Parameters
-    ----------
-    repeats : which runs of each database, which differ by their noise
-    numbers : what is looked at of a run
-
-    Returns
-    -------
-    float array, shape (databases, repeats, n_numbers), or None
-        None where it cannot be run, or does not announce them.
-    """
+    """Numbers of several runs of a few databases."""
 
     def made() -> Iterator[tuple[Database, Sequence[int]]]:
         for place in range(DATABASES):
@@ -266,11 +226,7 @@ def _runs(
 
 
 def chance_alone(mechanism: Mechanism, pool: Pool, arrays: Sequence[Release]) -> tuple[str, ...]:
-    """Names of arrays that chance alone decides, where it decides others together with who is in.
-
-    Runs of a few databases with the same randomness have them the same, and runs of one database do not. Empty
-    where it cannot be run.
-    """
+    """Names of arrays that chance alone decides, where it decides others together with who is in."""
     runs = _exchanged_runs(mechanism, pool, arrays)
     if runs is None:
         return ()
@@ -282,12 +238,7 @@ def chance_alone(mechanism: Mechanism, pool: Pool, arrays: Sequence[Release]) ->
 
 
 def jumping(mechanism: Mechanism, pool: Pool, arrays: Sequence[Release]) -> tuple[str, ...]:
-    """Names of arrays of which a quarter of all numbers jump as noise does, though who is in decides them.
-
-    With one document in the place of another a number differs by more than 0.6 of what it differs by of two
-    databases, or by twice what a sum of few documents does, in half of the cases; and it has many values, of which
-    levels do not see each, and differs by more than rounding. Empty where it cannot be run.
-    """
+    """Names of arrays of which a quarter of all numbers jump as noise does, though who is in decides them."""
     runs = _exchanged_runs(mechanism, pool, arrays)
     if runs is None:
         return ()
@@ -302,7 +253,7 @@ def _jumps(runs: Floats, least: float) -> NDArray[np.bool_]:
     one = np.median(np.abs(runs[:, 2] - runs[:, 0]), axis=0)
     first, second = np.triu_indices(len(runs), 1)
     all_of_them = np.median(np.abs(runs[first, 0] - runs[second, 0]), axis=0)
-    told = many & (all_of_them > _ROUNDING * np.abs(values).max(axis=0))
+    told = many & (all_of_them > 1e-9 * np.abs(values).max(axis=0))
     return np.asarray(told & (runs[:, 0] == runs[:, 1]).all(axis=0) & (one > least * all_of_them))
 
 
@@ -313,7 +264,7 @@ def _exchanged_runs(mechanism: Mechanism, pool: Pool, arrays: Sequence[Release])
         return None
 
     def made() -> Iterator[tuple[Database, Sequence[int]]]:
-        for place in range(_EXCHANGES):
+        for place in range(30):
             rng = np.random.default_rng(place)
             others, order = pool.one_draw(rng)[1:], rng.permutation(pool.units)
             for first, seed in ((0, 0), (0, 1), (1, 0)):
@@ -326,24 +277,13 @@ def _exchanged_runs(mechanism: Mechanism, pool: Pool, arrays: Sequence[Release])
     def run() -> list[Floats] | None:
         runs = _runs(mechanism, made(), numbers)
         ends = np.cumsum([math.prod(array.shape) for array in arrays])[:-1]
-        return None if runs is None else np.split(np.reshape(runs, (_EXCHANGES, 3, -1)), ends, axis=2)
+        return None if runs is None else np.split(np.reshape(runs, (30, 3, -1)), ends, axis=2)
 
     return pool.derive(("exchanged", tuple(array.name for array in arrays)), run)
 
 
 def crossed_runs(mechanism: Mechanism, pool: Pool, numbers: Callable[[Observables], Floats]) -> Floats | None:
-    """Numbers of runs that hold one of two halves and one of two others, with the same randomness.
-
-    Parameters
-    ----------
-    numbers : what is looked at of a run
-
-    Returns
-    -------
-    float array, shape (databases, 4, n_numbers), or None
-        Of halves A or B with C or D: AC, AD, BC, BD. A sum over documents has AC - AD - BC + BD = 0. None as of
-        `repeated_runs`, and where too few documents are in or out for halves.
-    """
+    """Numbers of runs that hold one of two halves and one of two others, with the same randomness."""
     held = pool.units_held
     half = min(held, pool.units - held) // 2
     if not half:

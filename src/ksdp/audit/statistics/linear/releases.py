@@ -82,12 +82,8 @@ def with_count_equations(
         assert isinstance(made, FactoredContributions)
         return replace(made, scalars=np.hstack([made.scalars, marked(rows).toarray()[:, columns]]))
 
-    sums = np.broadcast_to(np.asarray(known.sums, dtype=np.float64), alone.entries)
+    sums = np.broadcast_to(np.asarray(known.sums, dtype=np.float64), alone.shape[1])
     return both, replace(known, sums=np.concatenate([sums, counts[columns]]), noise=0.0)
-
-
-_TRIALS = 4
-"""Runs of the audit's own in which is measured what equations miss."""
 
 
 class _Solved(ABC):
@@ -132,7 +128,7 @@ class _Solved(ABC):
         rng, everybody = np.random.default_rng(0), replace(pool, colluding=False)
         kept = np.float32 if all(lost_of(observables[name]) == LOST for name in self.needs) else np.float64
         squares: list[Floats] = []
-        for _ in range(_TRIALS):
+        for _ in range(4):
             taken = pool.one_draw(rng)
             try:
                 ran = pool.mechanism.run(Database(taken), rng)
@@ -147,7 +143,7 @@ class _Solved(ABC):
             terms, known = found
             rows = sp.csr_array(sp.vstack(taken, format="csr"))
             made = cast(FactoredContributions | RatingContributions, terms(rows))
-            wide, single = made.split(np.square(known.sums - made.summed(np.ones(rows.shape[0]))))
+            wide, single = made.split(np.square(known.sums - made.rmatvec(np.ones(rows.shape[0]))))
             mean = wide.mean(axis=1, keepdims=True)
             squares.append(np.concatenate([np.broadcast_to(mean, wide.shape).ravel(), single]))
         noise = np.mean(squares, axis=0)
@@ -215,10 +211,6 @@ class LinearSums(_Solved):
         return with_count_equations(pool, terms, known)
 
 
-_UNEVEN = 1e5
-"""Times as long as another, from which on a document's part in a sum's length hides the other's."""
-
-
 @dataclass(frozen=True)
 class LinearBlocks(_Solved):
     """Whether the sums of PD-SVD's first iterations hold what the document would have added to them.
@@ -252,7 +244,10 @@ class LinearBlocks(_Solved):
         exact, units, lengths = is_exact(pool), None, np.zeros(0)
         if sums is not None and exact and pool.derive("even enough", lambda: _even_enough(pool.drawn)):
             lengths = np.linalg.norm(sums, axis=2)
-            units = np.einsum("std,sud->stu", sums, blocks[1:]) / np.maximum(lengths, _LEAST)[:, :, None]
+            units = (
+                np.einsum("std,sud->stu", sums, blocks[1:])
+                / np.maximum(lengths, np.finfo(np.float64).tiny)[:, :, None]
+            )
 
         def terms(rows: sp.csr_array) -> FactoredContributions:
             # What lies outside of V_s adds up to 0, which no rounding of large sums hides.
@@ -280,7 +275,7 @@ class LinearBlocks(_Solved):
 def _even_enough(rows: sp.csr_array) -> bool:
     """Whether no document is so large that the sums' lengths would say nothing, but for rounding, of others."""
     squares = np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
-    return bool(squares.max(initial=0.0) < _UNEVEN**2 * squares[squares > 0.0].min(initial=np.inf))
+    return bool(squares.max(initial=0.0) < 1e5**2 * squares[squares > 0.0].min(initial=np.inf))
 
 
 def _along_sums(products: Floats, units: Floats) -> Floats:
@@ -404,7 +399,6 @@ says as much, and is worked out once (17,678 mails of 500 terms, rank 7, a third
 one run against all out 0.29 by `FirstOrderBasis` and 0.30 by these; solved, ten seconds a run, 0.34)."""
 _ROUNDS = frozenset({"first_blocks", "block_sums", "sums", "uploads", "P"})
 """What rounds announce, which filters of their own look at."""
-_LEAST = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True)
@@ -458,7 +452,9 @@ class LinearBasis(_Solved):
 
     def worth(self, contributions: ContributionOperator, noise: Floats, share: float) -> bool:
         """Whether what the equations miss is small beside what documents add."""
-        return is_low_noise(contributions, np.maximum(noise, _LEAST) / max(share * (1 - share), 1e-3))
+        return is_low_noise(
+            contributions, np.maximum(noise, np.finfo(np.float64).tiny) / max(share * (1 - share), 1e-3)
+        )
 
 
 def _enough_for_all(numbers: int, documents: int) -> bool:

@@ -24,14 +24,8 @@ from ksdp.audit.statistics.linear.operator import (
     at_even_steps,
     even_step,
 )
-from ksdp.audit.statistics.linear.solve import (
-    filtered,
-    leading_rows_direction,
-    narrow_filter,
-    overdetermined,
-    with_least,
-)
-from ksdp.audit.statistics.linear.tilting import Direction, direction_of, few_to_write
+from ksdp.audit.statistics.linear.solve import RunSystem, solve
+from ksdp.audit.statistics.linear.tilting import Direction
 
 TOLERANCE = 1e-4
 """Of a sum; topics and sums are stored in single precision."""
@@ -39,13 +33,7 @@ SMALLEST = float(np.finfo(np.float32).tiny)
 """Below it single precision rounds by more than any part: topics so small count as 0, sums as so large."""
 
 
-_BESIDE = 1e-6
-"""Of a document's length: a product with the leading vector that may be rounding."""
-_ASKED_FIRST = 4
-"""Entries of a document in its rarest columns, checked first; they rule out most absent documents."""
 _ENTRY = np.dtype([("column", np.uint32), ("entry", np.float64)], align=True)
-_MOST_SORTED = 2**24
-"""Entries of all documents whose rarest columns are looked for, at most."""
 
 Memo = Callable[[Hashable, Callable[[sp.csr_array], NDArray[Any]]], NDArray[Any]]
 """What a function says of each of the documents, worked out once for them and a key."""
@@ -157,7 +145,7 @@ class WithinBasis:
             ),
         )
         csr_times_panel(*arrays_of(rows), panel_of(np.abs(self.first)[None, :]), found)
-        return np.asarray(within | (found[:, 0] <= _BESIDE * lengths))
+        return np.asarray(within | (found[:, 0] <= 1e-6 * lengths))
 
 
 def _at_least(topic: Floats) -> Floats:
@@ -178,13 +166,13 @@ def _none_first(documents: int) -> NDArray[np.void]:
 
 
 def _rarest_entries(rows: sp.csr_array) -> NDArray[np.void]:
-    """Entries of each document in the columns that fewest have, shape (n, some)."""
+    """Four entries of each document in the columns that fewest have, shape (n, 4): they rule out most others."""
     lengths = np.diff(rows.indptr)
-    if not 0 < rows.nnz <= _MOST_SORTED:
+    if not 0 < rows.nnz <= 2**24:
         return _none_first(len(lengths))
     having = np.bincount(rows.indices, minlength=rows.shape[1])
     order = np.lexsort((having[rows.indices], np.repeat(np.arange(len(lengths)), lengths)))
-    in_row = np.arange(_ASKED_FIRST) % np.maximum(lengths, 1)[:, None]
+    in_row = np.arange(4) % np.maximum(lengths, 1)[:, None]
     at = order[np.minimum(rows.indptr[:-1, None] + in_row, rows.nnz - 1)]
     found = np.empty(at.shape, _ENTRY)
     found["column"], found["entry"] = rows.indices[at], np.where(lengths[:, None] > 0, rows.data[at], 0.0)
@@ -218,11 +206,6 @@ def _within(indptr: Any, indices: Any, data: Any, columns: Any, found: Any) -> N
                 break
 
 
-_Filter = tuple[Floats, float]
-"""What of each number, shape (entries,), says that a document was in, and what an average document gets of it."""
-
-MOST_ROWS = 2**16
-"""Documents of the pool that are looked at, at most; at even steps where there are more."""
 RULED_OUT = -2.0
 """What is said of documents that the run cannot have held; others are between -1 and 1, about."""
 LIKELIEST = 0.999
@@ -290,7 +273,7 @@ def added_variance(mechanism: Mechanism | None, name: str, array: Floats) -> flo
 
 def _who_may_be_in(pool: Pool) -> tuple[sp.csr_array, Floats]:
     """The candidate documents, with their inclusion probability."""
-    rows = at_even_steps(pool.drawn, MOST_ROWS)
+    rows = at_even_steps(pool.drawn)
     shares = np.full(rows.shape[0], pool.share * pool.drawn.shape[0] / max(rows.shape[0], 1))
     if pool.fixed is not None and pool.fixed_share < 1.0:
         rows = sp.csr_array(sp.vstack([rows, pool.fixed], format="csr"))
@@ -310,39 +293,24 @@ def membership_scores(
     terms: Callable[[sp.csr_array], ContributionOperator],
     known: LinearSystem,
 ) -> Floats:
-    """<C^-1 (a_x - mean), Z - E Z> of each document, shape (n_documents,); `RULED_OUT` where it cannot be in.
-
-    Of large corpora, where exact sums are more numbers than the documents that may be in: how much of it fits into
-    the sums beside everybody else (`coordinate_descent`).
-
-    Whoever may be in is as likely to be in as anybody else of these, so that E Z and C are over them alone: a
-    database is any set of so many documents, and that some cannot be in says no more than that.
-
-    Parameters
-    ----------
-    name : of the statistic, under which the run's filter is kept
-    terms : what documents add in this run, given these
-    """
+    """<C^-1 (a_x - mean), Z - E Z> of each document, shape (n_documents,); `RULED_OUT` where it cannot be in."""
     pool = documents.source_pool
     if known.alone:
         pool = pool.derive("the victim's own", lambda: _alone(pool))
 
     found = observables.derive((name, pool), lambda: _run_says(pool, terms, known))
-    if isinstance(found, _Scores):
-        key = ("place among those who may be in", pool)
-        places = documents.of_each(key, lambda whole: same_rows(whole.matrix, found.rows))
-        score = np.where(_left_before(documents), found.score[places], RULED_OUT)
-        unknown = places < 0
-        if unknown.any():
-            others = _possibly(
-                known, documents, lambda some: found.fit.of(cast(FactoredContributions, terms(some))), unknown
-            )
-            score[unknown] = others[unknown]
-        return np.asarray(score)
     if isinstance(found, Direction):
         return _possibly(known, documents, lambda some: found.of(terms(some)))
-    direction, offset = found
-    return _possibly(known, documents, lambda some: terms(some).along(direction) - offset)
+    key = ("place among those who may be in", pool)
+    places = documents.of_each(key, lambda whole: same_rows(whole.matrix, found.rows))
+    score = np.where(_left_before(documents), found.score[places], RULED_OUT)
+    unknown = places < 0
+    if unknown.any():
+        others = _possibly(
+            known, documents, lambda some: found.fit.of(cast(FactoredContributions, terms(some))), unknown
+        )
+        score[unknown] = others[unknown]
+    return np.asarray(score)
 
 
 @dataclass(frozen=True, eq=False)
@@ -356,63 +324,34 @@ class _Scores:
 
 def _run_says(
     pool: Pool, terms: Callable[[sp.csr_array], ContributionOperator], known: LinearSystem
-) -> _Scores | Direction | _Filter:
+) -> _Scores | Direction:
     """What a run's numbers say of all that may be in, or by what they say it of a document."""
     rows, shares = pool.derive("who may be in", lambda: _who_may_be_in(pool))
     fixed = known.beside(pool) if pool.fixed_share == 1.0 else None
-    same = pool.derive("the same content", lambda: same_rows(rows, rows)) if known.exact else None
+    contents = pool.derive("the same content", lambda: same_rows(rows, rows)) if known.exact else None
     if pool.possible is not None:
         feasible = _of_unknown(pool.possible, rows.shape[0])
         if (before := _left(rows, shares, feasible)) is not None:
             rows, shares = before
-            same = None if same is None else same[feasible]
-    unknown, left, may = rows, None, None
+            contents = None if contents is None else contents[feasible]
+    unknown, may = rows, np.ones(rows.shape[0], np.bool_)
     if known.possible is not None:
         may = known.possible(rows, lambda key, of: pool.derive(("may be in", key), lambda: of(rows)))
-        left = _left(rows, shares, may)
-    if left is not None:
-        unknown, shares = left
-        same = None if same is None else same[may]
+        if (left := _left(rows, shares, may)) is not None:
+            unknown, shares = left
+            contents = None if contents is None else contents[may]
     made = terms(unknown)
-    sums = np.broadcast_to(np.asarray(known.sums, dtype=np.float64), made.entries)
+    sums, noise = (np.broadcast_to(np.asarray(of, np.float64), made.shape[1]) for of in (known.sums, known.noise))
     if fixed is not None:
-        sums = sums - terms(fixed).summed(np.ones(fixed.shape[0]))
-    fit = None
-    if known.exact and isinstance(made, FactoredContributions):
-        fit = overdetermined(made, shares, sums, rows.nnz, same, known.lost)
-    if isinstance(fit, Direction):
-        return fit
-    if fit is not None:
-        score = np.empty(rows.shape[0])
-        score[slice(None) if left is None else may] = fit.score
-        if may is not None:
-            score[~may] = RULED_OUT
-        return _Scores(rows, score, fit)
-    varied = max(pool.share * (1 - pool.share), 1e-3)
-    return _run_filter(made, shares, sums, known, varied, None if left is None else rows.nnz)
-
-
-def _run_filter(
-    made: ContributionOperator, shares: Floats, sums: Floats, known: LinearSystem, varied: float, whole: int | None
-) -> Direction | _Filter:
-    """By what a run's numbers say something of a document."""
-    noise = known.noise / varied
-    if known.exact or np.all(known.noise):
-        hidden = None if known.exact else np.broadcast_to(noise, made.entries)
-        first = leading_rows_direction(made, sums - made.summed(shares), shares, hidden, varied)
-        if first is not None:
-            return first
-    if whole is not None and isinstance(made, FactoredContributions):
-        return narrow_filter(made, shares, sums, noise, whole)
-    residual = sums - made.summed(shares)
-    if known.shrink:
-        noise = noise + known.shrink * made.variances
-    fine = known.lost < LOST
-    if np.all(known.noise) and made.entries > 0 and few_to_write(len(shares), made.entries, noisy=not fine):
-        least = with_least(made, np.broadcast_to(noise * (known.lost / LOST), made.entries), fine=fine)
-        return direction_of(made, residual, shares, least * varied)
-    found = filtered(made, residual, noise)
-    return found, float(made.along(found).mean())
+        sums = sums - terms(fixed).rmatvec(np.ones(fixed.shape[0]))
+    residual = sums - made.rmatvec(shares)
+    found = solve(RunSystem(made, residual, shares, noise, known.exact, known.lost, known.shrink, contents))
+    if isinstance(found, Direction):
+        return found
+    score = np.empty(rows.shape[0])
+    score[may if unknown is not rows else slice(None)] = found.score
+    score[~may] = RULED_OUT
+    return _Scores(rows, score, found)
 
 
 def _possibly(
@@ -451,7 +390,7 @@ def _left_before(documents: Documents) -> NDArray[np.bool_]:
 
 def _of_unknown(possible: NDArray[np.bool_], rows: int) -> NDArray[np.bool_]:
     """Feasibility of the candidate documents; other parties' documents stay feasible."""
-    drawn = possible[:: even_step(len(possible), MOST_ROWS)]
+    drawn = possible[:: even_step(len(possible))]
     return np.concatenate([drawn, np.ones(rows - len(drawn), np.bool_)])
 
 

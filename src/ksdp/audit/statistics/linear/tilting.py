@@ -14,34 +14,22 @@ from scipy.linalg.lapack import dormqr
 from scipy.special import expit, logit
 
 from ksdp.audit.numeric.array_types import Floats
-from ksdp.audit.numeric.kernels import one_thread
 from ksdp.audit.statistics.linear.coordinate_descent import between
 from ksdp.audit.statistics.linear.operator import ContributionOperator
-
-_TRIES = 8
-_MORE = 64.0
-
 
 Factor = tuple[Floats, bool]
 """Of Cholesky, as `scipy.linalg.cho_solve` takes it, and whether it is the lower one."""
 
 
 def raised_factor(matrix: Floats, diagonal: Callable[[float], Floats], *, check_finite: bool = True) -> Factor:
-    """The factor; that of 1 where no raising helps: each by itself.
-
-    Parameters
-    ----------
-    matrix : symmetric, shape (n, n)
-        Its diagonal is overwritten.
-    diagonal : the diagonal, shape (n,), given by how much its first raise is multiplied: 1 first, then more
-    """
+    """The factor; that of 1 where no raising helps: each by itself."""
     places, times = np.diag_indices_from(matrix), 1.0
-    for _ in range(_TRIES):
+    for _ in range(8):
         matrix[places] = diagonal(times)
         try:
             return cast(Factor, scipy.linalg.cho_factor(matrix, check_finite=check_finite))
         except scipy.linalg.LinAlgError:
-            times *= _MORE
+            times *= 64.0
     return cast(Factor, scipy.linalg.cho_factor(np.eye(len(matrix)), check_finite=False))
 
 
@@ -49,57 +37,28 @@ MOST_WRITTEN = 2**31
 """Documents times numbers times the fewer of both, up to which the direction of largest entropy is looked for."""
 MOST_NOISY = 2**28
 """The same of sums with noise, which hides most of what bounds add."""
-_FEW = 128
-MOST_STEPS = 40
-SETTLED = 1e-3
-"""Of what Newton's step would take from the function, a log likelihood, below which it is not taken."""
-_SHORTEST = 2.0**-20
-_PLAIN = 100.0
-"""Times the noise of all numbers that the least document adds, squared, from which on noise hides nobody."""
-_RAISED = 1e-10
-"""Part of each entry of the diagonal: numbers that are hardly known have entries of 1e10."""
-_ROUNDING = 2.0**-50
-"""Of what is left of a document's terms beside those of others; times the documents."""
-_TALL = 2
-"""Times as many numbers as documents, from which on they are turned into as many before pivots are sought."""
 
 
 @dataclass(frozen=True, eq=False)
 class Direction:
-    """What the log odds of being in are moved by: <l, a_x> + c."""
+    """What is said of a document with these terms: <l, a_x> + c."""
 
     numbers: Floats
-    """l, shape (entries,)."""
+    """l, shape (numbers,)."""
     offset: float
     """c."""
+    log_odds: bool = True
+    """Whether that moves the log odds of being in; a filter's is taken as it is."""
 
     def of(self, made: ContributionOperator) -> Floats:
-        """The same order of documents with these terms, between -1 and 1."""
-        return between(made.along(self.numbers) + self.offset)
-
-
-def direction_of(
-    made: ContributionOperator, residual: Floats, shares: Floats, noise: Floats, terms: Floats | None = None
-) -> Direction:
-    """The direction of largest entropy for documents with these terms.
-
-    Parameters
-    ----------
-    residual : the announced sums less what is expected of them, shape (entries,)
-    shares : p, between 0 and 1, shape (n,)
-    noise : the variance of each number, shape (entries,)
-    terms : the terms written out, where they are at hand, shape (n, entries)
-    """
-    units = 1.0 / np.sqrt(noise)
-    with one_thread():
-        terms = made.written() if terms is None else terms
-        numbers, offset = span_of(terms * units, 1.0).direction(residual * units, shares)
-    return Direction(numbers * units, offset)
+        """What is said of documents; log odds between -1 and 1, in the same order."""
+        found = made.matvec(self.numbers) + self.offset
+        return between(found) if self.log_odds else np.asarray(found)
 
 
 def few_to_write(documents: int, numbers: int, *, noisy: bool = False) -> bool:
     """Whether so many numbers of so many documents are written out, and their span is looked for."""
-    work = documents * numbers * max(min(documents, numbers), _FEW)
+    work = documents * numbers * max(min(documents, numbers), 128)
     return work <= (MOST_NOISY if noisy else MOST_WRITTEN)
 
 
@@ -144,13 +103,7 @@ class Span:
     """The sum of squares of the least document's terms, of those that add anything."""
 
     def direction(self, residual: Floats, shares: Floats) -> tuple[Floats, float]:
-        """l of the sums' numbers, shape (m,), and what a document gets for being one.
-
-        Parameters
-        ----------
-        residual : Z less the sum of p_i a_i, shape (m,)
-        shares : p, between 0 and 1, shape (n,)
-        """
+        """l of the sums' numbers, shape (m,), and what a document gets for being one."""
         inverse = _solved(self.right, np.eye(len(self.right)))
         sums = np.append(residual, 0.0)
         for turn in self.turns:
@@ -165,30 +118,21 @@ class Span:
     def _settled(self, short: Floats) -> bool:
         """Whether what is short of the sums is noise, where that hides no document."""
         noise = self.noise * len(short)
-        return self.least > _PLAIN * noise and bool(np.square(self.right.T @ short).sum() <= noise)
+        return self.least > 100.0 * noise and bool(np.square(self.right.T @ short).sum() <= noise)
 
 
 def span_of(terms: Floats, noise: float) -> Span:
-    """What documents' terms span, shape (n, m), however much longer some of them are.
-
-    By Householder's method with pivots, every document as one of length 1 (Golub and Van Loan, Matrix
-    Computations, section 5.4). Of many more numbers than documents these are turned into as many first, without
-    pivots, which takes a third of the time: lengths and products of documents stay what they are (section 5.2).
-
-    Parameters
-    ----------
-    noise : the variance s of each number of Z
-    """
+    """What documents' terms span, shape (n, m), however much longer some of them are."""
     squares = np.square(terms).sum(axis=1)
     terms, lengths = np.hstack([terms, np.full((len(terms), 1), noise**0.5)]), np.sqrt(squares + noise)
     scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0.0)
     numbers, turns = (terms * scale[:, None]).T, []
-    if len(numbers) >= _TALL * len(terms):
+    if len(numbers) >= 2 * len(terms):
         reflections, upper = scipy.linalg.qr(numbers, mode="raw", overwrite_a=True, check_finite=False)
         numbers, turns = upper[: len(terms)], [_Turn(*reflections)]
     (reflected, factors), across, pivots = scipy.linalg.qr(numbers, mode="raw", pivoting=True)
     turns.append(_Turn(reflected[:, : len(factors)], factors))
-    rank = int((np.abs(across.diagonal()) > len(terms) * _ROUNDING).sum())
+    rank = int((np.abs(across.diagonal()) > len(terms) * 2.0**-50).sum())  # what is left beside other documents
     laid = np.empty((len(terms), rank))
     laid[pivots] = across[:rank].T
     q, right = scipy.linalg.qr(laid * lengths[:, None], mode="economic", overwrite_a=True)
@@ -207,7 +151,7 @@ def _newton(q: Floats, seen: Floats, shares: Floats, ridge: Floats, settled: Cal
         )
 
     now = height(found)
-    for _ in range(MOST_STEPS):
+    for _ in range(40):
         likely = expit(offset + q @ found)
         if settled(q.T @ ((likely > 0.5) - shares) - seen):
             break  # who is likelier in than not makes up the sums: further steps only say it louder
@@ -216,9 +160,9 @@ def _newton(q: Floats, seen: Floats, shares: Floats, ridge: Floats, settled: Cal
         factor = raised_factor(bend, partial(_diagonal, bend.diagonal().copy()))
         step = -scipy.linalg.cho_solve(factor, slope)
         gained, length = -float(slope @ step), 1.0
-        if not gained > SETTLED:
+        if not gained > 1e-3:  # of a log likelihood
             break
-        while (then := height(found + length * step)) > now - 1e-4 * length * gained and length > _SHORTEST:
+        while (then := height(found + length * step)) > now - 1e-4 * length * gained and length > 2.0**-20:
             length /= 2.0
         if not then < now:
             break
@@ -227,8 +171,8 @@ def _newton(q: Floats, seen: Floats, shares: Floats, ridge: Floats, settled: Cal
 
 
 def _diagonal(curved: Floats, times: float) -> Floats:
-    """Of the matrix of second derivatives, raised so many times."""
-    return curved * (1.0 + _RAISED * times)
+    """Of second derivatives, each raised by a part of itself: numbers hardly known have entries of 1e10."""
+    return curved * (1.0 + 1e-10 * times)
 
 
 def _solved(right: Floats, given: Floats, trans: int = 0) -> Floats:

@@ -9,17 +9,13 @@ import scipy.sparse as sp
 from ksdp.audit.contract import Database, Documents, Observables, Pool
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD, SigmaSVD
-from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.statistics.linear import expected, releases
-from ksdp.audit.statistics.linear import solve as module
 from ksdp.audit.statistics.linear.contributions import block_numbers, part_terms, sweep_numbers
-from ksdp.audit.statistics.linear.expected import FirstOrderTopics, StationaryContributions
-from ksdp.audit.statistics.linear.operator import FactoredContributions, RatingContributions
+from ksdp.audit.statistics.linear.expected import FirstOrderTopics
 from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
-from ksdp.audit.statistics.linear.solve import filtered
 
-from .who_is_in import obvious, run_among
+from .who_is_in import obvious, ratings, run_among
 
 COINS = np.random.default_rng(0)
 RATED = {"rank": 2, "weighted": True, "beta": 1.0, "delta": 1.0}
@@ -29,113 +25,6 @@ RULED = {"alpha": 0.1, "beta": 0.3, "gamma": 0.2, "delta": 0.4}
 def rows(n: int = 30, d: int = 20, seed: int = 1) -> sp.csr_array:
     rng = np.random.default_rng(seed)
     return sp.csr_array(rng.integers(0, 5, (n, d)) * (rng.random((n, d)) < 0.5), dtype=np.float64)
-
-
-def some_terms(n: int, seed: int = 0) -> FactoredContributions:
-    """Of five rows, in which some of four numbers count, and two single numbers."""
-    rng = np.random.default_rng(seed)
-    arrays = [rng.normal(size=shape) for shape in ((n, 4), (4, 6), (n, 5))]
-    return FactoredContributions(rows(n, 6), *arrays, rng.random((4, 5)) < 0.6, rng.normal(size=(n, 2)))
-
-
-def test_terms_add_up_and_have_products_as_if_they_were_written_out() -> None:
-    terms, rng = some_terms(40), np.random.default_rng(3)
-    wanted = obvious(terms)
-    assert terms.entries == wanted.shape[1] == 5 * 6 + 2
-    direction, shares = rng.normal(size=terms.entries), rng.random(40)
-    np.testing.assert_allclose(terms.written(), wanted, atol=1e-12)
-    np.testing.assert_allclose(terms.along(direction), wanted @ direction, atol=1e-10)
-    np.testing.assert_allclose(terms.summed(shares), shares @ wanted, atol=1e-10)
-    np.testing.assert_allclose(terms.variances, np.square(wanted).sum(axis=0), rtol=1e-9)
-
-
-def ratings(n: int = 24, d: int = 14, seed: int = 1) -> sp.csr_array:
-    """0 to 4, where a 0 is a rating; all users have three or more."""
-    rng = np.random.default_rng(seed)
-    seen = rng.random((n, d)) < 0.5
-    seen[:, :3] = True
-    i, j = np.nonzero(seen)
-    return sp.csr_array((rng.integers(0, 5, len(i)).astype(float), (i, j)), shape=(n, d))
-
-
-def obvious_rated(terms: RatingContributions) -> np.ndarray:
-    """Every document's terms, by one least squares problem in one number after the other."""
-    found, topics = [], terms.topics
-    for i in range(terms.rows.shape[0]):
-        row = terms.rows[[i]]
-        x, seen = row.toarray().ravel(), np.isin(np.arange(row.shape[1]), row.indices)
-        now, w, sums, squares = topics[0].copy(), np.zeros(len(topics[0])), [], []
-        for sweep in range(1, len(topics)):
-            for t in range(len(w)):
-                left = (x - sum(w[u] * now[u] for u in range(len(w)) if u != t)) * seen
-                above, below = left @ now[t] - terms.gamma, now[t][seen] @ now[t][seen] + terms.delta
-                w[t] = max(above, 0.0) / below
-                sums.append(w[t] * left)
-                squares.append(w[t] ** 2 * seen)
-                now[t] = topics[sweep][t]
-        found.append(np.concatenate([*sums, *squares]))
-    return np.array(found)
-
-
-@pytest.mark.parametrize("ruled", [{}, RULED])
-def test_terms_of_ratings_add_up_to_what_is_announced(ruled: dict[str, float]) -> None:
-    matrix = ratings()
-    seen = PDNMF(rank=3, sweeps=3, tolerance=0.0, weighted=True, **ruled).run(Database((matrix,)), COINS)
-    made = RatingContributions(matrix, seen["topics"], ruled.get("gamma", 0.0), ruled.get("delta", 0.0))
-    wanted = obvious_rated(made)
-    announced = np.concatenate([seen["sums"].ravel(), seen["weights"].ravel()])
-    np.testing.assert_allclose(wanted.sum(axis=0), announced, atol=1e-9 * np.abs(announced).max())
-    rng = np.random.default_rng(3)
-    direction, shares = rng.normal(size=made.entries), rng.random(24)
-    assert made.entries == announced.size
-    np.testing.assert_allclose(made.written(), wanted, atol=1e-12)
-    np.testing.assert_allclose(made.along(direction), wanted @ direction, atol=1e-9)
-    np.testing.assert_allclose(made.summed(shares), shares @ wanted, atol=1e-9)
-    np.testing.assert_allclose(made.variances, np.square(wanted).sum(axis=0), rtol=1e-9)
-    some = [3, 17, 4]
-    alone = RatingContributions(sp.csr_array(matrix[some]), made.topics, made.gamma, made.delta).along(direction)
-    np.testing.assert_array_equal(alone, made.along(direction)[some])
-
-
-def test_a_filter_of_ratings_by_steps_knows_the_noise_in_the_sums(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"DENSE": 0, "WORK": 2**50, "MOST_STEPS": 2000}.items():
-        monkeypatch.setattr(module, name, value)
-    matrix = ratings()
-    seen = PDNMF(rank=2, sweeps=2, tolerance=0.0, weighted=True).run(Database((matrix,)), COINS)
-    terms = RatingContributions(matrix, seen["topics"])
-    written = terms.written()
-    noise = np.linspace(0.5, 2.0, terms.entries) * np.square(written).sum() / terms.entries
-    apart = np.random.default_rng(4).normal(size=terms.entries)
-    less = written - written.mean(axis=0)
-    ridge = noise + module.SHRINK * np.square(written).sum() / terms.entries
-    wanted = np.linalg.solve(less.T @ less + np.diag(ridge), apart)
-    np.testing.assert_allclose(filtered(terms, apart, noise), wanted, atol=1e-9 * np.abs(wanted).max())
-
-
-@pytest.mark.parametrize("ruled", [{}, RULED])
-def test_topics_of_ratings_are_stationary_for_the_run_s_documents(ruled: dict[str, float]) -> None:
-    """What documents add makes alpha + beta T, wherever T is above 0, once a run has converged."""
-    matrix = ratings(seed=2)
-    made = PDNMF(rank=2, sweeps=5000, tolerance=0.0, weighted=True, opens="final", **ruled)
-    topics = made.run(Database((matrix,)), COINS)["T"]
-    assert (topics > 0).any()
-    terms = StationaryContributions(matrix, topics, made.gamma, made.delta)
-    wanted, x = [], matrix.toarray()
-    for i, weights in enumerate(fit_observed_coefficients(matrix, topics, gamma=made.gamma, delta=made.delta)):
-        left = (x[i] - weights @ topics) * np.isin(np.arange(x.shape[1]), matrix[[i]].indices)
-        wanted.append((np.outer(weights, left) * (topics > 0)).ravel())
-    wanted = np.array(wanted)
-    held = np.where(topics > 0, made.alpha + made.beta * topics, 0.0).ravel()
-    np.testing.assert_allclose(terms.summed(np.ones(24)), held, atol=1e-4 * np.abs(wanted).max())
-    rng = np.random.default_rng(3)
-    direction, shares = rng.normal(size=terms.entries), rng.random(24)
-    np.testing.assert_allclose(terms.written(), wanted, atol=1e-12)
-    np.testing.assert_allclose(terms.along(direction), wanted @ direction, atol=1e-9)
-    np.testing.assert_allclose(terms.summed(shares), shares @ wanted, atol=1e-9)
-    np.testing.assert_allclose(terms.variances, np.square(wanted).sum(axis=0), rtol=1e-9)
-    some = [3, 17, 4]
-    alone = StationaryContributions(sp.csr_array(matrix[some]), topics, made.gamma, made.delta).along(direction)
-    np.testing.assert_array_equal(alone, terms.along(direction)[some])
 
 
 @pytest.mark.parametrize("ruled", [{"beta": 1.0, "delta": 1.0}, RULED])
@@ -164,21 +53,6 @@ def test_topics_that_have_not_converged_are_trusted_less(monkeypatch: pytest.Mon
         found = FirstOrderTopics().evaluate(Observables(seen), documents)
         gaps.append((found[held].mean() - found[~held].mean()) / found.std())
     assert gaps[0] > gaps[1]
-
-
-@pytest.mark.parametrize("n", [20, 300])
-def test_filters_are_those_by_the_inverse_covariance(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With more numbers than documents, with fewer, and by steps."""
-    terms = some_terms(n)
-    less = obvious(terms) - obvious(terms).mean(axis=0)
-    apart = less[: n // 2].sum(axis=0)
-    ridge = module.SHRINK * np.square(less).sum() / terms.entries
-    wanted = np.linalg.solve(less.T @ less + ridge * np.eye(terms.entries), apart)
-    np.testing.assert_allclose(less @ filtered(terms, apart), less @ wanted, atol=1e-7)
-    monkeypatch.setattr(module, "DENSE", 0)
-    monkeypatch.setattr(module, "MOST_STEPS", 2000)
-    monkeypatch.setattr(module, "WORK", 2**40)
-    np.testing.assert_allclose(less @ filtered(terms, apart), less @ wanted, atol=1e-3)
 
 
 @pytest.mark.parametrize("ruled", [{}, RULED])
@@ -254,14 +128,6 @@ def test_where_numbers_are_many_they_tell_who_is_in(statistic, mechanism, others
     held = np.isin(np.arange(24), rng.choice(24, 12, replace=False))
     found = statistic.evaluate(*run_among(mechanism, matrix, held, fixed, others))
     assert found[held].min() > found[~held].max()
-
-
-def test_noise_of_known_size_is_a_part_of_the_covariance() -> None:
-    terms, noise = some_terms(20), np.linspace(0.0, 5.0, 32)
-    less = obvious(terms) - obvious(terms).mean(axis=0)
-    ridge = module.SHRINK * np.square(less).sum() / 32
-    wanted = np.linalg.solve(less.T @ less + np.diag(ridge + noise), less[3])
-    np.testing.assert_allclose(less @ filtered(terms, less[3], noise), less @ wanted, atol=1e-7)
 
 
 def test_who_knows_the_noise_sees_more() -> None:
