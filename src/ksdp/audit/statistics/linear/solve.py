@@ -82,24 +82,28 @@ Way = Callable[[RunSystem], "Fitted | Direction"]
 
 
 def chosen_way(run: RunSystem) -> Way:
-    """How the equations are solved, by how many they are, of how many documents, and what noise hides of these."""
+    """How the equations are solved, by how many they are, of how many documents, and what noise hides of these.
+
+    What each way adds to steps is D of a case of `benchmarks.power`, by it and by steps.
+    """
     n, m = run.made.shape
     if run.exact and isinstance(run.made, FactoredContributions) and _pairs(run.made) <= MOST_PAIRS:
         if n <= MOST_SOLVED:
             # Where even contents are twice as many as numbers, many draws agree with the sums, and the most even
-            # one says most; with more numbers, parts of documents that are near 0 or 1 are the answer.
+            # says most (500 texts, PD-NMF of two rounds: 0.81, 0.55). With more numbers, parts of documents are
+            # near 0 or 1, and steps would not get there (569 patients, PD-SVD: 1.00, 0.54).
             contents = n if run.contents is None else len(np.unique(run.contents))
             return most_even_draw if 0 < 2 * m <= contents else least_squares
         if m >= MORE * n:
-            # Bounds 0 and 1 of each part make up for equations that are not solved to the end.
+            # Bounds make up for equations that are not solved to the end (17,706 mails, PD-SVD: 0.90, 0.58).
             return one_by_one
     if _lines_written(run) > 0:
-        # Newton's method in the span of all terms: bounds tell more than least squares where numbers are few.
+        # Bounds tell more than a filter where numbers are few (569 patients, PD-SVD with noise: 0.68, 0.50).
         return most_even_draw
     if n <= MOST_SOLVED and _is_little(run):
-        # Noise this small leaves the equations so badly conditioned that steps do not solve them.
+        # Equations with so little noise are too badly conditioned for steps (800 pictures, FedPower: 0.89, 0.43).
         return least_squares
-    return by_steps  # all others: noise, or numbers that are few, bound what further steps would tell
+    return by_steps  # noise, or numbers that are few, bound what more than steps would tell
 
 
 def solve(run: RunSystem) -> Fitted | Direction:
