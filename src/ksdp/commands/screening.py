@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -160,6 +160,8 @@ def verify(
     from ksdp.storage.keys import load_public
 
     public = load_public(key) if key else None
+    if clearance.is_dir():
+        _refuse_damage(clearance, as_json)
     if clearance.is_dir() or clearance.suffix == ".jsonl":
         tell_chain(verify_log(clearance, against or (), public), as_json)
         return
@@ -185,6 +187,22 @@ def verify(
 
         out["spent"] = spent_words(spent(Ledger(ledger)))
     _tell_verified("clearance is whole, signed and in force", out, key, as_json)
+
+
+def _refuse_damage(store: Path, as_json: bool) -> None:
+    """Leave with 1 where `ksdp check` finds damage."""
+    from ksdp.flows.upkeep import damage
+    from ksdp.storage.store import Store
+
+    found = damage(Store.open(store, create=False))
+    if not found:
+        return
+    if as_json:
+        typer.echo(json.dumps({"whole": False, "damaged": [asdict(one) for one in found]}))
+    else:
+        typer.secho("\n".join(f"{one.where}: {one.sentence}" for one in found), err=True, fg="red")
+        typer.echo("`ksdp check --repair` makes audits again.", err=True)
+    raise typer.Exit(1)
 
 
 _SENTENCE_ENDS = re.compile(r"(?<=\.) (?=[A-Z0-9])")

@@ -6,7 +6,7 @@ import contextlib
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -40,7 +40,7 @@ from ksdp.storage.audits.ledger import (
 )
 from ksdp.storage.clearances import clearance_at, content_hash, read_clearance, stored_clearances, verify_clearance
 from ksdp.storage.codec import REPAIR, SUMS, failures, read_object
-from ksdp.storage.findings import read_spec
+from ksdp.storage.findings import check_verdicts, read_spec
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.remote import RemotePlace, remove_folder
 from ksdp.storage.reviews.log import LogHead, check_chain, set_torn_aside
@@ -68,7 +68,8 @@ def damage(store: Store) -> list[Damage]:
 
     Blocks at a URL are not read: their server keeps them, and whoever uses them compares their pages.
     """
-    return [*_of_checksums(store), *_of_objects(store), *_of_records(store), *_of_blocks(store)]
+    found = [*_of_checksums(store), *_of_objects(store), *_of_records(store), *_of_blocks(store)]
+    return [*found, *_of_verdicts(store, {one.audit for one in found})]
 
 
 def _of_checksums(store: Store) -> Iterator[Damage]:
@@ -92,6 +93,16 @@ def _or_none(read: Callable[[Store], dict[str, Value]], store: Store) -> dict[st
         return read(store)
     except StoreError:
         return {}
+
+
+def _of_verdicts(store: Store, damaged: Collection[str | None]) -> Iterator[Damage]:
+    """Verdicts that do not follow from the p-values beside them, though every checksum holds."""
+    for audit in store.audits():
+        if audit not in damaged and read_summary(store.audit(audit)).valid:
+            try:
+                check_verdicts(store.audit(audit), read_spec(store.audit(audit)))
+            except StoreError as error:
+                yield Damage(f"audits/{audit}/verdicts.parquet", str(error), audit)
 
 
 _PLAIN = ("ksdp-store.json", "identity.json", "head.json")

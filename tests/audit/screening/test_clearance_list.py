@@ -90,7 +90,7 @@ def test_the_statement_counts_and_does_not_praise() -> None:
         "is below 0.2, in databases of 30 documents drawn from 900",
         "so far: 2; their levels add up to 0.075",
         "2 are listed by decision alone",
-        "7 documents are not listed: 1 excluded by decision, 2 left open, 4 that did not hold",
+        "7 documents are not listed: 1 excluded by decision, 2 left open, 4 left out after",
         "confirmed by a second person",
         "not differential privacy",
         "Where two parties open exact sums, each learns the other's input exactly.",

@@ -15,6 +15,7 @@ from ksdp.audit.specs.models import parse_spec
 from ksdp.audit.verdicts.verdict import Verdict
 from ksdp.flows.audits.place import HERE
 from ksdp.flows.screening.clear import ClearRules, Signing, audit_and_clear, clear, verify
+from ksdp.flows.upkeep import damage
 from ksdp.storage.audits.history import find_audit, signable_audits
 from ksdp.storage.audits.screens import read_left_out, read_screen
 from ksdp.storage.clearances import read_clearance, verify_clearance
@@ -23,6 +24,7 @@ from ksdp.storage.findings import read_verdicts, verdict_ids
 from ksdp.storage.keys import load_private, load_public, make_identity
 from ksdp.storage.store import Store
 
+from ...typed import typed
 from ..overlap import OVERLAP
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -242,6 +244,9 @@ def test_a_verdict_that_does_not_follow_from_its_p_is_not_signed(base: Path) -> 
     write_table_with_checksum(folder / "verdicts.parquet", forged)
     with pytest.raises(DamagedFile, match="does not follow from its own p-values: document"):
         clear(base / "store", folder.name, signing(base))
+    assert [one.where for one in damage(store)] == [f"audits/{folder.name}/verdicts.parquet"]
+    said = typed("verify", base / "store", code=1)
+    assert "does not follow from its own p-values" in said.stderr
 
 
 @pytest.mark.parametrize(

@@ -487,7 +487,7 @@ class ListCounts:
     not_picked: int
     """Not listed: somebody named which documents are to be."""
     left_out: int
-    """Not listed: they did not hold in an audit of the list."""
+    """Not listed: they did not hold in an audit of the list, or held by the weakest evidence."""
 
 
 def list_statement(
@@ -537,7 +537,7 @@ def list_statement(
         picked = f", {counts.not_picked} not picked" if counts.not_picked else ""
         promises.append(
             f"{out} documents are not listed: {counts.excluded} excluded by decision, {counts.left_open} left "
-            f"open{picked}, {counts.left_out} that did not hold in an audit of the list."
+            f"open{picked}, {counts.left_out} left out after an audit of the list."
         )
     else:
         promises.append("Every document of the audit is listed.")

@@ -65,7 +65,7 @@ class ScreenSummary(StoredSummary):
     accepted: int
     """Documents of the list whose risk people accepted."""
     left_out: int
-    """Proposed documents that did not hold in an audit of the list."""
+    """Proposed documents that did not hold in an audit of the list, or held by the weakest evidence."""
     exclusions: tuple[Mapping[str, str], ...]
     """Documents that people excluded: `document`, `audit`, `who`, `at`, `reason`."""
     statement: str | None

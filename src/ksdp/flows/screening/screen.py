@@ -68,7 +68,8 @@ def screen(proposal: ProposedList, rounds: int, place: Place = ANYWHERE) -> Scre
     """Audit a proposed list by itself until all of it holds. Interrupted, the same call resumes.
 
     Each round audits exactly the listed documents, on fresh runs and at half of the level of the one before. What
-    is neither clear there nor accepted by people is left out, and the rest is the next round's list.
+    is neither clear there nor accepted by people is left out, and as many again of those that are clear by the
+    weakest evidence, since the documents that are left out had hidden these. The rest is the next round's list.
 
     Parameters
     ----------
@@ -83,13 +84,14 @@ def screen(proposal: ProposedList, rounds: int, place: Place = ANYWHERE) -> Scre
     for number in range(1, rounds + 1):
         try:
             corpus, me = list_corpus(plan, listed)
-            plan = make_plan(list_spec(plan, len(listed), number, me), corpus)
-            if unread := plan.coverage.unread:
+            next_plan = make_plan(list_spec(plan, len(listed), number, me), corpus)
+            if unread := next_plan.coverage.unread:
                 raise SpecError(f"it could call nobody clear, as no tested statistic covers {', '.join(unread)}.")
-            prepared = prepare_stored(plan, proposal.store.root, may_sample=True, asked=given)
+            prepared = prepare_stored(next_plan, proposal.store.root, may_sample=True, asked=given)
         except InputError as error:
             reason = f"A list of {plural(len(listed), word)} cannot be audited by itself: {error}"
             return Screened("too-few", reason, (), plan, summary, tuple(about), tuple(left_out))
+        plan = next_plan
         current().say(f"round {number}: {_list_words(plan)}, {plan.runs} runs")
         summary = run_prepared([prepared], place)[0]
         verdicts = read_round(proposal.store, summary.audit, number)
@@ -98,8 +100,10 @@ def screen(proposal: ProposedList, rounds: int, place: Place = ANYWHERE) -> Scre
             reason = f"Round {number} is void: {summary.controls.reason}. Nothing of it may be used."
             return Screened("void", reason, (), plan, summary, tuple(about), tuple(left_out))
         good = {*verdicts.ids([Verdict.CLEAR])} | proposal.accepted
-        out = tuple(name for name in listed if name not in good)
-        listed = tuple(name for name in listed if name in good)
+        failed = [name for name in listed if name not in good]
+        weak = {*failed, *verdicts.weakest(good - proposal.accepted, len(failed))}
+        out = tuple(name for name in listed if name in weak)
+        listed = tuple(name for name in listed if name not in weak)
         current().say(f"round {number}: {summary.verdicts.words}")
         if not out:
             reason = f"All {plural(len(listed), word)} of the list hold in an audit of exactly this list."
@@ -107,8 +111,8 @@ def screen(proposal: ProposedList, rounds: int, place: Place = ANYWHERE) -> Scre
         left_out.append((verdicts, out))
         if not set(listed) - proposal.accepted:
             reason = (
-                f"In an audit of the list by itself, no {word} of {len(out)} was clear: {summary.verdicts.words}. "
-                "The documents that were left out had hidden the others."
+                f"In an audit of the list by itself, hardly any {word} of {len(plan.audited)} was clear: "
+                f"{summary.verdicts.words}. The documents that were left out had hidden the others."
             )
             return Screened("too-few", reason, (), plan, summary, tuple(about), tuple(left_out))
     reason = (

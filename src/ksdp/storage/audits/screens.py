@@ -6,7 +6,7 @@ left out of the list and when, `<id>.html` is the page.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,6 +47,12 @@ class RoundVerdicts:
         """Ids of the documents that are clear against every attack."""
         chosen = self.verdicts.filter(pc.equal(self.verdicts["proof"], Proof.EVERY_ATTACK))
         return [str(name) for name in chosen["document"].to_pylist()]
+
+    def weakest(self, among: Collection[str], count: int) -> list[str]:
+        """Ids of so many clear documents with the weakest evidence; those with a bound on every attack stay."""
+        proved = self.verdicts.filter(pc.equal(self.verdicts["proof"], Proof.STATISTICS))
+        ordered = proved.sort_by([("log10_p_below", "descending"), ("document", "ascending")])
+        return [name for name in ordered["document"].to_pylist() if name in among][:count]
 
     @property
     def median_distance(self) -> float:
