@@ -27,7 +27,6 @@ from benchmarks import (
     ROOT,
     advantage,
     bounds,
-    counts_leak,
     curves,
     data_folder,
     figure_3,
@@ -103,7 +102,6 @@ BY_NAME: dict[str, Benchmark] = {
         )
     ),
     "hidden-leak": lambda chosen: hidden_leak.run(chosen.corpora, chosen.features, chosen.runs, chosen.topics),
-    "counts-leak": lambda chosen: counts_leak.run(chosen.corpora, chosen.documents, chosen.with_runs),
     "frontier": lambda chosen: (
         frontier.scaling([one for one in chosen.corpora if frontier.TEXTS.get(one)], chosen.features)
         if chosen.scaling

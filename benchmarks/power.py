@@ -30,7 +30,6 @@ from ksdp.audit.contract import Database, Documents, Mechanism, Observables, Poo
 from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.registry import make_mechanism, statistics
-from ksdp.audit.statistics.linear.counts import evaluated
 from ksdp.audit.statistics.linear.groups import GroupMean, OfGroups
 from ksdp.audit.verdicts.laws import ks_table
 
@@ -69,10 +68,8 @@ def _power(rank: int, rounds: int, name: str = "pd-svd") -> dict[str, Any]:
     return {"name": name, "rank": rank, "solver": "power", "iterations": rounds}
 
 
-def _inside(
-    name: str, around: str = "noisy", parameters: Mapping[str, Any] | None = None, **more: Any
-) -> dict[str, Any]:
-    return {"name": around, "mechanism": name, "parameters": parameters or {"rank": 3}, **more}
+def _inside(name: str, parameters: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    return {"name": "noisy", "mechanism": name, "parameters": parameters or {"rank": 3}, **more}
 
 
 def _fedpower(noise: float) -> dict[str, Any]:
@@ -148,21 +145,6 @@ CASES = (
         _fedpower(1e-3),
         ("linear-releases of groups", "linear-releases of rows"),
         0.5,
-    ),
-    Case(
-        "counted, pd-nmf",
-        "kos 800 100",
-        _inside("pd-nmf", "counted", {"rank": 1, "sweeps": 2}),
-        ("linear-counts", "linear-sums"),
-        0.3,
-        double=True,
-    ),
-    Case(
-        "counted, pd-svd, many",
-        "kos 3430 300",
-        _inside("pd-svd", "counted", at_least=5),
-        ("linear-counts", "linear-blocks"),
-        0.05,
     ),
     Case("noisy, pd-nmf", "kos 800 300", _inside("pd-nmf", noise=0.01), _SUMS),
     Case("noisy, pd-nmf, little", "texts 500 40", _inside("pd-nmf", noise=1e-5), _SUMS),
@@ -244,8 +226,6 @@ EXPECTED: Mapping[str, Mapping[str, float]] = {
     "groups, final": {"linear-basis of groups": 0.7778},
     "groups, rounds": {"linear-sums of groups": 0.6333, "linear-sums of rows": 0.5200},
     "groups, noise": {"linear-releases of groups": 1.0000, "linear-releases of rows": 0.8067},
-    "counted, pd-nmf": {"linear-counts": 0.3296, "linear-sums": 0.6770},
-    "counted, pd-svd, many": {"linear-counts": 0.4787, "linear-blocks": 0.9768},
     "noisy, pd-nmf": {"linear-sums": 0.9932, "linear-sums-first-round": 0.9172},
     "noisy, pd-nmf, little": {"linear-sums": 1.0000, "linear-sums-first-round": 0.6208},
     "noisy, pd-nmf, many": {"linear-sums": 0.3740, "linear-sums-first-round": 0.2432},

@@ -27,7 +27,7 @@ RUN: Mapping[str, Mapping[str, Any]] = {
     **{key: {"solver": "power"} for key in ("pd-svd", "sigma-svd", "pd-pca")}, "noisy": {"opens": "final"},
 }  # fmt: skip
 """Parameters that a run needs; of all but the last, one by announced sums."""
-AROUND: Mapping[str, Mapping[str, Any]] = {"counted": {}, "noisy": {"scale": 0.1}}
+AROUND: Mapping[str, Mapping[str, Any]] = {"noisy": {"scale": 0.1}}
 """They stand around another mechanism, whose parameters are a table of its own; and what they need besides."""
 ROWS: Mapping[str, Mapping[str, Any]] = {
     '`weighting = "tf-idf"`, `idf = "party"`': {"weighting": "tf-idf", "idf": "party", "party": "who"},
@@ -61,7 +61,7 @@ a mechanism is a term of the protocol file, and the same in both.
 TAIL = """
 `idf = "global"` counts the rows of the file that is read: a party's own, in its audit as in the run. With
 `solver = "limit"` PD-SVD and its kin are audited, or run with `opens = "final"`; a run that opens every round
-takes `"power"`. `counted` is around PD-NMF here, `noisy` around PD-SVD; around others they take what these take.
+takes `"power"`. `noisy` is around PD-SVD here; around others it takes what these take.
 PD-NMF takes `opens = "final"` and `weighted` in a run with `beta` and `delta` above 0.
 """
 

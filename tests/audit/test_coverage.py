@@ -355,8 +355,6 @@ def test_too_few_exact_numbers_hide_who_was_in() -> None:
     (said,) = unsolved(plain, seen, names, MayBeIn(6400, 0.5))
     assert "`first_blocks` are 3,200 exact numbers in all for 6,400 documents" in said
     assert unsolved(plain, seen, names[:1], MayBeIn(3000, 0.5)) == ()
-    counted = make_mechanism("counted", {"mechanism": "pd-svd", "at_least": 2})
-    assert len(unsolved(counted, seen, names, MayBeIn(3000, 0.5))) == 1
     noisy = make_mechanism("noisy", {"mechanism": "pd-svd", "scale": 1.0})
     assert unsolved(noisy, seen, names, MayBeIn(3000, 0.5)) == ()
     assert len(unsolved(plain, seen, names, MayBeIn(12_000, 0.1))) == 1
@@ -398,7 +396,6 @@ def test_numbers_of_all_rounds_count_though_the_first_are_looked_at() -> None:
         ("pd-svd", {"rank": 2}, 500, 10 * 2 * 500),
         ("sigma-svd", {"rank": 7}, 120, 120 * 121 // 2),
         ("pd-svd", {"rank": 2, "solver": "power", "iterations": 6}, 500, 6 * 2 * 500),
-        ("counted", {"mechanism": "pd-svd", "parameters": {"rank": 2}}, 500, 11 * 2 * 500 - 500),
         (
             "together",
             {"runs": [{"name": "pd-nmf", "rank": 2}, {"name": "pd-svd", "rank": 2}]},

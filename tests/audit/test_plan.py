@@ -270,7 +270,6 @@ EXACT = [
     ("linear-releases", {"name": "dp-nmf", "rank": 3, "epsilon": 1e9}),
     ("linear-releases", {"name": "fedpower-private", "rank": 3, "noise": NOISE}),
     ("linear-moments", {"name": "moments", "rank": 3, "noise": NOISE}),
-    ("linear-sums", {"name": "counted", "mechanism": "pd-nmf", "parameters": {"rank": 3}}),
 ]
 
 

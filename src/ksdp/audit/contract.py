@@ -57,7 +57,7 @@ class Noise:
 EXACT = Noise("none", deviation=0.0)
 UNKNOWN = Noise("unknown")
 """Of a mechanism that does not say: nothing that it releases is taken for exact."""
-Form = Literal["moments", "topics", "ratings", "counts", "sums"]
+Form = Literal["moments", "topics", "ratings", "sums"]
 Alignment = Literal["none", "signs", "permutation", "rotation"]
 
 
@@ -67,8 +67,8 @@ class Terms:
 
     form: Form
     """`moments`: x <x, v> for each row v of `basis`. `topics`: w (x - the other topics' part) and w^2, for the
-    coefficients w of x in the topics of `basis`; `ratings`: the same over the entries that x has. `counts`: 1 in
-    each column where x has an entry. `sums`: as `equations` says."""
+    coefficients w of x in the topics of `basis`; `ratings`: the same over the entries that x has. `sums`: as
+    `equations` says."""
     basis: str = ""
     """The release that holds the rows v, or the topics."""
     centre: str = ""
@@ -129,9 +129,6 @@ class Database:
     held: NDArray[np.int64] | None = None
     """Rows of the corpus that were stacked into the victim's matrix, in its order; None where there is no corpus.
     For the audit's canaries: no mechanism reads it."""
-    chosen: tuple[NDArray[np.int64], int] | None = None
-    """Which columns these are of how many candidates, where fewer are left: what is drawn in public for a column
-    is drawn for all candidates, so that it is the same whichever are left."""
 
     def __post_init__(self) -> None:
         if not self.parties:
@@ -472,11 +469,6 @@ class Pool(_Remembers):
     """Probability that a run holds one of the `fixed`."""
     colluding: bool = False
     """Whether the `fixed` are the coalition's, who subtract their own share of a sum."""
-    possible: NDArray[np.bool_] | None = None
-    """Which of `drawn` a run may have held, by what it announced before, shape (n,); None: all, as far as that
-    goes."""
-    counts: NDArray[np.float64] | None = None
-    """In how many of a run's documents each column is, where that was announced before; 0 of columns that went."""
     group: NDArray[np.int64] | None = None
     """Number of the group of each of `drawn`, from 0, shape (n,): in or out together; None: each by itself."""
     honest: sp.csr_array | None = None
@@ -566,8 +558,6 @@ class Documents(_Remembers):
     """What databases are drawn from; None: these."""
     taken_from: tuple[Documents, NDArray[np.int64]] | None = None
     """Others that these are some of, and their places there; see `of_each`."""
-    possible: NDArray[np.bool_] | None = None
-    """As of a pool: which of these a run may have held, by what it announced before."""
 
     def at(self, places: NDArray[np.int64]) -> Documents:
         """Some of the documents, in this order, of the same pool. Not for groups."""
@@ -680,10 +670,6 @@ class StatisticTraits:
     weighs: bool = False
     """It reads every number, each by what a document would move it: an attack on the raw numbers, as norms, counts
     and energies are not. Without one of them nobody is called clear (`coverage`)."""
-    of_candidates: bool = False
-    """It looks at all columns, and not at those alone that a run kept (`kept_columns`)."""
-    of_expected: bool = False
-    """It compares with what is expected of any run, in the columns that are expected to stay."""
     place: int = 0
     """From 1, of the one run that it looks at, where several run together."""
     ask: Callable[[Observables, Documents], None] | None = None

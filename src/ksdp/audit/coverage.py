@@ -16,7 +16,6 @@ from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY
 from ksdp.audit.mechanisms.schema import exact_throughout, inner_of, prefixed_runs
 from ksdp.audit.registry import statistics
 from ksdp.audit.statistics.combined import CombinedStatistic
-from ksdp.audit.statistics.linear.counts import DOCUMENT_COUNTS, expected_shapes
 from ksdp.audit.statistics.linear.groups import OfGroups, groups_solved
 from ksdp.audit.statistics.linear.pilot import chance_alone, final_numbers, jumping, low_noise_numbers
 from ksdp.audit.statistics.linear.solve import MOST_SOLVED, fits_dense_solver
@@ -417,7 +416,7 @@ def telling(plan: Plan, margin: float) -> dict[str, int]:
 def _to_learn(plan: Plan) -> tuple[str, ...]:
     """Names of arrays of which no tested statistic weighs every number; those aside that equations hold."""
     simulated = {name for s in plan.statistics if isinstance(s, SimulatedStatistic) for name in s.reads}
-    names = learnable(expected_shapes(plan), plan.design.runs)
+    names = learnable(plan.announced, plan.design.runs)
     if isinstance(plan.mechanism, FunctionMechanism):  # of which no other statistic knows anything
         names = plan.seen
     elif not rounds_solved(plan.mechanism, plan.read, plan.holdings.unknown):
@@ -430,7 +429,7 @@ def _solved(plan: Plan) -> bool:
     held = plan.holdings
     if held.units.word == "document":
         return fits_dense_solver(held.unknown)
-    if held.drawn or DOCUMENT_COUNTS in plan.seen:  # counts are looked at document by document
+    if held.drawn:
         return False
     if not any(isinstance(statistic, OfGroups) for statistic in plan.statistics):
         return False

@@ -21,7 +21,6 @@ from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.specs.design import Block, drawn_controls, mechanism_rng
 from ksdp.audit.specs.own_names import names_own_code
-from ksdp.audit.statistics.linear.counts import as_in_run, evaluated
 from ksdp.audit.verdicts.controls import HANDED, canary_values, handed_bits, handed_units
 
 STRONGEST = "strongest"
@@ -183,9 +182,9 @@ def measure(
         for places, some, wanted in (found for part in parts for found in part.of(at)):
             for statistic in wanted:
                 if (ask := statistic_traits(statistic).ask) is not None:
-                    ask(seen, as_in_run(statistic, seen, some))
+                    ask(seen, some)
             for statistic in wanted:
-                found = evaluated(statistic, seen, some).astype(precision)
+                found = statistic.evaluate(seen, some).astype(precision)
                 if not _all_finite(found):
                     raise KsdpError(
                         f"statistic {statistic.name!r} is not finite for {int((~np.isfinite(found)).sum())} "

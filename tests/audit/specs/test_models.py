@@ -32,10 +32,6 @@ def test_every_other_key_of_the_mechanism_is_a_parameter() -> None:
         ({"decision": {"margin": 2}}, "`decision.margin`: must be at most 1; got 2."),
         ({"decision": {"error": "p"}}, "`decision.error`: must be 'fdr' or 'fwer'."),
         ({"design": {"party_size": 0}}, "`design.party_size`: must be above 0, or at least 1; got 0."),
-        (
-            {"corpus": {"path": "x.npz", "levers": {"at_least": 3}}},
-            '`corpus.levers.at_least`: there is no such key; `name = "counted"` with `at_least` in `.mechanism.`',
-        ),
         ({"design": {"party_sizes": 3}}, "`design.party_sizes`"),
         ({"design": {"party_size": 1.5}}, "`design.party_size`"),
         ({"decision": {"level": 0}}, "`decision.level`"),

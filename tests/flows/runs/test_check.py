@@ -158,13 +158,13 @@ def test_a_size_is_checked_alike_by_verify_check_and_run(files: Files, audited: 
         verify(signed, now=NOW, spec=spec, base=base)
 
 
-def counted(files: Files, at_least: int = 2, within: str = "pd-nmf", **parameters: object) -> Path:
-    """A protocol file of ada and bob that counts documents first."""
-    table = "".join(f"{name} = {value!r}\n" for name, value in ({"rank": 1} | parameters).items())
-    there = "".join(f"-{part}" for part in (at_least, within, *parameters.values()))
-    text = files.protocol(names=("ada", "bob")).read_text()
-    outer = f'name = "counted"\nmechanism = "{within}"\nat_least = {at_least}\n[mechanism.parameters]\n{table}'
-    path = files.folder / f"counted{there}.toml"
+def noisy(files: Files, noise: float = 0.1, within: str = "pd-svd") -> Path:
+    """A protocol file of three parties that adds noise to the final output of another mechanism."""
+    text = files.protocol().read_text()
+    outer = f'name = "noisy"\nmechanism = "{within}"\nscale = 1.0\nnoise = {noise}\n'
+    outer += '[mechanism.parameters]\nrank = 1\nopens = "final"\n'
+    outer += "beta = 0.1\ndelta = 0.1\n" if within == "pd-nmf" else ""
+    path = files.folder / f"noisy-{within}-{noise}.toml"
     path.write_text(text.replace('name = "pd-nmf"\nrank = 2\n', outer, 1))
     return path
 
@@ -235,10 +235,10 @@ HERE: list[tuple[str, Callable[[Files], Question], str, str]] = [
         "another mechanism",
     ),
     (
-        "clearance of a run without counts",
-        lambda f: f.question(protocol=counted(f), clearance=f.clear(), uncleared=False),
+        "clearance of a run without noise",
+        lambda f: f.question(protocol=noisy(f), clearance=f.clear(), uncleared=False),
         "clearance-mechanism",
-        "it clears name pd-nmf, and this is counted",
+        "it clears name pd-nmf, and this is noisy",
     ),
     (
         "clearance that looked at less than is opened",
@@ -491,16 +491,16 @@ PEERS: list[tuple[str, Plant, str, str]] = [
         "`mechanism.rank` is 2 here and 3 there",
     ),
     (
-        "another number of documents",
-        lambda f: (counted(f), present(f, "ada", read_run(counted(f, at_least=3)))),
+        "another size of noise",
+        lambda f: (noisy(f), present(f, "ada", read_run(noisy(f, noise=0.2)))),
         "terms",
-        "`mechanism.at_least` is 2 here and 3 there",
+        "`mechanism.noise` is 0.1 here and 0.2 there",
     ),
     (
-        "another mechanism after counts",
-        lambda f: (counted(f, within="sigma-svd", solver="power"), present(f, "ada", read_run(counted(f)))),
+        "another mechanism with noise",
+        lambda f: (noisy(f, within="pd-nmf"), present(f, "ada", read_run(noisy(f)))),
         "terms",
-        '`mechanism.mechanism` is "sigma-svd" here and "pd-nmf" there',
+        '`mechanism.mechanism` is "pd-nmf" here and "pd-svd" there',
     ),
     (
         "another party",

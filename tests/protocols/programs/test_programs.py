@@ -74,7 +74,6 @@ def test_no_array_that_is_announced_is_larger_than_is_said() -> None:
         ("pd-nmf", {"sweeps": 2, "weighted": True, "beta": 0.1, "delta": 0.1}),
         ("pd-pca", {"solver": "power", "iterations": 2}),
         ("sigma-svd", {"solver": "power", "iterations": 2}),
-        ("counted", {"mechanism": "sigma-svd", "parameters": {"solver": "power", "iterations": 2}}),
     ],
 )
 def test_no_sum_that_is_requested_is_larger_than_is_said(name: str, parameters: dict[str, Any]) -> None:

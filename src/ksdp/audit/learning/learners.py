@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from ksdp.audit.contract import Database, Mechanism, traits_of
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import PLAIN, Penalties
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import fit_observed_coefficients
@@ -126,7 +125,7 @@ class Learnt:
 
 def exact_of(mechanism: Mechanism) -> Mechanism:
     """The mechanism without noise, at the same rank: what it would be if nothing had to be protected."""
-    if isinstance(mechanism, Noisy | Counted):
+    if isinstance(mechanism, Noisy):
         return mechanism.inner
     if isinstance(mechanism, GaussianReleases):
         name = "pd-nmf" if traits_of(mechanism).nonnegative else "pd-svd"

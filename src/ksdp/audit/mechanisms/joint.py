@@ -37,7 +37,6 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.mechanisms.schema import named_alone, opened, run_prefix, why_uncertified
 from ksdp.audit.registry import make_mechanism, statistics
-from ksdp.audit.statistics.linear.counts import evaluated
 from ksdp.audit.statistics.linear.groups import WrappedStatistic
 from ksdp.audit.verdicts.certificates import normal_advantage
 
@@ -89,9 +88,7 @@ class OfRun(WrappedStatistic):
         """One number a document, from this run alone."""
 
         def compute() -> NDArray[np.float64]:
-            return evaluated(
-                self.statistic, _of_run(observables, self.place), _documents_of(documents, self.place)
-            )
+            return self.statistic.evaluate(_of_run(observables, self.place), _documents_of(documents, self.place))
 
         # Memo: the sum over runs asks for it again.
         return observables.derive((self, documents), compute)

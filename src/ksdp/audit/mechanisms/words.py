@@ -19,15 +19,9 @@ def mechanism_words(name: str, parameters: Mapping[str, Any]) -> str:
     'pd-svd'
     >>> mechanism_words("noisy", {"mechanism": "pd-svd"})
     'pd-svd with noise'
-    >>> counted = {"name": "counted", "mechanism": "pd-svd", "at_least": 9}
-    >>> mechanism_words("counted", counted)
-    'pd-svd, columns in 9 documents or more'
-    >>> mechanism_words("together", {"runs": [counted, {"name": "pd-nmf"}]})
-    'together: pd-svd, columns in 9 documents or more; pd-nmf'
+    >>> mechanism_words("together", {"runs": [{"name": "noisy", "mechanism": "pd-svd"}, {"name": "pd-nmf"}]})
+    'together: pd-svd with noise; pd-nmf'
     """
-    if name == "counted":
-        inner = _inner(parameters, "pd-nmf")
-        return f"{inner}, columns in {parameters.get('at_least', 2)} documents or more"
     if name == "noisy":
         return f"{_inner(parameters, 'pd-svd')} with noise"
     runs = parameters.get("runs")

@@ -36,21 +36,6 @@ def arrays_of(matrix: sp.csr_array) -> tuple[NDArray[Any], NDArray[Any], NDArray
     return np.asarray(matrix.indptr), np.asarray(matrix.indices), np.asarray(matrix.data)
 
 
-def emptied(matrix: sp.csr_array, kept: NDArray[np.bool_]) -> sp.csr_array:
-    """The same matrix without the entries of columns that are not kept.
-
-    Examples
-    --------
-    >>> emptied(sp.csr_array(np.array([[1.0, 3.0], [0.0, 2.0]])), np.array([True, False])).toarray()
-    array([[1., 0.],
-           [0., 0.]])
-    """
-    indptr, indices, data = arrays_of(matrix)
-    stays = kept[indices]
-    starts = np.concatenate(([0], np.cumsum(stays)))[indptr].astype(indptr.dtype)
-    return sp.csr_array((data[stays], indices[stays], starts), shape=matrix.shape)
-
-
 def same_rows(rows: sp.csr_array, among: sp.csr_array) -> NDArray[np.int64]:
     """The first of the others that is equal to each row, shape (n,); -1 where none is.
 

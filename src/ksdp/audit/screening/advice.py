@@ -17,7 +17,6 @@ from ksdp.audit.contract import OPENS, traits_of
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.learning.gain import Interval
-from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.mechanisms.privacy.moments import Moments
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
@@ -39,18 +38,7 @@ Value = str | int | float
 Setting = Mapping[str, Value]
 """Lever to value."""
 
-LEVERS = (
-    "most-frequent",
-    "rank",
-    "iterations",
-    "directions",
-    "opens",
-    "at-least",
-    "noise",
-    "advantage",
-    "clip",
-    "drawn",
-)
+LEVERS = ("most-frequent", "rank", "iterations", "directions", "opens", "noise", "advantage", "clip", "drawn")
 """By name. Party size is none of them: it is a fact, and advice says how many documents it would take."""
 
 _TERMS = (4000, 2000, 1000, 500, 250)
@@ -79,7 +67,7 @@ def lever_space(spec: Spec, features: int, wanted: tuple[str, ...] = LEVERS) -> 
         Columns of the corpus as the spec has it, before a public basis.
     """
     mechanism: Any = mechanism_of(spec.mechanism)
-    inner = mechanism.inner if isinstance(mechanism, Noisy | Counted) else mechanism
+    inner = mechanism.inner if isinstance(mechanism, Noisy) else mechanism
     has = {f.name for f in dataclasses.fields(inner)} if dataclasses.is_dataclass(inner) else set()
     text = spec.corpus.format != "table" and spec.corpus.columns is None
     found: list[Lever] = []
@@ -97,7 +85,7 @@ def lever_space(spec: Spec, features: int, wanted: tuple[str, ...] = LEVERS) -> 
         now = spec.corpus.levers.directions
         smaller = (math.ceil(now * part) for part in (0.5, 0.25))
         found.append(Lever("directions", (now, *(count for count in smaller if count > (rank or 1)))))
-    if "opens" in has and not isinstance(mechanism, Counted) and not isinstance(inner, Moments):
+    if "opens" in has and not isinstance(inner, Moments):
         shows = traits_of(inner).opens
         found.append(Lever("opens", (shows, *(word for word in OPENS if word != shows))))
     if isinstance(inner, Moments):
@@ -106,8 +94,6 @@ def lever_space(spec: Spec, features: int, wanted: tuple[str, ...] = LEVERS) -> 
             found.append(Lever("advantage", (promised, *(value for value in _ADVANTAGES if value != promised))))
         if spec.corpus.levers.clip is None:
             found.append(Lever("clip", _CLIPS))
-    elif isinstance(mechanism, Counted):
-        found.append(Lever("at-least", tuple(mechanism.at_least * times for times in (1, 2, 4))))
     elif "opens" in has and not isinstance(inner, Moments):
         noise = mechanism.noise if isinstance(mechanism, Noisy) else 0.0
         if wanted != LEVERS and _opens_one(inner, max(features, 64)):
@@ -154,10 +140,7 @@ def at_setting(spec: Spec, setting: Setting, features: int) -> Spec:
         columns = levers["directions"] = int(setting["directions"])
     if "clip" in setting:
         levers["clip"] = float(setting["clip"])
-    wraps = mechanism["name"] in (Noisy.name, Counted.name)
-    inner = mechanism.setdefault("parameters", {}) if wraps else mechanism
-    if "at-least" in setting:
-        mechanism["at_least"] = int(setting["at-least"])
+    inner = mechanism.setdefault("parameters", {}) if mechanism["name"] == Noisy.name else mechanism
     if "rank" in setting:
         inner["rank"] = int(setting["rank"])
     if "iterations" in setting:
@@ -229,7 +212,7 @@ def _draw(tables: dict[str, Any], before: float, drawn: float) -> None:
 def _fewer_iterations(spec: Spec, count: int) -> dict[str, Any]:
     """What changes in the mechanism's parameters."""
     mechanism: Any = mechanism_of(spec.mechanism)
-    inner: Any = mechanism.inner if isinstance(mechanism, Noisy | Counted) else mechanism
+    inner: Any = mechanism.inner if isinstance(mechanism, Noisy) else mechanism
     key = _iterations_key(inner)
     return {} if key is None else {key: count}
 

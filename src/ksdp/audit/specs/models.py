@@ -25,12 +25,6 @@ if TYPE_CHECKING:
 
 Model = TypeVar("Model", bound=BaseModel)
 
-_ELSEWHERE: dict[tuple[str, ...], str] = {
-    ("corpus", "levers", "at_least"): '`name = "counted"` with `at_least` in `[mechanism]` counts documents, as '
-    "what the counts tell is audited (docs/protocol-run.md, A vocabulary by counts). "
-}
-"""Keys that somebody looks for in another place than where they are."""
-
 
 class Section(BaseModel, extra="forbid", frozen=True, defer_build=True):
     """A table of a spec: unknown keys are refused."""
@@ -111,7 +105,7 @@ def _permitted(model: type[BaseModel], where: tuple[int | str, ...]) -> str:
             return ""
         model = models[0]
     known, wrong = [field.alias or name for name, field in model.model_fields.items()], str(where[-1])
-    instead = _ELSEWHERE.get(tuple(map(str, where))) or meant(wrong, known)
+    instead = meant(wrong, known)
     return f"there is no such key; {instead}Permitted are {', '.join(known)}."
 
 
@@ -198,7 +192,7 @@ class LeversSpec(Section, frozen=True):
     most_frequent: _Count | None = None
     """Keep the columns that most documents hold: of the reference, or of this very corpus where there is none. The
     choice is then announced and nobody protects or audits it, so that no run among parties takes it: the mechanism
-    `counted` announces counts of documents, which are audited."""
+    `term-counts` counts documents with noise, and its result is a reference."""
     units: FileName | None = None
     """Public centre and scale of every column of a table: a CSV with `column,centre,scale`."""
     hashed: _Count | None = None

@@ -18,7 +18,6 @@ import numpy as np
 from ksdp.audit.contract import Documents, Observables, Statistic
 from ksdp.audit.numeric.array_types import Bits, Floats
 from ksdp.audit.numeric.kernels import one_thread
-from ksdp.audit.statistics.linear.counts import evaluated
 from ksdp.audit.statistics.products import row_dots
 from ksdp.audit.statistics.simulated import places_in_pool, simulated_runs
 
@@ -128,7 +127,7 @@ class CombinedStatistic:
         return row_dots(mine.standardised(self._values(observables, documents)), mine.weights)
 
     def _values(self, observables: Observables, documents: Documents) -> Floats:
-        return np.stack([evaluated(one, observables, documents) for one in self.others], axis=1)
+        return np.stack([one.evaluate(observables, documents) for one in self.others], axis=1)
 
 
 STATISTICS = (CombinedStatistic(),)

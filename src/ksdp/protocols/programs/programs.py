@@ -14,8 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ksdp.audit.contract import OPENS, Mechanism, traits_of
-from ksdp.audit.errors import InputError, ProtocolError, SpecError
-from ksdp.audit.mechanisms.counted import Counted, document_counts, widened
+from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.mechanisms.factorisation.nmf_kernels import (
     Factors,
     Penalties,
@@ -30,10 +29,10 @@ from ksdp.audit.mechanisms.factorisation.nmf_kernels import (
 )
 from ksdp.audit.mechanisms.factorisation.nmf_starts import (
     SvdStart,
-    agreed_topics,
     local_models,
     part_squares,
     pseudo_documents,
+    random_topics,
     topics_from_parts,
 )
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
@@ -48,12 +47,11 @@ from ksdp.audit.mechanisms.factorisation.power_iteration import (
 from ksdp.audit.mechanisms.factorisation.power_iteration import share_of as svd_share
 from ksdp.audit.mechanisms.factorisation.rri_nmf import Factorisation, check_start, stack
 from ksdp.audit.mechanisms.factorisation.weighted_nmf import observed_residual, observed_share
-from ksdp.audit.mechanisms.party_side import NormedSecSum, PartyProgram, PartyResult, Request, SecSum, answered
+from ksdp.audit.mechanisms.party_side import NormedSecSum, PartyProgram, PartyResult, SecSum
 from ksdp.audit.mechanisms.privacy.noise import FRACTION_BITS
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 from ksdp.audit.numeric.array_types import Floats, Matrix
-from ksdp.audit.statistics.linear.counts import DOCUMENT_COUNTS, KEPT_COLUMNS
 from ksdp.protocols.channel.rounds import Rounds
 from ksdp.protocols.programs.share_terms import check_final, needs_norms, opens_final, uses_shares
 from ksdp.protocols.sums.fixed_point import FixedPoint
@@ -76,17 +74,13 @@ def check_nmf(mechanism: PDNMF) -> None:
         )
 
 
-def nmf_program(
-    mechanism: PDNMF, matrix: sp.csr_array, chosen: tuple[NDArray[np.int64], int] | None = None
-) -> PartyProgram:
+def nmf_program(mechanism: PDNMF, matrix: sp.csr_array) -> PartyProgram:
     """One party of `PDNMF`.
 
     Parameters
     ----------
     matrix : canonical CSR, shape (n, d)
         This party's rows; non-negative.
-    chosen : optional
-        Which columns these are of how many (`Database.chosen`).
 
     Returns
     -------
@@ -114,7 +108,7 @@ def nmf_program(
     """
     check_nmf(mechanism)
     penalties, tolerance = mechanism.penalties, mechanism.tolerance
-    start = agreed_topics(matrix.shape[1], mechanism.rank, mechanism.start_seed, chosen)
+    start = random_topics(matrix.shape[1], mechanism.rank, mechanism.start_seed)
     if mechanism.start == "pd-nmf-init":
         (model,) = local_models([matrix], mechanism.rank, mechanism.local_fit)
         merged = yield from _iterate(pseudo_documents(model), start, mechanism.sweeps, tolerance, penalties)
@@ -271,74 +265,6 @@ def svd_program(mechanism: PDSVD, matrix: sp.csr_array) -> PartyProgram:
     return PartyResult(public)
 
 
-_EXACT = 0.25
-"""No sum of whole numbers is further from one: the grid is finer."""
-
-
-def counted_program(mechanism: Counted, matrix: sp.csr_array) -> PartyProgram:
-    """One party of `Counted`.
-
-    Parameters
-    ----------
-    matrix : canonical CSR, shape (n, d)
-        This party's rows, in the columns of all candidates.
-
-    Returns
-    -------
-    PartyProgram
-        Ends with `document_counts`, `kept_columns` and what the other mechanism ends with, in the columns of all
-        candidates.
-
-    Raises
-    ------
-    CorpusError
-        If too few columns are left for the other mechanism.
-    ProtocolError
-        If a count is no whole number of at least 0.
-
-    Examples
-    --------
-    >>> from ksdp.audit.mechanisms.party_side import drive
-    >>> rows = sp.csr_array(np.diag([3.0, 2.0, 1.0])) + sp.csr_array(np.eye(3, k=1))
-    >>> mechanism = Counted("pd-svd", at_least=2, parameters={"rank": 1, "solver": "power"})
-    >>> one, other = drive([counted_program(mechanism, rows[:1]), counted_program(mechanism, rows[1:])])
-    >>> one.public["document_counts"], np.abs(one.public["V"]).round(3)
-    (array([1., 2., 2.]), array([[0.   , 0.894, 0.447]]))
-    """
-    answer = np.asarray((yield SecSum(document_counts(matrix))))
-    counts = np.rint(answer)
-    if (np.abs(answer - counts) > _EXACT).any() or (counts < 0).any():
-        raise ProtocolError(
-            "The announced counts of documents are no whole numbers of at least 0: the run is void."
-        )
-    counts += 0.0  # -0.0 is 0.0
-    kept = mechanism.kept(counts)
-    narrow = matrix[:, kept]
-    inner: Any = mechanism.inner
-    program = (
-        nmf_program(inner, narrow, (np.flatnonzero(kept), len(kept)))
-        if isinstance(inner, PDNMF)
-        else svd_program(inner, narrow)
-    )
-    result = yield from answered(program, _as_wide(kept))
-    # What a run ends with is less than what an audit looks at, so that it is found among that by its names.
-    public = {DOCUMENT_COUNTS: counts, KEPT_COLUMNS: kept.astype(np.float64)}
-    return PartyResult(public | widened(inner, result.public, kept), result.own)
-
-
-def _as_wide(kept: NDArray[np.bool_]) -> Callable[[Request], Generator[Any, Any, Any]]:
-    """Requests of a program on the columns that are kept, its normed sums as wide as the candidates."""
-
-    def answer(request: Request) -> Generator[Any, Any, Any]:
-        if not isinstance(request, NormedSecSum):
-            return (yield request)
-        wide = np.zeros((len(request.share), len(kept)))
-        wide[:, kept] = request.share
-        return np.asarray((yield NormedSecSum(wide)))[:, kept]
-
-    return answer
-
-
 LARGEST = 2.0**22
 """No share with its noise may be larger: in steps of 2^-31 it is then a float64 without rounding."""
 
@@ -384,11 +310,6 @@ PROGRAMS = MappingProxyType(
         "pd-svd": _SVD,
         "sigma-svd": _SVD,
         "pd-pca": _SVD,
-        "counted": Program(
-            Counted,
-            lambda mechanism, matrix, parties: counted_program(mechanism, matrix),
-            lambda mechanism: program_of(mechanism.inner).check(mechanism.inner),
-        ),
         "noisy": Program(Noisy, check=_no_rounds, least=3),
         "hardt-roth": Program(),
         "moments": Program(),

@@ -332,11 +332,11 @@ def different_terms(own: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[
     words, and are not repeated. Parameters of a table are terms of their own; where mechanisms differ, theirs are
     not compared.
 
-    >>> own = {"mechanism.name": "counted", "mechanism.parameters": {"rank": 2, "sweeps": 20}}
-    >>> different_terms(own, {"mechanism.name": "counted", "mechanism.parameters": {"rank": 2, "sweeps": 30}})
+    >>> own = {"mechanism.name": "noisy", "mechanism.parameters": {"rank": 2, "sweeps": 20}}
+    >>> different_terms(own, {"mechanism.name": "noisy", "mechanism.parameters": {"rank": 2, "sweeps": 30}})
     ('`mechanism.parameters.sweeps` is 20 here and 30 there',)
     >>> different_terms(own, {"mechanism.name": "pd-nmf", "mechanism.rank": 2})
-    ('`mechanism.name` is "counted" here and "pd-nmf" there',)
+    ('`mechanism.name` is "noisy" here and "pd-nmf" there',)
     """
     own, theirs = _spread(own), _spread(theirs)
     left_out = _of_another_mechanism(own, theirs)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from ksdp.audit.contract import Mechanism, traits_of
 from ksdp.audit.errors import InputError, SpecError
-from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD
 from ksdp.audit.mechanisms.privacy.noise import FRACTION_BITS
@@ -69,8 +68,7 @@ def opens_final(mechanism: Mechanism) -> bool:
 
 def needs_norms(mechanism: Mechanism) -> bool:
     """Whether a run takes normed sums."""
-    inner = mechanism.inner if isinstance(mechanism, Counted) else mechanism
-    return isinstance(inner, PDSVD) and not inner.reveal_sigma and not opens_final(inner)
+    return isinstance(mechanism, PDSVD) and not mechanism.reveal_sigma and not opens_final(mechanism)
 
 
 def uses_shares(mechanism: Mechanism) -> bool:

@@ -79,9 +79,7 @@ def test_topics_without_their_sums_count_after_any_number_of_sweeps(rows: np.nda
     assert told(rows, "pd-svd", FINAL) == {}, "V that has converged solves equations"
 
 
-def test_topics_of_mechanisms_around_another_and_of_several_runs_count(rows: np.ndarray) -> None:
-    inner = {"mechanism": "pd-nmf", "parameters": {"rank": 3}}
-    assert told(rows, "counted", inner, T=(3, WIDE)) == {"T": 3 * WIDE}
+def test_topics_of_several_runs_count(rows: np.ndarray) -> None:
     runs = {"runs": [{"name": "pd-svd"} | FINAL, {"name": "pd-nmf"} | FINAL]}
     assert told(rows, "together", runs, run2_T=(3, WIDE), T=(1, 1)) == {"run2_T": 3 * WIDE}
 

@@ -10,21 +10,17 @@ import pytest
 import scipy.sparse as sp
 
 from ksdp.audit.contract import Database, Documents, Observables, Pool
-from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.factorisation.nmf_starts import STARTS, random_topics
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.factorisation.pd_svd import PDPCA, PDSVD
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.statistics.linear import system as module_of_rules
-from ksdp.audit.statistics.linear.counts import COUNTS
 from ksdp.audit.statistics.linear.releases import LinearBlocks, LinearSums
 from ksdp.audit.statistics.linear.system import RULED_OUT, FirstRatingsFeasible, FirstSumFeasible, WithinColumns
 
 COINS = np.random.default_rng(0)
 RULED = {"gamma": 0.4, "delta": 1.5}
-
-COUNTS_MATCH = next(statistic for statistic in COUNTS if statistic.name == "linear-counts")
 
 
 def rows(n: int = 60, d: int = 50, seed: int = 1) -> sp.csr_array:
@@ -167,7 +163,6 @@ def test_who_is_hardly_beyond_the_regulariser_is_not_ruled_out_by_rounding(weigh
         (LinearBlocks(), PDSVD(rank=3)),
         (LinearBlocks(), PDPCA(rank=3)),
         (LinearBlocks(), PDSVD(rank=3, reveal_sigma=True)),
-        (COUNTS_MATCH, Counted("pd-svd", at_least=1, parameters={"rank": 3})),
     ],
 )
 def test_a_stored_zero_rules_nobody_out(statistic, mechanism) -> None:

@@ -19,9 +19,9 @@ from ksdp.audit.mechanisms.factorisation.nmf_starts import (
     STARTS,
     LocalFit,
     SvdStart,
+    initial_topics,
     merged_models,
     random_topics,
-    start_of,
 )
 from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY, early_rounds
 from ksdp.audit.mechanisms.factorisation.rri_nmf import Factorisation, KeptSums, check_rule
@@ -290,7 +290,7 @@ class PDNMF:
         if self._by_svd:
             start, beside = self._by_svd.run(database, release=release)
             return start, None, beside
-        return start_of(self.start, database, self.rank, how, seed=seed), None, {}
+        return initial_topics(self.start, database.parties, self.rank, how, seed=seed), None, {}
 
     @property
     def local_fit(self) -> LocalFit:
@@ -302,11 +302,7 @@ class PDNMF:
         return 0.0 if self.opens == "final" else self.tolerance
 
     def _at(self, database: Database) -> frozenset[int]:
-        return frozenset(self._early_in(database)) if self.opens != "final" else frozenset()
-
-    def _early_in(self, database: Database) -> tuple[int, ...]:
-        """As `early`, by the candidates where columns were left out."""
-        return self.early(database.chosen[1] if database.chosen else database.parties[0].shape[1])
+        return frozenset(self.early(database.parties[0].shape[1])) if self.opens != "final" else frozenset()
 
     def _factorise(
         self, database: Database, start: NDArray[np.float64], at: frozenset[int] | None = None
@@ -322,7 +318,7 @@ class PDNMF:
         arrays = {"T": last.T, "numerators": last.numerators, "denominators": last.denominators}
         arrays |= {"start": start} | beside
         if self.opens != "final":
-            early = self._early_in(database)
+            early = self.early(start.shape[1])
             arrays |= _first_sweeps("", last, early)
             arrays["topics"] = np.stack([start, *(last.snapshots[number].T for number in early)])
             arrays |= {} if made is None else _first_sweeps("init_", made, early[:EARLY])

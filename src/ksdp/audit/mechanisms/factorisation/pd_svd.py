@@ -334,8 +334,7 @@ class PDSVD:
         if not self.rounds:
             # Each row's sign follows from that row alone: parties that compute on shares know nothing else of it.
             return announced | {"V": towards(announced["V"], start)}
-        candidates = database.chosen[1] if database.chosen else features
-        return announced | self._span(rows, start, (done, self.early(candidates)), mean)
+        return announced | self._span(rows, start, (done, self.early(features)), mean)
 
     def _span(
         self,

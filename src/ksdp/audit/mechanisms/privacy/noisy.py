@@ -26,7 +26,6 @@ from ksdp.audit.contract import (
     own_statistics,
 )
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.counted import Counted
 from ksdp.audit.mechanisms.delegation import DelegatingMechanism
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
 from ksdp.audit.mechanisms.joint import JointMechanism
@@ -101,10 +100,6 @@ class Noisy(DelegatingMechanism):
         inner = self.inner
         if isinstance(inner, Noisy):
             raise SpecError("`mechanism` must not be noisy itself; add up the noise instead.")
-        if isinstance(inner, Counted):
-            raise SpecError(
-                "`mechanism` must not be counted: counts are announced as they are, and decide columns."
-            )
         if isinstance(inner, JointMechanism):
             raise SpecError("`mechanism` must not be several runs: add the noise to each of them.")
         if isinstance(inner, PDNMF) and inner.start == "nnsvd" and inner.opens != OPENS[1]:

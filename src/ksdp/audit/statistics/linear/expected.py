@@ -364,7 +364,6 @@ class FirstOrderMean:
     version: int = 1
     family: str = "geometry"
     needs: tuple[str, ...] = ("mean",)
-    of_expected: ClassVar[bool] = True
     weighs: ClassVar[bool] = True
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
@@ -400,7 +399,6 @@ class FirstOrderBasis:
     version: int = 1
     family: str = "geometry"
     needs: tuple[str, ...] = ("V",)
-    of_expected: ClassVar[bool] = True
     weighs: ClassVar[bool] = True
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:
@@ -427,7 +425,6 @@ class FirstOrderTopics:
     version: int = 1
     family: str = "geometry"
     needs: tuple[str, ...] = ("T",)
-    of_expected: ClassVar[bool] = True
     weighs: ClassVar[bool] = True
 
     def evaluate(self, observables: Observables, documents: Documents) -> Floats:

@@ -57,16 +57,6 @@ class WrappedStatistic:
         """Whether the other one does."""
         return statistic_traits(self.statistic).weighs
 
-    @property
-    def of_candidates(self) -> bool:
-        """Whether the other one does."""
-        return statistic_traits(self.statistic).of_candidates
-
-    @property
-    def of_expected(self) -> bool:
-        """Whether the other one does."""
-        return statistic_traits(self.statistic).of_expected
-
 
 @dataclass(frozen=True)
 class GroupMean(WrappedStatistic):
@@ -154,11 +144,9 @@ class OfGroups(WrappedStatistic):
         numbers, offset = direction
         rows = documents.rows
         score = np.add.reduceat(terms(rows.matrix).matvec(numbers), documents.starts[:-1]) + offset
-        may = np.ones(rows.matrix.shape[0], np.bool_) if rows.possible is None else rows.possible
+        may = np.ones(rows.matrix.shape[0], np.bool_)
         if known.possible is not None:
-            may = may & known.possible(
-                rows.matrix, lambda key, of: rows.of_each(key, lambda all_: of(all_.matrix))
-            )
+            may = known.possible(rows.matrix, lambda key, of: rows.of_each(key, lambda all_: of(all_.matrix)))
         return np.where(np.logical_and.reduceat(may, documents.starts[:-1]), between(score), RULED_OUT)
 
 
@@ -171,8 +159,6 @@ def _direction(
     entries = terms(take_rows(pool.drawn, np.zeros(1, np.int64))).shape[1]
     if not groups_solved(int(group.max()) + 1, len(group), entries):
         return None
-    if pool.possible is not None:
-        may &= pool.possible
     if known.possible is not None:
         may &= known.possible(pool.drawn, lambda key, of: pool.derive(("may be in", key), lambda: of(pool.drawn)))
     out = np.bincount(group, ~may) > 0

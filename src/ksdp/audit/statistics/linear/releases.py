@@ -28,9 +28,7 @@ from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY, numbers_of_basis
 from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.numeric.array_types import Floats
-from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.statistics.linear.contributions import block_numbers, part_terms, row_products, sweep_numbers
-from ksdp.audit.statistics.linear.counts import marked
 from ksdp.audit.statistics.linear.groups import WrappedStatistic
 from ksdp.audit.statistics.linear.operator import (
     LOST,
@@ -54,36 +52,6 @@ from ksdp.audit.statistics.linear.system import (
 )
 from ksdp.audit.statistics.products import announced
 
-
-def with_count_equations(
-    pool: Pool, terms: Callable[..., ContributionOperator], known: LinearSystem
-) -> tuple[Callable[..., ContributionOperator], LinearSystem]:
-    """The terms and equations, and those of the counts of the columns that were kept, where these were announced.
-
-    Where documents are solved for, and all of them are the victim's: of others' documents a coalition's share was
-    taken from one and not from the other.
-
-    Parameters
-    ----------
-    pool : with the `counts` of its columns
-    terms : of documents, in their kept columns, given these
-    known : the sums that they add to
-    """
-    counts = pool.counts
-    if counts is None or not known.exact or pool.fixed is not None or not fits_dense_solver(pool.drawn.shape[0]):
-        return terms, known
-    columns = np.flatnonzero(counts)
-    alone = terms(take_rows(pool.drawn, np.zeros(1, np.int64)))
-    if not isinstance(alone, FactoredContributions):
-        return terms, known
-
-    def both(rows: sp.csr_array) -> FactoredContributions:
-        made = terms(rows)
-        assert isinstance(made, FactoredContributions)
-        return replace(made, scalars=np.hstack([made.scalars, marked(rows).toarray()[:, columns]]))
-
-    sums = np.broadcast_to(np.asarray(known.sums, dtype=np.float64), alone.shape[1])
-    return both, replace(known, sums=np.concatenate([sums, counts[columns]]), noise=0.0)
 
 
 class _Solved(ABC):
@@ -208,7 +176,7 @@ class LinearSums(_Solved):
         known = LinearSystem(
             whole, noise, of_all=False, exact=exact, lost=_lost(pool, sums), possible=possible, about=not exact
         )
-        return with_count_equations(pool, terms, known)
+        return terms, known
 
 
 @dataclass(frozen=True)
@@ -269,7 +237,7 @@ class LinearBlocks(_Solved):
         known = LinearSystem(
             whole, noise, exact=exact, lost=_lost(pool, blocks), possible=possible, about=not exact
         )
-        return with_count_equations(pool, terms, known)
+        return terms, known
 
 
 def _even_enough(rows: sp.csr_array) -> bool:
@@ -448,7 +416,7 @@ class LinearBasis(_Solved):
 
         possible = _possible(V, mean, pool) if exact else None
         known = LinearSystem(_sums(V, mean, sigma), exact=exact, about=not exact, possible=possible)
-        return with_count_equations(pool, terms, known)
+        return terms, known
 
     def worth(self, contributions: ContributionOperator, noise: Floats, share: float) -> bool:
         """Whether what the equations miss is small beside what documents add."""

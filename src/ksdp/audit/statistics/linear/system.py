@@ -22,7 +22,6 @@ from ksdp.audit.statistics.linear.operator import (
     ContributionOperator,
     FactoredContributions,
     at_even_steps,
-    even_step,
 )
 from ksdp.audit.statistics.linear.solve import RunSystem, solve
 from ksdp.audit.statistics.linear.tilting import Direction
@@ -303,7 +302,7 @@ def membership_scores(
         return _possibly(known, documents, lambda some: found.of(terms(some)))
     key = ("place among those who may be in", pool)
     places = documents.of_each(key, lambda whole: same_rows(whole.matrix, found.rows))
-    score = np.where(_left_before(documents), found.score[places], RULED_OUT)
+    score = found.score[places]
     unknown = places < 0
     if unknown.any():
         others = _possibly(
@@ -329,11 +328,6 @@ def _run_says(
     rows, shares = pool.derive("who may be in", lambda: _who_may_be_in(pool))
     fixed = known.beside(pool) if pool.fixed_share == 1.0 else None
     contents = pool.derive("the same content", lambda: same_rows(rows, rows)) if known.exact else None
-    if pool.possible is not None:
-        feasible = _of_unknown(pool.possible, rows.shape[0])
-        if (before := _left(rows, shares, feasible)) is not None:
-            rows, shares = before
-            contents = None if contents is None else contents[feasible]
     unknown, may = rows, np.ones(rows.shape[0], np.bool_)
     if known.possible is not None:
         may = known.possible(rows, lambda key, of: pool.derive(("may be in", key), lambda: of(rows)))
@@ -361,7 +355,7 @@ def _possibly(
     asked: NDArray[np.bool_] | None = None,
 ) -> Floats:
     """What is said of documents, of some where these are `asked` for; `RULED_OUT` of all that cannot be in."""
-    if known.possible is None and asked is None and documents.possible is None:
+    if known.possible is None and asked is None:
         return say(documents.matrix)
     may = _who_may(known.possible, documents)
     places = np.flatnonzero(may if asked is None else may & asked)
@@ -375,23 +369,9 @@ def _who_may(possible: Feasibility | None, documents: Documents) -> NDArray[np.b
     if documents.rows is not None and documents.starts is not None:
         # What a group adds is what its documents add, not what their sum would.
         return np.logical_and.reduceat(_who_may(possible, documents.rows), documents.starts[:-1])
-    before = _left_before(documents)
     if possible is None:
-        return before
-    return before & possible(
-        documents.matrix, lambda key, of: documents.of_each(key, lambda whole: of(whole.matrix))
-    )
-
-
-def _left_before(documents: Documents) -> NDArray[np.bool_]:
-    """Which documents the run may have held by what it announced before, each by itself."""
-    return np.ones(len(documents), np.bool_) if documents.possible is None else documents.possible
-
-
-def _of_unknown(possible: NDArray[np.bool_], rows: int) -> NDArray[np.bool_]:
-    """Feasibility of the candidate documents; other parties' documents stay feasible."""
-    drawn = possible[:: even_step(len(possible))]
-    return np.concatenate([drawn, np.ones(rows - len(drawn), np.bool_)])
+        return np.ones(len(documents), np.bool_)
+    return possible(documents.matrix, lambda key, of: documents.of_each(key, lambda whole: of(whole.matrix)))
 
 
 def _left(rows: sp.csr_array, shares: Floats, may: NDArray[np.bool_]) -> tuple[sp.csr_array, Floats] | None:
