@@ -40,7 +40,7 @@ from ksdp.audit.mechanisms.privacy.moments import Moments, TermCounts
 from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.screening.advice import CERTIFIED, MOST, Advice, Leak, Setting, Tried, at_setting, described
 from ksdp.audit.specs.models import Spec, parse_spec
-from ksdp.audit.verdicts.certificates import normal_advantage, pair_advantage, pair_distance
+from ksdp.audit.verdicts.certificates import pair_advantage, pair_distance
 from ksdp.dashboards.learning import frontier_svg
 from ksdp.flows.learning import Limits, Search, begin_search, spec_rows
 from ksdp.storage.gain_rows import gain_rows
@@ -170,7 +170,8 @@ def _tried(case: Case, store: Store) -> tuple[Advice, list[str]]:
 def _one(search: Search, tables: Mapping[str, Any], row: Row, counted: float) -> Tried:
     found = search.attempt(row.setting, parse_spec({**tables, "mechanism": dict(row.mechanism)}))
     if counted and found.promised is not None and "drawn" not in row.setting:
-        found = replace(found, promised=normal_advantage(np.array([found.promised, counted])))
+        apart = float(np.linalg.norm(pair_distance(np.array([found.promised, counted]))))
+        found = replace(found, promised=float(pair_advantage(apart)))
     return found
 
 

@@ -229,16 +229,6 @@ ROWS = {
         for documents, noise in ((40, 0.5), (80, 0.2), (120, 0.1))
         for name, mechanism in (("V", "pd-svd"), ("T", "pd-nmf"))
     },
-    "together": Row(
-        _named(
-            "together",
-            runs=[
-                {"name": "noisy", "mechanism": name, "noise": 0.3, "parameters": {"rank": 2, "opens": "final"}}
-                for name in ("pd-svd", "pd-nmf")
-            ],
-        ),
-        _posts,
-    ),
     # More documents than are solved for, and than `simulated` learns of.
     "large-V": Row(_named("pd-svd", rank=2, opens="final"), partial(_posts, 2100, 60)),
     "large-pca": Row(_named("pd-pca", rank=2, opens="final"), partial(_posts, 2100, 60)),

@@ -284,12 +284,7 @@ def test_protocol_run(desk: Desk) -> None:
     all_at_once(ran["ada"][0], "ada")
     assert len({(own.folder / "result" / "result.npz").read_bytes() for own in at.values()}) == 1
 
-    audited = (at["bob"].folder / "mail.toml").read_text().replace("margin = 0.85", "margin = 0.95")
-    (at["bob"].folder / "audited.toml").write_text(re.sub(r"\[mechanism\][^\[]*", "", audited))
-    *made, taken = budget["bob"]
-    at["bob"].type("\n".join(made))
-    # Of so few documents a joint audit may leave some undecided; the last line says so.
-    assert re.search("all in one joint audit|undecided", at["bob"].type(f"({taken}\n) || true"))
+    assert "1 run promises nothing of a record" in at["bob"].type("\n".join(budget["bob"]))
 
 
 def test_pem(desk: Desk) -> None:

@@ -190,10 +190,3 @@ def test_mechanisms_announce_the_same_whichever_order_documents_stand_in(name: s
     one, other = (mechanism.run(Database(rows), np.random.default_rng(1)) for rows in (parts, mixed))
     for array in one:
         np.testing.assert_allclose(other[array], one[array], rtol=1e-6, atol=1e-9, err_msg=array)
-
-
-def test_order_matters_to_several_runs_where_it_matters_to_one() -> None:
-    with lent({"ordered": Ordered}):
-        runs = [{"name": "pd-svd"}, {"name": "ordered"}]
-        assert not make_mechanism("together", {"runs": runs}).traits.order_free
-        assert make_mechanism("together", {"runs": runs[:1] * 2}).traits.order_free

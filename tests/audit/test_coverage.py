@@ -45,7 +45,7 @@ def small(name: str) -> dict:
     return {"name": name} | {key: value for key, value in SMALL.items() if key in known}
 
 
-@pytest.mark.parametrize("name", [n for n in mechanism_names() if n not in ("noisy", "together")])
+@pytest.mark.parametrize("name", [n for n in mechanism_names() if n != "noisy"])
 def test_the_default_audit_reads_everything_that_a_run_opens(corpus: Corpus, name: str) -> None:
     parameters = small(name) | ({"period": 1} if name.startswith("fedpower") else {})
     parameters |= {"intermediate": 4} if name == "dpdispca" else {}
@@ -214,9 +214,7 @@ def test_columns_that_are_left_out_of_large_audits_are_not_asked_for() -> None:
 def test_iterations_that_nobody_follows_clear_nobody(name: str, array: str) -> None:
     """Whoever follows them tells documents apart that no column does (decision 5)."""
 
-    def said(
-        mechanism: dict, seen: tuple[str, ...] = ("V", "uploads", "sums", "run2_uploads", "run2_sums")
-    ) -> tuple:
+    def said(mechanism: dict, seen: tuple[str, ...] = ("V", "uploads", "sums")) -> tuple:
         made = make_mechanism(mechanism.pop("name"), mechanism)
         return unfollowed(array for array in recorded(made, 30) if array.name in seen)
 
@@ -227,9 +225,6 @@ def test_iterations_that_nobody_follows_clear_nobody(name: str, array: str) -> N
     assert said({"name": "fedpower-private", "period": 2, "iterations": 4}) == ()
     (within,) = said({"name": "noisy", "mechanism": name, "parameters": {"period": 4}})
     assert within == words
-    runs = [{"name": "pd-svd", "rank": 2}, {"name": name, "period": 4}]
-    (beside,) = said({"name": "together", "runs": runs})
-    assert f"`run2_{array}`" in beside
 
 
 class Watched(Observables):
@@ -251,7 +246,7 @@ class Watched(Observables):
 
 @pytest.mark.parametrize("basis", ["T", "V", "V mean"])
 @pytest.mark.parametrize(
-    "name", sorted(n for n, one in statistics().items() if one.family not in ("simulated", "combined"))
+    "name", sorted(n for n, one in statistics().items() if one.family != "simulated")
 )
 def test_statistics_read_what_coverage_says(name: str, basis: str) -> None:
     """What a statistic asks of the observables, watched, is all that coverage says (but for mean and sigma)."""
@@ -396,12 +391,6 @@ def test_numbers_of_all_rounds_count_though_the_first_are_looked_at() -> None:
         ("pd-svd", {"rank": 2}, 500, 10 * 2 * 500),
         ("sigma-svd", {"rank": 7}, 120, 120 * 121 // 2),
         ("pd-svd", {"rank": 2, "solver": "power", "iterations": 6}, 500, 6 * 2 * 500),
-        (
-            "together",
-            {"runs": [{"name": "pd-nmf", "rank": 2}, {"name": "pd-svd", "rank": 2}]},
-            500,
-            20_040 + 10_000,
-        ),
     ):
         assert said(name, parameters, features, 2 * numbers + 1) == ()
         (words,) = said(name, parameters, features, 2 * numbers)

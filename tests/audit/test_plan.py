@@ -16,7 +16,6 @@ from ksdp.audit.errors import SpecError
 from ksdp.audit.plan import Plan
 from ksdp.audit.planning import make_plan
 from ksdp.audit.specs.models import parse_spec
-from ksdp.audit.statistics.combined import CombinedStatistic
 from ksdp.audit.statistics.simulated import SimulatedStatistic
 
 
@@ -222,9 +221,6 @@ def test_what_is_dear_is_left_out_of_large_audits_unless_it_is_named(
     named = plan_of(corpus, mechanism=final, statistics={"names": ["linear-basis"]})
     assert "linear-basis" in [statistic.name for statistic in named.statistics]
     assert "linear-basis" not in named.skipped
-    together = plan_of(corpus, mechanism=final, statistics={"names": ["combined"]})
-    (combined,) = (one for one in together.statistics if isinstance(one, CombinedStatistic))
-    assert combined.others == together.statistics[:-1], "what is left out is not looked at within it either"
 
 
 COUNT, WIDE, HONEST, COALITION = 60, 30, 16, 14

@@ -331,10 +331,10 @@ def guarantee_of(mechanism: object) -> Guarantee:
 
 @runtime_checkable
 class Wrapper(Protocol):
-    """A mechanism that runs another one, or several."""
+    """A mechanism that runs another one."""
 
     @property
-    def inner(self) -> Mechanism | tuple[Mechanism, ...]:
+    def inner(self) -> Mechanism:
         """What it runs."""
         ...
 
@@ -408,11 +408,6 @@ class Replayable(Protocol):
 @runtime_checkable
 class Certifiable(Protocol):
     """A mechanism whose announcement has a density that is known, given the database."""
-
-    @property
-    def normal_pairs(self) -> bool:
-        """Whether what `paired` says is the total variation of two normals of one covariance."""
-        ...
 
     def uncertified(self, features: int) -> str | None:
         """Why no bound on every attack is known all the same, as the end of a sentence; None where one is."""
@@ -670,8 +665,6 @@ class StatisticTraits:
     weighs: bool = False
     """It reads every number, each by what a document would move it: an attack on the raw numbers, as norms, counts
     and energies are not. Without one of them nobody is called clear (`coverage`)."""
-    place: int = 0
-    """From 1, of the one run that it looks at, where several run together."""
     ask: Callable[[Observables, Documents], None] | None = None
     """Called before any is evaluated, to say what it will look for in a pass over the documents that several share
     (`products.over_entries`). It changes no value."""

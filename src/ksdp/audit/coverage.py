@@ -13,9 +13,8 @@ from ksdp.audit.bits import DIGITS, Shown, found_by_lattice, most_bits, shown
 from ksdp.audit.contract import Mechanism, Release, Statistic, own_statistics, statistic_traits, traits_of
 from ksdp.audit.mechanisms.callables import FunctionMechanism
 from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY
-from ksdp.audit.mechanisms.schema import exact_throughout, inner_of, prefixed_runs
+from ksdp.audit.mechanisms.schema import exact_throughout
 from ksdp.audit.registry import statistics
-from ksdp.audit.statistics.combined import CombinedStatistic
 from ksdp.audit.statistics.linear.groups import OfGroups, groups_solved
 from ksdp.audit.statistics.linear.pilot import chance_alone, final_numbers, jumping, low_noise_numbers
 from ksdp.audit.statistics.linear.solve import MOST_SOLVED, fits_dense_solver
@@ -24,10 +23,6 @@ from ksdp.audit.statistics.simulated import SimulatedStatistic, of_function
 if TYPE_CHECKING:
     from ksdp.audit.plan import Plan
 
-_TOGETHER = (
-    'what the runs say together (`statistics.names = ["combined"]` looks at it, and so does "simulated" with as '
-    "many training runs as there are announced numbers)"
-)
 _UNSOLVED = (
     "who was in, by equations: {} are {:,} exact numbers in all for {:,} documents, and more than "
     f"{MOST_SOLVED:,} documents are not solved for (fewer columns or a lower rank show fewer numbers, and so does "
@@ -147,22 +142,6 @@ def unweighed(
     return tuple(array for array in found if math.prod(array.shape) > 1)
 
 
-def uncombined(
-    mechanism: Mechanism, statistics: Iterable[Statistic], numbers: int, trained: int
-) -> tuple[str, ...]:
-    """What no statistic sees of several runs, which say more together.
-
-    Parameters
-    ----------
-    statistics : that are tested
-    numbers : announced
-    trained : training runs of the statistic that learns from all of them at once; of fewer than numbers it learns
-        too little
-    """
-    combine = trained >= numbers or any(isinstance(one, CombinedStatistic) for one in statistics)
-    return () if combine or len(inner_of(mechanism)) < 2 else (_TOGETHER,)
-
-
 def untested(default: Iterable[str], tested: Iterable[Statistic]) -> tuple[str, ...]:
     """Default statistics that this audit does not test; leaks only they detect go unnoticed.
 
@@ -211,16 +190,16 @@ def exact_numbers(mechanism: Mechanism, announced: Iterable[Release], seen: Iter
     ----------
     seen : names of what statistics may read
     """
+    if not exact_throughout(mechanism):
+        return {}
     sums = [a for a in announced if a.terms and a.name in set(seen)]
-    counted: dict[str, int] = {}
-    for prefix, one in prefixed_runs(mechanism):
-        mine = [a for a in sums if a.name.startswith(prefix) and exact_throughout(one)]
-        for form in dict.fromkeys(a.terms.form for a in mine if a.terms):
-            # Those of one form say the same.
-            numbers = {a.name: a.in_all or math.prod(a.shape) for a in mine if a.terms and a.terms.form == form}
-            most = max(numbers, key=lambda name: numbers[name])
-            counted[most] = numbers[most]
-    return counted
+    most: dict[str, int] = {}
+    for form in dict.fromkeys(a.terms.form for a in sums if a.terms):
+        # Those of one form say the same.
+        numbers = {a.name: a.in_all or math.prod(a.shape) for a in sums if a.terms and a.terms.form == form}
+        name = max(numbers, key=lambda name: numbers[name])
+        most[name] = numbers[name]
+    return most
 
 
 def followed(found: Mapping[str, int], who: MayBeIn) -> tuple[str, ...]:
@@ -391,10 +370,8 @@ def planned_coverage(plan: Plan) -> Coverage:
         sums = decoded(found.bits, who) or (unlearnt(found, trained, who) if follows else ())
     if of_function(mechanism) and not sums:
         sums = _announced_chance(plan)
-    numbers = sum(math.prod(array.shape) for array in plan.read)
-    tested = plan.statistics
-    more = untested(plan.default_columns, tested) + uncombined(mechanism, tested, numbers, trained)
-    return coverage(plan.opened, seen, tested, to_learn, more + unfollowed(plan.read) + sums)
+    more = untested(plan.default_columns, plan.statistics) + unfollowed(plan.read) + sums
+    return coverage(plan.opened, seen, plan.statistics, to_learn, more)
 
 
 def may_be_in(plan: Plan) -> MayBeIn:

@@ -38,7 +38,7 @@ from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.planted import ArrayLeak
 from ksdp.audit.mechanisms.privacy.spent import Promise
 from ksdp.audit.mechanisms.recorded import ENOUGH, RecordedRuns, is_own
-from ksdp.audit.mechanisms.schema import ReleaseSchema, inner_of, kept_of
+from ksdp.audit.mechanisms.schema import ReleaseSchema, kept_of
 from ksdp.audit.numeric.sparse_rows import rows_of, take_rows
 from ksdp.audit.party_view import Holdings, parties_key
 from ksdp.audit.randomness import Purpose, generator
@@ -46,8 +46,6 @@ from ksdp.audit.registry import default_statistics, own_code, select_statistics
 from ksdp.audit.run_subsampling import EVERY_RUN, RunSubsampling, best_every, few_left, kept_without, more_runs
 from ksdp.audit.specs.design import Block, Design, Literal, Shared
 from ksdp.audit.specs.models import Spec
-from ksdp.audit.statistics.combined import STATISTICS as COMBINATIONS
-from ksdp.audit.statistics.combined import CombinedStatistic
 from ksdp.audit.statistics.linear.groups import GroupMean, OfGroups, solves_groups
 from ksdp.audit.statistics.simulated import SIMULATED, SimulatedStatistic
 from ksdp.audit.statistics.simulated import STATISTICS as SIMULATIONS
@@ -214,21 +212,12 @@ def planned_statistics(
     others = tuple(s for s in others if s.name not in dear)
     learnt, missing = _simulated(mechanism, shown, held, others, asked=SIMULATED in (*names, *families))
     brought: tuple[Statistic, ...] = () if missing else SIMULATIONS
-    untrained = _untrained(mechanism) or ("documents, not groups" if held.units.word == "group" else "")
-    if len(inner_of(mechanism)) > 1 and not untrained:
-        brought += COMBINATIONS
     chosen, skipped = select_statistics(families, names, shown.seen, background, (*own, *brought))
     chosen = tuple(s.over(learnt, runs) if isinstance(s, SimulatedStatistic) else s for s in chosen)
-    combining = [s for s in chosen if isinstance(s, CombinedStatistic)]
-    chosen = tuple(s for s in chosen if not isinstance(s, CombinedStatistic))
     needs = _left_out([s for s in chosen if s.name not in names], shown, held.unknown)
     needs |= {s.name: f"needs {missing}" for s in chosen if isinstance(s, SimulatedStatistic) and missing}
     chosen = tuple(s for s in chosen if s.name not in needs)
-    read = frozenset[str]().union(*(reads(s, shown.seen) for s in chosen))
-    combining = [s.over(chosen, read) for s in combining]  # what is left out is too dear within it as well
-    needs |= _left_out(combining, shown, held.unknown)
-    needs |= {s.name: f"needs {untrained}" for s in combining if untrained}
-    chosen, skipped = (*chosen, *(s for s in combining if s.name not in needs)), skipped | needs
+    skipped = skipped | needs
     if not chosen:
         raise SpecError(f"no statistic can be computed: {'; '.join(f'{n} {why}' for n, why in skipped.items())}.")
     if held.units.word == "group":

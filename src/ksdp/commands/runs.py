@@ -12,7 +12,7 @@ import typer
 
 from ksdp.audit.errors import InputError
 from ksdp.commands.findings_of_checks import check_run
-from ksdp.commands.options import JsonOption, MetricsOptions, StoreOption, opened_audit, signing_key, with_options
+from ksdp.commands.options import JsonOption, MetricsOptions, signing_key, with_options
 
 if TYPE_CHECKING:
     from ksdp.flows.runs.budget import LedgerEntry
@@ -306,35 +306,18 @@ def _as_party(node: Node[Run], entering: EnteringOptions) -> tuple[dict[str, Any
 def budget(
     ledger: Annotated[Path, typer.Argument(help="The party's ledger.")],
     delta: Annotated[float, typer.Option("--delta", help="The delta at which epsilon is stated.")] = 1e-5,
-    coming: Annotated[
-        Path | None, typer.Option("--next", help="Print what to audit: all those runs, and this protocol file's.")
-    ] = None,
-    joint: Annotated[
-        str | None, typer.Option("--joint", help="Take what this joint audit found (`mechanism.name = together`).")
-    ] = None,
-    store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
 ) -> None:
-    """What all runs on a party's data have given away together; the joint audit of those without noise."""
-    from ksdp.flows.runs.budget import RunPrices, entries, joint_table, record_joint, spent, spent_words
-    from ksdp.flows.runs.protocol_files import read_run
-    from ksdp.storage.audits.history import read_summary
+    """What all runs on a party's data have given away together: noise adds up, runs without it are counted."""
+    from ksdp.flows.runs.budget import entries, spent, spent_words
     from ksdp.storage.runs.ledger import Ledger
 
     if not ledger.is_file():
         raise InputError(f"there is no ledger {ledger}.")
-    if joint is not None:
-        opened, known = opened_audit(store, joint)
-        record_joint(Ledger(ledger), read_summary(opened.audit(known)), datetime.now(UTC))
     runs, total = entries(Ledger(ledger)), spent(Ledger(ledger))
-    if coming is not None:
-        unbounded = [entry.identity for entry in runs if entry.price.mu is None]
-        typer.echo(joint_table([*unbounded, RunPrices(read_run(coming)).identity]))
-        return
     if as_json:
         together: dict[str, float | None] = {"runs": total.runs, "epsilon": total.epsilon(delta), "delta": delta}
-        together |= {"advantage": total.advantage, "unbounded": total.unbounded, "audited": total.audited}
-        together["certified"] = total.certified
+        together |= {"advantage": total.advantage, "unbounded": total.unbounded}
         typer.echo(json.dumps({"runs": list(map(_entry_row, runs)), "together": together}))
         return
     for entry in runs:

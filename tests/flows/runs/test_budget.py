@@ -77,7 +77,7 @@ def test_a_run_is_written_down_and_the_next_one_is_refused_before_anything_is_se
     (entry,) = entries(Ledger(two.folder / "ada.ledger"))
     assert (entry.finished, entry.session, entry.mechanism) == (True, ends["ada"]["session"], "pd-nmf")
     assert [line["what"] for line in Ledger(two.folder / "ada.ledger").read()] == ["begun", "finished"]
-    with pytest.raises(InputError, match=r"beyond the budget.*1 is spent by 1 run,.*A joint audit is needed"):
+    with pytest.raises(InputError, match=r"beyond the budget.*1 is spent by 1 run,.*nothing bounds several"):
         two.guard(run, "unbounded = 1")
     assert len(entries(Ledger(two.folder / "ada.ledger"))) == 1
 
@@ -157,11 +157,14 @@ def test_the_command_tells_what_is_spent(two: Two) -> None:
         two.guard(two.run(mechanism)).begin()
     said = typed("budget", two.folder / "ada.ledger").output
     assert "2 runs with noise: epsilon 1.4" in said
-    assert "1 run without a promise of a record: before another, audit both together" in said
+    assert "1 run promises nothing of a record: its audit is all that is known of it" in said
     assert said.count("did not finish") == 3
     found = json.loads(typed("budget", two.folder / "ada.ledger", "--json").output)
     assert found["together"]["unbounded"] == 1
     assert [line["mechanism"] for line in found["runs"]] == ["hardt-roth", "pd-nmf", "hardt-roth"]
+    two.guard(two.run(EXACT)).begin()
+    said = typed("budget", two.folder / "ada.ledger").output
+    assert "2 runs promise nothing of a record: an audit measures one of them, and nothing bounds" in said
 
 
 def test_a_flow_that_takes_part_keeps_the_budget_beside_the_key(tmp_path: Path) -> None:

@@ -191,8 +191,8 @@ def _first_of_each(bits: Bits, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np
 
 
 def is_own(mechanism: Mechanism) -> bool:
-    """Whether it, or one that it runs, is somebody's own code or record: its numbers mean what their bits say."""
+    """Whether it, or what it runs, is somebody's own code or record: its numbers mean what their bits say."""
     return any(
         isinstance(one, FunctionMechanism | RecordedRuns) or not type(one).__module__.startswith("ksdp.")
-        for one in (mechanism, *inner_of(mechanism))
+        for one in (mechanism, inner_of(mechanism))
     )

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, cast
 
 from ksdp.audit.contract import Certifiable, Derives, Made, Mechanism, Release, Wrapper, traits_of
 from ksdp.audit.errors import SpecError
 
 
-def inner_of(mechanism: object) -> tuple[Mechanism, ...]:
-    """The mechanisms that this one runs; none where it runs by itself."""
-    inner = mechanism.inner if isinstance(mechanism, Wrapper) else ()
-    return inner if isinstance(inner, tuple) else (inner,)
+def inner_of(mechanism: Mechanism) -> Mechanism:
+    """The mechanism that this one runs; itself where it runs none."""
+    return mechanism.inner if isinstance(mechanism, Wrapper) else mechanism
 
 
-def exact_throughout(mechanism: object) -> bool:
-    """Whether neither the mechanism nor one that it runs adds noise."""
-    return all(traits_of(one).noise_free for one in (mechanism, *inner_of(mechanism)))
+def exact_throughout(mechanism: Mechanism) -> bool:
+    """Whether neither the mechanism nor the one that it runs adds noise."""
+    return traits_of(mechanism).noise_free and traits_of(inner_of(mechanism)).noise_free
 
 
 def moments_alone(mechanism: Mechanism, features: int) -> bool:
@@ -40,9 +39,6 @@ def with_sampler(mechanism: Made, sampler: str) -> Made:
         return mechanism
     changed: dict[str, Any] = {"sampler": sampler}
     return cast(Made, replace(mechanism, **changed))
-
-
-_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
@@ -126,30 +122,11 @@ def opened(mechanism: Mechanism, features: int) -> tuple[str, ...]:
     return tuple(array.name for array in every if array.recorded or array.name not in bases)
 
 
-def run_prefix(place: int) -> str:
-    """What stands before the names of arrays of one of several runs (`mechanisms.joint`), from 1."""
-    return f"run{place}_"
-
-
 def why_uncertified(mechanism: Mechanism, features: int) -> str | None:
     """Why nothing bounds every attack on a mechanism, as the end of a sentence; None where pairs of runs do."""
     if isinstance(mechanism, Certifiable):
         return mechanism.uncertified(features)
     return "adds no noise of a density that is known"
-
-
-def named_alone(arrays: Mapping[str, _Value], place: int) -> dict[str, _Value]:
-    """What one of several runs shows, under the names that it has alone."""
-    before = run_prefix(place)
-    return {name.removeprefix(before): arrays[name] for name in arrays if name.startswith(before)}
-
-
-def prefixed_runs(mechanism: Mechanism) -> list[tuple[str, Mechanism]]:
-    """The mechanism, or all that run together, with what stands before the names of each one's arrays."""
-    runs = inner_of(mechanism)
-    if len(runs) < 2:
-        return [("", mechanism)]
-    return [(run_prefix(place), one) for place, one in enumerate(runs, start=1)]
 
 
 def kept_of(announced: tuple[Release, ...], observables: str) -> tuple[Release, ...]:

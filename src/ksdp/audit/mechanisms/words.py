@@ -7,7 +7,7 @@ from typing import Any
 
 
 def mechanism_words(name: str, parameters: Mapping[str, Any]) -> str:
-    """The name; of a mechanism around others, which these are and what is done to them.
+    """The name; of a mechanism around another one, which that is and what is done to it.
 
     Parameters
     ----------
@@ -19,19 +19,5 @@ def mechanism_words(name: str, parameters: Mapping[str, Any]) -> str:
     'pd-svd'
     >>> mechanism_words("noisy", {"mechanism": "pd-svd"})
     'pd-svd with noise'
-    >>> mechanism_words("together", {"runs": [{"name": "noisy", "mechanism": "pd-svd"}, {"name": "pd-nmf"}]})
-    'together: pd-svd with noise; pd-nmf'
     """
-    if name == "noisy":
-        return f"{_inner(parameters, 'pd-svd')} with noise"
-    runs = parameters.get("runs")
-    if name == "together" and isinstance(runs, list | tuple):
-        return "together: " + "; ".join(mechanism_words(str(run.get("name")), run) for run in runs)
-    return name
-
-
-def _inner(parameters: Mapping[str, Any], default: str) -> str:
-    nested = parameters.get("parameters")
-    return mechanism_words(
-        str(parameters.get("mechanism", default)), nested if isinstance(nested, Mapping) else {}
-    )
+    return f"{parameters.get('mechanism', 'pd-svd')} with noise" if name == "noisy" else name

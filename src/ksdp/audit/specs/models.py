@@ -449,10 +449,7 @@ class StatisticsSpec(Section, frozen=True):
     families: tuple[str, ...] = ("paper", "geometry", "rounds")
     """Families of statistics to test; `ksdp mechanisms` and reports name what each holds."""
     names: tuple[str, ...] = ()
-    """Statistics by name, besides the families.
-
-    `combined` weighs all the other columns as simulated runs teach; joint audits test it by default.
-    """
+    """Statistics by name, besides the families."""
     sees: Literal["all", "final"] = "all"
     """What of the announcement they may read: everything, or the mechanism's final output alone."""
     explored: bool = False

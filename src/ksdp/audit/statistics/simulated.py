@@ -45,13 +45,12 @@ from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.callables import FunctionMechanism
 from ksdp.audit.mechanisms.planted import with_leaks
 from ksdp.audit.mechanisms.recorded import TRAINING_RUNS, RecordedRuns
-from ksdp.audit.mechanisms.schema import prefixed_runs, with_sampler
+from ksdp.audit.mechanisms.schema import inner_of, with_sampler
 from ksdp.audit.numeric.array_types import Bits, Floats, Ints, Singles, Vector
 from ksdp.audit.numeric.bits import lost_digits, minus_zeros
 from ksdp.audit.numeric.kernels import one_thread
 from ksdp.audit.numeric.sparse_rows import same_rows
 from ksdp.audit.statistics.linear.pilot import placed_database
-from ksdp.audit.statistics.linear.system import own_mechanism
 
 SIMULATED = "simulated"
 """The family, and its statistic."""
@@ -433,8 +432,7 @@ def _without_leaks(
 
 def of_function(mechanism: Mechanism) -> bool:
     """Whether a function is audited, of which no statistic knows how it makes its numbers."""
-    runs = (own_mechanism(one) for _, one in prefixed_runs(mechanism))
-    return any(isinstance(one, FunctionMechanism | RecordedRuns) for one in runs)
+    return isinstance(inner_of(mechanism), FunctionMechanism | RecordedRuns)
 
 
 def train(

@@ -70,17 +70,6 @@ def pair_distance(advantage: NDArray[np.floating] | float) -> Floats:
     return np.asarray(2 * ndtri((1 + np.asarray(advantage, dtype=np.float64)) / 2), dtype=np.float64)
 
 
-def normal_advantage(advantages: NDArray[np.floating]) -> float:
-    """Of the best attack on several releases with noise of their own: distances of normals add up in squares.
-
-    Examples
-    --------
-    >>> round(normal_advantage(np.array([0.06, 0.191])), 3)
-    0.2
-    """
-    return float(pair_advantage(float(np.linalg.norm(pair_distance(advantages)))))
-
-
 def knows_all_others(largest_distance: float | None) -> float:
     """The advantage of knowing all other documents of the run: exact for a fixed shift, 1 without noise.
 

@@ -79,11 +79,6 @@ def test_topics_without_their_sums_count_after_any_number_of_sweeps(rows: np.nda
     assert told(rows, "pd-svd", FINAL) == {}, "V that has converged solves equations"
 
 
-def test_topics_of_several_runs_count(rows: np.ndarray) -> None:
-    runs = {"runs": [{"name": "pd-svd"} | FINAL, {"name": "pd-nmf"} | FINAL]}
-    assert told(rows, "together", runs, run2_T=(3, WIDE), T=(1, 1)) == {"run2_T": 3 * WIDE}
-
-
 def test_noise_far_below_what_documents_change_hides_nobody(rows: np.ndarray) -> None:
     def noisy(noise: float) -> dict[str, int]:
         parameters = {"mechanism": "pd-nmf", "parameters": FINAL, "noise": noise, "scale": 1.0}

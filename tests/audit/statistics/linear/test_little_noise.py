@@ -102,10 +102,6 @@ def test_sweeps_that_are_not_looked_at_count_as_those_that_are() -> None:
     assert counted(noisy, sparse_rows()) > 0.9 * 20 * 12 * WIDE
 
 
-def test_runs_together_add_up() -> None:
-    fed = FED | noise_of(1e-6)
-    exact = {"name": "pd-svd", "rank": 2, "opens": "final"}
-    assert counted({"name": "together", "runs": [fed, exact, fed]}, sparse_rows()) == 2 * 9 * WIDE
 
 
 def test_noise_that_no_seed_gives_back_is_counted_the_same_every_time(monkeypatch: pytest.MonkeyPatch) -> None:

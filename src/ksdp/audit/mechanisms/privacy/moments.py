@@ -62,7 +62,6 @@ class OneNoisySum(GaussianReleases):
     """
 
     version: ClassVar[int] = 1
-    normal_pairs: ClassVar[bool] = True
 
     advantage: float = 0.25
     noise: float | None = None

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -17,6 +18,7 @@ from ksdp.audit.contract import (
     Database,
     Derives,
     Guarantee,
+    Mechanism,
     Noise,
     Observables,
     Release,
@@ -24,12 +26,13 @@ from ksdp.audit.contract import (
     Traits,
     measured,
     own_statistics,
+    traits_of,
 )
 from ksdp.audit.errors import SpecError
-from ksdp.audit.mechanisms.delegation import DelegatingMechanism
 from ksdp.audit.mechanisms.factorisation.pd_nmf import PDNMF
-from ksdp.audit.mechanisms.joint import JointMechanism
+from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.mechanisms.schema import opened, released
+from ksdp.audit.registry import make_mechanism
 from ksdp.audit.statistics.linear.releases import LINEAR, first_rounds
 from ksdp.audit.verdicts.certificates import pair_advantage
 
@@ -38,7 +41,7 @@ _MANY = 2**20
 
 
 @dataclass(frozen=True)
-class Noisy(DelegatingMechanism):
+class Noisy:
     """Releases what another mechanism releases, each array A as A + noise * scale * Z.
 
     Z is standard normal, independent for every entry and run; `scale` is public and fixed before the run. What is
@@ -74,7 +77,6 @@ class Noisy(DelegatingMechanism):
 
     name: ClassVar[str] = "noisy"
     version: ClassVar[int] = 1
-    normal_pairs: ClassVar[bool] = True
     guarantee: ClassVar[Guarantee] = measured(
         "this package",
         "A measurement. The noise is not calibrated to what one document changes: no differential privacy. "
@@ -100,22 +102,29 @@ class Noisy(DelegatingMechanism):
         inner = self.inner
         if isinstance(inner, Noisy):
             raise SpecError("`mechanism` must not be noisy itself; add up the noise instead.")
-        if isinstance(inner, JointMechanism):
-            raise SpecError("`mechanism` must not be several runs: add the noise to each of them.")
         if isinstance(inner, PDNMF) and inner.start == "nnsvd" and inner.opens != OPENS[1]:
             raise SpecError(
                 '`start` must not be "nnsvd" with noise: what makes that start has entries of both signs.'
             )
-        self.fill_in()
+        if self.mechanism_version not in (None, inner.version):
+            raise SpecError(f"`mechanism_version` must be {inner.version}; got {self.mechanism_version!r}.")
+        # All of the other's parameters are part of what this is, so that another version is never taken for it.
+        object.__setattr__(self, "parameters", given_fields(inner) or dict(self.parameters))
+        object.__setattr__(self, "mechanism_version", inner.version)
         object.__setattr__(self, "noise", float(self.noise))
         if self.scale is None and self.noise:
             notes = "The size of the noise depends on the data of the run, which is itself a channel: set `scale`."
             object.__setattr__(self, "guarantee", dataclasses.replace(self.guarantee, sound=False, notes=notes))
 
+    @cached_property
+    def inner(self) -> Mechanism:
+        """The other mechanism."""
+        return make_mechanism(self.mechanism, self.parameters)
+
     @property
     def traits(self) -> Traits:
         """Those of the other mechanism, with noise."""
-        return replace(super().traits, noise_free=False)
+        return replace(traits_of(self.inner), noise_free=False)
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:

@@ -5,8 +5,8 @@ releases of a run together), each chosen after seeing the earlier ones, are as p
 with :math:`\mu^2 = \sum_i \mu_i^2` (Dong, Roth & Su 2019, https://arxiv.org/abs/1905.02383, corollary 3.3). To
 replace a record is to remove one and to add one: :math:`\mu` for "added or removed" counts twice (group privacy,
 there). So epsilon at any delta, and the largest advantage of any attack that tells one record from another,
-:math:`2 \Phi(\mu / 2) - 1`, follow without loss. Runs that promise nothing of a record cannot be added up: they
-are counted, and only an audit of all their announcements together says what they give away.
+:math:`2 \Phi(\mu / 2) - 1`, follow without loss. Runs that promise nothing of a record do not add up: they are
+counted, and nothing bounds what several of them give away.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from ksdp.audit.contract import Mechanism, guarantee_of
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.privacy.noise import epsilon_together
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
-from ksdp.audit.mechanisms.schema import inner_of
 
 UNIT = "one record replaced by any other"
 _COMES_OR_GOES = "one record added or removed"
@@ -46,11 +45,7 @@ class Spent:
     mu: float
     """Of those that promise something."""
     unbounded: int
-    """Runs that promise nothing of a record: only a joint audit says what they give away."""
-    audited: int = 0
-    """Runs that promise nothing either, and are in one joint audit that found every document clear."""
-    certified: float | None = None
-    """What bounds every attack on these together, by that audit's pairs; None where it has none."""
+    """Runs that promise nothing of a record: nothing bounds what several of them give away."""
 
     def epsilon(self, delta: float) -> float:
         """Of the runs that promise something.
@@ -145,19 +140,18 @@ def promise_of(mechanism: Mechanism, sizes: Sequence[int], features: int, known:
     >>> promise_of(Moments(rank=2, advantage=0.3), (95,), 12, known=0).bound
     0.3
     """
-    runs = inner_of(mechanism) or (mechanism,)
-    if any(not isinstance(run, GaussianReleases) or run.holds_against < known for run in runs):
+    if not isinstance(mechanism, GaussianReleases) or mechanism.holds_against < known:
         return None
 
     def bound(*entering: int) -> float | None:
-        spent = spent_together([price_of(run, entering, features) for run in runs])
+        spent = spent_together([price_of(mechanism, entering, features)])
         return None if spent.unbounded else round(spent.advantage, _DECIMALS)
 
     here = bound(*sizes)
     if here is None:
         return None
     every_size = all(bound(*(size,) * len(sizes)) == here for size in (1, _MANY))
-    return Promise(here, "; ".join(dict.fromkeys(guarantee_of(run).trust for run in runs)), every_size)
+    return Promise(here, guarantee_of(mechanism).trust, every_size)
 
 
 def spent_together(prices: Sequence[Price]) -> Spent:
@@ -166,7 +160,7 @@ def spent_together(prices: Sequence[Price]) -> Spent:
     Examples
     --------
     >>> spent_together([Price(3.0, ""), Price(4.0, ""), Price(None, "")])
-    Spent(runs=3, mu=5.0, unbounded=1, audited=0, certified=None)
+    Spent(runs=3, mu=5.0, unbounded=1)
     """
     known = [price.mu for price in prices if price.mu is not None]
     return Spent(len(prices), math.sqrt(math.fsum(mu**2 for mu in known)), len(prices) - len(known))

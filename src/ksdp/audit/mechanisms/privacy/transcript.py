@@ -277,7 +277,6 @@ class GaussianReleases(ABC):
     name: ClassVar[str]
     version: ClassVar[int] = 1
     gaussian: ClassVar[bool] = True
-    normal_pairs: ClassVar[bool] = False
     exact_ratio: ClassVar[bool] = False
     """Whether nothing is random but the announced noise, so that `log_likelihood_ratio` is that of the laws."""
     noise_factor: ClassVar[float] = 1.0

@@ -11,34 +11,16 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ksdp.audit.contract import (
-    Database,
-    Mechanism,
-    NoisyMoments,
-    Observables,
-    Pool,
-    Release,
-    Statistic,
-    statistic_traits,
-    traits_of,
-)
+from ksdp.audit.contract import Database, Mechanism, NoisyMoments, Observables, Pool, Release, Statistic, traits_of
 from ksdp.audit.errors import KsdpError
 from ksdp.audit.mechanisms.factorisation.pd_svd import numbers_of_basis
 from ksdp.audit.mechanisms.parameters import given_fields
-from ksdp.audit.mechanisms.schema import (
-    exact_throughout,
-    inner_of,
-    moments_alone,
-    named_alone,
-    prefixed_runs,
-    with_sampler,
-)
+from ksdp.audit.mechanisms.schema import exact_throughout, inner_of, moments_alone, with_sampler
 from ksdp.audit.numeric.array_types import Floats, Ints
 from ksdp.audit.numeric.kernels import one_thread
 from ksdp.audit.numeric.sparse_rows import take_rows
 from ksdp.audit.numeric.triangles import isometric
 from ksdp.audit.statistics.linear.expected import MOST_ENTRIES
-from ksdp.audit.statistics.linear.groups import WrappedStatistic
 from ksdp.audit.statistics.linear.operator import FactoredContributions, at_even_steps
 from ksdp.audit.statistics.linear.solve import LITTLE, is_low_noise, written_lines
 from ksdp.audit.statistics.linear.system import LinearModel, own_mechanism
@@ -61,22 +43,7 @@ def low_noise_numbers(statistics: Iterable[Statistic], announced: Iterable[Relea
     if pool.mechanism is None:
         return 0
     sizes = {a.name: (math.prod(a.shape), a.in_all) for a in announced}
-    runs: dict[int, list[Statistic]] = {}
-    for one in statistics:
-        inner = one.statistic if isinstance(one, WrappedStatistic) else one
-        place = statistic_traits(one).place
-        runs.setdefault(place, []).append(inner if place else one)
-    several = inner_of(pool.mechanism)
-    if len(several) < 2:
-        return _of_run(runs.get(0, []), sizes, pool)
-    total = 0
-    for place, mechanism in enumerate(several, start=1):
-        total += _of_run(runs.get(place, []), named_alone(sizes, place), replace(pool, mechanism=mechanism))
-    return total
-
-
-def _of_run(statistics: list[Statistic], sizes: dict[str, tuple[int, int]], pool: Pool) -> int:
-    mechanism = with_sampler(cast(Mechanism, pool.mechanism), "fast")
+    mechanism = with_sampler(pool.mechanism, "fast")
     if traits_of(mechanism).noise_free:
         return 0
     pool = replace(pool, mechanism=mechanism)
@@ -165,15 +132,13 @@ def final_numbers(mechanism: Mechanism, announced: Iterable[Release], pool: Pool
     """Announced arrays that are seen without the sums they are made of, and how many of their numbers tell."""
     shapes = {array.name: array.shape for array in announced}
     found: dict[str, int] = {}
-    for prefix, one in prefixed_runs(mechanism):
-        own, topics, basis = own_mechanism(one), prefix + "T", prefix + "V"
-        exact = exact_throughout(one)
-        if topics in shapes and prefix + "sums" not in shapes and "sweeps" in given_fields(own):
-            size = int(np.prod(shapes[topics]))
-            found[topics] = size if exact else _above_noise(one, size, pool)
-        alone = basis in shapes and not any(prefix + name in shapes for name in _ROUNDS)
-        if alone and given_fields(own).get("solver") == "power" and exact and _stops_early(own, pool):
-            found[basis] = numbers_of_basis(shapes[basis][0], shapes[basis][1])
+    own, exact = inner_of(mechanism), exact_throughout(mechanism)
+    if "T" in shapes and "sums" not in shapes and "sweeps" in given_fields(own):
+        size = int(np.prod(shapes["T"]))
+        found["T"] = size if exact else _above_noise(mechanism, size, pool)
+    alone = "V" in shapes and not any(name in shapes for name in _ROUNDS)
+    if alone and given_fields(own).get("solver") == "power" and exact and _stops_early(own, pool):
+        found["V"] = numbers_of_basis(shapes["V"][0], shapes["V"][1])
     return {name: numbers for name, numbers in found.items() if numbers}
 
 

@@ -245,8 +245,7 @@ LinearModel = tuple[Callable[[sp.csr_array], ContributionOperator], LinearSystem
 
 def own_mechanism(mechanism: Mechanism | None) -> Mechanism | None:
     """The mechanism, or the one that it adds noise to."""
-    runs = inner_of(mechanism)
-    return runs[0] if len(runs) == 1 else mechanism
+    return None if mechanism is None else inner_of(mechanism)
 
 
 @runtime_checkable
