@@ -162,7 +162,7 @@ def claims() -> None:
         BrokenPower(rank=2, iterations=3, epsilon=1.0),
     ):
         found = audit_claim(mechanism, runs=2000, rng=np.random.default_rng(0))
-        print(f"  {found.sentence()}\n    {found.trade_off()}\n    {found.replay.sentence()}")
+        print(f"  {found.sentence()}")
 
 
 def run() -> None:

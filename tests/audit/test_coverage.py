@@ -245,9 +245,7 @@ class Watched(Observables):
 
 
 @pytest.mark.parametrize("basis", ["T", "V", "V mean"])
-@pytest.mark.parametrize(
-    "name", sorted(n for n, one in statistics().items() if one.family != "simulated")
-)
+@pytest.mark.parametrize("name", sorted(n for n, one in statistics().items() if one.family != "simulated"))
 def test_statistics_read_what_coverage_says(name: str, basis: str) -> None:
     """What a statistic asks of the observables, watched, is all that coverage says (but for mean and sigma)."""
     statistic = statistics()[name]

@@ -31,7 +31,6 @@ from ksdp.audit.numeric.sparse_rows import take_rows
 if TYPE_CHECKING:
     from ksdp.audit.mechanisms.planted import ArrayLeak
     from ksdp.audit.mechanisms.privacy.noise import PrivacyCost
-    from ksdp.audit.mechanisms.sensitivity import MovedValue
     from ksdp.audit.statistics.linear.releases import Added, Adds
     from ksdp.audit.statistics.linear.system import LinearSystem
 
@@ -393,15 +392,6 @@ class Claims(Protocol[Transcript]):
 
     def log_likelihood_ratio(self, transcript: Transcript, pair: tuple[Database, Database]) -> float:
         """ln of P(transcript | first database) / P(transcript | second), by what `transcript` returned."""
-        ...
-
-
-@runtime_checkable
-class Replayable(Protocol):
-    """A mechanism that can go through a run again on another database."""
-
-    def moved(self, pair: tuple[Database, Database], rng: np.random.Generator) -> Sequence[MovedValue]:
-        """What one run on the first database and its replay on the second show, in the order of the run."""
         ...
 
 

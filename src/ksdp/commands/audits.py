@@ -279,7 +279,7 @@ def claim(
 ) -> None:
     """Compare the epsilon that a mechanism claims with what runs on its worst case prove. Exit 3: refuted.
 
-    One run, replayed on the neighbour, finds wrong sensitivities. The finding is stored, and shown by audits.
+    The finding is stored, and shown by audits.
     """
     parsed, base = read_spec(spec)
     from ksdp.flows.audits.claims import run_claim, run_once
@@ -304,7 +304,6 @@ def claim(
     else:
         ways = ", ".join(f"{way.epsilon:.3g} {way.way} (delta {way.delta:.1g})" for way in finding.counted)
         typer.echo(finding.sentence())
-        typer.echo(f"  {finding.trade_off()}\n  {finding.replay.sentence()}")
         typer.echo(f"  counted: {ways}\n  unit: {finding.guarantee.unit}\n  trust: {finding.guarantee.trust}")
         if finding.guarantee.notes:
             typer.echo(f"  note: {finding.guarantee.notes}")

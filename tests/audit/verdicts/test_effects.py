@@ -15,14 +15,11 @@ from scipy.stats import binom, binomtest, norm
 from ksdp.audit.verdicts.effects import (
     Attack,
     best_threshold,
-    claimed_type_two,
     epsilon_lower_bound,
-    gaussian_epsilon_low,
     guessed_epsilon_low,
     measure_effect,
     one_run,
     tpr_at_fpr,
-    trade_off,
 )
 
 
@@ -186,73 +183,6 @@ def test_the_advantage_is_that_of_the_attack_and_its_interval_clopper_pearson_s(
     assert effect.advantage_high == pytest.approx(tpr.high - fpr.low)
     assert effect.advantage <= effect.distance
     assert (effect.n_with, effect.n_without, effect.row, effect.column) == (60, 900, 4, "s")
-
-
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.3, 0.0), (1.0, 0.05), (2.0, 1e-5)])
-def test_the_claimed_curve_is_that_of_the_worst_pair(epsilon: float, delta: float) -> None:
-    """Four outcomes, the worst pair there is: the likeliest first, and a coin between two of them."""
-    split = (1 - delta) / (1 + np.exp(epsilon))
-    held = np.array([delta, split * np.exp(epsilon), split, 0.0])
-    free = held[::-1]
-    rate = np.linspace(0.001, 0.999, 50)
-    least = 1 - np.interp(rate, np.cumsum([0.0, *free]), np.cumsum([0.0, *held]))
-    found = [claimed_type_two(one, epsilon, delta, normal=False) for one in rate]
-    assert found == pytest.approx(least, abs=1e-12)
-
-
-def test_the_normal_curve_is_that_of_two_normals_which_keep_the_claim_exactly() -> None:
-    epsilon, delta, rate = 1.0, 1e-3, 0.1
-    missed = claimed_type_two(rate, epsilon, delta, normal=True)
-    mu = norm.isf(rate) - norm.ppf(missed)
-    place = epsilon / mu + mu / 2  # where the densities differ by e^epsilon
-    assert norm.sf(place - mu) - np.exp(epsilon) * norm.sf(place) == pytest.approx(delta, rel=1e-6)
-
-
-@pytest.mark.parametrize("decimals", [None, 0])
-def test_bounds_of_the_curve_hold_together_and_refute_no_true_claim(decimals: int | None) -> None:
-    """Of 80 %: what one direction bounds holds of a curve that is the same in both."""
-    epsilon, delta = 1.0, 1e-3
-    mu = norm.isf(0.5) - norm.ppf(claimed_type_two(0.5, epsilon, delta, normal=True))
-    rng = np.random.default_rng(5)
-    wrong = 0
-    for _ in range(300):
-        arms = rng.normal([[mu], [0.0]], 1.0, (2, 700))
-        rounded = arms if decimals is None else np.round(arms, decimals)
-        wrong += any(p.refuted for p in trade_off(rounded, epsilon, delta, 0.8, normal=True))
-    assert wrong <= 0.2 * 300 + 3 * np.sqrt(300 * 0.2 * 0.8)
-
-
-def test_another_law_than_the_normal_one_is_refuted_where_variances_say_nothing() -> None:
-    """Noise of two values, of the variance that is claimed: half of the time one run says it all."""
-    epsilon, delta = 1.0, 1e-3
-    mu = norm.isf(0.5) - norm.ppf(claimed_type_two(0.5, epsilon, delta, normal=True))
-    rng = np.random.default_rng(6)
-    arms = rng.choice([-1.0, 1.0], (2, 2000)) + np.array([[mu], [0.0]])
-    curve = trade_off(arms, epsilon, delta, 0.95, normal=True)
-    assert gaussian_epsilon_low(arms, 0.95, delta) < epsilon
-    assert curve[0].refuted
-    assert curve[0].high == pytest.approx(0.5, abs=0.05)
-
-
-def test_half_of_the_noise_shows_in_the_curve_and_few_runs_prove_nothing() -> None:
-    epsilon, delta = 1.0, 1e-5
-    mu = norm.isf(0.5) - norm.ppf(claimed_type_two(0.5, epsilon, delta, normal=True))
-    rng = np.random.default_rng(7)
-    arms = rng.normal([[2 * mu], [0.0]], 1.0, (2, 2000))
-    curve = trade_off(arms, epsilon, delta, 0.95, normal=True)
-    assert any(p.refuted for p in curve)
-    assert curve == trade_off(arms[::-1], epsilon, delta, 0.95, normal=True)
-    few = trade_off(arms[:, :3], epsilon, delta, 0.95, normal=True)
-    assert [(p.measured, p.high) for p in few] == [(1 - p.type_one, 1 - p.type_one) for p in few]
-
-
-def test_where_values_are_tied_a_coin_reaches_what_no_threshold_does() -> None:
-    """Randomised response at epsilon 1: two values, wrong 27 % of the time."""
-    arms = np.random.default_rng(8).random((2, 20_000)) < np.array([[np.e], [1.0]]) / (1 + np.e)
-    curve = {p.type_one: p for p in trade_off(arms.astype(float), 1.0, 0.0, 0.95, normal=False)}
-    assert not any(p.refuted for p in curve.values())
-    assert curve[0.5].high == pytest.approx(1 / (1 + np.e), abs=0.02)
-    assert curve[0.2].high == pytest.approx(1 - 0.2 * (1 - 0.5) * (1 + np.e), abs=0.02), "its opposite, and none"
 
 
 def test_one_run_of_randomised_response_comes_near_its_epsilon_and_seldom_above() -> None:

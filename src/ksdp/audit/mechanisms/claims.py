@@ -16,16 +16,11 @@ epsilon (Dong, Roth & Su 2019, https://arxiv.org/abs/1905.02383). Nothing else c
 it refutes noise of seven tenths of what is claimed, where events refute a tenth. It is used only while both arms
 spread alike (F test); where they do not, the size of the noise depends on the data, and is said to.
 
-`curve` is the trade-off curve: at five type I errors, the type II error that was reached beside the smallest that
-the claim allows. Where noise is claimed to be normal that is the normal curve, so that noise of the right variance
-and another law is refuted, too. The three bounds have equal parts of 1 - confidence: they hold together.
+The two bounds have equal parts of 1 - confidence: they hold together.
 
 **Power.** A claim that is not refuted means little if nothing would have been. The same mechanism with half of its
 noise, simulated, is audited beside it by as many runs: where that is not refuted either, the finding says that it
 has no power. `refutable_factor` is the largest share of the noise that would have been refuted nine times in ten.
-
-**Sensitivity.** Before these runs, one run and its replay on the neighbour compare what the record moves with what
-the noise was made for (`ksdp.audit.mechanisms.sensitivity`). A wrong sensitivity refutes the claim by itself.
 """
 
 from __future__ import annotations
@@ -42,15 +37,7 @@ from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.mechanisms.privacy.noise import PrivacyCost
 from ksdp.audit.mechanisms.privacy.transcript import GaussianReleases
 from ksdp.audit.mechanisms.schema import with_sampler
-from ksdp.audit.mechanisms.sensitivity import Replayed, replayed
-from ksdp.audit.verdicts.effects import (
-    TradeOff,
-    epsilon_lower_bound,
-    gaussian_epsilon_low,
-    refutable_factor,
-    spread_differs,
-    trade_off,
-)
+from ksdp.audit.verdicts.effects import epsilon_lower_bound, gaussian_epsilon_low, refutable_factor, spread_differs
 
 LEAST_RUNS = 20
 """Of each arm."""
@@ -72,16 +59,12 @@ class ClaimFinding:
     """The epsilon at the claimed delta that the runs prove, at least."""
     gaussian_low: float | None
     """The same where both laws are normal. None where the noise is not normal, or its size depends on the data."""
-    curve: tuple[TradeOff, ...]
-    """The trade-off curve that is claimed and what the runs prove of it."""
     runs: int
     """Of each arm."""
     confidence: float
-    """That `measured_low`, `gaussian_low` and `curve` hold together."""
+    """That `measured_low` and `gaussian_low` hold together."""
     rows: int
     features: int
-    replay: Replayed
-    """What one run and its replay say of the sensitivities."""
     half_refuted: bool | None = None
     """Whether so many runs refuted half of the noise; None where nothing can be run with less."""
     refutable_factor: float | None = None
@@ -91,20 +74,13 @@ class ClaimFinding:
 
     @property
     def refuted(self) -> bool:
-        """Whether the runs prove more than is claimed, or a sensitivity that the claim rests on is wrong."""
-        return self.refuted_by_runs or self.replay.refuted
-
-    @property
-    def refuted_by_runs(self) -> bool:
         """Whether the runs prove more than is claimed."""
-        low = max(self.measured_low, self.gaussian_low or 0.0)
-        return low > self.claimed_epsilon or any(point.refuted for point in self.curve)
+        return max(self.measured_low, self.gaussian_low or 0.0) > self.claimed_epsilon
 
     def as_json(self) -> dict[str, Any]:
         """For machines."""
         told = {"guarantee": self.guarantee.as_json(), "counted": [asdict(way) for way in self.counted]}
-        verdict = {"refuted": self.refuted, "refuted_by_runs": self.refuted_by_runs, "has_power": self.has_power}
-        return asdict(self) | told | verdict
+        return asdict(self) | told | {"refuted": self.refuted, "has_power": self.has_power}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> ClaimFinding:
@@ -112,8 +88,6 @@ class ClaimFinding:
         plain = {field.name: stored[field.name] for field in fields(cls)}
         plain["guarantee"] = Guarantee.from_json(stored["guarantee"])
         plain["counted"] = tuple(PrivacyCost(**way) for way in stored["counted"])
-        plain["curve"] = tuple(TradeOff(**point) for point in stored["curve"])
-        plain["replay"] = Replayed.from_json(stored["replay"])
         return cls(**plain)
 
     def sentence(self) -> str:
@@ -121,18 +95,9 @@ class ClaimFinding:
         claim = f"claims epsilon {self.claimed_epsilon:.3g} at delta {self.claimed_delta:.1g}"
         measured = f"{self.runs} runs an arm prove at least {self.measured_low:.3g}"
         also = "" if self.gaussian_low is None else f" ({self.gaussian_low:.3g} if the noise is normal)"
-        verdict = "REFUTED" if self.refuted_by_runs else "REFUTED by the replay" if self.refuted else "not refuted"
+        verdict = "REFUTED" if self.refuted else "not refuted"
         noise = f"Noise: {self.guarantee.sampler}. {self.power()}"
         return f"{self.mechanism} {claim}; {measured}{also}: {verdict}. {noise}"
-
-    def trade_off(self) -> str:
-        """The curve, for people, on one line."""
-        points = [
-            f"{point.type_one:g}: {point.claimed:.3f} claimed, {point.measured:.3f} measured, at most "
-            f"{point.high:.3f} proved{' (REFUTED)' if point.refuted else ''}"
-            for point in self.curve
-        ]
-        return f"Least type II error at type I error {'; '.join(points)}."
 
     @property
     def has_power(self) -> bool | None:
@@ -211,13 +176,12 @@ def audit_claim(
     sizes = [part.shape[0] for part in pair[0].parties]
     features = pair[0].parties[0].shape[1]
     epsilon, delta = mechanism.claim(sizes, features)
-    replay = replayed(mechanism, pair, rng.spawn(1)[0])
     arms = _arms(mechanism, pair, runs, rng, progress)
     uneven = mechanism.gaussian and spread_differs(arms)
     if isinstance(mechanism, GaussianReleases):
         uneven = uneven or mechanism.noise_depends_on_data(mechanism.transcript(pair[0], rng), pair)
     normal = mechanism.gaussian and not uneven
-    each = 1 - (1 - confidence) / (3 if normal else 2)
+    each = 1 - (1 - confidence) / (2 if normal else 1)
     half = None
     if (weak := _with_half_the_noise(mechanism)) is not None:
         weakened = _arms(weak, pair, runs, rng, None)
@@ -233,7 +197,6 @@ def audit_claim(
         counted=mechanism.counts(sizes, features),
         measured_low=epsilon_lower_bound(arms[0], arms[1], each, delta),
         gaussian_low=gaussian_epsilon_low(arms, each, delta) if normal else None,
-        curve=trade_off(arms, epsilon, delta, each, normal=normal),
         runs=runs,
         confidence=confidence,
         rows=sum(sizes),
@@ -241,7 +204,6 @@ def audit_claim(
         half_refuted=half,
         refutable_factor=refutable_factor(epsilon, delta, runs, each) if normal else None,
         data_dependent=bool(uneven),
-        replay=replay,
     )
 
 

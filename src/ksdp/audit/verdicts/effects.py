@@ -38,10 +38,6 @@ What two normal samples of one variance prove about Gaussian differential privac
 Reference: Dong, Roth & Su (2019), https://arxiv.org/abs/1905.02383: normals mu deviations apart are mu-GDP,
 exactly (epsilon, delta(epsilon)) for every epsilon.
 
-**Trade-off curve.** A claim says that no test of the two arms with a type I error of alpha has a type II error
-below f(alpha), in either direction (Dong, Roth & Su 2019; of (epsilon, delta) Wasserman & Zhou 2010,
-https://arxiv.org/abs/0811.2501). One test whose errors are surely below disproves it.
-
 **One run.** Where a fair coin says of each record whether it is in, guesses of an (epsilon, delta) mechanism's
 coins are right no more often than independent ones with chance e^epsilon / (1 + e^epsilon), but for delta:
 Steinke, Nasr & Jagielski (2023), https://arxiv.org/abs/2305.08846, Theorem 5.2. It holds of all records together,
@@ -52,7 +48,6 @@ where its law is known, as it is not for any mechanism.)
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -385,90 +380,6 @@ def gaussian_epsilon_low(arms: NDArray[np.float64], confidence: float, delta: fl
     # The upper end: there about half of all samples lie beyond what was seen.
     mu = float(brentq(beyond, 0.0, seen + 1.0)) / root
     return float(dp_accounting.get_epsilon_gaussian(1 / mu, delta)) if mu > 1e-6 else 0.0
-
-
-TYPE_ONE = (0.01, 0.05, 0.1, 0.2, 0.5)
-"""Where trade-off curves are measured."""
-
-
-@dataclass(frozen=True)
-class TradeOff:
-    """One point of the curve that says what a test with few false alarms misses at least."""
-
-    type_one: float
-    """Of a test: the most false alarms that it gives."""
-    claimed: float
-    """The type II error that no such test goes below, if the claim holds."""
-    measured: float
-    """That of the best test that was tried, in these runs."""
-    high: float
-    """Its upper bound. All points' bounds hold together, with their type I errors."""
-
-    @property
-    def refuted(self) -> bool:
-        """Whether a test is surely better than the claim allows."""
-        return self.high < self.claimed
-
-
-def claimed_type_two(type_one: float, epsilon: float, delta: float, *, normal: bool) -> float:
-    """The least type II error of any test at this type I error, by what is claimed.
-
-    Parameters
-    ----------
-    normal : bool
-        Both arms are claimed to be normal with one variance, as far apart as (epsilon, delta) allows.
-
-    Examples
-    --------
-    >>> round(claimed_type_two(0.05, 1.0, 0.0, normal=False), 3)
-    0.864
-    """
-    if normal:
-        import dp_accounting
-        from scipy.special import ndtr, ndtri
-
-        return float(ndtr(-ndtri(type_one) - 1 / float(dp_accounting.get_sigma_gaussian(epsilon, delta))))
-    steep = 1 - delta - math.exp(epsilon) * type_one
-    return max(0.0, steep, math.exp(-epsilon) * (1 - delta - type_one))
-
-
-def trade_off(
-    arms: NDArray[np.float64], epsilon: float, delta: float, confidence: float, *, normal: bool
-) -> tuple[TradeOff, ...]:
-    """The trade-off curve that two arms prove beside the one that is claimed, in whichever direction is worse.
-
-    Parameters
-    ----------
-    arms : shape (2, n_runs)
-        A statistic, such as the likelihood ratio, in fresh runs on each of two neighbours.
-    confidence : float in (0, 1)
-        That all bounds hold.
-    normal : bool
-        As in `claimed_type_two`.
-    """
-    each = 1 - (1 - confidence) / (2 * len(TYPE_ONE))
-    missed, high = [], []
-    for rate in TYPE_ONE:
-        for first, second in (arms, arms[::-1]):
-            if (test := tpr_at_fpr(first, second, rate, each)) is not None:
-                missed.append((rate, 1 - test.tpr))
-                high.append((rate, 1 - test.tpr_low))
-    return tuple(
-        TradeOff(
-            type_one=rate,
-            claimed=claimed_type_two(rate, epsilon, delta, normal=normal),
-            measured=_least_mixed(rate, missed),
-            high=_least_mixed(rate, high),
-        )
-        for rate in TYPE_ONE
-    )
-
-
-def _least_mixed(rate: float, errors: Sequence[tuple[float, float]]) -> float:
-    """The least type II error of tests, of their opposites, and of two between which a coin chooses."""
-    points = [(0.0, 1.0), (1.0, 0.0), *errors, *(error[::-1] for error in errors)]
-    pairs = [(one, other) for one in points for other in points if one[0] <= rate <= other[0]]
-    return min(float(np.interp(rate, [one[0], other[0]], [one[1], other[1]])) for one, other in pairs)
 
 
 @dataclass(frozen=True)

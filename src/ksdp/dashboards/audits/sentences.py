@@ -184,11 +184,10 @@ def promised(summary: Summary, claim: StoredClaim | None = None) -> str | None:
 def proved(claim: StoredClaim) -> str:
     """What runs on the mechanism's worst case proved, beside what it claims for it."""
     finding = claim.finding
-    curve = f"{finding.trade_off()} " if any(point.refuted for point in finding.curve) else ""
     return (
         f"Claimed epsilon {finding.claimed_epsilon:.3g} at delta {finding.claimed_delta:g}; proved on its worst "
         f"case: at least {finding.measured_low:.3g} ({count(finding.runs)} runs an arm, confidence "
-        f"{percent(finding.confidence)}). {curve}{finding.replay.sentence()}"
+        f"{percent(finding.confidence)})."
     )
 
 

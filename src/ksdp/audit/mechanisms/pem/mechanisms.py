@@ -37,7 +37,6 @@ from ksdp.audit.mechanisms.pem.algorithm import (
 from ksdp.audit.mechanisms.pem.functions import PemApriori, PemKMeans, PemLogistic, candidates
 from ksdp.audit.mechanisms.pem.noise import Budget, Sampler, Simulated, Vetted, log_law, tight_epsilon
 from ksdp.audit.mechanisms.privacy.noise import PrivacyCost, adjacency_words, check_sampler
-from ksdp.audit.mechanisms.sensitivity import MovedValue
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.numeric.whole_numbers import Whole
 from ksdp.audit.statistics.linear.releases import Added, Adds, LinearReleases, nothing_added, statistics_of_sums
@@ -234,18 +233,6 @@ class PemMechanism(ABC):
             self._gain(algorithm, first, state, total) - self._gain(algorithm, second, state, total)
             for state, total in zip(states, transcript.seen, strict=True)
         )
-
-    def moved(self, pair: tuple[Database, Database], rng: np.random.Generator) -> list[MovedValue]:
-        """How far one record moves each block of each sum, in whole steps, given the sums of one run."""
-        first, second = (_hidden_record(database) for database in pair)
-        algorithm, run, found = self.algorithm(first.shape[1]), self.transcript(pair[0], rng), list[MovedValue]()
-        for state in run.states[: len(run.seen)]:
-            steps = np.abs(contribution(algorithm, first, state) - contribution(algorithm, second, state))
-            parts = np.split(steps, np.cumsum([block.size for block in state.blocks])[:-1])
-            for number, (block, part) in enumerate(zip(state.blocks, parts, strict=True), 1):
-                name = f"block {number} of iteration {state.iteration + 1}"
-                found.append(MovedValue(name, "L1, in steps", float(part.sum()), float(block.sensitivity)))
-        return found
 
     def _gain(self, algorithm: PemAlgorithm, record: sp.csr_array, state: PemState, total: PemTotal) -> float:
         """ln of P(sum | the record) / P(sum | nothing)."""

@@ -35,7 +35,6 @@ from ksdp.audit.mechanisms.privacy.noise import (
     epsilon_together,
     on_grid,
 )
-from ksdp.audit.mechanisms.sensitivity import MovedValue
 from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.statistics.linear.releases import LinearReleases, statistics_of_sums
 
@@ -149,43 +148,6 @@ class Replay(Announcer):
         was = next(self._announced)
         self.transcript.append(Announcement(was.public, was.seen, exact, deviation))
         return was.public
-
-
-class Recorder(Announcer):
-    """Keeps every value before its noise and with it, also what stays with a party; or runs on with such values.
-
-    Parameters
-    ----------
-    given : noisy values of an earlier run, which take the place of noise that is drawn
-    """
-
-    def __init__(
-        self, outside: Sequence[int], sampler: str, rng: np.random.Generator, given: Sequence[Floats] = ()
-    ) -> None:
-        super().__init__(outside, sampler, rng)
-        self.noisy: list[Floats] = []
-        self.free: set[int] = set()
-        """Places in the transcript of what follows from what stands before them."""
-        self._given = iter(given)
-
-    def keep(self, share: Floats, deviation: float) -> Floats:
-        """Add noise; a ledger counts what stays with a party like what leaves it."""
-        return self.upload(0, share, deviation)
-
-    def publish(self, array: Floats, deviation: float) -> Floats:
-        """Announce what no record is to enter anew."""
-        self.free.add(len(self.transcript))
-        return super().publish(array, deviation)
-
-    def choose(self, among: int) -> int:
-        """The first, in both runs: all have noise of one size."""
-        return 0
-
-    def _noisy(self, share: Floats, deviation: float) -> Floats:
-        given = next(self._given, None)
-        fits = given is not None and given.shape == share.shape
-        self.noisy.append(given if given is not None and fits else super()._noisy(share, deviation))
-        return self.noisy[-1]
 
 
 @dataclass(eq=False)
@@ -426,39 +388,6 @@ class GaussianReleases(ABC):
         """Whether the noise would have been of another size on the other database, given what was announced."""
         first, second = ([told.deviation for told in self._replayed(transcript, d)] for d in pair)
         return first != second
-
-    def moved(self, pair: tuple[Database, Database], rng: np.random.Generator) -> list[MovedValue]:
-        """How far one record moves each value before its noise, given the noisy values of one run.
-
-        The sensitivity of a release is the deviation of its noise over its multiplier, by the mechanism's own
-        ledger; 0 for what only follows from other releases.
-        """
-        first = Recorder(pair[0].outside, self.sampler, rng)
-        self._driven(pair[0], first)
-        second = Recorder(pair[1].outside, self.sampler, rng, first.noisy)
-        self._driven(pair[1], second)
-        if [a.exact.shape for a in first.transcript] != [b.exact.shape for b in second.transcript]:
-            return [MovedValue("all", "L2", 0.0, 0.0, unknown="what is released depends on the data")]
-        ledger = self.multipliers([part.shape[0] for part in pair[0].parties], pair[0].parties[0].shape[1])
-        counted, multipliers, found = len(first.transcript) - len(first.free), iter(ledger), list[MovedValue]()
-        for place, (a, b) in enumerate(zip(first.transcript, second.transcript, strict=True)):
-            name, distance = (
-                f"release {place + 1} of {len(first.transcript)}",
-                float(np.linalg.norm(a.exact - b.exact)),
-            )
-            rounding = _ROUNDING * float(np.linalg.norm(a.exact) + np.linalg.norm(b.exact))
-            if place in first.free:
-                found += [MovedValue(name, "L2", distance, 0.0, rounding)] if distance else []
-                continue
-            multiplier, why = next(multipliers, 0.0), ""
-            if counted != len(ledger):
-                why = f"the run has {counted} releases, and the ledger counts {len(ledger)}"
-            elif a.deviation != b.deviation:
-                why = "the size of its noise depends on the data"
-            elif not (multiplier > 0 and a.deviation > 0):
-                why = "it has no noise"
-            found.append(MovedValue(name, "L2", distance, 0.0 if why else a.deviation / multiplier, rounding, why))
-        return found
 
     def _replayed(self, transcript: Sequence[Announcement], database: Database) -> list[Announcement]:
         replay = Replay(database.outside, transcript)
