@@ -77,7 +77,6 @@ def example(**changes: Any) -> Summary:
         design=DesignSummary("shared", "document", "fixed", 2, 0, 0, 0.4, (60, 80, 90)),
         spec=SPEC,
         cached_runs=0,
-        spared_runs=0,
         sampled_runs=200,
         fresh_sampled_runs=0,
         damaged_blocks=(),

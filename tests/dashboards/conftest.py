@@ -139,7 +139,6 @@ def _summary(
         },
         "spec": spec.model_dump(mode="json"),
         "cached_runs": 0,
-        "spared_runs": 0,
         "sampled_runs": runs,
         "fresh_sampled_runs": 0,
         "damaged_blocks": [],

@@ -27,7 +27,6 @@ from ksdp.audit.contract import (
     own_statistics,
     sentence_of,
     statistic_traits,
-    traits_of,
 )
 from ksdp.audit.corpus.groups import Units
 from ksdp.audit.corpus.matrix import Corpus
@@ -43,7 +42,7 @@ from ksdp.audit.numeric.sparse_rows import rows_of, take_rows
 from ksdp.audit.party_view import Holdings, parties_key
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import default_statistics, own_code, select_statistics
-from ksdp.audit.run_subsampling import EVERY_RUN, RunSubsampling, best_every, few_left, kept_without, more_runs
+from ksdp.audit.run_subsampling import EVERY_RUN, RunSubsampling, best_every, kept_without, more_runs
 from ksdp.audit.specs.design import Block, Design, Literal, Shared
 from ksdp.audit.specs.models import Spec
 from ksdp.audit.statistics.linear.groups import GroupMean, OfGroups, solves_groups
@@ -330,8 +329,6 @@ class Plan:
     """The parent plan's `pool`, so that its expectations are computed once for all stages."""
     leaks: tuple[ArrayLeak, ...] = ()
     """Planted in what runs announce."""
-    few_from: int | None = None
-    """As `Stage.few_from`."""
 
     @property
     def proved(self) -> bool:
@@ -419,55 +416,8 @@ class Plan:
 
     def _keeps(self, block: Block, numbers: Rows) -> NDArray[np.bool_]:
         """Whether a block keeps the without runs of units and controls of these numbers."""
-        numbers = np.zeros_like(numbers) if self._of_few(block) else numbers
         population = len(self.units) + CONTROLS
         return kept_without(self.design.seed, block, numbers, population, self.block_runs, self.reading)
-
-    def _of_few(self, block: Block) -> bool:
-        return self.few_from is not None and block.start >= self.few_from
-
-    def bits_of(self, block: Block) -> Rows:
-        """Units whose bits the lane's documents have in a block: their own, or those of their first copies."""
-        own = self.design.targets(block.lane)
-        return self._first_copies(own) if self._of_few(block) else own
-
-    def _first_copies(self, units: Rows) -> Rows:
-        """The first unit in the pool that a run holds in the place of each without announcing anything else."""
-        design = self.design
-        if not isinstance(design, Shared) or self.leaks or not traits_of(self.mechanism).order_free:
-            return units
-        _, first, content = np.unique(self.corpus.first_alike[design.pool], return_index=True, return_inverse=True)
-        return np.asarray(design.pool[first[content[np.searchsorted(design.pool, units)]]])
-
-    def few_left(self, units: Rows) -> bool:
-        """Whether these have so few contents that runs which none of their tests reads are left out."""
-        return not self.reading.all and few_left(
-            len(np.unique(self._first_copies(units))), self.design.share, self.reading
-        )
-
-    def inclusion(self, block: Block) -> NDArray[np.bool_]:
-        """Whether each run held each of the lane's documents, or its first copy (`bits_of`)."""
-        if not self._of_few(block):
-            return self.design.inclusion(block)
-        units, places = np.unique(self.bits_of(block), return_inverse=True)
-        return np.asarray(replace(cast(Any, self.design), audited=units).inclusion(block)[places])
-
-    def made(self, block: Block) -> Rows:
-        """Numbers of the block's runs that are made: all, or where few contents are open those that tests read."""
-        runs = np.arange(block.start, block.stop)
-        if not self._of_few(block) or self._keeps(block, np.zeros(1, np.int64)).all():
-            return runs
-        return runs[self.inclusion(block).any(axis=0)]
-
-    def spared(self, start: int = 0) -> int:
-        """Runs of each lane from this one on that are not made."""
-        counts = zip(self.blocks, self._spared, strict=True)
-        return sum(count for block, count in counts if block.start >= start)
-
-    @cached_property
-    def _spared(self) -> tuple[int, ...]:
-        """Block by block."""
-        return tuple(len(block) - len(self.made(block)) for block in self.blocks)
 
     def narrowed(self, stage: Stage) -> Plan:
         """The plan of one stage.
@@ -479,7 +429,7 @@ class Plan:
         reading = RunSubsampling(self.fresh_every) if stage.name == FRESH else self.reading
         design = replace(cast(Any, self.design), runs=stage.runs, seed=stage.seed, **fewer)
         measured = replace(self, statistics=chosen, strongest=stage.strongest, known_pool=self.pool)
-        return replace(measured, design=design, reading=reading, few_from=stage.few_from)
+        return replace(measured, design=design, reading=reading)
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:

@@ -13,16 +13,6 @@ Every document's tests read the same number of runs: as many without runs as the
 blocks are left out again, the last ones. Where they stand is given by bits alone, too.
 
 The runs of an early look are few blocks, in which a draw would be lumpy: there every document reads all.
-
-**Few contents left open** (`few_left`): in the runs to come all documents keep the same blocks, and a copy takes
-the bits of the first copy in the pool. Most runs outside of these blocks then hold nobody whose tests would read
-them, and are not made. This costs no level. The choice rests on earlier runs (who is open), and later runs are
-independent of these. For each document, open or not, the next looks read as many of them as they would have
-otherwise, whose bits and values have the same law: one block of each stratum is drawn in any case, and what a
-run announces has one law given that it holds one copy or another, where order says nothing. So what was seen
-before and the document's later p-values together have one law, chosen this way or not, and corrections hold
-under any dependence of documents. Other arms for the same look, such as runs forced to hold the document beside
-its old without runs, have another law: a choice between the two would cost up to twice the level.
 """
 
 from __future__ import annotations
@@ -95,24 +85,6 @@ class RunSubsampling:
     def measured(self, done: int, share: float) -> float:
         """Part of all values, of a document in a run, that are measured: with runs, and kept without runs."""
         return share + (1 - share) * self.runs(done) / done
-
-
-_MOST_MADE = 0.8
-"""Part of the runs to come that is made, from which on it is not worth it to leave out the others."""
-
-
-def few_left(contents: int, share: float, reading: RunSubsampling) -> bool:
-    """Whether so few contents are open that most runs to come, outside of kept blocks, hold none of them.
-
-    Examples
-    --------
-    >>> [few_left(contents, 0.03, RunSubsampling(4)) for contents in (0, 23, 43, 44)]
-    [True, True, True, False]
-    >>> few_left(1, 0.03, EVERY_RUN)
-    False
-    """
-    kept = 1 / reading.every
-    return kept + (1 - kept) * (1 - (1 - share) ** contents) <= _MOST_MADE
 
 
 EVERY_RUN = RunSubsampling()

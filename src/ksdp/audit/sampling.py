@@ -135,9 +135,9 @@ def _all_finite(array: NDArray[Any]) -> bool:
 
 
 def sample(plan: Plan, block: Block) -> Iterator[Stored]:
-    """The observables of each run of a block that is made, in order."""
-    for run in plan.made(block):
-        yield run_observables(plan, block.lane, int(run))
+    """The observables of each run of a block, in order."""
+    for run in range(block.start, block.stop):
+        yield run_observables(plan, block.lane, run)
 
 
 def measure(
@@ -151,17 +151,17 @@ def measure(
 
     Parameters
     ----------
-    runs : the observables of each run of the block that is made, in order
+    runs : the observables of each run of the block, in order
     keep : called with what the store keeps of each run's observables
     """
     documents = plan.documents(block.lane)
     bits, controls = drawn_controls(plan.design, block, CONTROLS)
     controls[NULL_CONTROLS:] += _PLANTED_SHIFT * bits[NULL_CONTROLS:]
-    inclusion = np.concatenate([plan.inclusion(block), bits])
+    inclusion = np.concatenate([plan.design.inclusion(block), bits])
     kept = plan.kept_runs(block, inclusion)
     precision = plan.spec.store.precision
     # Filled run by run, transposed once: rows of documents are what tests read.
-    held_as, made = plan.bits_of(block), plan.made(block)
+    targets = plan.design.targets(block.lane)
     shape = (len(block), len(documents) + CONTROLS)
     names = [s.name for s in statistics] if plan.strongest is None else [STRONGEST]
     values = {name: np.full(shape, np.nan, dtype=precision) for name in names}
@@ -170,13 +170,13 @@ def measure(
         column[:, len(documents) :] = controls.T
     parts = _parts(documents, kept, statistics, plan.strongest)
     done, own, digests = 0, is_own(plan.mechanism), []
-    for stored, at in zip(runs, made - block.start, strict=False):
+    for stored, at in zip(runs, range(len(block)), strict=False):
         if own:
             digests.append(run_digest(plan, stored))
         if keep is not None:
             keep({name: stored[name] for name in (HANDED, *plan.kept)})
         held = handed_units(stored, plan.corpus, plan.units)
-        canary[at, : len(documents)] = canary_values(held, plan.design.seed, block.lane, block.start + at)[held_as]
+        canary[at, : len(documents)] = canary_values(held, plan.design.seed, block.lane, block.start + at)[targets]
         # A store of the last round lacks earlier ones, and is asked only where nobody reads those (`from_store`).
         seen = Observables({name: stored[name].astype(np.float64) for name in plan.seen if name in stored})
         for places, some, wanted in (found for part in parts for found in part.of(at)):
@@ -192,8 +192,8 @@ def measure(
                     )
                 values[statistic.name if plan.strongest is None else STRONGEST][at, places] = found
         done += 1
-    if done != len(made):
-        raise KsdpError(f"block {block} has {done} runs of observables; it needs {len(made)}.")
+    if done != len(block):
+        raise KsdpError(f"block {block} has {done} runs of observables; it needs {len(block)}.")
     # Each goes as it is turned: of a million documents a block is gigabytes.
     columns = {name: np.ascontiguousarray(values.pop(name).T) for name in list(values)}
     found_canary = np.ascontiguousarray(canary.T)

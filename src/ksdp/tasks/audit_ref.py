@@ -142,8 +142,6 @@ def folders_of(ref: AuditRef) -> Folders:
         read["early"] = plan.reading.early
     if code := own_code(plan.spec.statistics.names, plan.statistics):
         read["code"] = code
-    if plan.few_from is not None:
-        read["few_from"] = plan.few_from
     if plan.strongest is not None:
         read["strongest"] = hashlib.sha256(plan.strongest.tobytes()).hexdigest()
     chosen = content_key(

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from ksdp.audit.errors import DamagedBlock, StoreError
-from ksdp.audit.plan import CONTROLS, Plan
+from ksdp.audit.plan import CONTROLS
 from ksdp.audit.sampling import BlockValues, Stored, measure, sample
 from ksdp.audit.specs.design import Block
 from ksdp.audit.verdicts.controls import CANARY
@@ -36,7 +36,7 @@ from ksdp.storage.blocks import (
 )
 from ksdp.storage.remote import Place, RemotePlace, remove_folder
 from ksdp.storage.store import Store
-from ksdp.tasks.audit_ref import AuditRef, Folders, folders_of, open_plan, open_stage
+from ksdp.tasks.audit_ref import AuditRef, folders_of, open_plan, open_stage
 
 _log = logging.getLogger("ksdp.tasks")
 
@@ -132,14 +132,14 @@ def compute_block(ref: AuditRef, block: Block) -> BlockDone:
     """
     plan, folders = open_plan(ref), folders_of(ref)
     damaged: list[str] = []
-    keep = _kept(ref, block)
+    keep = plan.spec.store.observables != "none"
     seen = _present(folders.observables, block, folders.key, damaged)
     if _present(folders.values, block, folders.values_key, damaged) and (seen or not keep or not ref.may_sample):
-        return BlockDone(len(plan.made(block)), "cached", tuple(damaged))
+        return BlockDone(len(block), "cached", tuple(damaged))
     measured, how = _carried(ref, block, damaged), "cached"
     if measured is None and seen and plan.from_store:
         try:
-            stored = stored_runs(plan, folders, block)
+            stored = read_observables(folders.observables, block, folders.key)
             measured, how = measure(plan, block, _counted(ref, block, stored), plan.statistics), "measured"
         except DamagedBlock:
             discard(folders.observables, block, damaged)
@@ -156,20 +156,7 @@ def compute_block(ref: AuditRef, block: Block) -> BlockDone:
             writer.write(folders.observables)
         how = "sampled"
     write_values(folders.values, measured, folders.values_key, plan.spec.store.precision)
-    return BlockDone(len(plan.made(block)), how, tuple(damaged))
-
-
-def _kept(ref: AuditRef, block: Block) -> bool:
-    """Whether a block's observables go to the store, which holds whole blocks alone."""
-    plan = open_plan(ref)
-    return plan.spec.store.observables != "none" and len(plan.made(block)) == len(block)
-
-
-def stored_runs(plan: Plan, folders: Folders, block: Block) -> Iterator[Stored]:
-    """The stored observables of each run of a block that is made, in order."""
-    made = set(plan.made(block).tolist())
-    runs = read_observables(folders.observables, block, folders.key)
-    return (stored for run, stored in enumerate(runs, block.start) if run in made)
+    return BlockDone(len(block), how, tuple(damaged))
 
 
 def all_stored(ref: AuditRef) -> bool:
@@ -217,12 +204,8 @@ def _carried(ref: AuditRef, block: Block, damaged: list[str]) -> BlockValues | N
         return None
     *plain, canary = (column[rows] for column in groups.whole())
     kept = None if groups.kept is None else groups.kept[rows]
-    digests: tuple[str, ...] = ()
-    if of_runs:  # of somebody's own code alone
-        still = np.isin(earlier.made(block), plan.made(block))
-        digests = tuple(digest for digest, made in zip(of_runs, still, strict=True) if made)
     values = dict(zip(names, plain, strict=True))
-    return BlockValues(block, groups.inclusion[rows], values, canary, kept, digests)
+    return BlockValues(block, groups.inclusion[rows], values, canary, kept, tuple(of_runs))
 
 
 def all_whole(ref: AuditRef) -> bool:
@@ -234,8 +217,8 @@ def all_whole(ref: AuditRef) -> bool:
     wanted = [] if folders.dropped else [(folders.values, folders.values_key)]
     blocks = open_plan(ref).blocks
     every = [(folder, key, block) for folder, key in wanted for block in blocks]
-    if ref.may_sample:
-        every += [(folders.observables, folders.key, block) for block in blocks if _kept(ref, block)]
+    if ref.may_sample and open_plan(ref).spec.store.observables != "none":
+        every += [(folders.observables, folders.key, block) for block in blocks]
 
     def whole(asked: tuple[Place, str, Block]) -> bool:
         folder, key, block = asked

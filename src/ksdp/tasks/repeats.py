@@ -48,7 +48,7 @@ def repeat_runs(ref: AuditRef) -> str:
         return _as_recorded(plan.mechanism, plan)
     if not is_own(plan.mechanism):
         return ""
-    runs = [(block, int(run)) for block in plan.blocks for run in plan.made(block)]
+    runs = [(block, run) for block in plan.blocks for run in range(block.start, block.stop)]
     picked = np.unique(np.linspace(0, len(runs) - 1, REPEATED).round().astype(int))[::-1]
     chosen = [runs[at] for at in picked]
     before = _digests_before(ref, chosen)
@@ -92,12 +92,11 @@ def _as_recorded(mechanism: RecordedRuns, plan: Plan) -> str:
 
 
 def _digests_before(ref: AuditRef, chosen: list[tuple[Block, int]]) -> list[str]:
-    plan, folders = open_plan(ref), folders_of(ref)
+    folders = folders_of(ref)
     read = {
-        block: dict(zip(plan.made(block), read_digests(folders.values, block, folders.values_key), strict=True))
-        for block in {block for block, _ in chosen}
+        block: read_digests(folders.values, block, folders.values_key) for block in {block for block, _ in chosen}
     }
-    return [read[block][run] for block, run in chosen]
+    return [read[block][run - block.start] for block, run in chosen]
 
 
 def _again(plan: Plan, chosen: list[tuple[Block, int]]) -> tuple[Answer, bool]:

@@ -27,7 +27,6 @@ KEYS = [
     "runs", "valid", "verdicts", "detected", "statistics", "skipped_statistics", "opens", "announced",
     "coverage", "unread", "paper_alone", "controls", "power", "chance", "looks", "fresh", "certificate",
     "knows_all", "corpus_about", "design", "spec", "cached_runs", "sampled_runs", "fresh_sampled_runs",
-    "spared_runs",
     "damaged_blocks", "seconds", "seconds_by_stage", "provenance", "store", "report",
     "share", "copies", "promise",
 ]  # fmt: skip

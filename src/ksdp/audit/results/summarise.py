@@ -132,8 +132,6 @@ class Tested:
     certificate: Certificate | None = None
     copies: Copies | None = None
     """What the number of copies proves of documents that have some."""
-    spared: int = 0
-    """Runs that were not made (`Plan.spared`)."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +194,7 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: Audi
     judged = void_where_copies_tell(judged, copies)
     promise = promise_summary(plan, tested.interim)
     judged = judged.contradicted(0 if promise is None else promise.contradicted, _AS_PROMISED)
-    runs = plan.looks[tested.looks - 1].runs * plan.design.lanes - tested.spared
+    runs = plan.looks[tested.looks - 1].runs * plan.design.lanes
     sampled = min(cost.sampled_runs, runs)  # runs that a later look reads again are counted once
     return Summary(
         version=VERSION,
@@ -234,7 +232,6 @@ def summarise(tested: Tested, effects: Sequence[Effect], cost: Cost, filed: Audi
         ),
         design=_design(plan, tests.n_with[:, 0]),
         spec=plan.spec,
-        spared_runs=tested.spared,
         cached_runs=runs - sampled,
         sampled_runs=sampled,
         fresh_sampled_runs=cost.fresh_sampled_runs,

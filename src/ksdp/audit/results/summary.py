@@ -124,8 +124,6 @@ class Summary(StoredSummary):
     """Of `runs`, those that the store held already."""
     sampled_runs: int
     fresh_sampled_runs: int
-    spared_runs: int
-    """Not made, as no test of the few contents left open reads them; on top of `runs`."""
     damaged_blocks: tuple[str, ...]
     """Those found damaged and computed again, in words."""
     seconds: float

@@ -72,8 +72,6 @@ class Stage:
     """The stage that measured the first of these runs."""
     strongest: NDArray[np.int64] | None = None
     """Of each row the one of `statistics` that is measured; None: all of them."""
-    few_from: int | None = None
-    """First run after the look that left few contents open (`ksdp.audit.run_subsampling`); None: none did."""
 
 
 def planned_looks(spec: Spec, design: Design, whole_runs: int) -> tuple[Look, ...]:

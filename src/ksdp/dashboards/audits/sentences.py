@@ -567,9 +567,6 @@ def looks(summary: Summary) -> str | None:
     if summary.verdicts.undecided and (share := summary.spec.design.stop_when_open):
         saved = f" At most {percent(share)} were open then, where the spec ends (`design.stop_when_open`)."
     saved = saved if len(made) < len(planned) else ""
-    if summary.spared_runs:
-        spared = plural(summary.spared_runs, "run", "runs")
-        saved += f" Few contents were open at the end: {spared} that no test of these reads were not made."
     return (
         f"The audit looked {plural(len(made), 'time', 'times')}, each at its own part of the level, planned "
         f"beforehand: {decided}.{saved}"

@@ -44,7 +44,7 @@ from ksdp.flows.audits.steps import Steps, Tally
 from ksdp.flows.interruption import advance, current
 from ksdp.storage.audits.stages import drop_stages, write_stage
 from ksdp.storage.store import Store
-from ksdp.tasks.audit_ref import AuditRef, open_audit, open_plan, parts_of
+from ksdp.tasks.audit_ref import AuditRef, open_audit, parts_of
 from ksdp.tasks.blocks import all_stored, drop_passing, drop_values
 from ksdp.tasks.slices import Slice, SliceEffects, measure_effects, slices
 
@@ -59,16 +59,13 @@ async def _looks(
     copies = await steps.run_in_thread(copies_of, whole)
     proved = proved_bound(whole, copies)
     interim: InterimVerdicts | None = None
-    few_from: int | None = None
     scope = LookScope(whole.counted, whole.fresh_runs > 0, whole.reading, whole.coverage.may_clear)
     refs, controls, shuffled, canaries = [first], [], [], []
     for number, look in enumerate(whole.looks):
         if interim is not None:
             rows = np.sort(whole.audited[open_documents(interim)])
-            if few_from is None and whole.few_left(rows):
-                few_from = whole.looks[number - 1].runs
             name, seed, before = f"look-{number + 1}", whole.design.seed, refs[-1].stage
-            stage = Stage(name, seed, look.runs, rows, names, before, few_from=few_from)
+            stage = Stage(name, seed, look.runs, rows, names, before)
             write_stage(Store(Path(first.store)).audit(first.audit), stage)
             if not (first.may_sample or await steps.run_in_thread(all_stored, first.at(stage.name))):
                 break  # what was not announced cannot be explored
@@ -86,16 +83,8 @@ async def _looks(
             break
     assert interim is not None
     drop_stages(Store(Path(first.store)).audit(first.audit), "look-", [ref.stage for ref in refs])
-    spared = await steps.run_in_thread(_spared, refs)
-    tested = Tested(whole, len(refs), interim, controls, shuffled, canaries, copies=copies, spared=spared)
+    tested = Tested(whole, len(refs), interim, controls, shuffled, canaries, copies=copies)
     return tested, tuple(refs)
-
-
-def _spared(looks: Sequence[AuditRef]) -> int:
-    """Runs that none of these looks made, each of which makes those that are new."""
-    plans = [open_plan(ref) for ref in looks]
-    starts = [0, *(plan.design.runs for plan in plans)]
-    return sum(plan.spared(start) for plan, start in zip(plans, starts, strict=False))
 
 
 async def _confirm(first: AuditRef, tested: Tested, steps: Steps, tally: Tally) -> list[SliceEffects]:

@@ -26,11 +26,10 @@ from ksdp.storage.audits.documents import (
 )
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.stages import stage_names
-from ksdp.storage.blocks import has_block
+from ksdp.storage.blocks import has_block, read_observables
 from ksdp.storage.findings import Curve, place_of, read_document
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import AuditRef, folders_of, open_audit, open_plan, open_stage
-from ksdp.tasks.blocks import stored_runs
 from ksdp.tasks.provenance import versions
 
 
@@ -59,7 +58,7 @@ def values_of(
 
     def runs(block: Block) -> Iterator[Stored]:
         if alone.from_store and has_block(folders.observables, block, folders.key):
-            return stored_runs(alone, folders, block)
+            return read_observables(folders.observables, block, folders.key)
         return sample(alone, block)
 
     current().stage("measure", alone.design.runs)

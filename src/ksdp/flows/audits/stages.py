@@ -79,7 +79,7 @@ async def tested_look(ref: AuditRef, steps: Steps, tally: Tally, seconds: dict[s
 async def measured_stage(ref: AuditRef, steps: Steps, tally: Tally, of: str = "") -> Plan:
     """Measure all blocks of a stage, or of a part of its documents, which `of` describes."""
     plan = await steps.run_in_thread(open_plan, ref)
-    runs = plan.runs - await steps.run_in_thread(plan.spared)
+    runs = plan.runs
     current().stage(" ".join(word for word in ("sample", ref.stage, of) if word), runs)
     where = ", ".join(word for word in (ref.stage, of) if word)
     what = f"runs of the mechanism{f' ({where})' if where else ''}"

@@ -25,7 +25,7 @@ def _file(folder: Path, name: str) -> Path:
 
 def write_stage(folder: Path, stage: Stage) -> None:
     """Write a stage; the same audit resumed writes the same one again."""
-    names = ("seed", "runs", "statistics", "before", "few_from")
+    names = ("seed", "runs", "statistics", "before")
     header = {name: getattr(stage, name) for name in names}
     columns = {"row": np.asarray(stage.rows, dtype=np.int64)}
     if stage.strongest is not None:

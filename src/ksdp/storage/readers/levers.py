@@ -84,7 +84,7 @@ def _chosen(
             if counts is None:
                 raise SpecError(
                     "`corpus.levers.most_frequent` needs `reference` here: without one the choice is made from "
-                    'the documents, and parties would have to announce it, as the mechanism "counted" does.'
+                    "the documents, and gives them away. A run of the mechanism `term-counts` writes one."
                 )
             frequency = np.bincount(counts.indices, minlength=len(labels))[columns]
         chosen = most_frequent(frequency, asked.most_frequent)
