@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+import ksdp
+
 Matrix = NDArray[np.float64]
 
 
@@ -13,7 +15,7 @@ def mean(rows: Matrix, rng: np.random.Generator) -> dict[str, Matrix]:
 
 
 def noisy_mean(rows: Matrix, rng: np.random.Generator) -> dict[str, Matrix]:
-    return {"mean": rows.mean(axis=0) + rng.normal(0, 5.0, rows.shape[1])}
+    return {"mean": ksdp.noise(rows.mean(axis=0), rng, scale=5.0)}
 
 
 def everything(rows: Matrix, rng: np.random.Generator) -> Matrix:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+import ksdp
 from ksdp.audit.contract import Database, Documents, Observables, Release
 
 
@@ -28,9 +29,9 @@ class NoisySum:
         return (Release("total", (features,), final=True),)
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
-        """All randomness comes from `rng`; the parties' matrices are CSR, the victim's first."""
+        """The parties' matrices are CSR, the victim's first; `ksdp.noise` declares what `rng` adds."""
         total = sum(np.asarray(party.sum(axis=0)).ravel() for party in database.parties)
-        return Observables({"total": total + rng.normal(0.0, self.noise, total.shape)})
+        return Observables({"total": ksdp.noise(total, rng, scale=self.noise)})
 
 
 @dataclass(frozen=True)

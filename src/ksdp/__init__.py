@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ksdp.api.results import Audit
     from ksdp.api.scorer import leak_scorer
     from ksdp.audit.errors import KsdpError
+    from ksdp.audit.mechanisms.chance import noise
 
     __version__ = _version("ksdp")
 
@@ -37,6 +38,7 @@ __all__ = [
     "clear",
     "leak_scorer",
     "load",
+    "noise",
     "plan",
 ]
 
@@ -48,6 +50,7 @@ _WHERE = {
     "clear": "ksdp.api.calls",
     "leak_scorer": "ksdp.api.scorer",
     "load": "ksdp.api.calls",
+    "noise": "ksdp.audit.mechanisms.chance",
     "plan": "ksdp.api.calls",
 }
 """Imported when first asked for: `import ksdp` takes a hundredth of a second."""

@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 
 import ksdp
+from ksdp.storage.audits.ledger import read_questions
 from ksdp.storage.clearances import verify_clearance
 from ksdp.storage.keys import load_public, make_identity
+from ksdp.storage.store import Store
 
-from ..functions import noisy_mean
+from ..functions import mean, noisy_mean
 
 
 def test_it_leaves_out_who_stands_out_and_signs_the_others(tmp_path: Path) -> None:
@@ -30,3 +32,12 @@ def test_it_leaves_out_who_stands_out_and_signs_the_others(tmp_path: Path) -> No
         tmp_path / "c.json", now=later, public_key=load_public(tmp_path / "ada.pub")
     ).clearance
     assert signed.allows(["5", "6"]).tolist() == [False, True]
+
+
+def test_a_function_asks_one_question_at_every_call(tmp_path: Path) -> None:
+    data = np.random.default_rng(0).poisson(1.0, (20, 4)).astype(float)
+    few = {"store": tmp_path / "store", "party_size": 0.5, "with_runs": 20, "fresh_runs": 0}
+    for function, seed in ((mean, 1), (mean, 2), (noisy_mean, 1)):
+        ksdp.audit(data, function, seed=seed, **few)
+    asked = [one.content for one in read_questions(Store(tmp_path / "store")).values()]
+    assert [asked.count(one) for one in asked] == [2, 2, 1]

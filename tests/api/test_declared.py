@@ -1,4 +1,4 @@
-"""What a function announces beside its numbers: which arrays, types, lengths, signs of zeros and last digits."""
+"""What a function announces beside its numbers: which arrays, types, lengths and signs of zeros."""
 
 from __future__ import annotations
 
@@ -51,42 +51,8 @@ def test_what_is_announced_in_some_runs_alone_voids_the_audit(data: Matrix, give
         ksdp.audit(data, announcing(given), **FEW)
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        lambda noise, inside, rng: np.array([noise, -0.0 if inside else 0.0]),
-        lambda noise, inside, rng: np.array([noise, 0.0 if inside else -0.0]),
-        lambda noise, inside, rng: np.array([noise, *((-0.0, 0.0) if inside else (0.0, -0.0))]),
-    ],
-    ids=["in", "out", "place"],
-)
-def test_the_sign_of_a_zero_is_looked_at_or_refused(data: Matrix, given: Any) -> None:
-    try:
-        row = ksdp.audit(data, announcing(given), **FEW).verdicts.iloc[MARKED]
-        answer = f"{row['verdict']} by {row['statistic']}"
-    except InvalidAudit as error:
-        answer = str(error)
-    assert (
-        answer.startswith(("sensitive by zeros:output", "sensitive by simulated"))
-        or "announced -0.0 in 'output'" in answer
-    )
-
-
-@pytest.mark.parametrize("shape", [(), (3,)])
-def test_digits_that_single_precision_rounds_away_are_looked_at(data: Matrix, shape: tuple[int, ...]) -> None:
-    def given(noise: float, inside: bool, rng: np.random.Generator) -> Matrix:
-        return np.full(shape, np.float64(np.float32(noise)) + 1e-12 * inside)
-
-    found = ksdp.audit(data, announcing(given), **FEW)
-    assert found.summary.spec.store.precision == "float64"
-    assert found.verdicts["verdict"].iloc[MARKED] == "sensitive"
-    others = found.verdicts["verdict"].drop(found.verdicts.index[MARKED])
-    assert not (others == "sensitive").any()
-
-
-def test_zeros_without_a_sign_and_whole_numbers_are_audited_as_they_are(data: Matrix) -> None:
-    found = ksdp.audit(data, announcing(lambda noise, inside, rng: np.array([noise, -0.0]) + 0.0), **FEW)
+def test_zeros_have_no_sign(data: Matrix) -> None:
+    """Rounded, small negative numbers are -0.0 in some runs, which stops no audit."""
+    centred = data - data.mean(axis=0)
+    found = ksdp.audit(centred, lambda rows, rng: np.round(rows.mean(axis=0), 1), **FEW)
     assert found.summary.valid
-    assert not any("zeros" in name for name in found.summary.statistics)
-    counts = ksdp.audit(data, announcing(lambda noise, inside, rng: np.array([int(10 * noise)])), **FEW)
-    assert not any("digits" in name or "zeros" in name for name in counts.summary.statistics)

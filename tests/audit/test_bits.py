@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
+import ksdp
 from ksdp.audit.bits import DIGITS, Shown, found_by_lattice, shown
 from ksdp.audit.corpus.matrix import Corpus, canonical
 from ksdp.audit.coverage import MayBeIn, telling_numbers, unlearnt
@@ -20,7 +21,7 @@ from ksdp.audit.mechanisms.recorded import RecordedRuns
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import lent
 from ksdp.audit.specs.models import parse_spec
-from ksdp.audit.statistics.linear.pilot import chance_alone, crossed_runs, jumping
+from ksdp.audit.statistics.linear.pilot import crossed_runs
 
 Matrix = NDArray[np.float64]
 Function = Callable[[sp.csr_array, np.random.Generator], Any]
@@ -62,17 +63,12 @@ def means(rows: sp.csr_array, rng: np.random.Generator) -> Matrix:
 
 
 def noisy(deviation: float) -> Function:
-    return lambda rows, rng: means(rows, rng) + rng.normal(scale=deviation * means(rows, rng).mean(), size=6)
+    return lambda rows, rng: ksdp.noise(means(rows, rng), rng, scale=deviation * means(rows, rng).mean())
 
 
 def clipped(rows: sp.csr_array, rng: np.random.Generator) -> Matrix:
     """Noise of which much is 0, whatever the data."""
     return np.maximum(rng.normal(size=6), 0.0)
-
-
-def in_any_order(rows: sp.csr_array, rng: np.random.Generator) -> Matrix:
-    """Exact, but nobody knows which number is of which column."""
-    return rng.permutation(means(rows, rng))
 
 
 def above(rows: sp.csr_array, rng: np.random.Generator) -> Matrix:
@@ -85,14 +81,8 @@ def rounded(rows: sp.csr_array, rng: np.random.Generator) -> Matrix:
     return np.asarray(4.0 * np.rint(above(rows, rng) / 4.0))
 
 
-def whole_noise(rows: sp.csr_array, rng: np.random.Generator) -> Matrix:
-    """The same, with as much noise in whole numbers."""
-    return above(rows, rng) + rng.integers(-12, 13, size=6)
-
-
 def test_exact_numbers_say_nearly_as_much_as_their_digits() -> None:
     assert 6 * 45 < bits_of(means) <= 6 * DIGITS
-    assert 6 * 40 < bits_of(in_any_order) <= 6 * DIGITS
     assert 30 * 40 < bits_of("pd-svd", rank=5, opens="final") <= 30 * DIGITS
 
 
@@ -106,7 +96,7 @@ def test_whole_numbers_say_what_they_vary_by() -> None:
     assert bits_of(above) == pytest.approx(6 * np.log2(np.sqrt(60 / 16)), abs=4.0)
 
 
-@pytest.mark.parametrize("function", [noisy(10.0), clipped, whole_noise])
+@pytest.mark.parametrize("function", [noisy(10.0), clipped])
 def test_what_noise_hides_is_nothing(function: Function) -> None:
     assert bits_of(function) < 3.0
 
@@ -278,48 +268,6 @@ def test_nobody_is_clear_where_few_documents_have_exact_numbers() -> None:
     assert plan_of(means, documents=600).coverage.may_clear
     assert plan_of("pd-svd", documents=600, rank=1, opens="final").coverage.may_clear
     assert not plan_of("pd-svd", rank=1, opens="final").coverage.may_clear
-
-
-def masked(rows: sp.csr_array, rng: np.random.Generator) -> dict[str, Any]:
-    """Means with noise, and the seed of the noise."""
-    seed = int(rng.integers(2**31))
-    return {"seed": seed, "means": means(rows, rng) + np.random.default_rng(seed).normal(scale=1e6, size=6)}
-
-
-def test_chance_that_is_announced_clears_nobody_where_it_may_undo_what_it_hides() -> None:
-    (said,) = plan_of(masked, documents=600).coverage.unread
-    assert said.startswith("what chance hides in other arrays: `seed` is chance alone")
-
-    def named(**arrays: Function) -> tuple[str, ...]:
-        plan = plan_of(lambda rows, rng: {name: one(rows, rng) for name, one in arrays.items()})
-        return chance_alone(plan.mechanism, plan.pool, plan.read)
-
-    fixed = lambda rows, rng: np.ones(2)  # noqa: E731
-    assert named(noise=clipped, fixed=fixed) == (), "nothing is of the data"
-    assert named(noise=clipped, exact=means, fixed=fixed) == (), "nothing is hidden"
-    assert named(noise=clipped, exact=means, noisy=noisy(1.0), fixed=fixed) == ("noise",)
-
-
-def of_hash(rows: sp.csr_array, rng: np.random.Generator) -> dict[str, Matrix]:
-    """Means, and one that is blurred by noise that the others are the seed of."""
-    found = means(rows, rng)
-    blurred = found[0] + np.random.default_rng(int(found[1] * 1e6)).normal(scale=1e6)
-    return {"others": found[1:], "blurred": np.array([blurred])}
-
-
-def test_noise_that_is_made_of_data_clears_nobody() -> None:
-    (said,) = plan_of(of_hash, documents=600).coverage.unread
-    assert said.startswith("what `blurred` hides: it jumps")
-
-    def named(function: Function) -> tuple[str, ...]:
-        plan = plan_of(function, documents=600)
-        return jumping(plan.mechanism, plan.pool, plan.read)
-
-    for smooth in (means, above, rounded, noisy(10.0), whole_noise, products):
-        assert named(smooth) == ()
-    assert named(lambda rows, rng: 1.0 + 1e-18 * of_hash(rows, rng)["blurred"]) == (), "rounding"
-    assert named(lambda rows, rng: rng.normal(size=2 + int(rows.sum()) % 99)[-1:]) == (), "of `rng`, however late"
-    assert named(lambda rows, rng: np.round(of_hash(rows, rng)["blurred"], -6)) == (), "few values: all are seen"
 
 
 def test_what_cannot_be_run_or_is_no_number_counts_as_exact() -> None:

@@ -30,6 +30,9 @@ OWN = """
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
+import ksdp
 from ksdp.audit.contract import Observables, Release
 
 
@@ -42,7 +45,7 @@ class Noise:
         return (Release("numbers", (60,)),)
 
     def run(self, database, rng):
-        return Observables({"numbers": rng.normal(size=60)})
+        return Observables({"numbers": ksdp.noise(np.zeros(60), rng, scale=1.0)})
 """
 
 
@@ -63,6 +66,10 @@ def tables(**changed: Any) -> dict[str, Any]:
         "design": {"party_size": 0.5, "with_runs": 700},
         "decision": {"margin": 0.3},
     } | changed
+
+
+def noise_alone(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    return ksdp.noise(np.zeros(20), rng, scale=1.0)
 
 
 def called_so(rows: Iterable[Planted]) -> Counter[str]:
@@ -147,7 +154,9 @@ def test_leaks_of_groups_are_found(folder: Path) -> None:
 def test_of_a_function_of_this_process_too(tmp_path: Path) -> None:
     rows = np.random.default_rng(2).normal(size=(60, 4))
     settings = {"party_size": 0.5, "with_runs": 500, "margin": 0.4}
-    found = ksdp.audit(rows, lambda X, rng: rng.normal(size=20), store=tmp_path / "store", **settings)
+    found = ksdp.audit(
+        rows, lambda X, rng: ksdp.noise(np.zeros(20), rng, scale=1.0), store=tmp_path / "store", **settings
+    )
     assert found.summary.verdicts.clear > 50
     strength = found.power()
     assert strength.audit == found.id

@@ -179,7 +179,7 @@ def test_what_is_half_repaired_is_repaired_by_the_same_call(store: Store, kept: 
 
 
 def mean(rows: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    return {"mean": rows.mean(axis=0) + rng.normal(0, 5.0, rows.shape[1])}
+    return {"mean": ksdp.noise(rows.mean(axis=0), rng, scale=5.0)}
 
 
 def screened(folder: Path) -> None:

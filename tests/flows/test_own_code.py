@@ -69,7 +69,7 @@ def test_a_statistic_may_be_given_as_its_class(tmp_path: Path) -> None:
         ('(Release("total", (features,), final=True),)', '(("total", (features,)),)', "one holds a tuple"),
         ('(Release("total", (features,), final=True),)', "None", "tuple of `Release`"),
         (
-            "total + rng.normal(0.0, self.noise, total.shape)})",
+            "ksdp.noise(total, rng, scale=self.noise)})",
             "total[:1]})",
             r"of shape \(1,\) \(lane 0, run 0\); declared are \(2,\)",
         ),

@@ -71,7 +71,7 @@ def labelled(features: int, rows: sp.csr_array) -> tuple[sp.csr_array, Any]:
 def estimator_call(estimator: Any, publishes: Sequence[str] | None, dense: bool, features: int | None) -> Any:
     """A mechanism that fits a copy of an estimator and announces some of what it learnt.
 
-    Every source of randomness that the estimator has (`random_state`) is drawn from the run's own generator.
+    A `random_state` that is None is drawn from the run's own generator; one that is set stays.
 
     Parameters
     ----------
@@ -85,8 +85,8 @@ def estimator_call(estimator: Any, publishes: Sequence[str] | None, dense: bool,
     def call(rows: sp.csr_array, rng: np.random.Generator) -> dict[str, Any]:
         matrix, labels = (rows, None) if features is None else labelled(features, rows)
         fresh = clone(estimator)
-        states = [name for name in fresh.get_params() if name.split("__")[-1] == "random_state"]
-        fresh.set_params(**{name: int(rng.integers(2**31)) for name in states})
+        unset = [key for key, value in fresh.get_params().items() if value is None and _is_state(key)]
+        fresh.set_params(**{key: int(rng.integers(2**31)) for key in unset})
         with _heard_once(heard):
             fitted = fresh.fit(matrix.toarray() if dense else matrix, *(() if labels is None else (labels,)))
         steps = dict(getattr(fitted, "steps", ()))
@@ -101,6 +101,10 @@ def estimator_call(estimator: Any, publishes: Sequence[str] | None, dense: bool,
         return {name: np.asarray(value, dtype=np.float64) for name, value in found.items()}
 
     return call
+
+
+def _is_state(parameter: str) -> bool:
+    return parameter.split("__")[-1] == "random_state"
 
 
 def _usual(last: Any) -> tuple[str, ...]:

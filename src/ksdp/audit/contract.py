@@ -113,8 +113,6 @@ class Release:
     """Where these are of the first rounds: different exact numbers of their kind that all rounds open."""
     dtype: str = ""
     """NumPy's name of its type, of which every run's array must be; empty: float64."""
-    minus_zeros: bool = field(default=False, compare=False)
-    """Whether it may hold -0.0, whose sign is then looked at."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,7 +203,10 @@ class Mechanism(Protocol):
         ...
 
     def run(self, database: Database, rng: np.random.Generator) -> Observables:
-        """Run once, and return what is recorded; `rng` is the mechanism's own randomness, not the database's."""
+        """Run once, and return what is recorded; `rng` is the mechanism's own randomness, not the database's.
+
+        A mechanism that is not part of ksdp adds noise by `ksdp.noise`. Nobody is clear of one with other chance.
+        """
         ...
 
 

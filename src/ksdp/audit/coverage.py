@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 
 from ksdp.audit.bits import DIGITS, Shown, found_by_lattice, most_bits, shown
 from ksdp.audit.contract import Mechanism, Release, Statistic, own_statistics, statistic_traits, traits_of
-from ksdp.audit.mechanisms.callables import FunctionMechanism
+from ksdp.audit.mechanisms.chance import undeclared
 from ksdp.audit.mechanisms.factorisation.pd_svd import EARLY
+from ksdp.audit.mechanisms.recorded import is_own, own_parts
 from ksdp.audit.mechanisms.schema import exact_throughout
 from ksdp.audit.registry import statistics
 from ksdp.audit.statistics.linear.groups import OfGroups, groups_solved
-from ksdp.audit.statistics.linear.pilot import chance_alone, final_numbers, jumping, low_noise_numbers
+from ksdp.audit.statistics.linear.pilot import drawn_database, final_numbers, low_noise_numbers
 from ksdp.audit.statistics.linear.solve import MOST_SOLVED, fits_dense_solver
-from ksdp.audit.statistics.simulated import SimulatedStatistic, of_function
+from ksdp.audit.statistics.simulated import SimulatedStatistic
 
 if TYPE_CHECKING:
     from ksdp.audit.plan import Plan
@@ -51,13 +52,11 @@ _UNLEARNT = (
     "{:,} training runs show {:.0%} (noise that is drawn anew, fewer numbers, more documents or more runs help)"
 )
 _CHANCE = (
-    "what chance hides in other arrays: `{}` is chance alone, such as a salt, a mask or a seed, and may undo the "
-    "rest (leave it out of what is announced)"
+    "what undeclared chance hides in {}: {} (declare noise: release `ksdp.noise(value, rng, scale=...)` as it "
+    "is; or take chance out, by a fixed `random_state`, say)"
 )
-_JUMPING = (
-    "what `{}` hides: it jumps as noise does when one document is another, but who is in decides it, and whoever "
-    "follows the function can undo it (draw noise from `rng`)"
-)
+_TRIALS = 20
+"""Databases that are run twice, to see what is chance."""
 _UNEQUAL, _MOSTLY = 4.0, 0.5
 """Times the average, that numbers say of some documents; and of this, what a learnt rule has to see."""
 _LEARNT = '{} number by number (`statistics.families = ["simulated"]` does)'
@@ -240,9 +239,9 @@ def decoded(bits: float, who: MayBeIn) -> tuple[str, ...]:
 
 
 def unlearnt(found: Shown, runs: int, who: MayBeIn) -> tuple[str, ...]:
-    """Numbers of a function that tell who was in to whoever follows it, of which a learnt rule sees too little.
+    """Numbers that tell who was in to whoever follows the mechanism, of which a learnt rule sees too little.
 
-    Whoever follows the function has an equation a number, whatever it is: m numbers hold m / n of who of n
+    Whoever follows somebody's own has an equation a number, whatever it is: m numbers hold m / n of who of n
     documents was in, on average, and several times as much of some. A weighted sum of the numbers that was learnt
     from T runs holds, of a document of which they hold h, the share
 
@@ -359,17 +358,15 @@ def planned_coverage(plan: Plan) -> Coverage:
     of_all = [s for s in plan.statistics if isinstance(s, SimulatedStatistic) and len(s.reads) == len(plan.read)]
     trained = max((statistic.runs for statistic in of_all), default=0)
     who = may_be_in(plan)
-    sums: tuple[str, ...] = ()
-    if not _solved(plan):
+    to_learn, sums = _to_learn(plan), _undeclared(plan)
+    if not sums and not _solved(plan):
         sums = unsolved(mechanism, plan.announced, seen, who) + unblurred(_little_noise(plan), who)
-    sums += followed(_final(plan), who)
-    to_learn = _to_learn(plan)
+    if not sums:
+        sums = followed(_final(plan), who)
     if not sums:  # which is told already where equations are enough
         found = _shown(plan)
-        follows = of_function(plan.mechanism) and not to_learn
+        follows = is_own(plan.mechanism) and not to_learn
         sums = decoded(found.bits, who) or (unlearnt(found, trained, who) if follows else ())
-    if of_function(mechanism) and not sums:
-        sums = _announced_chance(plan)
     more = untested(plan.default_columns, plan.statistics) + unfollowed(plan.read) + sums
     return coverage(plan.opened, seen, plan.statistics, to_learn, more)
 
@@ -394,7 +391,7 @@ def _to_learn(plan: Plan) -> tuple[str, ...]:
     """Names of arrays of which no tested statistic weighs every number; those aside that equations hold."""
     simulated = {name for s in plan.statistics if isinstance(s, SimulatedStatistic) for name in s.reads}
     names = learnable(plan.announced, plan.design.runs)
-    if isinstance(plan.mechanism, FunctionMechanism):  # of which no other statistic knows anything
+    if own_parts(plan.mechanism):  # of which no other statistic knows anything
         names = plan.seen
     elif not rounds_solved(plan.mechanism, plan.read, plan.holdings.unknown):
         names += tuple(array.name for array in unweighed(plan.read, plan.seen, plan.statistics))
@@ -432,18 +429,24 @@ def _final(plan: Plan) -> dict[str, int]:
     return dict(found)
 
 
-def _announced_chance(plan: Plan) -> tuple[str, ...]:
-    """Arrays of chance alone that a function announces with what it may undo, and noise that is made of data."""
-    seen = plan.mechanism, plan.pool, plan.read
-    alone = tuple(_CHANCE.format(name) for name in chance_alone(*seen))
-    return alone or tuple(_JUMPING.format(name) for name in jumping(*seen))
+def _undeclared(plan: Plan) -> tuple[str, ...]:
+    """Arrays of somebody's own mechanism whose chance nobody declared."""
+    pool, own = plan.pool, own_parts(plan.mechanism)
+
+    def found() -> dict[str, str]:
+        databases = [drawn_database(pool, place)[0] for place in range(_TRIALS if own else 0)]
+        return {name: why for one in own for name, why in undeclared(one, databases).items()}
+
+    whys = pool.derive("undeclared chance", found)
+    same = {why: [f"`{name}`" for name, reason in whys.items() if reason == why] for why in whys.values()}
+    return tuple(_CHANCE.format(", ".join(names), why) for why, names in same.items())
 
 
 def _shown(plan: Plan) -> Shown:
     """What is seen of a run shows of who was in; nothing where exact numbers would be too few."""
     arrays, who = [array for array in plan.read if not array.derived_from], may_be_in(plan)
     most = most_bits(arrays)
-    learnt = of_function(plan.mechanism) and who.told_by(_UNEQUAL * most / DIGITS)
+    learnt = is_own(plan.mechanism) and who.told_by(_UNEQUAL * most / DIGITS)
     if not learnt and not found_by_lattice(who.count, who.share, most):
         return Shown(0.0, 0.0, 0.0)
     make = partial(shown, plan.mechanism, arrays, plan.pool, crossed=learnt)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.contract import Documents, Observables, Statistic, statistic_traits
 from ksdp.audit.errors import InvalidAudit, KsdpError, SpecError
-from ksdp.audit.mechanisms.callables import failure_of, has_minus_zeros
+from ksdp.audit.mechanisms.callables import failure_of
 from ksdp.audit.mechanisms.planted import with_leaks
 from ksdp.audit.mechanisms.recorded import RecordedRuns, is_own
 from ksdp.audit.plan import CONTROLS, NULL_CONTROLS, Plan
@@ -118,13 +118,7 @@ def _as_declared(plan: Plan, seen: Mapping[str, NDArray[Any]], where: str) -> St
             raise InvalidAudit(
                 f"{whose} announced NaN or infinity in {name!r} ({where}). Announce a finite number in its place."
             )
-        if not own:
-            array += array.dtype.type(0)  # on the wire -0.0 is 0.0, and a store may leave zeros out
-        elif not one.minus_zeros and has_minus_zeros(array):
-            raise InvalidAudit(
-                f"{whose} announced -0.0 in {name!r} ({where}), which its trial run did not, and whose sign no "
-                "statistic looks at. Announce `array + 0.0`, whose zeros have no sign."
-            )
+        array += array.dtype.type(0)  # -0.0 is 0.0, as on the wire; a store may leave zeros out
         stored[name] = array
     return stored
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import CorpusError, InputError
-from ksdp.audit.numeric.bits import in_double
+from ksdp.audit.mechanisms.callables import in_double
 from ksdp.audit.specs.models import CorpusSpec
 from ksdp.storage.corpora import RawCorpus, SourceFile, column_names, read_source, weighed_corpus
 from ksdp.storage.readers.columns import Columns, Source, checked_parquet

@@ -20,6 +20,7 @@ MODULE = (
 """Column sums under fixed noise."""
 from dataclasses import dataclass
 import numpy as np
+import ksdp
 from ksdp.audit.contract import Observables, Release
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class NoisyTotal:
 
     def run(self, database, rng):
         total = sum(np.asarray(part.sum(axis=0)).ravel() for part in database.parties)
-        return Observables({"total": total + 0.5 * rng.standard_normal(len(total))})
+        return Observables({"total": ksdp.noise(total, rng, scale=0.5)})
 '''
     + OVERLAP
 )

@@ -31,6 +31,7 @@ MODULE = '''
 """Sums of everybody outside the coalition, under noise that only honest parties add; a final output of noise."""
 from dataclasses import dataclass
 import numpy as np
+import ksdp
 from ksdp.audit.contract import Observables, Release
 
 @dataclass(frozen=True)
@@ -45,8 +46,8 @@ class Hidden:
         total = sum(np.asarray(database.parties[i].sum(axis=0)).ravel() for i in database.outside)
         noise = 0.1 if len(database.outside) == 1 else 1e4
         return Observables({
-            "total": total + noise * rng.standard_normal(len(total)),
-            "basis": rng.standard_normal(len(total)),
+            "total": ksdp.noise(total, rng, scale=noise),
+            "basis": ksdp.noise(0.0 * total, rng, scale=1.0),
         })
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ MODULE = (
 from dataclasses import dataclass
 from typing import ClassVar
 import numpy as np
+import ksdp
 from ksdp.audit.contract import Observables, Release
 
 def total(database):
@@ -51,7 +52,7 @@ class Masking:
 
     def run(self, database, rng):
         sums = total(database)
-        return Observables({"total": sums + self.noise * sums.max() * rng.standard_normal(len(sums))})
+        return Observables({"total": ksdp.noise(sums, rng, scale=self.noise * sums.max())})
 
 @dataclass(frozen=True)
 class Fading(Masking):
@@ -60,7 +61,7 @@ class Fading(Masking):
 
     def run(self, database, rng):
         sums = total(database) / database.rows
-        return Observables({"total": sums + self.noise * rng.standard_normal(len(sums))})
+        return Observables({"total": ksdp.noise(sums, rng, scale=self.noise)})
 '''
     + OVERLAP
 )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import pickle
 import sysconfig
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import cloudpickle
@@ -16,7 +18,6 @@ import scipy.sparse as sp
 
 from ksdp.audit.contract import Database, Observables, Release
 from ksdp.audit.errors import InputError, KsdpError
-from ksdp.audit.numeric.bits import in_double, minus_zeros
 
 if TYPE_CHECKING:
     from ksdp.audit.contract import TableStatistic
@@ -47,9 +48,11 @@ def _named_arrays(returned: Any) -> dict[str, np.ndarray]:
     return arrays
 
 
-def has_minus_zeros(array: np.ndarray) -> bool:
-    """Whether an array holds -0.0."""
-    return array.dtype.kind == "f" and bool(minus_zeros(array).any())
+def in_double(array: np.ndarray) -> bool:
+    """Whether double precision holds every number of an array."""
+    if array.dtype.kind in "iu":
+        return not array.size or max(abs(int(array.min())), abs(int(array.max()))) <= 2**53
+    return array.dtype.itemsize <= 8 or np.array_equal(array.astype(np.float64), array, equal_nan=True)
 
 
 _MESSAGE = 300
@@ -80,6 +83,34 @@ def pickled(one: object) -> bytes | None:
         return None
 
 
+def code_key(thing: object) -> str:
+    """A digest of a function's code, of functions beside it that it calls, and of what it holds."""
+    digest = hashlib.sha256()
+    for part in _parts(thing, set()):
+        digest.update(b"%d:" % len(part) + part)
+    return digest.hexdigest()[:16]
+
+
+def _parts(thing: object, seen: set[int]) -> Iterator[bytes]:
+    """What a function is made of, in an order that does not depend on the process."""
+    if id(thing) in seen:
+        return
+    if isinstance(thing, CodeType):
+        yield thing.co_code + " ".join((*thing.co_names, *thing.co_varnames)).encode()
+        for constant in thing.co_consts:
+            yield from _parts(constant, seen)
+    elif isinstance(thing, FunctionType):
+        seen.add(id(thing))
+        yield from _parts(thing.__code__, seen)
+        held = [cell.cell_contents for cell in thing.__closure__ or ()]
+        called = (thing.__globals__.get(name) for name in thing.__code__.co_names)
+        beside = [one for one in called if isinstance(one, FunctionType) and one.__module__ == thing.__module__]
+        for one in (*held, *(thing.__defaults__ or ()), *(thing.__kwdefaults__ or {}).values(), *beside):
+            yield from _parts(one, seen)
+    else:
+        yield pickled(thing) or type(thing).__qualname__.encode()
+
+
 class FunctionMechanism:
     """A function `(X, rng) -> arrays`, run on all parties' rows together; `function_mechanism` makes it."""
 
@@ -92,16 +123,17 @@ class FunctionMechanism:
         shapes: tuple[Release, ...],
         features: int,
         unused: bytes | None = None,
+        code: str = "",
     ) -> None:
-        """`unused`: the function, pickled before its first call."""
-        self.name = name
+        """`unused`: the function, pickled before its first call; `code`: its `code_key`, also of that time."""
+        self.name, self.code = name, code
         self._call, self._shapes, self._features, self._unused = call, shapes, features, unused
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled, it is as before its first call: what the function keeps between calls stays behind."""
         if self._unused is None:
             raise pickle.PicklingError(f"the function of {self.name!r} cannot be pickled.")
-        return _unpickled, (self.name, self._unused, self._shapes, self._features)
+        return _unpickled, (self.name, self._unused, self._shapes, self._features, self.code)
 
     @functools.cached_property
     def statistics(self) -> tuple[TableStatistic, ...]:
@@ -129,8 +161,10 @@ class FunctionMechanism:
             raise KsdpError(f"the mechanism {self.name!r} failed in a run: {failure_of(error)}.") from error
 
 
-def _unpickled(name: str, unused: bytes, shapes: tuple[Release, ...], features: int) -> FunctionMechanism:
-    return FunctionMechanism(name, pickle.loads(unused), shapes, features, unused)
+def _unpickled(
+    name: str, unused: bytes, shapes: tuple[Release, ...], features: int, code: str
+) -> FunctionMechanism:
+    return FunctionMechanism(name, pickle.loads(unused), shapes, features, unused, code)
 
 
 def _stacked(database: Database) -> sp.csr_array:
@@ -160,7 +194,7 @@ def function_mechanism(
     InputError
         If it fails, or does not return finite numbers.
     """
-    unused = pickled(call)
+    unused, code = pickled(call), code_key(call)
     try:
         announced = _named_arrays(call(trial, np.random.default_rng(_SEED)))
     except InputError:
@@ -170,8 +204,5 @@ def function_mechanism(
     wrong = [key for key, array in announced.items() if not np.isfinite(array.astype(np.float64)).all()]
     if wrong:
         raise InputError(f"the mechanism {name!r} announced NaN or infinity in {wrong[0]!r} in a trial run.")
-    shapes = tuple(
-        Release(key, array.shape, dtype=array.dtype.name, minus_zeros=has_minus_zeros(array))
-        for key, array in sorted(announced.items())
-    )
-    return FunctionMechanism(name, call, shapes, trial.shape[1] if features is None else features, unused)
+    shapes = tuple(Release(key, array.shape, dtype=array.dtype.name) for key, array in sorted(announced.items()))
+    return FunctionMechanism(name, call, shapes, trial.shape[1] if features is None else features, unused, code)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ksdp.audit.contract import Database, Mechanism, Observables, Release
 from ksdp.audit.errors import InputError, KsdpError
-from ksdp.audit.mechanisms.callables import FunctionMechanism, has_minus_zeros
+from ksdp.audit.mechanisms.callables import FunctionMechanism
 from ksdp.audit.mechanisms.schema import inner_of
 from ksdp.audit.numeric.array_types import Bits, Floats, Ints
 from ksdp.audit.specs.design import Block, Rows
@@ -80,7 +80,8 @@ class RecordedRuns:
     version = 1
 
     def __init__(self, observables: Mapping[str, NDArray[Any]], bits: Bits, features: int) -> None:
-        self._arrays = {name: np.asarray(array, dtype=np.float64) for name, array in sorted(observables.items())}
+        # -0.0 is 0.0
+        self._arrays = {name: np.asarray(array, np.float64) + 0.0 for name, array in sorted(observables.items())}
         self._bits = np.ascontiguousarray(bits, dtype=np.bool_)
         if not self._arrays:
             raise InputError("the recorded runs announce nothing: `observables` has no array.")
@@ -109,10 +110,7 @@ class RecordedRuns:
             )
         self.name = f"recorded#{digest.hexdigest()[:12]}"
         """Other tables are another mechanism, so that a store never takes their runs for these."""
-        shapes = tuple(
-            Release(name, array.shape[1:], dtype="float64", minus_zeros=has_minus_zeros(array))
-            for name, array in self._arrays.items()
-        )
+        shapes = tuple(Release(name, array.shape[1:], dtype="float64") for name, array in self._arrays.items())
         self.statistics = statistics_of_arrays(shapes, features)
         self._shapes = shapes
 
@@ -190,9 +188,14 @@ def _first_of_each(bits: Bits, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np
     return np.array(list(seen.values()), dtype=np.int64)
 
 
+def own_parts(mechanism: Mechanism) -> tuple[Mechanism, ...]:
+    """The mechanism, or the one that it runs, if somebody else than ksdp wrote it; recorded runs are none of these."""
+    for one in (mechanism, inner_of(mechanism)):
+        if isinstance(one, FunctionMechanism) or not type(one).__module__.startswith("ksdp."):
+            return (one,)
+    return ()
+
+
 def is_own(mechanism: Mechanism) -> bool:
-    """Whether it, or what it runs, is somebody's own code or record: its numbers mean what their bits say."""
-    return any(
-        isinstance(one, FunctionMechanism | RecordedRuns) or not type(one).__module__.startswith("ksdp.")
-        for one in (mechanism, inner_of(mechanism))
-    )
+    """Whether it, or one that it runs, is somebody's own code or record: its numbers mean what their bits say."""
+    return bool(own_parts(mechanism)) or isinstance(inner_of(mechanism), RecordedRuns)

@@ -16,6 +16,7 @@ from ksdp.audit.continuing import level_of_clear
 from ksdp.audit.corpus.groups import Unit, unit_count, unit_names
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError
+from ksdp.audit.mechanisms.callables import FunctionMechanism
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.reviewing import Decision, State, file_of, plural
@@ -105,7 +106,8 @@ class AuditQuestion:
 def question_of(spec: Spec, corpus: str, units: int) -> AuditQuestion:
     """What a spec asks: spelling a default out, 1 as 1.0, or a part of the corpus in rows, asks nothing new.
 
-    The version of the mechanism is left out on purpose: what was proved of an earlier one is not forgotten.
+    The version of the mechanism is left out on purpose: what was proved of an earlier one is not forgotten. A
+    function, whose name is new at each call, is known by its code.
 
     Parameters
     ----------
@@ -117,7 +119,8 @@ def question_of(spec: Spec, corpus: str, units: int) -> AuditQuestion:
         Documents (or groups) of it.
     """
     mechanism = mechanism_of(spec.mechanism)
-    asked = {"name": mechanism.name, "parameters": parameters_of(mechanism)}
+    name = mechanism.code if isinstance(mechanism, FunctionMechanism) else mechanism.name
+    asked = {"name": name, "parameters": parameters_of(mechanism)}
     parties = spec.parties.model_dump(mode="json")
     rows = {name: parties[name] and as_rows(parties[name], units) for name in ("honest", "coalition")}
     whole: dict[str, object] = {"mechanism": whole_numbers(asked), "unit": spec.design.unit}

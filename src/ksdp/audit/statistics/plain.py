@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ksdp.audit.contract import Documents, Observables, Release, TableStatistic
 from ksdp.audit.numeric.array_types import Floats
-from ksdp.audit.numeric.bits import lost_digits, minus_zeros
 from ksdp.audit.statistics.products import row_squares
 
 _SENTENCES = {
@@ -25,8 +23,6 @@ _SENTENCES = {
     "distance": "How near the announced array {} comes to the document.",
     "sum": "The sum of the announced array {}, the same for every document.",
     "size": "How large the numbers of the announced array {} are, the same for every document.",
-    "digits": "What single precision would round away of the announced array {}, the same for every document.",
-    "zeros": "Where zeros of the announced array {} have a minus sign, the same for every document.",
 }
 
 
@@ -66,18 +62,12 @@ class _OfVectors:
 class _OfNumbers:
     """A number of the array itself, the same for every document of a run."""
 
-    kind: Literal["sum", "size", "digits", "zeros"]
+    kind: Literal["sum", "size"]
     array: str
 
     def __call__(self, observables: Observables, documents: Documents) -> Floats:
-        numbers: NDArray[Any] = np.asarray(observables[self.array], np.float64)
-        if self.kind == "zeros":  # their number and their places
-            value = float((np.flatnonzero(minus_zeros(numbers)) + numbers.size).sum())
-        elif self.kind == "digits":
-            value = float(lost_digits(numbers).sum())
-        else:
-            value = float(np.linalg.norm(numbers) if self.kind == "size" else np.sum(numbers))
-        return np.full(len(documents), value)
+        numbers = np.asarray(observables[self.array], np.float64)
+        return np.full(len(documents), float(np.linalg.norm(numbers) if self.kind == "size" else np.sum(numbers)))
 
 
 def statistics_of_arrays(shapes: Iterable[Release], features: int) -> tuple[TableStatistic, ...]:
@@ -102,10 +92,6 @@ def statistics_of_arrays(shapes: Iterable[Release], features: int) -> tuple[Tabl
             scores.append(_OfNumbers("sum", array.name))
             if int(np.prod(array.shape)) > 1:
                 scores.append(_OfNumbers("size", array.name))
-        if array.dtype == "float64":
-            scores.append(_OfNumbers("digits", array.name))
-        if array.minus_zeros:
-            scores.append(_OfNumbers("zeros", array.name))
         for score in scores:
             sentence = _SENTENCES[score.kind].format(array.name)
             rows.append(TableStatistic(f"{score.kind}:{array.name}", "arrays", score, sentence, (array.name,)))

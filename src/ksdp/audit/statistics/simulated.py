@@ -3,17 +3,11 @@
 The training runs are drawn from the same pool with seeds of their own, so that a learnt rule is a fixed function
 of the announced numbers when an audit's run is scored: its p-values are those of any plain statistic.
 
-A run is three vectors, each standardised by the training runs: the announced numbers (with what single precision
-rounds away of them, and signs of zeros); their levels, whether a number is above each of its quantiles; and their
-order: which entry of an array is largest and smallest, signs of differences of neighbours and of two arrays of a
-shape. Arrays that are released up to signs, order or a rotation of their rows are first turned to the one of the
-first training run; as they were announced they stand with the order, as a leak may be in just what was turned.
-Of a function two more: what a common factor or an order of chance leaves as it is (logarithms, which ratios are
-differences of; sorted numbers; rows in the order that fits the first run's, or of one of few columns, arrays of as
-many rows side by side; few numbers along their principal axes, of which the smallest are sums in which masks
-cancel), and the digits of numbers, binary and
-decimal, as they are and times the rows of a run: a half among whole numbers is seen in nothing else. With these
-stands whether values that return from run to run are there, wherever: somebody's own among the largest, say.
+A run is three vectors, each standardised by the training runs: the announced numbers; their levels, whether a
+number is above each of its quantiles; and their order: which entry of an array is largest and smallest, signs of
+differences of neighbours and of two arrays of a shape. Arrays that are released up to signs, order or a rotation
+of their rows are first turned to the one of the first training run; as they were announced they stand with the
+order, as a leak may be in just what was turned.
 
 One document hardly moves the covariance of a vector, so that all documents share it: a rule is ridge regression of
 a document's bits, in the dual, on a Gram matrix of the training runs. Four matrices (numbers; numbers and levels;
@@ -42,12 +36,10 @@ from scipy.optimize import linear_sum_assignment
 from ksdp.audit.contract import Alignment, Documents, Mechanism, Observables, Pool, Release
 from ksdp.audit.corpus.matrix import canonical
 from ksdp.audit.errors import KsdpError
-from ksdp.audit.mechanisms.callables import FunctionMechanism
 from ksdp.audit.mechanisms.planted import with_leaks
 from ksdp.audit.mechanisms.recorded import TRAINING_RUNS, RecordedRuns
-from ksdp.audit.mechanisms.schema import inner_of, with_sampler
+from ksdp.audit.mechanisms.schema import with_sampler
 from ksdp.audit.numeric.array_types import Bits, Floats, Ints, Singles, Vector
-from ksdp.audit.numeric.bits import lost_digits, minus_zeros
 from ksdp.audit.numeric.kernels import one_thread
 from ksdp.audit.numeric.sparse_rows import same_rows
 from ksdp.audit.statistics.linear.pilot import placed_database
@@ -75,14 +67,6 @@ _OTHER = 100
 _MOST_ORDERED = 4096
 _FEWEST_LEVELS, _MOST_LEVELS, _ALL_LEVELS = 5, 15, 15 * 1024
 """Of one number, of which fewer say less than its square does; and of all numbers, at most."""
-_MOST_DIGITS, _BITS, _SAFE_BITS, _DECIMALS = 128, 52, 47, 13
-"""Numbers whose digits are looked at, and digits of each: times the rows of a run the last ones are rounding."""
-_MOST_KEYS = 8
-"""Columns by each of which rows are ordered."""
-_MOST_AXES, _ROUNDED = 256, 1e-11
-"""Numbers whose principal axes are looked at, and part of the largest that rounding may be."""
-_WEIGHED = 4
-"""Vectors that ridges weigh: all but the digits."""
 _AT_ONCE = 256
 _ENTRIES_AT_ONCE = 4096
 _LEARNT_AT_ONCE = 2048
@@ -159,52 +143,20 @@ class Alignments:
     alignments: tuple[Alignment, ...] = ()
     references: tuple[Floats, ...] = ()
     """Arrays to align to, of the first training run."""
-    rows: int = 0
-    """Of a run of a function, of whose numbers more is read; 0: of another mechanism."""
-    axes: Floats = field(default_factory=lambda: np.zeros((0, 0)))
-    """Principal ones of all numbers, shape (n_numbers, n_axes), about `centre`; none of many numbers."""
-    centre: Floats = field(default_factory=lambda: np.zeros(0))
-    returning: Floats = field(default_factory=lambda: np.zeros(0))
-    """Values that are looked for among all numbers, in order."""
 
     @classmethod
-    def of(cls, observables: Observables, alignments: Mapping[str, Alignment], rows: int = 0) -> Alignments:
+    def of(cls, observables: Observables, alignments: Mapping[str, Alignment]) -> Alignments:
         """Of these arrays, with references from the run."""
         found = tuple(np.asarray(observables[name], np.float64) for name in alignments)
-        return cls(tuple(alignments), tuple(alignments.values()), found, rows)
+        return cls(tuple(alignments), tuple(alignments.values()), found)
 
-    def __call__(self, observables: Observables) -> tuple[Floats, ...]:
-        """Numbers of one run, and their order, with which stands what was turned, as it was announced.
-
-        Of a function also what a factor or an order of chance leaves, and digits.
-        """
+    def __call__(self, observables: Observables) -> tuple[Floats, Floats]:
+        """Numbers of one run, and their order, with which stands what was turned, as it was announced."""
         arrays = [np.asarray(observables[name], np.float64) for name in self.arrays]
         turns = zip(arrays, self.references, self.alignments, strict=True)
         flat = [aligned(array, reference, how).ravel() for array, reference, how in turns]
         plain = [array.ravel() for array, how in zip(arrays, self.alignments, strict=True) if how != "none"]
-        found = numbers_of(flat), np.concatenate([order_of(flat), *plain])
-        if not self.rows:
-            return found
-        whole, first = (np.concatenate([one.ravel() for one in some]) for some in (arrays, self.references))
-        digits = digits_of(whole[:_MOST_DIGITS], first[:_MOST_DIGITS], self.rows)
-        there = np.isin(self.returning, self.different(observables))
-        along = self.along_axes(found[0][: len(whole)]) if self.axes.size else np.zeros(0)
-        return *found, np.concatenate([unscaled(arrays, self.references), along]), np.concatenate([digits, there])
-
-    def along_axes(self, numbers: Floats) -> Floats:
-        """Numbers of runs, along the last axis, along the principal axes."""
-        return np.asarray(np.einsum("...i,ij->...j", numbers - self.centre, self.axes))
-
-    def different(self, observables: Observables) -> Floats:
-        """All numbers of a run, each once, of arrays that are not too large to be ordered."""
-        arrays = [np.ravel(np.asarray(observables[name], np.float64)) for name in self.arrays]
-        return np.unique(np.concatenate([np.zeros(0), *(one for one in arrays if len(one) <= _MOST_ORDERED)]))
-
-
-def numbers_of(flat: Sequence[Floats]) -> Floats:
-    """All numbers, and of each array how many digits single precision loses and how many -0.0 it has."""
-    small = [value for one in flat for value in (lost_digits(one).sum(), minus_zeros(one).sum())]
-    return np.concatenate([*flat, np.array(small, np.float64)])
+        return np.concatenate(flat), np.concatenate([order_of(flat), *plain])
 
 
 def order_of(flat: Sequence[Floats]) -> Floats:
@@ -219,57 +171,6 @@ def order_of(flat: Sequence[Floats]) -> Floats:
         if len(one) == len(other):
             parts += [np.array([np.mean(one == other)]), np.sign(one - other)[:_MOST_ORDERED]]
     return np.concatenate(parts)
-
-
-def unscaled(arrays: Sequence[Floats], references: Sequence[Floats]) -> Floats:
-    """Logarithms of numbers, sorted ones and their logarithms, rows in the order of the references', or theirs."""
-    parts = [np.zeros(0), *_ordered_rows([one for one in arrays if one.ndim and 1 < len(one) <= _MOST_ORDERED])]
-    for array, reference in zip(arrays, references, strict=True):
-        if array.size <= _MOST_ORDERED:
-            both = np.concatenate([array.ravel(), np.sort(array, axis=None)])
-            parts += [np.log(np.abs(both) + np.finfo(float).tiny), both[array.size :]]
-            parts += [aligned(array, reference, "permutation").ravel()] if array.ndim > 1 else []
-    return np.concatenate(parts)
-
-
-def _ordered_rows(arrays: Sequence[Floats]) -> Iterator[Floats]:
-    """Few columns of one length side by side, such as keys and their counts, rows in the order of each column."""
-    for length in dict.fromkeys(len(one) for one in arrays):
-        table = np.concatenate([one.reshape(length, -1) for one in arrays if len(one) == length], axis=1)
-        if 1 < table.shape[1] <= _MOST_KEYS:
-            yield from (table[np.argsort(column, kind="stable")].ravel() for column in table.T)
-
-
-def returning_values(runs: Sequence[Floats], most: int) -> Floats:
-    """Values that some runs have exactly and some do not, those first that nearly half of the runs have."""
-    values, counts = np.unique(np.concatenate(runs), return_counts=True)
-    varied = np.where(counts > 1, counts * (len(runs) - counts), 0)
-    some = np.argsort(-varied, kind="stable")[:most]
-    return np.asarray(np.sort(values[some[varied[some] > 0]]))
-
-
-def principal_axes(numbers: Floats) -> Floats:
-    """Of the numbers of runs, a row a run, each over its deviation; those that are rounding alone are left out."""
-    deviation = numbers.std(axis=0)
-    scale = np.divide(1.0, deviation, out=np.zeros(len(deviation)), where=deviation > 0)
-    _, sizes, axes = np.linalg.svd((numbers - numbers.mean(axis=0)) * scale, full_matrices=False)
-    return np.asarray((scale * axes[sizes > _ROUNDED * sizes[:1]]).T)
-
-
-def digits_of(numbers: Floats, reference: Floats, rows: int) -> Floats:
-    """Binary and decimal digits from the first one of the reference on, of numbers and of so many times these."""
-    parts = []
-    for times, bits in ((1, _BITS), (rows, _SAFE_BITS)):
-        size = np.abs(times * reference)
-        size[size == 0.0] = 1.0
-        for base, places, first in (
-            (2, bits, np.frexp(size)[1]),
-            (10, _DECIMALS, np.floor(np.log10(size)).astype(np.int64) + 1),
-        ):
-            whole = np.rint(np.minimum(np.abs(times * numbers) * float(base) ** (places - first), 2.0**62))
-            steps = base ** np.arange(places, dtype=np.int64)
-            parts.append((whole.astype(np.int64)[:, None] // steps % base).ravel())
-    return np.concatenate(parts).astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -365,7 +266,7 @@ class LearntRules:
     levels: Levels
     scales: tuple[Scale, ...]
     vectors: tuple[Singles, ...]
-    """Numbers, levels, order and perhaps logarithms of the training runs: (n_training_runs, n_varying) each."""
+    """Numbers, levels and order of the training runs: (n_training_runs, n_varying) each."""
     ridges: tuple[RidgeRule, ...]
     sums: SumRules
     """Of the other documents."""
@@ -374,12 +275,12 @@ class LearntRules:
 
     def scores(self, observables: Observables) -> Floats:
         """Of every document of the pool, in one order of operations whoever is measured."""
-        numbers, *others = self.reading(observables)
-        parts = (numbers, self.levels(numbers), *others)
+        numbers, order = self.reading(observables)
+        parts = (numbers, self.levels(numbers), order)
         z = [scale(part) for scale, part in zip(self.scales, parts, strict=True)]
         out = self.sums.scores(np.concatenate([*z, np.ones(1, np.float32)]), self.count)
         with one_thread():
-            inner = [_inner(vectors, one) for vectors, one in zip(self.vectors, z, strict=False)]
+            inner = [_inner(vectors, one) for vectors, one in zip(self.vectors, z, strict=True)]
             kernels = _kernels(inner)
             for rule in self.ridges:
                 out[rule.documents] = kernels[rule.kernel] @ rule.weights
@@ -391,11 +292,11 @@ def _inner(vectors: Singles, other: Singles) -> Floats:
 
 
 def _kernels(inner: Sequence[Floats]) -> tuple[Floats, ...]:
-    """Numbers; numbers and levels; these and order; products of two of them; what chance leaves as it is."""
-    numbers, levels, order, *more = inner
+    """Numbers; numbers and levels; these and order; products of two of them."""
+    numbers, levels, order = inner
     both = np.asarray(numbers + levels)
     whole = np.asarray(both + order)
-    return numbers, both, whole, np.asarray(whole**2), *more
+    return numbers, both, whole, np.asarray(whole**2)
 
 
 def simulated_runs(
@@ -430,11 +331,6 @@ def _without_leaks(
             yield places, seen
 
 
-def of_function(mechanism: Mechanism) -> bool:
-    """Whether a function is audited, of which no statistic knows how it makes its numbers."""
-    return isinstance(inner_of(mechanism), FunctionMechanism | RecordedRuns)
-
-
 def train(
     pool: Pool, shapes: Mapping[str, tuple[int, ...]], runs: int, alignments: Mapping[str, Alignment]
 ) -> LearntRules:
@@ -451,29 +347,17 @@ def train(
         )
     reading = Alignments(())
     held: list[Ints] = []
-    read: list[tuple[Floats, ...]] = []
-    different: list[Floats] = []
-    rows = sum(pool.sizes) if of_function(pool.mechanism) else 0
+    read: list[tuple[Floats, Floats]] = []
     for places, seen in simulated_runs(pool, shapes, runs, np.random.default_rng(_SEED)):
         if not held:
-            reading = Alignments.of(seen, alignments, rows)
+            reading = Alignments.of(seen, alignments)
         held.append(places)
         read.append(reading(seen))
-        if rows:
-            different.append(reading.different(seen))
     if len(held) < _FEWEST:
         raise KsdpError(
             f"only {len(held)} of {runs} simulated runs announced what was declared; see the mechanism."
         )
-    numbers, order, *more = (np.stack(vectors) for vectors in zip(*read, strict=True))
-    if rows:
-        reading = replace(reading, returning=returning_values(different, _MOST_ORDERED))
-        there = np.stack([np.isin(reading.returning, values) for values in different])
-        more[-1] = np.concatenate([more[-1], there], axis=1)
-        if numbers.shape[1] <= min(_MOST_AXES, len(numbers) // 4):
-            whole = numbers[:, : sum(one.size for one in reading.references)]
-            reading = replace(reading, axes=principal_axes(whole), centre=whole.mean(axis=0))
-            more[0] = np.concatenate([more[0], reading.along_axes(whole)], axis=1)
+    numbers, order = (np.stack(vectors) for vectors in zip(*read, strict=True))
     units = _units_of(pool)
     bits = np.zeros((len(held), units.shape[0]))
     for bit, places in zip(bits, held, strict=True):
@@ -481,7 +365,7 @@ def train(
     same = same_rows(units, units)
     totals = np.zeros_like(bits)
     np.add.at(totals.T, same, bits.T)
-    return learn(reading, numbers, order, totals[:, same], Likeness.of(units), more)
+    return learn(reading, numbers, order, totals[:, same], Likeness.of(units))
 
 
 @dataclass(frozen=True, eq=False)
@@ -523,17 +407,10 @@ class Likeness:
         return (self.values / (self.values + ridge)).astype(np.float32)
 
 
-def learn(
-    reading: Alignments,
-    numbers: Floats,
-    order: Floats,
-    bits: Floats,
-    likeness: Likeness,
-    more: Sequence[Floats] = (),
-) -> LearntRules:
+def learn(reading: Alignments, numbers: Floats, order: Floats, bits: Floats, likeness: Likeness) -> LearntRules:
     """The rules of what is read, a row a run, and of bits, or how many copies are in, (runs, documents)."""
     levels = Levels.by_quantiles(numbers)
-    parts = (numbers, levels(numbers), order, *more)
+    parts = (numbers, levels(numbers), order)
     scales = tuple(Scale.of(part) for part in parts)
     z = tuple(scale(part) for scale, part in zip(scales, parts, strict=True))
     centred = bits - bits.mean(axis=0)
@@ -543,7 +420,7 @@ def learn(
         for some, gain in few_terms(entries, centred):
             sums = SumRules.joined((sums.of(gain <= best), some.of(gain > best)))
             best = np.maximum(best, gain)
-        inner = [_inner(one, one.T) for one in z[:_WEIGHED]]
+        inner = [_inner(one, one.T) for one in z]
         kernel = np.full(bits.shape[1], -1)
         weights = np.zeros_like(centred)
         for which, matrix in enumerate(_kernels(inner)):
@@ -556,7 +433,7 @@ def learn(
         for which in np.unique(kernel[kernel >= 0])
         for mine in [np.flatnonzero(kernel == which)]
     )
-    return LearntRules(reading, levels, scales, z[:_WEIGHED], ridges, sums.of(kernel < 0), bits.shape[1])
+    return LearntRules(reading, levels, scales, z, ridges, sums.of(kernel < 0), bits.shape[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -574,11 +451,10 @@ class Entries:
 
     @classmethod
     def of(cls, z: Sequence[Singles], documents: int) -> Entries:
-        """Of numbers, levels, order and perhaps more, digits last, each of shape (n_runs, n_varying)."""
+        """Of numbers, levels and order, each of shape (n_runs, n_varying)."""
         every, numbers, levels = np.concatenate([one.T for one in z]), z[0].shape[1], z[1].shape[1]
         places, runs = np.arange(len(every)), every.shape[1]
-        last = len(places) - sum(one.shape[1] for one in z[_WEIGHED:])
-        some = np.delete(places[:last], np.s_[numbers : numbers + levels])
+        some = np.delete(places, np.s_[numbers : numbers + levels])
         some = some[: int(np.sqrt(_PRODUCTS / (runs * (documents + _OTHER))))]
         multiplied = every[some], some
         values = np.concatenate([every, every[:numbers] ** 2])

@@ -9,7 +9,6 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from ksdp.audit.contract import Database, Mechanism, NoisyMoments, Observables, Pool, Release, Statistic, traits_of
 from ksdp.audit.errors import KsdpError
@@ -188,63 +187,6 @@ def _runs(
         except (KsdpError, KeyError, IndexError):
             return None
     return found if len({len(one) for one in found}) == 1 else None
-
-
-def chance_alone(mechanism: Mechanism, pool: Pool, arrays: Sequence[Release]) -> tuple[str, ...]:
-    """Names of arrays that chance alone decides, where it decides others together with who is in."""
-    runs = _exchanged_runs(mechanism, pool, arrays)
-    if runs is None:
-        return ()
-    by_chance = [(one[:, 0] != one[:, 1]).any() for one in runs]
-    by_data = [(one != one[0]).any() for one in runs]
-    mixed = any(chance and data for chance, data in zip(by_chance, by_data, strict=True))
-    pairs = zip(arrays, by_chance, by_data, strict=True)
-    return tuple(array.name for array, chance, data in pairs if mixed and chance and not data)
-
-
-def jumping(mechanism: Mechanism, pool: Pool, arrays: Sequence[Release]) -> tuple[str, ...]:
-    """Names of arrays of which a quarter of all numbers jump as noise does, though who is in decides them."""
-    runs = _exchanged_runs(mechanism, pool, arrays)
-    if runs is None:
-        return ()
-    least = max(0.6, 2.0 / math.sqrt(pool.units * pool.share * (1.0 - pool.share)))
-    return tuple(array.name for array, one in zip(arrays, runs, strict=True) if _jumps(one, least).mean() >= 0.25)
-
-
-def _jumps(runs: Floats, least: float) -> NDArray[np.bool_]:
-    """Of runs of databases, with other chance, and with one document exchanged, (databases, 3, n_numbers)."""
-    values = np.concatenate([runs[:, 0], runs[:, 2]])
-    many = (np.diff(np.sort(values, axis=0), axis=0) != 0).mean(axis=0) > 0.5
-    one = np.median(np.abs(runs[:, 2] - runs[:, 0]), axis=0)
-    first, second = np.triu_indices(len(runs), 1)
-    all_of_them = np.median(np.abs(runs[first, 0] - runs[second, 0]), axis=0)
-    told = many & (all_of_them > 1e-9 * np.abs(values).max(axis=0))
-    return np.asarray(told & (runs[:, 0] == runs[:, 1]).all(axis=0) & (one > least * all_of_them))
-
-
-def _exchanged_runs(mechanism: Mechanism, pool: Pool, arrays: Sequence[Release]) -> list[Floats] | None:
-    """Of each array runs of a database, with other randomness, and with another document; None as of `_runs`."""
-    held = pool.units_held
-    if held >= pool.units:
-        return None
-
-    def made() -> Iterator[tuple[Database, Sequence[int]]]:
-        for place in range(30):
-            rng = np.random.default_rng(place)
-            others, order = pool.one_draw(rng)[1:], rng.permutation(pool.units)
-            for first, seed in ((0, 0), (0, 1), (1, 0)):
-                places = pool.places_of(order[first : first + held])
-                yield _database(pool, (take_rows(pool.drawn, places), *others)), [seed]
-
-    def numbers(seen: Observables) -> Floats:
-        return np.concatenate([np.ravel(np.asarray(seen[array.name], np.float64)) for array in arrays])
-
-    def run() -> list[Floats] | None:
-        runs = _runs(mechanism, made(), numbers)
-        ends = np.cumsum([math.prod(array.shape) for array in arrays])[:-1]
-        return None if runs is None else np.split(np.reshape(runs, (30, 3, -1)), ends, axis=2)
-
-    return pool.derive(("exchanged", tuple(array.name for array in arrays)), run)
 
 
 def crossed_runs(mechanism: Mechanism, pool: Pool, numbers: Callable[[Observables], Floats]) -> Floats | None:
