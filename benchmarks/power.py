@@ -381,7 +381,7 @@ def scores(case: Case, runs: int) -> tuple[NDArray[np.bool_], dict[str, tuple[ND
         observables = Observables(seen)
         for name, statistic in columns.items():
             start = time.process_time()
-            of[name][0].append(evaluated(statistic, observables, documents))
+            of[name][0].append(statistic.evaluate(observables, documents))
             of[name][1].append(time.process_time() - start)
     return np.array(inside), {name: (np.array(values), seconds) for name, (values, seconds) in of.items()}
 

@@ -189,7 +189,7 @@ def _first_of_each(bits: Bits, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np
 
 
 def own_parts(mechanism: Mechanism) -> tuple[Mechanism, ...]:
-    """The mechanism, or the one that it runs, if somebody else than ksdp wrote it; recorded runs are none of these."""
+    """The mechanism, or the one that it runs, if it is not built into ksdp; recorded runs are none of these."""
     for one in (mechanism, inner_of(mechanism)):
         if isinstance(one, FunctionMechanism) or not type(one).__module__.startswith("ksdp."):
             return (one,)

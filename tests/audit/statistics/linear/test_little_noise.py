@@ -102,8 +102,6 @@ def test_sweeps_that_are_not_looked_at_count_as_those_that_are() -> None:
     assert counted(noisy, sparse_rows()) > 0.9 * 20 * 12 * WIDE
 
 
-
-
 def test_noise_that_no_seed_gives_back_is_counted_the_same_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
     mechanism = {"name": "hardt-roth", "rank": 3, "epsilon": 1e9, "sampler": "discrete"}
     run, samplers = HardtRoth.run, set[str]()

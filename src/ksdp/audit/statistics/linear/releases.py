@@ -53,7 +53,6 @@ from ksdp.audit.statistics.linear.system import (
 from ksdp.audit.statistics.products import announced
 
 
-
 class _Solved(ABC):
     """A statistic that takes releases for a linear system in who is in."""
 

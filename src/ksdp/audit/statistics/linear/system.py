@@ -17,12 +17,7 @@ from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.numeric.kernels import csr_times_panel, panel_of
 from ksdp.audit.numeric.sparse_rows import arrays_of, same_rows, take_rows
 from ksdp.audit.statistics.linear.coordinate_descent import Fitted
-from ksdp.audit.statistics.linear.operator import (
-    LOST,
-    ContributionOperator,
-    FactoredContributions,
-    at_even_steps,
-)
+from ksdp.audit.statistics.linear.operator import LOST, ContributionOperator, FactoredContributions, at_even_steps
 from ksdp.audit.statistics.linear.solve import RunSystem, solve
 from ksdp.audit.statistics.linear.tilting import Direction
 
