@@ -34,7 +34,7 @@ from ksdp.flows.prepare import spec_corpus
 from ksdp.storage.clearances import read_clearance
 from ksdp.storage.readers.spec_files import read_spec_file
 
-RUNS, ERROR = 20_000, 0.01
+RUNS, ERROR = 24_000, 0.05
 RIDGES = (1e-4, 1e-2, 1.0)
 """In mean eigenvalues of the covariance."""
 MOST_COMPONENTS = 1000

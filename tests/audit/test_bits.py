@@ -270,6 +270,13 @@ def test_nobody_is_clear_where_few_documents_have_exact_numbers() -> None:
     assert not plan_of("pd-svd", rank=1, opens="final").coverage.may_clear
 
 
+def test_nobody_is_clear_where_an_attack_may_weigh_every_database() -> None:
+    """Of 16 documents under noise two of 14 clear ones were proved wrong by the posterior over all 12,870."""
+    (said,) = plan_of(noisy(10.0), documents=16).coverage.unread
+    assert said.startswith("who was in, by weighing every database: 8 of 16 documents are 12,870 databases")
+    assert plan_of(noisy(10.0), documents=24).coverage.may_clear
+
+
 def test_what_cannot_be_run_or_is_no_number_counts_as_exact() -> None:
     calls: list[int] = []
 

@@ -167,7 +167,7 @@ def test_of_a_function_of_this_process_too(tmp_path: Path) -> None:
 def test_of_counts_in_recorded_runs_too(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     rows, inside = rng.normal(size=(40, 3)), rng.random((1600, 40)) < 0.5
-    counts = rng.poisson(30, size=(1600, 20)).astype(float)
+    counts = rng.poisson(30 + (inside - 0.5) @ rows[:, :1], size=(1600, 20)).astype(float)
     strength = ksdp.audit(rows, ksdp.Recorded({"n": counts}, inside), margin=0.4).power()
     above = [row for row in strength.rows if row.advantage > 0.5]
     called = called_so(above)

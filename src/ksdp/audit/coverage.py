@@ -47,6 +47,11 @@ _DECODED = (
     "who was in, by lattice reduction: {:,.0f} bits are announced of {:,} documents, each of which is in or not "
     "(noise, fewer numbers or more documents help)"
 )
+_ENUMERATED = (
+    "who was in, by weighing every database: {:,} of {:,} documents are {:,} databases, and an attack that goes "
+    "through so few of them sees more than any statistic (nobody is clear below {:,}: audit more documents)"
+)
+_FEWEST_DATABASES = 10**5
 _UNLEARNT = (
     "who was in, by following the function: {:,.0f} numbers are announced of {:,} documents, and of what they say "
     "{:,} training runs show {:.0%} (noise that is drawn anew, fewer numbers, more documents or more runs help)"
@@ -238,6 +243,13 @@ def decoded(bits: float, who: MayBeIn) -> tuple[str, ...]:
     return (_DECODED.format(bits, who.count),) if found_by_lattice(who.count, who.share, bits) else ()
 
 
+def enumerated(who: MayBeIn) -> tuple[str, ...]:
+    """So few databases that an attack weighs each: of 16 documents that tells up to twice what columns do."""
+    databases = math.comb(who.count, held := round(who.share * who.count))
+    few = _ENUMERATED.format(held, who.count, databases, _FEWEST_DATABASES)
+    return () if databases >= _FEWEST_DATABASES else (few,)
+
+
 def unlearnt(found: Shown, runs: int, who: MayBeIn) -> tuple[str, ...]:
     """Numbers that tell who was in to whoever follows the mechanism, of which a learnt rule sees too little.
 
@@ -367,7 +379,7 @@ def planned_coverage(plan: Plan) -> Coverage:
         found = _shown(plan)
         follows = is_own(plan.mechanism) and not to_learn
         sums = decoded(found.bits, who) or (unlearnt(found, trained, who) if follows else ())
-    more = untested(plan.default_columns, plan.statistics) + unfollowed(plan.read) + sums
+    more = untested(plan.default_columns, plan.statistics) + unfollowed(plan.read) + enumerated(who) + sums
     return coverage(plan.opened, seen, plan.statistics, to_learn, more)
 
 

@@ -33,6 +33,7 @@ from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.coverage import Coverage, observed_precision, planned_coverage, reads, rounds_solved, unweighed
 from ksdp.audit.errors import SpecError
 from ksdp.audit.mechanisms.callables import FunctionMechanism
+from ksdp.audit.mechanisms.factorisation.pd_svd import PDSVD
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.planted import ArrayLeak
 from ksdp.audit.mechanisms.privacy.spent import Promise
@@ -45,7 +46,9 @@ from ksdp.audit.registry import default_statistics, own_code, select_statistics
 from ksdp.audit.run_subsampling import EVERY_RUN, RunSubsampling, best_every, kept_without, more_runs
 from ksdp.audit.specs.design import Block, Design, Literal, Shared
 from ksdp.audit.specs.models import Spec
+from ksdp.audit.statistics.further import further_runs, numbers_and_products
 from ksdp.audit.statistics.linear.groups import GroupMean, OfGroups, solves_groups
+from ksdp.audit.statistics.linear.system import own_mechanism
 from ksdp.audit.statistics.simulated import SIMULATED, SimulatedStatistic
 from ksdp.audit.statistics.simulated import STATISTICS as SIMULATIONS
 from ksdp.audit.verdicts.looks import FRESH, Look, Stage, planned_looks
@@ -198,6 +201,7 @@ def planned_statistics(
     held: Holdings,
     background: Mapping[str, Any],
     runs: int,
+    margin: float,
 ) -> PlannedStatistics:
     """Those that a spec asks for and the mechanism's observables allow.
 
@@ -212,7 +216,8 @@ def planned_statistics(
     learnt, missing = _simulated(mechanism, shown, held, others, asked=SIMULATED in (*names, *families))
     brought: tuple[Statistic, ...] = () if missing else SIMULATIONS
     chosen, skipped = select_statistics(families, names, shown.seen, background, (*own, *brought))
-    chosen = tuple(s.over(learnt, runs) if isinstance(s, SimulatedStatistic) else s for s in chosen)
+    further = _further(mechanism, held, learnt, margin)
+    chosen = tuple(s.over(learnt, runs, further) if isinstance(s, SimulatedStatistic) else s for s in chosen)
     needs = _left_out([s for s in chosen if s.name not in names], shown, held.unknown)
     needs |= {s.name: f"needs {missing}" for s in chosen if isinstance(s, SimulatedStatistic) and missing}
     chosen = tuple(s for s in chosen if s.name not in needs)
@@ -257,6 +262,15 @@ def _simulated(
         return arrays, ""
     most = f"at most {MOST_LEARNT_OF:,} documents and {MOST_LEARNT_FROM:,} announced numbers"
     return (), f"{most}, or `statistics.names` to name it"
+
+
+def _further(mechanism: Mechanism, held: Holdings, learnt: Sequence[Release], margin: float) -> int:
+    """Training runs of one decomposition each; 0 of what takes longer."""
+    own = own_mechanism(mechanism)
+    if not isinstance(own, PDSVD) or own.solver != "limit":
+        return 0
+    numbers = numbers_and_products(learnt)
+    return further_runs(int(held.units.sizes.sum()), held.units.matrix.shape[1], numbers, held.share, margin)
 
 
 def _untrained(mechanism: Mechanism) -> str:

@@ -51,7 +51,7 @@ def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     shown = release_schema(mechanism, corpus.features, sees=sees, keeps=keeps)
     background = _background(holdings, corpus, rank, spec.seed)
     asked = (spec.statistics.families, spec.statistics.names)
-    tested = planned_statistics(*asked, mechanism, shown, holdings, background, design.runs)
+    tested = planned_statistics(*asked, mechanism, shown, holdings, background, design.runs, spec.rule.margin)
     if spec.certificate is not None:
         check_certifiable(mechanism, design, corpus.features)
         if holdings.drawn:

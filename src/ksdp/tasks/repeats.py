@@ -17,7 +17,7 @@ from ksdp.audit.plan import Plan
 from ksdp.audit.registry import unused_mechanism
 from ksdp.audit.sampling import as_stored, run_digest
 from ksdp.audit.specs.design import Block, mechanism_rng
-from ksdp.audit.verdicts.mix_ups import MOST_RUNS, better_shift
+from ksdp.audit.verdicts.mix_ups import MOST_RUNS, fits_documents
 from ksdp.storage.blocks import read_digests
 from ksdp.tasks.audit_ref import AuditRef, folders_of, open_plan
 from ksdp.tasks.rerun import Answer, answer_file, rerun
@@ -31,18 +31,7 @@ _CURE = "Take all randomness from `rng`, and keep nothing between runs."
 
 
 def repeat_runs(ref: AuditRef) -> str:
-    """Make some runs of a stage again, and compare what they announce with what was announced.
-
-    Returns
-    -------
-    str
-        What to say of a mechanism that announces the same whatever its data; empty otherwise.
-
-    Raises
-    ------
-    InvalidAudit
-        If a run announces other numbers: verdicts would be of something else than what will be released.
-    """
+    """What to say of a mechanism whose runs, some made again, are the same; `InvalidAudit` where they are not."""
     plan = open_plan(ref)
     if isinstance(plan.mechanism, RecordedRuns):
         return _as_recorded(plan.mechanism, plan)
@@ -78,12 +67,13 @@ def repeat_runs(ref: AuditRef) -> str:
 
 def _as_recorded(mechanism: RecordedRuns, plan: Plan) -> str:
     """What to say of recorded runs, unless what they announced is not of those who are said to have been in."""
-    if (shift := better_shift(*mechanism.first(MOST_RUNS), plan.corpus.matrix)) is not None:
-        raise InvalidAudit(
-            f"the recorded runs were mixed up: with the {shift.what} of one table moved by {shift.by}, what was "
-            f"announced fits who was in (p 10^-{shift.digits:.0f}), and as they are it does not (p "
-            f"10^-{shift.recorded:.0f}). Number runs and documents alike in both tables."
-        )
+    for start, part in mechanism.parts(MOST_RUNS):
+        if not fits_documents(*part, plan.corpus.matrix):
+            raise InvalidAudit(
+                f"what was announced from recorded run {start} on fits the documents that were in no better than "
+                "it fits documents in a random order: nothing says that the two tables belong together. Number "
+                "runs and documents alike in both. Where they are, these runs tell too little: record more."
+            )
     notes = (
         (mechanism.repeated, "repeat earlier ones to the last bit, and are counted once"),
         (mechanism.learnt, "are learnt from, and tests read the others"),

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.stats import ks_2samp
+from scipy.stats import ks_2samp, norm
 from sklearn.linear_model import Ridge
 
 from ksdp.audit.contract import Alignment, Database, Documents, Observables, Pool, Release
 from ksdp.audit.mechanisms.callables import function_mechanism
 from ksdp.audit.mechanisms.recorded import RecordedRuns
+from ksdp.audit.statistics.further import LinearRule, further_runs
 from ksdp.audit.statistics.simulated import (
     Alignments,
     Entries,
@@ -313,6 +315,41 @@ def test_a_leak_that_moves_some_of_many_numbers_a_little_is_the_sum_of_these() -
     scores = [rules.sums.scores(np.append(z, np.float32(1)), 1)[0] for z in rules.scales[0](numbers[2000:])]
     held = bits[2000:, 0] > 0
     assert ks_2samp(np.array(scores)[held], np.array(scores)[~held]).statistic > 0.4
+
+
+def test_further_runs_teach_nearly_all_that_a_weighted_sum_can_tell() -> None:
+    """Of documents with an advantage of 0.4 in 150 numbers 2,000 runs teach a rule of less than 0.37."""
+    rng, wanted = np.random.default_rng(0), further_runs(120, 30, 150, 0.4, 0.4)
+    bits, codes = rng.random((wanted, 4)) < 0.4, rng.normal(size=(4, 150))
+    codes *= 2.0 * norm.ppf(0.7) / np.linalg.norm(codes, axis=1)[:, None]
+    numbers = (rng.normal(size=(wanted, 150)) + bits @ codes).astype(np.float32)
+    advantages = []
+    for runs in (2000, wanted):
+        rule = LinearRule.of(numbers[:runs], bits[:runs].astype(float), np.zeros(4))
+        others = codes.T @ codes * 0.24 + np.eye(150)
+        for document, weights in zip(rule.documents, (rule.weights.T / rule.scale.deviation), strict=True):
+            own = codes[document]
+            spread = np.sqrt(weights @ (others - 0.24 * np.outer(own, own)) @ weights)
+            advantages.append(2.0 * norm.cdf(weights @ own / spread / 2.0) - 1.0)
+    few, many = np.mean(advantages[:4]), np.mean(advantages[4:])
+    assert few < 0.37
+    assert many > 0.38
+    assert LinearRule.of(numbers[:200], bits[:200].astype(float), np.ones(4)).documents.size == 0
+
+
+def test_a_statistic_learns_from_further_runs_where_it_is_given_some() -> None:
+    turns = 50.0 * np.random.default_rng(1).normal(size=(3, 60))
+    pool = pool_of(lambda rows, rng: rng.normal(size=60) + 0.3 * np.sin(rows @ turns).sum(axis=0))
+    documents, rng = Documents(pool.drawn, pool=pool), np.random.default_rng(78)
+    bits, few, many = np.zeros((300, 20), bool), [], []
+    for bit in bits:
+        places, parts = pool.one_choice(rng)
+        bit[places] = True
+        seen = pool.mechanism.run(Database(parts), rng)
+        few.append(over(seen, 60).evaluate(seen, documents))
+        many.append(replace(over(seen, 60), further=1500).evaluate(seen, documents))
+    more = [ks_table(np.array(found).T.astype(np.float32), bits.T).distance.mean() for found in (few, many)]
+    assert more[1] > more[0] + 0.05
 
 
 def test_correlations_of_sums_are_of_runs_that_did_not_choose_them() -> None:

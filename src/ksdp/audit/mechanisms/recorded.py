@@ -60,22 +60,7 @@ class RecordedDesign:
 
 
 class RecordedRuns:
-    """A mechanism whose runs were made elsewhere.
-
-    Parameters
-    ----------
-    observables : mapping of name to array
-        What was announced; the first axis is the run.
-    bits : bool array, shape (n_runs, n_documents)
-        Documents in the corpus's order.
-    features : int
-        Columns of the corpus.
-
-    Raises
-    ------
-    InputError
-        If lengths differ, numbers are not finite, or a document was in all runs, or in none, but for one.
-    """
+    """What runs that were made elsewhere announced, first axis the run, and who was in, (n_runs, n_documents)."""
 
     version = 1
 
@@ -114,16 +99,21 @@ class RecordedRuns:
         self.statistics = statistics_of_arrays(shapes, features)
         self._shapes = shapes
 
-    def first(self, most: int) -> tuple[Floats, Bits]:
-        """What the first runs announced, shape (n_runs, n_numbers), and who was in them."""
-        bits = self._bits[:most]
-        return np.hstack([array[:most].reshape(len(bits), -1) for array in self._arrays.values()]), bits
+    def parts(self, most: int) -> Iterator[tuple[int, tuple[Floats, Bits]]]:
+        """The first runs of all and of each half: where they start, what they announced, and who was in."""
+        runs = len(self._bits)
+        for start, stop in ((0, runs), (0, runs // 2), (runs // 2, runs)):
+            yield start, self._between(start, min(stop, start + most))
+
+    def _between(self, start: int, stop: int) -> tuple[Floats, Bits]:
+        bits = self._bits[start:stop]
+        return np.hstack([array[start:stop].reshape(len(bits), -1) for array in self._arrays.values()]), bits
 
     @property
     def unexplained(self) -> float:
         """Share of what numbers vary by that is no sum over documents, on average; 1 where that is not seen."""
         documents = self._bits.shape[1]
-        numbers, bits = self.first(_MANY_A_DOCUMENT * documents)
+        numbers, bits = self._between(0, _MANY_A_DOCUMENT * documents)
         runs = len(bits)
         if documents > _MOST_TOLD or runs < _ENOUGH_A_DOCUMENT * documents:
             return 1.0

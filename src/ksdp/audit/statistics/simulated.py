@@ -42,6 +42,7 @@ from ksdp.audit.mechanisms.schema import with_sampler
 from ksdp.audit.numeric.array_types import Bits, Floats, Ints, Singles, Vector
 from ksdp.audit.numeric.kernels import one_thread
 from ksdp.audit.numeric.sparse_rows import same_rows
+from ksdp.audit.statistics.further import LinearRule, Scale, correlations, products_of
 from ksdp.audit.statistics.linear.pilot import placed_database
 
 SIMULATED = "simulated"
@@ -55,7 +56,6 @@ _RIDGES = (0.03, 0.3, 3.0)
 _LANDMARKS = 1024
 _WIDTH = 4.0
 """Of the kernel of rows, in median squared distances."""
-_CLIP = 8.0
 _BOUNDS = (2.5, 3.5)
 """Correlations that chance seldom gives, in its deviations."""
 _FOLDS = 5
@@ -88,15 +88,18 @@ class SimulatedStatistic:
     """Of these."""
     runs: int = TRAINING_RUNS
     """Training runs."""
+    further: int = 0
+    """Training runs that teach a weighted sum of the numbers alone."""
     family: str = SIMULATED
     needs: tuple[str, ...] = ()
     version: int = 1
     weighs: ClassVar[bool] = True
 
-    def over(self, releases: Sequence[Release], runs: int) -> SimulatedStatistic:
-        """The same, of these arrays, from so many training runs, up to `TRAINING_RUNS`."""
+    def over(self, releases: Sequence[Release], runs: int, further: int = 0) -> SimulatedStatistic:
+        """The same, of these arrays, from so many training runs, up to `TRAINING_RUNS`, and further ones."""
         names, turns = tuple(one.name for one in releases), tuple(one.alignment for one in releases)
-        return replace(self, reads=names, alignments=turns, runs=min(max(runs, _FEWEST), TRAINING_RUNS))
+        first = min(max(runs, _FEWEST), TRAINING_RUNS)
+        return replace(self, reads=names, alignments=turns, runs=first, further=max(further - first, 0))
 
     def asks_for(self, shapes: Mapping[str, tuple[int, ...]], documents: int) -> str:
         """Nothing, where the training runs fit into memory."""
@@ -106,8 +109,9 @@ class SimulatedStatistic:
     def evaluate(self, observables: Observables, documents: Documents) -> Vector:
         """One number a document, shape (n_documents,), taken from those of the whole pool."""
         pool, shapes = documents.source_pool, {name: observables[name].shape for name in self.reads}
-        key, turns = (SIMULATED, self.reads, self.runs), dict(zip(self.reads, self.alignments, strict=True))
-        rules = pool.derive(key, lambda: train(pool, shapes, self.runs, turns))
+        turns = dict(zip(self.reads, self.alignments, strict=True))
+        key = SIMULATED, self.reads, self.runs, self.further
+        rules = pool.derive(key, lambda: train(pool, shapes, self.runs, turns, self.further))
         scores = observables.derive((SIMULATED, id(rules)), lambda: rules.scores(observables))
         return np.asarray(scores[places_in_pool(documents)])
 
@@ -158,6 +162,13 @@ class Alignments:
         plain = [array.ravel() for array, how in zip(arrays, self.alignments, strict=True) if how != "none"]
         return np.concatenate(flat), np.concatenate([order_of(flat), *plain])
 
+    def with_products(self, numbers: Floats, observables: Observables) -> Floats:
+        """The numbers of a run, and `products_of` its arrays."""
+        arrays = zip(self.arrays, self.alignments, strict=True)
+        return np.concatenate(
+            [numbers, *(products_of(np.asarray(observables[n], float), how) for n, how in arrays)]
+        )
+
 
 def order_of(flat: Sequence[Floats]) -> Floats:
     """Places of the largest and smallest number, signs of differences of neighbours and of arrays of one shape."""
@@ -171,27 +182,6 @@ def order_of(flat: Sequence[Floats]) -> Floats:
         if len(one) == len(other):
             parts += [np.array([np.mean(one == other)]), np.sign(one - other)[:_MOST_ORDERED]]
     return np.concatenate(parts)
-
-
-@dataclass(frozen=True, eq=False)
-class Scale:
-    """How a vector is standardised: those of its numbers that vary, less their means, over their deviations."""
-
-    varies: Ints
-    centre: Floats
-    deviation: Floats
-
-    @classmethod
-    def of(cls, vectors: Floats) -> Scale:
-        """Of training runs, shape (n_runs, n_numbers)."""
-        centre, deviation = vectors.mean(axis=0), vectors.std(axis=0)
-        varies = np.flatnonzero(deviation > 1e-12 * np.abs(centre))
-        return cls(varies, centre[varies], deviation[varies])
-
-    def __call__(self, vectors: Floats) -> Singles:
-        """Of vectors along the last axis, cut at 8 deviations."""
-        z = (vectors[..., self.varies] - self.centre) / self.deviation
-        return np.clip(z, -_CLIP, _CLIP).astype(np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,6 +262,10 @@ class LearntRules:
     """Of the other documents."""
     count: int
     """Documents."""
+    correlations: Floats
+    """Of each document's rule, in training runs left out in turn."""
+    linear: LinearRule | None = None
+    """What further runs teach, where that tells more."""
 
     def scores(self, observables: Observables) -> Floats:
         """Of every document of the pool, in one order of operations whoever is measured."""
@@ -284,6 +278,9 @@ class LearntRules:
             kernels = _kernels(inner)
             for rule in self.ridges:
                 out[rule.documents] = kernels[rule.kernel] @ rule.weights
+            if self.linear is not None:
+                products = self.reading.with_products(numbers, observables)
+                out[self.linear.documents] = self.linear.scale(products) @ self.linear.weights
         return out
 
 
@@ -302,10 +299,7 @@ def _kernels(inner: Sequence[Floats]) -> tuple[Floats, ...]:
 def simulated_runs(
     pool: Pool, shapes: Mapping[str, tuple[int, ...]], runs: int, rng: np.random.Generator
 ) -> Iterator[tuple[Ints, Observables]]:
-    """Places in the pool of whom a run holds, or their groups, and what it announces with leaks, for so many runs.
-
-    Without those that fail, or that announce other shapes or numbers that are not finite: they void an audit.
-    """
+    """Whom a run holds, places in the pool or groups, and what it announces; without runs that void an audit."""
     for places, seen in _without_leaks(pool, shapes, runs, rng):
         held = places if pool.group is None else np.unique(pool.group[places])
         yield held, Observables(with_leaks(pool.leaks, seen, held, rng)) if pool.leaks else seen
@@ -332,15 +326,13 @@ def _without_leaks(
 
 
 def train(
-    pool: Pool, shapes: Mapping[str, tuple[int, ...]], runs: int, alignments: Mapping[str, Alignment]
+    pool: Pool,
+    shapes: Mapping[str, tuple[int, ...]],
+    runs: int,
+    alignments: Mapping[str, Alignment],
+    further: int = 0,
 ) -> LearntRules:
-    """Run the mechanism on databases of the pool and learn who is in, document by document.
-
-    Raises
-    ------
-    KsdpError
-        If nobody can run the mechanism.
-    """
+    """Run the mechanism on databases of the pool and learn who is in, document by document."""
     if pool.mechanism is None:
         raise KsdpError(
             "the statistic learnt from simulated runs needs a mechanism that can be run; there is none."
@@ -348,24 +340,36 @@ def train(
     reading = Alignments(())
     held: list[Ints] = []
     read: list[tuple[Floats, Floats]] = []
-    for places, seen in simulated_runs(pool, shapes, runs, np.random.default_rng(_SEED)):
+    wide: list[Floats] = []
+    rng = np.random.default_rng(_SEED)
+    for places, seen in simulated_runs(pool, shapes, runs, rng):
         if not held:
             reading = Alignments.of(seen, alignments)
         held.append(places)
         read.append(reading(seen))
+        wide += [reading.with_products(read[-1][0], seen)] if further else []
     if len(held) < _FEWEST:
         raise KsdpError(
             f"only {len(held)} of {runs} simulated runs announced what was declared; see the mechanism."
         )
     numbers, order = (np.stack(vectors) for vectors in zip(*read, strict=True))
     units = _units_of(pool)
-    bits = np.zeros((len(held), units.shape[0]))
-    for bit, places in zip(bits, held, strict=True):
-        bit[places] = 1.0
-    same = same_rows(units, units)
-    totals = np.zeros_like(bits)
-    np.add.at(totals.T, same, bits.T)
-    return learn(reading, numbers, order, totals[:, same], Likeness.of(units))
+    same, likeness = same_rows(units, units), Likeness.of(units)
+    rules = learn(reading, numbers, order, _copies(held, same), likeness)
+    if not further:
+        return rules
+    for places, seen in simulated_runs(pool, shapes, further, rng):
+        held.append(places)
+        wide.append(reading.with_products(reading(seen)[0], seen))
+    return replace(rules, linear=LinearRule.of(np.stack(wide), _copies(held, same), rules.correlations))
+
+
+def _copies(held: Sequence[Ints], same: Ints) -> Floats:
+    """How many documents of each one's content runs held, shape (n_runs, n_documents)."""
+    totals = np.zeros((len(held), len(same)))
+    for total, places in zip(totals, held, strict=True):
+        np.add.at(total, same[places], 1.0)
+    return np.asarray(totals[:, same])
 
 
 @dataclass(frozen=True, eq=False)
@@ -433,7 +437,7 @@ def learn(reading: Alignments, numbers: Floats, order: Floats, bits: Floats, lik
         for which in np.unique(kernel[kernel >= 0])
         for mine in [np.flatnonzero(kernel == which)]
     )
-    return LearntRules(reading, levels, scales, z, ridges, sums.of(kernel < 0), bits.shape[1])
+    return LearntRules(reading, levels, scales, z, ridges, sums.of(kernel < 0), bits.shape[1], best)
 
 
 @dataclass(frozen=True, eq=False)
@@ -518,7 +522,7 @@ def few_terms(entries: Entries, centred: Floats) -> tuple[tuple[SumRules, Floats
             guess = np.zeros(bits.shape)
             for one, fold in zip(without, folds, strict=True):
                 guess[fold] = (_beyond(one, bound).T @ entries.values[:, fold]).T
-            gains[which, start : start + _AT_ONCE] = _correlations(guess, bits)
+            gains[which, start : start + _AT_ONCE] = correlations(guess, bits)
             kept = _beyond(whole, bound)
             weights = kept.data / entries.deviations[kept.row]
             first, second = entries.first[kept.row], entries.second[kept.row]
@@ -542,13 +546,6 @@ def _beyond_chance(values: Singles, bits: Singles, folds: Sequence[slice]) -> li
 def _beyond(found: sp.coo_array, bound: float) -> sp.coo_array:
     kept = np.abs(found.data) > bound
     return sp.coo_array((found.data[kept], (found.row[kept], found.col[kept])), found.shape)
-
-
-def _correlations(guess: NDArray[np.floating], bits: NDArray[np.floating]) -> Floats:
-    """Column by column; 0 where one does not vary."""
-    guess = guess - guess.mean(axis=0)
-    sizes = np.sqrt((guess**2).sum(axis=0) * (bits**2).sum(axis=0))
-    return np.asarray((guess * bits).sum(axis=0) / np.maximum(sizes, np.finfo(float).tiny))
 
 
 def ridge_rules(
@@ -578,13 +575,13 @@ def ridge_rules(
             weight -= weight.mean(axis=0)
             guesses[at] += guess.astype(np.float32) @ alike
             weights[at] += weight.astype(np.float32) @ alike
-            yield part, _correlations(guess, bits), partial(np.take, weight, axis=1)
+            yield part, correlations(guess, bits), partial(np.take, weight, axis=1)
     for guess, weight in zip(guesses, weights, strict=True):
         for kept in map(likeness.kept, _RIDGES):
             smooth, weigh = guess * kept, weight * kept
             for part in parts:
                 alike = likeness.vectors[part]
-                yield part, _correlations(smooth @ alike.T, centred[:, part]), partial(_turned_back, weigh, alike)
+                yield part, correlations(smooth @ alike.T, centred[:, part]), partial(_turned_back, weigh, alike)
 
 
 def _turned_back(weights: Singles, vectors: Singles, places: Ints) -> Floats:

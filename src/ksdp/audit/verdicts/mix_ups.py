@@ -1,78 +1,53 @@
-"""Recorded runs whose numbers fit who was in them better when one of the two is shifted: a mix-up, and no audit.
+"""Recorded runs whose two tables do not belong together: a mix-up, and no audit.
 
-What a run announced depends on the documents that were in it. So announcements and the sums of their databases'
-rows are correlated, run by run, in the order in which they belong together, and in no other. The fit is Pillai's
-trace of the leading components of both, times the runs: without any connection it has about a chi-squared law.
+What a run announced depends on the documents that were in it, and documents whose rows are alike move it alike. So
+the covariances of documents' bits with what was announced are alike where rows are. They are not where runs or
+documents were shifted or shuffled in one of the tables: then rows in a random order fit as well as those recorded.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import gammaln
 
-from ksdp.audit.numeric.array_types import Bits, Floats
+from ksdp.audit.numeric.array_types import Bits, Floats, Ints
 
-_COMPONENTS = 20
 MOST_RUNS = 1500
-"""That are looked at: a shift shows in fewer."""
-_MOST_DOCUMENTS = 5
-"""By how many places documents are shifted, either way; runs are by any number."""
-_SURE = 9.0
-"""Decimal digits by which a shift has to fit better than what was recorded."""
-_TIMES = 2
-"""By this factor too: where a document enters otherwise than by its row, chance decides which order fits best, by
-half as many digits more; a wrong order leaves a fifth of them."""
+"""That are looked at: a mix-up shows in fewer."""
+_COMPONENTS = 20
+"""Of what was announced."""
+_ORDERS = 99
+"""Random orders of documents, none of which may fit as well as what was recorded."""
+_MOST_DOCUMENTS = 1024
+"""That are compared with each other."""
 
 
-@dataclass(frozen=True)
-class Shift:
-    """An order that fits better than the one recorded."""
-
-    what: str
-    """`runs` or `documents`."""
-    by: int
-    digits: float
-    """-log10 of the p-value of its fit."""
-    recorded: float
-    """The same of what was recorded."""
-
-
-def better_shift(announced: Floats, bits: Bits, rows: sp.csr_array) -> Shift | None:
-    """The shift that surely fits better than no shift; None where there is none.
-
-    Parameters
-    ----------
-    announced : array, shape (n_runs, n_numbers)
-    bits : bool array, shape (n_runs, n_documents)
-        Who was in.
-    rows : csr_array, shape (n_documents, n_features)
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> rows, bits = rng.normal(size=(30, 3)), rng.random((200, 30)) < 0.5
-    >>> sums = bits @ rows
-    >>> better_shift(sums, bits, sp.csr_array(rows)) is None
-    True
-    >>> found = better_shift(np.roll(sums, 1, axis=0), bits, sp.csr_array(rows))
-    >>> found.what, found.by
-    ('runs', 1)
-    """
-    runs = len(bits)
+def fits_documents(announced: Floats, bits: Bits, rows: sp.csr_array) -> bool:
+    """Whether what was announced, (n_runs, n_numbers), fits who was in better than documents in random orders."""
+    rng, some = np.random.default_rng(0), min(len(bits.T), _MOST_DOCUMENTS)
+    places = np.sort(rng.choice(len(bits.T), some, replace=False))
     # Where signs or orders are arbitrary, the squares are not.
-    theirs = _components(np.hstack([announced, np.square(announced)]))
-    fits = _digits(theirs, _components(bits @ rows))
-    recorded, by = float(fits[0]), int(np.argmax(fits))
-    found = [Shift("runs", by if by <= runs // 2 else by - runs, float(fits[by]), recorded)]
-    for by in (*range(-_MOST_DOCUMENTS, 0), *range(1, _MOST_DOCUMENTS + 1)):
-        moved = _components(np.roll(bits, -by, axis=1) @ rows)
-        found.append(Shift("documents", by, float(_digits(theirs, moved)[0]), recorded))
-    best = max(found, key=lambda shift: shift.digits)
-    return best if best.digits > _TIMES * recorded + _SURE + math.log10(runs) else None
+    theirs, held = _components(np.hstack([announced, np.square(announced)])), bits[:, places]
+    moved = theirs.T @ (held - held.mean(axis=0))
+    gram = _centred((rows[places] @ rows[places].T).toarray())
+    moves, alike = _centred(moved.T @ moved), (gram, _centred(gram**2))
+    orders = [np.arange(some), *(_cycle(rng.permutation(some)) for _ in range(_ORDERS))]
+    fits = np.array([[np.vdot(moves, one[np.ix_(order, order)]) for one in alike] for order in orders])
+    spread = fits.std(axis=0)
+    best = np.divide(fits - fits.mean(axis=0), spread, out=np.zeros_like(fits), where=spread > 0.0).max(axis=1)
+    return bool(best[0] > best[1:].max())
+
+
+def _centred(gram: Floats) -> Floats:
+    means = gram.mean(axis=0)
+    return np.asarray(gram - means - means[:, None] + means.mean())
+
+
+def _cycle(order: Ints) -> Ints:
+    """An order in which nobody stays in place, where who stands out would fit whoever the others are."""
+    found = np.empty_like(order)
+    found[order] = np.roll(order, 1)
+    return found
 
 
 def _components(columns: Floats) -> Floats:
@@ -88,20 +63,3 @@ def _components(columns: Floats) -> Floats:
     most = min(_COMPONENTS, len(columns) // 10, standard.shape[1])
     left, sizes, _ = randomized_svd(standard, max(most, 1), random_state=0)
     return np.asarray(left[:, sizes > 1e-9 * sizes[0]])
-
-
-def _digits(theirs: Floats, ours: Floats) -> Floats:
-    """-log10 p of the fit at each shift of runs, shape (n_runs,)."""
-    from scipy.stats import chi2  # half a second of imports, which recorded runs alone need
-
-    runs = len(theirs)
-    pairs = theirs.shape[1] * ours.shape[1]
-    if not pairs:
-        return np.zeros(runs)
-    moved = np.fft.rfft(theirs, axis=0)[:, :, None] * np.conj(np.fft.rfft(ours, axis=0))[:, None, :]
-    traces = np.square(np.fft.irfft(moved, n=runs, axis=0)).sum(axis=(1, 2))
-    at, half = traces * (runs - 1) / 2, pairs / 2
-    # The tail's first term, where p underflows.
-    far = at - (half - 1) * np.log(np.maximum(at, 1.0)) + gammaln(half)
-    exact = -chi2.logsf(2 * at, pairs)
-    return np.asarray(np.where(np.isfinite(exact), exact, far) / math.log(10))
