@@ -33,7 +33,7 @@ MOST_LINES = dict.fromkeys(ROOMS, 800)
 MOST_PARAMETERS = 10
 MOST_MODULES, MOST_TEST_MODULES = 16, 20
 MOST_FILES = 330
-MOST_IN_ALL = {"product": 73_420, "tests": 55_600}
+MOST_IN_ALL = {"product": 72_300, "tests": 54_450}
 """Lines of Python. 52,000 and 42,000 are wanted: nobody may make it more."""
 
 

@@ -43,7 +43,7 @@ EXTRAS = {
     "weasyprint": "pdf",
     **dict.fromkeys(("gmpy2", "mpyc"), "parties"),
     **dict.fromkeys(("dp_accounting", "opendp"), "peers"),
-    **dict.fromkeys(("cronsim", "prometheus_client"), "schedules"),
+    "prometheus_client": "schedules",
 }
 """What an audit does without, and the extra that brings it."""
 _UsageError: Any = typer.BadParameter.__mro__[2]  # ClickException, wherever Typer keeps it
@@ -88,11 +88,7 @@ COMMANDS: dict[str, dict[str, str | None]] = {
     },
     "Schedule": {
         "schedule": "ksdp.commands.schedules:schedule",
-        "schedules": "ksdp.commands.schedules:list_schedules",
-        "pause": "ksdp.commands.schedules:pause",
-        "resume": "ksdp.commands.schedules:resume",
         "now": "ksdp.commands.schedules:run_schedule",
-        "unschedule": "ksdp.commands.schedules:unschedule",
         "serve": "ksdp.commands.schedules:serve",
     },
     "Keep a store": {"check": "ksdp.commands.upkeep:check", "prune": "ksdp.commands.upkeep:prune"},

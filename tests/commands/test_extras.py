@@ -36,10 +36,10 @@ def test_an_audit_runs_where_no_extra_is_installed(tmp_path: Path) -> None:
 def test_a_command_that_misses_one_names_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setitem(sys.modules, "cronsim", None)
-    for name in ("ksdp.storage.schedules.schedule_files", "ksdp.storage.schedules.schedule_files"):
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    for name in ("ksdp.flows.schedules.serve", "ksdp.flows.metrics_port"):
         monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.setattr(sys, "argv", ["ksdp", "schedules", "--store", str(tmp_path)])
+    monkeypatch.setattr(sys, "argv", ["ksdp", "serve", "--store", str(tmp_path)])
     with pytest.raises(SystemExit) as left:
         ksdp.cli.main()
     assert left.value.code == 1

@@ -306,13 +306,13 @@ def build_history(root: Path) -> Store:
         clearance="mail.clearance", fingerprint="ab:cd", reviewer="Ada", seconds=12.0, store=str(root),
     ))  # fmt: skip
     made = datetime(2026, 11, 1, tzinfo=UTC)
-    write_schedule(store, Schedule(name="nightly-mail", spec="/srv/mail.toml", cron="30 2 * * *", created=made))
+    write_schedule(store, Schedule(name="nightly-mail", spec="/srv/mail.toml", created=made))
     for number, day in enumerate(HISTORY, 1):
         at = datetime(2026, 11, day, 2, 30, tzinfo=UTC)
         done = ScheduledRun(
-            planned=at, started=at, finished=at + timedelta(minutes=1),
+            started=at, finished=at + timedelta(minutes=1),
             outcome="void" if number == 3 else "audited",
-            missed=3 if day == 9 else 0, audit=f"svd-{number:02d}", number=number, documents={"audited": 60},
+            audit=f"svd-{number:02d}", number=number, documents={"changed": 7, "audited": 60},
             verdicts={"sensitive": 10 + number}, became_sensitive=number % 3 == 0, largest_d=0.9,
             largest_drift=0.05, level=0.004, seconds=61.0,
         )  # fmt: skip

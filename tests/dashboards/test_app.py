@@ -19,7 +19,6 @@ from ksdp.dashboards.security import LocalReviewer, ReviewerSource, TokenReviewe
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.reviews.decisions import Policy, document_state, read_log, write_policy
 from ksdp.storage.reviews.document_text import read_accesses
-from ksdp.storage.schedules.schedule_files import asked, read_schedule
 from ksdp.storage.store import Store
 
 from ..flips import flip
@@ -33,7 +32,7 @@ PAGES = (
     "/audits/svd-09/document?id=mail-00007", "/audits/svd-01/document?id=mail-00007", "/audits/svd-09/report.html",
     "/queue", "/queue?show=decided", "/queue?audit=svd-08&show=waiting", "/log", "/log?kind=looks", "/log?check=1",
     "/screens", "/screens/screen01", "/compare", "/compare?a=svd-08&b=svd-09", "/compare?a=svd-01&b=nmf-01",
-    "/schedules", "/schedules/nightly-mail", "/runs",
+    "/schedules", "/runs",
 )  # fmt: skip
 
 
@@ -83,7 +82,6 @@ def test_every_page_answers_is_small_and_is_guarded(history_store: Store, addres
         ("/audits/svd-09/document", 404),
         ("/audits/svd-09/document?id=mail-00007&statistic=none", 404),
         ("/screens/none", 404),
-        ("/schedules/none", 404),
         ("/compare?a=svd-09&b=none", 404),
         ("/compare?a=svd-08&b=svd-09&from=good&to=bad", 400),
         ("/audits/svd-09?verdict=great", 400),
@@ -312,31 +310,15 @@ def test_without_a_resolver_there_is_no_text(own_store: Store) -> None:
     assert "exit code 3" in got.text
 
 
-def test_a_schedule_is_paused_run_and_changed(own_store: Store) -> None:
-    visit, address = client(own_store), "/schedules/nightly-mail"
-    assert "Paused." in visit.post(address, data={"action": "pause"}, headers=OURS).text
-    assert read_schedule(own_store, "nightly-mail").paused
-    visit.post(address, data={"action": "resume"}, headers=OURS)
-    assert read_schedule(own_store, "nightly-mail").since == NOW
-    visit.post(address, data={"action": "run-all"}, headers=OURS)
-    wanted = asked(own_store, "nightly-mail")
-    assert wanted is not None
-    assert wanted.full
-    settings = {"action": "settings", "cron": "0 4 * * 1", "timezone": "Europe/Vienna", "retries": "1",
-                "backoff": "30", "timeout": "", "full_every": "7", "workers": "", "link": ""}  # fmt: skip
-    visit.post(address, data=settings, headers=OURS)
-    changed = read_schedule(own_store, "nightly-mail")
-    assert (changed.cron, changed.timezone, changed.full_every, changed.level) == (
-        "0 4 * * 1",
-        "Europe/Vienna",
-        7,
-        0.05,
-    )
-    got = visit.post(address, data=settings | {"cron": "whenever"}, headers=OURS)
-    assert got.status_code == 422
-    assert 'value="whenever"' in got.text
-    assert read_schedule(own_store, "nightly-mail").cron == "0 4 * * 1"
-    assert visit.post(address, data={"action": "explode"}, headers=OURS).status_code == 422
+def test_schedules_say_what_changed_and_lead_to_prefect(own_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    visit = client(own_store)
+    page = visit.get("/schedules").text
+    for said in ("nightly-mail", "9 runs", "/srv/mail.toml", 'href="/audits/svd-09"', "void"):
+        assert said in page
+    assert "<code>ksdp serve</code> shows the address" in page
+    monkeypatch.setenv("PREFECT_API_URL", "https://prefect.example/api")
+    assert 'href="https://prefect.example/deployments"' in visit.get("/schedules").text
+    assert visit.post("/schedules", data={"action": "pause"}, headers=OURS).status_code == 405
 
 
 @pytest.mark.parametrize(
@@ -354,7 +336,7 @@ def test_a_schedule_is_paused_run_and_changed(own_store: Store) -> None:
     ],
 )
 def test_writes_from_elsewhere_are_refused(own_store: Store, headers: dict[str, str]) -> None:
-    for address in ("/audits/svd-09/decisions", "/audits/svd-09/text", "/schedules/nightly-mail", "/sign-in"):
+    for address in ("/audits/svd-09/decisions", "/audits/svd-09/text", "/sign-in"):
         assert client(own_store).post(address, data=decision(), headers=headers).status_code == 403
     assert read_log(own_store) == []
 

@@ -59,7 +59,6 @@ PAGES = {
     "screen": "/screens/screen01",
     "compare": "/compare?a=svd-08&b=svd-09",
     "schedules": "/schedules",
-    "schedule": "/schedules/nightly-mail",
     "runs": "/runs",
     "report": "/audits/svd-09/report.html",
     "trouble": "/audits/none",
@@ -373,7 +372,7 @@ def test_screenshots_of_the_documentation(looked_at: str, visit: Visit, own_stor
     folder = ROOT / "docs" / "screenshots"
     folder.mkdir(exist_ok=True)
     tall = {"viewport": {"width": 1200, "height": 1640}}
-    plain = ("audits", "audit", "queue", "compare", "schedule")
+    plain = ("audits", "audit", "queue", "compare", "schedules")
     shots: dict[str, Page | Locator] = {name: visit(looked_at, PAGES[name]) for name in plain}
     document = visit(looked_at, "/audits/svd-09/document?id=mail-00019&at=3", **tall)
     shots["document"] = document.locator("section:has(.gallery)")

@@ -121,7 +121,7 @@ def test_a_dossier_is_whole_or_absent_and_harms_nothing(store: Store, kept: Kept
 
 
 def test_a_schedule_is_there_whole_or_not_at_all(store: Store, kept: Kept) -> None:
-    asked = {"name": "daily", "spec": "/spec.toml", "cron": "0 3 * * *", "created": NOW, "level": 0.05}
+    asked = {"name": "daily", "spec": "/spec.toml", "created": NOW, "level": 0.05}
     schedule = check_schedule(asked)
 
     def add() -> None:

@@ -11,25 +11,14 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ksdp.audit.errors import InputError, KsdpError, StoreError
+from ksdp.audit.errors import InputError, KsdpError
 from ksdp.flows.runs.protocol_files import read_protocol_file
 from ksdp.storage.audits.continuation import Origin, read_origin, write_origin
 from ksdp.storage.learning import learning_of, read_advice, write_advice, write_gain
 from ksdp.storage.reviews.decisions import Policy, read_policy, write_policy
 from ksdp.storage.runs.ledger import Ledger
 from ksdp.storage.runs.results import keep_party_run, party_run_ids, read_party_run
-from ksdp.storage.schedules.schedule_files import (
-    Running,
-    RunRequest,
-    ScheduledRun,
-    append_run,
-    ask_now,
-    asked,
-    begin,
-    read_runs,
-    read_schedule,
-    running,
-)
+from ksdp.storage.schedules.schedule_files import ScheduledRun, append_run, read_runs, read_schedule
 from ksdp.storage.store import Store
 
 from ..flips import flipped
@@ -41,7 +30,7 @@ GAIN = {"measures": [{"name": "RMSE", "gain": {"value": 0.02, "low": 0.01}}], "s
 
 
 def run(at: datetime) -> ScheduledRun:
-    times = {"planned": at, "started": at, "finished": at}
+    times = {"started": at, "finished": at}
     return ScheduledRun(**times, outcome="audited", level=0.004, verdicts={"clear": 7})
 
 
@@ -80,8 +69,6 @@ def kinds(store: Store, tmp_path: Path, scheduled: Callable[..., Any]) -> dict[s
     scheduled()
     append_run(store, "nightly", run(AT))
     append_run(store, "nightly", run(AT.replace(day=3)))
-    ask_now(store, "nightly", RunRequest(at=AT))
-    begin(store, "nightly", Running(planned=AT, started=AT, pid=1, flow_run="f" * 32))
     write_policy(store, Policy(four_eyes=True, signed=True))
     write_advice(store, "some", {"asked": "x", "advised": "y", "sentences": ["Do this."]})
     gain = write_gain(store, "spec", "corpus", GAIN)
@@ -107,11 +94,6 @@ def kinds(store: Store, tmp_path: Path, scheduled: Callable[..., Any]) -> dict[s
         "origin": (store.audit("two") / "origin.json", lambda: read_origin(store, "two")),
         "ledger": (tmp_path / "ada.ledger", made.read),
         "protocol file": (protocol, lambda: _lines_if_signed(protocol)),
-        "asked": (store.root / "schedules/nightly/asked.json", lambda: _unless_damaged(asked(store, "nightly"))),
-        "running": (
-            store.root / "schedules/nightly/running.json",
-            lambda: _unless_damaged(running(store, "nightly")),
-        ),
     }
 
 
@@ -127,26 +109,7 @@ def _without_more(said: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in said.items() if name in {*GAIN, "asked", "advised"}}
 
 
-def _unless_damaged(found: RunRequest | Running | None) -> object:
-    """What is damaged is said to be: a run of every document takes its place."""
-    if found is not None and found.damaged:
-        raise StoreError("it is damaged")
-    return found
-
-
-KINDS = (
-    "schedule",
-    "history",
-    "policy",
-    "advice",
-    "gain",
-    "party run",
-    "origin",
-    "ledger",
-    "protocol file",
-    "asked",
-    "running",
-)
+KINDS = ("schedule", "history", "policy", "advice", "gain", "party run", "origin", "ledger", "protocol file")
 
 
 @pytest.mark.parametrize("kind", KINDS)

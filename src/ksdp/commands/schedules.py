@@ -1,4 +1,4 @@
-"""Audits that come back: `schedule`, `schedules`, `pause`, `resume`, `now`, `unschedule`, `serve`."""
+"""Audits that come back: `schedule`, `now`, `serve`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ksdp.commands.options import (
     with_options,
 )
 
-NameArgument = Annotated[str, typer.Argument(help="Name of the schedule (`ksdp schedules`).")]
+NameArgument = Annotated[str, typer.Argument(help="Name of the schedule.")]
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,15 @@ class SpendingOptions:
 
 @dataclass(frozen=True)
 class AttemptOptions:
-    """Options that say how often a run is tried, and for how long."""
+    """Options that say how often Prefect tries a run, and for how long."""
 
-    retries: Annotated[int, typer.Option("--retries", help="Further attempts after a failure.")] = 2
+    retries: Annotated[int, typer.Option("--retries", min=0, help="Further attempts after a failure.")] = 2
     backoff: Annotated[
-        float, typer.Option("--backoff", help="Seconds before the first retry; doubled each time.")
+        float, typer.Option("--backoff", min=0, help="Seconds before the first retry; doubled each time.")
     ] = 60.0
-    timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds an attempt may take.")] = None
+    timeout: Annotated[float | None, typer.Option("--timeout", min=0.1, help="Seconds an attempt may take.")] = (
+        None
+    )
 
 
 @with_options
@@ -70,10 +72,10 @@ def schedule(
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
 ) -> None:
-    """Audit what changes, on a calendar; `ksdp serve` runs it. The same name again changes the schedule."""
+    """Write a Prefect deployment that audits what changes, on a calendar; the same name again changes it."""
     read, _ = read_spec(spec)
-    from ksdp.flows.schedules.scheduled_run import check_schedulable
-    from ksdp.storage.schedules.schedule_files import add_schedule, check_schedule
+    from ksdp.flows.schedules.serve import add
+    from ksdp.storage.schedules.schedule_files import check_schedulable, check_schedule
     from ksdp.storage.store import Store
 
     check_schedulable(read)
@@ -82,8 +84,6 @@ def schedule(
         {
             "name": calendar.name or re.sub(r"[^a-z0-9]+", "-", spec.stem.lower()).strip("-"),
             "spec": str(spec.resolve()),
-            "cron": calendar.cron,
-            "timezone": calendar.timezone,
             "created": datetime.now(UTC),
             "level": read.decision.level,
             "workers": workers,
@@ -91,75 +91,19 @@ def schedule(
             "link": link,
         }
         | asdict(spending)
-        | asdict(attempts)
     )
-    opened = Store.open(store)
-    made = add_schedule(opened, made)
-    shown = _about(opened, made)
-    if as_json:
-        typer.echo(json.dumps(shown))
-        return
-    typer.echo(f"schedule {made.name}: next {', '.join(shown['next'])}", err=True)
-    typer.echo(f"`ksdp serve --store {store}` runs it.", err=True)
-
-
-def _about(store: Any, schedule: Any) -> dict[str, Any]:
-    from ksdp.storage.schedules.schedule_files import next_times, read_runs
-
-    runs = read_runs(store, schedule.name)
-    left = next((run.level_left for run in reversed(runs) if run.level_left is not None), None)
-    coming = [] if schedule.paused else next_times(schedule, datetime.now(UTC), 3)
-    return {
-        "schedule": schedule.name,
-        "spec": schedule.spec,
-        "cron": schedule.cron,
-        "timezone": schedule.timezone,
-        "paused": schedule.paused,
-        "next": [time.isoformat(timespec="minutes") for time in coming],
-        "runs": len(runs),
-        "last": runs[-1].model_dump(mode="json", exclude={"budget"}) if runs else None,
-        "level": schedule.level,
-        "level_left": left,
+    tries = {
+        "retries": attempts.retries,
+        "retry_delay_seconds": attempts.backoff,
+        "timeout_seconds": attempts.timeout,
     }
-
-
-def list_schedules(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = False) -> None:
-    """List the schedules of a store: when they run next, and what became of the last run."""
-    from ksdp.flows.schedules.serve import being_served
-    from ksdp.storage.schedules.schedule_files import read_schedules
-    from ksdp.storage.store import Store
-
-    opened = Store.open(store, create=False)
-    rows = [_about(opened, each) for each in read_schedules(opened)]
-    served = being_served(opened)
+    deployment = add(Store.open(store), made, calendar.cron, calendar.timezone, tries)
     if as_json:
-        typer.echo(json.dumps({"served": served, "schedules": rows}))
+        shown = {"schedule": made.name, "deployment": deployment, "level": made.level, "budget": made.budget}
+        typer.echo(json.dumps(shown | asdict(calendar)))
         return
-    for one in rows:
-        last = one["last"]
-        outcome = f"{last['outcome']} {last['finished'][:16]}" if last else "has not run"
-        coming = "paused" if one["paused"] else f"next {one['next'][0]}" if one["next"] else "never"
-        typer.echo(f"{one['schedule']:20} {one['cron']:16} {one['timezone']:16} {coming:32} last: {outcome}")
-    if rows and not served:
-        typer.echo("nothing runs them: start `ksdp serve`.", err=True)
-
-
-def pause(name: NameArgument, store: StoreOption = Path("ksdp-store")) -> None:
-    """Pause a schedule; runs planned in the meantime are skipped."""
-    _set(store, name, True)
-
-
-def resume(name: NameArgument, store: StoreOption = Path("ksdp-store")) -> None:
-    """Resume a schedule."""
-    _set(store, name, False)
-
-
-def _set(store: Path, name: str, paused: bool) -> None:
-    from ksdp.storage.schedules.schedule_files import set_paused
-    from ksdp.storage.store import Store
-
-    set_paused(Store.open(store, create=False), name, paused, datetime.now(UTC))
-    typer.echo(f"schedule {name} is {'paused' if paused else 'resumed'}", err=True)
+    typer.echo(f"deployment {deployment}: {calendar.cron} ({calendar.timezone})", err=True)
+    typer.echo(f"`ksdp serve --store {store}` runs it.", err=True)
 
 
 def run_schedule(
@@ -168,18 +112,10 @@ def run_schedule(
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
 ) -> None:
-    """Run a schedule now: by `ksdp serve` if it is running, else here."""
-    from ksdp.flows.schedules.serve import being_served, run_now
-    from ksdp.storage.schedules.schedule_files import RunRequest, ask_now
-    from ksdp.storage.store import Store
+    """Run a schedule now, here, and wait for it; exit code as of `audit`, of all documents as they stand."""
+    from ksdp.flows.schedules.serve import run_now
     from ksdp.terminal import terminal
 
-    opened = Store.open(store, create=False)
-    if being_served(opened):
-        ask_now(opened, name, RunRequest(at=datetime.now(UTC), full=full))
-        answer = {"schedule": name, "asked": True}
-        typer.echo(json.dumps(answer) if as_json else "`ksdp serve` runs it now", err=not as_json)
-        return
     with terminal():
         run = run_now(store, name, full=full)
     if as_json:
@@ -195,20 +131,9 @@ def _code(run: Any) -> int:
     """What a run means to a shell: as for `ksdp audit`, of all documents as they stand."""
     if run.outcome == "void":
         return 5
-    if not run.succeeded:
-        return 1
     if run.appetite_missed is not None:
         return appetite_code(run.appetite_missed)
     return verdicts_code(run.verdicts)
-
-
-def unschedule(name: NameArgument, store: StoreOption = Path("ksdp-store")) -> None:
-    """Remove a schedule with its history; its audits stay."""
-    from ksdp.storage.schedules.schedule_files import remove_schedule
-    from ksdp.storage.store import Store
-
-    remove_schedule(Store.open(store, create=False), name)
-    typer.echo(f"schedule {name} is removed", err=True)
 
 
 @with_options

@@ -40,13 +40,7 @@ from ksdp.dashboards.reviews import (
     resolve_text,
     safe_path,
 )
-from ksdp.dashboards.schedules import (
-    SETTINGS,
-    change_schedule,
-    read_runs_page,
-    read_schedule_page,
-    read_schedules_page,
-)
+from ksdp.dashboards.schedules import read_runs_page, read_schedules_page
 from ksdp.dashboards.screening import read_screen_page, read_screens_page
 from ksdp.dashboards.security import COOKIE, BrokenBody, Gate, ReviewerSource, TokenReviewers
 from ksdp.storage.errors import InputError, InvalidAudit, KsdpError, StaleDecision, StoreError
@@ -109,19 +103,6 @@ def text(context: PageContext, request: Request, form: Form) -> Response:
         shown["no_content"] = str(error)
     back = safe_path(form.one("back"), link(f"/audits/{audit}/document", id=document))
     return context.page(request, "page_document", page=page, address=back, **shown)
-
-
-def schedule(context: PageContext, request: Request, form: Form) -> Response:
-    """Pause, resume, ask for a run, or change settings."""
-    name = request.path_params["name"]
-    values = {key: form.one(key) for key in SETTINGS}
-    now = context.actions.clock()
-    try:
-        change_schedule(context.store, name, form.one("action"), values, now)
-    except InputError as error:
-        view = read_schedule_page(context.store, name, now)
-        return context.page(request, "page_schedule", 422, view=view, typed=values, refused=str(error))
-    return RedirectResponse(link(f"/schedules/{name}", done=form.one("action")), 303)
 
 
 def sign_in_page(context: PageContext, request: Request) -> Response:
@@ -188,16 +169,6 @@ def _views(context: PageContext, request: Request) -> Response:
     return context.page(request, "page_views", **read_views_page(context.store, request.path_params["views"]))
 
 
-def _schedules(context: PageContext, request: Request) -> Response:
-    schedules = read_schedules_page(context.store, context.actions.clock())
-    return context.page(request, "page_schedules", schedules=schedules)
-
-
-def _schedule(context: PageContext, request: Request) -> Response:
-    view = read_schedule_page(context.store, request.path_params["name"], context.actions.clock())
-    return context.page(request, "page_schedule", view=view)
-
-
 def _icon(context: PageContext, request: Request) -> Response:
     return Response(status_code=204)  # pages name none; browsers ask all the same where a page is plain text
 
@@ -225,8 +196,7 @@ _PAGES: dict[str, Page] = {
     "/compare": _listing("page_compare", read_compare_page),
     "/queue": _listing("page_queue", read_queue_page),
     "/log": _listing("page_log", read_log_page),
-    "/schedules": _schedules,
-    "/schedules/{name}": _schedule,
+    "/schedules": _listing("page_schedules", read_schedules_page),
     "/runs": _listing("page_runs", read_runs_page),
     "/sign-in": sign_in_page,
 }
@@ -234,7 +204,6 @@ _FORMS: dict[str, Callable[[PageContext, Request, Form], Response]] = {
     "/audits/{audit}/decisions": decide,
     "/audits/{audit}/more-runs": start_runs,
     "/audits/{audit}/text": text,
-    "/schedules/{name}": schedule,
     "/sign-in": sign_in,
     "/sign-out": sign_out,
 }

@@ -27,10 +27,9 @@ from ksdp.flows.interruption import die_with_parent
 from ksdp.storage.prefect_home import make_home, open_log, server_address, server_password, sharing_address
 from ksdp.tasks.local_workers import environment
 
-# For schedules, remote workers and automations: a server that lives for one audit has none of them.
-_SCHEDULE_SERVICES = ("LATE_RUNS", "CANCELLATION_CLEANUP", "REPOSSESSOR", "EVENT_PERSISTER", "TRIGGERS")
-# The store is the calendar: Prefect plans no run.
-_IDLE_SERVICES = ("SCHEDULER", "PAUSE_EXPIRATIONS", "FOREMAN")
+# For schedules, workers and automations: a server that lives for one audit has none of them.
+_SCHEDULE_SERVICES = ("SCHEDULER", "LATE_RUNS", "CANCELLATION_CLEANUP", "FOREMAN", "EVENT_PERSISTER", "TRIGGERS")
+_IDLE_SERVICES = ("PAUSE_EXPIRATIONS", "REPOSSESSOR")
 
 _START_SECONDS = 300.0  # a busy machine takes minutes; a server that dies is noticed at once
 

@@ -45,7 +45,7 @@ from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.remote import RemotePlace, remove_folder
 from ksdp.storage.reviews.log import LogHead, check_chain, set_torn_aside
 from ksdp.storage.schedules.changes import drift_audits
-from ksdp.storage.schedules.schedule_files import read_runs, read_schedule, running
+from ksdp.storage.schedules.schedule_files import read_runs, read_schedule
 from ksdp.storage.store import Store
 from ksdp.tasks.audit_ref import code_of
 
@@ -181,7 +181,7 @@ def _check_reviews(store: Store) -> None:
 def _check_history(store: Store, name: str) -> None:
     audits = {run.audit for run in read_runs(store, name)}
     for audit in drift_audits(store, name):
-        if audit not in audits and running(store, name) is None:
+        if audit not in audits:
             raise StoreError(
                 f"lines of it are gone: it no longer says what audit {audit!r} has spent. Restore it."
             )

@@ -18,7 +18,7 @@
       appetites/               <audit>.json: what an audit is held to, written once; <hash>.json: a signed record
       clearances/              <hash>.json: a copy of every clearance that was signed; <hash>.expired: it was told
       claims/                  <key>.json: what runs on a mechanism's worst case proved about its claim
-      schedules/<name>/        what is audited when, its history, verdicts as they stand, drift
+      schedules/<name>/        what is audited again, its history, verdicts as they stand, drift
       prefect/                 Prefect's own database: status, never the truth
 
 Everything is written under a temporary name, synced and renamed: a file is whole or absent. The blocks of runs,

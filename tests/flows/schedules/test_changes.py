@@ -44,9 +44,7 @@ def write(folder: Path, vocabulary: tuple[str, ...] = WORDS, terms: tuple[str, .
 def schedule(tmp_path: Path) -> Schedule:
     write(tmp_path)
     (tmp_path / "spec.toml").write_text(SPEC)
-    return check_schedule(
-        {"name": "nightly", "spec": str(tmp_path / "spec.toml"), "cron": "0 2 * * *", "created": utc_now()}
-    )
+    return check_schedule({"name": "nightly", "spec": str(tmp_path / "spec.toml"), "created": utc_now()})
 
 
 def stands(store: Store, schedule: Schedule, due: DueAudit) -> None:
@@ -55,14 +53,8 @@ def stands(store: Store, schedule: Schedule, due: DueAudit) -> None:
     same = {"verdict": "clear", "audit": "first", "statistic": "sums", "distance": 0.1, "log10_adjusted_p": 0.0}
     columns |= {name: [value] * len(due.digests) for name, value in same.items()}
     standing = write_standing(store, schedule.name, "first", pa.table(columns))
-    about = {
-        "planned": utc_now(),
-        "started": utc_now(),
-        "finished": utc_now(),
-        "outcome": "audited",
-        "attempts": 1,
-    }
-    about |= {"missed": 0, "seconds": 1.0, "flow_run": "", "reason": None, "standing": standing}
+    about = {"started": utc_now(), "finished": utc_now(), "outcome": "audited"}
+    about |= {"seconds": 1.0, "flow_run": "", "reason": None, "standing": standing}
     append_run(store, schedule.name, ScheduledRun.model_validate(about | {"basis": due.basis}))
 
 

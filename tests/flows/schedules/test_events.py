@@ -25,14 +25,14 @@ from ksdp.storage.store import Store
 from ...clearances import NOW, signed_copy
 
 RUN = ScheduledRun(
-    planned=NOW, started=NOW, finished=NOW, outcome="audited", audit="0123456789ab", became_sensitive=2, missed=1
+    started=NOW, finished=NOW, outcome="audited", audit="0123456789ab", became_sensitive=2, verdict_changes=3
 )
 AUDIT = {"prefect.resource.id": "ksdp.audit.0123456789ab", "prefect.resource.role": "audit"}
 
 
 @pytest.fixture
 def nightly(tmp_path: Path) -> tuple[Store, Schedule]:
-    values = {"name": "nightly", "spec": "/s", "cron": "0 2 * * *", "created": NOW}
+    values = {"name": "nightly", "spec": "/s", "created": NOW}
     return Store.open(tmp_path / "store"), check_schedule(values)
 
 
@@ -52,15 +52,11 @@ def emitted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Event]]:
 @pytest.mark.parametrize(
     ("changes", "events"),
     [
-        ({"missed": 0}, ["document.turned-sensitive"]),
-        ({"became_sensitive": 0, "missed": 0}, []),
-        ({"appetite_missed": ("coverage",), "missed": 0}, ["document.turned-sensitive", "appetite.missed"]),
-        ({"became_sensitive": 0, "outcome": "unchanged", "missed": 2}, ["schedule.missed"]),
-        ({}, ["document.turned-sensitive", "schedule.missed"]),
-        ({"outcome": "void", "became_sensitive": 0, "missed": 0}, ["audit.void"]),
-        ({"outcome": "timed-out", "became_sensitive": 0, "missed": 0}, ["schedule.missed"]),
-        ({"outcome": "crashed", "became_sensitive": 0, "missed": 0}, ["schedule.missed"]),
-        ({"outcome": "cancelled", "became_sensitive": 0, "missed": 0}, []),
+        ({}, ["document.turned-sensitive"]),
+        ({"became_sensitive": 0}, []),
+        ({"appetite_missed": ("coverage",)}, ["document.turned-sensitive", "appetite.missed"]),
+        ({"became_sensitive": 0, "outcome": "unchanged"}, []),
+        ({"outcome": "void", "became_sensitive": 0}, ["audit.void"]),
     ],
 )
 def test_what_gives_cause_for_an_event(changes: dict[str, Any], events: list[str]) -> None:
@@ -74,24 +70,22 @@ def test_what_an_event_says_is_counts_and_links(nightly: tuple[Store, Schedule])
         "report": f"{store.root.as_uri()}/audits/0123456789ab/report.html",
         "dashboard": "http://127.0.0.1:8000/audits/0123456789ab",
     }
-    assert (said["schedule"], said["became_sensitive"], said["missed"]) == ("nightly", 2, 1)
+    assert (said["schedule"], said["became_sensitive"], said["verdict_changes"]) == ("nightly", 2, 3)
     assert "row 7" not in json.dumps(said)
-    failed = RUN.model_copy(update={"outcome": "failed", "audit": None})
-    assert body(store, schedule, failed)["links"] == {}
+    same = RUN.model_copy(update={"outcome": "unchanged", "audit": None})
+    assert body(store, schedule, same)["links"] == {}
 
 
 def test_an_event_is_about_its_schedule_and_its_audit(
     nightly: tuple[Store, Schedule], emitted: list[Event]
 ) -> None:
     emit_run(*nightly, RUN)
-    assert [one.event for one in emitted] == ["ksdp.document.turned-sensitive", "ksdp.schedule.missed"]
+    assert [one.event for one in emitted] == ["ksdp.document.turned-sensitive"]
     assert {one.resource.id for one in emitted} == {"ksdp.schedule.nightly"}
     assert [dict(one) for one in emitted[0].related] == [AUDIT]
     assert emitted[0].payload == body(*nightly, RUN)
-    emit_run(*nightly, RUN.model_copy(update={"became_sensitive": 0, "missed": 0}))
-    assert len(emitted) == 2
-    emit_run(*nightly, RUN.model_copy(update={"outcome": "failed", "became_sensitive": 0, "audit": None}))
-    assert (emitted[2].event, emitted[2].related) == ("ksdp.schedule.missed", [])
+    emit_run(*nightly, RUN.model_copy(update={"became_sensitive": 0}))
+    assert len(emitted) == 1
 
 
 def test_a_clearance_expires_once_and_not_before(nightly: tuple[Store, Schedule], emitted: list[Event]) -> None:
@@ -139,7 +133,7 @@ def test_nothing_happens_where_no_server_is(nightly: tuple[Store, Schedule], emi
 
 def test_they_are_read_back_from_a_server(nightly: tuple[Store, Schedule], server: dict[str, str]) -> None:
     store, schedule = nightly[0], nightly[1].model_copy(update={"name": "read-back"})
-    digest, run = signed_copy(store, ids=["secret name"]), RUN.model_copy(update={"missed": 0})
+    digest = signed_copy(store, ids=["secret name"])
     about = ("ksdp.schedule.read-back", f"ksdp.clearance.{digest}")
 
     async def arrived() -> dict[str, Any]:
@@ -149,12 +143,12 @@ def test_they_are_read_back_from_a_server(nightly: tuple[Store, Schedule], serve
 
     key, address = server["PREFECT_API_AUTH_STRING"], server["PREFECT_API_URL"]
     with temporary_settings({PREFECT_API_URL: address, PREFECT_API_AUTH_STRING: key}):
-        emit_run(store, schedule, run)
+        emit_run(store, schedule, RUN)
         emit_expired(store, NOW + timedelta(days=90))
         ends = time.monotonic() + 60
         while len(found := asyncio.run(arrived())) < 2 and time.monotonic() < ends:
             time.sleep(0.2)
     turned, expired = (found[name] for name in about)
-    wanted = "ksdp.document.turned-sensitive", body(store, schedule, run)
+    wanted = "ksdp.document.turned-sensitive", body(store, schedule, RUN)
     assert (turned.event, turned.payload) == wanted
     assert (expired.event, expired.payload["documents"]) == ("ksdp.clearance.expired", 1)

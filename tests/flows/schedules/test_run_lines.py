@@ -4,13 +4,13 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ksdp.flows.schedules.deployments import NewRuns, run_line
-from ksdp.storage.schedules.schedule_files import ScheduledRun, append_run
+from ksdp.flows.schedules.serve import NewRuns, run_line
+from ksdp.storage.schedules.schedule_files import ScheduledRun, append_run, check_schedule, write_schedule
 from ksdp.storage.store import Store
 
 NOW = datetime(2026, 3, 5, 12, tzinfo=UTC)
 RUN = ScheduledRun(
-    planned=NOW, started=NOW, finished=NOW, outcome="audited", audit="0123456789ab",
+    started=NOW, finished=NOW, outcome="audited", audit="0123456789ab",
     became_sensitive=2, seconds=3.2, documents={"audited": 8},
     verdicts={"sensitive": 2, "clear": 5, "undecided": 1},
 )  # fmt: skip
@@ -21,10 +21,10 @@ def test_a_line_says_what_became_of_a_run() -> None:
         "2026-03-05T12:00:00+00:00 nightly: audited 8 documents, 2 became sensitive; "
         "all: 2 sensitive, 5 clear, 1 undecided (3.2 s)   audit 0123456789ab"
     )
-    same = RUN.model_copy(update={"outcome": "unchanged", "audit": None, "missed": 2})
-    assert run_line("nightly", same).endswith("nightly: unchanged; makes up for 2 missed (3.2 s)")
-    failed = RUN.model_copy(update={"outcome": "failed", "audit": None, "reason": "no file"})
-    assert run_line("nightly", failed).endswith("nightly: failed: no file (3.2 s)")
+    same = RUN.model_copy(update={"outcome": "unchanged", "audit": None})
+    assert run_line("nightly", same).endswith("nightly: unchanged (3.2 s)")
+    void = RUN.model_copy(update={"outcome": "void", "reason": "a planted leak was not detected"})
+    assert "nightly: void: a planted leak was not detected (3.2 s)" in run_line("nightly", void)
 
 
 def test_as_json_it_is_one_object() -> None:
@@ -35,9 +35,12 @@ def test_as_json_it_is_one_object() -> None:
 
 def test_only_runs_that_ended_since_the_last_look_are_told(tmp_path: Path) -> None:
     store = Store.open(tmp_path)
+    for name in ("nightly", "later"):
+        write_schedule(store, check_schedule({"name": name, "spec": "/s", "created": NOW}))
     append_run(store, "nightly", RUN)
     new = NewRuns(store)
-    assert new.of("nightly") == []
+    assert new.lines(as_json=False) == []
     append_run(store, "nightly", RUN)
-    assert new.of("nightly") == [RUN]
-    assert new.of("nightly") == []
+    append_run(store, "later", RUN)
+    assert new.lines(as_json=False) == [run_line("later", RUN), run_line("nightly", RUN)]
+    assert new.lines(as_json=False) == []

@@ -91,15 +91,11 @@ def test_an_excluded_document_enters_nothing_by_any_command(folder: Path, ksdp: 
     assert OUT not in screened
 
     # A schedule says so with every run.
-    schedule = check_schedule(
-        {"name": "nightly", "spec": str(folder / "ada.toml"), "cron": "0 2 * * *", "created": datetime.now(UTC)}
-    )
+    schedule = check_schedule({"name": "nightly", "spec": str(folder / "ada.toml"), "created": datetime.now(UTC)})
     due = due_audit(opened, schedule, full=True)
     assert due.excluded == 1
     at = datetime.now(UTC)
-    run = ScheduledRun(
-        planned=None, started=at, finished=at, outcome="audited", documents={"audited": 40, "excluded": 1}
-    )
+    run = ScheduledRun(started=at, finished=at, outcome="audited", documents={"audited": 40, "excluded": 1})
     assert "1 excluded by decision" in run.words
 
     # A clearance that was signed before the exclusion lists it; no run takes it.

@@ -21,7 +21,6 @@ CAUSES: Mapping[str, Callable[[ScheduledRun], bool]] = {
     "ksdp.document.turned-sensitive": lambda run: run.became_sensitive > 0,
     "ksdp.audit.void": lambda run: run.outcome == "void",
     "ksdp.appetite.missed": lambda run: bool(run.appetite_missed),
-    "ksdp.schedule.missed": lambda run: run.outcome in ("failed", "timed-out", "crashed") or run.missed > 0,
 }
 """When a run gives cause for an event."""
 _NEWS = timedelta(days=30)
@@ -35,7 +34,7 @@ def events_of(run: ScheduledRun) -> list[str]:
 
 def links_of(store: Store, schedule: Schedule, run: ScheduledRun) -> dict[str, str]:
     """The report on this machine and, where the schedule names its address, the dashboard."""
-    if run.audit is None or run.outcome not in ("audited", "void"):
+    if run.audit is None:
         return {}
     links = {"report": (store.audit(run.audit) / "report.html").as_uri()}
     if schedule.link:
@@ -45,9 +44,8 @@ def links_of(store: Store, schedule: Schedule, run: ScheduledRun) -> dict[str, s
 
 def body(store: Store, schedule: Schedule, run: ScheduledRun) -> dict[str, Any]:
     """What an event says of a run: times, counts and links, never a document."""
-    told = {"outcome", "audit", "planned", "finished", "became_sensitive", "verdict_changes", "appetite_missed"}
-    told |= {"documents", "verdicts", "attempts", "missed"}
-    said = run.model_dump(mode="json", include=told)
+    facts = {"outcome", "audit", "finished", "became_sensitive", "verdict_changes", "appetite_missed"}
+    said = run.model_dump(mode="json", include=facts | {"documents", "verdicts"})
     return {"schedule": schedule.name} | said | {"links": links_of(store, schedule, run)}
 
 

@@ -1,7 +1,6 @@
-"""One run of a schedule: what is due, what has changed, the audit of it, what became of it.
+"""One run of a schedule: what has changed in the corpus, the audit of it, what became of it.
 
-Prefect calls this flow because `ksdp serve` found it due, or a person wants it. What is due is asked of the store
-alone, with the store's schedules locked, so any number of calls make one run.
+Prefect says when, tries again, and keeps the runs that failed. Runs of one store wait for each other.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,12 +20,11 @@ from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.context import FlowRunContext
-from prefect.exceptions import TerminationSignal
 from prefect.states import Completed
 
 from ksdp.audit.contract import traits_of
 from ksdp.audit.corpus.matrix import Corpus
-from ksdp.audit.errors import InvalidAudit, KsdpError, SpecError, StoreError
+from ksdp.audit.errors import InvalidAudit, SpecError, StoreError
 from ksdp.audit.planning import make_plan
 from ksdp.audit.registry import mechanism_of, own_code
 from ksdp.audit.results.appetite import Appetite
@@ -61,19 +58,13 @@ from ksdp.storage.schedules.changes import (
     write_standing,
 )
 from ksdp.storage.schedules.schedule_files import (
-    Running,
     Schedule,
     ScheduledRun,
     append_run,
-    asked,
-    begin,
-    due,
-    finish,
-    forget_asked,
+    check_schedulable,
     hold,
     read_runs,
     read_schedule,
-    running,
 )
 from ksdp.storage.store import Store
 from ksdp.tasks.cluster import open_workers
@@ -102,16 +93,6 @@ class DueAudit:
     """Of the audit to make; None where there is nothing to audit."""
     excluded: int
     """Documents that people excluded: audited with the others, and in no run."""
-
-
-def check_schedulable(spec: Spec) -> None:
-    """Refuse what cannot be followed from one audit to the next."""
-    if getattr(spec.design, "unit", "document") != "document":
-        raise SpecError("`design.unit` must be document: a schedule follows single documents.")
-    if getattr(spec, "views", None) is not None:
-        raise SpecError("`views` must be left out: schedule the audit of each view.")
-    if isinstance(spec.design.documents, int):
-        raise SpecError("`design.documents` must name ids or be left out: a schedule follows each document.")
 
 
 def spec_basis(spec: Spec, columns: str | None = None, appetite: Appetite | None = None) -> str:
@@ -169,8 +150,9 @@ def due_audit(store: Store, schedule: Schedule, *, full: bool) -> DueAudit:
     parties = spec.parties
     whole = any(one is not None for one in (parties.honest, parties.coalition, parties.me, asked))
     turn = moved and schedule.full_every > 0 and _since_full(runs) + 1 >= schedule.full_every
-    full = full or last is None or last.basis != basis or turn or (moved and whole)
-    audited = ids if full else [*changes.new, *changes.changed]
+    parts = [*changes.new, *changes.changed]
+    full = full or last is None or last.basis != basis or turn or (moved and whole) or len(parts) == len(ids)
+    audited = ids if full else parts
     drawn = None if full and named_ids is None else tuple(sorted(audited))
     wanted = next_spec(spec, budget, drawn) if audited else None
     file = None if last is None else last.standing
@@ -199,7 +181,7 @@ def _since_full(runs: list[ScheduledRun]) -> int:
 SERVED = "KSDP_SERVED_BY"
 """Environment variable that holds the process id of `ksdp serve`."""
 
-_LONGEST_REASON = 500
+FLOW = "ksdp-schedule"
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,9 +192,8 @@ class _Attempted:
 
 
 @task(name="audit what changed", cache_policy=NO_CACHE, persist_result=False)
-async def _attempt(store: str, schedule: Schedule, full: bool, begun: Callable[[], None]) -> _Attempted:
+async def _attempt(store: str, schedule: Schedule, full: bool) -> _Attempted:
     """Look at the corpus and audit what is new or changed; interrupted, the next attempt resumes."""
-    begun()
     opened = Store(Path(store))
     seen = await asyncio.to_thread(due_audit, opened, schedule, full=full)
     if seen.spec is None:
@@ -227,9 +208,16 @@ async def _attempt(store: str, schedule: Schedule, full: bool, begun: Callable[[
         return _Attempted(seen, made)
 
 
-@flow(name="scheduled-audit", flow_run_name="{schedule}", validate_parameters=False)
-async def scheduled_audit(store: str, schedule: str, full: bool = False, only_due: bool = False) -> State[Any]:
-    """Run a schedule once, if that is due or asked for.
+@flow(name=FLOW, flow_run_name="{schedule}")
+async def scheduled_audit(
+    store: str,
+    schedule: str,
+    full: bool = False,
+    retries: int = 0,
+    retry_delay_seconds: float = 60.0,
+    timeout_seconds: float | None = None,
+) -> State[Any]:
+    """Audit what has changed since the last run of a schedule.
 
     Parameters
     ----------
@@ -237,105 +225,42 @@ async def scheduled_audit(store: str, schedule: str, full: bool = False, only_du
         Folder of the store, name of the schedule.
     full : bool
         Audit every document, changed or not.
-    only_due : bool
-        Do nothing where nothing is due. Else somebody wants a run now.
+    retries : int
+        Further attempts after a failure.
+    retry_delay_seconds : float
+        Before the first of them; doubled each time.
+    timeout_seconds : float, optional
+        What an attempt may take.
     """
     _die_with_server()
-    opened = Store.open(Path(store), create=False)
-    context = FlowRunContext.get()
-    run = None if context is None else context.flow_run
+    opened, began = Store.open(Path(store), create=False), time.monotonic()
+    read, context = read_schedule(opened, schedule), FlowRunContext.get()
+    attempt = _attempt.with_options(
+        retries=retries,
+        retry_delay_seconds=[retry_delay_seconds * 2**n for n in range(max(retries, 1))],
+        retry_jitter_factor=0.1,
+        timeout_seconds=timeout_seconds,
+    )
     with ExitStack() as stack:
         await _held(opened, stack)
-        try:
-            read = read_schedule(opened, schedule)
-        except StoreError as error:
-            return Completed(name="Skipped", message=str(error))
-        occasion = due(read, read_runs(opened, schedule), utc_now())
-        if occasion is None and only_due:
-            return Completed(name="Skipped", message="nothing is due: another run has made up for it.")
-        if read.paused and only_due:
-            return Completed(name="Skipped", message="the schedule is paused.")
-        before = running(opened, schedule)
-        crashes = before.crashes + (0 if before.stopped else 1) if before is not None else 0
-        mark = Running(
-            planned=None if occasion is None else occasion.planned,
-            started=utc_now(),
-            pid=os.getpid(),
-            full=full or (before is not None and before.full),
-            crashes=crashes,
-            flow_run=None if run is None else str(run.id),
+        started = utc_now()
+        attempted = await attempt(str(opened.root), read, full)
+        findings, drift = await asyncio.to_thread(_findings, opened, read, attempted, started)
+        run = ScheduledRun(
+            **findings,
+            started=started,
+            finished=utc_now(),
+            seconds=round(time.monotonic() - began, 3),
+            flow_run=None if context is None or context.flow_run is None else str(context.flow_run.id),
         )
-        missed = 0 if occasion is None else occasion.missed
-        return await _run(opened, read, mark, missed)
-
-
-@dataclass(frozen=True, eq=False)
-class _Tried:
-    """How the attempts of a run ended."""
-
-    outcome: str
-    attempts: int = 0
-    attempted: _Attempted | None = None
-    failure: Exception | None = None
-
-
-async def _tried(store: Store, schedule: Schedule, mark: Running) -> _Tried:
-    """Run with the schedule's retries; on interruption keep the running mark."""
-    if mark.crashes > schedule.retries:
-        return _Tried("crashed", failure=KsdpError(f"its process died {mark.crashes} times."))
-    begin(store, schedule.name, mark)
-    wanted = asked(store, schedule.name)
-    if wanted is not None and (mark.full or not wanted.full):
-        forget_asked(store, schedule.name)  # not before: until here it is nowhere else that a run is wanted
-    attempts: list[datetime] = []
-    tried = _attempt.with_options(
-        retries=schedule.retries,
-        retry_delay_seconds=[schedule.backoff * 2**n for n in range(max(schedule.retries, 1))],
-        retry_jitter_factor=0.1,
-        timeout_seconds=schedule.timeout,
-    )
+        append_run(opened, schedule, run)
+        if drift is not None and run.audit is not None:  # after the line that it belongs to
+            write_drift(opened, schedule, run.audit, drift)
+    emit_run(opened, read, run)
     try:
-        attempted = await tried(str(store.root), schedule, mark.full, lambda: attempts.append(utc_now()))
-    except TimeoutError:
-        late = KsdpError(f"an attempt took longer than {schedule.timeout} s.")
-        return _Tried("timed-out", len(attempts), failure=late)
-    except Exception as error:
-        if (ended := told_to_stop(error)) is not None:
-            raise ended from None  # the run is made once more
-        return _Tried("failed", len(attempts), failure=error)
-    return _Tried("unchanged", len(attempts), attempted)
-
-
-async def _run(store: Store, schedule: Schedule, mark: Running, missed: int) -> State[Any]:
-    """Make the run that the mark stands for, and write down what became of it."""
-    started = time.monotonic()
-    tried = await _tried(store, schedule, mark)
-    attempted, failure = tried.attempted, tried.failure
-    about = {
-        "planned": mark.planned,
-        "started": mark.started,
-        "finished": utc_now(),
-        "outcome": tried.outcome,
-        "attempts": max(tried.attempts, 1),
-        "missed": missed,
-        "seconds": round(time.monotonic() - started, 3),
-        "flow_run": mark.flow_run,
-        "reason": None if failure is None else _reason(failure),
-    }
-    drift = None
-    if attempted is not None:
-        told, drift = await asyncio.to_thread(_findings, store, schedule, attempted, mark)
-        about |= told
-    run = ScheduledRun.model_validate(about)
-    append_run(store, schedule.name, run)
-    finish(store, schedule.name)
-    emit_run(store, schedule, run)
-    try:
-        await publish_run(store, schedule, run, None if attempted is None else attempted.summary, drift)
+        await publish_run(opened, read, run, attempted.summary, drift)
     except Exception as error:  # the store has it all; a page less is no failed audit
         get_run_logger().warning("the artifacts could not be written: %s", type(error).__name__)
-    if failure is not None:
-        raise failure
     return _state_of(run)
 
 
@@ -348,43 +273,33 @@ def _state_of(run: ScheduledRun) -> State[Any]:
     return Completed(message=f"audited {run.words}.")
 
 
-def told_to_stop(error: BaseException | None) -> TerminationSignal | None:
-    """The signal that ended a run, where Prefect's engine stumbled over it and raised something else."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        if isinstance(error, TerminationSignal):
-            return error
-        seen.add(id(error))
-        error = error.__cause__ or error.__context__
-    return None
-
-
 def _findings(
-    store: Store, schedule: Schedule, attempted: _Attempted, mark: Running
+    store: Store, schedule: Schedule, attempted: _Attempted, started: datetime
 ) -> tuple[dict[str, Any], Drift | None]:
-    """What goes into the history; the verdicts as they stand and the drift are written before it."""
+    """What goes into the history; the verdicts as they stand are written before it."""
     seen, summary = attempted.due, attempted.summary
-    told: dict[str, Any] = {
+    line: dict[str, Any] = {
+        "outcome": "unchanged",
         "corpus": seen.corpus.hash,
         "basis": seen.basis,
         "documents": seen.changes.counts() | {"audited": 0, "excluded": seen.excluded},
         "level_left": seen.budget.left,
     }
-    name = mark.started.strftime("%Y%m%dT%H%M%S%f")
+    name = started.strftime("%Y%m%dT%H%M%S%f")
     if summary is None:
         after = standing_after(seen.standing, seen.digests, store, None)
         gone = seen.changes.removed or seen.standing_file is None
         file = write_standing(store, schedule.name, name, after) if gone else seen.standing_file
-        return told | {"standing": file, "verdicts": verdict_counts(after)}, None
+        return line | {"standing": file, "verdicts": verdict_counts(after)}, None
     audit_id = summary.audit
     spent = seen.budget.spend(summary.valid and summary.verdicts.sensitive > 0)
-    told |= {
+    line |= {
         "outcome": "audited" if summary.valid else "void",
         "reason": summary.controls.reason,
         "audit": audit_id,
         "number": seen.budget.number,
         "full": seen.full,
-        "documents": told["documents"] | {"audited": summary.documents},
+        "documents": line["documents"] | {"audited": summary.documents},
         "level": seen.budget.next_level,
         "level_left": spent.left,
         "budget": spent.as_dict(),
@@ -392,13 +307,12 @@ def _findings(
         "cached_runs": summary.cached_runs,
     }
     if (record := kept_record(store, audit_id)) is not None:
-        told["appetite_missed"] = [one.name for one in record.missed]
+        line["appetite_missed"] = tuple(one.name for one in record.missed)
     if not summary.valid:  # its verdicts may not be used: what stood before stands
-        return told, None
+        return line, None
     after = standing_after(seen.standing, seen.digests, store, audit_id)
     drift = measure_drift(seen.standing, after, store, audit_id)
-    write_drift(store, schedule.name, audit_id, drift)
-    return told | {
+    return line | {
         "standing": write_standing(store, schedule.name, name, after),
         "verdicts": verdict_counts(after),
         "became_sensitive": drift.became_sensitive,
@@ -406,12 +320,6 @@ def _findings(
         "largest_drift": drift.largest,
         "largest_d": summary.largest_distance,
     }, drift
-
-
-def _reason(failure: BaseException) -> str:
-    """For people; only messages of our own are known to hold no text of a document."""
-    reason = str(failure) if isinstance(failure, KsdpError) else type(failure).__name__
-    return reason[:_LONGEST_REASON]
 
 
 async def _hold_store(store: Store, stack: ExitStack) -> None:

@@ -1,31 +1,31 @@
-"""`ksdp serve`: a Prefect server where none is named, a runner, and the schedules' files, until told to stop.
+"""`ksdp serve`: a Prefect server where none is named, a worker for the store's pool, and metrics.
 
-Nothing is lost if it is killed: schedules and history are files of the store, and what was missed or
-interrupted is run once when it is started again.
+If it is killed, Prefect's database keeps the calendar and the runs that are late, and the store keeps the history.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ksdp.audit.errors import KsdpError, StoreError
+from ksdp.audit.errors import InvalidAudit, KsdpError, StoreError
 from ksdp.flows.interruption import Clock, current, interrupts_stay_here, run_until_stopped, utc_now
 from ksdp.flows.metrics_port import serve_metrics
 from ksdp.flows.prefect_server import Server, prefect_server, reached
-from ksdp.storage.locks import is_locked, lock
+from ksdp.storage.locks import lock
 from ksdp.storage.schedules.schedule_files import (
     Schedule,
     ScheduledRun,
-    due,
+    add_schedule,
     read_runs,
     read_schedule,
     read_schedules,
@@ -52,7 +52,6 @@ class ScheduleMetrics(Collector):
         runs = CounterMetricFamily(
             "ksdp_scheduled_runs", "Runs of a schedule by outcome", labels=["schedule", "outcome"]
         )
-        missed = CounterMetricFamily("ksdp_missed_runs", "Planned times that passed without a run", labels=label)
         documents = GaugeMetricFamily(
             "ksdp_documents", "Documents by verdict as they stand", labels=["schedule", "verdict"]
         )
@@ -66,8 +65,6 @@ class ScheduleMetrics(Collector):
                 ("level_left", "What the audits to come may spend of the level"),
                 ("last_success_timestamp_seconds", "When a run last came to its end, since 1970"),
                 ("seconds_since_success", "Seconds since a run last came to its end, or since it was scheduled"),
-                ("overdue", "1 if a run is due"),
-                ("paused", "1 if paused"),
             )
         }
         for schedule in read_schedules(self._store):
@@ -77,19 +74,18 @@ class ScheduleMetrics(Collector):
                 continue
             for outcome, count in sorted(Counter(run.outcome for run in past).items()):
                 runs.add_metric([schedule.name, outcome], count)
-            missed.add_metric([schedule.name], sum(run.missed for run in past))
             verdicts = next((run.verdicts for run in reversed(past) if run.verdicts), {})
             for verdict, count in verdicts.items():
                 documents.add_metric([schedule.name, verdict], count)
             for name, value in self._figures(schedule, past).items():
                 if value is not None:
                     gauges[name].add_metric([schedule.name], value)
-        return [runs, missed, documents, *gauges.values()]
+        return [runs, documents, *gauges.values()]
 
     def _figures(self, schedule: Schedule, past: list[ScheduledRun]) -> dict[str, float | None]:
         now = self._clock()
         newest = next((run for run in reversed(past) if run.outcome == "audited"), None)
-        success = next((run.finished for run in reversed(past) if run.succeeded), None)
+        success = next((run.finished for run in reversed(past) if run.outcome != "void"), None)
         left = next((run.level_left for run in reversed(past) if run.level_left is not None), schedule.level)
         return {
             "largest_d": newest.largest_d if newest else None,
@@ -99,17 +95,48 @@ class ScheduleMetrics(Collector):
             "level_left": left,
             "last_success_timestamp_seconds": success.timestamp() if success else None,
             "seconds_since_success": (now - (success or schedule.created)).total_seconds(),
-            "overdue": float(not schedule.paused and due(schedule, past, now) is not None),
-            "paused": float(schedule.paused),
         }
 
 
+_FACTS = {
+    *("started", "finished", "outcome", "reason", "audit", "full", "documents", "verdicts", "became_sensitive"),
+    *("verdict_changes", "level_left", "sampled_runs", "cached_runs", "seconds"),
+}
+"""Of a run's history; counts and ids of audits, never a document."""
+
+
+def run_line(schedule: str, run: ScheduledRun, *, as_json: bool = False) -> str:
+    """One line about a run that has ended."""
+    if as_json:
+        return json.dumps({"schedule": schedule} | run.model_dump(mode="json", include=_FACTS))
+    line = f"{run.finished.isoformat(timespec='seconds')} {schedule}: {run.outcome}"
+    if run.reason:
+        line += f": {run.reason}"
+    elif run.outcome == "audited":
+        line += f" {run.words}"
+    audit = f"   audit {run.audit}" if run.audit else ""
+    return f"{line} ({run.seconds:.1f} s){audit}"
+
+
+class NewRuns:
+    """The runs that have ended since the last look."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._seen = {schedule.name: len(read_runs(store, schedule.name)) for schedule in read_schedules(store)}
+
+    def lines(self, *, as_json: bool) -> list[str]:
+        """A line for each."""
+        lines = []
+        for schedule in read_schedules(self._store):
+            runs = read_runs(self._store, schedule.name)
+            new = runs[self._seen.get(schedule.name, 0) :]
+            self._seen[schedule.name] = len(runs)
+            lines += [run_line(schedule.name, run, as_json=as_json) for run in new]
+        return lines
+
+
 _TICK = 2.0
-
-
-def being_served(store: Store) -> bool:
-    """Whether `ksdp serve` is running for this store."""
-    return is_locked(serving_lock(store))
 
 
 def serve(
@@ -142,83 +169,75 @@ def serve(
         if metrics_port is not None:
             port = stack.enter_context(serve_metrics(ScheduleMetrics(opened), metrics_port, metrics_host))
             current().say(f"metrics http://{metrics_host}:{port}/metrics")
+        os.environ.setdefault("PREFECT_WORKER_QUERY_SECONDS", str(_TICK))
         server = stack.enter_context(prefect_server(opened.prefect, calendar=True))
         current().say(server.words(opened.prefect))
         server.wait()
-        _follow_until_told(opened, server, ready, json_log)
+        _serve_until_stopped(opened, server, ready, json_log)
+
+
+def add(store: Store, schedule: Schedule, cron: str, timezone: str, attempts: Mapping[str, object]) -> str:
+    """Write a schedule and its deployment, or change those of its name; the deployment's full name."""
+    with prefect_server(store.prefect) as server:
+        from ksdp.flows.schedules.deployments import calendar_of, write_deployment
+
+        calendar = calendar_of(cron, timezone)
+        made = add_schedule(store, schedule)
+        server.wait()
+        with reached(server):
+            return asyncio.run(write_deployment(store, made, calendar, attempts))
 
 
 def run_now(store: Path, name: str, *, full: bool = False) -> ScheduledRun:
-    """Run a schedule here and now; what became of it, as the history has it."""
+    """Run a schedule here and now, once; its line of the history."""
     opened = Store.open(store, create=False)
     read_schedule(opened, name)
-    before, failed = len(read_runs(opened, name)), None
     current().stage("serve", 1)
     with prefect_server(opened.prefect) as server:
         server.wait()
         from ksdp.flows.schedules.scheduled_run import scheduled_audit
 
-        with reached(server):
-            try:
-                run_until_stopped(scheduled_audit(str(opened.root), name, full), server.lost)
-            except Exception as error:  # a run that fails is in the history, with its reason
-                failed = error
-    runs = read_runs(opened, name)
-    if len(runs) == before:
-        raise KsdpError(f"schedule {name!r} did not run ({type(failed).__name__}).") from failed
-    return runs[-1]
+        with reached(server), contextlib.suppress(InvalidAudit):  # the history says that it is void
+            run_until_stopped(scheduled_audit(str(opened.root), name, full), server.lost)
+    return read_runs(opened, name)[-1]
 
 
-def _follow_until_told(store: Store, server: Server, ready: Path | None, json_log: bool) -> None:
+def _serve_until_stopped(store: Store, server: Server, ready: Path | None, json_log: bool) -> None:
     from ksdp.flows.schedules.scheduled_run import SERVED
 
     os.environ[SERVED] = str(os.getpid())
     try:
         with reached(server), interrupts_stay_here():
-            asyncio.run(_follow(store, server, ready, json_log))
+            asyncio.run(_work(store, server, ready, json_log))
     finally:
         os.environ.pop(SERVED, None)
 
 
-async def _follow(store: Store, server: Server, ready: Path | None, json_log: bool) -> None:
-    from prefect.client.orchestration import get_client
-    from prefect.runner import Runner
+async def _work(store: Store, server: Server, ready: Path | None, json_log: bool) -> None:
+    from ksdp.flows.schedules.deployments import run_worker
+    from ksdp.flows.schedules.events import emit_expired
 
-    from ksdp.flows.schedules.deployments import Follower
-
-    stopping = asyncio.Event()
-    _hear(stopping)
-    # One at a time: two audits of a store would take each other's cores, and its lock.
-    runner = Runner(name="ksdp", limit=1, pause_on_shutdown=False, query_seconds=_TICK)
-    async with get_client() as client:
-        follower = Follower(store, runner, client, shared=not server.ours, json_log=json_log)
-        await follower.clear()
-        await follower.follow()
-        running = asyncio.create_task(runner.start())
-        while not runner.started and not running.done():
-            await asyncio.sleep(0.05)
-        _hear(stopping)  # the runner has taken the signals for itself
-        if ready is not None:
-            write_text(ready, server.url)
-        try:
-            while not stopping.is_set():
-                await follower.tick()
-                if running.done():
-                    raise KsdpError("Prefect's runner has stopped by itself; see its log above.")
-                if server.process is not None and server.process.poll() is not None:
-                    raise KsdpError(f"the Prefect server has stopped; see {server.log}.")
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(stopping.wait(), _TICK)
-        finally:
-            current().say("stopping; a run under way is taken up at the next `ksdp serve`")
-            follower.leave()
-            with contextlib.suppress(Exception):
-                await runner.astop()
-            with contextlib.suppress(Exception, asyncio.CancelledError):
-                await running
-
-
-def _hear(stopping: asyncio.Event) -> None:
-    loop = asyncio.get_running_loop()
+    stopping, new = asyncio.Event(), NewRuns(store)
     for name in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(name, stopping.set)
+        asyncio.get_running_loop().add_signal_handler(name, stopping.set)
+    worker = asyncio.create_task(run_worker(store))
+    if ready is not None:
+        write_text(ready, server.url)
+    try:
+        while not stopping.is_set():
+            for line in await asyncio.to_thread(new.lines, as_json=json_log):
+                current().say(line)
+            await asyncio.to_thread(emit_expired, store, utc_now())
+            if worker.done():
+                raise KsdpError(
+                    "Prefect's worker has stopped by itself; see its log above."
+                ) from worker.exception()
+            if gone := server.lost():
+                raise KsdpError(gone)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stopping.wait(), _TICK)
+    finally:
+        current().say("stopping; a run under way is taken up at the next `ksdp serve`")
+        worker.cancel()
+        with contextlib.suppress(Exception, asyncio.CancelledError):
+            await worker

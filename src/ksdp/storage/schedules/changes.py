@@ -355,7 +355,7 @@ def read_standing(store: Store, name: str, file: str | None) -> pa.Table | None:
     if file is None:
         return None
     path = schedule_folder(store, name) / "standing" / file
-    return _STANDING.read(path, f"schedule {name!r}", "add it again")
+    return _STANDING.read(path, f"schedule {name!r}", "schedule it under another name")
 
 
 def drift_audits(store: Store, name: str) -> list[str]:
