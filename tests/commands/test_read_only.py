@@ -28,7 +28,7 @@ party_size = 20
 with_runs = 20
 """
 READ_ONLY = 'mount -t tmpfs none "$0" && cp -r "$1" "$0/store" && mount -o remount,ro "$0" && shift && exec "$@"'
-READERS = (["list"], ["show", "{audit}"], ["log", "--head"], ["log"], ["audit", "spec.toml"])
+READERS = (["list"], ["show", "{audit}"], ["log"], ["audit", "spec.toml"])
 WRITERS = (
     ["audit", "other.toml"],
     ["decide", "{audit}", "3", "--decision", "exclude", "--reason", "much", "--who", "Ada"],

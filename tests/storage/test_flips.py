@@ -69,7 +69,7 @@ def kinds(store: Store, tmp_path: Path, scheduled: Callable[..., Any]) -> dict[s
     scheduled()
     append_run(store, "nightly", run(AT))
     append_run(store, "nightly", run(AT.replace(day=3)))
-    write_policy(store, Policy(four_eyes=True, signed=True))
+    write_policy(store, Policy(four_eyes=True))
     write_advice(store, "some", {"asked": "x", "advised": "y", "sentences": ["Do this."]})
     gain = write_gain(store, "spec", "corpus", GAIN)
     kept(store)

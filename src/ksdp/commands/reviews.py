@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from ksdp.audit.errors import InputError, StaleDecision
+from ksdp.audit.errors import InputError, StaleDecision, StoreError
 from ksdp.commands.options import (
     AuditArgument,
     JsonOption,
@@ -23,7 +23,6 @@ from ksdp.commands.options import (
     exit_code,
     opened_audit,
     read_spec,
-    signing_key,
     tell,
     with_options,
 )
@@ -60,9 +59,6 @@ class EntryOptions:
             "--saw", min=0, help="Number of the newest entry you have seen; refused if there is a newer one."
         ),
     ] = None
-    key: Annotated[
-        Path | None, typer.Option("--key", help="Your private key (`ksdp keys`): it signs what you decide.")
-    ] = None
     documents_from: Annotated[
         Path | None, typer.Option("--documents-from", help="A file of ids, one per line; `ps` does not show them.")
     ] = None
@@ -72,13 +68,11 @@ class EntryOptions:
 
     def write(self, store: Path, audit: str | Subject) -> list[Entry]:
         """Record the decision about every document that is named."""
-        from ksdp.flows.reviews import Signer
         from ksdp.flows.reviews import decide as record
 
         named = [*(self.documents or []), *(_lines(self.documents_from) if self.documents_from else [])]
         reason = sys.stdin.read() if self.reason == "-" else self.reason
-        signer = Signer(self.who, signing_key(self.key) if self.key else None)
-        return record(store, audit, named, self.decision, reason, signer, datetime.now(UTC), saw=self.saw)
+        return record(store, audit, named, self.decision, reason, self.who, datetime.now(UTC), saw=self.saw)
 
 
 @with_options
@@ -93,10 +87,7 @@ def decide(
     entry: EntryOptions,
     policy: Annotated[
         str | None,
-        typer.Option(
-            "--policy",
-            help="Set how this store decides, and nothing else: one-person, four-eyes, or two-keys (signed).",
-        ),
+        typer.Option("--policy", help="Set how this store decides, and nothing else: one-person or four-eyes."),
     ] = None,
     run: Annotated[bool, typer.Option("--run", help="With more-runs: run them now, like `ksdp more`.")] = False,
     store: StoreOption = Path("ksdp-store"),
@@ -153,9 +144,9 @@ def _set_policy(store: Path, policy: str) -> None:
     from ksdp.storage.reviews.decisions import Policy, write_policy
     from ksdp.storage.store import Store
 
-    if policy not in {"two-keys", "four-eyes", "one-person"}:
+    if policy not in {"four-eyes", "one-person"}:
         raise InputError(f"`--policy` must be four-eyes or one-person; got {policy!r}.")
-    write_policy(Store.open(store, create=False), Policy(policy != "one-person", policy == "two-keys"))
+    write_policy(Store.open(store, create=False), Policy(policy == "four-eyes"))
     typer.echo(f"{policy}: entries of the log are judged by this from now on.", err=True)
 
 
@@ -228,67 +219,36 @@ def entry_line(entry: Entry) -> str:
 def log(
     audit: Annotated[str | None, typer.Argument(help="Only entries of this audit.")] = None,
     document: Annotated[str | None, typer.Argument(help="Only entries of this document.")] = None,
-    set_torn_aside: Annotated[
-        bool,
-        typer.Option("--set-torn-aside", help="Move a last line that a crash cut short into a file of its own."),
-    ] = False,
-    head: Annotated[
-        bool, typer.Option("--head", help="Print the newest entry's number and hash, to be kept elsewhere.")
-    ] = False,
     known: Annotated[
-        str | None, typer.Option("--known", help="NUMBER:HASH that was printed before: check that it is there.")
+        str | None,
+        typer.Option("--known", help="NUMBER:HASH that this command printed before: check that it is there."),
     ] = None,
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
 ) -> None:
-    """Print the review log, or its head. Exit 1: the log is damaged."""
+    """Print the review log, and the NUMBER:HASH of its newest entry. Exit 1: the log is damaged."""
     from ksdp.storage.audits.ledger import signed_audits
     from ksdp.storage.reviews.decisions import read_log
+    from ksdp.storage.reviews.log import LogHead, check_chain
     from ksdp.storage.store import Store
 
     opened = Store.open(store, create=False)
-    if head or known is not None:
-        _tell_head(opened, known, as_json)
-        return
-    if set_torn_aside:
-        from ksdp.storage.reviews.log import set_torn_aside as move
-
-        aside = move(opened.root, datetime.now(UTC))
-        typer.echo(f"kept in {aside}" if aside else "nothing is torn.", err=True)
-        return
+    number, _, digest = (known or "").partition(":")
+    if known is not None and (not number.isdecimal() or len(digest) != 64):
+        raise InputError("`--known` must be NUMBER:HASH as `ksdp log` prints it.")
+    report = check_chain(opened.root, [] if known is None else [LogHead(int(number), digest)])
+    if not report.whole:
+        raise StoreError(f"the review log is broken: {report.reason}")
     entries = read_log(opened, audit=audit, document=document)
+    newest = f"{report.head.number}:{report.head.hash}"
     if as_json:
-        typer.echo(json.dumps({"entries": [entry_row(entry) for entry in entries]}))
+        typer.echo(json.dumps({"entries": [entry_row(entry) for entry in entries], "newest": newest}))
         return
     for entry in entries:
         typer.echo(entry_line(entry))
-    if not entries:
-        typer.echo("no decision is recorded in this store.", err=True)
+    typer.echo(f"newest entry: {newest}" if report.entries else "no decision is recorded in this store.", err=True)
     for digest, audits in signed_audits(opened).items() if audit is None and document is None else ():
         typer.echo(f"signed: clearance {digest[:12]}, of audit {audits[-1]}", err=True)
-
-
-def _tell_head(store: Store, known: str | None, as_json: bool) -> None:
-    """The log's newest entry, checked from the file itself, with the keys that signed it."""
-    from ksdp.storage.reviews.log import LogHead, check_chain, log_file, read_signatures
-
-    anchors = []
-    if known is not None:
-        number, _, digest = known.partition(":")
-        if not number.isdecimal() or len(digest) != 64:
-            raise InputError("`--known` must be NUMBER:HASH as `ksdp log --head` prints it.")
-        anchors.append(LogHead(int(number), digest))
-    report = check_chain(store.root, anchors)
-    keys = sorted({one.key for one in read_signatures(log_file(store.root)) if one.hash == report.head.hash})
-    if as_json:
-        head = {"number": report.head.number, "hash": report.head.hash, "signed_by": keys, "whole": report.whole}
-        typer.echo(json.dumps(head | {"reason": report.reason}))
-    elif report.whole:
-        typer.echo(f"{report.head.number}:{report.head.hash}")
-        typer.echo("signed by " + ", ".join(keys) if keys else "signed by nobody", err=True)
-    else:
-        typer.secho(f"the review log is NOT whole: {report.reason}", err=True, fg="red", bold=True)
-    raise typer.Exit(0 if report.whole else 1)
 
 
 def tell_chain(out: dict[str, Any], as_json: bool) -> None:
@@ -297,6 +257,8 @@ def tell_chain(out: dict[str, Any], as_json: bool) -> None:
         typer.echo(json.dumps(out))
     elif out["whole"]:
         typer.echo(f"the review log is whole: {out['entries']} entries, the newest is {out['head']}")
+        if out["torn"]:
+            typer.echo(f"a last line of {out['torn']} bytes was cut short; it is no entry.", err=True)
         if not out["anchors"]:
             typer.echo("--against CLEARANCE compares it with what was signed.", err=True)
     else:

@@ -15,8 +15,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
 from ksdp.audit.continuing import topped_up, wanted_factor
 from ksdp.audit.corpus.groups import Unit, unit_names
 from ksdp.audit.errors import InputError, InvalidAudit, KsdpError, NotFound, StoreError
@@ -89,15 +87,6 @@ def _under_way(state: str | None, shared: bool) -> str:
     return "More runs for other documents are under way; start these when they are done."
 
 
-@dataclass(frozen=True)
-class Signer:
-    """Who decides."""
-
-    name: str
-    key: Ed25519PrivateKey | None = None
-    """Signs what is decided; None: nothing does."""
-
-
 def corpus_subject(spec: Spec, base: Path, *, groups: bool = False) -> Subject:
     """The documents of a spec's corpus, or its groups, to be excluded before there is an audit."""
     corpus = spec_corpus(spec, base)
@@ -112,14 +101,12 @@ def decide(
     documents: Sequence[str],
     decision: str,
     reason: str,
-    reviewer: str | Signer,
+    reviewer: str,
     now: datetime,
     *,
     saw: int | None = None,
 ) -> list[Entry]:
     """Record one decision about documents of an audit, or of a corpus; all or none. The entries of the log.
-
-    A `Signer` signs the entries.
 
     Whether a second person must confirm is the policy of the store. `more-runs` is recorded only; `more_runs`
     runs them.
@@ -129,11 +116,10 @@ def decide(
     if not documents:
         raise InputError("`documents` must name at least one.")
     kind = Decision(decision)
-    signer = reviewer if isinstance(reviewer, Signer) else Signer(reviewer)
     subject, named = (None, audit) if isinstance(audit, str) else (audit, "")
-    proposals = [Proposal(named, document, kind, reason, signer.name, saw) for document in documents]
+    proposals = [Proposal(named, document, kind, reason, reviewer, saw) for document in documents]
     opened = Store.open(store, create=subject is not None)
-    return append(opened, proposals, now, key=signer.key, subject=subject)
+    return append(opened, proposals, now, subject=subject)
 
 
 @dataclass(frozen=True)

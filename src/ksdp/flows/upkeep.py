@@ -43,7 +43,7 @@ from ksdp.storage.codec import REPAIR, SUMS, failures, read_object
 from ksdp.storage.findings import check_verdicts, read_spec
 from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.remote import RemotePlace, remove_folder
-from ksdp.storage.reviews.log import LogHead, check_chain, set_torn_aside
+from ksdp.storage.reviews.log import LogHead, check_chain
 from ksdp.storage.schedules.changes import drift_audits
 from ksdp.storage.schedules.schedule_files import read_runs, read_schedule
 from ksdp.storage.store import Store
@@ -235,14 +235,11 @@ def _folders(store: Store, summary: Summary) -> set[str]:
 def repair(store: Store) -> list[Damage]:
     """Make again what follows from what is whole, and return the damage that remains.
 
-    An audit is made again from its stored spec and corpus; only blocks that are damaged are computed. A last line
-    of the review log that a crash cut short is set aside; a line of the ledger that a whole audit or clearance
-    witnesses is written again.
+    An audit is made again from its stored spec and corpus; only blocks that are damaged are computed. A line of
+    the ledger that a whole audit or clearance witnesses is written again.
     """
     known = damage(store)
     with one_at_a_time(store.root):
-        if any(one.where == "reviews/log.jsonl" for one in known) and check_chain(store.root).torn:
-            set_torn_aside(store.root, datetime.now(UTC))
         with contextlib.suppress(KsdpError):
             _lines_again(store)
         for one in known:

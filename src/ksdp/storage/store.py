@@ -12,7 +12,7 @@
       audits/<id>/             spec.json, audit.json, report.html,
                                verdicts.parquet, statistics.parquet, curves.parquet, effects.parquet,
                                stages/: later looks, and the fresh runs, of each document its strongest statistic
-      reviews/                 log.jsonl: what people decided, chained; policy.json, head.json, an index
+      reviews/                 log.jsonl: what people decided, chained; policy.json, head.json
       screens/                 <id>.json, <id>.html and <id>-left-out.parquet: a list's own audits
       views/                   <id>.json, <id>.parquet, <id>.html: audits of several views, combined
       appetites/               <audit>.json: what an audit is held to, written once; <hash>.json: a signed record

@@ -216,11 +216,22 @@ def test_sign_off_is_filled_from_log_and_clearances(folder: Path, tmp_path: Path
     table = read_verdicts(store.audit(before.audit)).to_pandas()
     sensitive = table.loc[table["verdict"] == "sensitive", "document"]
     make_identity(tmp_path, "ada")
-    where = ("--store", folder / "store", "--who", "Ada", "--key", tmp_path / "ada.key")
+    where = ("--store", folder / "store", "--who", "Ada")
     typed("decide", before.audit, *sensitive, "--decision", "exclude", "--reason", "out", *where, code=0)
     others = table.loc[table["verdict"] != "sensitive", "document"]
     typed("decide", before.audit, *others, "--decision", "accept", "--reason", "fine", *where, code=0)
-    typed("clear", before.audit, "--clearance", tmp_path / "c.json", "--days", 3, *where, code=0)
+    typed(
+        "clear",
+        before.audit,
+        "--clearance",
+        tmp_path / "c.json",
+        "--days",
+        3,
+        "--key",
+        tmp_path / "ada.key",
+        *where,
+        code=0,
+    )
     _, _, after = made(folder)
     assert after.decision[-1].startswith(f"{len(others)} documents may enter a run: Ada signed that on")
     assert after.until.endswith("the clearance expires, and that day is past")

@@ -1,4 +1,4 @@
-"""Deciding on the command line: with a key, and with nothing in the list of processes."""
+"""Deciding on the command line: by two persons, and with nothing in the list of processes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ksdp.audit.errors import InputError
-from ksdp.storage.keys import make_identity
+from ksdp.audit.errors import InputError, StoreError
 from ksdp.storage.reviews.decisions import read_log
 from ksdp.storage.reviews.log import log_file
 from ksdp.storage.store import Store
@@ -37,28 +36,27 @@ def test_reasons_and_ids_come_from_a_pipe_and_a_file(
     ]
 
 
-def test_two_keys_decide_and_the_head_tells_of_a_cut(
-    store: Store, audited: Callable[..., str], tmp_path: Path
+def test_a_second_person_confirms_and_a_noted_hash_tells_of_a_cut(
+    store: Store, audited: Callable[..., str]
 ) -> None:
     audited("one", 5)
-    ana, ben = (make_identity(tmp_path, name) for name in ("ana", "ben"))
-    run("decide", "--policy", "two-keys", "--store", store.root)
+    run("decide", "--policy", "four-eyes", "--store", store.root)
     about = ("decide", "one", "2", "--reason", "why", "--store", store.root)
-    with pytest.raises(InputError, match="signed decisions only"):
-        run(*about, "--decision", "exclude", "--who", "Ana")
-    run(*about, "--decision", "exclude", "--who", "Ana", "--key", ana.private)
+    run(*about, "--decision", "exclude", "--who", "Ana")
     with pytest.raises(InputError, match="another must confirm"):
-        run(*about, "--decision", "confirm", "--who", "Ben", "--saw", "1", "--key", ana.private)
-    run(*about, "--decision", "confirm", "--who", "Ben", "--saw", "1", "--key", ben.private)
-    head = run("log", "--head", "--store", store.root).strip()
-    assert head.startswith("2:")
-    assert len(json.loads(run("log", "--head", "--json", "--store", store.root))["signed_by"]) == 1
-    run("log", "--known", head, "--store", store.root)
+        run(*about, "--decision", "confirm", "--who", "Ana", "--saw", "1")
+    run(*about, "--decision", "confirm", "--who", "Ben", "--saw", "1")
+    newest = json.loads(run("log", "--json", "--store", store.root))["newest"]
+    assert newest.startswith("2:")
+    assert f"newest entry: {newest}" in typed("log", "--known", newest, "--store", store.root).stderr
+    with pytest.raises(InputError, match="NUMBER:HASH"):
+        run("log", "--known", "2", "--store", store.root)
     log = log_file(store.root)
     log.write_bytes(log.read_bytes().splitlines(keepends=True)[0])
-    for name in ("head.json", "signatures.jsonl"):
-        (log.parent / name).unlink()
-    run("log", "--head", "--store", store.root, code=1)  # its head was taken away
+    (log.parent / "head.json").unlink()
+    with pytest.raises(StoreError, match="was taken away"):
+        run("log", "--store", store.root)
     (log.parent / "head.json").write_text('{"number": 0, "hash": "' + "0" * 64 + '"}')
-    run("log", "--head", "--store", store.root)  # everything here was made to fit
-    run("log", "--known", head, "--store", store.root, code=1)  # but what was kept elsewhere does not
+    run("log", "--store", store.root)  # everything here was made to fit
+    with pytest.raises(StoreError, match="entries 2 to 2 are missing"):
+        run("log", "--known", newest, "--store", store.root)  # but what was kept elsewhere does not

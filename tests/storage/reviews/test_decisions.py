@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError, InvalidAudit, StaleDecision, StoreError
@@ -37,7 +36,7 @@ from ksdp.storage.reviews.decisions import (
     states,
     write_policy,
 )
-from ksdp.storage.reviews.log import check_chain, log_file, parse_line, read_lines
+from ksdp.storage.reviews.log import check_chain, log_file
 from ksdp.storage.store import Store
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -188,39 +187,24 @@ def test_what_does_not_exist_is_refused(
     assert not log_file(store.root).exists()
 
 
-def test_nothing_is_added_behind_a_torn_line_or_a_broken_one(store: Store, audited: Callable[..., str]) -> None:
+def test_a_torn_line_is_no_entry_and_nothing_is_added_behind_a_broken_one(
+    store: Store, audited: Callable[..., str]
+) -> None:
     audited()
-    for document in "123":
+    for document in "12":
         say(store, document, "accept")
     log = log_file(store.root)
+    log.write_bytes(log.read_bytes() + b'{"at":"20')
+    assert len(read_log(store)) == 2
+    assert say(store, "3", "accept") == 3
     good = log.read_bytes()
-    log.write_bytes(good + b'{"at":"20')
-    with pytest.raises(StoreError, match=r"cut short \(9 bytes"):
-        say(store, "4", "accept")
-    assert len(read_log(store)) == 3
-    for spoilt in (good.replace(b"a reason", b"b reason"), good[: good.rindex(b"\n", 0, -1) + 1]):
+    for spoilt in (good.replace(b"a reason", b"b reason"), good[: good.rindex(b"\n", 0, -1) + 1], good[:-1]):
         log.write_bytes(spoilt)
         with pytest.raises(StoreError, match="broken"):
             say(store, "4", "accept")
         assert log.read_bytes() == spoilt
     log.write_bytes(good)
     assert say(store, "4", "accept") == 4
-
-
-def test_the_index_is_only_an_index(store: Store, audited: Callable[..., str]) -> None:
-    audited()
-    say(store, "1", "accept")
-    before, index = read_log(store), store.root / "reviews" / "index.sqlite"
-    index.unlink()
-    assert read_log(store) == before
-    index.write_bytes(b"SQLite format 3\0 and then nothing of the kind" * 50)
-    assert read_log(store) == before
-    old = index.read_bytes()
-    say(store, "2", "exclude")
-    index.write_bytes(old)  # a restored backup of the folder may hold an older index
-    assert [entry.document for entry in read_log(store)] == ["1", "2"]
-    lines, _ = read_lines(log_file(store.root))
-    assert [parse_line(line) for line in lines] == read_log(store)
 
 
 WRITER = """
@@ -273,28 +257,6 @@ def test_an_audit_of_another_version_is_never_overlooked(store: Store, audited: 
         os.utime(file, ns=(1, 1))
     with pytest.raises(StoreError, match="'same' cannot be read: its summary has version 0"):
         lineage(store, mine)[1]
-
-
-def test_where_decisions_are_signed_four_eyes_are_two_keys(store: Store, audited: Callable[..., str]) -> None:
-    audited("one", 5)
-    mine, theirs = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
-
-    def decide(decision: str, who: str, key: Ed25519PrivateKey | None, saw: int | None = None) -> int:
-        proposal = Proposal("one", "2", Decision(decision), "because", who, saw)
-        return append(store, [proposal], NOW, key=key)[0].number
-
-    unsigned = decide("exclude", "Ana", None)
-    write_policy(store, Policy(four_eyes=True, signed=True))
-    with pytest.raises(InputError, match="signed decisions only"):
-        decide("confirm", "Ben", None, unsigned)
-    with pytest.raises(InputError, match=f"entry {unsigned} is not signed"):
-        decide("confirm", "Ben", theirs, unsigned)
-    signed = decide("exclude", "Ana", mine)
-    with pytest.raises(InputError, match="signed with this key; another"):
-        decide("confirm", "Ben", mine, signed)  # one person under two names
-    decide("confirm", "Ben", theirs, signed)
-    assert document_state(store, "one", "2").decision == "exclude"
-    assert check_chain(store.root).whole
 
 
 def corpus_of(groups: list[str] | None = None) -> Corpus:

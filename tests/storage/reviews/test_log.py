@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,15 +16,13 @@ from ksdp.audit.reviewing import Decision, Entry
 from ksdp.storage.reviews.log import (
     GENESIS,
     LogHead,
+    ReviewLog,
     add_lines,
     chained,
     check_chain,
     locked,
     parse_line,
-    read_lines,
-    read_signatures,
-    set_torn_aside,
-    sign_entries,
+    read_review_log,
 )
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -45,7 +42,7 @@ def chain(count: int, reason: str = "why") -> list[Entry]:
 
 def write(root: Path, entries: list[Entry]) -> Path:
     with locked(root) as path:
-        add_lines(path, entries)
+        add_lines(path, ReviewLog(), entries)
     return path
 
 
@@ -67,8 +64,7 @@ def test_a_good_chain_is_whole_and_comes_back(good: Path) -> None:
     assert report.whole
     assert report == check_chain(good)
     assert (report.entries, report.head.number, report.reason) == (COUNT, COUNT, "")
-    lines, torn = read_lines(good)
-    assert ([parse_line(line) for line in lines], torn) == (chain(COUNT), 0)
+    assert read_review_log(good) == ReviewLog(good.read_bytes(), tuple(chain(COUNT)))
     assert (good.stat().st_mode & 0o077) == 0
     assert check_chain(good.parent.parent / "none.jsonl").whole  # nothing was decided yet
 
@@ -147,7 +143,7 @@ def test_the_canonical_form_is_what_the_documentation_says() -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(data=st.data())
-def test_a_line_cut_short_is_torn_not_broken_and_is_kept(
+def test_a_line_cut_short_is_no_entry_and_the_next_takes_its_place(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     root = tmp_path_factory.mktemp("torn")
@@ -157,21 +153,29 @@ def test_a_line_cut_short_is_torn_not_broken_and_is_kept(
     with path.open("ab") as file:
         file.write(cut)
     report = check_chain(root)
-    assert (report.entries, report.broken, report.torn, report.whole) == (2, None, len(cut), False)
-    aside = set_torn_aside(root, NOW)
-    assert aside is not None
-    assert aside.read_bytes() == cut
-    assert check_chain(root).whole
-    assert set_torn_aside(root, NOW) is None
+    assert (report.entries, report.broken, report.torn, report.whole) == (2, None, len(cut), True)
+    log = read_review_log(path)
+    assert log.entries == tuple(chain(2))
+    add_lines(path, log, chain(3)[2:])
+    assert read_review_log(path).entries == tuple(chain(3))
+    assert (check_chain(root).entries, check_chain(root).torn) == (3, 0)
 
 
-def test_a_broken_log_is_not_repaired(tmp_path: Path) -> None:
-    path = write(tmp_path, chain(3))
-    spoilt = path.read_bytes().replace(b'"number":2', b'"number":3') + b"torn"
-    path.write_bytes(spoilt)
-    with pytest.raises(StoreError, match="broken, not torn"):
-        set_torn_aside(tmp_path, NOW)
-    assert path.read_bytes() == spoilt
+def test_a_log_is_read_on_where_it_has_grown_and_anew_where_it_is_another(tmp_path: Path) -> None:
+    path = write(tmp_path, chain(2))
+    first = read_review_log(path)
+    assert read_review_log(path) is first
+    add_lines(path, first, chain(4)[2:])
+    grown = read_review_log(path)
+    assert grown.entries == tuple(chain(4))
+    assert grown.entries[0] is first.entries[0], "what was read is not read again"
+    path.unlink()
+    (path.parent / "head.json").unlink()
+    write(tmp_path, chain(5, "another reason"))
+    assert read_review_log(path).entries == tuple(chain(5, "another reason"))
+    path.write_bytes(path.read_bytes().replace(b'"number":2', b'"number":3'))
+    with pytest.raises(StoreError, match="broken: entry 2 is not what was written"):
+        read_review_log(path)
 
 
 def test_a_log_cut_off_with_its_head_taken_away_is_noticed(tmp_path: Path) -> None:
@@ -181,25 +185,3 @@ def test_a_log_cut_off_with_its_head_taken_away_is_noticed(tmp_path: Path) -> No
     report = check_chain(tmp_path)
     assert not report.whole
     assert "was taken away" in report.reason
-
-
-def test_a_log_cut_off_is_noticed_by_its_signatures_even_with_an_older_head(tmp_path: Path) -> None:
-    entries, keys = chain(COUNT), [Ed25519PrivateKey.generate() for _ in range(2)]
-    path = write(tmp_path, entries)
-    sign_entries(path, entries[1:2], keys[0])
-    sign_entries(path, entries[-1:], keys[1])
-    assert check_chain(tmp_path).whole
-    assert [one.number for one in read_signatures(path)] == [2, COUNT]
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-2]))
-    older = entries[COUNT - 3]
-    (path.parent / "head.json").write_text(json.dumps({"number": older.number, "hash": older.hash}))
-    assert "are missing" in check_chain(tmp_path).reason
-    signatures = path.parent / "signatures.jsonl"
-    whole = signatures.read_bytes()
-    signatures.write_bytes(whole.replace(b'"number": 6', b'"number": 4'))
-    with pytest.raises(StoreError, match="line 2 .* no signature that holds"):
-        check_chain(tmp_path)
-    signatures.write_bytes(whole[:-30])  # a crash while it was written: nothing was reported as signed
-    assert [one.number for one in read_signatures(path)] == [2]
-    sign_entries(path, entries[:1], keys[0])
-    assert [one.number for one in read_signatures(path)] == [2, 1]

@@ -486,8 +486,7 @@ def _trust(view: AuditModel) -> tuple[Fact, ...]:
 def _recorded(store: Store, audits: Sequence[str], signed: list[Clearance]) -> tuple[Fact, ...]:
     """Who decided what: of the review log and the clearances."""
     policy = read_policy(store)
-    how = "two persons decide" if policy.four_eyes else "one person decides"
-    rule = Fact("Rule", (f"{how}{', with a key each' if policy.signed else ''}",), "recorded")
+    rule = Fact("Rule", ("two persons decide" if policy.four_eyes else "one person decides",), "recorded")
     kinds: dict[tuple[str, str], list[datetime]] = {}
     entries = [entry for audit in audits for entry in read_log(store, audit=audit)]
     for entry in entries:

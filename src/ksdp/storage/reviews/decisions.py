@@ -1,21 +1,14 @@
-"""How decisions are made in a store: `reviews/policy.json`."""
+"""Decisions of a store: how they are made (`reviews/policy.json`), and what follows from the log."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
 from ksdp.audit.corpus.matrix import Corpus
-from ksdp.audit.errors import InputError, InvalidAudit, StoreError
+from ksdp.audit.errors import InputError, InvalidAudit
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.reviewing import WITHOUT_AUDIT, CorpusUnits, check_proposal, fold, is_exclusion
 from ksdp.audit.reviewing import Decision as Decision
@@ -31,19 +24,7 @@ from ksdp.storage.audits.queries import Findings, proved_sensitive
 from ksdp.storage.codec import read_object, write_checked_json
 from ksdp.storage.locks import shared_lock
 from ksdp.storage.mapped_corpus import open_corpus
-from ksdp.storage.reviews.log import (
-    GENESIS,
-    LogHead,
-    add_lines,
-    chained,
-    follow,
-    locked,
-    log_file,
-    read_head,
-    read_lines,
-    read_signatures,
-    sign_entries,
-)
+from ksdp.storage.reviews.log import LogHead, ReviewLog, add_lines, chained, locked, log_file, read_review_log
 from ksdp.storage.store import Store
 
 
@@ -53,9 +34,6 @@ class Policy:
 
     four_eyes: bool = False
     """A second person must confirm `exclude`, `accept` and `withdraw`."""
-    signed: bool = False
-    """Every decision must be signed by its decider's key, and the second person's be another one: on the command
-    line alone, because the dashboard holds no keys."""
 
 
 def read_policy(store: Store) -> Policy:
@@ -114,174 +92,6 @@ def lineage(store: Store, audit: str) -> tuple[list[str], list[str]]:
     return order[:place], order[place + 1 :]
 
 
-_TABLES = """
-CREATE TABLE entry (
-    number INTEGER PRIMARY KEY, audit TEXT, corpus TEXT, file TEXT, unit TEXT, document TEXT, line BLOB
-);
-CREATE INDEX entry_document ON entry (document);
-CREATE INDEX entry_corpus ON entry (corpus);
-CREATE INDEX entry_file ON entry (file);
-CREATE INDEX entry_audit ON entry (audit);
-CREATE TABLE read (size INTEGER, modified INTEGER, whole INTEGER, number INTEGER, hash TEXT);
-"""
-_FORMAT = 1
-_AT_ONCE = 500
-"""Names in one query."""
-
-
-def _key(text: str) -> str:
-    """Any id as text that SQLite takes, lone surrogates included."""
-    return json.dumps(text)
-
-
-def _entry(line: bytes) -> Entry:
-    """A line that was checked when it was read in."""
-    fields = json.loads(line)
-    fields["decision"] = Decision(fields["decision"])
-    fields["at"] = datetime.fromisoformat(fields["at"])
-    return Entry(**fields)
-
-
-class ReviewIndex:
-    """The entries of a log that were read so far; `sync` reads on."""
-
-    def __init__(self, connection: sqlite3.Connection, log: Path) -> None:
-        self._db = connection
-        self._log = log
-        self.head = LogHead(0, GENESIS)
-        """The newest entry."""
-        self.torn = 0
-        """Bytes of a torn last line."""
-
-    def sync(self) -> None:
-        """Read what was added to the log; all of it where it is not what it was."""
-        try:
-            log = self._log.stat()
-            size, modified = log.st_size, log.st_mtime_ns
-        except FileNotFoundError:
-            size, modified = 0, 0
-        row = self._db.execute("SELECT size, modified, whole, number, hash FROM read").fetchone()
-        known, then, whole, number, digest = row or (-1, 0, 0, 0, GENESIS)
-        if (known, then) == (size, modified):
-            self.head, self.torn = LogHead(number, digest), size - whole
-        else:
-            if not row or size <= known or not self._continues(whole, number):
-                whole, number, digest = 0, 0, GENESIS
-            self._read(size, modified, whole, LogHead(number, digest))
-        self._vouch()
-
-    def _continues(self, whole: int, number: int) -> bool:
-        """Whether the log's bytes before `whole` still end with the newest line that was read in."""
-        last = self._db.execute("SELECT line FROM entry WHERE number = ?", (number,)).fetchone()
-        if last is None:
-            return number == 0
-        wanted = last[0] + b"\n"
-        with self._log.open("rb") as file:
-            file.seek(whole - len(wanted))
-            return bool(file.read(len(wanted)) == wanted)
-
-    def _read(self, size: int, modified: int, whole: int, head: LogHead) -> None:
-        lines, self.torn = read_lines(self._log, whole)
-        rows = []
-        self.head = head
-        try:
-            for line, entry in zip(lines, follow(head, lines), strict=True):
-                units = units_of(entry)
-                named = (entry.audit, units.corpus, units.file, units.unit, entry.document)
-                rows.append((entry.number, *map(_key, named), line))
-                self.head = LogHead(entry.number, entry.hash)
-        except ValueError as error:
-            number = self.head.number + 1
-            raise StoreError(
-                f"the review log is broken: entry {number} is not what was written ({error})."
-            ) from error
-        with self._db:
-            if not whole:
-                self._db.execute("DELETE FROM entry")
-            self._db.executemany("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-            self._db.execute("DELETE FROM read")
-            values = (size, modified, size - self.torn, self.head.number, self.head.hash)
-            self._db.execute("INSERT INTO read VALUES (?, ?, ?, ?, ?)", values)
-
-    def _vouch(self) -> None:
-        """Compare with `head.json`, which may lag by what a crash kept from being written."""
-        head = read_head(self._log)
-        if head.number == self.head.number:
-            same = head.hash == self.head.hash
-        else:
-            row = self._db.execute("SELECT line FROM entry WHERE number = ?", (head.number,)).fetchone()
-            same = head.number == 0 or (row is not None and _entry(row[0]).hash == head.hash)
-        if not same:
-            raise StoreError(
-                f"the review log is broken: it holds {self.head.number} entries, and entry {head.number}, which "
-                "was the newest once, is not among them."
-            )
-
-    def about(self, units: CorpusUnits, documents: Sequence[str] | None = None) -> dict[str, list[Entry]]:
-        """Entries about units of a corpus, whatever the audit, by name, in the order of the log."""
-        query = "SELECT line FROM entry WHERE (corpus = ? OR file = ?) AND unit = ?"
-        values = [_key(name) for name in (units.corpus, units.file, units.unit)]
-        lines: list[bytes] = []
-        if documents is None:
-            lines = [line for (line,) in self._db.execute(f"{query} ORDER BY number", values)]
-        for first in range(0, len(documents or ()), _AT_ONCE):
-            part = [_key(name) for name in (documents or ())[first : first + _AT_ONCE]]
-            some = f"{query} AND document IN ({','.join('?' * len(part))}) ORDER BY number"
-            lines += [line for (line,) in self._db.execute(some, [*values, *part])]
-        named: dict[str, list[Entry]] = {}
-        for line in lines:
-            entry = _entry(line)
-            named.setdefault(entry.document, []).append(entry)
-        return named
-
-    def page(
-        self, audit: str | None, document: str | None, *, newest_first: bool, limit: int | None, offset: int
-    ) -> list[Entry]:
-        """Entries in the order of the log or backwards, a part of them."""
-        where, values = ["1"], []
-        for column, name in (("audit", audit), ("document", document)):
-            if name is not None:
-                where.append(f"{column} = ?")
-                values.append(_key(name))
-        order = "DESC" if newest_first else "ASC"
-        query = f"SELECT line FROM entry WHERE {' AND '.join(where)} ORDER BY number {order} LIMIT ? OFFSET ?"
-        rows = self._db.execute(query, [*values, -1 if limit is None else limit, offset])
-        return [_entry(line) for (line,) in rows]
-
-
-@contextlib.contextmanager
-def _open_index(log: Path) -> Iterator[ReviewIndex]:
-    """Open the index of a log, up to date. The log's lock must be held."""
-    file = log.parent / "index.sqlite"
-    try:
-        index = _opened(file, log)
-    except sqlite3.DatabaseError:
-        for spoilt in (file, file.with_name("index.sqlite-journal")):
-            spoilt.unlink(missing_ok=True)  # whatever it was, it can be made again
-        index = _opened(file, log)
-    with contextlib.closing(index._db):
-        yield index
-
-
-def _opened(file: Path | None, log: Path) -> ReviewIndex:
-    if file is not None:
-        file.touch(mode=0o600)  # SQLite makes files by the umask, and its journal with the modes of the file
-    connection = sqlite3.connect(file or ":memory:")
-    try:
-        if connection.execute("PRAGMA user_version").fetchone()[0] != _FORMAT:
-            tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-            with connection:
-                for (name,) in tables:
-                    connection.execute(f"DROP TABLE {name}")
-                connection.executescript(f"{_TABLES} PRAGMA user_version = {_FORMAT};")
-        index = ReviewIndex(connection, log)
-        index.sync()
-    except BaseException:
-        connection.close()
-        raise
-    return index
-
-
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything about an audit's reviews at one moment."""
@@ -293,15 +103,10 @@ class Snapshot:
     """The newest entry of the log: what `Proposal.saw` may say for whoever sees this."""
 
 
-@contextlib.contextmanager
-def _index(store: Store) -> Iterator[ReviewIndex]:
-    if os.access(store.root, os.W_OK):
-        with locked(store.root) as log, _open_index(log) as index:
-            yield index
-        return
-    log = log_file(store.root)  # nobody can write here, and an index of its own is read alone
-    with shared_lock(log.parent / "lock"), contextlib.closing((index := _opened(None, log))._db):
-        yield index
+def _read(store: Store) -> ReviewLog:
+    log = log_file(store.root)
+    with shared_lock(log.parent / "lock"):
+        return read_review_log(log)
 
 
 @dataclass(frozen=True)
@@ -313,12 +118,7 @@ class Subject:
 
 
 def append(
-    store: Store,
-    proposals: Sequence[Proposal],
-    now: datetime,
-    *,
-    key: Ed25519PrivateKey | None = None,
-    subject: Subject | None = None,
+    store: Store, proposals: Sequence[Proposal], now: datetime, *, subject: Subject | None = None
 ) -> list[Entry]:
     """Record decisions by the store's policy, all or none of them. Returns the entries as the log has them.
 
@@ -326,8 +126,6 @@ def append(
 
     Parameters
     ----------
-    key : Ed25519PrivateKey, optional
-        Of the person who decides; the entries are signed with it.
     subject : Subject, optional
         Of the proposals that name no audit.
 
@@ -341,7 +139,7 @@ def append(
     InvalidAudit
         If the controls of the audit failed: it has no verdict to decide about.
     StoreError
-        If there is no such finished audit, or the log is broken or torn.
+        If there is no such finished audit, or the log is broken.
     """
     if now.tzinfo is None:
         raise InputError("`now` must have a time zone.")
@@ -350,26 +148,23 @@ def append(
         by_audit.setdefault(proposal.audit, []).append(proposal)
     units = {audit: _checked_units(store, audit, mine, subject) for audit, mine in by_audit.items()}
     policy = read_policy(store)
-    if policy.signed and key is None:
-        raise InputError("this store takes signed decisions only: `ksdp decide --key`.")
-    with locked(store.root) as log, _open_index(log) as index:
-        _check_seen(index, proposals)
-        entries, newest = [], index.head
+    with locked(store.root) as path:
+        log = read_review_log(path)
+        _check_seen(log, proposals)
+        entries, newest = [], log.head
         for audit, mine in by_audit.items():
             about = units[audit]
             documents = [proposal.document for proposal in mine]
             if audit:
-                current = _states(store, index, audit, documents, policy.four_eyes)
+                current = _states(store, log, audit, documents, policy.four_eyes)
             else:
-                written = index.about(about, documents)
+                written = log.about(about, documents)
                 current = {
                     name: fold(written.get(name, ()), "", name, four_eyes=policy.four_eyes) for name in documents
                 }
             for proposal in mine:
                 state = current[proposal.document]
                 check_proposal(proposal, state, four_eyes=policy.four_eyes)
-                if policy.signed:
-                    _check_second_key(log, proposal, state, key)
                 entries.append(
                     chained(
                         Entry(
@@ -391,35 +186,15 @@ def append(
                 )
                 newest = LogHead(entries[-1].number, entries[-1].hash)
         if entries:
-            add_lines(log, entries)
-            if key is not None:
-                sign_entries(log, entries, key)
-            index.sync()
+            add_lines(path, log, entries)
     return entries
 
 
-def _check_seen(index: ReviewIndex, proposals: Sequence[Proposal]) -> None:
-    """Refuse what nothing can be added behind, and a `saw` that no entry has."""
-    if index.torn:
-        raise StoreError(
-            f"the last line of the review log was cut short ({index.torn} bytes, no entry); nothing is added "
-            "behind it. `ksdp log --set-torn-aside` keeps the bytes in a file of their own."
-        )
+def _check_seen(log: ReviewLog, proposals: Sequence[Proposal]) -> None:
+    """Refuse a `saw` that no entry has."""
     for proposal in proposals:
-        if proposal.saw is not None and not 0 <= proposal.saw <= index.head.number:
-            raise InputError(f"`saw` must be in 0 to {index.head.number}, the newest entry; got {proposal.saw}.")
-
-
-def _check_second_key(log: Path, proposal: Proposal, state: State, key: Ed25519PrivateKey | None) -> None:
-    """Four eyes are two keys: what is confirmed is signed, and by another key."""
-    if proposal.decision is not Decision.CONFIRM or state.waiting is None or key is None:
-        return
-    waiting, mine = state.waiting, key.public_key().public_bytes_raw().hex()
-    keys = {one.key for one in read_signatures(log) if (one.number, one.hash) == (waiting.number, waiting.hash)}
-    if not keys:
-        raise InputError(f"entry {waiting.number} is not signed; it must be decided again, with a key.")
-    if mine in keys:
-        raise InputError(f"entry {waiting.number} was signed with this key; another must confirm it.")
+        if proposal.saw is not None and not 0 <= proposal.saw <= log.head.number:
+            raise InputError(f"`saw` must be in 0 to {log.head.number}, the newest entry; got {proposal.saw}.")
 
 
 def _checked_units(
@@ -472,9 +247,9 @@ def exclusions(store: Store, corpus: Corpus, source: str) -> dict[str, Entry]:
     """
     four_eyes = read_policy(store).four_eyes
     found: dict[str, Entry] = {}
-    with _index(store) as index:
-        groups = _excluded(index, CorpusUnits(corpus.hash, source, "group"), four_eyes)
-        alone = _excluded(index, CorpusUnits(corpus.hash, source, "document"), four_eyes)
+    log = _read(store)
+    groups = _excluded(log, CorpusUnits(corpus.hash, source, "group"), four_eyes)
+    alone = _excluded(log, CorpusUnits(corpus.hash, source, "document"), four_eyes)
     if groups:
         if corpus.group is None:
             raise InputError(
@@ -485,8 +260,8 @@ def exclusions(store: Store, corpus: Corpus, source: str) -> dict[str, Entry]:
     return found | {document: alone[document] for document in corpus.ids.tolist() if document in alone}
 
 
-def _excluded(index: ReviewIndex, units: CorpusUnits, four_eyes: bool) -> dict[str, Entry]:
-    states = (fold(written, "", name, four_eyes=four_eyes) for name, written in index.about(units).items())
+def _excluded(log: ReviewLog, units: CorpusUnits, four_eyes: bool) -> dict[str, Entry]:
+    states = (fold(written, "", name, four_eyes=four_eyes) for name, written in log.about(units).items())
     return {state.document: state.exclusion for state in states if state.exclusion is not None}
 
 
@@ -499,9 +274,9 @@ def read_log(
     limit: int | None = None,
     offset: int = 0,
 ) -> list[Entry]:
-    """Entries of the log, of one audit or document where named (from the index: fast for any length)."""
-    with _index(store) as index:
-        return index.page(audit, document, newest_first=newest_first, limit=limit, offset=offset)
+    """Entries of the log, of one audit or document where named."""
+    some = [one for one in _read(store).entries if audit in (None, one.audit) and document in (None, one.document)]
+    return some[:: -1 if newest_first else 1][offset:][:limit]
 
 
 def states(store: Store, audit: str, documents: Iterable[str] | None = None) -> dict[str, State]:
@@ -515,15 +290,13 @@ def states(store: Store, audit: str, documents: Iterable[str] | None = None) -> 
         result is open, at version 0.
     """
     four_eyes = read_policy(store).four_eyes
-    with _index(store) as index:
-        return _states(store, index, audit, None if documents is None else list(documents), four_eyes)
+    return _states(store, _read(store), audit, None if documents is None else list(documents), four_eyes)
 
 
 def snapshot(store: Store, audit: str) -> Snapshot:
-    """States, policy and newest entry, read under one lock."""
-    with _index(store) as index:
-        policy = read_policy(store)
-        return Snapshot(_states(store, index, audit, None, policy.four_eyes), policy, index.head)
+    """States, policy and newest entry, of one reading of the log."""
+    log, policy = _read(store), read_policy(store)
+    return Snapshot(_states(store, log, audit, None, policy.four_eyes), policy, log.head)
 
 
 def document_state(store: Store, audit: str, document: str) -> State:
@@ -533,19 +306,18 @@ def document_state(store: Store, audit: str, document: str) -> State:
 
 def head(store: Store) -> LogHead:
     """The newest entry of the log."""
-    with _index(store) as index:
-        return index.head
+    return _read(store).head
 
 
 def _states(
-    store: Store, index: ReviewIndex, audit: str, documents: Sequence[str] | None, four_eyes: bool
+    store: Store, log: ReviewLog, audit: str, documents: Sequence[str] | None, four_eyes: bool
 ) -> dict[str, State]:
     newer, older = lineage(store, audit)
     summary = read_summary(store.audit(audit))
     units = units_of(summary)
     proved = _proved_elsewhere(store, summary)
-    written = index.about(units, documents)
-    groups = _excluded_with_group(store, index, units, four_eyes)
+    written = log.about(units, documents)
+    groups = _excluded_with_group(store, log, units, four_eyes)
     if documents is None:
         named = list(dict.fromkeys([*_concerned(written, [audit, *older]), *groups, *proved]))
         held = Findings(store.audit(audit)).held(named)
@@ -587,11 +359,9 @@ def _concerned(written: Mapping[str, Sequence[Entry]], audits: Sequence[str]) ->
     ]
 
 
-def _excluded_with_group(
-    store: Store, index: ReviewIndex, units: CorpusUnits, four_eyes: bool
-) -> dict[str, Entry]:
+def _excluded_with_group(store: Store, log: ReviewLog, units: CorpusUnits, four_eyes: bool) -> dict[str, Entry]:
     """Documents of a corpus whose group is excluded; nothing where units are groups, or nobody says whose."""
-    groups = _excluded(index, replace(units, unit="group"), four_eyes) if units.unit == "document" else {}
+    groups = _excluded(log, replace(units, unit="group"), four_eyes) if units.unit == "document" else {}
     corpus = open_corpus(store.corpus(units.corpus)) if groups else None
     return {} if corpus is None else _with_group(corpus, groups)
 

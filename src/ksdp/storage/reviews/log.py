@@ -2,14 +2,13 @@
 
 Each line is the canonical JSON of an entry (sorted keys, no spaces, ASCII). `hash` is the SHA-256, behind a fixed
 prefix, of the line without it; `previous` is the hash of the line before. So no line can be changed, left out or
-moved unnoticed, save at the end: `reviews/head.json`, written after each addition, names the newest line, and each
-clearance made from decisions carries the newest line of its day, signed (give it as an anchor).
+moved unnoticed, save at the end: `reviews/head.json`, written after each addition, names the newest line.
 
-Whoever may write the folder can make up a whole new chain; signed clearances are what they cannot make up.
+Whoever may write the folder can make up a whole new chain, but none that holds an entry whose hash is known from
+elsewhere.
 
-Additions hold a lock, are synced, and never touch earlier bytes. A crash may leave a *torn* last line, without its
-line break. It was never reported as recorded, so it is no entry; it is reported by `check_chain`, and nothing is
-added behind it until `set_torn_aside` was called, which keeps the torn bytes in a file of their own.
+Additions hold a lock, are synced, and never touch a whole line. A crash may leave a *torn* last line, without its
+line break. It was never reported as recorded, so it is no entry, and the next addition takes its place.
 """
 
 from __future__ import annotations
@@ -22,16 +21,14 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-
 from ksdp.audit.errors import StoreError
-from ksdp.audit.reviewing import Decision, Entry
+from ksdp.audit.reviewing import CorpusUnits, Decision, Entry, file_of
 from ksdp.storage.locks import lock, shared_lock
-from ksdp.storage.store import append_synced, write_json, write_whole
+from ksdp.storage.store import append_synced, write_json
 
 GENESIS = "0" * 64
 """`previous` of the first entry."""
@@ -78,11 +75,12 @@ def check_copy(source: Path, target: Path) -> None:
 
 
 def copy_reviews(source: Path, target: Path) -> None:
-    """Copy the decisions of a store, with their policy and signatures; see `check_copy`."""
+    """Copy the decisions of a store, with their policy; see `check_copy`."""
     if log_file(source).exists():
         with locked(source) as log:
-            made_again = shutil.ignore_patterns("lock", "index.sqlite*")
-            shutil.copytree(log.parent, log_file(target).parent, dirs_exist_ok=True, ignore=made_again)
+            shutil.copytree(
+                log.parent, log_file(target).parent, dirs_exist_ok=True, ignore=shutil.ignore_patterns("lock")
+            )
 
 
 def _canonical(said: dict[str, Any]) -> bytes:
@@ -125,44 +123,97 @@ def parse_line(line: bytes) -> Entry:
     return entry
 
 
-def read_lines(path: Path, start: int = 0) -> tuple[list[bytes], int]:
-    """Whole lines from byte `start` on, without their line breaks, and how many bytes are torn behind them."""
-    try:
-        with path.open("rb") as file:
-            file.seek(start)
-            content = file.read()
-    except FileNotFoundError:
-        return [], 0
-    *lines, torn = content.split(b"\n")
-    return lines, len(torn)
-
-
-def add_lines(path: Path, entries: Sequence[Entry]) -> int:
-    """Add entries to the log and sync; bytes written. The lock must be held, and nothing torn be at the end."""
+def add_lines(path: Path, log: ReviewLog, entries: Sequence[Entry]) -> None:
+    """Add entries to what is in the log, in place of a torn line, and sync. The lock must be held."""
     content = b"".join(_canonical(_said(entry) | {"hash": entry.hash}) + b"\n" for entry in entries)
+    if log.torn:
+        os.truncate(path, len(log.content))
     if not path.exists():  # from the first byte on there is a head: a log without one was cut off by somebody
         write_json(path.parent / "head.json", {"number": 0, "hash": GENESIS})
     append_synced(path, content)
     write_json(path.parent / "head.json", {"number": entries[-1].number, "hash": entries[-1].hash})
-    return len(content)
 
 
-def follow(head: LogHead, lines: Iterable[bytes]) -> Iterator[Entry]:
-    """Entries of the lines that follow `head`, in a chain.
+@dataclass(frozen=True)
+class ReviewLog:
+    """What is in a log."""
+
+    content: bytes = b""
+    """Its whole lines."""
+    entries: tuple[Entry, ...] = ()
+    torn: int = 0
+    """Bytes of a last line that a crash cut short."""
+    fault: str = ""
+    """Why the line behind the entries is not the next one; empty where there is none."""
+
+    @property
+    def head(self) -> LogHead:
+        """The newest entry."""
+        return LogHead(len(self.entries), self.entries[-1].hash if self.entries else GENESIS)
+
+    @cached_property
+    def _named(self) -> dict[tuple[str, str], list[Entry]]:
+        named: dict[tuple[str, str], list[Entry]] = {}
+        for entry in self.entries:
+            named.setdefault((entry.unit, entry.document), []).append(entry)
+        return named
+
+    def about(self, units: CorpusUnits, documents: Iterable[str] | None = None) -> dict[str, list[Entry]]:
+        """Entries about units of a corpus, whatever the audit, by name, in the order of the log."""
+        if documents is None:
+            documents = [name for unit, name in self._named if unit == units.unit]
+        found = {name: self._named.get((units.unit, name), []) for name in documents}
+        mine = {
+            name: [one for one in entries if one.corpus == units.corpus or file_of(one.source) == units.file]
+            for name, entries in found.items()
+        }
+        return {name: entries for name, entries in mine.items() if entries}
+
+
+def _parsed(content: bytes, before: ReviewLog) -> ReviewLog:
+    """The log in some bytes, which begin with what is in another log."""
+    *lines, torn = content[len(before.content) :].split(b"\n")
+    entries, newest, fault = list(before.entries), before.head, ""
+    try:
+        for line in lines:
+            entry = parse_line(line)
+            if entry.number != newest.number + 1:
+                raise ValueError(f"it says that it is entry {entry.number}")
+            if entry.previous != newest.hash:
+                raise ValueError("it does not follow from the entry before")
+            newest = LogHead(entry.number, entry.hash)
+            entries.append(entry)
+    except ValueError as error:
+        fault = f"entry {len(entries) + 1} is not what was written: {error}."
+    return ReviewLog(content[: len(content) - len(torn)], tuple(entries), len(torn), fault)
+
+
+_kept: dict[Path, tuple[tuple[int, int], ReviewLog]] = {}
+"""Logs that were read: size and time of the file, and what was in it."""
+
+
+def read_review_log(path: Path) -> ReviewLog:
+    """What is in a log; its file is read again where it has changed. A lock must be held.
 
     Raises
     ------
-    ValueError
-        At the first line that is not the next entry, saying why not.
+    StoreError
+        If the chain is broken, or ends before the entry that `head.json` names.
     """
-    for line in lines:
-        entry = parse_line(line)
-        if entry.number != head.number + 1:
-            raise ValueError(f"it says that it is entry {entry.number}")
-        if entry.previous != head.hash:
-            raise ValueError("it does not follow from the entry before")
-        head = LogHead(entry.number, entry.hash)
-        yield entry
+    try:
+        file = path.stat()
+    except FileNotFoundError:
+        log = ReviewLog()
+    else:
+        stamp, log = _kept.get(path, ((-1, 0), ReviewLog()))
+        if stamp != (file.st_size, file.st_mtime_ns):
+            content = path.read_bytes()
+            log = _parsed(content, log if not log.fault and content.startswith(log.content) else ReviewLog())
+            _kept[path] = ((file.st_size, file.st_mtime_ns), log)
+    report = _report(log, [read_head(path)])
+    if not report.whole:
+        raise StoreError(f"the review log is broken: {report.reason}")
+    return log
 
 
 def read_head(path: Path) -> LogHead:
@@ -179,66 +230,6 @@ def read_head(path: Path) -> LogHead:
         ) from error
 
 
-_SIGNED_PREFIX = b"ksdp-review-head-1\n"
-_NAME = "signatures.jsonl"
-
-
-@dataclass(frozen=True, slots=True)
-class Signed:
-    """One entry, and whose key signed it."""
-
-    number: int
-    hash: str
-    key: str
-    """The public key, 64 hex digits."""
-
-
-def _message(number: int, digest: str) -> bytes:
-    return _SIGNED_PREFIX + f"{number}\n{digest}\n".encode("ascii")
-
-
-def sign_entries(log: Path, entries: Sequence[Entry], key: Ed25519PrivateKey) -> None:
-    """Sign entries that the log has. The lock must be held."""
-    public = key.public_key().public_bytes_raw().hex()
-    lines = [
-        {
-            "number": entry.number,
-            "hash": entry.hash,
-            "key": public,
-            "signature": key.sign(_message(entry.number, entry.hash)).hex(),
-        }
-        for entry in entries
-    ]
-    content = "".join(json.dumps(line, sort_keys=True) + "\n" for line in lines).encode("ascii")
-    path = log.parent / _NAME
-    torn = path.exists() and not path.read_bytes().endswith(b"\n") and path.stat().st_size > 0
-    # A line that a crash cut short was of an entry that was not reported as signed: it is ended.
-    append_synced(path, (b"\n" if torn else b"") + content)
-
-
-def read_signatures(log: Path) -> list[Signed]:
-    """Entries that were signed, in the order of the file, every signature checked."""
-    try:
-        *lines, _ = (log.parent / _NAME).read_bytes().split(b"\n")
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise StoreError(f"{_NAME} of the reviews cannot be read: {error.strerror}.") from error
-    signatures = []
-    for number, line in enumerate(lines, 1):
-        try:
-            said = json.loads(line.decode("ascii"))
-            signed = Signed(int(said["number"]), str(said["hash"]), str(said["key"]))
-            public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(signed.key))
-            public.verify(bytes.fromhex(said["signature"]), _message(signed.number, signed.hash))
-        except (InvalidSignature, ValueError, TypeError, KeyError) as error:
-            if not line.endswith(b"}"):
-                continue  # cut short by a crash, and ended later
-            raise StoreError(f"line {number} of the reviews' {_NAME} is no signature that holds.") from error
-        signatures.append(signed)
-    return signatures
-
-
 @dataclass(frozen=True, slots=True)
 class ChainReport:
     """What checking a log found."""
@@ -252,12 +243,12 @@ class ChainReport:
     reason: str
     """A sentence on what is wrong; empty where nothing is."""
     torn: int
-    """Bytes of a last line that a crash cut short."""
+    """Bytes of a last line that a crash cut short; it is no entry."""
 
     @property
     def whole(self) -> bool:
-        """Whether every entry is good and nothing is torn."""
-        return self.broken is None and not self.torn
+        """Whether every entry is good."""
+        return self.broken is None
 
 
 def check_chain(root: Path, anchors: Sequence[LogHead] = ()) -> ChainReport:
@@ -268,14 +259,14 @@ def check_chain(root: Path, anchors: Sequence[LogHead] = ()) -> ChainReport:
     root : Path
         Folder of a store, or a log file; `head.json` beside it is an anchor where it is there.
     anchors : sequence of LogHead
-        Entries known from elsewhere, as signed clearances carry them: the log must hold each.
+        Entries known from elsewhere: the log must hold each.
     """
     inside = log_file(root) if root.is_dir() else root
     try:
         with shared_lock(inside.parent / "lock"):  # a copy of a log has none, and needs none
-            report = _check(inside, anchors)
-            held = report.broken is None and (report.entries or report.torn)
-            if root.is_dir() and held and not (inside.parent / "head.json").is_file():
+            log = _parsed(inside.read_bytes() if inside.exists() else b"", ReviewLog())
+            report = _report(log, [read_head(inside), *anchors])
+            if root.is_dir() and report.whole and log.entries and not (inside.parent / "head.json").is_file():
                 why = "head.json, which names the newest entry, was taken away: entries may be missing at the end."
                 return replace(report, broken=report.entries + 1, reason=why)
             return report
@@ -283,21 +274,13 @@ def check_chain(root: Path, anchors: Sequence[LogHead] = ()) -> ChainReport:
         raise StoreError(f"the review log {inside} cannot be read: {error.strerror}.") from error
 
 
-def _check(path: Path, anchors: Sequence[LogHead]) -> ChainReport:
-    signed = [LogHead(one.number, one.hash) for one in read_signatures(path)]
-    wanted = [read_head(path), *signed, *anchors]
-    lines, torn = read_lines(path)
-    hashes = [GENESIS]
-    why = ""
-    try:
-        for entry in follow(LogHead(0, GENESIS), lines):
-            hashes.append(entry.hash)
-    except ValueError as error:
-        why = f"entry {len(hashes)} is not what was written: {error}."
-    good = len(hashes) - 1
-    broken = len(hashes) if why else None
-    missed = [a for a in wanted if not 0 <= a.number <= good or hashes[a.number] != a.hash]
-    if not why and missed:
+def _report(log: ReviewLog, anchors: Sequence[LogHead]) -> ChainReport:
+    good, broken, why = len(log.entries), None, log.fault
+    hashes = (GENESIS, *(entry.hash for entry in log.entries))
+    missed = [a for a in anchors if not 0 <= a.number <= good or hashes[a.number] != a.hash]
+    if why:
+        broken = good + 1
+    elif missed:
         first = min(missed, key=lambda anchor: anchor.number)
         broken = min(first.number, good + 1)
         why = (
@@ -305,38 +288,4 @@ def _check(path: Path, anchors: Sequence[LogHead]) -> ChainReport:
             if first.number > good
             else f"entry {first.number} is not the one that is known from elsewhere: the log was written anew."
         )
-    elif not why and torn:
-        why = f"a line of {torn} bytes behind entry {good} was cut short; it is no entry."
-    return ChainReport(good, LogHead(good, hashes[-1]), broken, why, torn)
-
-
-def set_torn_aside(root: Path, now: datetime) -> Path | None:
-    """Move a torn last line into `reviews/torn-<number>-<time>.bin`; its path, or None where nothing is torn.
-
-    The bytes are written and synced there before they are cut off the log.
-
-    Raises
-    ------
-    StoreError
-        If the entries before it are broken: that is no crash, and nothing is moved.
-    """
-    with locked(root) as path:
-        report = _check(path, ())
-        if report.broken is not None:
-            raise StoreError(f"the review log is broken, not torn: {report.reason} Nothing was moved.")
-        if not report.torn:
-            return None
-        size = path.stat().st_size
-        with path.open("rb") as file:
-            file.seek(size - report.torn)
-            torn = file.read()
-        aside = path.parent / f"torn-{report.entries + 1}-{now.astimezone(UTC):%Y%m%dT%H%M%S%f}.bin"
-
-        def write(part: Path) -> None:
-            part.write_bytes(torn)
-
-        write_whole(aside, write)
-        with path.open("r+b") as log:
-            log.truncate(size - report.torn)
-            os.fsync(log.fileno())
-        return aside
+    return ChainReport(good, log.head, broken, why, log.torn)
