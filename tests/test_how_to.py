@@ -143,8 +143,8 @@ def test_pipelines_and_results(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> N
     (piped, held), (asked,) = shell("ci.md"), shell("results.md")
     desk.type(piped)
     (desk.folder / "appetite.toml").write_text(fences("ci.md", "toml")[0])
-    assert "party ada: asked bounds of at most 0.9" in desk.type(held)
-    assert json.loads((desk.folder / "record.json").read_text())["hash"].startswith("sha256:")
+    assert "undecided: asked a share of at most 0.1" in desk.type(held)
+    assert json.loads((desk.folder / "criteria.json").read_text())["appetite"]["most_undecided"] == 0.1
     for name, root in {"audit.xml": "testsuites", "audit.sarif": "runs"}.items():
         assert root in (desk.folder / name).read_text()
     desk.type(asked)

@@ -35,7 +35,7 @@ FILES: dict[str, tuple[str, Mapping[str, type[BaseModel]]]] = {
     ),
     "A risk appetite ([in a pipeline](ci.md))": (
         "",
-        {"Above all sections": appetite.Appetite, "[parties.NAME], [groups.NAME]": appetite.ClassAppetite},
+        {"Above all sections": appetite.Appetite},
     ),
     "A PEM file ([PEM](pem.md))": (
         "`[data]`, `[algorithm]`, `[budget]` and `[run]`.",

@@ -359,22 +359,19 @@ def dossier(
 
 
 def appetite(
-    audits: Annotated[list[str], typer.Argument(help="Ids of audits of one run.")],
+    audit: AuditArgument,
     appetite: AppetiteOption = None,
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
 ) -> None:
-    """Hold audits of one run to a risk appetite (of the first of them): every criterion."""
-    from ksdp.storage.audits.history import find_audit
+    """Hold an audit to a risk appetite: every criterion."""
     from ksdp.storage.reviews.appetites import kept_appetite, read_record
-    from ksdp.storage.store import Store
 
-    opened = Store.open(store, create=False)
-    named = [find_audit(opened, audit) for audit in audits]
-    asked = read_asked(appetite) or kept_appetite(opened, named[0])
+    opened, audit = opened_audit(store, audit)
+    asked = read_asked(appetite) or kept_appetite(opened, audit)
     if asked is None:
-        raise InputError(f"audit {named[0]} is held to no appetite: name one with `--appetite FILE`.")
-    record = read_record(opened, asked, named)
+        raise InputError(f"audit {audit} is held to no appetite: name one with `--appetite FILE`.")
+    record = read_record(opened, asked, audit)
     if as_json:
         typer.echo(json.dumps(record.to_json()))
     else:

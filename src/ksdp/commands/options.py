@@ -276,9 +276,9 @@ def appetite_code(missed: Collection[str]) -> int:
 
 def tell_record(record: AppetiteRecord) -> None:
     """Print every criterion, the missed ones with what to do."""
-    typer.echo(f"appetite  {'met' if record.met else 'NOT met'}, record {record.hash}", err=True)
+    typer.echo(f"appetite  {'met' if record.met else 'NOT met'}", err=True)
     for one in record.criteria:
-        typer.echo(f"  {'ok  ' if one.met else 'FAIL'} {one.audit:12} {one.sentence()}", err=True)
+        typer.echo(f"  {'ok  ' if one.met else 'FAIL'} {one.sentence()}", err=True)
 
 
 def tell(summary: AnySummary, as_json: bool, *, made: bool = True, record: AppetiteRecord | None = None) -> None:

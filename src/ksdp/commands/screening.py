@@ -14,7 +14,6 @@ import typer
 from ksdp.audit.errors import InputError
 from ksdp.audit.verdicts.verdict import verdicts_code
 from ksdp.commands.options import (
-    AppetiteOption,
     JsonOption,
     PlaceOptions,
     SignerOptions,
@@ -22,7 +21,6 @@ from ksdp.commands.options import (
     StoreOption,
     WorkersOption,
     opened_audit,
-    read_asked,
     read_spec,
     with_options,
 )
@@ -146,7 +144,6 @@ def verify(
         list[Path] | None, typer.Option("--against", help="Clearances that a review log must agree with.")
     ] = None,
     spec: Annotated[Path | None, typer.Option("--spec", help="The spec it must have been made for.")] = None,
-    appetite: AppetiteOption = None,
     ledger: Annotated[
         Path | None,
         typer.Option("--ledger", help="The party's ledger: also say what runs on its data have given away."),
@@ -165,7 +162,6 @@ def verify(
     if clearance.is_dir() or clearance.suffix == ".jsonl":
         tell_chain(verify_log(clearance, against or (), public), as_json)
         return
-    asked = read_asked(appetite)
     named = clearance.name
     clearance = clearance.with_suffix(".json") if clearance.suffix in (".html", ".pdf") else clearance
     if signed_kind(clearance) == "dossier":
@@ -173,14 +169,14 @@ def verify(
 
         if spec or ledger:
             raise InputError("`--spec` and `--ledger` are of clearances; this is a dossier.")
-        found = verify_dossier(clearance, public, asked.hash if asked else None)
+        found = verify_dossier(clearance, public)
         if named not in (clearance.name, *found["checked"]):
             raise InputError(f"{named} is not there, or is none of the files that {clearance.name} signs.")
         absent = f" (not beside it: {', '.join(found['missing'])})" if found["missing"] else ""
         _tell_verified(f"dossier{absent} is whole and signed, with every file beside it", found, key, as_json)
         return
     read, base = read_spec(spec) if spec else (None, None)
-    out = run_verify(clearance, now=datetime.now(UTC), public_key=public, spec=read, base=base, appetite=asked)
+    out = run_verify(clearance, now=datetime.now(UTC), public_key=public, spec=read, base=base)
     if ledger is not None:
         from ksdp.flows.runs.budget import spent, spent_words
         from ksdp.storage.runs.ledger import Ledger

@@ -279,15 +279,6 @@ def check_sizes(path: Path, clearance: Clearance, entering: int, parties: int | 
         raise ClearanceError("sizes", f"{path.name} is of other sizes: {why}.")
 
 
-def check_appetite(path: Path, signed: str | None, appetite: str) -> None:
-    """Refuse what was signed under no appetite, or under one of another hash."""
-    if signed != appetite:
-        under = signed or "no appetite"
-        said = f"{path.name} was signed under {under}; this is {appetite}."
-        said += " Hold the audit to it (`--appetite`), and sign anew."
-        raise ClearanceError("appetite", said)
-
-
 def _differs(cleared: Any, wanted: Any) -> str:
     if not isinstance(cleared, MechanismIdentity):
         return f"it clears {cleared}, and this is {wanted}"

@@ -15,7 +15,7 @@
       reviews/                 log.jsonl: what people decided, chained; policy.json, head.json
       screens/                 <id>.json, <id>.html and <id>-left-out.parquet: a list's own audits
       views/                   <id>.json, <id>.parquet, <id>.html: audits of several views, combined
-      appetites/               <audit>.json: what an audit is held to, written once; <hash>.json: a signed record
+      appetites/               <audit>.json: what an audit is held to, written once
       clearances/              <hash>.json: a copy of every clearance that was signed; <hash>.expired: it was told
       claims/                  <key>.json: what runs on a mechanism's worst case proved about its claim
       schedules/<name>/        what is audited again, its history, verdicts as they stand, drift
@@ -263,7 +263,7 @@ class Store:
         return [file.parent.name for file in sorted(files, key=lambda f: f.stat().st_mtime, reverse=True)]
 
     def appetite(self, audit: str) -> Path:
-        """Where the risk appetite is that an audit is held to; or a record, by its hash."""
+        """Where the risk appetite is that an audit is held to."""
         return self.root / "appetites" / f"{audit}.json"
 
     @property

@@ -358,10 +358,6 @@ class Clearance:
     """Those of `documents` with a proved bound on every attack; None where there is none."""
     drawn: float | None = None
     """The share of a party's documents that enters a run, by its secret draw; None: all that are listed."""
-    appetite: str | None = None
-    """Hash of the risk appetite that was met; None where there was none."""
-    record: str | None = None
-    """Hash of the record of its criteria, which the store keeps."""
 
     def __post_init__(self) -> None:
         for name in ("created", "expires"):

@@ -25,7 +25,6 @@ from ksdp.storage.audits.history import AnySummary, Risk, Summary, read_parts
 from ksdp.storage.audits.view_tables import read_view_verdicts
 from ksdp.storage.clearances import (
     Clearance,
-    check_appetite,
     content_hash,
     read_clearance,
     require_new,
@@ -183,7 +182,7 @@ class Dossier:
     risk: Mapping[str, Risk]
     """By audit: one a view."""
     appetite: Mapping[str, Any] | None
-    """The record of the risk appetite that the audit is held to; None where it is held to none."""
+    """Every criterion of the risk appetite that the audit is held to; None where it is held to none."""
     summary: Mapping[str, Any]
     """`audit.json`: all that the audit found and rests on."""
     signed_by: str | None = None
@@ -328,8 +327,8 @@ def write_dossier(dossier: Dossier, files: Mapping[Path, bytes], key: Ed25519Pri
         write_signed(signed_file(next(iter(files))), whole)
 
 
-def verify_dossier(file: Path, public_key: Ed25519PublicKey | None, appetite: str | None = None) -> dict[str, Any]:
-    """Check a signed dossier, the files beside it, and that the appetite of this hash is met: what was checked."""
+def verify_dossier(file: Path, public_key: Ed25519PublicKey | None) -> dict[str, Any]:
+    """Check a signed dossier and the files beside it: what was checked."""
     whole, key, checked = verify_signed(file, "dossier", public_key)
     told = whole["dossier"]
     missing: list[str] = []
@@ -338,12 +337,6 @@ def verify_dossier(file: Path, public_key: Ed25519PublicKey | None, appetite: st
         if path.is_file() and _sha256(path.read_bytes()) != content:
             raise ClearanceError("files", f"{name} was changed after it was signed; {file.name} was not.")
         (checked if path.is_file() else missing).append(name)
-    if appetite is not None:
-        record = told["appetite"] or {}
-        check_appetite(file, record.get("appetite_hash"), appetite)
-        if not record["met"]:
-            raise ClearanceError("appetite", f"{file.name} says that the appetite is not met.")
-        checked.append("appetite")
     about = {name: told[name] for name in ("signed_by", "made", "audit", "called", "valid")}
     checks = {"checked": checked, "missing": missing}
     return {"dossier": str(file.resolve()), "fingerprint": fingerprint(key)} | checks | about

@@ -75,10 +75,7 @@ def checks(store: Store, summary: AnySummary, fail_on: Collection[str]) -> list[
 
 def appetite_checks(record: AppetiteRecord) -> list[Check]:
     """Every criterion of an appetite."""
-    return [
-        Check("appetite", visible(f"{one.audit} {one.name}"), "pass" if one.met else "fail", one.sentence())
-        for one in record.criteria
-    ]
+    return [Check("appetite", one.name, "pass" if one.met else "fail", one.sentence()) for one in record.criteria]
 
 
 def _of_view(store: Store, view: str, summary: Summary, fail_on: Collection[str]) -> list[Check]:

@@ -516,7 +516,6 @@ def enter_documents(
         "signer": verified.fingerprint,
         "checked": [*verified.checked, "sizes", *([] if store is None else ["exclusions"])],
         "reviewer": verified.clearance.reviewer,
-        "record": verified.clearance.record,
     }
     known = known if store is None else _read_from(store)
     statement = Statement(True, verified.file)

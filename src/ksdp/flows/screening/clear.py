@@ -59,7 +59,6 @@ from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.ledger import check_none_lost, find_attempt, read_attempts, record_signed
 from ksdp.storage.audits.screens import page_path, screen_of, write_left_out, write_page, write_screen
 from ksdp.storage.clearances import (
-    check_appetite,
     check_sizes,
     clearance_at,
     content_hash,
@@ -71,7 +70,7 @@ from ksdp.storage.clearances import (
 from ksdp.storage.findings import check_verdicts, read_spec
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.mapped_corpus import open_corpus
-from ksdp.storage.reviews.appetites import keep_appetite, keep_record, kept_appetite, read_record
+from ksdp.storage.reviews.appetites import keep_appetite, kept_appetite, read_record
 from ksdp.storage.reviews.decisions import Entry, Snapshot, exclusions, newer_audits, snapshot
 from ksdp.storage.reviews.log import LogHead, check_chain
 from ksdp.storage.store import Store
@@ -166,18 +165,16 @@ def audited_sizes(plan: Plan) -> AuditedSizes:
     )
 
 
-def _held_to(signing: Signing, grounds: Grounds, store: Store) -> tuple[str | None, str | None]:
-    """Hashes of the appetite that is met by what may enter and of its record; refused where it is not."""
+def _check_appetite(signing: Signing, grounds: Grounds, store: Store) -> None:
+    """Refuse to sign where what may enter does not meet the risk appetite that the audits are held to."""
     deciding = grounds.audits[-1]
     if signing.appetite is not None:
         keep_appetite(store, deciding, signing.appetite)
     asked = next(filter(None, (kept_appetite(store, audit) for audit in reversed(grounds.audits))), None)
-    if asked is None:
-        return None, None
-    record = read_record(store, asked, [deciding], set(grounds.listed) - set(grounds.excluded))
-    if missed := "\n  ".join(one.sentence() for one in record.missed):
-        raise ClearanceError("appetite", f"the risk appetite is not met, and nothing was signed.\n  {missed}")
-    return asked.hash, keep_record(store, record)
+    if asked is not None:
+        record = read_record(store, asked, deciding, set(grounds.listed) - set(grounds.excluded))
+        if missed := "\n  ".join(one.sentence() for one in record.missed):
+            raise ClearanceError("appetite", f"the risk appetite is not met, and nothing was signed.\n  {missed}")
 
 
 def clearance_of(signing: Signing, grounds: Grounds, store: Store) -> Clearance:
@@ -189,7 +186,7 @@ def clearance_of(signing: Signing, grounds: Grounds, store: Store) -> Clearance:
         return [document for document in named if document not in out]
 
     sensitive = documents(grounds.sensitive)
-    appetite, record = _held_to(signing, grounds, store)
+    _check_appetite(signing, grounds, store)
     return Clearance(
         corpus=grounds.corpus.hash,
         mechanism=mechanism_identity(plan),
@@ -210,8 +207,6 @@ def clearance_of(signing: Signing, grounds: Grounds, store: Store) -> Clearance:
         reviewed=grounds.reviewed,
         certified=Clearance.entries(documents(grounds.certified)) or None,
         drawn=plan.spec.corpus.levers.drawn,
-        appetite=appetite,
-        record=record,
     )
 
 
@@ -583,7 +578,6 @@ def verify(
     public_key: Ed25519PublicKey | None = None,
     spec: Spec | None = None,
     base: Path | None = None,
-    appetite: Appetite | None = None,
 ) -> dict[str, Any]:
     """Verify a clearance and, where a spec is given, that it is for that spec, its corpus and its mechanism.
 
@@ -595,8 +589,6 @@ def verify(
         The reviewer's, from elsewhere; without it the fingerprint must be compared by a person.
     base : Path, optional
         Folder that the spec's paths are relative to; the present one by default.
-    appetite : Appetite, optional
-        That must have been met when it was signed.
 
     Returns
     -------
@@ -621,9 +613,6 @@ def verify(
             check_sizes(path, verified.clearance, entering_units(verified.clearance, corpus))
             verified = dataclasses.replace(verified, checked=(*verified.checked, "sizes"))
     cleared = verified.clearance
-    if appetite is not None:
-        check_appetite(path, cleared.appetite, appetite.hash)
-        verified = dataclasses.replace(verified, checked=(*verified.checked, "appetite"))
     words = mechanism_words(cleared.mechanism.name, cleared.mechanism.parameters)
     return {
         "clearance": str(path.resolve()),
@@ -642,8 +631,6 @@ def verify(
         "of": None if ids is None else len(ids),
         "certified": len(cleared.certified or ()),
         "drawn": cleared.drawn,
-        "appetite": cleared.appetite,
-        "record": cleared.record,
         "sensitive": cleared.sensitive,
         "excluded": cleared.excluded,
         "sizes": asdict(cleared.sizes),
