@@ -38,7 +38,7 @@ from ksdp.audit.contract import Database
 from ksdp.audit.learning.gain import GainRows, Interval, Score, gain_scores, summarise_gain
 from ksdp.audit.mechanisms.privacy.moments import Moments, TermCounts
 from ksdp.audit.numeric.sparse_rows import take_rows
-from ksdp.audit.screening.advice import CERTIFIED, MOST, Advice, Leak, Setting, Tried, at_setting, described
+from ksdp.audit.screening.advice import MOST, Advice, Leak, Setting, Tried, at_setting
 from ksdp.audit.specs.models import Spec, parse_spec
 from ksdp.audit.verdicts.certificates import pair_advantage, pair_distance
 from ksdp.dashboards.learning import frontier_svg
@@ -59,7 +59,6 @@ RANK, SPLITS, SEED, TERMS = 7, 3, 7, 1000
 MARGIN, COUNTED, DRAWN = 0.2, 0.06, 0.2
 """Of both runs together; of the counts; what enters."""
 LIMITS = Limits(documents=80, runs=12)
-PAIRS = 200
 PARTS, TIMES, SEEDS = (0.25, 0.5, 1.0), (1, 2, 4, 8, 16, 32, math.inf), range(7, 12)
 """Of `--scaling`: of the documents; how many they stand for, over all there are; splits."""
 
@@ -108,7 +107,7 @@ def scaling(corpora: Sequence[str], vocabularies: Sequence[int]) -> None:
             case = _texts(name, Path(folder))
             for terms in vocabularies:
                 mechanism = Moments(rank=RANK, advantage=_without(MARGIN, COUNTED), colluders=1)
-                spec = at_setting(parse_spec({**case.tables, "seed": SEED}), {"most-frequent": terms}, 2 * terms)
+                spec = at_setting(parse_spec({**case.tables, "seed": SEED}), Setting(vocabulary=terms), 2 * terms)
                 rows = gain_rows(spec_rows(spec, case.base), spec, nonnegative=False)
                 _scaled(f"{name}, {terms:,} terms", mechanism, rows, spec)
 
@@ -158,7 +157,7 @@ def _reached(kept: Sequence[float], count: int) -> str:
 
 def _tried(case: Case, store: Store) -> tuple[Advice, list[str]]:
     left = _without(MARGIN, case.counted)
-    common = {"seed": SEED, "decision": {"margin": left}, "certificate": {"pairs": PAIRS}}
+    common = {"seed": SEED, "decision": {"margin": left}}
     tables = {**common, "design": {"party_size": 0.5, "with_runs": 100}, **case.tables}
     spec = parse_spec(tables)
     search = begin_search(spec, spec_rows(spec, case.base), LIMITS, store, 1)
@@ -169,7 +168,7 @@ def _tried(case: Case, store: Store) -> tuple[Advice, list[str]]:
 
 def _one(search: Search, tables: Mapping[str, Any], row: Row, counted: float) -> Tried:
     found = search.attempt(row.setting, parse_spec({**tables, "mechanism": dict(row.mechanism)}))
-    if counted and found.promised is not None and "drawn" not in row.setting:
+    if counted and found.promised is not None and row.setting.drawn is None:
         apart = float(np.linalg.norm(pair_distance(np.array([found.promised, counted]))))
         found = replace(found, promised=float(pair_advantage(apart)))
     return found
@@ -192,8 +191,6 @@ def _lines(advice: Advice, names: Sequence[str]) -> list[str]:
             continue
         kept = one.kept or Interval(*(end / gained for end in (one.gain.mean, one.gain.low, one.gain.high)))
         bound = "" if one.promised is None else f"{one.promised:.2f}"
-        if one.certified is not None:
-            bound = f"{one.certified.certified} of {one.certified.documents} at {MARGIN:g}"
         lines.append(_line(name, kept, bound, one.leak, one.cannot_run))
     if base.public is not None:
         lines.append(f"{'public data alone':32}{(base.public - base.alone) / gained:>22.0%}{'0':>20}")
@@ -223,12 +220,11 @@ def _svd(left: float, fewer: Setting) -> tuple[Row, ...]:
     epsilon = Moments(advantage=left).claim((), 2)[0]
     private = {"rank": RANK, "epsilon": epsilon, "adjacency": "replace-one"}
     return (
-        Row("V alone", {}, alone),
-        *([Row(f"V alone, {described(fewer)}", fewer, alone)] if fewer else []),
-        Row("V alone, rank 3", {"rank": 3}, alone),
-        Row("V alone, noise 0.1", {"noise": 0.1}, alone),
-        *([] if fewer else [Row("V alone, certified noise", {"noise": CERTIFIED}, alone)]),
-        Row("V alone, a fifth drawn", {"drawn": DRAWN}, alone),
+        Row("V alone", Setting(), alone),
+        *([Row(f"V alone, {fewer.name}", fewer, alone)] if fewer.values else []),
+        Row("V alone, rank 3", Setting(rank=3), alone),
+        Row("V alone, noise 0.1", Setting(noise=0.1), alone),
+        Row("V alone, a fifth drawn", Setting(drawn=DRAWN), alone),
         Row("moments, joint noise", fewer, {"name": "moments", "colluders": 1} | noise),
         Row("moments, everybody's noise", fewer, {"name": "moments"} | noise),
         Row("Hardt-Roth", fewer, {"name": "hardt-roth"} | private),
@@ -258,7 +254,7 @@ def _texts(corpus: str, folder: Path) -> Case:
         "mechanism": {"name": "pd-svd", "rank": RANK},
         "gain": {"splits": SPLITS, "public": 500},
     }
-    left, fewer = _without(MARGIN, COUNTED), {"most-frequent": TERMS}
+    left, fewer = _without(MARGIN, COUNTED), Setting(vocabulary=TERMS)
     return Case(tables, ROOT, _svd(left, fewer) + _nmf(left, fewer), COUNTED)
 
 
@@ -281,7 +277,7 @@ def _news(folder: Path) -> Case:
     corpus = read.tables()["corpus"]
     asked = {"splits": 2 * SPLITS, "target": "log_shares", "public": 500}
     tables = {"corpus": corpus, "mechanism": {"name": "pd-svd", "rank": RANK}, "gain": asked}
-    return Case(tables, base, _svd(MARGIN, {}))
+    return Case(tables, base, _svd(MARGIN, Setting()))
 
 
 def _ratings(folder: Path) -> Case:
@@ -295,9 +291,9 @@ def _ratings(folder: Path) -> Case:
         "gain": {"splits": SPLITS, "time": "timestamp", "public": 200},
     }
     rows = (
-        Row("T alone", {}, alone),
-        Row("T alone, rank 3", {"rank": 3}, alone),
-        Row("T alone, noise 4", {"noise": 4.0}, alone),
-        Row("T alone, a fifth drawn", {"drawn": DRAWN}, alone),
+        Row("T alone", Setting(), alone),
+        Row("T alone, rank 3", Setting(rank=3), alone),
+        Row("T alone, noise 4", Setting(noise=4.0), alone),
+        Row("T alone, a fifth drawn", Setting(drawn=DRAWN), alone),
     )
     return Case(tables, folder, rows)

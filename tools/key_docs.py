@@ -33,10 +33,7 @@ FILES: dict[str, tuple[str, Mapping[str, type[BaseModel]]]] = {
         "",
         {"[budget]": budget.PartyBudgetSpec},
     ),
-    "A risk appetite ([in a pipeline](ci.md))": (
-        "",
-        {"Above all sections": appetite.Appetite},
-    ),
+    "A risk appetite ([in a pipeline](ci.md))": ("", {"Above all sections": appetite.Appetite}),
     "A PEM file ([PEM](pem.md))": (
         "`[data]`, `[algorithm]`, `[budget]` and `[run]`.",
         {

@@ -37,7 +37,7 @@ _INTERRUPTED = 130
 _TOLD = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG, errno.EMFILE})
 """What the system refuses, and a person can do something about: a full disk, a folder that is read only."""
 EXTRAS = {
-    **dict.fromkeys(("optuna", "tomotopy"), "advise"),
+    "tomotopy": "advise",
     **dict.fromkeys(("starlette", "uvicorn"), "pages"),
     "python_calamine": "excel",
     "weasyprint": "pdf",

@@ -41,7 +41,7 @@ def spec(tmp_path: Path) -> Path:
 def test_it_gives_a_table_words_and_a_picture(spec: Path) -> None:
     found = ksdp.advise(spec, tried=2, documents=60, runs=60, quota=0.2, levers=("advantage",))
     table = found.settings
-    assert len(table) == 2
+    assert table["leak"].notna().sum() <= 2
     assert {"advantage", "value", "gain", "leak", "above", "best", "refused"} <= set(table.columns)
     assert table["best"].sum() == (found["best"] is not None)
     assert repr(found).splitlines()[0] == found["sentences"][0]

@@ -17,7 +17,7 @@ SHARES = st.floats(0, 1, width=16)
 def advice(points: list[tuple[float, float, float | None]]) -> dict[str, Any]:
     """What `ksdp advise` keeps, as far as the picture reads it; a bound beside some points."""
     tried = [
-        {"leak": {"net": leak}, "value": value, "setting": {"rank": place}, "promised": bound, "certified": None}
+        {"leak": {"net": leak}, "value": value, "name": f"rank {place}", "promised": bound}
         for place, (leak, value, bound) in enumerate(points)
     ]
     baselines = {"alone": 0.0, "public": 0.1, "exact": 0.9, "exact_leak": {"net": 0.8}}

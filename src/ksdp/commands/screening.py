@@ -249,7 +249,7 @@ def gain(
 class SearchOptions:
     """Options of a command that searches the levers."""
 
-    tried: Annotated[int, typer.Option("--tried", min=1, help="Most settings to try.")] = 8
+    tried: Annotated[int, typer.Option("--tried", min=1, help="Most settings to sample: those that gain.")] = 8
     sampled: Annotated[int, typer.Option("--sampled", min=1, help="Documents drawn for each setting.")] = 250
     runs: Annotated[
         int,
@@ -262,12 +262,7 @@ class SearchOptions:
     quota: Annotated[
         float, typer.Option("--quota", help="Largest share of documents that may be above the margin.")
     ] = 0.05
-    levers: Annotated[
-        str,
-        typer.Option(
-            "--levers", help="Search only these levers; comma-separated. Named, noise is what certifies."
-        ),
-    ] = ""
+    levers: Annotated[str, typer.Option("--levers", help="Search only these levers; comma-separated.")] = ""
 
     def limits(self) -> Limits:
         """How far the search goes."""
@@ -330,11 +325,10 @@ def _advised(out: dict[str, Any]) -> list[str]:
         one = out["tried"][place]
         kept = "" if one["kept"] is None else f"{one['kept']['mean']:.0%}"
         proved = "" if one["promised"] is None else f"{one['promised']:.2f}"
-        if one["certified"]:
-            proved = f"{1 - one['certified']['limit']:.0%}"
-        named = ", ".join(f"{name.replace('-', ' ')} {value}" for name, value in one["setting"].items())
-        mark = "  (recommended)" if place == out["best"] else ""
-        lines.append(_row(f"{one['value']:.4f}", kept, f"{one['leak']['net']:.2f}", proved, named + mark))
+        mark = {out["best"]: "  (recommended)", out["nearest"]: "  (nearest miss)"}.get(place, "")
+        lines.append(_row(f"{one['value']:.4f}", kept, f"{one['leak']['net']:.2f}", proved, one["name"] + mark))
+    if out["missed"]:
+        lines += ["", f"The nearest miss is written as {out['missed']}."]
     if out["spec"]:
         lines += ["", f"The recommended spec is {out['spec']}. Next:"]
         lines += [f"  {step['command']}\n      {step['why']}" for step in out["commands"]]

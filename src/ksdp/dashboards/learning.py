@@ -16,10 +16,6 @@ from ksdp.storage.store import Store
 _WIDTH, _HEIGHT = 640.0, 360.0
 
 
-def _described(setting: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name.replace('-', ' ')} {value}" for name, value in setting.items()) or "as it stands"
-
-
 def frontier_svg(advice: Mapping[str, Any], names: Sequence[str] = ()) -> Markup:
     """What each setting learns against what it gives away, and the baselines: who works alone gives nothing away.
 
@@ -37,7 +33,7 @@ def frontier_svg(advice: Mapping[str, Any], names: Sequence[str] = ()) -> Markup
     low, high = min(values), max(values)
     spare = 0.08 * (high - low or 1.0)
     low, high = low - spare, high + spare
-    bounds = {place: bound for place, one in points if (bound := _bound(one, advice["margin"])) is not None}
+    bounds = {place: bound for place, one in points if (bound := one["promised"]) is not None}
     seen = [*(leak for *_, leak in baselines), *(one["leak"]["net"] for _, one in points), *bounds.values()]
     frame = PlotArea(
         64, 12, _WIDTH - 120, _HEIGHT - 58, 0.0, max(advice["margin"] * 1.2, *(1.05 * d for d in seen))
@@ -70,7 +66,7 @@ def frontier_svg(advice: Mapping[str, Any], names: Sequence[str] = ()) -> Markup
         kind = "best" if place == advice["best"] else "frontier" if place in advice["frontier"] else "other"
         x, up = frame.x(one["leak"]["net"]), y(one["value"])
         bound = frame.x(bounds[place]) if place in bounds else x
-        title = f"<title>{escape(_described(one['setting']))}</title>"
+        title = f"<title>{escape(one['name'])}</title>"
         radius = 7 if kind == "best" else 4
         if place in bounds:
             body.append(line(min(x, bound), up, max(x, bound), up, "rule"))
@@ -96,12 +92,6 @@ _LETTER, _LINE = 6.2, 12.0
 
 def _circle(x: float, y: float, radius: int, kind: str, title: str) -> str:
     return f'<circle class="point {kind}" cx="{number(x)}" cy="{number(y)}" r="{radius}">{title}</circle>'
-
-
-def _bound(one: Mapping[str, Any], margin: float) -> float | None:
-    """What no attack exceeds; where pairs certify it, of most documents."""
-    promised: float | None = one["promised"]
-    return margin if promised is None and one["certified"] is not None else promised
 
 
 def _kept_ticks(baselines: Mapping[str, Any], low: float, high: float) -> list[tuple[float, str]]:
@@ -146,7 +136,7 @@ def render_advice(store: Store, name: str) -> str:
     """Render the page of some advice from what the store holds of it."""
     advice = read_advice(store, name)
     rows = [
-        dict(one) | {"text": _described(one["setting"]), "best": place == advice["best"]}
+        dict(one) | {"best": place == advice["best"], "nearest": place == advice["nearest"]}
         for place, one in enumerate(advice["tried"])
     ]
     rows.sort(key=lambda one: (one["leak"] is None, -(one["value"] or 0.0)))  # refused ones last

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import shlex
-import time
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -12,9 +11,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ksdp.audit.certifying import paired_advantages
 from ksdp.audit.contract import Mechanism, traits_of
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError
@@ -23,38 +19,29 @@ from ksdp.audit.learning.learners import exact_of
 from ksdp.audit.mechanisms.parameters import parameters_of
 from ksdp.audit.mechanisms.privacy.moments import Moments
 from ksdp.audit.mechanisms.schema import recorded
-from ksdp.audit.numeric.array_types import Floats
 from ksdp.audit.party_view import size_base
 from ksdp.audit.plan import Plan
-from ksdp.audit.planning import make_plan
 from ksdp.audit.randomness import Purpose, derived_seed
 from ksdp.audit.registry import mechanism_of, own_code
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.screening.advice import (
     ADVICE_VERSION,
-    CERTIFIED,
     LEVERS,
     LOOKS,
     MOST,
     Advice,
     Baselines,
     Leak,
-    Lever,
     Setting,
     Tried,
     advice_sentences,
     advise,
     at_setting,
-    certifying,
-    described,
-    lever_space,
-    paired_plan,
+    grid,
     sampled_leak,
-    settings,
     times_words,
     trial_plan,
 )
-from ksdp.audit.screening.certified_noise import GRID, CertifiedNoise, certified_noise, check_pairs
 from ksdp.audit.screening.rounds import fewest_drawn, most_allowed
 from ksdp.audit.specs.content_keys import content_key
 from ksdp.audit.specs.models import LeversSpec, Spec
@@ -110,8 +97,6 @@ def _corpus(source: RawCorpus, spec: Spec) -> Corpus:
 
 _MORE = 4
 """Runs of a setting that is not settled, in place of one."""
-_KEPT = 10
-"""Pairs of runs that are kept together."""
 _TIMES = tuple(2.0 ** (step / 4) for step in range(1, 33))
 """As many documents as there are: what is tried."""
 
@@ -121,9 +106,9 @@ class Limits:
     """How far a search goes."""
 
     tried: int = 8
-    """Settings at most; all, where there are fewer."""
+    """Settings that are sampled, at most; one that gains nothing is not."""
     documents: int = 250
-    """Drawn for each."""
+    """Drawn for each of these."""
     runs: int = 200
     """In either arm, before a setting is given up or found safe; four times as many where it is neither."""
     quota: float = 0.05
@@ -139,7 +124,7 @@ class Searched:
     gain: GainSummary
     """Of the spec that is recommended; of the spec as it stands, where none is."""
     spec: Spec | None
-    """With a seed that the search has not used."""
+    """Or else the nearest miss, where there is one; with a seed that the search has not used."""
     corpus: str
     """Hash of the corpus as the spec has it."""
     advised: Corpus | None
@@ -147,23 +132,25 @@ class Searched:
 
 
 def search_levers(spec: Spec, base: Path, limits: Limits, store: Store) -> Searched:
-    """Try settings, the spec's own first; Optuna's sampler chooses the others (NSGA-II over gain and leak).
+    """Try a grid of settings, the spec's own first, then by the numbers that a run opens, fewest first.
 
-    Every setting is an audit of the same random documents, here and now, each in half of the runs; the level is
-    split evenly over all settings that may be tried, so that every limit holds at once. Gain is measured on the
-    spec's splits. The store keeps what each setting gives away, so that a search goes on where it was stopped.
+    What a setting gains is asked first, on the spec's splits, and one that gains nothing costs no level. Every
+    other is an audit of the same random documents, here and now, each in half of the runs; the level is split
+    evenly over all that may be sampled, so that every limit holds at once. The store keeps what each setting gives
+    away, so that a search goes on where it was stopped.
     """
     source = spec_rows(spec, base)
     features = source.features
-    space = lever_space(spec, features, limits.levers)
-    count = min(limits.tried, math.prod(len(lever.values) for lever in space))
+    settings = grid(spec, features, limits.levers)
+    count = min(limits.tried, len(settings))
     search = begin_search(spec, source, limits, store, count)
-    advice = search.advice(_tried(search, space, count))
-    if advice.best is None:
+    advice = search.advice(_tried(search, settings, count))
+    chosen = advice.nearest if advice.best is None else advice.best
+    if chosen is None:
         return Searched(advice, search.gain, None, search.corpus, None)
-    best = at_setting(spec, advice.tried[advice.best].setting, features)
+    best = at_setting(spec, advice.tried[chosen].setting, features)
     found = Spec.model_validate(best.tables() | {"seed": derived_seed(best.seed, Purpose.SEARCHED)})
-    gain = search.gains[advice.best] or search.gain
+    gain = search.gain if advice.best is None else search.gains[chosen] or search.gain
     return Searched(advice, gain, found, search.corpus, _corpus(source, found))
 
 
@@ -200,58 +187,20 @@ def begin_search(spec: Spec, source: RawCorpus, limits: Limits, store: Store, co
     return search
 
 
-def _tried(search: Search, space: tuple[Lever, ...], count: int) -> list[Tried]:
-    """As many settings as asked for, each once."""
-    current().stage("settings", count)
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    began = time.monotonic()
-    study = optuna.create_study(
-        directions=["maximize", "minimize"], sampler=optuna.samplers.NSGAIISampler(seed=search.spec.seed % 2**31)
-    )
-    for proposed in _first(space, count):
-        study.enqueue_trial(dict(proposed))
+def _tried(search: Search, settings: Sequence[Setting], count: int) -> list[Tried]:
+    """What is found of settings, in order, until so many were sampled."""
+    current().stage("settings", len(settings))
     tried: list[Tried] = []
-    asked: list[Setting] = []
-    for _ in range(20 * count):
-        if len(tried) >= count:
+    for setting in settings:
+        tried.append(search.attempt(setting))
+        current().advance(1)
+        current().say(
+            f"setting {len(tried)} of {len(settings)}, {setting.name}: "
+            f"{_seen(tried[-1], search.spec.decision.margin)}"
+        )
+        if sum(one.leak is not None for one in tried) == count:
             break
-        trial = study.ask()
-        setting: dict[str, Any] = {
-            lever.name: trial.suggest_categorical(lever.name, lever.values) for lever in space
-        }
-        one = next((one for one, before in zip(tried, asked, strict=True) if before == setting), None)
-        if one is None:
-            one = search.attempt(setting)
-            tried.append(one)
-            asked.append(setting)
-            current().advance(1)
-            current().say(
-                f"setting {len(tried)} of {count}, {described(one.setting) or 'as it stands'}: "
-                f"{_seen(one, search.spec.decision.margin)}{_left(began, len(tried), count)}"
-            )
-        if one.value is None or one.leak is None:
-            study.tell(trial, state=optuna.trial.TrialState.FAIL)
-        else:
-            study.tell(trial, [one.value, one.leak.net])
     return tried
-
-
-def _left(began: float, done: int, count: int) -> str:
-    """How long the settings that are left will take, by those that are done; nothing behind the last."""
-    seconds = (time.monotonic() - began) / done * (count - done)
-    return f"; about {seconds:.0f} s left" if done < count else ""
-
-
-def _first(space: tuple[Lever, ...], count: int) -> list[Setting]:
-    """The spec's own, the ends of each lever by itself, and the end of all: what spans the frontier."""
-    every = list(settings(space))
-    if count >= len(every):
-        return every
-    own = every[0]
-    single = [{**own, lever.name: value} for lever in space for value in lever.values[1:2]]
-    return [own, *single, every[-1]][:count]
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,13 +246,8 @@ class Search:
         of : Spec, optional
             In place of the search's own: of the same documents, parties and `[gain]`.
         """
-        of = of or self.spec
-        certified = None
         try:
-            if setting.get("noise") == CERTIFIED:
-                certified = self._certified(of, setting)
-                setting = certifying(of, setting, certified.noise)
-            spec = at_setting(of, setting, self.source.features)
+            spec = at_setting(of or self.spec, setting, self.source.features)
             mechanism = mechanism_of(spec.mechanism)
             gain = self._gain(spec, mechanism)
             main = gain.measures[0]
@@ -311,12 +255,11 @@ class Search:
             times = self._times(spec, mechanism, corpus.features, main)
             if main.gain.mean <= 0:  # working alone is better, and gives nothing away
                 self.gains.append(gain)
-                told = _nothing(main.gain) + ("" if certified is None else self._enough(of, setting, certified))
-                told += "" if times is None else f"; {times_words(times)}"
-                return Tried(setting, main.gain, main.kept, main.run.mean, certified=certified, refused=told)
+                told = _nothing(main.gain) + ("" if times is None else f"; {times_words(times)}")
+                return Tried(setting, main.gain, main.kept, main.run.mean, refused=told)
             plan = trial_plan(spec, corpus, self.drawn, self.limits.runs * (_MORE if main.gains else 1))
             bound = spec.corpus.levers.enters * (1.0 if plan.promise is None else plan.promise.bound)
-            leak = self._leak(plan, self.level if certified is None else self.level / 2)
+            leak = self._leak(plan, self.level)
         except InputError as error:
             self.gains.append(None)
             return Tried(setting, refused=str(error))
@@ -328,7 +271,6 @@ class Search:
             main.run.mean,
             leak,
             bound if bound < 1 else None,
-            certified,
             sum(math.prod(array.shape) for array in recorded(mechanism, corpus.features)),
             _cannot_run(spec, mechanism, self.source),
             times,
@@ -371,47 +313,6 @@ class Search:
             lambda: sampled_leak(plan, level=level, population=population, quota=quota),
         )
 
-    def _certified(self, of: Spec, setting: Setting) -> CertifiedNoise:
-        """The least noise that certifies enough documents, by pairs of runs of a sample, at half of the level."""
-        spec = at_setting(of, certifying(of, setting, GRID[-1]), self.source.features)
-        quiet = self._gain_at(of, setting, GRID[0])
-        if quiet.mean <= 0:
-            raise InputError(_nothing(quiet) + " with next to no noise")
-        assert spec.certificate is not None
-        pairs, corpus = spec.certificate.pairs, _corpus(self.source, spec)
-        documents = make_plan(spec, corpus).counted
-        check_pairs(spec, pairs, documents)
-        plan = paired_plan(spec, corpus, self.drawn)
-        current().say(f"{pairs} pairs of runs of {self.drawn} documents: {pairs * (1 + self.drawn):,} runs")
-        return certified_noise(
-            plan,
-            np.concatenate([self._pairs(plan, at, min(at + _KEPT, pairs)) for at in range(0, pairs, _KEPT)], 1),
-            documents=documents,
-            level=self.level / 2,
-            population=self.population,
-            quota=self.limits.quota,
-        )
-
-    def _pairs(self, plan: Plan, first: int, stop: int) -> Floats:
-        kept = kept_step(
-            self.store,
-            _step_of(plan) | {"first": first, "stop": stop},
-            _Pairs,
-            lambda: _Pairs(paired_advantages(plan, first, stop).tolist()),
-        )
-        return np.array(kept.advantages)
-
-    def _gain_at(self, of: Spec, setting: Setting, noise: float) -> Interval:
-        spec = at_setting(of, certifying(of, setting, noise), self.source.features)
-        return self._gain(spec, mechanism_of(spec.mechanism)).measures[0].gain
-
-    def _enough(self, of: Spec, setting: Setting, certified: CertifiedNoise) -> str:
-        """From how many documents on a gain would be left, as one moves the output by 1 / n."""
-        sizes = [noise for noise in GRID if noise < certified.noise]
-        place = bisect_left(sizes, True, key=lambda noise: self._gain_at(of, setting, noise).mean <= 0)
-        needed = math.ceil(self.population * certified.noise / sizes[max(place - 1, 0)])
-        return f"; it would gain something from about {needed:,} documents on, where {self.population:,} are"
-
     def _times(self, spec: Spec, mechanism: Mechanism, features: int, main: MeasureGain) -> float | None:
         """V depends on noise over documents: an m-th of the noise stands for m times as many documents."""
         if not isinstance(mechanism, Moments) or main.kept is None or main.kept.mean >= MOST:
@@ -424,11 +325,6 @@ class Search:
 
         place = bisect_left(_TIMES, True, key=enough)
         return None if place == len(_TIMES) else _TIMES[place]
-
-
-@dataclass(frozen=True)
-class _Pairs:
-    advantages: list[list[float]]
 
 
 def _step_of(plan: Plan) -> dict[str, Any]:
@@ -456,8 +352,6 @@ def _seen(one: Tried, margin: float) -> str:
         return f"refused: {one.refused}"
     kept = "" if one.kept is None else f", keeps {one.kept.mean:.0%}"
     proved = f"; proved: {one.promised:.2f}" if one.promised is not None else ""
-    if one.certified is not None:
-        proved += f"; certified: {one.certified.certified} of {one.certified.documents}"
     early = ", given up" if one.leak.early else ""
     return (
         f"gain {one.gain.mean:+.4f}{kept}; D median {one.leak.median:.2f}, 95 % below {one.leak.high:.2f} "
@@ -476,12 +370,13 @@ def advise_spec(
     confirm: bool = False,
     workers: int | None = None,
 ) -> dict[str, Any]:
-    """Search, keep what was found, and write the spec that is recommended, if one is.
+    """Search, keep what was found, and write the spec that is recommended; else the nearest miss, if there is one.
 
     Parameters
     ----------
     write : Path
-        The recommended spec; in `base`, because its paths are relative to it.
+        The recommended spec; in `base`, because its paths are relative to it. The nearest miss goes to a file of
+        its own beside it, `SPEC.nearest.toml`.
     confirm : bool
         Audit it whole, on runs that the search has not seen.
     workers : int, optional
@@ -496,7 +391,8 @@ def advise_spec(
         raise InputError(f"`--write` must name a file in the spec's folder, {base.name}: its paths start there.")
     opened = Store.open(store)
     search = search_levers(spec, base, limits, opened)
-    advised, corpus = search.spec, search.advised
+    found, corpus = search.spec, search.advised
+    advised = None if search.advice.best is None else found
     audit = None
     if advised is not None and corpus is not None and confirm:
         current().stage("prepare", 1)
@@ -512,14 +408,17 @@ def advise_spec(
         "gain": search.gain.to_json(),
         "advised": None,
         "spec": None,
+        "missed": None,
         "confirmed": None,
         "commands": [],
     }
+    if found is not None and advised is None:
+        nearest = write.with_name(f"{write.name.removesuffix('.toml').removesuffix('.advised')}.nearest.toml")
+        missed = f"The nearest miss of `ksdp advise`, {name}: it was not shown to be within the margin."
+        write_advised_spec(nearest, _tables(found), missed)
+        content["missed"] = str(nearest)
     if advised is not None and corpus is not None:
-        written = advised.model_dump(mode="json", exclude_defaults=True)
-        if advised.cluster is not None:
-            written["cluster"] = advised.cluster.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-        write_advised_spec(write, written, f"Recommended by `ksdp advise`, {name}.")
+        write_advised_spec(write, _tables(advised), f"Recommended by `ksdp advise`, {name}.")
         best = search.advice.tried[search.advice.best or 0]
         content |= {"advised": advised.hash, "spec": str(write)}
         write_gain(opened, advised.hash, corpus.hash, search.gain.to_json())
@@ -532,6 +431,14 @@ def advise_spec(
     write_advice(opened, name, content)
     write_advice_page(opened, name, render_advice(opened, name))
     return content | {"report": str(advice_page(opened, name))}
+
+
+def _tables(spec: Spec) -> dict[str, Any]:
+    """A spec as it is written."""
+    tables = spec.model_dump(mode="json", exclude_defaults=True)
+    if spec.cluster is not None:
+        tables["cluster"] = spec.cluster.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return tables
 
 
 def _confirmed(summary: Summary) -> dict[str, Any]:

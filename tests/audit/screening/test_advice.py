@@ -15,17 +15,17 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.screening.advice import (
     Baselines,
     Leak,
+    Setting,
     Tried,
     advice_sentences,
     advise,
     at_setting,
     chance_distance,
     documents_needed,
+    grid,
     lever_space,
     sampled_leak,
-    settings,
 )
-from ksdp.audit.screening.certified_noise import CertifiedNoise
 from ksdp.audit.specs.models import parse_spec
 
 LEAK = Leak(100, 400, 0.05, 0.1, 0, 0.03, 0.0, 0.1, 0.0, "row-space-energy", (), False)
@@ -36,7 +36,7 @@ def tried(value: float, high: float, limit: float, low: float = 0.01, **more) ->
     leak = Leak(100, 400, high / 2, high, 3, limit, limit / 2, 0.05, high, "row-space-energy", (), False)
     share = (value - 0.1) / 0.2
     gain, kept = Interval(value - 0.1, low, 1.0), Interval(share, share - 0.1, share + 0.1)
-    return Tried({"rank": 3}, gain, kept, value, leak, **more)
+    return Tried(Setting(rank=3), gain, kept, value, leak, **more)
 
 
 def advice(*found: Tried):
@@ -70,15 +70,11 @@ def test_a_proof_is_safe_whatever_chance_measures_and_comes_first() -> None:
     assert advice(tried(0.275, 0.21, 0.2, promised=0.3)).best is None
 
 
-def test_what_is_certified_comes_before_what_is_measured_alone_and_this_is_said() -> None:
-    certified = CertifiedNoise(0.5, 200, 100, 99, 0.04)
-    measured, sure = tried(0.29, 0.1, 0.02), tried(0.2, 0.1, 0.3, certified=certified)
+def test_what_is_proved_comes_before_what_is_measured_alone_and_this_is_said() -> None:
+    measured, sure = tried(0.29, 0.1, 0.02), tried(0.2, 0.1, 0.3, promised=0.1)
     found = advice(measured, sure)
     assert found.best == 1
-    said = advice_sentences(found)
-    assert said[1].startswith("200 pairs of runs certify 99 of 100 random documents: no attack")
-    assert "at least 96.0% of all documents" in said[1]
-    assert "Safe against the tried attacks alone, rank 3 gains +0.1900." in said
+    assert "Safe against the tried attacks alone, rank 3 gains +0.1900." in advice_sentences(found)
     assert advice(measured, tried(0.2, 0.1, 0.3)).best == 0
 
 
@@ -92,29 +88,36 @@ def test_where_none_is_safe_it_says_from_how_many_documents_on() -> None:
     leaky = tried(0.29, 0.5, 0.9)
     found = advice(leaky, tried(0.05, 0.1, 0.03, low=-0.1))
     assert found.best is None
-    assert found.needed == documents_needed(leaky.leak, 0.2, 1000)
+    assert (found.nearest, found.needed) == (0, documents_needed(leaky.leak, 0.2, 1000))
     said = advice_sentences(found)
-    assert f"about {found.needed:,} documents until 95 % are within the margin" in said[0]
-    assert "ksdp clear" in said[1]
+    assert said[1].startswith(
+        "The nearest miss is rank 3: it gains +0.1900, and 95 % of the documents measure a D"
+    )
+    assert f"about {found.needed:,} documents until 95 % are within the margin" in said[1]
+    assert "ksdp clear" in said[2]
+    nearer = tried(0.2, 0.3, 0.5)
+    assert advice(leaky, nearer).nearest == 1
+    shown = advice(leaky, nearer).to_json()["tried"][1]
+    assert (shown["setting"], shown["name"]) == ({"rank": 3}, "rank 3")
 
 
 def test_what_more_runs_may_settle_is_not_called_unsafe() -> None:
     found = advice(tried(0.29, 0.18, 0.09))
-    assert (found.best, found.unsettled, found.needed) == (None, (0,), 1448)
+    assert (found.best, found.unsettled, found.nearest, found.needed) == (None, (0,), 0, 1448)
     assert "not settled" in advice_sentences(found)[0]
 
 
 def test_where_none_gains_it_says_to_work_alone() -> None:
     found = advice(tried(0.05, 0.1, 0.03, low=-0.1))
     assert found.best is None
-    assert found.needed is None
+    assert (found.nearest, found.needed) == (None, None)
     assert "gains anything" in advice_sentences(found)[0]
 
 
 def test_what_nobody_looks_at_is_not_safe() -> None:
     unread = dataclasses.replace(LEAK, unread=("sums",))
-    assert not Tried({}, Interval(0.1, 0.05, 0.2), None, 0.2, unread, promised=0.1).good(0.05, 0.2)
-    assert Tried({}, Interval(0.1, 0.05, 0.2), None, 0.2, LEAK).good(0.05, 0.2)
+    assert not Tried(Setting(), Interval(0.1, 0.05, 0.2), None, 0.2, unread, promised=0.1).good(0.05, 0.2)
+    assert Tried(Setting(), Interval(0.1, 0.05, 0.2), None, 0.2, LEAK).good(0.05, 0.2)
 
 
 @pytest.mark.parametrize(("few", "many"), [(30, 120), (60, 240)])
@@ -155,19 +158,25 @@ def spec(mechanism: dict, levers: dict | None = None):
     return parse_spec({"corpus": corpus, "mechanism": mechanism, "design": design})
 
 
-def test_the_space_starts_at_the_spec_and_every_setting_is_a_spec() -> None:
+def test_the_grid_starts_at_the_spec_and_then_opens_fewest_numbers_first() -> None:
     asked = spec({"name": "pd-svd", "rank": 4})
     space = lever_space(asked, 5000)
-    assert [lever.name for lever in space] == ["most-frequent", "rank", "opens", "noise", "drawn"]
-    every = list(settings(space))
-    assert at_setting(asked, every[0], 5000).mechanism.parameters["rank"] == 4
-    last = at_setting(asked, every[-1], 5000)
-    assert last.mechanism.name == "noisy"
-    assert last.mechanism.parameters["scale"] == pytest.approx(1 / math.sqrt(250))
-    assert last.corpus.levers.most_frequent == 250
-    assert last.mechanism.parameters["parameters"] == {"rank": 2, "opens": "final"}
-    assert last.corpus.levers.drawn == 0.25
-    assert last.design.party_size == 10
+    assert [lever.name for lever in space] == ["opens", "rank", "noise", "drawn", "vocabulary"]
+    every = grid(asked, 5000)
+    assert (every[0], at_setting(asked, every[0], 5000)) == (Setting(), asked)
+    assert len(every) == len(set(every))
+    first = every[1]
+    assert (first.opens, first.rank, first.vocabulary) == ("final", 2, 500)
+    sizes = [(one.vocabulary or 5000) * (one.rank or 4) for one in every[1:] if one.opens == "final"]
+    assert sizes == sorted(sizes)
+    last = next(one for one in every if (one.noise, one.drawn, one.vocabulary, one.rank) == (0.4, 0.25, 500, 2))
+    found = at_setting(asked, last, 5000)
+    assert found.mechanism.name == "noisy"
+    assert found.mechanism.parameters["scale"] == pytest.approx(1 / math.sqrt(500))
+    assert found.corpus.levers.most_frequent == 500
+    assert found.mechanism.parameters["parameters"] == {"rank": 2, "opens": "final"}
+    assert found.corpus.levers.drawn == 0.25
+    assert found.design.party_size == 10
 
 
 def test_a_draw_lets_that_share_of_every_size_enter() -> None:
@@ -176,34 +185,18 @@ def test_a_draw_lets_that_share_of_every_size_enter() -> None:
     asked = parse_spec(tables)
     lever = next(lever for lever in lever_space(asked, 5000) if lever.name == "drawn")
     assert lever.values == (0.5, 0.25)
-    assert at_setting(asked, {"drawn": 0.5}, 5000) == asked
-    half = at_setting(asked, {"drawn": 0.25}, 5000)
+    assert at_setting(asked, Setting(drawn=0.5), 5000) == asked
+    half = at_setting(asked, Setting(drawn=0.25), 5000)
     assert (half.corpus.levers.drawn, half.design.party_size) == (0.25, 20)
     assert (half.parties.honest, half.parties.coalition) == (0.1, 30)
 
 
 def test_moments_have_a_promise_to_turn() -> None:
     asked = spec({"name": "moments", "rank": 3}, {"basis": "b.npy", "directions": 20})
-    space = lever_space(asked, 5000)
-    assert [lever.name for lever in space] == ["rank", "directions", "advantage", "clip", "drawn"]
-    chosen = at_setting(asked, {"directions": 10, "advantage": 0.1, "clip": 0.5}, 5000)
-    assert chosen.corpus.levers.directions == 10
-    assert chosen.mechanism.parameters["row_bound"] == 0.5
-
-
-def test_fewer_iterations_announce_no_later_ones() -> None:
-    asked = spec({"name": "pd-nmf", "rank": 4, "sweeps": 12})
-    lever = next(lever for lever in lever_space(asked, 5000) if lever.name == "iterations")
-    assert lever.values == (12, 6, 3)
-    assert at_setting(asked, {"iterations": 12}, 5000).mechanism == asked.mechanism
-    fewer = at_setting(asked, {"iterations": 6}, 5000).mechanism.parameters
-    assert fewer == asked.mechanism.parameters | {"sweeps": 6}
-    noisy = {"mechanism": "pd-nmf", "noise": 0.5, "parameters": {"rank": 4}}
-    around = at_setting(spec({"name": "noisy"} | noisy), {"iterations": 5}, 5000).mechanism.parameters
-    assert around["parameters"] == noisy["parameters"] | {"sweeps": 5}
-    # The limit has no number of iterations, and one that is done already cannot be halved.
-    for none in ({"name": "pd-svd", "rank": 4}, {"name": "pd-nmf", "sweeps": 1}):
-        assert "iterations" not in [lever.name for lever in lever_space(spec(none), 5000)]
+    assert [lever.name for lever in lever_space(asked, 5000)] == ["rank", "advantage", "drawn"]
+    chosen = at_setting(asked, Setting(advantage=0.1, rank=2), 5000).mechanism.parameters
+    assert (chosen["advantage"], chosen["rank"]) == (0.1, 2)
+    assert grid(asked, 5000, ("advantage",))[1:] == [Setting(advantage=0.1), Setting(advantage=0.4)]
 
 
 def test_the_leak_of_a_sample_is_that_of_its_strongest_statistic(corpus: Corpus) -> None:

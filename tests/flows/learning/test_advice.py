@@ -10,11 +10,9 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from ksdp.audit.certifying import paired_advantages
 from ksdp.audit.errors import InputError
-from ksdp.audit.planning import make_plan
+from ksdp.audit.randomness import Purpose, derived_seed
 from ksdp.audit.specs.models import Spec, parse_spec
-from ksdp.audit.verdicts.certificates import certified_bound
 from ksdp.flows import learning
 from ksdp.flows.learning import Limits, advise_spec, measure_gain
 from ksdp.flows.prepare import spec_corpus
@@ -94,14 +92,15 @@ def test_advice_is_a_page_and_a_spec_that_can_be_audited(base: Path, monkeypatch
     limits = Limits(tried=2, documents=60, runs=100, quota=0.2, levers=("advantage",))
     tables = spec().tables() | {"cluster": {"class": "distributed.LocalCluster", "arguments": {"n_workers": 1}}}
     out = advise_spec(parse_spec(tables), base, base / "store", limits, write=base / "advised.toml")
-    assert len(out["tried"]) == 2
+    assert sum(one["leak"] is not None for one in out["tried"]) == 2
     assert out["best"] is not None
-    assert out["tried"][0]["setting"] == {"advantage": 0.2}
+    assert (out["missed"], out["nearest"]) == (None, None)
+    assert (out["tried"][0]["setting"], out["tried"][0]["name"]) == ({}, "the spec as it stands")
     advised, folder = read_spec_file(base / "advised.toml")
     assert folder == base.resolve()
     assert advised.seed != spec().seed
     assert advised.cluster == parse_spec(tables).cluster
-    assert advised.mechanism.parameters["advantage"] == out["tried"][out["best"]]["setting"]["advantage"]
+    assert advised.mechanism.parameters["advantage"] == out["tried"][out["best"]]["setting"].get("advantage", 0.2)
     assert advised.design == spec().design
     page = Path(out["report"]).read_text()
     assert out["sentences"][0].split(":")[0] in page
@@ -155,7 +154,7 @@ def test_a_gain_is_kept_of_the_version_it_was_measured_on(base: Path, monkeypatc
     assert len(copied) == len(set(copied)) == 3
 
 
-def test_where_everything_leaks_no_spec_is_written(base: Path) -> None:
+def test_where_everything_leaks_the_nearest_miss_is_written(base: Path) -> None:
     """Few documents, little noise: useful, and not safe."""
     asked = spec(noise=1e-6, rank=2)
     tables = asked.model_dump(mode="json")
@@ -164,8 +163,13 @@ def test_where_everything_leaks_no_spec_is_written(base: Path) -> None:
     out = advise_spec(parse_spec(tables), base, base / "store", limits, write=base / "advised.toml")
     assert out["best"] is None
     assert out["needed"] > ROWS
-    assert "documents until 95 % are within the margin, and there are" in out["sentences"][0]
+    assert "documents until 95 % are within the margin, and there are" in out["sentences"][1]
     assert not (base / "advised.toml").exists()
+    missed, _ = read_spec_file(base / "advised.nearest.toml")
+    assert out["missed"] == str(base / "advised.nearest.toml")
+    assert (missed.mechanism, missed.seed) == (asked.mechanism, derived_seed(asked.seed, Purpose.SEARCHED))
+    assert "is written as <code>" in Path(out["report"]).read_text()
+    assert out["commands"] == []
 
 
 def test_a_setting_that_gains_nothing_is_not_run(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,48 +199,6 @@ def test_noise_that_costs_much_says_of_how_many_documents_it_would_not(base: Pat
         return found.mean
 
     assert kept(NOISE) < kept(NOISE / tried["times"] * 2**0.25) < 0.9 <= kept(NOISE / tried["times"])
-
-
-def certified(margin: float) -> Spec:
-    tables = spec().tables() | {"decision": {"margin": margin}, "certificate": {"pairs": 60}}
-    tables["design"] |= {"documents": 20}
-    tables["statistics"] = {"families": [], "names": ["row-space-energy"]}
-    return parse_spec(tables | {"mechanism": {"name": "pd-svd", "rank": 2}})
-
-
-def test_noise_that_pairs_of_runs_ask_for_is_written_with_its_certificate(
-    base: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limits = Limits(tried=2, documents=30, runs=20, quota=0.3, levers=("noise",))
-    out = advise_spec(certified(0.4), base, base / "store", limits, write=base / "advised.toml")
-    setting, found = (out["tried"][out["best"]][key] for key in ("setting", "certified"))
-    advised, _ = read_spec_file(base / "advised.toml")
-    assert (advised.certificate.pairs, advised.design) == (60, certified(0.4).design)
-    written = advised.mechanism.parameters
-    assert (written["noise"], written["parameters"]["opens"]) == (setting["noise"], "final")
-    # Its pairs are new, and certify what was said.
-    plan = make_plan(advised, spec_corpus(advised, base))
-    bound = certified_bound(paired_advantages(plan, 0, 60), advised.certificate_level, 20)
-    assert (bound <= 0.4).mean() >= 1 - limits.quota
-    assert f"60 pairs of runs certify {found['certified']} of 30" in out["sentences"][1]
-    assert "one of 64 public sizes: the choice tells 6 bits" in out["sentences"][1]
-    assert "0.40 of" in Path(out["report"]).read_text()
-    # No pair is run twice.
-    monkeypatch.setattr(learning, "paired_advantages", None)
-    again = advise_spec(certified(0.4), base, base / "store", limits, write=base / "advised.toml")
-    assert again == out
-
-
-def test_where_what_certifies_leaves_no_gain_it_says_from_how_many_documents_it_would(base: Path) -> None:
-    limits = Limits(tried=2, documents=30, runs=20, quota=0.3, levers=("noise",))
-    out = advise_spec(certified(0.15), base, base / "store", limits, write=base / "advised.toml")
-    refused = out["tried"][1]["refused"]
-    assert refused.startswith("it gains nothing over working alone (-")
-    assert "documents on, where 600 are" in refused
-    # Too few pairs are refused before the first of them.
-    few = parse_spec(certified(0.4).tables() | {"certificate": {"pairs": 5}})
-    out = advise_spec(few, base, base / "store", limits, write=base / "advised.toml")
-    assert out["tried"][1]["refused"].startswith("`certificate.pairs` must be more than 5")
 
 
 def test_a_spec_elsewhere_and_a_quota_that_cannot_be_shown_are_refused(base: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,7 +17,6 @@ from ksdp.audit.contract import OPENS, traits_of
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError, SpecError
 from ksdp.audit.learning.gain import Interval
-from ksdp.audit.mechanisms.parameters import given_fields
 from ksdp.audit.mechanisms.privacy.moments import Moments
 from ksdp.audit.mechanisms.privacy.noisy import Noisy
 from ksdp.audit.numeric.array_types import Floats
@@ -27,27 +26,54 @@ from ksdp.audit.planning import make_plan
 from ksdp.audit.randomness import Purpose, generator
 from ksdp.audit.registry import mechanism_of
 from ksdp.audit.sampling import measure, sample
-from ksdp.audit.screening.certified_noise import CHOICE_BITS, GRID, CertifiedNoise
 from ksdp.audit.screening.rounds import pool_size, sampled_spec
 from ksdp.audit.specs.design import Block
-from ksdp.audit.specs.models import CertificateSpec, Spec
+from ksdp.audit.specs.models import Spec
 from ksdp.audit.verdicts.laws import ks_table
 from ksdp.audit.verdicts.multiplicity import share_lower_limit, share_upper_limit
 
 Value = str | int | float
-Setting = Mapping[str, Value]
-"""Lever to value."""
 
-LEVERS = ("most-frequent", "rank", "iterations", "directions", "opens", "noise", "advantage", "clip", "drawn")
+
+@dataclass(frozen=True)
+class Setting:
+    """One choice of levers. None leaves what the spec has.
+
+    Examples
+    --------
+    >>> Setting(opens="final", rank=3, noise=0.1).name, Setting().name
+    ('opens final, rank 3, noise 0.1', 'the spec as it stands')
+    """
+
+    opens: str | None = None
+    rank: int | None = None
+    noise: float | None = None
+    """Of V alone, in units of 1 / sqrt(columns), the root mean square entry of an orthonormal basis: public."""
+    advantage: float | None = None
+    """That the noise of `moments` allows."""
+    drawn: float | None = None
+    """Share of the documents that a secret draw lets into a run."""
+    vocabulary: int | None = None
+    """Most frequent terms."""
+
+    @property
+    def values(self) -> dict[str, Value]:
+        """The levers that it sets."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return ", ".join(f"{name} {value}" for name, value in self.values.items()) or "the spec as it stands"
+
+
+LEVERS = tuple(field.name for field in dataclasses.fields(Setting))
 """By name. Party size is none of them: it is a fact, and advice says how many documents it would take."""
 
-_TERMS = (4000, 2000, 1000, 500, 250)
-_NOISE = (0.0, 0.1, 0.2, 0.4)
-CERTIFIED = "certified"
-"""Of the lever noise, where it is named: as much as pairs of runs say (`certified_noise`)."""
-_ADVANTAGES = (0.1, 0.2, 0.25, 0.4, 0.6)
-_CLIPS = (1.0, 0.5)
-_DRAWN = (0.5, 0.25)
+_TERMS = (2000, 500)
+_NOISE = (0.1, 0.4)
+_ADVANTAGES = (0.1, 0.2, 0.4)
+_DRAWN = (0.25,)
 
 
 @dataclass(frozen=True)
@@ -67,129 +93,78 @@ def lever_space(spec: Spec, features: int, wanted: tuple[str, ...] = LEVERS) -> 
         Columns of the corpus as the spec has it, before a public basis.
     """
     mechanism: Any = mechanism_of(spec.mechanism)
-    inner = mechanism.inner if isinstance(mechanism, Noisy) else mechanism
+    inner: Any = mechanism.inner if isinstance(mechanism, Noisy) else mechanism
     has = {f.name for f in dataclasses.fields(inner)} if dataclasses.is_dataclass(inner) else set()
+    levers, rank, promises = spec.corpus.levers, traits_of(inner).rank, isinstance(inner, Moments)
     text = spec.corpus.format != "table" and spec.corpus.columns is None
-    found: list[Lever] = []
-    if text and spec.corpus.levers.basis is None and spec.corpus.levers.hashed is None:
-        now = spec.corpus.levers.most_frequent or features
-        found.append(Lever("most-frequent", (now, *(count for count in _TERMS if count < now))))
-    rank = traits_of(inner).rank
+    found: dict[str, tuple[Value, ...]] = {}
+    if "opens" in has and not promises:
+        found["opens"] = (traits_of(inner).opens, *OPENS)
     if "rank" in has and rank is not None and rank > 2:
-        found.append(Lever("rank", (rank, max(2, rank // 2))))
-    if (key := _iterations_key(inner)) is not None:
-        rounds = int(given_fields(inner)[key])
-        fewer = (count for count in (rounds // 2, rounds // 4) if count >= 1)
-        found.append(Lever("iterations", (rounds, *dict.fromkeys(fewer))))
-    if spec.corpus.levers.basis is not None and spec.corpus.levers.directions is not None:
-        now = spec.corpus.levers.directions
-        smaller = (math.ceil(now * part) for part in (0.5, 0.25))
-        found.append(Lever("directions", (now, *(count for count in smaller if count > (rank or 1)))))
-    if "opens" in has and not isinstance(inner, Moments):
-        shows = traits_of(inner).opens
-        found.append(Lever("opens", (shows, *(word for word in OPENS if word != shows))))
-    if isinstance(inner, Moments):
-        promised = inner.advantage
-        if inner.noise is None:
-            found.append(Lever("advantage", (promised, *(value for value in _ADVANTAGES if value != promised))))
-        if spec.corpus.levers.clip is None:
-            found.append(Lever("clip", _CLIPS))
-    elif "opens" in has and not isinstance(inner, Moments):
-        noise = mechanism.noise if isinstance(mechanism, Noisy) else 0.0
-        if wanted != LEVERS and _opens_one(inner, max(features, 64)):
-            found.append(Lever("noise", (noise, CERTIFIED)))
-        elif "V" in {a.name for a in mechanism.releases(max(features, 64))}:
-            found.append(Lever("noise", (noise, *(value for value in _NOISE if value != noise))))
-    enters = spec.corpus.levers.enters
-    found.append(Lever("drawn", (enters, *(share for share in _DRAWN if share < enters))))
-    return tuple(lever for lever in found if lever.name in wanted and len(lever.values) > 1)
+        found["rank"] = (rank, max(2, rank // 2))
+    if "opens" in has and not promises and "V" in {a.name for a in mechanism.releases(max(features, 64))}:
+        found["noise"] = (mechanism.noise if isinstance(mechanism, Noisy) else 0.0, *_NOISE)
+    if promises and inner.noise is None:
+        found["advantage"] = (inner.advantage, *_ADVANTAGES)
+    found["drawn"] = (levers.enters, *(share for share in _DRAWN if share < levers.enters))
+    if text and levers.basis is None and levers.hashed is None:
+        now = levers.most_frequent or features
+        found["vocabulary"] = (now, *(count for count in _TERMS if count < now))
+    space = (Lever(name, tuple(dict.fromkeys(found[name]))) for name in LEVERS if name in found)
+    return tuple(lever for lever in space if lever.name in wanted and len(lever.values) > 1)
 
 
-def _opens_one(mechanism: Any, features: int) -> bool:
-    """Whether its final output is one array, without noise of its own: one size fits no two."""
-    alone = dataclasses.replace(mechanism, opens=OPENS[1])
-    return traits_of(alone).noise_free and len(alone.releases(features)) == 1
+def grid(spec: Spec, features: int, wanted: tuple[str, ...] = LEVERS) -> list[Setting]:
+    """Every choice of levers that goes together: the spec as it stands, then those that announce fewest numbers.
+
+    Runs and scores cost as much as numbers are announced, and fewer numbers give less away.
+    """
+    space = lever_space(spec, features, wanted)
+    own, *others = (
+        Setting(**{one.name: value for one, value in zip(space, chosen, strict=True) if value != one.values[0]})  # type: ignore[arg-type]
+        for chosen in itertools.product(*(lever.values for lever in space))
+    )
+    costs = {setting: cost for setting in others if (cost := _announced(spec, setting, features)) is not None}
+    return [own, *sorted(costs, key=lambda setting: costs[setting])]
 
 
-def _iterations_key(mechanism: Any) -> str | None:
-    """The parameter that says how many iterations there are; None for those that run until they converge."""
-    given = given_fields(mechanism)
-    if given.get("solver") == "limit":
+def _announced(spec: Spec, setting: Setting, features: int) -> int | None:
+    """Numbers that a run opens at a setting; None where its levers do not go together."""
+    try:
+        mechanism = mechanism_of(at_setting(spec, setting, features).mechanism)
+    except InputError:
         return None
-    return next((name for name in given if name in ("sweeps", "iterations")), None)
-
-
-def settings(space: tuple[Lever, ...]) -> Iterator[Setting]:
-    """All of them, the spec's own first."""
-    for values in itertools.product(*(lever.values for lever in space)):
-        yield dict(zip((lever.name for lever in space), values, strict=True))
+    columns = spec.corpus.levers.directions or setting.vocabulary or spec.corpus.levers.most_frequent or features
+    return sum(math.prod(array.shape) for array in mechanism.releases(columns))
 
 
 def at_setting(spec: Spec, setting: Setting, features: int) -> Spec:
-    """The spec at a setting.
-
-    Noise is in units of 1 / sqrt(columns), the root mean square entry of an orthonormal basis: public, by decree.
-    """
+    """The spec at a setting."""
     tables = spec.tables()
     levers, mechanism = tables["corpus"]["levers"], tables["mechanism"]
     columns = features
-    if "most-frequent" in setting:
-        columns = int(setting["most-frequent"])
+    if setting.vocabulary is not None:
+        columns = setting.vocabulary
         levers["most_frequent"] = None if columns == features else columns
-    if "directions" in setting:
-        columns = levers["directions"] = int(setting["directions"])
-    if "clip" in setting:
-        levers["clip"] = float(setting["clip"])
     inner = mechanism.setdefault("parameters", {}) if mechanism["name"] == Noisy.name else mechanism
-    if "rank" in setting:
-        inner["rank"] = int(setting["rank"])
-    if "iterations" in setting:
-        inner |= _fewer_iterations(spec, int(setting["iterations"]))
-    if "opens" in setting:
-        inner["opens"] = str(setting["opens"])
-    if "advantage" in setting:
-        inner["advantage"] = float(setting["advantage"])
-    if "clip" in setting and mechanism["name"] == Moments.name:
-        inner["row_bound"] = float(setting["clip"])
-    if "pairs" in setting:
-        tables["certificate"] = (tables["certificate"] or {}) | {"pairs": int(setting["pairs"])}
-    if "drawn" in setting:
-        _draw(tables, spec.corpus.levers.enters, float(setting["drawn"]))
-    noise = float(setting.get("noise", 0.0))
-    if "noise" in setting and mechanism["name"] == Noisy.name:
-        mechanism |= {"noise": noise, "scale": 1 / math.sqrt(columns)}
-    elif noise:
+    inner |= {name: value for name, value in setting.values.items() if name in ("rank", "opens", "advantage")}
+    if setting.drawn is not None:
+        _draw(tables, spec.corpus.levers.enters, setting.drawn)
+    if setting.noise is not None and mechanism["name"] == Noisy.name:
+        mechanism |= {"noise": setting.noise, "scale": 1 / math.sqrt(columns)}
+    elif setting.noise:
         own = {key: value for key, value in mechanism.items() if key != "name"}
         tables["mechanism"] = {
             "name": Noisy.name,
             "mechanism": mechanism["name"],
-            "noise": noise,
+            "noise": setting.noise,
             "scale": 1 / math.sqrt(columns),
             "parameters": own,
         }
     try:
         return Spec.model_validate(tables)
     except ValueError as error:
-        raise InputError(f"the levers {described(setting)} do not go together: {error}") from None
-
-
-def certifying(spec: Spec, setting: Setting, noise: float) -> Setting:
-    """A setting whose final output has so much noise, with pairs that certify it."""
-    pairs = (spec.certificate or CertificateSpec()).pairs
-    return {**setting, "opens": OPENS[1], "noise": noise, "pairs": pairs}
-
-
-def paired_plan(spec: Spec, corpus: Corpus, drawn: int) -> Plan:
-    """Of pairs with and without some random documents, in the design of the spec: for `certified_noise`.
-
-    Raises
-    ------
-    InputError
-        If pairs certify nothing of it.
-    """
-    tables = _sampled(spec, corpus, drawn)
-    tables["design"]["kind"] = spec.design.kind
-    return make_plan(Spec.model_validate(tables), corpus)
+        raise InputError(f"the levers {setting.name} do not go together: {error}") from None
 
 
 def _sampled(spec: Spec, corpus: Corpus, drawn: int) -> dict[str, Any]:
@@ -207,25 +182,6 @@ def _draw(tables: dict[str, Any], before: float, drawn: float) -> None:
         size = tables[section].get(key)
         if size is not None:
             tables[section][key] = max(1, round(share * size)) if isinstance(size, int) else share * size
-
-
-def _fewer_iterations(spec: Spec, count: int) -> dict[str, Any]:
-    """What changes in the mechanism's parameters."""
-    mechanism: Any = mechanism_of(spec.mechanism)
-    inner: Any = mechanism.inner if isinstance(mechanism, Noisy) else mechanism
-    key = _iterations_key(inner)
-    return {} if key is None else {key: count}
-
-
-def described(setting: Setting) -> str:
-    """For people.
-
-    Examples
-    --------
-    >>> described({"rank": 3, "noise": 0.1})
-    'rank 3, noise 0.1'
-    """
-    return ", ".join(f"{name.replace('-', ' ')} {value}" for name, value in setting.items())
 
 
 LOOKS = 3
@@ -381,8 +337,6 @@ class Tried:
     leak: Leak | None = None
     promised: float | None = None
     """What bounds the advantage of every attack on every document, where noise or a secret draw proves a bound."""
-    certified: CertifiedNoise | None = None
-    """What pairs of runs certify, where the noise was chosen by them."""
     announced: int = 0
     """Numbers that a run opens."""
     cannot_run: str | None = None
@@ -400,16 +354,11 @@ class Tried:
         """Whether no attack on any document exceeds the margin, by the mechanism's own proof."""
         return self.promised is not None and self.promised <= margin
 
-    def every_attack(self, margin: float) -> bool:
-        """Whether it is safe whatever the attack: proved of everybody, or certified of enough documents."""
-        return self.proved(margin) or self.certified is not None
-
     def safe(self, quota: float, margin: float) -> bool:
         """Whether few enough documents are above the margin, by proof or by the limit that the sample gives."""
         if self.leak is None:
             return False
-        measured = not self.leak.unread and (self.proved(margin) or self.leak.limit <= quota)
-        return measured or self.certified is not None
+        return not self.leak.unread and (self.proved(margin) or self.leak.limit <= quota)
 
     def good(self, quota: float, margin: float) -> bool:
         """Useful and safe."""
@@ -446,14 +395,19 @@ class Advice:
     """Places in `tried` of the settings that none other beats in both."""
     best: int | None
     """Place of the one to confirm."""
+    nearest: int | None
+    """Place of the useful setting that is nearest to being safe, where none is."""
     needed: int | None
-    """Documents from which on the setting that gains most would give little enough away; an estimate."""
+    """Documents from which on that one would give little enough away; an estimate."""
     unsettled: tuple[int, ...]
     """Places of useful settings that more documents and runs may show to be safe."""
 
     def to_json(self) -> dict[str, Any]:
         """For machines."""
-        return asdict(self)
+        told = asdict(self)
+        for one, shown in zip(self.tried, told["tried"], strict=True):
+            shown |= {"setting": one.setting.values, "name": one.setting.name}
+        return told
 
 
 def documents_needed(leak: Leak, margin: float, documents: int) -> int:
@@ -510,14 +464,16 @@ def advise(
     )
     good = [place for place in measured if tried[place].good(quota, margin)]
     best = _chosen(tried, good, margin)
+    nearest: int | None = None
     needed: int | None = None
     unsettled: tuple[int, ...] = ()
     if best is None:
         useful = [(place, tried[place].leak) for place in measured if tried[place].useful]
-        read = [(place, leak) for place, leak in useful if leak is not None and not leak.unread]
-        unsettled = tuple(place for place, leak in read if leak.least <= quota)
-        counts = [documents_needed(leak, margin, documents) for _, leak in read]
-        needed = min((count for count in counts if count > documents), default=None)
+        read = {place: leak for place, leak in useful if leak is not None and not leak.unread}
+        unsettled = tuple(place for place, leak in read.items() if leak.least <= quota)
+        counts = {place: documents_needed(leak, margin, documents) for place, leak in read.items()}
+        nearest = min(counts, key=lambda place: (counts[place], read[place].limit), default=None)
+        needed = None if nearest is None else counts[nearest]
     return Advice(
         ADVICE_VERSION,
         margin,
@@ -528,6 +484,7 @@ def advise(
         tuple(tried),
         frontier,
         best,
+        nearest,
         needed,
         unsettled,
     )
@@ -536,7 +493,7 @@ def advise(
 def _chosen(tried: Sequence[Tried], good: Sequence[int], margin: float) -> int | None:
     """Of those that can be run, and are safe whatever the attack, if any: of those that gain most, the safest."""
     runnable = [place for place in good if tried[place].cannot_run is None] or list(good)
-    among = [place for place in runnable if tried[place].every_attack(margin)] or runnable
+    among = [place for place in runnable if tried[place].proved(margin)] or runnable
     if not among:
         return None
     most = max(_gained(tried[place]) for place in among)
@@ -553,7 +510,7 @@ def _gains_more(advice: Advice) -> Tried | None:
     """The setting that gains more than the recommended one, and most, of those that are measured safe alone."""
     least = -math.inf if advice.best is None else _gained(advice.tried[advice.best])
     safe = (one for one in advice.tried if one.good(advice.quota, advice.margin))
-    more = [one for one in safe if not one.every_attack(advice.margin) and _gained(one) > least]
+    more = [one for one in safe if not one.proved(advice.margin) and _gained(one) > least]
     return max(more, key=_gained, default=None)
 
 
@@ -585,22 +542,37 @@ def advice_sentences(advice: Advice) -> tuple[str, ...]:
             "other parties.",
         )
     if advice.unsettled:
-        named = described(advice.tried[advice.unsettled[0]].setting) or "the spec as it stands"
         return (
             f"No setting within these levers was shown to be both useful and safe: {tried}. It is not settled for "
-            f"{len(advice.unsettled)} of them ({named}, for one): draw more documents and runs.",
+            f"{len(advice.unsettled)} of them: draw more documents and runs.",
+            *_missed(advice),
         )
-    sentence = f"No setting within these levers is both useful and safe: {tried}."
-    if advice.needed is not None:
-        sentence += f" For a useful one {needed_words(advice.needed, advice.documents)}, by an estimate."
-    return (sentence, "ksdp clear signs the documents that hold without the others, if there are any.")
+    return (
+        f"No setting within these levers is both useful and safe: {tried}.",
+        *_missed(advice),
+        "ksdp clear signs the documents that hold without the others, if there are any.",
+    )
+
+
+def _missed(advice: Advice) -> tuple[str, ...]:
+    """What the nearest miss is, and what would have to change."""
+    if advice.nearest is None or advice.needed is None:
+        return ()
+    one = advice.tried[advice.nearest]
+    assert one.leak is not None
+    assert one.gain is not None
+    return (
+        f"The nearest miss is {one.setting.name}: it gains {one.gain.mean:+.4f}, and 95 % of the documents "
+        f"measure a D below {one.leak.high:.2f}, where the margin is {advice.margin:g}. By an estimate "
+        f"{needed_words(advice.needed, advice.documents)}.",
+    )
 
 
 def _recommended(advice: Advice, one: Tried) -> tuple[str, ...]:
     assert one.leak is not None
     assert one.gain is not None
     gained = (
-        f"Run {described(one.setting) or 'the spec as it stands'}: it gains {one.gain.mean:+.4f} "
+        f"Run {one.setting.name}: it gains {one.gain.mean:+.4f} "
         f"({one.gain.low:+.4f} to {one.gain.high:+.4f}) over working alone"
     )
     if one.kept is not None:
@@ -616,14 +588,6 @@ def _recommended(advice: Advice, one: Tried) -> tuple[str, ...]:
             f"No attack on any document has an advantage above {one.promised:.2f}: noise or a secret "
             "draw proves it."
         )
-    if one.certified is not None:
-        found = one.certified
-        sentences.append(
-            f"{found.pairs} pairs of runs certify {found.certified} of {found.documents} random documents: no "
-            f"attack on them has an advantage above {advice.margin:g}. Such pairs certify at least "
-            f"{1 - found.limit:.1%} of all documents, to {advice.confidence:.0%} certain. The noise is one of "
-            f"{len(GRID)} public sizes: the choice tells {CHOICE_BITS:.0f} bits of the documents at most."
-        )
     limit = (
         f"at least {1 - one.leak.limit:.1%} of the documents are at or below it"
         if one.leak.limit <= advice.quota or not one.proved(advice.margin)
@@ -634,11 +598,8 @@ def _recommended(advice: Advice, one: Tried) -> tuple[str, ...]:
         f"{advice.margin:g}, so that {limit}, to {advice.confidence:.0%} certain over all settings together."
     )
     sentences.append(f"A run opens {one.announced:,} numbers.")
-    if one.every_attack(advice.margin) and (more := _gains_more(advice)) is not None:
-        sentences.append(
-            f"Safe against the tried attacks alone, {described(more.setting) or 'the spec as it stands'} "
-            f"gains {_gained(more):+.4f}."
-        )
+    if one.proved(advice.margin) and (more := _gains_more(advice)) is not None:
+        sentences.append(f"Safe against the tried attacks alone, {more.setting.name} gains {_gained(more):+.4f}.")
     if one.cannot_run is not None:
         sentences.append(f"Parties cannot run it yet as it is: {one.cannot_run}")
     return tuple(sentences)
