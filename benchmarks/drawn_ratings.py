@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
+from papers.fedpower import DEVICES
 
 from ksdp.audit.mechanisms.factorisation.nmf_starts import initial_topics
 from ksdp.audit.mechanisms.factorisation.rri_nmf import pd_nmf_iter
 from ksdp.audit.numeric.array_types import Matrix
-from ksdp.extras.reproduce.curves import DEVICES
 
 NETFLIX_USERS = 3245
 """Of one of the paper's 100 devices."""

@@ -22,19 +22,20 @@ from collections.abc import Mapping
 import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg
+from papers.data import ratings, split
+from papers.fedpower import DEVICES, NAMES, RANK, SIGMA, error, errors, forms, top
 
 from benchmarks import data_folder
 from benchmarks.drawn_ratings import NETFLIX_USERS, parties, profiles, thinned
+from ksdp.audit.contract import Mechanism
 from ksdp.audit.mechanisms.privacy.fedpower import bounded_moments
-from ksdp.extras.reproduce.curves import DEVICES, NAMES, RANK, SIGMA, Form, error, errors, forms, split, top
-from ksdp.extras.reproduce.data import ratings
 
 NETFLIX_RATINGS = 297
 """Of one user."""
 PAPER = "the paper: Algorithm 2 2.74 times smaller, Algorithm 3 24 %, with sigma / 10 1.66 times"
 
 
-def table(title: str, parts: tuple[sp.csr_array, ...], compared: Mapping[str, Form], seed: int) -> None:
+def table(title: str, parts: tuple[sp.csr_array, ...], compared: Mapping[str, Mechanism], seed: int) -> None:
     """Print the errors, each as it comes, against that of Algorithm 1, which is the first."""
     users = sum(p.shape[0] for p in parts)
     raters = np.sort(sum(np.bincount(p.indices, minlength=p.shape[1]) for p in parts))

@@ -104,11 +104,11 @@ def regression(rows: Matrix, rng: np.random.Generator) -> Matrix:
 
 def rounded(rows: Matrix, rng: np.random.Generator) -> Matrix:
     """Means to three decimals, some of them -0.0."""
-    return np.round(rows.mean(axis=0), 3)
+    return np.asarray(np.round(rows.mean(axis=0), 3))
 
 
 def _sums(rows: Matrix) -> NDArray[np.int64]:
-    return np.rint(1000.0 * rows.sum(axis=0)).astype(np.int64)
+    return np.asarray(np.rint(1000.0 * rows.sum(axis=0)), np.int64)
 
 
 def masked(rows: Matrix, rng: np.random.Generator) -> dict[str, NDArray[np.int64]]:
@@ -126,7 +126,7 @@ def shares(rows: Matrix, rng: np.random.Generator) -> NDArray[np.int64]:
 def exclusive(rows: Matrix, rng: np.random.Generator) -> dict[str, NDArray[np.int64]]:
     """Sums in two shares, whose exclusive or they are."""
     key = rng.integers(0, 2**32, rows.shape[1])
-    return {"key": key, "share": _sums(rows) ^ key}
+    return {"key": np.asarray(key), "share": np.asarray(_sums(rows) ^ key)}
 
 
 def seeded(rows: Matrix, rng: np.random.Generator) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 import scipy.sparse.linalg
+from papers.data import split
 
 from benchmarks import data_folder
 from benchmarks.fastest import best
@@ -28,7 +29,6 @@ from ksdp.audit.mechanisms.privacy.fedpower_private import PrivateFedPower
 from ksdp.audit.mechanisms.privacy.hardt_roth import BrokenPower, HardtRoth
 from ksdp.audit.mechanisms.privacy.moments import DPdisPCA, captured_energy
 from ksdp.extras.fedpower.paillier import FixedBase, Slots, generate
-from ksdp.extras.reproduce.curves import split
 from ksdp.protocols.sums.masks import PairwiseMasks
 
 RANK = 10

@@ -1,4 +1,4 @@
-"""PEM with sparse vectors, and what a run costs: `ksdp reproduce` has the paper's curves.
+"""PEM with sparse vectors, and what a run costs: `python -m papers` has the paper's curves.
 
 ::
 
@@ -16,6 +16,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 import pandas as pd
+from papers.data import adult, one_hot
+from papers.pem import SERVERS
 
 from benchmarks import data_folder
 from ksdp.audit.mechanisms.pem.algorithm import run_ideal
@@ -24,7 +26,6 @@ from ksdp.audit.mechanisms.pem.noise import Budget, Simulated, Sparse, Vetted
 from ksdp.extras.pem.messages import PrimeField
 from ksdp.extras.pem.processes import run_pem
 from ksdp.extras.pem.spec import PemRunSpec
-from ksdp.extras.reproduce.curves import SERVERS, adult, one_hot
 
 
 def data(name: str) -> pd.DataFrame:

@@ -120,7 +120,7 @@ def figures_of(page: str, known: dict[str, Any]) -> list[str]:
         commands = tuple(
             each for each in quoted if each.startswith(("python -m benchmarks ", "python -m benchmarks."))
         )
-        tables = tuple(f"ksdp reproduce {each} --short" for each in quoted)
+        tables = tuple(f"python -m papers {each} --short" for each in quoted)
         said = [
             one
             for one in known

@@ -117,9 +117,8 @@ def names_loaded(node: ast.AST) -> set[str]:
 def taken_from_elsewhere() -> set[str]:
     """`module.name` of all that any module but a test takes from another, also as an attribute of a module."""
     sources = [path for room in ROOMS for path in modules(room)]
-    sources += [
-        path for name in ("benchmarks", "tools", "examples") for path in sorted((ROOT / name).rglob("*.py"))
-    ]
+    for name in ("benchmarks", "papers", "tools", "examples"):
+        sources += sorted((ROOT / name).rglob("*.py"))
     sources += sorted((ROOT / "src" / "ksdp").glob("*.py"))
     taken = set()
     for tree in map(parsed, sources):

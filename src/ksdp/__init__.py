@@ -19,7 +19,7 @@ import ksdp.audit as _audit
 if TYPE_CHECKING:
     from importlib.metadata import version as _version
 
-    from ksdp.api.calls import advise, audit, clear, load, plan
+    from ksdp.api.calls import advise, audit, clear, load, mechanism, plan
     from ksdp.api.given import Recorded
     from ksdp.api.results import Audit
     from ksdp.api.scorer import leak_scorer
@@ -38,6 +38,7 @@ __all__ = [
     "clear",
     "leak_scorer",
     "load",
+    "mechanism",
     "noise",
     "plan",
 ]
@@ -50,6 +51,7 @@ _WHERE = {
     "clear": "ksdp.api.calls",
     "leak_scorer": "ksdp.api.scorer",
     "load": "ksdp.api.calls",
+    "mechanism": "ksdp.api.calls",
     "noise": "ksdp.audit.mechanisms.chance",
     "plan": "ksdp.api.calls",
 }

@@ -75,7 +75,6 @@ COMMANDS: dict[str, dict[str, str | None]] = {
         "tables": "ksdp.commands.findings:tables",
         "sql": "ksdp.commands.findings:sql",
         "review": "ksdp.commands.reviews:review",
-        "reproduce": None,
     },
     "Decide": {
         "keys": "ksdp.commands.screening:keys",

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 import scipy.sparse as sp
 from benchmarks.drawn_ratings import NETFLIX_USERS, parties, profiles
-
-from ksdp.extras.reproduce.curves import DEVICES, NAMES, errors, forms, split, top
-from ksdp.extras.reproduce.data import ratings
+from papers.data import ratings, split
+from papers.fedpower import DEVICES, NAMES, errors, forms, top
 
 pytestmark = pytest.mark.validity
 

@@ -1,4 +1,4 @@
-"""`ksdp.audit`, `ksdp.plan`, `ksdp.clear`, `ksdp.advise`, `ksdp.load`."""
+"""`ksdp.audit`, `ksdp.plan`, `ksdp.clear`, `ksdp.advise`, `ksdp.load`, `ksdp.mechanism`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from ksdp.audit.specs.urls import was_url
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+    from ksdp.audit.contract import Mechanism
 
 
 def kept_folder(store: str | Path | None) -> tuple[Path, tempfile.TemporaryDirectory[str] | None]:
@@ -108,6 +110,40 @@ def audit(
 
         summary: Summary = run_audit(wanted.spec, wanted.base, folder, Place(workers, here=True), held_to)
     return Audit(Path(summary.store), summary, keep, wanted.objects, type(data))
+
+
+def mechanism(name: str, **parameters: Any) -> Mechanism:
+    """A mechanism by its name: to run it here, or to read what it releases and promises.
+
+    Parameters
+    ----------
+    name : str
+        As `ksdp mechanisms` lists it, or `module:object`.
+    **parameters
+        The mechanism's own.
+
+    Returns
+    -------
+    Mechanism
+        Its `run(database, rng)` gives what one run among parties releases, noise included; `releases(features)`
+        lists the arrays, with their shapes and noise (`ksdp.audit.contract`).
+
+    Raises
+    ------
+    SpecError
+        If there is no such mechanism, or a parameter it does not have.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp, ksdp
+    >>> from ksdp.audit.contract import Database
+    >>> parties = tuple(sp.csr_array(np.eye(4)) for _ in range(2))
+    >>> ksdp.mechanism("pd-svd", rank=2).run(Database(parties), np.random.default_rng(0))["V"].shape
+    (2, 4)
+    """
+    from ksdp.audit.registry import make_mechanism
+
+    return make_mechanism(name, parameters)
 
 
 def plan(data: Any, mechanism: Any = None, **settings: Any) -> Forecast:

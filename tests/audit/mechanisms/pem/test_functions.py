@@ -17,17 +17,11 @@ from sklearn.linear_model import LogisticRegression
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.pem.algorithm import PemRun, run_ideal
-from ksdp.audit.mechanisms.pem.functions import (
-    PemApriori,
-    PemKMeans,
-    PemLogistic,
-    candidates,
-    itemset_loss,
-    supports,
-)
+from ksdp.audit.mechanisms.pem.functions import PemApriori, PemKMeans, PemLogistic, candidates, supports
 from ksdp.audit.mechanisms.pem.noise import Budget, Simulated, Sparse
 
 from ....extras.pem.parties_here import one_hot
+from .itemsets import itemset_loss
 
 ROWS = one_hot(3000, 5, attributes=4)
 CLIENTS = [ROWS[i::50] for i in range(50)]

@@ -12,11 +12,12 @@ from benchmarks.pem import data
 from dp_accounting.pld import privacy_loss_distribution as pld
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from papers.data import adult, one_hot
 from scipy.stats import chisquare
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemState, VectorBlock, run_ideal
-from ksdp.audit.mechanisms.pem.functions import PemApriori, PemKMeans, PemLogistic, itemset_loss
+from ksdp.audit.mechanisms.pem.functions import PemApriori, PemKMeans, PemLogistic
 from ksdp.audit.mechanisms.pem.noise import (
     Budget,
     Sampler,
@@ -30,7 +31,8 @@ from ksdp.audit.mechanisms.pem.noise import (
     reach,
     tight_epsilon,
 )
-from ksdp.extras.reproduce.curves import adult, one_hot
+
+from .itemsets import itemset_loss
 
 
 def law(scale: float, numbers: np.ndarray) -> np.ndarray:

@@ -149,17 +149,6 @@ class PemApriori:
         }
 
 
-def itemset_loss(found: dict[tuple[int, ...], float], true: dict[tuple[int, ...], float]) -> float:
-    """The paper's loss: sum |a - b| / sum |a + b| over the itemsets of either, 0 standing for a missing count.
-
-    0 for equal results, 1 where no itemset is in both.
-    """
-    both = found.keys() | true.keys()
-    off = sum(abs(found.get(s, 0.0) - true.get(s, 0.0)) for s in both)
-    size = sum(abs(found.get(s, 0.0) + true.get(s, 0.0)) for s in both)
-    return off / size if size else 0.0
-
-
 @dataclass(frozen=True)
 class PemKMeans:
     """Lloyd's algorithm on noisy sums and counts.

@@ -1,0 +1,218 @@
+"""The papers' tables and figures, on small data: against plain decompositions, and what must come out."""
+
+from __future__ import annotations
+
+import ast
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from papers import __main__ as papers
+from papers import data, dpdispca, fedpower, gains, leaks, outcome, pem
+from scipy.optimize import nnls
+
+ROOT = Path(__file__).resolve().parents[1]
+PUBLIC = {"ksdp", "ksdp.audit.contract"}
+
+
+def test_scripts_use_public_names_alone() -> None:
+    taken = set()
+    for path in (ROOT / "papers").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                taken.add(node.module)
+            elif isinstance(node, ast.Import):
+                taken |= {alias.name for alias in node.names}
+    assert {name for name in taken if name and name.startswith("ksdp")} == PUBLIC
+
+
+def test_the_list_and_the_page_have_every_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = (*papers.ENTRIES, *papers.ELSEWHERE)
+    page = (ROOT / "docs" / "reproduced.md").read_text(encoding="utf-8")
+    assert [name for name in names if f"`{name}`" not in page] == []
+    assert {name for entry in papers.ENTRIES.values() for name in entry.data} <= set(data.FILES)
+    (tmp_path / "kos").mkdir()
+    (tmp_path / "kos" / "counts.npz").touch()
+    papers.main(["--list", "--data", str(tmp_path)])
+    shown = capsys.readouterr().out
+    assert [name for name in names if name not in shown] == []
+    assert "kos, enron-mail6, 20newsgroups; not there: enron-mail6, 20newsgroups" in shown
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="needs adult"):
+        papers.main(["pem-figure-2a", "--data", str(tmp_path), "--out", str(tmp_path / "out")])
+    with pytest.raises(SystemExit):
+        papers.main(["figure-99"])
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_table_from_the_command_to_its_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = replace(papers.ENTRIES["fedpower-figure-2"], run=lambda *_: fedpower.figure_2((4, 8), devices=4))
+    monkeypatch.setitem(papers.ENTRIES, "fedpower-figure-2", small)
+    papers.main(["fedpower-figure-2", "--short", "--out", str(tmp_path)])
+    page = (tmp_path / "fedpower-figure-2.md").read_text(encoding="utf-8")
+    assert page.index("The paper sees") < page.index("| iterations | distance |") < page.index("Why the numbers")
+    kept = json.loads((tmp_path / "fedpower-figure-2.json").read_text(encoding="utf-8"))
+    assert [row[0] for row in kept["rows"]] == [4, 8]
+    assert (tmp_path / "fedpower-figure-2.png").exists() == outcome.can_draw()
+
+
+def test_dpdispca_captures_more_with_more_epsilon_and_more_rows() -> None:
+    rows = dpdispca.synthetic(20_000, 1, features=20)
+    assert np.linalg.norm(rows, axis=1).max() <= 1 + 1e-12
+    points = dpdispca.CurvePoints((0.2, 50.0), (100, 2000, 2001), epsilon=1.0, size=500)
+    measured = dpdispca.captured(rows, 3, points)
+    by = {(axis, epsilon, size): shares for axis, epsilon, size, shares in measured}
+    assert by["epsilon", 50.0, 500]["DPdisPCA"] > by["epsilon", 0.2, 500]["DPdisPCA"]
+    assert by["site size", 1.0, 2000]["DPdisPCA"] > by["site size", 1.0, 100]["DPdisPCA"]
+    assert by["epsilon", 50.0, 500]["full"] > 0.99
+    assert len(dpdispca.outcome({"small": measured}).rows) == 4  # no rows for sites of 2,001
+
+
+@pytest.fixture(scope="module")
+def stars() -> sp.csr_array:
+    rng = np.random.default_rng(4)
+    likely = rng.gamma(0.5, size=(400, 12)) @ rng.gamma(0.5, size=(12, 60))
+    return sp.csr_array(np.clip(np.rint(likely), 0, 5))
+
+
+def test_fedpower_is_measured_against_numpys_basis(stars: sp.csr_array) -> None:
+    values, basis = fedpower.top(data.split(stars, 4))
+    dense = stars.toarray()
+    slow = np.linalg.eigvalsh(dense.T @ dense / len(dense))[::-1][: fedpower.RANK + 1]
+    np.testing.assert_allclose(values, slow, rtol=1e-9)
+    turned = np.linalg.qr(np.random.default_rng(0).normal(size=(fedpower.RANK, fedpower.RANK)))[0]
+    assert fedpower.error(turned @ basis, basis) < 1e-7
+    by_iterations = fedpower.figure_3(stars, iterations=(2, 8), periods=(1,), devices=4)
+    curves = {line.name: line.y for line in by_iterations.lines}
+    assert [*curves] == [f"Algorithm {name}" for name in fedpower.NAMES]
+    assert curves["Algorithm 2"][1] < curves["Algorithm 2"][0]
+    by_sigma = fedpower.figure_4(stars, sigmas=(0.001, 10.0), iterations=4, period=2, devices=4)
+    assert all(line.y[1] > line.y[0] for line in by_sigma.lines[:3])
+
+
+def categories(rows: int = 200) -> sp.csr_array:
+    rng = np.random.default_rng(6)
+    table = pd.DataFrame({name: rng.choice(["a", "b", "c"], rows, p=[0.7, 0.2, 0.1]) for name in "wxyz"})
+    return data.one_hot(table)
+
+
+def test_noise_at_every_client_loses_more_than_at_two_servers() -> None:
+    rows = categories()
+    np.testing.assert_array_equal(rows.sum(axis=1), 4)
+    means = pem.nursery_experiment(rows, 3, seeds=3)
+    pairs = pem.mushroom_experiment(rows, 0.2, longest=4)
+    for experiment in (means, pairs):
+        assert experiment.mean(pem.NO_PRIVACY, pem.SERVERS) == 0
+        assert experiment.mean(60.0, 100) > experiment.mean(60.0, pem.SERVERS)
+    assert len(pem.outcome([means, pairs], (1.0, 60.0)).rows) == 2 * (1 + 2 + len(pem.CLIENTS))
+
+
+def test_folds_are_judged_on_records_that_they_did_not_learn_from() -> None:
+    features = categories(300).toarray()
+    records = sp.csr_array(np.column_stack([features, features[:, 0] > 0]))  # one column decides
+    experiment = pem.adult_experiment(records, 30, folds=3)
+    assert experiment.mean(pem.NO_PRIVACY, pem.SERVERS) > 0.95
+    assert experiment.mean(1000.0, pem.SERVERS) > 0.9
+
+
+@pytest.fixture(scope="module")
+def rows() -> sp.csr_array:
+    """400 rows of unit length about three directions."""
+    rng = np.random.default_rng(0)
+    dense = rng.gamma(0.4, size=(400, 3)) @ rng.gamma(0.5, size=(3, 20)) + 0.05 * rng.random((400, 20))
+    return sp.csr_array(dense / np.linalg.norm(dense, axis=1)[:, None])
+
+
+def test_errors_are_those_of_dense_projections_and_of_nonnegative_least_squares(rows: sp.csr_array) -> None:
+    task, dense, test = gains.LowRank(rows), rows.toarray(), np.arange(50)
+    right = np.linalg.svd(dense, full_matrices=False)[2][:2]
+    assert task.error(task.learn(rows, 2), test, test) == pytest.approx(
+        np.linalg.norm(dense[test] - dense[test] @ right.T @ right)
+    )
+    topics = gains.Topics(rows)
+    T = topics.learn(sp.csr_array(rows[:300]), 3)
+    slow = sum(nnls(T.T, row)[1] ** 2 for row in dense[300:])
+    assert topics.error(T, test, np.arange(300, 400)) == pytest.approx(np.sqrt(slow), rel=1e-3)
+
+
+def test_small_parties_gain_more_and_noise_loses(rows: sp.csr_array) -> None:
+    small, large = gains.uplift(gains.LowRank(rows), (2,), (0.01, 0.3), splits=2, parties=2)
+    assert small.together > large.together > 0
+    assert small.private < small.together
+    assert (
+        gains.uplift_outcome({"rows": [small, large]}, "Hardt-Roth").notes[0].startswith("rows, k = 2: together +")
+    )
+
+
+def test_regression_uses_everybodys_components_and_a_partys_own_coefficients(rows: sp.csr_array) -> None:
+    directions = np.linalg.svd(rows.toarray(), full_matrices=False)[2]
+    task = gains.Regression(rows, np.asarray(rows @ directions[:2].T @ np.array([3.0, -2.0]) + 1))
+    test, held = np.arange(100), np.arange(100, 200)
+    assert task.error(directions[:2], held, test) < 1e-9
+    assert task.error(directions[-2:], held, test) > 0.05
+
+
+def test_every_start_is_scored_in_the_same_settings() -> None:
+    rng = np.random.default_rng(2)
+    topics = rng.dirichlet(np.full(30, 0.1), size=3)
+    mixtures = rng.dirichlet(np.full(3, 0.3), size=300) @ topics
+    words = sp.csr_array(np.array([rng.multinomial(40, row / row.sum()) for row in mixtures], dtype=float))
+    scores = gains.starts_scores(words, (2,), (0.2, 0.4), (3,), 1)
+    assert {name: len(some) for name, some in scores.items()} == dict.fromkeys(gains.PRINTED, 2)
+    errors = {name: np.mean([score[0] for score in some]) for name, some in scores.items()}
+    assert all(0 < error < 1 for error in errors.values())
+    assert errors["pd-nmf-init"] < 1.1 * errors["nnsvd"]
+    assert (
+        gains.coherence(np.kron(np.eye(2), np.ones((1, 10))), sp.csr_array(np.kron(np.eye(2), np.ones((3, 10)))))
+        == 1
+    )
+    by_start = {row[1]: row[2] for row in gains.starts_outcome({"words": scores}).rows}
+    assert by_start["random"] == pytest.approx(3.96)
+
+
+def test_small_parties_of_ratings_gain_and_the_absurd_penalty_is_not_chosen() -> None:
+    rng = np.random.default_rng(5)
+    likes = 1 + 4 * rng.dirichlet((0.5, 0.5), 150) @ rng.random((2, 25))
+    ratings = sp.csr_array(np.clip(np.rint(likes), 1, 5) * (rng.random((150, 25)) < 0.66))
+    assert gains.chosen_penalty(ratings, 2, (0.1, 1.0, 1e4), 8) in (0.1, 1.0)
+    done = gains.rating_uplift(ratings, ranks=(2,), shares=(0.05, 0.5), penalties=(0.1, 1.0), sweeps=8)
+    small, large = done.lines[0].y
+    assert small > max(0.0, large)
+
+
+@pytest.fixture(scope="module")
+def private() -> sp.csr_array:
+    return sp.csr_array(np.random.default_rng(3).gamma(0.6, size=(120, 12)))
+
+
+def test_table_2_says_what_its_p_values_mean(private: sp.csr_array) -> None:
+    corpora = {"topics": (private, {"rank": 2, "sweeps": 3})}
+    done = leaks.table_2(corpora, documents=2, runs=40, shares=(0.03,), families=["paper", "geometry"])
+    assert done.rows[0][2] == "0.044 +- 0.02"
+    assert int(str(done.rows[0][-1]).rstrip("%")) >= 50  # a run of three documents announces nearly a document
+    assert "0.5% and 3.0% have p below 0.05" in done.notes[-1]
+
+
+def test_figure_6_compares_hidden_and_revealed_sigma(private: sp.csr_array) -> None:
+    done = leaks.figure_6({"rows": private}, documents=4, runs=15, rank=2, shares=(0.3,))
+    assert [line.name for line in done.lines] == ["Sigma hidden", "Sigma revealed"]
+    assert all(0 < p <= 1 for line in done.lines for p in line.y)
+
+
+def test_a_small_comparison() -> None:
+    rng = np.random.default_rng(7)
+    dense = rng.gamma(0.3, size=(700, 4)) @ rng.gamma(0.3, size=(4, 40)) + 0.01
+    unit = sp.csr_array(dense / np.linalg.norm(dense, axis=1)[:, None])
+    parties = np.char.add("party ", (np.arange(700) % 3).astype(str))
+    wanted = {name: leaks.MECHANISMS[name] for name in ("PD-SVD, V alone", "moments, advantage 0.2")}
+    done = leaks.compare(unit, parties, "small", documents=4, runs=10, rank=2, splits=2, wanted=wanted)
+    assert [row[0] for row in done.rows] == list(wanted)
+    assert [row[6] for row in done.rows] == [None, 0.2]
+    assert done.rows[0][3] == "100%"
+    assert done.rows[0][7] == "80"
