@@ -35,11 +35,11 @@ demo: kernels
 	$(BIN)/ksdp demo --store demo-audit
 
 test: kernels lint
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n auto --dist worksteal --ignore tests/stories --ignore tests/validity
 
-# Real processes, two files at a time: they use some cores by themselves.
+# Real processes, two stories at a time: they use some cores by themselves.
 e2e: kernels
-	$(BIN)/python -m pytest -m "e2e and not validity" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m "e2e and not validity" -n 2 --dist worksteal tests/stories tests/flows tests/extras tests/storage/reviews
 
 validity: kernels
 	$(BIN)/python -m pytest -m validity

@@ -17,14 +17,17 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from hypothesis import HealthCheck, settings
 
+from .finished import TRAINING_RUNS
+
 ROOT = Path(__file__).resolve().parents[1]
 
-STARTERS = frozenset({"server", "workers", "browser"})
-"""Fixtures that start a Prefect server, Dask workers or a browser: whatever asks for one is an end-to-end test."""
+STARTERS = frozenset({"server", "browser"})
+"""Fixtures that start a Prefect server or a browser: whatever asks for one is an end-to-end test."""
 
 
 # A busy machine is no fault of what is tested.
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("any machine", max_examples=50, **PATIENT)  # type: ignore[arg-type]
 settings.load_profile("any machine")
 
 # A shell starts what it runs in the background with Ctrl-C ignored, and so would be whatever a test starts.
@@ -41,10 +44,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Training is most of a small audit: where a test is not of what is learnt, a tenth of it will do."""
+    """Training is most of a small audit: where a test is not of what is learnt, little of it will do."""
     with pytest.MonkeyPatch.context() as patch:
         if not any(map(item.get_closest_marker, ("learns", "e2e", "validity"))):
-            patch.setattr("ksdp.audit.statistics.simulated.TRAINING_RUNS", 200)
+            patch.setattr("ksdp.audit.statistics.simulated.TRAINING_RUNS", TRAINING_RUNS)
             patch.setattr("ksdp.audit.statistics.further.MOST_RUNS", 0)
         return (yield)
 

@@ -61,7 +61,7 @@ def test_strong_copyleft_is_known(tool: Any, licence: str, strong: bool) -> None
     assert tool.is_strong(licence) is strong
 
 
-@pytest.mark.e2e
+@pytest.mark.validity
 def test_the_wheel_is_the_same_bytes_twice(tmp_path: Path) -> None:
     environment = os.environ | {"SOURCE_DATE_EPOCH": "1700000000"}
     made = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -232,7 +231,7 @@ def test_code_and_files_of_a_page_are_whole(page: Path) -> None:
         assert [name for name in re.findall(r"\bksdp\.(\w+)\(", block) if not hasattr(ksdp, name)] == []
 
 
-@pytest.mark.e2e
+@pytest.mark.validity
 def test_the_site_is_built_without_a_warning_and_asks_nobody_for_anything(tmp_path: Path) -> None:
     told = ("--builder", "html", "--fail-on-warning", "--keep-going", "--quiet")
     command = [sys.executable, "-m", "sphinx", *told, str(ROOT / "docs"), str(tmp_path / "site")]
@@ -253,7 +252,7 @@ def test_totals_of_the_explanation_say_who_was_in() -> None:
     assert run_python("why-everything-leaks.md")["everybody_is_known"] is True
 
 
-@pytest.mark.e2e
+@pytest.mark.validity
 def test_the_notebook_runs_in_jupyter_and_shows_what_it_says(tmp_path: Path) -> None:
     from jupyter_client.manager import start_new_kernel  # with sockets: no other test of this file needs them
 
@@ -285,26 +284,6 @@ def test_the_notebook_runs_in_jupyter_and_shows_what_it_says(tmp_path: Path) -> 
         manager.shutdown_kernel(now=True)
 
 
-@pytest.mark.e2e
-@pytest.mark.parametrize("page", ["first-audit.md", "three-organisations.md"])
-def test_a_tutorial_runs_as_it_is_typed(page: str, tmp_path: Path) -> None:
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    for script_text in re.findall(r"```python\n# (\S+)\n(.*?)```", text, re.DOTALL):
-        (tmp_path / script_text[0]).write_text(script_text[1], encoding="utf-8")
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    environment |= {"KSDP_STORE": str(tmp_path / "store")}
-    for block in re.findall(r"```console\n(.*?)```", text, re.DOTALL):
-        for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, *answers = step.splitlines()
-            done = subprocess.run(
-                ["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=900
-            )
-            printed = done.stdout + done.stderr
-            assert done.returncode in {0, 3, 4}, (command, printed)
-            assert [answer for answer in answers if answer not in printed] == [], (command, printed)
-
-
-@pytest.mark.e2e
 def test_what_the_readme_shows_researchers_runs() -> None:
     known = run_python(ROOT / "README.md")
     assert len(known["found"].verdicts) == 40

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "flower"
 PAGE = "../examples/flower/README.md"
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.validity
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -12,25 +11,6 @@ import pytest
 import ksdp.cli
 
 ROOT = Path(__file__).resolve().parents[2]
-
-AUDIT = """
-import sys
-for name in {missing!r}:
-    sys.modules[name] = None
-import numpy as np, ksdp
-X = np.random.default_rng(0).poisson(1.0, (40, 6)).astype(float)
-found = ksdp.audit(X, "pd-svd", rank=2, party_size=0.25, with_runs=20, seed=1)
-assert len(found.verdicts) == 40
-assert found.report({page!r}).is_file()
-ksdp.plan(X, "pd-nmf", rank=2, party_size=0.25)
-"""
-
-
-@pytest.mark.e2e
-def test_an_audit_runs_where_no_extra_is_installed(tmp_path: Path) -> None:
-    code = AUDIT.format(missing=sorted(ksdp.cli.EXTRAS), page=str(tmp_path / "page.html"))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=600)
-    assert done.returncode == 0, done.stderr
 
 
 def test_a_command_that_misses_one_names_it(

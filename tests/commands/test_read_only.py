@@ -44,7 +44,6 @@ def no_mounts() -> bool:
     return subprocess.run(tried, capture_output=True, check=False).returncode != 0
 
 
-@pytest.mark.e2e
 @pytest.mark.validity
 @pytest.mark.skipif(no_mounts(), reason="only root can mount a file system")
 def test_a_store_that_takes_no_writes_is_read_and_refused_in_one_line(tmp_path: Path) -> None:
@@ -77,7 +76,6 @@ def test_a_store_that_takes_no_writes_is_read_and_refused_in_one_line(tmp_path: 
 FULL = 'mount -t tmpfs -o size=256k none "$0" && exec "$@"'
 
 
-@pytest.mark.e2e
 @pytest.mark.validity
 @pytest.mark.skipif(no_mounts(), reason="only root can mount a file system")
 @pytest.mark.parametrize(

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import ksdp
-from ksdp.storage.findings import write_summary
-from ksdp.storage.store import Store
 
+from .. import finished
+from ..finished import made_once
 from ..typed import typed
 
 
-@pytest.fixture
-def void(tmp_path: Path) -> list[str]:
+@pytest.fixture(scope="module")
+def void(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """`show` of an audit that did not notice its controls."""
-    rows = np.random.default_rng(0).poisson(1.0, (20, 5)) + 0.5
-    found = ksdp.audit(rows, "pd-svd", rank=2, party_size=0.3, with_runs=5, fresh_runs=0, store=tmp_path / "s")
-    controls = replace(found.summary.controls, reason="a control failed")
-    write_summary(Store(found.store).audit(found.id), replace(found.summary, valid=False, controls=controls))
-    return ["show", found.id, "--store", str(found.store)]
+    return ["show", "latest", "--store", str(made_once(tmp_path_factory, "void", finished.void) / "store")]
 
 
 def test_a_document_of_a_void_audit_has_no_verdict(void: list[str]) -> None:

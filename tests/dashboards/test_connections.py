@@ -50,7 +50,6 @@ def ask(port: int) -> bytes:
         return there.makefile("rb").readline()
 
 
-@pytest.mark.e2e
 def test_slow_connections_end_and_others_are_served(port: int) -> None:
     slow = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(15)]
     for one in slow[::2]:
@@ -74,7 +73,6 @@ def test_slow_connections_end_and_others_are_served(port: int) -> None:
     assert b" 200 " in ask(port)
 
 
-@pytest.mark.e2e
 def test_a_body_that_is_cut_off_is_no_crash(port: int) -> None:
     head = (
         f"POST /sign-out HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nOrigin: http://127.0.0.1:{port}\r\n"
@@ -86,7 +84,6 @@ def test_a_body_that_is_cut_off_is_no_crash(port: int) -> None:
     assert b" 200 " in ask(port)
 
 
-@pytest.mark.e2e
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells whose a connection is")
 def test_another_user_of_this_machine_is_nobody(port: int) -> None:
     if os.getuid() != 0:

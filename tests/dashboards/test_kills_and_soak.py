@@ -31,7 +31,6 @@ from ..deadly import Points
 from .test_app import PAGES, client, decision
 
 _FORK = multiprocessing.get_context("fork")
-KILLS = 20
 
 
 def _serve(store: Path, listener: socket.socket, kill_at: int) -> None:
@@ -64,12 +63,12 @@ def _decide(port: int, document: str) -> bool:
         connection.close()
 
 
-@pytest.mark.e2e
-def test_a_dashboard_that_is_killed_loses_no_decision_that_it_confirmed(own_store: Store) -> None:
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.validity)])
+def test_a_dashboard_that_is_killed_loses_no_decision_that_it_confirmed(own_store: Store, kills: int) -> None:
     rng, confirmed = np.random.default_rng(6), set[str]()
     waiting = [f"mail-{number:05d}" for number in range(60)]
     killed = 0
-    for _ in range(KILLS):
+    for _ in range(kills):
         listener = socket.create_server(("127.0.0.1", 0))
         port = listener.getsockname()[1]
         process = _FORK.Process(target=_serve, args=(own_store.root, listener, int(rng.integers(1, 20))))
@@ -89,14 +88,13 @@ def test_a_dashboard_that_is_killed_loses_no_decision_that_it_confirmed(own_stor
         # What was written when it died and not confirmed: people see it decided.
         waiting = [name for name in waiting if name not in written]
     print(f"{killed} kills, {len(confirmed)} decisions confirmed, 0 lost")
-    assert killed == KILLS
-    assert len(confirmed) >= 10
+    assert killed == kills
+    assert len(confirmed) >= kills / 2
 
 
 ROUNDS, WINDOWS = 4, 3
 
 
-@pytest.mark.e2e
 @pytest.mark.validity
 def test_pages_that_are_asked_for_again_and_again_keep_no_memory(history_store: Store) -> None:
     """Growth from window to window, in the median: what grows once, as a table of Python's does, is no leak."""

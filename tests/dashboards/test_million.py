@@ -78,6 +78,7 @@ def enlarge(folder: Path, rng: np.random.Generator) -> None:
     write_json_with_checksum(folder / "audit.json", summary)
 
 
+@pytest.mark.validity
 def test_no_page_of_a_million_documents_takes_half_as_long_as_to_read_them(
     make_audit: Callable[..., tuple[Store, str]],
 ) -> None:

@@ -19,7 +19,6 @@ import numpy as np
 import prefect.main  # noqa: F401  (it sets logs up before a test takes stderr: absl's handler closes what it held)
 import pytest
 import scipy.sparse as sp
-from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 from starlette.testclient import TestClient
 
 from ksdp.cli import main
@@ -29,8 +28,8 @@ from ksdp.dashboards.security import LocalReviewer
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.keys import make_identity
 from ksdp.storage.store import Store
-from ksdp.tasks.cluster import open_workers
 
+from ..finished import made_once
 from ..servers import own_server
 
 SPEC = """
@@ -68,17 +67,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
     """The environment that names a running server, so that each command need not start its own."""
     with own_server(tmp_path_factory.mktemp("prefect")) as named:
         yield named
-
-
-@pytest.fixture(scope="session")
-def workers() -> Iterator[str]:
-    """The address of two Dask workers, so that each command need not start its own."""
-    with open_workers(2) as cluster:
-        yield cluster.address
-
-
-TAKES_WORKERS = frozenset({"audit", "test", "clear", "more"})
-"""Commands with an option `--dask`."""
 
 
 @pytest.fixture(scope="session")
@@ -121,52 +109,51 @@ def as_typed(*arguments: str | Path) -> Ran:
     return Ran(int(left.value.code or 0), out.getvalue(), err.getvalue())
 
 
-def _checked(ran: Ran, check: int | None) -> Ran:
-    assert check is None or ran.code == check, ran.err
-    return ran
+COMPUTE = frozenset({"audit", "test", "clear", "more"})
+"""Commands with an option `--here`."""
 
 
 @pytest.fixture(scope="session")
-def run_ksdp(server: dict[str, str], workers: str) -> Callable[..., Ran]:
-    """Run the command here, on the server of all tests, and on their workers unless it asks for its own."""
-    told = {PREFECT_API_URL: server["PREFECT_API_URL"], PREFECT_API_AUTH_STRING: server["PREFECT_API_AUTH_STRING"]}
+def ksdp() -> Iterator[Callable[..., Ran]]:
+    """Run the command in this process, without a server and workers of its own unless it asks for some."""
 
     def run(*arguments: str | Path, check: int | None = None) -> Ran:
-        if arguments[0] in TAKES_WORKERS and not {"--workers", "--dask"} & {*arguments}:
-            arguments = (*arguments, "--dask", workers)
-        with temporary_settings(told):
-            return _checked(as_typed(*arguments), check)
+        computes = arguments[0] in COMPUTE or "--run" in arguments
+        if computes and not {"--workers", "--dask", "--here"} & {*arguments}:
+            arguments = (*arguments, "--here", "1")
+        ran = as_typed(*arguments)
+        assert check is None or ran.code == check, ran.err
+        return ran
 
-    return run
-
-
-@pytest.fixture
-def typed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
-    """Run the command here, where no server is named: small audits are this process's alone."""
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    return lambda *arguments, check=None: _checked(as_typed(*arguments), check)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PREFECT_API_URL", raising=False)
+        yield run
 
 
 @pytest.fixture
-def ksdp(run_ksdp: Callable[..., Ran]) -> Callable[..., Ran]:
-    """The same, for one test."""
-    return run_ksdp
+def typed(ksdp: Callable[..., Ran]) -> Callable[..., Ran]:
+    """The same."""
+    return ksdp
 
 
 @pytest.fixture(scope="session")
-def audited(tmp_path_factory: pytest.TempPathFactory, run_ksdp: Callable[..., Ran]) -> tuple[Path, str]:
+def audited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """An audit with verdicts of every kind, as the command makes it: (folder of its spec and store, its id)."""
-    folder = tmp_path_factory.mktemp("decided")
+    folder = made_once(tmp_path_factory, "reviewed", every_verdict)
+    return folder, (folder / "audit").read_text()
+
+
+def every_verdict(folder: Path) -> None:
     sp.save_npz(folder / "counts.npz", topical_counts(300, 30, 0.03))
     (folder / "spec.toml").write_text(
         'seed = 3\n[corpus]\npath = "counts.npz"\n[mechanism]\nname = "pd-svd"\nrank = 1\n'
         'solver = "power"\niterations = 1\n'  # with more announced, hardly any of so few documents is clear
         "[design]\nparty_size = 0.85\nwith_runs = 700\n[decision]\nmargin = 0.42\n"
     )
-    out = run_ksdp("audit", folder / "spec.toml", "--store", folder / "store", "--json", check=3).out
+    out = as_typed("audit", folder / "spec.toml", "--store", folder / "store", "--here", "1", "--json").out
     assert min(out["verdicts"][name] for name in ("sensitive", "clear", "undecided")) > 1, out["verdicts"]
     make_identity(folder, "ana")
-    return folder, out["audit"]
+    (folder / "audit").write_text(out["audit"])
 
 
 @pytest.fixture

@@ -7,15 +7,12 @@ import io
 import json
 import os
 import sqlite3
-import subprocess
-import sys
 import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
-import pytest
 from starlette.testclient import TestClient
 
 from ksdp.dashboards.app import create_app
@@ -23,6 +20,8 @@ from ksdp.dashboards.reviews import Actions
 from ksdp.dashboards.security import LocalReviewer
 from ksdp.storage.audits.sql import ask
 from ksdp.storage.store import Store
+
+from ..typed import typed
 
 WORDS = [f"common{a}{b}" for a in "abcde" for b in "abcdef"]
 CANARY = "Zyxcanaryqw"
@@ -57,41 +56,38 @@ def pages(store: Store, audit: str) -> list[str]:
     return [visitor.get(place).text for place in (*places, f"/audits/{audit}/document?id=m0")]
 
 
-@pytest.mark.e2e
-def test_no_text_is_anywhere_and_no_file_is_for_others(tmp_path: Path) -> None:
+def files_with(word: str, *folders: Path) -> list[Path]:
+    """Files whose bytes, or what is packed in them, hold a word in whatever letters."""
+    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    assert len(files) > 20
+    return [path for path in files if word.lower().encode() in inflated(path).lower()]
+
+
+def write_mail(path: Path) -> None:
+    """Ninety texts, every third with the canary."""
     rng = np.random.default_rng(8)
-    with (tmp_path / "mail.jsonl").open("w") as file:
+    with path.open("w") as file:
         for number in range(90):
             text = " ".join(rng.choice(WORDS, 30)) + (f" {CANARY} {CANARY.lower()}" if number % 3 == 0 else "")
             file.write(json.dumps({"id": f"m{number}", "body": text}) + "\n")
+
+
+def test_no_text_is_anywhere_and_no_file_is_for_others(tmp_path: Path) -> None:
+    write_mail(tmp_path / "mail.jsonl")
+    assert CANARY.lower().encode() in inflated(tmp_path / "mail.jsonl").lower()  # the search finds it where it is
     (tmp_path / "spec.toml").write_text(
         'seed = 3\n[corpus]\npath = "mail.jsonl"\ntext = "body"\nid = "id"\n'
         '[mechanism]\nname = "pd-svd"\nrank = 2\n'
         "[design]\nparty_size = 0.3\nwith_runs = 40\n[decision]\nmargin = 0.3\n"
     )
-    store = tmp_path / "store"
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_API")}
-    environment |= {"PREFECT_HOME": str(tmp_path / "home"), "PREFECT_LOGGING_LEVEL": "DEBUG"}
-    said = []
-    for asked in (("audit", tmp_path / "spec.toml", "--workers", "1", "--json"), ("list",), ("show", "latest")):
-        done = subprocess.run(
-            [sys.executable, "-m", "ksdp", *map(str, asked), "--store", str(store)],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=900,
-            check=False,
-            umask=0,
-        )
-        assert done.returncode in (0, 3, 4), done.stderr
-        said += [done.stdout, done.stderr]
-    assert said[0].startswith("{")
+    store, umask = tmp_path / "store", os.umask(0)
+    try:
+        asked = (("audit", tmp_path / "spec.toml", "--here", "1", "--json"), ("list",), ("show", "latest"))
+        said = [typed(*each, "--store", store).output for each in asked]
+    finally:
+        os.umask(umask)
     opened = Store.open(store)
     said += [*pages(opened, opened.audits()[0]), str(ask(opened, opened.audits()[0], "select * from verdicts"))]
-    files = [path for path in (*store.rglob("*"), *(tmp_path / "home").rglob("*")) if path.is_file()]
-    assert len(files) > 20
-    assert not [path for path in store.rglob("*") if path.is_file() and path.stat().st_mode & 0o077]
-    needle = CANARY.lower().encode()
-    assert needle in inflated(tmp_path / "mail.jsonl").lower()  # the search finds it where it is
-    assert [path for path in files if needle in inflated(path).lower()] == []
+    assert files_with(CANARY, store) == []
+    assert [path for path in store.rglob("*") if path.is_file() and path.stat().st_mode & 0o077] == []
     assert not [text for text in said if CANARY.lower() in text.lower()]

@@ -128,7 +128,7 @@ def answer(folder: Path, number: int) -> tuple[bool, str]:
     return said == "", f"{number} {what}: {said!r:.300} {process.exitcode}" if wrong else ""
 
 
-@pytest.mark.parametrize("first", [0, pytest.param(20, marks=[pytest.mark.e2e, pytest.mark.validity])])
+@pytest.mark.parametrize("first", [0, pytest.param(20, marks=pytest.mark.validity)])
 def test_hostile_inputs_are_answered(first: int, tmp_path: Path) -> None:
     several = range(20) if not first else range(first, 500)
     answers = [answer(tmp_path, number) for number in several]

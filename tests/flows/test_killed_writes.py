@@ -160,7 +160,6 @@ def test_what_is_half_pruned_is_pruned_by_the_same_call_or_made_again(
         assert damage(store) == []
 
 
-@pytest.mark.e2e
 @pytest.mark.validity
 def test_what_is_half_repaired_is_repaired_by_the_same_call(store: Store, kept: Kept) -> None:
     before = [verdicts(store, audit) for audit in kept[1]]
@@ -191,7 +190,6 @@ def screened(folder: Path) -> None:
     )  # fmt: skip
 
 
-@pytest.mark.e2e
 @pytest.mark.validity
 def test_a_clearing_killed_at_a_write_or_in_the_midst_of_computing_comes_to_the_same(tmp_path: Path) -> None:
     def new(name: str) -> Path:

@@ -26,6 +26,7 @@ from ksdp.storage.findings import read_verdicts
 from ksdp.storage.schedules.schedule_files import check_schedule, write_schedule
 from ksdp.storage.store import Store
 
+from ..finished import made_once
 from ..flips import flip
 
 NOW = datetime(2100, 3, 1, tzinfo=UTC)
@@ -35,12 +36,16 @@ MONTH = timedelta(days=30)
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     """A store of two audits, of two seeds; of one, every document was accepted."""
-    rows = np.random.default_rng(0).poisson(1.0, (20, 5)) + 0.5
-    store = tmp_path_factory.mktemp("upkeep") / "store"
+    folder = made_once(tmp_path_factory, "kept", two_audits)
+    return folder / "store", (folder / "audits").read_text().split()
+
+
+def two_audits(folder: Path) -> None:
+    rows, store = np.random.default_rng(0).poisson(1.0, (20, 5)) + 0.5, folder / "store"
     how = {"rank": 2, "party_size": 0.3, "with_runs": 40, "fresh_runs": 8, "store": store}
     audits = [ksdp.audit(rows, "pd-svd", seed=seed, **how).id for seed in (1, 2)]
     decide(store, audits[1], [str(row) for row in range(20)], "accept", "small", "Ana", NOW)
-    return store, audits
+    (folder / "audits").write_text(" ".join(audits))
 
 
 @pytest.fixture

@@ -240,7 +240,7 @@ def test_the_demo_corpus(tmp_path):
     np.testing.assert_allclose(sp.linalg.norm(corpus.matrix, axis=1), 1, rtol=1e-12)
 
 
-@pytest.mark.e2e
+@pytest.mark.validity
 def test_stripped_docstrings_are_refused():
     code = (
         "from pathlib import Path; from ksdp.audit.specs.models import CorpusSpec; "

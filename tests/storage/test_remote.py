@@ -86,7 +86,6 @@ def test_what_was_cut_off_on_its_way_is_damaged(there: RemotePlace) -> None:
         has_block(there, BLOCK, "k/v")
 
 
-@pytest.mark.e2e  # Arrow tries again for some seconds
 def test_a_server_that_does_not_answer_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
     """A block would be dropped and made again for it."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):

@@ -9,7 +9,7 @@ import pytest
 
 from ksdp.audit.errors import InputError
 from ksdp.audit.specs.models import ClusterSpec
-from ksdp.tasks.cluster import cluster_class, open_workers, spread
+from ksdp.tasks.cluster import cluster_class, open_workers
 
 
 def asked(name: str, **given: object) -> ClusterSpec:
@@ -49,28 +49,7 @@ def test_other_names_are_refused(name: str, said: str) -> None:
         cluster_class(name)
 
 
-@pytest.mark.e2e
-def test_a_named_cluster_speaks_tls_and_calls_are_made_there() -> None:
-    given = {"threads_per_worker": 1, "n_workers": 0, "dashboard_address": "127.0.0.1:0"}
-    with open_workers(asked=asked("distributed.LocalCluster", workers=1, arguments=given)) as workers:
-        assert workers.address.startswith("tls://")
-        assert workers.count == 1
-        assert spread(workers.address, str.upper, [("a",), ("b",)], lambda _: None) == ["A", "B"]
-
-
 def test_what_does_not_start_is_said() -> None:
     nowhere = asked("distributed.SSHCluster", arguments={"hosts": []})
     with pytest.raises(InputError, match="does not start .ValueError"), open_workers(asked=nowhere):
-        pass
-
-
-@pytest.mark.e2e
-@pytest.mark.parametrize(
-    ("given", "patience", "said"),
-    [({"protocol": "tcp://"}, 600, "started a scheduler without TLS"), ({}, 1, "had no worker for 1 s")],
-)
-def test_without_tls_or_workers_nothing_is_sent(given: dict[str, str], patience: int, said: str) -> None:
-    empty = {"n_workers": 0, "dashboard_address": "127.0.0.1:0", **given}
-    started = asked("distributed.LocalCluster", arguments=empty, patience=patience)
-    with pytest.raises(InputError, match=said), open_workers(asked=started):
         pass

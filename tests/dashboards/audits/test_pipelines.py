@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import replace
+import shutil
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 from xml.etree import ElementTree as Xml
 
 import jsonschema
-import numpy as np
-import pandas as pd
 import pytest
 import yaml
 
-import ksdp
 from ksdp.audit.errors import InputError
 from ksdp.dashboards.audits import pipelines
 from ksdp.dashboards.audits.pipelines import RULES
 from ksdp.storage.audits.history import find_audit, read_summary
-from ksdp.storage.findings import write_summary
 from ksdp.storage.store import Store
 
+from ... import finished
+from ...finished import made_once
 from ...typed import typed
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "ci"
@@ -72,19 +70,8 @@ SARIF = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store, and the spec of its audit: 30 rows, of which a few stand far out."""
-    folder = tmp_path_factory.mktemp("pipelines")
-    rows = np.random.default_rng(0).poisson(1.0, (30, 5)) + 0.5
-    rows[:3] *= 40
-    named = pd.DataFrame(rows, columns=list("abcde"))
-    named.insert(0, "who", [f"row-{n}<&\u202e" for n in range(30)])
-    named.to_csv(folder / "rows.csv", index=False)
-    (folder / "spec.toml").write_text(
-        '[corpus]\npath = "rows.csv"\nformat = "table"\nid = "who"\n[mechanism]\nname = "pd-svd"\nrank = 2\n'
-        '[statistics]\nfamilies = ["geometry"]\n'
-        '[design]\nparty_size = 0.3\nwith_runs = 30\nfresh_runs = 0\nlooks = "end"\n'
-    )
-    typed("audit", folder / "spec.toml", "--store", folder / "store", "--here", 1)
-    return folder
+    made = made_once(tmp_path_factory, "small", finished.small)
+    return Path(shutil.copytree(made, tmp_path_factory.mktemp("pipelines"), dirs_exist_ok=True))
 
 
 @pytest.fixture
@@ -171,11 +158,8 @@ def test_a_part_of_the_corpus_is_never_a_pass(folder: Path, tmp_path: Path) -> N
     assert outcomes(shown(tmp_path, tmp_path / "out", "--fail-on", "sensitive")[1])["uncovered"] == "skipped"
 
 
-def test_a_void_audit_passes_nothing(folder: Path, tmp_path: Path, page: Path) -> None:
-    rows = np.random.default_rng(0).poisson(1.0, (20, 5)) + 0.5
-    found = ksdp.audit(rows, "pd-svd", rank=2, party_size=0.3, with_runs=5, fresh_runs=0, store=tmp_path / "store")
-    controls = replace(found.summary.controls, reason="a control failed")
-    write_summary(Store(found.store).audit(found.id), replace(found.summary, valid=False, controls=controls))
+def test_a_void_audit_passes_nothing(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, page: Path) -> None:
+    shutil.copytree(made_once(tmp_path_factory, "void", finished.void) / "store", tmp_path / "store")
     code, root, sarif = shown(tmp_path, tmp_path, "--fail-on", "sensitive")
     assert code == 5
     assert outcomes(root) == {"controls": "error"} | dict.fromkeys(list(RULES)[1:], "skipped")

@@ -64,7 +64,6 @@ def test_an_aggregator_that_tells_of_two_results_is_named(tmp_path: Path, monkey
     assert "was shown another result: hub is not to be trusted" in str(hosts.play()["ada"])
 
 
-@pytest.mark.e2e
 def test_a_host_that_does_not_come_is_left_out_and_a_server_is_not(tmp_path: Path) -> None:
     hosts = Hosts(tmp_path, timeouts="present = 1.5\nmessage = 20\nreconnect = 1").write()
     ends = hosts.play(absent=("bob",))
@@ -87,7 +86,6 @@ class Gone(RunLog):
     kind = ""
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize(("lost", "kind"), [("bob", "uploads"), ("tom", "present"), ("hub", "state")])
 def test_who_disappears_in_the_middle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str, kind: str
@@ -114,7 +112,6 @@ def test_who_disappears_in_the_middle(
         assert lost in str(end), (who, str(end))
 
 
-@pytest.mark.e2e
 def test_other_terms_end_the_run_with_the_name(tmp_path: Path) -> None:
     hosts = Hosts(tmp_path, changed={"ada": "epsilon = 50.0|epsilon = 90.0"}).write()
     ends = hosts.play()
@@ -122,7 +119,6 @@ def test_other_terms_end_the_run_with_the_name(tmp_path: Path) -> None:
     assert "ada belongs to another session, or to other terms" in str(ends["hub"])
 
 
-@pytest.mark.e2e
 def test_many_clients_of_one_host_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ksdp.extras.pem.hosts.BATCH_BYTES", 2000)
     hosts = Hosts(tmp_path, budget=CERTAIN, servers=("sue", "tom", "una")).write(rows=300)
@@ -131,7 +127,6 @@ def test_many_clients_of_one_host_in_batches(tmp_path: Path, monkeypatch: pytest
     assert ends["hub"]["records"] == [600] * 3
 
 
-@pytest.mark.e2e
 def test_functions_of_ones_own_must_be_the_same_at_all(tmp_path: Path) -> None:
     (tmp_path / "column_sums_of_hosts.py").write_text(OWN)
     own = load_functions("column_sums_of_hosts:ColumnSums", tmp_path)

@@ -21,8 +21,6 @@ from ksdp.storage.readers import spec_files
 from ...buckets import bucket
 from ...typed import typed
 
-pytestmark = pytest.mark.e2e
-
 ROWS, TERMS = 600, 12
 SPEC = """
 seed = 5
@@ -117,6 +115,7 @@ def test_gain_and_columns(both: Both) -> None:
         assert both.told(both.near, command) == both.told(both.far, command)
 
 
+@pytest.mark.validity
 def test_advice_and_what_to_type_next(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
     copied, make = [], spec_files.Copy
     monkeypatch.setattr(spec_files, "Copy", lambda url: copied.append(url) or make(url))
@@ -134,6 +133,7 @@ def test_advice_and_what_to_type_next(both: Both, monkeypatch: pytest.MonkeyPatc
     assert len({json.loads(one)["runs"] for one in advised}) == 1
 
 
+@pytest.mark.validity
 def test_the_same_documents_are_signed(both: Both, tmp_path: Path) -> None:
     make_identity(tmp_path, "ann")
     listed = {}

@@ -21,8 +21,6 @@ from ksdp.storage.store import Store
 
 from ...buckets import bucket
 
-pytestmark = pytest.mark.e2e
-
 SPEC = """
 seed = 5
 [corpus]
@@ -135,18 +133,6 @@ def test_the_same_files_give_the_same_audit(
     said = run("plan", tmp_path / "far.toml", codes=(2,)).err
     assert "s3://ksdp/in/mail one.parquet: there is no such file." in said
     assert not (tmp_path / "none").exists()
-
-
-def test_a_silent_server_is_named_without_keys(
-    run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "any")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    nobody = "s3://ksdp/in/mail.parquet?endpoint_override=127.0.0.1:1&scheme=http&region=us-east-1"
-    spec = tmp_path / "spec.toml"
-    spec.write_text(f'[corpus]\npath = "{nobody}"\n[mechanism]\nname = "pd-svd"\n')
-    said = run("plan", spec, codes=(2,)).err
-    assert "s3://ksdp/in/mail.parquet cannot be reached" in said
 
 
 def test_a_scheduled_audit_sees_what_changed_in_the_bucket(

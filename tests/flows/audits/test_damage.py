@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from ksdp.audit.errors import KsdpError
 from ksdp.flows.audits.run import run_prepared
@@ -32,8 +31,6 @@ from ksdp.tasks.audit_ref import folders_of, open_plan
 from ksdp.tasks.blocks import all_whole
 
 from ...flips import flipped
-
-pytestmark = pytest.mark.e2e
 
 FLIPS = 12
 """In each kind of file."""
@@ -89,10 +86,10 @@ def harmless(file: Path, whole: pa.Table) -> bool:
 
 
 def test_no_flip_is_silent_and_the_same_command_repairs_them(
-    run_ksdp: Callable, spec: Callable, tmp_path: Path
+    ksdp: Callable, spec: Callable, tmp_path: Path
 ) -> None:
     path = spec("damage", seed=12)
-    first = run_ksdp("audit", path, "--store", tmp_path / "store", "--json")
+    first = ksdp("audit", path, "--store", tmp_path / "store", "--json")
     assert first.code in (0, 3, 4), first.err
     prepared = prepare(*read_spec_file(path), tmp_path / "store")
     store = Store.open(tmp_path / "store")
@@ -116,7 +113,7 @@ def test_no_flip_is_silent_and_the_same_command_repairs_them(
         damaged[len(damaged) // 2] ^= 16
         file.write_bytes(bytes(damaged))
         assert refused(lambda: [read() for read in everything]), kind
-    again = run_ksdp("audit", path, "--store", tmp_path / "store", "--json", check=first.code)
+    again = ksdp("audit", path, "--store", tmp_path / "store", "--json", check=first.code)
     assert again.out["verdicts"] == first.out["verdicts"]
     check_corpus(store.corpus(prepared.ref.corpus))
     assert not any(map(refused, everything))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -30,8 +31,6 @@ from ksdp.storage.audits.sql import ask
 from ksdp.storage.audits.stages import read_stage
 from ksdp.storage.findings import place_of, read_curves, read_effects, read_statistics, read_verdicts
 from ksdp.storage.store import Store
-
-pytestmark = pytest.mark.e2e
 
 BLOCK_BYTES = plan._BLOCK_BYTES
 THREE_LOOKS = {"LOOKS": {0.1: 0.1, 0.5: 0.2, 1.0: 0.7}, "_LEAST_VALUES": 0, "_LEAST_WITH": 0}
@@ -68,36 +67,47 @@ def corpus() -> Corpus:
     return Corpus(canonical(sp.csr_array(matrix)), np.array([f"d{row:04}" for row in range(DOCUMENTS)]))
 
 
-def audited(corpus: Corpus, folder: Path, workers: int | None = None, **store: Any) -> Summary:
+def audited(
+    corpus: Corpus, folder: Path, design: Mapping[str, Any] = MappingProxyType({}), **store: Any
+) -> Summary:
     """The audit, without a server."""
-    spec = parse_spec(TABLES | {"store": store})
+    spec = parse_spec(TABLES | {"store": store, "design": TABLES["design"] | dict(design)})
     ready = prepare_stored(make_plan(spec, corpus), folder, may_sample=True)
-    return run_prepared([ready], Place(workers, here=True))[0]
+    return run_prepared([ready], Place(None, here=True))[0]
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "kept": {"values": "all"},
+    "dropped": {"values": "none"},
+    "parts": {"values": "none", "values_at_once": 1e-4},
+    "nothing": {"values": "none", "values_at_once": 1e-4, "observables": "none"},
+}
+SLOW = pytest.mark.validity
+
+
+class Runs(dict[str, tuple[Store, Summary]]):
+    """The same audit with all values kept, with none, in parts, and in parts with nothing kept, once asked for."""
+
+    def __init__(self, corpus: Corpus, folders: pytest.TempPathFactory) -> None:
+        self._corpus, self._folders = corpus, folders
+
+    def __missing__(self, way: str) -> tuple[Store, Summary]:
+        folder = self._folders.mktemp(way) / "store"
+        self[way] = Store(folder.resolve()), audited(self._corpus, folder, **WAYS[way])
+        return self[way]
 
 
 @pytest.fixture(scope="module")
-def runs(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Store, Summary]]:
-    """The same audit with all values kept, with none, in parts, and in parts with nothing kept."""
-    ways: dict[str, dict[str, Any]] = {
-        "kept": {"values": "all"},
-        "dropped": {"values": "none"},
-        "parts": {"values": "none", "values_at_once": 1e-4},
-        "nothing": {"values": "none", "values_at_once": 1e-4, "observables": "none"},
-    }
-    found = {}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan, "_BLOCK_BYTES", 2**16)  # many blocks, so that tests read a part of the without runs
-        for name, store in ways.items():
-            folder = tmp_path_factory.mktemp(name) / "store"
-            found[name] = (Store(folder.resolve()), audited(corpus, folder, **store))
+def runs(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    found = Runs(corpus, tmp_path_factory)
     design = found["kept"][1].design
     assert design.every > 1
     assert design.early > 0  # the first look reads all of its few blocks
     return found
 
 
-@pytest.mark.parametrize("way", ["dropped", "parts", "nothing"])
-def test_tables_are_the_same_to_the_last_bit(runs: dict[str, tuple[Store, Summary]], way: str) -> None:
+@pytest.mark.parametrize("way", [*(pytest.param(way, marks=SLOW) for way in ("dropped", "parts")), "nothing"])
+def test_tables_are_the_same_to_the_last_bit(runs: Runs, way: str) -> None:
     (kept, usual), (store, found) = runs["kept"], runs[way]
     assert usual.valid
     assert len(usual.looks) == 3
@@ -115,13 +125,10 @@ def test_tables_are_the_same_to_the_last_bit(runs: dict[str, tuple[Store, Summar
     assert {name: getattr(found, name) for name in same} == {name: getattr(usual, name) for name in same}
 
 
+@SLOW
 @pytest.mark.parametrize("way", ["kept", "parts"])
 def test_effects_are_those_of_fresh_runs_in_which_every_statistic_is_measured(
-    runs: dict[str, tuple[Store, Summary]],
-    corpus: Corpus,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    way: str,
+    runs: Runs, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     monkeypatch.setattr(audit, "strongest_alone", lambda *_: None)
     more = {} if way == "kept" else {"values": "none", "values_at_once": 1e-4}
@@ -139,33 +146,20 @@ def test_effects_are_those_of_fresh_runs_in_which_every_statistic_is_measured(
     pd.testing.assert_frame_equal(mine, theirs, check_exact=True)
 
 
-def test_two_workers_give_the_same_tables(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "_BLOCK_BYTES", BLOCK_BYTES)  # workers know nothing of what is patched here
-    for name, value in PLANNED.items():
-        monkeypatch.setattr(looks, name, value)
-    one = audited(corpus, tmp_path / "one", values="none")
-    two = audited(corpus, tmp_path / "two", 2, values="none", values_at_once=1e-4)
-    assert two.valid
-    for read in (read_verdicts, read_statistics, read_effects):
-        folders = (Store(tmp_path / "one").audit(one.audit), Store(tmp_path / "two").audit(two.audit))
-        pd.testing.assert_frame_equal(*(read(folder).to_pandas() for folder in folders), check_exact=True)
-
-
-def test_what_is_not_kept_is_not_there(runs: dict[str, tuple[Store, Summary]]) -> None:
-    for way in ("dropped", "parts", "nothing"):
-        store, found = runs[way]
-        assert not any(stage.kept for stage in found.provenance.stages)
-        assert not list(store.root.glob("runs/*/values/*"))
-        assert not list(store.root.glob("runs/*/passing/*"))
+def test_what_is_not_kept_is_not_there(runs: Runs) -> None:
+    store, found = runs["nothing"]
+    assert not any(stage.kept for stage in found.provenance.stages)
+    assert not list(store.root.glob("runs/*/values/*"))
+    assert not list(store.root.glob("runs/*/passing/*"))
     store, found = runs["kept"]
     assert all(stage.kept for stage in found.provenance.stages)
     assert list(store.root.glob("runs/*/values/*"))
-    assert list(runs["parts"][0].root.glob("runs/*/observables/*"))
+    assert list(store.root.glob("runs/*/observables/*"))
     assert not list(runs["nothing"][0].root.glob("runs/*/observables/*"))
 
 
-@pytest.mark.parametrize("way", ["dropped", "nothing"])
-def test_values_of_a_document_are_the_same_again(runs: dict[str, tuple[Store, Summary]], way: str) -> None:
+@pytest.mark.parametrize("way", [pytest.param("dropped", marks=SLOW), "nothing"])
+def test_values_of_a_document_are_the_same_again(runs: Runs, way: str) -> None:
     (kept, usual), (store, found) = runs["kept"], runs[way]
     names = stored_statistics(usual)
     for document in ("d0000", "d1077"):
@@ -180,8 +174,8 @@ def test_values_of_a_document_are_the_same_again(runs: dict[str, tuple[Store, Su
         assert curve.with_values.tolist() == np.sort(values[0][held]).tolist()
 
 
-def test_who_cannot_compute_says_so(runs: dict[str, tuple[Store, Summary]]) -> None:
-    store, found = runs["parts"]
+def test_who_cannot_compute_says_so(runs: Runs) -> None:
+    store, found = runs["nothing"]
     with pytest.raises(StoreError, match="keeps no values of single runs"):
         read_values_by_run(store, found, "d0000", 0, stored_statistics(found))
     with pytest.raises(InputError, match="keeps no values"):
@@ -192,8 +186,19 @@ def test_who_cannot_compute_says_so(runs: dict[str, tuple[Store, Summary]]) -> N
     assert page.tests
 
 
-def test_a_finished_audit_is_not_done_again(runs: dict[str, tuple[Store, Summary]], corpus: Corpus) -> None:
-    store, found = runs["parts"]
-    again = audited(corpus, store.root, values="none", values_at_once=1e-4)
+def test_a_finished_audit_is_not_done_again(runs: Runs, corpus: Corpus) -> None:
+    store, found = runs["nothing"]
+    again = audited(corpus, store.root, **WAYS["nothing"])
     assert again.sampled_runs == 0
     assert again.provenance.finished == found.provenance.finished
+
+
+def test_who_is_content_with_few_verdicts_gets_those_of_an_early_look(runs: Runs, corpus: Corpus) -> None:
+    store, usual = runs["kept"]
+    stopped = audited(corpus, store.root, {"stop_when_open": 0.999}, values="all")
+    assert [look.tested > 0 for look in usual.looks] == [True, True, True]
+    assert [look.tested > 0 for look in stopped.looks] == [True, True, False]
+    assert stopped.runs == usual.looks[1].runs
+    assert stopped.sampled_runs == 0
+    assert [look.verdicts for look in stopped.looks[:2]] == [look.verdicts for look in usual.looks[:2]]
+    assert stopped.verdicts.undecided > usual.verdicts.undecided

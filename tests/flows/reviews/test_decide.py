@@ -167,12 +167,12 @@ def test_refused_before_anything_is_signed(audited: tuple[Path, str], store: Pat
 
 
 def test_more_runs_continue_the_same_runs_and_take_the_place_of_the_first_audit(
-    audited: tuple[Path, str], store: Path, kinds: dict[str, list[str]], run_ksdp: Callable
+    audited: tuple[Path, str], store: Path, kinds: dict[str, list[str]], ksdp: Callable
 ) -> None:
     folder, audit = audited
     asked, excluded = kinds["undecided"][0], kinds["clear"][0]
     decide(store, audit, kinds["clear"][:40], "exclude", "why", "Ana", NOW)  # fewer may enter than a run had
-    ran = run_ksdp(
+    ran = ksdp(
         *("decide", audit, asked, "--decision", "more-runs", "--reason", "close", "--who", "Ana", "--run"),
         *("--store", store, "--json"),
     )
@@ -199,37 +199,37 @@ def test_more_runs_continue_the_same_runs_and_take_the_place_of_the_first_audit(
 
 
 def test_the_commands_and_their_exit_codes(
-    audited: tuple[Path, str], store: Path, kinds: dict[str, list[str]], typed: Callable, tmp_path: Path
+    audited: tuple[Path, str], store: Path, kinds: dict[str, list[str]], ksdp: Callable, tmp_path: Path
 ) -> None:
     folder, audit = audited
     name, there = kinds["sensitive"][0], ("--store", store)
     told = ("--reason", "known risk", "--who", "Ana", *there)
-    made = typed("decide", audit, name, "--decision", "accept", *told, "--saw", "0", "--json", check=0).out
+    made = ksdp("decide", audit, name, "--decision", "accept", *told, "--saw", "0", "--json", check=0).out
     (entry,) = made["entries"]
     assert (entry["number"], entry["document"], entry["decision"]) == (1, name, "accept")
-    late = typed("decide", audit, name, "--decision", "exclude", *told, "--saw", "0", "--json", check=2)
+    late = ksdp("decide", audit, name, "--decision", "exclude", *told, "--saw", "0", "--json", check=2)
     assert late.out["newer"] == entry
     assert "is newer than what was seen" in late.err
-    typed("decide", audit, name, "--decision", "accept", "--who", "Ana", *there, check=2)
-    typed("decide", audit, name, "--decision", "accept", "--policy", "four-eyes", *there, check=2)
-    typed("decide", "--policy", "four-eyes", *there, check=0)
+    ksdp("decide", audit, name, "--decision", "accept", "--who", "Ana", *there, check=2)
+    ksdp("decide", audit, name, "--decision", "accept", "--policy", "four-eyes", *there, check=2)
+    ksdp("decide", "--policy", "four-eyes", *there, check=0)
     signed = ("--clearance", tmp_path / "c.json", "--key", folder / "ana.key", "--who", "Ana", *there)
-    assert "wait for a second person" in typed("clear", audit, *signed, check=2).err
-    typed("decide", "--policy", "one-person", *there, check=0)
-    out = typed("clear", audit, *signed, "--days", "3", "--json", check=0).out
+    assert "wait for a second person" in ksdp("clear", audit, *signed, check=2).err
+    ksdp("decide", "--policy", "one-person", *there, check=0)
+    out = ksdp("clear", audit, *signed, "--days", "3", "--json", check=0).out
     assert out["accepted"] == 1
-    assert typed("log", *there, "--json", check=0).out["entries"] == [entry]
-    typed("verify", tmp_path / "c.json", "--key", folder / "ana.pub", check=0)
-    good = typed("verify", store, "--against", tmp_path / "c.json", "--json", check=0).out
+    assert ksdp("log", *there, "--json", check=0).out["entries"] == [entry]
+    ksdp("verify", tmp_path / "c.json", "--key", folder / "ana.pub", check=0)
+    good = ksdp("verify", store, "--against", tmp_path / "c.json", "--json", check=0).out
     assert (good["whole"], good["entries"], good["anchors"]) == (True, 1, 1)
     for nothing in (tmp_path, tmp_path / "none.jsonl"):
-        typed("verify", nothing, check=1)
+        ksdp("verify", nothing, check=1)
     log = store / "reviews" / "log.jsonl"
     log.write_bytes(log.read_bytes() + b"torn")
-    assert typed("verify", log, "--json", check=0).out["torn"] == 4
-    assert "cut short" in typed("verify", log, check=0).err
+    assert ksdp("verify", log, "--json", check=0).out["torn"] == 4
+    assert "cut short" in ksdp("verify", log, check=0).err
     log.write_bytes(log.read_bytes().replace(b"known risk", b"known fact"))
-    bad = typed("verify", log, "--json", check=1).out
+    bad = ksdp("verify", log, "--json", check=1).out
     assert bad["broken"] == 1
     assert "entry 1 is not what was written" in json.dumps(bad)
 

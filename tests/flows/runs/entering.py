@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ksdp.audit.corpus.matrix import Corpus
@@ -15,7 +16,7 @@ from ksdp.audit.mechanisms.schema import opened
 from ksdp.audit.screening.clearance import Clearance, Covered, MechanismIdentity
 from ksdp.audit.specs.models import Spec
 from ksdp.flows.runs.budget import BudgetGuard
-from ksdp.flows.runs.party import ContributedDocuments, Node, enter_documents, run_party
+from ksdp.flows.runs.party import ContributedDocuments, Node, enter_documents, run_party, run_server
 from ksdp.flows.runs.protocol_files import Run, features_hash, protocol_text, read_run
 from ksdp.protocols.channel.rounds import run_together
 from ksdp.protocols.programs.programs import party_program
@@ -99,19 +100,26 @@ def run_of(run: Run, base: Path, entered: Mapping[str, ContributedDocuments]) ->
 
 
 def played(
-    run: Run, base: Path, out: Path, entered: Mapping[str, ContributedDocuments], guards: Mapping[str, BudgetGuard]
+    run: Run,
+    base: Path,
+    out: Path,
+    entered: Mapping[str, ContributedDocuments],
+    guards: Mapping[str, BudgetGuard] = MappingProxyType({}),
 ) -> dict[str, KsdpError | dict[str, Any]]:
-    """What every party came to, each in a thread: with BASE/NAME.key, to OUT/NAME."""
+    """What every party and the server came to, each in a thread: with BASE/NAME.key, to OUT/NAME."""
     ends: dict[str, KsdpError | dict[str, Any]] = {}
 
-    def party(name: str) -> None:
+    def take_part(name: str) -> None:
         node = Node(run, name, load_private(base / f"{name}.key"), out / name)
         try:
-            ends[name] = run_party(node, entered[name], guards.get(name))
+            if name == run.server:
+                ends[name] = run_server(node)
+            else:
+                ends[name] = run_party(node, entered[name], guards.get(name))
         except KsdpError as error:
             ends[name] = error
 
-    threads = [threading.Thread(target=party, args=(name,)) for name in entered]
+    threads = [threading.Thread(target=take_part, args=(name,)) for name in filter(None, (*entered, run.server))]
     for thread in threads:
         thread.start()
     for thread in threads:

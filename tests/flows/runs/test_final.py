@@ -1,10 +1,9 @@
-"""Real processes that open their final output alone: the result, a death, two organisations, clearances."""
+"""Runs that open their final output alone: the result, two organisations, clearances."""
 
 from __future__ import annotations
 
 import json
 import tomllib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,9 +22,6 @@ from .test_protocol import Organisations, organisations, results
 
 FINAL = 'name = "pd-svd"\nrank = 2\nopens = "final"\n[shares]\nblock = 12\nrounds = {rounds}'
 TOLD = ("time", "what", "kind", "round", "peer", "bytes")
-RATINGS = (
-    'name = "pd-nmf"\nrank = 2\nsweeps = {sweeps}\nweighted = true\nbeta = 1.0\ndelta = 1.0\nopens = "final"\n'
-)
 POWER = 'name = "pd-svd"\nrank = 2\nsolver = "power"'
 
 
@@ -34,11 +30,10 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Organisations:
     return organisations(tmp_path_factory.mktemp("three"), 3)
 
 
-@pytest.mark.e2e
-def test_three_processes_learn_the_exact_result_and_nothing_of_the_rounds(three: Organisations) -> None:
-    protocol = three.protocol(FINAL.format(rounds=60))
+def test_three_parties_learn_the_exact_result_and_nothing_of_the_rounds(three: Organisations) -> None:
+    protocol = three.protocol(FINAL.format(rounds=30))
     ends = three.run(protocol)
-    assert {code for code, _ in ends.values()} == {0}, ends
+    assert all(isinstance(end, dict) for end in ends.values()), ends
     found = results(protocol, three.names)
     ideal = read_run(protocol).terms.mechanism.run(three.database(protocol), np.random.default_rng(0))
     assert set(found["ada"]) == {"V"}
@@ -48,25 +43,10 @@ def test_three_processes_learn_the_exact_result_and_nothing_of_the_rounds(three:
         about = json.loads((protocol.with_suffix("") / name / "run.json").read_text())
         assert about["opens"] == "final"
         assert "Any two of ada, bob, cyd that put together" in about["reveals"]
-        assert "Any two of ada, bob, cyd" in ends[name][1]
         lines = (protocol.with_suffix("") / name / "transcript.jsonl").read_text().splitlines()
         told = [line for line in map(json.loads, lines) if line["what"] in ("sent", "received")]
         assert {line["kind"] for line in told} >= {"shares", "computation", "opened", "result"}
         assert {frozenset(line) for line in told} == {frozenset(TOLD)}, "sizes and times, no values"
-
-
-@pytest.mark.e2e
-def test_a_killed_party_ends_the_run_for_all_by_name(three: Organisations) -> None:
-    three.lose_bob(three.protocol(FINAL.format(rounds=1000)), "computation", after=41)
-
-
-@pytest.mark.e2e
-def test_a_party_that_does_not_compute_and_dies_ends_the_run_for_all_by_name(tmp_path: Path) -> None:
-    """Ratings of four organisations, three of which compute."""
-    four = organisations(tmp_path, 4)
-    computing = [name for name in four.names if name != "bob"]
-    final = f"[shares]\ncomputing = {json.dumps(computing)}\n"
-    four.lose_bob(four.protocol(RATINGS.format(sweeps=5000) + final), "computation", after=41)
 
 
 def test_ksdp_run_says_who_must_be_trusted(three: Organisations) -> None:

@@ -45,7 +45,6 @@ def is_running(process: int) -> bool:
     return True
 
 
-@pytest.mark.e2e
 def test_every_party_is_heard_in_any_order_and_none_is_left() -> None:
     with Launcher(timeout=300) as launcher:
         pipes = [launcher.start(count, upto) for upto in (3, 4)]
@@ -54,7 +53,6 @@ def test_every_party_is_heard_in_any_order_and_none_is_left() -> None:
     assert not any(is_running(process) for process in processes)
 
 
-@pytest.mark.e2e
 def test_the_failure_of_one_ends_the_wait_for_all() -> None:
     with Launcher(timeout=300) as launcher:
         sleeping = launcher.start(sleep)
@@ -67,7 +65,6 @@ def test_the_failure_of_one_ends_the_wait_for_all() -> None:
     assert not is_running(process)
 
 
-@pytest.mark.e2e
 def test_a_killed_party_is_gone_and_the_others_are_heard_still() -> None:
     with Launcher(timeout=300) as launcher:
         killed, other = launcher.start(sleep), launcher.start(count, 3)

@@ -13,7 +13,7 @@ from ...lossy_wire import ADDRESSES, lossy_wire, why_no_wire
 from .test_protocol import NMF, organisations, read_run
 
 
-@pytest.mark.e2e
+@pytest.mark.validity
 def test_latency_and_loss_change_no_result(tmp_path: Path) -> None:
     if (why := why_no_wire()) is not None:
         pytest.skip(why)

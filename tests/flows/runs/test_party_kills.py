@@ -123,12 +123,10 @@ def _alike(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
     return one.keys() == other.keys() and all(np.allclose(one[n], other[n], rtol=0, atol=1e-6) for n in one)
 
 
-@pytest.mark.e2e
-def test_three_killed_parties_lose_nothing(tmp_path: Path) -> None:
-    assert kills(tmp_path, 3, 5) == 0
+def test_a_killed_party_loses_nothing(tmp_path: Path) -> None:
+    assert kills(tmp_path, 1, 5) == 0
 
 
-@pytest.mark.e2e
 @pytest.mark.validity
 def test_forty_killed_parties_lose_nothing(tmp_path: Path) -> None:
     assert kills(tmp_path, 40, 6) == 0

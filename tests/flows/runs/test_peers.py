@@ -1,9 +1,8 @@
-"""Mechanisms with noise among real processes over real TLS, with a server where they need one."""
+"""Mechanisms with noise over real TLS, with a server where they need one."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -48,9 +47,8 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> Organisations:
 
 def run_all(org: Organisations, protocol: Path) -> dict[str, dict[str, Any]]:
     """`run.json` of every node, after a run without a fault; the result is the same everywhere."""
-    read, out = read_run(protocol), protocol.with_suffix("")
-    ends = run_local(read, protocol, org.folder, out, uncleared=True)
-    assert {end["code"] for end in ends.values()} == {0}, ends
+    ends, out = org.run(protocol), protocol.with_suffix("")
+    assert all(isinstance(end, dict) for end in ends.values()), ends
     first = np.load(out / "ada" / "result.npz")
     for node in ends:
         found = np.load(out / node / "result.npz")
@@ -64,7 +62,6 @@ def without_noise(org: Organisations, protocol: Path, bound: float) -> np.ndarra
     return np.linalg.svd(rows)[2][:2]
 
 
-@pytest.mark.e2e
 def test_sums_with_noise_need_no_server(four: Organisations) -> None:
     protocol = four.protocol(POWER)
     abouts = run_all(four, protocol)
@@ -79,7 +76,6 @@ def test_sums_with_noise_need_no_server(four: Organisations) -> None:
     assert subspace_sine(V[:1], without_noise(four, protocol, 1.0)) < 0.5, "noise, not nonsense"
 
 
-@pytest.mark.e2e
 def test_second_moments_are_one_sum_and_what_is_promised_is_told(four: Organisations) -> None:
     protocol = four.protocol(MOMENTS)
     about = run_all(four, protocol)["cyd"]
@@ -93,7 +89,6 @@ def test_second_moments_are_one_sum_and_what_is_promised_is_told(four: Organisat
     assert subspace_sine(result["V"], leading) < 1e-6
 
 
-@pytest.mark.e2e
 def test_a_server_decomposes_what_the_sites_send(four: Organisations) -> None:
     protocol = four.protocol(PCA, SERVER)
     abouts = run_all(four, protocol)
@@ -115,7 +110,6 @@ def test_a_server_decomposes_what_the_sites_send(four: Organisations) -> None:
     assert set(np.load(protocol.with_suffix("") / "ada" / "own.npz").files) == {"ids"}
 
 
-@pytest.mark.e2e
 def test_all_noises_but_one_are_taken_away(four: Organisations) -> None:
     """With the Paillier keys of real runs: 3072 bits."""
     protocol = four.protocol(UTILITY, SERVER)
@@ -129,26 +123,12 @@ def test_all_noises_but_one_are_taken_away(four: Organisations) -> None:
     np.testing.assert_allclose(V @ V.T, np.eye(2), atol=1e-9)
 
 
-@pytest.mark.e2e
 def test_an_unsound_claim_is_told_at_the_end(four: Organisations) -> None:
-    protocol = four.protocol(FEDPOWER, SERVER)
-    ada = [*four.command(protocol, "ada")]
-    others = {
-        "bob": four.command(protocol, "bob"),
-        "cyd": four.command(protocol, "cyd"),
-        SERVER: server_command(four, protocol),
-    }
-    started = [
-        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for command in others.values()
-    ]
-    done = subprocess.run(ada, capture_output=True, text=True, timeout=300)
-    assert [process.wait(timeout=300) for process in started] == [0, 0, 0]
-    assert done.returncode == 0, done.stderr
-    assert "1 x sizes, 2 x upload" in done.stdout
-    assert "epsilon 2 at delta 2e-05; unit: as printed" in done.stdout
-    assert "UNSOUND as printed: Local and central noise" in done.stdout
-    assert "uncleared: ada, bob, cyd\n" in done.stdout, "the server is not among them"
+    about = run_all(four, four.protocol(FEDPOWER, SERVER))["ada"]
+    assert about["asked"] == {"sizes": 1, "upload": 2}
+    assert guarantee_words(about).startswith("guarantee: epsilon 2 at delta 2e-05; unit: as printed")
+    assert "UNSOUND as printed: Local and central noise" in guarantee_words(about)
+    assert [name for name, said in about["parties"].items() if not said["cleared"]] == ["ada", "bob", "cyd"]
 
 
 def server_command(org: Organisations, protocol: Path, *more: str) -> list[str]:

@@ -92,7 +92,6 @@ def nodes(mechanism: Mechanism, lost: str) -> dict[str, LosableNode]:
     return made
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize(("name", "parameters", "lost"), RUNS, ids=[f"{n}-{lost}" for n, _, lost in RUNS])
 def test_all_others_say_who_is_gone(name: str, parameters: dict[str, Any], lost: str) -> None:
     mechanism = make_mechanism(name, parameters, installed=True)

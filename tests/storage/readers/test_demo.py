@@ -84,7 +84,7 @@ def test_what_others_registered_is_left_out(documents):
         pd.DataFrame._accessors.discard("planted")
 
 
-@pytest.mark.e2e
+@pytest.mark.validity
 def test_two_fresh_processes_agree():
     processes = [
         subprocess.Popen(

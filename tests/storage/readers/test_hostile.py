@@ -1,4 +1,4 @@
-"""Files that strangers make, by the command: refused in a line, or one a fault, in seconds and little memory."""
+"""Files that strangers make: `tests/stories/test_strangers.py` hands them to the command."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import gzip
 import json
 import os
 import resource
-import subprocess
-import sys
-import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -26,8 +23,7 @@ from ksdp.audit.errors import KsdpError
 from ksdp.flows.audits.first_spec import first_spec
 from ksdp.storage.readers.spec_files import read_spec_file
 
-SECONDS, MEMORY = 30.0, 1.5e9
-"""Wanted are ten seconds, where nothing else runs beside."""
+MEMORY = 1.5e9
 Make = Callable[[Path], object]
 
 
@@ -75,7 +71,7 @@ def objects(path: Path) -> None:
 FILES: dict[str, Make] = {
     "zeros.csv.gz": lambda path: zeros(path, b"a,b\n"),
     "zeros.jsonl.gz": lambda path: zeros(path),
-    "bomb.npz": lambda path: archive(path, data=2000, indices=10, indptr=1, shape=b"", format=b""),
+    "bomb.npz": lambda path: archive(path, data=500, indices=10, indptr=1, shape=b"", format=b""),
     "empty.npz": lambda path: archive(path),
     "objects.npz": objects,
     "text.npz": lambda path: path.write_text("no archive"),
@@ -106,40 +102,6 @@ FILES: dict[str, Make] = {
     "many.toml": lambda path: path.write_text("".join(f"[t{n}]\n" for n in range(200_000))),
     "zero.toml": lambda path: path.symlink_to("/dev/zero"),
 }
-
-
-@pytest.fixture
-def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    path = tmp_path / request.param
-    FILES[request.param](path)
-    yield path
-    if not path.is_dir():
-        path.unlink()  # tens of megabytes
-
-
-@pytest.mark.e2e
-@pytest.mark.parametrize("made", FILES, indirect=True)
-def test_a_hostile_file_is_refused_in_seconds(made: Path, tmp_path: Path) -> None:
-    command = "plan" if made.suffix == ".toml" else "init"
-    began = time.monotonic()
-    with (tmp_path / "out").open("w") as out, (tmp_path / "err").open("w") as err:
-        process = subprocess.Popen([sys.executable, "-m", "ksdp", command, str(made)], stdout=out, stderr=err)
-        ending = threading.Timer(SECONDS, process.kill)
-        ending.start()
-        _, status, used = os.wait4(process.pid, 0)
-        ending.cancel()
-        process.returncode = os.waitstatus_to_exitcode(status)
-    seconds = time.monotonic() - began
-    said = (tmp_path / "err").read_text().strip().splitlines()
-    cost = f"{seconds:5.1f} s  {used.ru_maxrss / 1e6:5.2f} GB"
-    print(f"{made.name:22} exit {process.returncode}  {cost}  {said[-1:]}")
-    assert process.returncode in (1, 2), said
-    assert said[0].startswith(("refused:", "error:"))
-    assert len(said) == 1 or (made.suffix == ".toml" and len(said) < 25), said[:3]
-    assert max(map(len, said)) < 1000
-    assert seconds < SECONDS
-    assert used.ru_maxrss * 1024 < MEMORY
-    assert not made.with_suffix(".toml").exists() or made.suffix == ".toml"
 
 
 def good_files(folder: Path) -> list[Path]:

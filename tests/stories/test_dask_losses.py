@@ -1,4 +1,4 @@
-"""Calls outlive the worker that made them and the scheduler that handed them out."""
+"""Dask workers: calls outlive who made them and who handed them out; clusters by name; none without TLS."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ import contextlib
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import dask
 import distributed  # before its settings are changed: whoever takes a change back takes back all of them
+import psutil
 import pytest
 from distributed.comm import CommClosedError
+from distributed.utils import LoopRunner
 
+from ksdp.audit.errors import InputError
+from ksdp.audit.specs.models import ClusterSpec
 from ksdp.tasks.cluster import open_workers, spread
 
 from ..hosts import kill
@@ -83,3 +89,64 @@ def test_a_scheduler_that_goes_while_a_result_is_on_its_way_is_asked_again(
     with open_workers(1) as workers:
         assert spread(workers.address, pow, [(number, 2) for number in range(4)], told.append) == [0, 1, 4, 9]
     assert sorted(told) == [0, 1, 4, 9]
+
+
+def asked(name: str, **given: object) -> ClusterSpec:
+    return ClusterSpec.model_validate({"class": name, **given})
+
+
+def test_a_named_cluster_speaks_tls_and_calls_are_made_there() -> None:
+    given = {"threads_per_worker": 1, "n_workers": 0, "dashboard_address": "127.0.0.1:0"}
+    with open_workers(asked=asked("distributed.LocalCluster", workers=1, arguments=given)) as workers:
+        assert workers.address.startswith("tls://")
+        assert workers.count == 1
+        assert spread(workers.address, str.upper, [("a",), ("b",)], lambda _: None) == ["A", "B"]
+
+
+@pytest.mark.parametrize(
+    ("given", "patience", "said"),
+    [({"protocol": "tcp://"}, 600, "started a scheduler without TLS"), ({}, 1, "had no worker for 1 s")],
+)
+def test_without_tls_or_workers_nothing_is_sent(given: dict[str, str], patience: int, said: str) -> None:
+    empty = {"n_workers": 0, "dashboard_address": "127.0.0.1:0", **given}
+    started = asked("distributed.LocalCluster", arguments=empty, patience=patience)
+    with pytest.raises(InputError, match=said), open_workers(asked=started):
+        pass
+
+
+def test_a_worker_that_is_killed_while_it_starts_does_not_end_the_audit() -> None:
+    """The first one that shows itself is killed at once."""
+    mine, killed = psutil.Process(), threading.Event()
+    known = {process.pid for process in mine.children(recursive=True)}
+
+    def kill() -> None:
+        end = time.monotonic() + 60
+        while time.monotonic() < end and not killed.is_set():
+            for process in mine.children(recursive=True):
+                with contextlib.suppress(psutil.Error):
+                    if process.pid not in known and "spawn_main" in " ".join(process.cmdline()):
+                        process.kill()
+                        killed.set()
+                        return
+            time.sleep(0.02)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    with open_workers(1) as cluster:
+        killer.join()
+        assert killed.is_set()
+        assert spread(cluster.address, str.upper, [("a",)], lambda _: None) == ["A"]
+
+
+def test_an_audit_starts_again_where_dask_takes_too_long_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask waits ten seconds for its own loop, and then says `assert loop is not None`."""
+    started, late = LoopRunner.start, iter([True])
+
+    def start(self: LoopRunner) -> None:
+        assert not next(late, False)
+        started(self)
+
+    monkeypatch.setattr(LoopRunner, "start", start)
+    with open_workers(1) as cluster:
+        assert spread(cluster.address, str.upper, [("a",)], lambda _: None) == ["A"]
+    assert next(late, None) is None

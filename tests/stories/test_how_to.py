@@ -23,12 +23,12 @@ import scipy.sparse as sp
 from ksdp.audit.mechanisms.pem.algorithm import run_ideal
 from ksdp.audit.mechanisms.pem.noise import Vetted
 
-from .fences import fences, run_python
-from .ports import free_ports
-from .scripts import script
-from .servers import own_server
+from ..fences import fences, run_python
+from ..ports import free_ports
+from ..scripts import script
+from ..servers import own_server
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 HOW_TO = script("reference_docs").PAGES["How-to guides"]
 NAMES = ("ada", "bob", "cyd")
 MAIL = """seed = 7

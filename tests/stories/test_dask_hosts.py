@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 import sys
 import time
@@ -20,9 +21,9 @@ from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import run_audit
 from ksdp.storage.readers.spec_files import read_spec_file
 
-from ...buckets import bucket
-from ...hosts import Host, hosts, kill, why_no_hosts
-from ...ports import free_ports
+from ..buckets import bucket
+from ..hosts import Host, hosts, kill, why_no_hosts
+from ..ports import free_ports
 
 pytestmark = pytest.mark.e2e
 
@@ -136,6 +137,8 @@ def test_hosts_that_share_nothing_give_the_same_table(
             "--store",
             str(tmp_path / "far"),
             "--json",
+            "--performance-report",
+            str(tmp_path / "dask.html"),
         ]
         with (logs / "client").open("wb") as out:
             client = subprocess.Popen(command, stdout=out, stderr=out, env=keys, start_new_session=True)
@@ -158,5 +161,8 @@ def test_hosts_that_share_nothing_give_the_same_table(
     for name in ("verdicts", "statistics", "effects", "curves"):
         tables = [(folder / f"{name}.parquet").read_bytes() for folder in folders]
         assert tables[0] == tables[1], name
+    measured = (tmp_path / "dask.html").read_text(encoding="utf-8")
+    assert "_block" in measured  # a task of ours
+    assert re.findall("<(?:script|link)[^>]* (?:src|href)=.http", measured) == []
     assert not list((tmp_path / "far").glob("runs/*/*/**/*.parquet"))
     assert len(list((tmp_path / "alone").glob("runs/*/values/**/*.parquet"))) >= 8

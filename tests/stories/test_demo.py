@@ -1,8 +1,7 @@
-"""The wheel, in an environment that has nothing of this checkout."""
+"""From the wheel: an audit without any extra, and the first audit of the documentation, typed as it stands."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -12,7 +11,24 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+import ksdp.cli
+
+from ..fences import type_page
+
+pytestmark = pytest.mark.e2e
+
+ROOT = Path(__file__).resolve().parents[2]
+AUDIT = """
+import sys
+for name in {missing!r}:
+    sys.modules[name] = None
+import numpy as np, ksdp
+X = np.random.default_rng(0).poisson(1.0, (40, 6)).astype(float)
+found = ksdp.audit(X, "pd-svd", rank=2, party_size=0.25, with_runs=20, seed=1)
+assert len(found.verdicts) == 40
+assert found.report({page!r}).is_file()
+ksdp.plan(X, "pd-nmf", rank=2, party_size=0.25)
+"""
 
 
 def ran(*command: str | Path, cwd: Path) -> str:
@@ -24,8 +40,7 @@ def ran(*command: str | Path, cwd: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.e2e
-def test_installed_from_the_wheel_it_has_all_that_it_needs(tmp_path: Path) -> None:
+def test_the_first_audit_from_the_wheel(tmp_path: Path) -> None:
     """Libraries are those that are here: a path file names their folder, and brings no editable install."""
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
     ran(*pip, "wheel", "-q", "--no-deps", "--no-index", "--no-build-isolation", "-w", tmp_path, ROOT, cwd=tmp_path)
@@ -39,14 +54,6 @@ def test_installed_from_the_wheel_it_has_all_that_it_needs(tmp_path: Path) -> No
     assert Path(ran(python, "-P", "-c", "import ksdp; print(ksdp.__file__)", cwd=tmp_path)).is_relative_to(clean)
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert ran(clean / "bin" / "ksdp", "--version", cwd=tmp_path).strip().endswith(version)
-    assert "pd-svd" in ran(clean / "bin" / "ksdp", "mechanisms", cwd=tmp_path)
-    # Templates and styles are data: an audit with its report needs them.
-    code = (
-        "import json, numpy as np, ksdp\n"
-        "X = np.random.default_rng(0).poisson(1.0, (40, 6)).astype(float)\n"
-        "found = ksdp.audit(X, 'pd-svd', rank=2, party_size=0.25, with_runs=20, seed=1)\n"
-        "print(json.dumps({'documents': len(found.verdicts), 'report': str(found.report('page.html'))}))\n"
-    )
-    said = json.loads(ran(python, "-P", "-c", code, cwd=tmp_path).splitlines()[-1])
-    assert said["documents"] == 40
-    assert Path(said["report"]).read_text(encoding="utf-8").startswith("<!doctype html>")
+    audit = AUDIT.format(missing=sorted(ksdp.cli.EXTRAS), page=str(tmp_path / "page.html"))
+    ran(python, "-P", "-c", audit, cwd=tmp_path)
+    type_page("first-audit.md", tmp_path, python.parent)
