@@ -86,7 +86,6 @@ def test_people_read_both_numbers_and_where_they_are_from(tmp_path: Path) -> Non
     _, first = run(*asked)
     assert "claims epsilon 1 at delta 1e-05" in first
     assert "1 PLD (delta 1e-05)" in first
-    assert "\n  Replay: of " in first
     assert "  stored 20" in first
     _, second = run(*asked)
     assert "read from the store: the same inputs and code, run 20" in second

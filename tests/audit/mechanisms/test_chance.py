@@ -128,9 +128,7 @@ class Uploads:
 OWN = {"name": f"{__name__}:Uploads"}
 
 
-@pytest.mark.parametrize(
-    "mechanism", [masked, Uploads(), OWN, {"name": "together", "runs": [OWN, {"name": "pd-svd", "rank": 2}]}]
-)
+@pytest.mark.parametrize("mechanism", [masked, Uploads(), OWN])
 def test_nobody_is_clear_of_it_and_the_forecast_says_how_to_declare(mechanism: Any) -> None:
     (said,) = ksdp.plan(ROWS[:60], mechanism, party_size=0.5, with_runs=40)["unread"]
     assert re.findall("`(.*?)`", said.partition(":")[0]) == ["upload-0", "upload-1", "upload-2"]

@@ -196,7 +196,7 @@ def test_moments_have_a_promise_to_turn() -> None:
     assert [lever.name for lever in lever_space(asked, 5000)] == ["rank", "advantage", "drawn"]
     chosen = at_setting(asked, Setting(advantage=0.1, rank=2), 5000).mechanism.parameters
     assert (chosen["advantage"], chosen["rank"]) == (0.1, 2)
-    assert grid(asked, 5000, ("advantage",))[1:] == [Setting(advantage=0.1), Setting(advantage=0.4)]
+    assert grid(asked, 5000, ("advantage",))[1:] == [Setting(advantage=one) for one in (0.1, 0.2, 0.4)]
 
 
 def test_the_leak_of_a_sample_is_that_of_its_strongest_statistic(corpus: Corpus) -> None:
