@@ -454,8 +454,6 @@ def _decided(opened: Store, audit: str) -> _Decided:
         raise InputError(f"leaks were planted in audit {audit} to see whether they are found: it clears nothing.")
     if not spec.decides:
         raise InputError(f"audit {audit} explored statistics on runs that were seen before: it clears nothing.")
-    if spec.statistics.sees == "final":
-        raise InputError(f"audit {audit} saw the final output alone, and a protocol run announces more.")
     started = find_attempt(opened, audit)
     if started is None:  # it was written down before its first run
         raise StoreError(
@@ -467,6 +465,8 @@ def _decided(opened: Store, audit: str) -> _Decided:
             f"audit {audit} is one of several of an attempt, and none that people decide about: `ksdp list` shows "
             "those that can be signed."
         )
+    if spec.statistics.sees == "final":
+        raise InputError(f"audit {audit} saw the final output alone, and a protocol run announces more.")
     for newer in newer_audits(opened, audit):
         if _proposing(opened, newer) != audit:
             raise InputError(f"audit {newer} asked the same question later: decide there.")
