@@ -7,7 +7,7 @@ export PREFECT_SERVER_ANALYTICS_ENABLED := false
 # Where it is set, every test worker and every process of a test would compile all modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup flower demo kernels test e2e validity bench lint docs lock bill known-faults clean
+.PHONY: setup flower demo kernels test e2e stories validity bench lint docs lock bill known-faults clean
 
 setup: .setup-done
 
@@ -37,8 +37,12 @@ demo: kernels
 test: kernels lint
 	$(BIN)/python -m pytest -n auto --dist worksteal --ignore tests/stories --ignore tests/validity
 
-# Real processes, two stories at a time: they use some cores by themselves.
+# Real processes and a browser: what CI runs beside `make test`.
 e2e: kernels
+	$(BIN)/python -m pytest -m "e2e and not validity" -n 2 --dist worksteal tests/stories/test_review.py tests/stories/test_dask_losses.py tests/storage/reviews
+
+# Every story with real processes, servers and workers; half an hour.
+stories: kernels
 	$(BIN)/python -m pytest -m "e2e and not validity" -n 2 --dist worksteal tests/stories tests/flows tests/extras tests/storage/reviews
 
 validity: kernels
