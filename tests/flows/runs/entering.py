@@ -139,7 +139,7 @@ def signed_clearance(
     **other: Any,
 ) -> Path:
     """Of an audit of this mechanism with every round opened, signed with a key beside `path`, for a day."""
-    signed = clearance_of(shown, mechanism, ids, now, **({"spec": spec.hash} | other))
+    signed = clearance_of(shown, mechanism, ids, now, **({"spec": spec.binding} | other))
     path.unlink(missing_ok=True)
     write_clearance(path, signed, load_private(path.parent / f"{signer}.key"))
     return path

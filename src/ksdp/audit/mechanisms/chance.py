@@ -32,7 +32,7 @@ _REPEATS = "noise repeats other noise, or is not of the declared law"
 
 
 @dataclass(frozen=True, eq=False)
-class Noised:
+class NoisedNumbers:
     """Numbers that a run put noise on; of many calls all one after the other."""
 
     value: Floats
@@ -43,7 +43,7 @@ class Noised:
     returned: Floats
 
 
-_heard: ContextVar[list[Noised] | None] = ContextVar("ksdp-noise", default=None)
+_heard: ContextVar[list[NoisedNumbers] | None] = ContextVar("ksdp-noise", default=None)
 
 
 def noise(
@@ -100,14 +100,14 @@ def noise(
     if (heard := _heard.get()) is not None:
         laws = np.full(given.shape, law)
         parts = (given, np.broadcast_to(wide, given.shape), laws, drawn, np.asarray(returned))
-        heard.append(Noised(*(np.array(part).ravel() for part in parts)))
+        heard.append(NoisedNumbers(*(np.array(part).ravel() for part in parts)))
     return returned
 
 
 @contextmanager
-def _listening() -> Iterator[list[Noised]]:
+def _listening() -> Iterator[list[NoisedNumbers]]:
     """What `noise` puts on numbers, inside."""
-    calls: list[Noised] = []
+    calls: list[NoisedNumbers] = []
     token = _heard.set(calls)
     try:
         yield calls
@@ -134,15 +134,15 @@ def undeclared(mechanism: Mechanism, databases: Iterable[Database]) -> dict[str,
     return found if _fresh(draws) else dict.fromkeys(sorted(noised), _REPEATS) | found
 
 
-_Run = tuple[Mapping[str, Any], Noised]
+_Run = tuple[Mapping[str, Any], NoisedNumbers]
 
 
 def _run(mechanism: Mechanism, database: Database, seed: list[int]) -> _Run:
     with _listening() as calls:
         seen = mechanism.run(database, np.random.default_rng(seed))
-    nothing = Noised(*(np.zeros(0),) * 2, np.zeros(0, "<U8"), *(np.zeros(0),) * 2)
+    nothing = NoisedNumbers(*(np.zeros(0),) * 2, np.zeros(0, "<U8"), *(np.zeros(0),) * 2)
     parts = zip(*(vars(one).values() for one in (nothing, *calls)), strict=True)
-    return dict(seen), Noised(*(np.concatenate(part) for part in parts))
+    return dict(seen), NoisedNumbers(*(np.concatenate(part) for part in parts))
 
 
 def _of_one(first: _Run, second: _Run, name: str) -> tuple[str, Ints]:
@@ -160,7 +160,7 @@ def _of_one(first: _Run, second: _Run, name: str) -> tuple[str, Ints]:
     return "", places
 
 
-def _settings(one: Noised, other: Noised) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+def _settings(one: NoisedNumbers, other: NoisedNumbers) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
     yield one.value, other.value
     yield one.scale, other.scale
     yield one.law, other.law
