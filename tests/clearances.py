@@ -26,7 +26,6 @@ def clearance(ids: Iterable[str] = ("b", "a", "ü", "d\udc80"), **changes: Any) 
         "spec": "sha256:bb",
         "audits": ("one", "two"),
         "verdicts": {"sensitive": 0, "clear": 4, "undecided": 1},
-        "allowed": ("clear",),
         "documents": Clearance.entries(ids),
         "sensitive": 2,
         "excluded": 0,

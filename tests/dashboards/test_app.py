@@ -13,10 +13,12 @@ import pytest
 from starlette.testclient import TestClient
 
 from ksdp.audit.errors import StoreError
+from ksdp.audit.screening.clearance import attempt_of, list_attempt, question_of
 from ksdp.dashboards.app import create_app
 from ksdp.dashboards.reviews import Actions
 from ksdp.dashboards.security import LocalReviewer, ReviewerSource, TokenReviewers
-from ksdp.storage.findings import read_verdicts
+from ksdp.storage.audits.ledger import record_attempt
+from ksdp.storage.findings import read_spec, read_verdicts
 from ksdp.storage.reviews.decisions import Policy, document_state, read_log, write_policy
 from ksdp.storage.reviews.document_text import read_accesses
 from ksdp.storage.store import Store
@@ -215,11 +217,14 @@ def test_a_void_audit_takes_no_decision(own_store: Store) -> None:
     assert read_log(own_store) == []
 
 
-def test_the_queue_says_which_audit_is_signed_by_itself(history_store: Store) -> None:
-    visit = client(history_store)
+def test_the_queue_says_which_audit_is_signed_by_itself(own_store: Store) -> None:
+    spec = read_spec(own_store.audit("svd-07"))
+    asked = {"question": question_of(spec, "sha256:aa", 60), "given": spec, "name": list_attempt("svd-06")}
+    record_attempt(own_store, attempt_of(spec, "svd-07", "2026-11-08T02:30:07+00:00", 400, 1, **asked))
+    visit = client(own_store)
     assert "ksdp clear svd-09" in visit.get("/queue?audit=svd-09").text
     page = visit.get("/queue?audit=svd-07").text
-    assert "This audit is an audit of the list that audit screen01 proposed" in page
+    assert "This audit is an audit of the list that audit svd-06 proposed" in page
     assert "ksdp clear" not in page
 
 

@@ -55,7 +55,8 @@ def test_the_example_is_audited_from_beside_its_spec(tmp_path: Path) -> None:
     assert found.parameters == {"noise": 0.05}
     assert found.documents == 100
     assert set(found.statistics) == {"along-the-sum", "simulated"}  # nobody's own mechanism is without
-    assert found.unread == ()
+    (unread,) = found.unread  # an object of somebody's own is followed like a function
+    assert unread.startswith("who was in, by following the function: 199 numbers are announced of 5,710")
     assert found.valid
 
 

@@ -14,8 +14,8 @@ from starlette.requests import Request
 from ksdp.dashboards.addresses import PAGE_ROWS, Listing, Paged, page_number, whole_number
 from ksdp.dashboards.audits.pages import MoreRuns, read_more_runs, require_audit, wanted
 from ksdp.storage.audits.history import Brief, read_history, read_summary, views_of
+from ksdp.storage.audits.ledger import deciding_audits, proposing_audit
 from ksdp.storage.audits.queries import Filter, Findings, Row
-from ksdp.storage.audits.screens import screen_of
 from ksdp.storage.errors import InputError, KsdpError
 from ksdp.storage.findings import Summary
 from ksdp.storage.reviews.decisions import (
@@ -322,8 +322,8 @@ def read_queue_page(store: Store, query: Mapping[str, str]) -> QueuePage:
 
 
 def _part_of(store: Store, audit: str) -> str | None:
-    screen = screen_of(store, audit)
-    if screen and audit not in (screen.rounds[0].audit, screen.rounds[-1].audit if screen.clearance else ""):
-        return f"an audit of the list that audit {screen.screen} proposed"
+    proposed_by = proposing_audit(store, audit)
+    if audit != proposed_by and audit not in deciding_audits(store):
+        return f"an audit of the list that audit {proposed_by} proposed"
     views = views_of(store, audit)
     return f"one of the views {views}" if views else None

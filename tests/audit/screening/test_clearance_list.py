@@ -96,6 +96,9 @@ def test_the_statement_counts_and_does_not_praise() -> None:
         "Where two parties open exact sums, each learns the other's input exactly.",
     ):
         assert words in said, words
+    accepted = list_statement(ListCounts(0, 2, 0, 0, 0, 0), **values, four_eyes=True)
+    assert "2 documents are listed, and no audit proved anything of them." in accepted
+    assert "exactly these" not in accepted
     alone = list_statement(ListCounts(1, 0, 0, 0, 0, 0), **values, four_eyes=False, every_size=True)
     assert "Every document of the audit is listed." in alone
     assert "one person each" in alone

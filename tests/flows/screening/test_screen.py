@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +139,7 @@ def test_the_second_layer_is_found_and_the_clearance_holds_neither(base: Path) -
     path, public = base / "clearance.json", load_public(base / "ana.pub")
     signed = verify_clearance(path, now=NOW, public_key=public, corpus_hash=found["corpus"]).clearance
     assert signed.audits == tuple(about["audit"] for about in found["rounds"])
-    assert (signed.sensitive, signed.excluded, signed.allowed) == (26, 0, ("clear",))
+    assert (signed.sensitive, signed.excluded) == (26, 0)
     assert len(signed.documents) == signed.verdicts["clear"] == 88
     assert (signed.sizes.size, signed.evidence.attempts.attempts) == (18, 2)
 
@@ -179,7 +180,7 @@ def test_documents_that_others_hid_are_found_when_the_listed_ones_are_audited_al
     asked = spec("Masking", party_size=20, documents=named, with_runs=80)
     short = cleared(base, asked, rounds=1)
     assert (short["outcome"], short["allowed"], short["clearance"]) == ("out-of-rounds", 0, None)
-    assert "39 documents are left that no audit has proved by themselves" in short["reason"]
+    assert "33 documents are left that no audit has proved by themselves" in short["reason"]
     assert not (base / "clearance.json").exists()
     assert "No clearance was written." in Path(short["report"]).read_text()
     store = Store.open(base / "store", create=False)
@@ -188,24 +189,28 @@ def test_documents_that_others_hid_are_found_when_the_listed_ones_are_audited_al
     found = cleared(base, asked)
     assert found["outcome"] == "signed", found["reason"]
     seen = [(about["among"], about["documents"], about["verdicts"]["sensitive"]) for about in found["rounds"]]
-    assert seen == [(120, 45, 0), (45, 45, 6), (39, 39, 0)]
+    assert seen == [(120, 45, 0), (45, 45, 6), (33, 33, 0)]
     assert found["rounds"][1] == short["rounds"][1] | {"cached_runs": short["rounds"][1]["runs"]}
     signed = read_clearance(base / "clearance.json")
-    assert sorted(map(int, signed.documents)) == list(range(27, 66))
+    assert len(signed.documents) == 33
+    assert set(map(int, signed.documents)) <= set(range(27, 66))
 
     # Whoever picks documents has just these audited.
-    few = cleared(base, asked, only=named[6:26])
-    assert [about["documents"] for about in few["rounds"]] == [45, 20]
-    assert read_clearance(base / "clearance.json").documents == tuple(sorted(named[6:26]))
-    assert "25 not picked" in few["statement"]
+    few = cleared(base, asked, only=named[6:36])
+    assert [about["documents"] for about in few["rounds"]] == [45, 30]
+    assert read_clearance(base / "clearance.json").documents == tuple(sorted(named[6:36]))
+    assert "15 not picked" in few["statement"]
 
 
 def test_undecided_ones_are_left_out_until_all_that_is_listed_is_clear(base: Path) -> None:
     sp.save_npz(base / "counts.npz", sp.csr_matrix(np.ones((40, 27))))  # nothing leaks; the margin is close
-    found = cleared(base, spec("Masking") | {"decision": {"margin": 0.32}})
+    found = cleared(base, spec("Masking") | {"decision": {"margin": 0.34}})
     first, *rounds = found["rounds"]
     assert first["verdicts"]["sensitive"] == 0 < first["verdicts"]["undecided"]
-    assert [about["among"] for about in rounds] == [about["verdicts"]["clear"] for about in found["rounds"][:-1]]
+    assert rounds[0]["among"] == first["verdicts"]["clear"]
+    for before, after in pairwise(rounds):  # as many of the clear ones leave as were not clear
+        assert after["among"] == before["verdicts"]["clear"] - before["verdicts"]["undecided"]
+    assert len(rounds) > 1
     assert rounds[-1]["verdicts"]["undecided"] == 0
     assert (found["outcome"], found["allowed"]) == ("signed", rounds[-1]["verdicts"]["clear"])
 

@@ -182,9 +182,17 @@ def attempt_of(
     )
 
 
+_LIST = "list-"
+
+
 def list_attempt(audit: str) -> str:
     """The ledger's name for all audits of the list that an audit proposed."""
-    return f"list-{audit}"
+    return f"{_LIST}{audit}"
+
+
+def proposed_by(attempt: str) -> str | None:
+    """The audit of a `list_attempt`; None for any other attempt."""
+    return attempt.removeprefix(_LIST) if attempt.startswith(_LIST) else None
 
 
 def count_attempts(attempts: Sequence[Attempt]) -> Attempts:
@@ -332,8 +340,6 @@ class Clearance:
     """Ids of the audits it rests on, in order; the last audited exactly the list, unless a proof holds for all."""
     verdicts: Mapping[str, int]
     """Documents by verdict in the last audit."""
-    allowed: tuple[str, ...]
-    """Verdicts that let a document onto the list."""
     documents: tuple[str, ...]
     """Ids, sorted, each once."""
     sensitive: int
@@ -519,6 +525,8 @@ def list_statement(
             f"{listed} documents are listed. A bound on every attack makes {counts.proved} of them clear at "
             f"margin {margin:g}, and holds for every part of the corpus and every number of documents."
         )
+    elif not counts.proved:
+        proved = f"{listed} documents are listed, and no audit proved anything of them."
     else:
         proved = (
             f"{listed} documents are listed. An audit of exactly these proved {counts.proved} of them clear: the "

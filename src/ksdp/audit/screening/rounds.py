@@ -87,7 +87,7 @@ def list_spec(plan: Plan, listed: int, number: int, me: str | None = None) -> Sp
         As `list_corpus` returns it.
     """
     tables = tables_at_part(plan.spec, lambda level: level / 2)
-    share = plan.holdings.size / len(plan.holdings.victim)
+    share = plan.holdings.size / drawn_from(plan)
     tables["seed"] = derived_seed(plan.spec.seed, Purpose.SCREEN, number)
     tables["design"] |= {
         "party_size": max(1, round(share * listed)),
@@ -109,7 +109,7 @@ def runs_for_list(plan: Plan, listed: int) -> int:
     runs = plan.design.runs / more_runs(plan.design.share, plan.reading.every)
     held = runs * plan.design.share
     arms = (round(held), round(runs - held), each)
-    share = plan.holdings.size / len(plan.holdings.victim)
+    share = plan.holdings.size / drawn_from(plan)
     return proof_runs(arms, share, level / 2 / (listed * statistics))
 
 

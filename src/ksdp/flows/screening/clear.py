@@ -1,4 +1,4 @@
-"""Clearances: signed from an audit or a screen, verified before a run."""
+"""Clearances: signed for a list that an audit of exactly this list has proved, verified before a run."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
@@ -56,8 +58,8 @@ from ksdp.flows.prepare import spec_corpus
 from ksdp.flows.screening.screen import ProposedList, Screened, first_round, is_exact, screen
 from ksdp.storage.audits.continuation import Origin, read_origin
 from ksdp.storage.audits.history import read_summary
-from ksdp.storage.audits.ledger import check_none_lost, find_attempt, read_attempts, record_signed
-from ksdp.storage.audits.screens import page_path, screen_of, write_left_out, write_page, write_screen
+from ksdp.storage.audits.ledger import check_none_lost, find_attempt, proposing_audit, read_attempts, record_signed
+from ksdp.storage.audits.screens import page_path, write_left_out, write_page, write_screen
 from ksdp.storage.clearances import (
     check_sizes,
     clearance_at,
@@ -120,8 +122,6 @@ class Grounds:
     audits: tuple[str, ...]
     verdicts: Mapping[str, int]
     """How many documents of the last audit have each."""
-    allowed: tuple[str, ...]
-    """Verdicts that let a document onto the list."""
     listed: Sequence[str]
     certified: Sequence[str]
     """Of `listed`, those that are clear against every attack."""
@@ -179,13 +179,7 @@ def _check_appetite(signing: Signing, grounds: Grounds, store: Store) -> None:
 
 def clearance_of(signing: Signing, grounds: Grounds, store: Store) -> Clearance:
     """What is to be signed; `ClearanceError` where a risk appetite is not met."""
-    plan, out = grounds.plan, grounds.excluded
-
-    def documents(names: Sequence[str]) -> list[str]:
-        named = documents_of(grounds.corpus, plan.spec.design.unit, names)
-        return [document for document in named if document not in out]
-
-    sensitive = documents(grounds.sensitive)
+    plan = grounds.plan
     _check_appetite(signing, grounds, store)
     return Clearance(
         corpus=grounds.corpus.hash,
@@ -193,10 +187,9 @@ def clearance_of(signing: Signing, grounds: Grounds, store: Store) -> Clearance:
         spec=grounds.spec,
         audits=grounds.audits,
         verdicts=dict(grounds.verdicts),
-        allowed=grounds.allowed,
-        documents=Clearance.entries(documents(grounds.listed)),
-        sensitive=len(sensitive),
-        excluded=len(out),
+        documents=Clearance.entries(_documents(grounds, grounds.listed)),
+        sensitive=len(_documents(grounds, grounds.sensitive)),
+        excluded=len(grounds.excluded),
         sizes=audited_sizes(plan),
         reviewer=signing.who,
         created=signing.now,
@@ -205,7 +198,7 @@ def clearance_of(signing: Signing, grounds: Grounds, store: Store) -> Clearance:
         evidence=grounds.evidence,
         coverage=covered_by(plan),
         reviewed=grounds.reviewed,
-        certified=Clearance.entries(documents(grounds.certified)) or None,
+        certified=Clearance.entries(_documents(grounds, grounds.certified)) or None,
         drawn=plan.spec.corpus.levers.drawn,
     )
 
@@ -296,11 +289,16 @@ class ClearRules:
             raise InputError(f"`rounds` must be at least 1; got {self.rounds}.")
 
 
-NEVER = ClearRules()
+DEFAULT_RULES = ClearRules()
 
 
 def audit_and_clear(
-    spec: Spec, base: Path, store: Path, signing: Signing, rules: ClearRules = NEVER, place: Place = ANYWHERE
+    spec: Spec,
+    base: Path,
+    store: Path,
+    signing: Signing,
+    rules: ClearRules = DEFAULT_RULES,
+    place: Place = ANYWHERE,
 ) -> ScreenSummary:
     """Audit by a spec, unless the store has that audit, and `clear` it."""
     signing.check()
@@ -311,7 +309,7 @@ def audit_and_clear(
 
 
 def clear(
-    store: Path, audit: str, signing: Signing, rules: ClearRules = NEVER, place: Place = ANYWHERE
+    store: Path, audit: str, signing: Signing, rules: ClearRules = DEFAULT_RULES, place: Place = ANYWHERE
 ) -> ScreenSummary:
     """Sign the documents that may enter a run, proved by an audit of exactly these. The same call resumes.
 
@@ -342,7 +340,7 @@ def clear(
     started = time.monotonic()
     signing.check()
     opened = Store.open(store, create=False)
-    decided = _decided(opened, _proposing(opened, audit))
+    decided = _decided(opened, proposing_audit(opened, audit))
     chosen = _chosen(opened, decided, leave_out_waiting=rules.leave_out_waiting)
     chosen = chosen if rules.only is None else chosen.only(rules.only)
     plan = make_plan(decided.spec, open_corpus(opened.corpus(decided.summary.corpus)))
@@ -354,7 +352,7 @@ def clear(
         screened = Screened("signed", why, chosen.listed, plan, decided.summary, about, ())
     else:
         screened = screen(proposal, rules.rounds, place)
-    grounds = _grounds(opened, decided, chosen, screened)
+    grounds = _grounds(opened, plan.corpus, decided, chosen, screened)
     quality, clearance = None, None
     if screened.listed:
         current().say("learning from all documents and from the listed ones, to see what leaving out costs")
@@ -382,12 +380,6 @@ def _documents(grounds: Grounds, names: Sequence[str]) -> list[str]:
     """Ids of the documents of some units that nobody excluded."""
     named = documents_of(grounds.corpus, grounds.plan.spec.design.unit, names)
     return [document for document in named if document not in grounds.excluded]
-
-
-def _proposing(store: Store, audit: str) -> str:
-    """The audit that proposed the list of a round; itself, where it is no round."""
-    screen = screen_of(store, audit)
-    return audit if screen is None else screen.rounds[0].audit
 
 
 def _screen_summary(
@@ -439,9 +431,15 @@ class _Decided:
     summary: Summary
     spec: Spec
     question: AuditQuestion
-    verdicts: dict[str, str]
+    rows: pa.Table
+    """The verdicts, as `check_verdicts` returns them."""
     seen: Snapshot
     """Of the review log."""
+
+    @cached_property
+    def verdicts(self) -> dict[str, str]:
+        """Of each document (or group)."""
+        return dict(zip(self.rows["document"].to_pylist(), self.rows["verdict"].to_pylist(), strict=True))
 
 
 def _decided(opened: Store, audit: str) -> _Decided:
@@ -468,18 +466,17 @@ def _decided(opened: Store, audit: str) -> _Decided:
     if spec.statistics.sees == "final":
         raise InputError(f"audit {audit} saw the final output alone, and a protocol run announces more.")
     for newer in newer_audits(opened, audit):
-        if _proposing(opened, newer) != audit:
+        if proposing_audit(opened, newer) != audit:
             raise InputError(f"audit {newer} asked the same question later: decide there.")
     report = check_chain(opened.root)
     if not report.whole:
         raise StoreError(f"the review log is not whole: {report.reason} Nothing was signed.")
-    rows = check_verdicts(folder, spec)
     return _Decided(
         audit=audit,
         summary=summary,
         spec=spec,
         question=AuditQuestion(started.question, started.file),
-        verdicts=dict(zip(rows["document"].to_pylist(), rows["verdict"].to_pylist(), strict=True)),
+        rows=check_verdicts(folder, spec),
         seen=snapshot(opened, audit),
     )
 
@@ -501,14 +498,14 @@ def _chosen(opened: Store, decided: _Decided, *, leave_out_waiting: bool) -> Sel
     return chosen
 
 
-def _grounds(opened: Store, decided: _Decided, chosen: Selection, screened: Screened) -> Grounds:
+def _grounds(opened: Store, corpus: Corpus, decided: _Decided, chosen: Selection, screened: Screened) -> Grounds:
     """What a clearance rests on: the last audit, which is one of exactly the list."""
     spec, seen, plan = decided.spec, decided.seen, screened.plan
-    corpus = open_corpus(opened.corpus(decided.summary.corpus))
     origin = read_origin(opened, decided.audit) or Origin(spec.binding, (decided.audit,))
     attempts = read_attempts(opened, decided.question.content)
     evidence = evidence_of(screened.summary, attempts)
-    rows = check_verdicts(opened.audit(screened.summary.audit), plan.spec)
+    last = screened.summary.audit
+    rows = decided.rows if last == decided.audit else check_verdicts(opened.audit(last), plan.spec)
     proved = [name for name in screened.listed if name not in chosen.accepted]
     every = pc.equal(rows["proof"], Proof.EVERY_ATTACK)
     every_attack = {*rows.filter(every)["document"].to_pylist()} & {*proved}
@@ -530,7 +527,6 @@ def _grounds(opened: Store, decided: _Decided, chosen: Selection, screened: Scre
         spec=origin.spec,
         audits=(*origin.audits, *(about.audit for about in screened.rounds[1:])),
         verdicts=screened.summary.verdicts.as_dict(),
-        allowed=(Verdict.CLEAR.value,),
         listed=screened.listed,
         certified=sorted(every_attack),
         sensitive=sorted(sensitive),

@@ -60,6 +60,14 @@ def part_audits(store: Store) -> frozenset[str]:
     return frozenset(str(line["audit"]) for line in _lines(store) if line.get("part"))
 
 
+def proposing_audit(store: Store, audit: str) -> str:
+    """The audit that proposed the list which this one audited by itself; this one, where it is no such audit."""
+    from ksdp.audit.screening.clearance import proposed_by  # imports numpy
+
+    started = find_attempt(store, audit)
+    return (started and proposed_by(started.attempt)) or audit
+
+
 def started_audits(store: Store) -> set[str]:
     """Every audit that the ledger names."""
     return set(_values(store, "audit"))

@@ -97,13 +97,6 @@ def read_screen(store: Store, screen: str) -> ScreenSummary:
     return read_object(path, ScreenSummary.from_json, f"screen {screen!r}", "clear again")
 
 
-def screen_of(store: Store, audit: str) -> ScreenSummary | None:
-    """The newest finished screen that an audit is a round of; None where there is none."""
-    files = sorted(store.root.glob("screens/*.json"), key=lambda file: file.stat().st_mtime, reverse=True)
-    found = (read_screen(store, file.stem) for file in files if f'"{audit}"' in file.read_text(encoding="utf-8"))
-    return next((one for one in found if any(about.audit == audit for about in one.rounds)), None)
-
-
 def _rows_of(verdicts: RoundVerdicts, out: Sequence[str]) -> pa.Table:
     """Some documents of a round, with their verdicts and strongest evidence."""
     rows = verdicts.verdicts.filter(pc.is_in(verdicts.verdicts["document"], pa.array(out, pa.string())))
