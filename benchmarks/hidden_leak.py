@@ -48,7 +48,7 @@ def run(corpora: list[str], features: list[int], runs: int, topics: bool) -> Non
 
 
 def distances(plan: Plan) -> tuple[NDArray[np.bool_], dict[str, NDArray[np.float64]]]:
-    """Who is in which run of a plan's first lane, and every document's D by column."""
+    """Inclusion of the runs of a plan's first lane, and every document's D by column."""
     documents = plan.documents(0)
     values: dict[str, list[NDArray[np.float64]]] = {s.name: [] for s in plan.statistics}
     for number in range(plan.design.runs):

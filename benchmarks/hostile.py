@@ -91,7 +91,7 @@ def deciles(rows: Matrix, rng: np.random.Generator) -> Matrix:
 
 
 def gradient(rows: Matrix, rng: np.random.Generator) -> Matrix:
-    """Of a logistic loss at 0, clipped to length 1 row by row, summed, with declared noise."""
+    """Gradient of a logistic loss at 0, clipped to length 1 row by row, summed, with declared noise."""
     each = rows[:, :-1] * (0.5 - (rows[:, -1:] > 0))
     each /= np.maximum(1.0, np.linalg.norm(each, axis=1))[:, None]
     return np.asarray(ksdp.noise(each.sum(axis=0), rng, scale=1.0))

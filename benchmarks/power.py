@@ -368,7 +368,7 @@ def measured(case: Case) -> dict[str, tuple[float, float]]:
 
 
 def scores(case: Case, runs: int) -> tuple[NDArray[np.bool_], dict[str, tuple[NDArray[np.float64], list[float]]]]:
-    """Who is in each run, shape (runs, documents); of each column the scores, as many, and CPU seconds a run."""
+    """Inclusion, shape (runs, documents), and for each column its scores, alike, and CPU seconds a run."""
     parameters = dict(case.mechanism)
     mechanism = make_mechanism(parameters.pop("name"), parameters)
     columns = {name: _column(name, mechanism) for name in case.columns}

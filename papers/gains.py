@@ -57,7 +57,7 @@ class LowRank:
         self.rows = rows
 
     def learn(self, rows: sp.csr_array, rank: int) -> Floats:
-        """What is learnt from rows."""
+        """The model that is learnt from rows."""
         return leading(rows, rank)
 
     def private(self, rows: sp.csr_array, rank: int, rng: np.random.Generator) -> Floats:

@@ -188,7 +188,7 @@ def clear(
     key : path
         Private key of the person who decides, without a passphrase (`ksdp keys`).
     who : str
-        That person's name for the clearance.
+        Name of that person; it stands in the clearance.
 
     Returns
     -------

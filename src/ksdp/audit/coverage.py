@@ -253,8 +253,8 @@ def enumerated(who: MayBeIn) -> tuple[str, ...]:
 def unlearnt(found: Shown, runs: int, who: MayBeIn) -> tuple[str, ...]:
     """Numbers that tell who was in to whoever follows the mechanism, of which a learnt rule sees too little.
 
-    Whoever follows somebody's own has an equation a number, whatever it is: m numbers hold m / n of who of n
-    documents was in, on average, and several times as much of some. A weighted sum of the numbers that was learnt
+    An attacker who runs the mechanism has one equation for each number: m numbers hold m / n of the inclusion of
+    n documents, on average, and several times as much of some. A weighted sum of the numbers that was learnt
     from T runs holds, of a document of which they hold h, the share
 
         (1 - q) h / (h + m / T),

@@ -22,7 +22,7 @@ from ksdp.audit.mechanisms.callables import failure_of
 from ksdp.audit.numeric.array_types import Floats, Ints
 
 LAWS = {"gaussian": "norm", "laplace": "laplace"}
-"""To SciPy's names."""
+"""SciPy's name of each law."""
 _UNLIKELY = 1e-9
 """A p-value of draws that are not of their law."""
 _FAILS = "a trial run fails: {}"
@@ -33,7 +33,7 @@ _REPEATS = "noise repeats other noise, or is not of the declared law"
 
 @dataclass(frozen=True, eq=False)
 class NoisedNumbers:
-    """Numbers that a run put noise on; of many calls all one after the other."""
+    """Numbers that a run put noise on, those of all calls one after the other."""
 
     value: Floats
     scale: Floats
@@ -146,7 +146,7 @@ def _run(mechanism: Mechanism, database: Database, seed: list[int]) -> _Run:
 
 
 def _of_one(first: _Run, second: _Run, name: str) -> tuple[str, Ints]:
-    """What is wrong with one release of two runs, if anything is; and where its noise stands among all of it."""
+    """The fault of one release of two runs, if it has one, and the places of its noise among all noise."""
     nowhere = np.zeros(0, np.int64)
     if name not in first[0] or name not in second[0] or np.shape(first[0][name]) != np.shape(second[0][name]):
         return _DIFFERS, nowhere

@@ -99,7 +99,7 @@ def check_spec(appetite: Appetite, spec: Spec) -> None:
 
 
 def _of_spec(appetite: Appetite, spec: Spec) -> Iterator[Criterion]:
-    """What is known of an audit before it is made."""
+    """Facts about an audit that are known before it is made."""
     limits = {"margin": (appetite.margin, spec.decision.margin), "level": (appetite.level, level_of_clear(spec))}
     for name, (most, value) in limits.items():
         met, remedy = value <= most * (1 + 1e-9), f"set `decision.{name} = {most:g}`, or less"

@@ -50,7 +50,7 @@ class Setting:
     noise: float | None = None
     """Of V alone, in units of 1 / sqrt(columns), the root mean square entry of an orthonormal basis: public."""
     advantage: float | None = None
-    """That the noise of `moments` allows."""
+    """Advantage that the noise of `moments` allows."""
     drawn: float | None = None
     """Share of the documents that a secret draw lets into a run."""
     vocabulary: int | None = None

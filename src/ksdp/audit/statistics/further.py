@@ -27,7 +27,7 @@ _RIDGES = (1e-4, 1e-2, 1.0)
 _TIMES, MOST_RUNS = 20.0, 2**15
 """Runs, in units of m / (p q d^2), and at most."""
 _MOST_NUMBERS, _MOST_IN_ALL = 2**10, 2**23
-"""Of a run, of which the cube is worked out; and of all runs, which are in memory."""
+"""Most numbers of a run, whose cube is the cost of a solution, and most numbers of all runs in memory."""
 _CHEAP = 2**14
 """Entries of a database that is decomposed within a millisecond."""
 _TURNED = ("signs", "rotation")

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from ksdp.audit.contract import traits_of
@@ -49,7 +48,7 @@ from ksdp.audit.screening.rounds import drawn_from
 from ksdp.audit.screening.screen_summary import ScreenSummary
 from ksdp.audit.specs.models import DecisionSpec, Spec
 from ksdp.audit.verdicts.multiplicity import wrong_share
-from ksdp.audit.verdicts.verdict import Proof, Verdict
+from ksdp.audit.verdicts.verdict import Verdict
 from ksdp.dashboards.screening import render_screen
 from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import run_audit
@@ -59,7 +58,7 @@ from ksdp.flows.screening.screen import ProposedList, Screened, first_round, is_
 from ksdp.storage.audits.continuation import Origin, read_origin
 from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.ledger import check_none_lost, find_attempt, proposing_audit, read_attempts, record_signed
-from ksdp.storage.audits.screens import page_path, write_left_out, write_page, write_screen
+from ksdp.storage.audits.screens import RoundVerdicts, page_path, write_left_out, write_page, write_screen
 from ksdp.storage.clearances import (
     check_sizes,
     clearance_at,
@@ -345,11 +344,13 @@ def clear(
     chosen = chosen if rules.only is None else chosen.only(rules.only)
     plan = make_plan(decided.spec, open_corpus(opened.corpus(decided.summary.corpus)))
     accepted = frozenset(chosen.accepted)
-    proposal = ProposedList(opened, plan, decided.summary, decided.question, chosen.listed, accepted)
+    proposal = ProposedList(
+        opened, plan, decided.summary, decided.verdicts, decided.question, chosen.listed, accepted
+    )
     why = _EVERY_SIZE if audited_sizes(plan).every_size else _EXACT if is_exact(proposal) else ""
     if why := why or ("" if chosen.proved else _ACCEPTED):
         about = (first_round(proposal),)
-        screened = Screened("signed", why, chosen.listed, plan, decided.summary, about, ())
+        screened = Screened("signed", why, chosen.listed, plan, decided.summary, decided.verdicts, about, ())
     else:
         screened = screen(proposal, rules.rounds, place)
     grounds = _grounds(opened, plan.corpus, decided, chosen, screened)
@@ -431,15 +432,15 @@ class _Decided:
     summary: Summary
     spec: Spec
     question: AuditQuestion
-    rows: pa.Table
-    """The verdicts, as `check_verdicts` returns them."""
+    verdicts: RoundVerdicts
     seen: Snapshot
     """Of the review log."""
 
     @cached_property
-    def verdicts(self) -> dict[str, str]:
-        """Of each document (or group)."""
-        return dict(zip(self.rows["document"].to_pylist(), self.rows["verdict"].to_pylist(), strict=True))
+    def words(self) -> dict[str, str]:
+        """The verdict of each document (or group)."""
+        rows = self.verdicts.verdicts
+        return dict(zip(rows["document"].to_pylist(), rows["verdict"].to_pylist(), strict=True))
 
 
 def _decided(opened: Store, audit: str) -> _Decided:
@@ -476,7 +477,7 @@ def _decided(opened: Store, audit: str) -> _Decided:
         summary=summary,
         spec=spec,
         question=AuditQuestion(started.question, started.file),
-        rows=check_verdicts(folder, spec),
+        verdicts=RoundVerdicts(0, check_verdicts(folder, spec)),
         seen=snapshot(opened, audit),
     )
 
@@ -484,7 +485,7 @@ def _decided(opened: Store, audit: str) -> _Decided:
 def _chosen(opened: Store, decided: _Decided, *, leave_out_waiting: bool) -> Selection:
     """The documents that may be listed, one at least, and those that may not."""
     check_none_lost(opened)
-    chosen = select(decided.verdicts, decided.seen.states)
+    chosen = select(decided.words, decided.seen.states)
     if chosen.waiting and not leave_out_waiting:
         raise InputError(
             f"{len(chosen.waiting)} documents wait for a second person, {chosen.waiting[0]!r} among them; confirm "
@@ -504,15 +505,11 @@ def _grounds(opened: Store, corpus: Corpus, decided: _Decided, chosen: Selection
     origin = read_origin(opened, decided.audit) or Origin(spec.binding, (decided.audit,))
     attempts = read_attempts(opened, decided.question.content)
     evidence = evidence_of(screened.summary, attempts)
-    last = screened.summary.audit
-    rows = decided.rows if last == decided.audit else check_verdicts(opened.audit(last), plan.spec)
     proved = [name for name in screened.listed if name not in chosen.accepted]
-    every = pc.equal(rows["proof"], Proof.EVERY_ATTACK)
-    every_attack = {*rows.filter(every)["document"].to_pylist()} & {*proved}
-    sensitive = {name for name in chosen.left_open if decided.verdicts[name] == Verdict.SENSITIVE}
+    every_attack = screened.verdicts.every_attack & {*proved}
+    sensitive = {name for name in chosen.left_open if decided.words[name] == Verdict.SENSITIVE}
     for verdicts, out in screened.left_out:
         sensitive |= {*verdicts.ids([Verdict.SENSITIVE])} & {*out}
-    below = dict(zip(rows["document"].to_pylist(), rows["log10_p_below"].to_pylist(), strict=True))
     counts = ListCounts(
         proved=len(proved),
         accepted=len(chosen.accepted),
@@ -548,11 +545,11 @@ def _grounds(opened: Store, corpus: Corpus, decided: _Decided, chosen: Selection
             log_entries=seen.head.number,
             log_head=seen.head.hash,
         ),
-        wrong=_wrong(plan, below, {*proved} - every_attack),
+        wrong=_wrong(plan, screened.verdicts.verdicts, {*proved} - every_attack),
     )
 
 
-def _wrong(plan: Plan, below: Mapping[str, float], tested: set[str]) -> str:
+def _wrong(plan: Plan, rows: pa.Table, tested: set[str]) -> str:
     """How many of the listed may be wrong; empty where no test proved one of them clear."""
     if not tested:
         return ""
@@ -560,8 +557,9 @@ def _wrong(plan: Plan, below: Mapping[str, float], tested: set[str]) -> str:
     if rule.error == "fwer":
         any_of = f"any of the {len(tested)} that tests prove clear is wrong"
         return f"The probability that {any_of} is at most {rule.for_clear:g}."
-    picked = np.array([name in tested for name in below])
-    share = math.ceil(wrong_share(np.array([*below.values()]), picked, rule.for_clear, plan.counted) * 1e4 - 1e-6)
+    picked = np.array([name in tested for name in rows["document"].to_pylist()])
+    below = rows["log10_p_below"].to_numpy()
+    share = math.ceil(wrong_share(below, picked, rule.for_clear, plan.counted) * 1e4 - 1e-6)
     return (
         f"Of the {len(tested)} that tests prove clear, a share of at most {share / 1e4:g} is expected to be wrong."
     )

@@ -17,7 +17,8 @@ from ksdp.flows.audits.place import ANYWHERE, Place
 from ksdp.flows.audits.run import run_prepared
 from ksdp.flows.interruption import current
 from ksdp.flows.prepare import GivenSpec, prepare_stored
-from ksdp.storage.audits.screens import RoundVerdicts, read_round
+from ksdp.storage.audits.screens import RoundVerdicts
+from ksdp.storage.findings import check_verdicts
 from ksdp.storage.store import Store
 
 
@@ -29,6 +30,7 @@ class ProposedList:
     plan: Plan
     """Of that audit."""
     summary: Summary
+    verdicts: RoundVerdicts
     question: AuditQuestion
     listed: tuple[str, ...]
     accepted: frozenset[str]
@@ -37,7 +39,7 @@ class ProposedList:
 
 @dataclass(frozen=True, eq=False)
 class Screened:
-    """How the audits of a list ended; `plan` and `summary` are of the last audit."""
+    """How the audits of a list ended; `plan`, `summary` and `verdicts` are of the last audit."""
 
     outcome: str
     """`signed` (all that is listed holds), `too-few`, `out-of-rounds` or `void`."""
@@ -46,6 +48,7 @@ class Screened:
     """The documents that hold: accepted by people, or clear in the last audit; empty where nothing is proved."""
     plan: Plan
     summary: Summary
+    verdicts: RoundVerdicts
     rounds: tuple[RoundSummary, ...]
     """The audit that proposed the list, then those of the list by itself."""
     left_out: tuple[tuple[RoundVerdicts, tuple[str, ...]], ...]
@@ -54,8 +57,7 @@ class Screened:
 
 def first_round(proposal: ProposedList) -> RoundSummary:
     """The audit that proposed a list, as the first line of a table of rounds."""
-    verdicts = read_round(proposal.store, proposal.summary.audit, 0)
-    return _about(0, proposal.plan, proposal.summary, verdicts)
+    return _about(0, proposal.plan, proposal.summary, proposal.verdicts)
 
 
 def is_exact(proposal: ProposedList) -> bool:
@@ -76,9 +78,13 @@ def screen(proposal: ProposedList, rounds: int, place: Place = ANYWHERE) -> Scre
     rounds : int
         The most audits of the list. Where they run out, nothing is proved.
     """
-    plan, summary, listed = proposal.plan, proposal.summary, proposal.listed
+    plan, summary, verdicts, listed = proposal.plan, proposal.summary, proposal.verdicts, proposal.listed
     given = GivenSpec(plan.spec, proposal.question, list_attempt(summary.audit))
     about, left_out = [first_round(proposal)], list[tuple[RoundVerdicts, tuple[str, ...]]]()
+
+    def ended(outcome: str, reason: str, holds: tuple[str, ...] = ()) -> Screened:
+        return Screened(outcome, reason, holds, plan, summary, verdicts, tuple(about), tuple(left_out))
+
     word = plan.units.word
     current().say(_forecast(proposal, rounds))
     for number in range(1, rounds + 1):
@@ -90,15 +96,15 @@ def screen(proposal: ProposedList, rounds: int, place: Place = ANYWHERE) -> Scre
             prepared = prepare_stored(next_plan, proposal.store.root, may_sample=True, asked=given)
         except InputError as error:
             reason = f"A list of {plural(len(listed), word)} cannot be audited by itself: {error}"
-            return Screened("too-few", reason, (), plan, summary, tuple(about), tuple(left_out))
+            return ended("too-few", reason)
         plan = next_plan
         current().say(f"round {number}: {_list_words(plan)}, {plan.runs} runs")
         summary = run_prepared([prepared], place)[0]
-        verdicts = read_round(proposal.store, summary.audit, number)
+        verdicts = RoundVerdicts(number, check_verdicts(proposal.store.audit(summary.audit), plan.spec))
         about.append(_about(number, plan, summary, verdicts))
         if not summary.valid:
             reason = f"Round {number} is void: {summary.controls.reason}. Nothing of it may be used."
-            return Screened("void", reason, (), plan, summary, tuple(about), tuple(left_out))
+            return ended("void", reason)
         good = {*verdicts.ids([Verdict.CLEAR])} | proposal.accepted
         failed = [name for name in listed if name not in good]
         weak = {*failed, *verdicts.weakest(good - proposal.accepted, len(failed))}
@@ -107,19 +113,19 @@ def screen(proposal: ProposedList, rounds: int, place: Place = ANYWHERE) -> Scre
         current().say(f"round {number}: {summary.verdicts.words}")
         if not out:
             reason = f"All {plural(len(listed), word)} of the list hold in an audit of exactly this list."
-            return Screened("signed", reason, listed, plan, summary, tuple(about), tuple(left_out))
+            return ended("signed", reason, listed)
         left_out.append((verdicts, out))
         if not set(listed) - proposal.accepted:
             reason = (
                 f"In an audit of the list by itself, hardly any {word} of {len(plan.audited)} was clear: "
                 f"{summary.verdicts.words}. The documents that were left out had hidden the others."
             )
-            return Screened("too-few", reason, (), plan, summary, tuple(about), tuple(left_out))
+            return ended("too-few", reason)
     reason = (
         f"After {plural(rounds, 'round')} of leaving out what did not hold, {plural(len(listed), word)} are left "
         "that no audit has proved by themselves. `--rounds` allows more."
     )
-    return Screened("out-of-rounds", reason, (), plan, summary, tuple(about), tuple(left_out))
+    return ended("out-of-rounds", reason)
 
 
 def _forecast(proposal: ProposedList, rounds: int) -> str:

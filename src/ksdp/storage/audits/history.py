@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
@@ -248,12 +249,13 @@ def signable_audits(store: Store) -> tuple[Brief, ...]:
     An exploration, a view, a schedule's audit of changed documents alone, and a round of a screening are no such
     audits; a round that a clearance rests on is.
     """
+    return signable_among(store, read_history(store).audits)
+
+
+def signable_among(store: Store, audits: Sequence[Brief]) -> tuple[Brief, ...]:
+    """`signable_audits` of a history that was read."""
     parts, deciding = part_audits(store), deciding_audits(store)
-    return tuple(
-        entry
-        for entry in read_history(store).audits
-        if entry.decides and (entry.audit not in parts or entry.audit in deciding)
-    )
+    return tuple(one for one in audits if one.decides and (one.audit not in parts or one.audit in deciding))
 
 
 def screen_ids(store: Store) -> list[str]:

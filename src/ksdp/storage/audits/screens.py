@@ -1,4 +1,4 @@
-"""Screens in the store.
+"""Screenings in the store.
 
 `screens/<id>.json` is the result for the list that audit <id> proposed, `<id>-left-out.parquet` names what was
 left out of the list and when, `<id>.html` is the page.
@@ -20,7 +20,7 @@ from ksdp.audit.screening.screen_summary import RoundSummary as RoundSummary
 from ksdp.audit.screening.screen_summary import ScreenSummary as ScreenSummary
 from ksdp.audit.verdicts.verdict import Proof
 from ksdp.storage.codec import read_object, read_table, write_json_with_checksum, write_table_with_checksum
-from ksdp.storage.findings import read_verdicts, verdict_ids
+from ksdp.storage.findings import verdict_ids
 from ksdp.storage.store import Store, write_text
 
 _COLUMNS = ("document", "verdict", "statistic", "distance", "log10_adjusted_p")
@@ -36,17 +36,17 @@ class RoundVerdicts:
 
     number: int
     verdicts: pa.Table
-    """One row a document, as its audit has them."""
+    """One row a document, as `ksdp.storage.findings.check_verdicts` returns them."""
 
     def ids(self, kinds: Sequence[str]) -> list[str]:
         """Ids of the documents with one of these verdicts, in the order of the audit."""
         return verdict_ids(self.verdicts, kinds)
 
     @property
-    def every_attack(self) -> list[str]:
+    def every_attack(self) -> frozenset[str]:
         """Ids of the documents that are clear against every attack."""
         chosen = self.verdicts.filter(pc.equal(self.verdicts["proof"], Proof.EVERY_ATTACK))
-        return [str(name) for name in chosen["document"].to_pylist()]
+        return frozenset(chosen["document"].to_pylist())
 
     def weakest(self, among: Collection[str], count: int) -> list[str]:
         """Ids of so many clear documents with the weakest evidence; those with a bound on every attack stay."""
@@ -63,11 +63,6 @@ class RoundVerdicts:
     def largest_distance(self) -> float:
         """The largest D of any document."""
         return float(np.nan_to_num(self.verdicts["distance"].to_numpy()).max())
-
-
-def read_round(store: Store, audit: str, number: int) -> RoundVerdicts:
-    """The verdicts of a round's audit."""
-    return RoundVerdicts(number, read_verdicts(store.audit(audit)))
 
 
 def write_screen(store: Store, summary: ScreenSummary) -> Path:

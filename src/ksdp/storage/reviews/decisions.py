@@ -18,7 +18,7 @@ from ksdp.audit.reviewing import State as State
 from ksdp.audit.reviewing import Status as Status
 from ksdp.audit.reviewing import visible as visible
 from ksdp.audit.screening.clearance import list_attempt
-from ksdp.storage.audits.history import Brief, read_history, read_summary, signable_audits
+from ksdp.storage.audits.history import Brief, read_history, read_summary, signable_among, signable_audits
 from ksdp.storage.audits.ledger import find_attempt, read_attempts, read_questions
 from ksdp.storage.audits.queries import Findings, proved_sensitive
 from ksdp.storage.codec import read_object, write_checked_json
@@ -86,7 +86,7 @@ def lineage(store: Store, audit: str) -> tuple[list[str], list[str]]:
     history = read_history(store).audits
     for name in set(store.audits()) & alike - {entry.audit for entry in history}:
         read_summary(store.audit(name))  # an error that says why: a look that is not counted would be hidden
-    signable = {entry.audit for entry in signable_audits(store) if entry.valid} | {audit}
+    signable = {entry.audit for entry in signable_among(store, history) if entry.valid} | {audit}
     order = [entry.audit for entry in history if entry.audit in alike & signable]
     place = order.index(audit)
     return order[:place], order[place + 1 :]

@@ -1,4 +1,4 @@
-"""Who was in: how the equations of a run are solved, and the ways that need no more than their products."""
+"""Ways to solve the equations of a run for its documents, all by products with the equations alone."""
 
 from __future__ import annotations
 
