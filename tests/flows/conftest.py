@@ -146,9 +146,10 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 def every_verdict(folder: Path) -> None:
     sp.save_npz(folder / "counts.npz", topical_counts(300, 30, 0.03))
     (folder / "spec.toml").write_text(
-        'seed = 3\n[corpus]\npath = "counts.npz"\n[mechanism]\nname = "pd-svd"\nrank = 1\n'
-        'solver = "power"\niterations = 1\n'  # with more announced, hardly any of so few documents is clear
-        "[design]\nparty_size = 0.85\nwith_runs = 700\n[decision]\nmargin = 0.42\n"
+        'seed = 3\n[corpus]\npath = "counts.npz"\n'
+        '[mechanism]\nname = "noisy"\nmechanism = "pd-svd"\nnoise = 0.02\n'
+        '[mechanism.parameters]\nrank = 1\nopens = "final"\n'
+        "[design]\nparty_size = 0.5\nwith_runs = 400\n[decision]\nmargin = 0.3\n"
     )
     out = as_typed("audit", folder / "spec.toml", "--store", folder / "store", "--here", "1", "--json").out
     assert min(out["verdicts"][name] for name in ("sensitive", "clear", "undecided")) > 1, out["verdicts"]

@@ -18,7 +18,7 @@ def test_sensitive_clear_and_detected_are_told_apart(
     folder, audit = audited
     opened = Store.open(folder / "store", create=False)
     summary, rows = read_summary(opened.audit(audit)), read_verdicts(opened.audit(audit)).to_pylist()
-    assert summary.spec.decision.margin == 0.42
+    assert summary.spec.decision.margin == 0.3
     kinds: dict[tuple[str, bool], list[str]] = {}
     for row in rows:
         kinds.setdefault((row["verdict"], row["detected"]), []).append(row["document"])
@@ -45,7 +45,7 @@ def test_sensitive_clear_and_detected_are_told_apart(
     def page_of(verdict: str, found: bool) -> str:
         return str(dashboard.words(f"/audits/{audit}/document?id={kinds[verdict, found][0]}"))
 
-    assert "clear . Proved to leak less than the margin of 0.42 that the owner accepts" in page_of("clear", True)
+    assert "clear . Proved to leak less than the margin of 0.3 that the owner accepts" in page_of("clear", True)
     assert "A leak is detected, less than the margin that the owner accepts: a trace." in page_of("clear", True)
     assert "No leak is detected." in page_of("clear", False)
     assert "A leak is detected. " in page_of("undecided", True)
