@@ -67,12 +67,11 @@ FOR_WHOM = {
     "Reference": "Written from the code: every command, key, column, mechanism and statistic.",
     "Explanation": "What the numbers mean, and why they are as they are.",
 }
-TABLES = ("VerdictRow", "StatisticTestRow", "EffectRow", "ViewsRow")
+TABLES = ("VerdictRow", "StatisticTestRow", "EffectRow")
 EXAMPLES = {
     "VerdictRow": "ksdp export latest --to verdicts.csv",
     "StatisticTestRow": 'ksdp sql latest "select statistic, max(distance) from statistics group by 1"',
     "EffectRow": "ksdp export latest --table effects --to effects.csv",
-    "ViewsRow": 'pandas.read_parquet("ksdp-store/views/<id>.parquet")',
 }
 """How to read each table of `tables.md`."""
 TITLES = {

@@ -25,7 +25,6 @@ SECTIONS = (
     "statistics",
     "decision",
     "store",
-    "views",
     "certificate",
     "gain",
     "declared",

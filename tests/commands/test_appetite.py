@@ -178,19 +178,6 @@ def test_what_is_not_met_is_not_signed(folder: Path, tmp_path: Path) -> None:
     assert not signed.exists()
 
 
-@pytest.mark.usefixtures("many_documents")
-def test_views_of_one_audit_are_one_record(folder: Path, tmp_path: Path) -> None:
-    named = tmp_path / "views.toml"
-    named.write_text((folder / "open.toml").read_text() + "[views]\nfinal = true\n")
-    shutil.copy(folder / "rows.csv", tmp_path)
-    asked = ("--appetite", folder / "tolerant.toml")
-    found = typed("audit", named, "--store", tmp_path / "store", "--here", 1, *asked, "--json")
-    record = json.loads(found.stdout)["appetite"]
-    page = Path(json.loads(found.stdout)["report"]).read_text()
-    assert page.count("</span> met</td>") == sum(one["met"] for one in record["criteria"])
-    assert [one["name"] for one in record["criteria"]][-2:] == ["sensitive", "undecided"]
-
-
 def test_what_is_met_is_signed(folder: Path, tmp_path: Path) -> None:
     typed("keys", "ada", "--folder", tmp_path)
     signer = ("--key", tmp_path / "ada.key", "--who", "Ada", "--store", tmp_path / "store", "--here", 1)

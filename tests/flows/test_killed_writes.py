@@ -19,7 +19,6 @@ import pytest
 import ksdp
 from ksdp.dashboards.audits.dossier import read_audit, read_dossier, render_dossier
 from ksdp.flows.upkeep import damage, prune, repair
-from ksdp.storage.audits.history import read_whole
 from ksdp.storage.audits.ledger import signed_audits
 from ksdp.storage.clearances import content_hash, read_clearance
 from ksdp.storage.keys import make_identity
@@ -110,8 +109,8 @@ def test_a_dossier_is_whole_or_absent_and_harms_nothing(store: Store, kept: Kept
     page = store.audit(audit) / "dossier.html"
 
     def hand_over() -> None:
-        read = read_audit(store, read_whole(store, audit))
-        write_text(page, render_dossier(store, read, read_dossier(store, read, NOW)))
+        read = read_audit(store, audit)
+        write_text(page, render_dossier(read, read_dossier(store, read, NOW)))
 
     for _ in killed_at(store, kept[0], hand_over, all_points(hand_over, 2), "dossier"):
         assert not page.exists() or page.read_text(encoding="utf-8").endswith("</html>")

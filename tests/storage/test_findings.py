@@ -23,11 +23,9 @@ from ksdp.storage.findings import (
     EFFECTS,
     STATISTICS,
     VERDICTS,
-    VIEWS,
     Curve,
     StatisticTestRow,
     Table,
-    ViewsRow,
     read_curves,
     read_document,
     read_spec,
@@ -124,7 +122,7 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
         read_verdicts(tmp_path)
 
 
-@pytest.mark.parametrize("table", [VERDICTS, STATISTICS, EFFECTS, VIEWS])
+@pytest.mark.parametrize("table", [VERDICTS, STATISTICS, EFFECTS])
 def test_a_schema_has_the_fields_of_its_row_in_order(table: Table) -> None:
     assert table.schema.names == [f.name for f in fields(table.row)] == list(table.columns)
 
@@ -145,11 +143,9 @@ def test_what_an_effect_has_its_row_has() -> None:
 
 def test_types_are_held_to() -> None:
     assert STATISTICS.schema.field("version").type == pa.int32()
-    assert VIEWS.schema.field("sensitive_in").type == pa.list_(pa.string())
-    columns = {f.name: [["one"]] if f.name.endswith("_in") else [0.0] for f in fields(ViewsRow)}
     with pytest.raises(pa.ArrowException):
-        VIEWS.of(columns)
-    with pytest.raises(KeyError, match="clear_in"):
-        VIEWS.of({name: [] for name in VIEWS.columns if name != "clear_in"})
-    with pytest.raises(KeyError, match="ViewsRow has no column 'surplus'"):
-        VIEWS.of({name: [] for name in (*VIEWS.columns, "surplus")})
+        VERDICTS.of({name: [["one"]] for name in VERDICTS.columns})
+    with pytest.raises(KeyError, match="knows_all"):
+        VERDICTS.of({name: [] for name in VERDICTS.columns if name != "knows_all"})
+    with pytest.raises(KeyError, match="VerdictRow has no column 'surplus'"):
+        VERDICTS.of({name: [] for name in (*VERDICTS.columns, "surplus")})

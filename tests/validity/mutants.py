@@ -80,7 +80,6 @@ def listed(table: str) -> list[Mutant]:
 #   end of the step, the first the lower one;
 # - `columns` in the sort for the strongest, which is stable;
 # - `return low` in the bisection of a certified bound: 2^-32 of it;
-# - `_CERTAIN` of a document that is certified in all views, which is taken out before the correction;
 # - arms exchanged in `epsilon_lower_bound`, which asks both;
 # - `apart = turned` in `Expected.sums`: the part in the expected space is one vector each, and cancels;
 # - `topics @ rows.T` turned round in `FirstOrderTopics`, which is a quadratic form.

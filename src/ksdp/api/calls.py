@@ -104,8 +104,6 @@ def audit(
     held_to = None if appetite is None else given_appetite(appetite)
     folder, keep = kept_folder(store)
     with _shown(progress), wanted.known():
-        if wanted.spec.views is not None:
-            raise InputError("`views` are audited by the command: `ksdp audit`.")
         from ksdp.flows.audits.run import run_audit
 
         summary: Summary = run_audit(wanted.spec, wanted.base, folder, Place(workers, here=True), held_to)

@@ -335,7 +335,7 @@ def coverage(
     opened : names of everything that a run shows its parties
     seen : names of what statistics may read of it
     tested : statistics that are tested
-    learnt : names of what must be learnt from, and is not; it counts as unread in the view that sees it
+    learnt : names of what must be learnt from, and is not; it counts as unread where it is opened
     more : what else nobody looks at, in words
     """
     seen, tested = tuple(seen), tuple(tested)

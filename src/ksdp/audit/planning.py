@@ -35,8 +35,6 @@ _CHECKS = 32
 
 def make_plan(spec: Spec, corpus: Corpus) -> Plan:
     """Check a spec against its corpus and decide everything."""
-    if spec.views is not None:
-        raise SpecError("`views` must be left out: this is for one view. `ksdp audit` audits several.")
     mechanism = mechanism_of(spec.mechanism)
     if is_own(mechanism):
         spec = spec.model_copy(update={"store": spec.store.model_copy(update={"precision": "float64"})})

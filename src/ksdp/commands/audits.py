@@ -33,10 +33,7 @@ from ksdp.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from ksdp.audit.results.appetite import Appetite
     from ksdp.audit.specs.models import Spec
-    from ksdp.flows.audits.place import Place
-    from ksdp.storage.audits.history import AnySummary
 
 Found = TypeVar("Found")
 
@@ -54,7 +51,7 @@ def audit(
     appetite: AppetiteOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Audit every document of a corpus, in every view of the spec. The same command resumes it."""
+    """Audit every document of a corpus. The same command resumes it."""
     read, base = read_spec(spec)
     from ksdp.flows.audits.place import HERE
     from ksdp.flows.audits.run import run_audit
@@ -65,9 +62,9 @@ def audit(
     with terminal():
         if read.mechanism.name == "recorded":
             ask = partial(run_audit, base=base, store=store, place=HERE, appetite=asked)
-            summary: AnySummary = _of_recorded(read, base, ask)
+            summary = _of_recorded(read, base, ask)
         else:
-            summary = _run(read, base, store, place, asked)
+            summary = run_audit(read, base, store, place, asked)
     record = kept_record(summary)
     tell(summary, as_json, record=record)
     pipeline.write(summary, record)
@@ -84,16 +81,6 @@ def _of_recorded(spec: Spec, base: Path, ask: Callable[[Spec], Found]) -> Found:
     asked = with_recorded_runs(CallSpec(spec, base))
     with asked.known():
         return ask(asked.spec)
-
-
-def _run(spec: Spec, base: Path, store: Path, place: Place, appetite: Appetite | None) -> AnySummary:
-    if spec.views is None:
-        from ksdp.flows.audits.run import run_audit
-
-        return run_audit(spec, base, store, place, appetite)
-    from ksdp.flows.audits.views import run_views
-
-    return run_views(spec, base, store, place, appetite)
 
 
 def plan(spec: SpecArgument, appetite: AppetiteOption = None, as_json: JsonOption = False) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext, redirect_stderr
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,32 +37,26 @@ from ksdp.commands.options import (
 
 if TYPE_CHECKING:
     from ksdp.audit.results.summary import Summary
-    from ksdp.audit.results.views_summary import ViewsSummary
     from ksdp.audit.specs.models import DeclaredSpec
-    from ksdp.storage.audits.history import AnySummary
     from ksdp.storage.findings import DocumentFindings
     from ksdp.storage.store import Store
 
 
 def list_audits(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = False) -> None:
     """List the finished audits of a store, newest first. Exit 1: one cannot be read."""
-    from ksdp.storage.audits.history import finished_views, newest_first, read_summary, read_views
+    from ksdp.storage.audits.history import newest_first, read_summary
     from ksdp.storage.audits.ledger import lost_audits
     from ksdp.storage.store import Store
 
     opened = Store.open(store, create=False)
-    finders: list[Callable[[], Summary | ViewsSummary]] = [
-        *(partial(read_views, opened, name) for name in finished_views(opened)),
-        *(partial(read_summary, opened.audit(name)) for name in newest_first(opened)),
-    ]
-    summaries: list[Summary | ViewsSummary] = []
+    summaries: list[Summary] = []
     lost = lost_audits(opened).values()
     for sentence in lost:
         typer.secho(sentence, err=True, fg="yellow")
     left_out = len(lost)
-    for read in finders:
+    for name in newest_first(opened):
         try:
-            summaries.append(read())
+            summaries.append(read_summary(opened.audit(name)))
         except StoreError as error:  # one that another version wrote hides none of the others
             typer.secho(f"left out: {error}", err=True, fg="yellow")
             left_out += 1
@@ -71,9 +64,7 @@ def list_audits(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = F
     raise typer.Exit(1 if left_out else 0)
 
 
-def _tell_list(summaries: list[Summary | ViewsSummary], as_json: bool) -> None:
-    from ksdp.audit.results.views_summary import ViewsSummary
-
+def _tell_list(summaries: list[Summary], as_json: bool) -> None:
     if as_json:
         told = [summary.to_json() for summary in summaries]
         typer.echo(json.dumps([{key: row[key] for key in KEYS} for row in told]))
@@ -86,7 +77,6 @@ def _tell_list(summaries: list[Summary | ViewsSummary], as_json: bool) -> None:
         typer.echo(
             f"{summary.audit}  {summary.provenance.finished}  {words:12}  "
             f"{summary.documents:>7} {summary.design.unit}s  {counts}"
-            f"{'  over ' + str(len(summary.views)) + ' views' if isinstance(summary, ViewsSummary) else ''}"
             f"{'' if summary.valid else '  VOID'}"
         )
 
@@ -94,7 +84,7 @@ def _tell_list(summaries: list[Summary | ViewsSummary], as_json: bool) -> None:
 @with_options
 def show(
     *,
-    audit: Annotated[str, typer.Argument(help="Id of a finished audit, of one view or several.")],
+    audit: AuditArgument,
     document: Annotated[str | None, typer.Argument(help="Id of a document. Default: the whole audit.")] = None,
     worst: Annotated[int, typer.Option("--worst", min=0, help="How many documents to list.")] = 10,
     again: Annotated[
@@ -105,7 +95,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show what an audit found, or what it found of one document. Exit 0, but for `--fail-on`."""
-    from ksdp.storage.audits.history import Summary, finished_views, read_whole
+    from ksdp.storage.audits.history import read_summary
 
     opened, audit = opened_audit(store, audit)
     if document is not None and pipeline != PipelineOptions():
@@ -113,19 +103,16 @@ def show(
             "`--junit`, `--sarif`, `--openlineage`, `--fail-on` are of a whole audit: name no document."
         )
     if document is None:
-        summary = read_whole(opened, audit)
+        summary = read_summary(opened.audit(audit))
         record = kept_record(summary)
         with nullcontext() if as_json else redirect_stderr(sys.stdout):  # what is asked for goes down a pipe
             tell(summary, as_json, made=False, record=record)
-            if not as_json and isinstance(summary, Summary):
+            if not as_json:
                 _tell_documents(opened.audit(audit), worst)
                 typer.echo(f"by chance, {_by_chance(summary)}")
         pipeline.write(summary, record)
         raise typer.Exit(exit_code(summary, pipeline.fail_on) if pipeline.fail_on else 0)
-    if audit in finished_views(opened):
-        _show_view_document(opened, audit, document, as_json)
-    else:
-        _show_document(opened, audit, document, again=again, as_json=as_json)
+    _show_document(opened, audit, document, again=again, as_json=as_json)
 
 
 def _p(log10_p: float) -> str:
@@ -270,27 +257,6 @@ def replay(
     raise typer.Exit(0 if out["equal"] else 1)
 
 
-def _show_view_document(opened: Store, audit: str, document: str, as_json: bool) -> None:
-    from ksdp.storage.audits.history import read_views
-    from ksdp.storage.audits.view_tables import read_view_document
-    from ksdp.storage.findings import row_json
-
-    summary = read_views(opened, audit)
-    evidence = read_view_document(opened, audit, document)
-    if as_json:
-        typer.echo(json.dumps(row_json(evidence) | {"valid": summary.valid}))
-        return
-    tell_void(summary)
-    typer.echo(
-        f"{document}: {evidence.verdict}{_detected(evidence.detected)}; adjusted p of 'no leak' "
-        f"{_p(evidence.log10_adjusted_p)} ({evidence.view}, {evidence.statistic}, D {evidence.distance:.3f} "
-        f"[{evidence.band_low:.3f}, {evidence.band_high:.3f}]), of 'at least the margin' "
-        f"{_p(evidence.log10_adjusted_p_below)}\n"
-        f"  sensitive in {', '.join(evidence.sensitive_in) or 'no view'}; clear in "
-        f"{', '.join(evidence.clear_in) or 'no view'}"
-    )
-
-
 def report(
     audit: AuditArgument,
     html: Annotated[
@@ -331,7 +297,7 @@ def dossier(
 
     from ksdp.dashboards.audits.dossier import read_audit, read_dossier, render_dossier, signed_file, write_dossier
     from ksdp.dashboards.audits.report import printer
-    from ksdp.storage.audits.history import Summary, read_whole
+    from ksdp.storage.audits.history import read_summary
     from ksdp.storage.keys import fingerprint
 
     if (key is None) == bool(who.strip()):
@@ -339,18 +305,17 @@ def dossier(
     signer = None if key is None else signing_key(key)
     printed = None if pdf is None else printer()
     opened, audit = opened_audit(store, audit)
-    summary = read_whole(opened, audit)
-    read = read_audit(opened, summary, None if spec is None else _declared(spec, summary))
+    summary = read_summary(opened.audit(audit))
+    read = read_audit(opened, audit, None if spec is None else _declared(spec, summary))
     found = read_dossier(opened, read, datetime.now(UTC))
     if signer is not None:
         found = replace(found, signed_by=who, key=fingerprint(signer))
     tell_void(summary)
     if as_json:
         typer.echo(json.dumps(found.to_json()))
-    page, files = render_dossier(opened, read, found), {}
+    page, files = render_dossier(read, found), {}
     if html is not None or signer is not None or (pdf is None and not as_json):
-        name = "dossier.html" if isinstance(summary, Summary) else f"{audit}-dossier.html"
-        files[html or Path(summary.report).with_name(name)] = page.encode()
+        files[html or Path(summary.report).with_name("dossier.html")] = page.encode()
     if pdf is not None and printed is not None:
         files[pdf] = printed(page)
     write_dossier(found, files, signer)
@@ -379,7 +344,7 @@ def appetite(
     raise typer.Exit(appetite_code([one.name for one in record.missed]))
 
 
-def _declared(path: Path, summary: AnySummary) -> DeclaredSpec:
+def _declared(path: Path, summary: Summary) -> DeclaredSpec:
     """What a spec declares, if it is the spec of this audit."""
     from ksdp.storage.readers.spec_files import read_spec_file
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ksdp.audit.specs.models import Spec
     from ksdp.flows.audits.place import Place
     from ksdp.flows.screening.clear import Signing
-    from ksdp.storage.audits.history import AnySummary
     from ksdp.storage.learning import GainAndAdvice
     from ksdp.storage.store import Store
 
@@ -171,7 +170,7 @@ class PipelineOptions:
         typer.Option("--fail-on", help="Let the exit code speak of these alone; repeatable. A void audit fails."),
     ] = None
 
-    def write(self, summary: AnySummary, record: AppetiteRecord | None) -> None:
+    def write(self, summary: Summary, record: AppetiteRecord | None) -> None:
         """Write what is asked for, and a few lines of Markdown to the file that `GITHUB_STEP_SUMMARY` names."""
         page = os.environ.get("GITHUB_STEP_SUMMARY")
         if not (self.junit or self.sarif or self.openlineage or page):
@@ -244,7 +243,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     return typed
 
 
-def exit_code(summary: AnySummary, fail_on: Sequence[str] | None = None) -> int:
+def exit_code(summary: Summary, fail_on: Sequence[str] | None = None) -> int:
     """What an audit means to a shell; by default all verdicts that a pipeline may fail by count."""
     judged = FAILING if fail_on is None else fail_on
     if not summary.valid:
@@ -257,7 +256,7 @@ def exit_code(summary: AnySummary, fail_on: Sequence[str] | None = None) -> int:
     return 4 if uncovered(summary) else 0
 
 
-def kept_record(summary: AnySummary) -> AppetiteRecord | None:
+def kept_record(summary: Summary) -> AppetiteRecord | None:
     """An audit held to the appetite that is kept with it; None where none is."""
     from ksdp.storage.store import Store
 
@@ -281,7 +280,7 @@ def tell_record(record: AppetiteRecord) -> None:
         typer.echo(f"  {'ok  ' if one.met else 'FAIL'} {one.sentence()}", err=True)
 
 
-def tell(summary: AnySummary, as_json: bool, *, made: bool = True, record: AppetiteRecord | None = None) -> None:
+def tell(summary: Summary, as_json: bool, *, made: bool = True, record: AppetiteRecord | None = None) -> None:
     """Print an audit's summary: one object for machines, a few lines for people.
 
     Parameters
@@ -291,9 +290,6 @@ def tell(summary: AnySummary, as_json: bool, *, made: bool = True, record: Appet
     record : AppetiteRecord, optional
         What the appetite says that the audit is held to (`kept_record`).
     """
-    from ksdp.storage.audits.history import ViewsSummary, read_parts
-    from ksdp.storage.store import Store
-
     if as_json:
         statistics = {
             name: {key: getattr(statistic, key) for key in ("version", "median_D", "max_D", "sensitive")}
@@ -302,26 +298,15 @@ def tell(summary: AnySummary, as_json: bool, *, made: bool = True, record: Appet
         told = summary.to_json()
         shown = {key: told[key] for key in KEYS}
         shown |= {"statistics": statistics, "store": summary.store, "report": summary.report}
-        shown |= {key: told[key] for key in ("share", "views") if key in told}
-        risk = {
-            name: view.risk.to_json() for name, view in read_parts(Store(Path(summary.store)), summary).items()
-        }
-        shown["risk"] = risk if isinstance(summary, ViewsSummary) else risk[""]
+        shown |= {"share": told["share"], "risk": summary.risk.to_json()}
         if record is not None:
             shown["appetite"] = record.to_json()
         typer.echo(json.dumps(shown))
         return
-    gained = None if isinstance(summary, ViewsSummary) else _gained(summary)
-    if gained is not None and gained.nothing_gained:
+    gained = _gained(summary)
+    if gained.nothing_gained:
         typer.echo(gained.nothing_gained, err=True)
     tell_void(summary)
-    for view in summary.views if isinstance(summary, ViewsSummary) else ():
-        typer.echo(
-            f"{view.name:24} {view.verdicts.words} ({view.sensitive_here_alone} sensitive here alone)   "
-            f"audit {view.audit}"
-            f"{'' if view.valid else '   VOID'}",
-            err=True,
-        )
     waited = f", {time.monotonic() - _BEGAN:.1f} s" if made else ""
     if not summary.spec.decides:
         from ksdp.dashboards.audits.sentences import explored
@@ -334,19 +319,18 @@ def tell(summary: AnySummary, as_json: bool, *, made: bool = True, record: Appet
     )
     if summary.spec.rule.margin_at_low_fpr is not None:
         typer.echo(f"margin  {summary.spec.rule.limits}", err=True)
-    if not isinstance(summary, ViewsSummary):
-        if gained is not None and gained.gain and not gained.nothing_gained:
-            typer.echo(f"gain    {gained.gain['sentences'][0]}", err=True)
-        _tell_claim(summary)
-        _tell_certificate(summary)
-        if summary.share is not None:
-            from ksdp.dashboards.audits.sentences import drawn_share
+    if gained.gain and not gained.nothing_gained:
+        typer.echo(f"gain    {gained.gain['sentences'][0]}", err=True)
+    _tell_claim(summary)
+    _tell_certificate(summary)
+    if summary.share is not None:
+        from ksdp.dashboards.audits.sentences import drawn_share
 
-            typer.echo(f"of all    {drawn_share(summary)}", err=True)
+        typer.echo(f"of all    {drawn_share(summary)}", err=True)
     if record is not None:
         tell_record(record)
     typer.echo(f"audit   {summary.audit}\nreport  {summary.report}", err=True)
-    if made and not isinstance(summary, ViewsSummary) and summary.spec.decides:
+    if made and summary.spec.decides:
         _tell_next(summary)
 
 
@@ -360,7 +344,7 @@ def _tell_next(summary: Summary) -> None:
         typer.echo(f"next    {re.sub('[“”]', '`', step)}", err=True)
 
 
-def tell_void(summary: AnySummary) -> None:
+def tell_void(summary: Summary) -> None:
     """Say of a void audit that it is: whatever is shown of it comes after."""
     if not summary.valid:
         typer.secho(f"VOID: {summary.controls.reason}. No verdict may be used.", err=True, fg="red", bold=True)

@@ -21,13 +21,10 @@ from ksdp.dashboards.audits.pages import (
     read_compare_page,
     read_document_page,
     read_more_runs,
-    read_views_list,
-    read_views_page,
     require_audit,
-    require_views,
     wanted,
 )
-from ksdp.dashboards.audits.report import parts_of, render_report, render_views
+from ksdp.dashboards.audits.report import parts_of, render_report
 from ksdp.dashboards.rendering import PageContext, alone, screen_response, static_files
 from ksdp.dashboards.reviews import (
     Actions,
@@ -165,10 +162,6 @@ def _more_runs(context: PageContext, request: Request) -> Response:
     return context.page(request, template, audit=audit, more=more, wanted=asks)
 
 
-def _views(context: PageContext, request: Request) -> Response:
-    return context.page(request, "page_views", **read_views_page(context.store, request.path_params["views"]))
-
-
 def _icon(context: PageContext, request: Request) -> Response:
     return Response(status_code=204)  # pages name none; browsers ask all the same where a page is plain text
 
@@ -183,11 +176,6 @@ _PAGES: dict[str, Page] = {
         render_report(context.store, require_audit(context.store, request.path_params["audit"]))
     ),
     "/audits/{audit}/more-runs": _more_runs,
-    "/views": _listing("page_views_list", read_views_list),
-    "/views/{views}": _views,
-    "/views/{views}/report.html": lambda context, request: alone(
-        render_views(context.store, require_views(context.store, request.path_params["views"]))
-    ),
     "/screens": _listing("page_screens", read_screens_page),
     "/screens/{screen}": _of_one("page_screen", "screen", read_screen_page),
     "/screens/{screen}/report.html": lambda context, request: screen_response(

@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from ksdp.dashboards.addresses import PAGE_ROWS, Listing, Paged, page_number, whole_number
 from ksdp.dashboards.audits.pages import MoreRuns, read_more_runs, require_audit, wanted
-from ksdp.storage.audits.history import Brief, read_history, read_summary, views_of
+from ksdp.storage.audits.history import Brief, read_history, read_summary
 from ksdp.storage.audits.ledger import deciding_audits, proposing_audit
 from ksdp.storage.audits.queries import Filter, Findings, Row
 from ksdp.storage.errors import InputError, KsdpError
@@ -323,7 +323,6 @@ def read_queue_page(store: Store, query: Mapping[str, str]) -> QueuePage:
 
 def _part_of(store: Store, audit: str) -> str | None:
     proposed_by = proposing_audit(store, audit)
-    if audit != proposed_by and audit not in deciding_audits(store):
-        return f"an audit of the list that audit {proposed_by} proposed"
-    views = views_of(store, audit)
-    return f"one of the views {views}" if views else None
+    if audit == proposed_by or audit in deciding_audits(store):
+        return None
+    return f"an audit of the list that audit {proposed_by} proposed"

@@ -19,7 +19,6 @@ from ksdp.audit.errors import CorpusAway, InputError, InvalidAudit, SpecError
 from ksdp.audit.specs.models import Spec, parse_spec
 from ksdp.flows.audits.place import Place
 from ksdp.flows.audits.run import run_audit
-from ksdp.flows.audits.views import run_views
 from ksdp.flows.interruption import listening, utc_now
 from ksdp.flows.reviews import Patience, run_approval
 from ksdp.flows.runs.budget import budget_files, open_guard
@@ -155,9 +154,8 @@ class _Signs:
 @tried_again("audit everything")
 def _audit(spec: str | dict[str, Any], store: str, dask: str | None, workers: int | None) -> dict[str, Any]:
     read, base = _spec(spec, "audit")
-    run = run_audit if read.views is None else run_views
     with listening(Logged()):
-        summary = run(read, base, Path(store), _place(workers, dask))
+        summary = run_audit(read, base, Path(store), _place(workers, dask))
     if not summary.valid:
         raise InvalidAudit(f"{summary.controls.reason}. No verdict of audit {summary.audit} may be used.")
     return dict(summary.to_json())
@@ -171,7 +169,7 @@ def audit_flow(
     workers: int | None = None,
     environment: dict[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Audit every document of a corpus, in every view of the spec.
+    """Audit every document of a corpus.
 
     Parameters
     ----------

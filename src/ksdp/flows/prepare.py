@@ -48,7 +48,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class GivenSpec:
-    """What a person asked that takes several audits: a list's own audits, or several views."""
+    """What a person asked that takes several audits: a list's own audits."""
 
     spec: Spec
     """What was given."""

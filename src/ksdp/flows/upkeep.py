@@ -27,7 +27,7 @@ from ksdp.flows.audits.place import HERE
 from ksdp.flows.audits.run import one_at_a_time, run_prepared
 from ksdp.flows.interruption import current
 from ksdp.flows.prepare import audit_id, prepare_stored
-from ksdp.storage.audits.history import finished_views, read_summary, read_views
+from ksdp.storage.audits.history import read_summary
 from ksdp.storage.audits.ledger import (
     check_none_lost,
     find_attempt,
@@ -306,9 +306,6 @@ def prunable(store: Store, now: datetime, keep: timedelta) -> list[Runs]:
     check_none_lost(store)
     summaries = {audit: read_summary(store.audit(audit)) for audit in store.audits()}
     signed = {audit: digest for digest, audits in signed_audits(store).items() for audit in audits}
-    for views in finished_views(store):  # what is signed of one view rests on the others too
-        parts = [view.audit for view in read_views(store, views).views]
-        signed |= {part: signed[one] for one in parts if one in signed for part in parts}
     users = {audit: _folders(store, summary) for audit, summary in summaries.items()}
     known = []
     for folder in sorted(store.root.glob("runs/*/")):

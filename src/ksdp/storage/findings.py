@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from ksdp.audit.verdicts.laws import ArmTests
 
 _REPEATED = pa.dictionary(pa.int32(), pa.string())
-_NAMES = pa.list_(pa.string())
 
 
 @dataclass(frozen=True)
@@ -138,53 +137,9 @@ class EffectRow(EffectMeasures, _DocumentStatistic):
     """`effects.parquet`: one detected leak on fresh runs; rates are null where the runs cannot measure them."""
 
 
-@dataclass(frozen=True)
-class ViewsRow:
-    """`views/<id>.parquet`: one document over all views.
-
-    `view` is the view with the smallest adjusted p, which `statistic`, `distance`, the band and the arms are of.
-    """
-
-    document: str
-    """Its id."""
-    verdict: str
-    """Verdict over all views."""
-    proof: str | None
-    """What a clear document is proved against in every view."""
-    log10_adjusted_p: float
-    """Log10 p of no leak at all, adjusted."""
-    log10_adjusted_p_below: float
-    """The same of an advantage of at least the margin: small where every view is below it."""
-    detected: bool
-    """Whether a leak is proved in some view."""
-    view: str
-    """Its name."""
-    statistic: str
-    """The strongest statistic of that view."""
-    distance: float
-    """Measured D."""
-    band_low: float
-    """Lower end of the band of the true D."""
-    band_high: float
-    """Upper end of the band."""
-    n_with: int
-    """Runs that held it."""
-    n_without: int
-    """Runs without it that its tests read."""
-    largest_band_high: float
-    """Largest upper end over statistics and views."""
-    runs_to_decide: float
-    """That of the view that takes the most."""
-    sensitive_in: Annotated[tuple[str, ...], _NAMES]
-    """Views in which it is sensitive."""
-    clear_in: Annotated[tuple[str, ...], _NAMES]
-    """Views in which it is clear."""
-
-
 VERDICTS = Table(VerdictRow)
 STATISTICS = Table(StatisticTestRow)
 EFFECTS = Table(EffectRow)
-VIEWS = Table(ViewsRow)
 
 CURVES = pa.schema(
     [

@@ -14,7 +14,6 @@
                                stages/: later looks, and the fresh runs, of each document its strongest statistic
       reviews/                 log.jsonl: what people decided, chained; policy.json, head.json
       screens/                 <id>.json, <id>.html and <id>-left-out.parquet: a list's own audits
-      views/                   <id>.json, <id>.parquet, <id>.html: audits of several views, combined
       appetites/               <audit>.json: what an audit is held to, written once
       clearances/              <hash>.json: a copy of every clearance that was signed; <hash>.expired: it was told
       claims/                  <key>.json: what runs on a mechanism's worst case proved about its claim

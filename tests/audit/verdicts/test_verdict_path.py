@@ -50,7 +50,6 @@ from ksdp.audit.verdicts.multiplicity import adjust, bonferroni, strictest_log10
 from ksdp.audit.verdicts.power import critical_distance, detectable_distance, sensitive_distance, smallest_margin
 from ksdp.audit.verdicts.tails import tail_sizes, tail_table
 from ksdp.audit.verdicts.ties import tied_table
-from ksdp.audit.views import ViewVerdicts, combine
 
 FWER = DecisionSpec(margin=0.3, error="fwer")
 ANY_LEAK = DecisionSpec(margin=0, error="fwer")
@@ -367,8 +366,6 @@ def test_five_alike_are_clear_where_they_would_not_be_sensitive() -> None:
         else:
             reshaped = asked * 5 / (0.9 * 6 / 2 + 0.1 * 5 / harmonic)
             assert 10**decisions.log10_adjusted_below == pytest.approx([reshaped] * 5)
-            view = ViewVerdicts(decisions.verdict, decisions.log10_adjusted, decisions.log10_p_below)
-            assert combine([view], rule).log10_adjusted_below == pytest.approx(decisions.log10_adjusted_below)
 
 
 @pytest.mark.usefixtures("exponential")
@@ -517,7 +514,7 @@ def test_fresh_runs_are_for_what_was_detected_above_the_margin_and_have_half_of_
     assert late.decisions.verdict.tolist() == [*["undecided"] * 3, "sensitive", "undecided"]
 
 
-# Certificates, and several views
+# Certificates
 
 
 def slow_bound(found: list[float], chance: float) -> float:
@@ -599,34 +596,6 @@ def test_a_certificate_clears_all_but_what_is_proved_to_leak() -> None:
     assert none is not None
     assert none.certified == 0
     assert certificate_summary(None, before, FWER) is None
-
-
-def test_verdicts_over_views_by_hand() -> None:
-    rule = DecisionSpec(margin=0.3, error="fwer", level=0.05, clear_level=0.04)
-    s, c, u = "sensitive", "clear", "undecided"
-    one = np.array([s, c, c, c, c, c]), np.log10([1e-3, 0.3, 0.4, 1, 1, 1]), np.log10([1e-9, 0.006, 1e-9, 1, 1, 1])
-    proved = np.arange(6) > 2
-    other = (
-        np.array([c, c, u, c, c, s]),
-        np.log10([0.2, 0.2, 1, 0.9, 1, 1e-4]),
-        np.log10([1e-9, 1e-4, 0.3, 1, 0.009, 1]),
-    )
-    views = [ViewVerdicts(*one, proved), ViewVerdicts(*other, np.arange(6) == 3)]
-    found = combine(views, rule)
-    # Holm over six, of which the sensitive and the certified ones have p = 1: 0.006 x 6 and 0.009 x 5.
-    assert found.verdict.tolist() == [s, c, u, c, u, s]
-    assert found.every_attack.tolist() == [False, False, False, True, False, False]
-    assert 10**found.log10_adjusted_below == pytest.approx([1, 0.036, 1, 1, 0.045, 1])
-    assert 10**found.log10_adjusted == pytest.approx([2e-3, 0.4, 0.8, 1, 1, 2e-4])
-    assert found.view.tolist() == [0, 1, 0, 1, 0, 1]
-    assert found.sensitive_in.tolist() == [[word == s for word in view[0]] for view in (one, other)]
-    assert found.clear_in.tolist() == [[word == c for word in view[0]] for view in (one, other)]
-    # Documents that could have been named count as well.
-    among = combine(views, rule, 7)
-    assert 10 ** among.log10_adjusted_below[1] == pytest.approx(0.042)
-    assert among.verdict[1] == u
-    none = rule.model_copy(update={"margin": 0.0})
-    assert combine(views[:1], none).verdict.tolist() == [s, u, u, c, c, c]
 
 
 # Distances, the law given ties, tails

@@ -21,8 +21,8 @@ import pytest
 
 from ksdp.audit.errors import ClearanceError, InputError, SpecError
 from ksdp.audit.specs.models import parse_spec
+from ksdp.dashboards.audits.audit_model import AuditModel
 from ksdp.dashboards.audits.dossier import (
-    AuditRead,
     Dossier,
     advantages,
     read_audit,
@@ -32,8 +32,7 @@ from ksdp.dashboards.audits.dossier import (
 )
 from ksdp.dashboards.audits.frameworks import crosswalk
 from ksdp.flows.schedules.scheduled_run import spec_basis
-from ksdp.storage.audits.history import find_audit, read_summary, read_whole
-from ksdp.storage.audits.view_tables import read_view_verdicts
+from ksdp.storage.audits.history import find_audit, read_summary
 from ksdp.storage.clearances import write_clearance, write_signed
 from ksdp.storage.findings import read_verdicts, write_summary
 from ksdp.storage.keys import load_private, make_identity
@@ -83,10 +82,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def made(folder: Path, spec: str = "declared") -> tuple[Store, AuditRead, Dossier]:
+def made(folder: Path, spec: str = "declared") -> tuple[Store, AuditModel, Dossier]:
     store = Store.open(folder / "store")
     declared = read_spec_file(folder / f"{spec}.toml")[0].declared
-    read = read_audit(store, read_whole(store, find_audit(store, "latest")), declared)
+    read = read_audit(store, find_audit(store, "latest"), declared)
     return store, read, read_dossier(store, read, NOW)
 
 
@@ -125,10 +124,10 @@ def test_what_is_declared_is_checked(wrong: Mapping[str, object], said: str) -> 
 
 
 def test_page_and_json_hold_the_same_and_name_what_is_missing(folder: Path) -> None:
-    store, read, dossier = made(folder)
+    _, read, dossier = made(folder)
     told = dossier.to_json()
     jsonschema.validate(told, json.loads((ROOT / "docs" / "dossier.schema.json").read_text()))
-    page = render_dossier(store, read, dossier)
+    page = render_dossier(read, dossier)
     shown = words(page)
     for chapter in dossier.chapters:
         assert f'id="{chapter.anchor}"' in page
@@ -146,14 +145,14 @@ def test_page_and_json_hold_the_same_and_name_what_is_missing(folder: Path) -> N
 
 
 def test_the_bill_of_materials_is_what_was_installed_and_its_hash_can_be_made_again(folder: Path) -> None:
-    store, read, dossier = made(folder)
+    _, read, dossier = made(folder)
     bill = dossier.to_json()["materials"]
     assert {name: bill["packages"][name] for name in ("ksdp", "numpy", "pyarrow")} == {
         name: version(name) for name in ("ksdp", "numpy", "pyarrow")
     }
     lines = "".join(f"{name}=={number}\n" for name, number in sorted(bill["packages"].items()))
     assert hashlib.sha256(lines.encode()).hexdigest() == bill["sha256"]
-    assert bill["sha256"] in words(render_dossier(store, read, dossier))
+    assert bill["sha256"] in words(render_dossier(read, dossier))
 
 
 def test_maximum_average_and_worst_group_are_those_of_the_table(folder: Path) -> None:
@@ -352,7 +351,7 @@ def test_nothing_of_a_void_audit_is_covered(folder: Path) -> None:
         assert dossier.decision == ("Nothing may be decided on this audit. It is void: a control failed.",)
         assert {one.status for one in dossier.crosswalk} == {"partial", "out of scope"}
         assert any("thrown away" in sentence for sentence in dossier.plain)
-        assert "No verdict in this dossier may be used" in render_dossier(store, read, dossier)
+        assert "No verdict in this dossier may be used" in render_dossier(read, dossier)
     finally:
         write_summary(place, summary)
 
@@ -366,28 +365,3 @@ def test_declared_is_taken_from_the_spec_of_this_audit_alone(folder: Path, tmp_p
     other.write_text((folder / "declared.toml").read_text().replace("rank = 2", "rank = 3"))
     with pytest.raises(InputError, match="is not the spec of audit"):
         typed(*asked, "--spec", other)
-
-
-def test_several_views_have_one_dossier_with_the_facts_of_each(folder: Path, tmp_path: Path) -> None:
-    spec = (folder / "declared.toml").read_text() + "[views]\nfinal = true\ncoalitions = [0]\n"
-    (folder / "views.toml").write_text(spec)
-    typed("audit", folder / "views.toml", "--store", tmp_path / "store", "--here", 1)
-    asked = ("dossier", "latest", "--store", tmp_path / "store")
-    told = json.loads(typed(*asked, "--json", code=0).stdout)
-    jsonschema.validate(told, json.loads((ROOT / "docs" / "dossier.schema.json").read_text()))
-    views = {view["name"]: view for view in told["summary"]["views"]}
-    assert set(told["risk"]) == {view["audit"] for view in views.values()}
-    facts = [fact["name"] for chapter in told["chapters"] for fact in chapter["facts"]]
-    assert {f"{what} ({name})" for what in ("Bounds", "Power") for name in views} <= set(facts)
-    store = Store.open(tmp_path / "store")
-    table = read_view_verdicts(store, told["audit"]).to_pandas()
-    assert told["advantages"][0]["average"] == pytest.approx(table["distance"].mean(), abs=1e-6)
-    page = Path(typed(*asked, code=0).stdout.strip()).read_text()
-    assert all(f"Risk in three layers: {name}" in words(page) for name in views)
-    shown = json.loads(typed("show", "latest", "--store", tmp_path / "store", "--json", code=0).stdout)
-    assert set(shown["risk"]) == set(views)
-    assert all(one["combined"]["at_margin"] > 0.1 for one in shown["risk"].values())
-    assert "in at least one of the views tried" in words(page)
-    assert all(f"<code>{view['audit']}</code>" in page for view in views.values())
-    assert len(re.findall(r'<section id="provenance"', page)) == 1
-    typed("check", "--store", store.root, code=0)

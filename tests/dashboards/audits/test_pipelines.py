@@ -187,19 +187,6 @@ def test_lineage_has_every_rule_as_an_assertion_about_the_corpus(folder: Path, t
     assert json.loads(out.read_text())["run"] == event["run"]
 
 
-def test_views_have_every_rule_each(folder: Path, tmp_path: Path) -> None:
-    text = (folder / "spec.toml").read_text() + "[views]\nfinal = true\ncoalitions = [0]\n"
-    (folder / "views.toml").write_text(text)
-    typed(
-        "audit", folder / "views.toml", "--store", tmp_path / "store", "--here", 1, "--junit", tmp_path / "v.xml"
-    )
-    root = Xml.parse(tmp_path / "v.xml").getroot()
-    counted(root)
-    rules = [case.attrib["name"] for case in root.iter("testcase") if ": " not in case.attrib["name"]]
-    assert len(rules) == 2 * len(RULES)
-    assert len(set(rules)) == len(rules)
-
-
 def test_the_page_of_a_pipeline_is_added_to_and_names_nobody(folder: Path, tmp_path: Path, page: Path) -> None:
     shown(folder, tmp_path)
     text = page.read_text()

@@ -13,7 +13,6 @@ from pydantic import Field
 from ksdp.audit.continuing import level_of_clear
 from ksdp.audit.errors import SpecError
 from ksdp.audit.results.summary import Summary
-from ksdp.audit.results.views_summary import ViewsSummary
 from ksdp.audit.reviewing import plural, visible
 from ksdp.audit.specs.models import Section, Spec
 from ksdp.audit.verdicts.verdict import Verdict
@@ -108,27 +107,25 @@ def _of_spec(appetite: Appetite, spec: Spec) -> Iterator[Criterion]:
     yield Criterion("documents", "all", "some" if drawn else "all", not drawn, "leave `design.documents` out")
 
 
-def appetite_record(
-    appetite: Appetite, whole: Summary | ViewsSummary, documents: AuditedDocuments
-) -> AppetiteRecord:
+def appetite_record(appetite: Appetite, summary: Summary, documents: AuditedDocuments) -> AppetiteRecord:
     """Hold an audit to an appetite."""
-    criteria = (*_of_audit(whole), *_of_spec(appetite, whole.spec), *_of_result(appetite, whole, documents))
-    return AppetiteRecord(appetite, whole.audit, criteria)
+    criteria = (*_of_audit(summary), *_of_spec(appetite, summary.spec), *_of_result(appetite, summary, documents))
+    return AppetiteRecord(appetite, summary.audit, criteria)
 
 
-def _of_audit(whole: Summary | ViewsSummary) -> Iterator[Criterion]:
-    found = "valid" if whole.valid else f"void: {whole.controls.reason}"
-    if whole.valid and not whole.spec.decides:
-        found = "leaks were planted in it" if whole.spec.planted else "its statistics were explored"
+def _of_audit(summary: Summary) -> Iterator[Criterion]:
+    found = "valid" if summary.valid else f"void: {summary.controls.reason}"
+    if summary.valid and not summary.spec.decides:
+        found = "leaks were planted in it" if summary.spec.planted else "its statistics were explored"
     yield Criterion("controls", "valid", found, found == "valid", "no verdict of it may be used")
-    read, unread = "all that is announced", ", ".join(whole.unread)
+    read, unread = "all that is announced", ", ".join(summary.unread)
     yield Criterion("coverage", read, f"unread: {unread}" if unread else read, not unread, "have it read, too")
 
 
-def _of_result(appetite: Appetite, whole: Summary | ViewsSummary, found: AuditedDocuments) -> Iterator[Criterion]:
+def _of_result(appetite: Appetite, summary: Summary, found: AuditedDocuments) -> Iterator[Criterion]:
     """What verdicts and bounds say; nothing is met where the audit is void."""
-    for one in _of_documents(appetite, found, whole.design.unit):
-        yield one if whole.valid else replace(one, found="not known", met=False, remedy="see `controls`")
+    for one in _of_documents(appetite, found, summary.design.unit):
+        yield one if summary.valid else replace(one, found="not known", met=False, remedy="see `controls`")
 
 
 def _of_documents(appetite: Appetite, found: AuditedDocuments, unit: str) -> Iterator[Criterion]:

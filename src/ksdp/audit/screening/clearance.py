@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksdp.audit.continuing import level_of_clear
-from ksdp.audit.corpus.groups import Unit, unit_count, unit_names
+from ksdp.audit.corpus.groups import Unit, unit_names
 from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.errors import InputError
 from ksdp.audit.mechanisms.callables import FunctionMechanism
@@ -28,14 +28,14 @@ from ksdp.audit.verdicts.verdict import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One audit of an attempt; the audits of a screen or of several views are one attempt together."""
+    """One audit of an attempt; the audits of a screen are one attempt together."""
 
     question: str
     """`AuditQuestion.content`."""
     file: str
     """`AuditQuestion.file`."""
     attempt: str
-    """Hash of the spec as it was given: an audit's, or the one that the views started from. A screen's id."""
+    """Hash of the spec as it was given; of a list's own audits, the id of the audit that proposed it."""
     audit: str
     """Id of the audit."""
     at: str
@@ -128,11 +128,6 @@ def question_of(spec: Spec, corpus: str, units: int) -> AuditQuestion:
         content=content_key(whole | {"corpus": corpus, "parties": parties | rows}),
         file=content_key(whole | {"file": file_of(spec.corpus.path), "parties": whole_numbers(parties)}),
     )
-
-
-def asked_of(spec: Spec, corpus: Corpus) -> AuditQuestion:
-    """`question_of` what a spec asks of a whole corpus."""
-    return question_of(spec, corpus.hash, unit_count(corpus, spec.design.unit))
 
 
 def attempt_of(

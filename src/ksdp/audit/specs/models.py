@@ -291,7 +291,10 @@ _Size = Annotated[float, Field(gt=0, lt=1)] | Annotated[int, Field(ge=1)]
 
 
 class PartiesSpec(Section, frozen=True):
-    """Other parties' data in every run, as a fraction of the corpus or a number of rows; or parties by name."""
+    """Other parties' data in every run, as a fraction of the corpus or a number of rows; or parties by name.
+
+    A spec has one adversary: several coalitions take a spec each, with `decision.level` divided by their number.
+    """
 
     honest: _Size | None = None
     """Data of parties outside the coalition: it hides the victim's."""
@@ -456,22 +459,6 @@ class StatisticsSpec(Section, frozen=True):
     """Whether they were named after the runs had been seen (`ksdp test`): then the audit has no verdict."""
 
 
-class ViewsSpec(Section, frozen=True):
-    """Several views of the same runs, each audited at an equal part of the level."""
-
-    coalitions: tuple[Annotated[float, Field(ge=0, lt=1)] | Annotated[int, Field(ge=0)], ...] = ()
-    """Sizes of coalitions, as `parties.coalition`; 0 is an outsider. What the largest holds and a smaller one does
-    not is honest parties' data in the smaller one's view. None: what `parties` says is the only one."""
-    final: bool = False
-    """Also the final output alone, in the runs of the smallest coalition: sampled once."""
-
-    @model_validator(mode="after")
-    def _fits(self) -> ViewsSpec:
-        if not self.coalitions and not self.final:
-            raise ValueError("`views` must name `coalitions`, or `final = true`.")
-        return self
-
-
 class CertificateSpec(Section, frozen=True):
     """Paired runs that bound every attack, where noise of a density that is known is added."""
 
@@ -564,8 +551,6 @@ class Spec(Section, frozen=True):
     statistics: StatisticsSpec = Field(default_factory=StatisticsSpec)
     decision: DecisionSpec = Field(default_factory=DecisionSpec)
     store: StoreSpec = Field(default_factory=StoreSpec)
-    views: ViewsSpec | None = None
-    """None: one audit of one view."""
     certificate: CertificateSpec | None = None
     """None: nothing is certified."""
     gain: GainSpec = Field(default_factory=GainSpec)
@@ -577,10 +562,6 @@ class Spec(Section, frozen=True):
 
     @model_validator(mode="after")
     def _fits(self) -> Spec:
-        if self.views is not None and self.statistics.sees == "final":
-            raise ValueError("`statistics.sees` must be left out where there are `views`: set `views.final`.")
-        if self.views is not None and self.views.coalitions and (self.parties.coalition or self.parties.me):
-            raise ValueError("`parties.coalition` and `me` must be left out where `views.coalitions` are given.")
         if self.design.kind != "shared" and self.design.documents is None:
             raise ValueError(f"`design.documents` must be given for the {self.design.kind} design.")
         if self.planted and self.certificate is not None:

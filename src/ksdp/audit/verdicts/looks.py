@@ -225,8 +225,7 @@ _SCALED = ("log10_adjusted", "log10_adjusted_above", "log10_adjusted_below", "lo
 def without_clear(decisions: Decisions, tests: ArmTests, rule: DecisionSpec) -> Decisions:
     """The same if no statistic reads some announced array: "at least the margin" has p = 1 for every document.
 
-    So no document is clear, here or with other views, and no number of runs decides one that does not seem to be
-    above the margin.
+    So no document is clear, and no number of runs decides one that does not seem to be above the margin.
     """
     open_ = decisions.verdict != Verdict.SENSITIVE
     nothing = np.zeros(len(tests))

@@ -18,7 +18,7 @@ class Verdict(StrEnum):
     may_enter: bool
     """Whether such a document is proved safe enough to enter a run."""
     meaning: str
-    """For people; `some` and `every` speak of views, where there are several."""
+    """For people."""
     remedy: str
     """Where more documents have it than an appetite accepts."""
 
@@ -31,12 +31,12 @@ class Verdict(StrEnum):
 
     SENSITIVE = (
         *("sensitive", 3, False),
-        "Proved to leak more than the margin of {margin}{some}.",
+        "Proved to leak more than the margin of {margin}.",
         "exclude them, or `ksdp advise`",
     )
     CLEAR = (
         *("clear", 0, True),
-        "Proved to leak less than the margin of {margin} that the owner accepts, by every statistic tried{every}.",
+        "Proved to leak less than the margin of {margin} that the owner accepts, by every statistic tried.",
         "",
     )
     UNDECIDED = (

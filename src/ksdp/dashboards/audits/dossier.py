@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from functools import partial
@@ -19,10 +19,9 @@ from ksdp.dashboards.audits import sentences
 from ksdp.dashboards.audits.audit_model import AuditModel, read_audit_model
 from ksdp.dashboards.audits.frameworks import Clause, crosswalk
 from ksdp.dashboards.audits.pipelines import uncovered
-from ksdp.dashboards.audits.report import of_summary, parts_of, parts_of_views, standalone
+from ksdp.dashboards.audits.report import parts_of, standalone
 from ksdp.dashboards.words import count, decimal, percent, plural, timestamp
-from ksdp.storage.audits.history import AnySummary, Risk, Summary, read_parts
-from ksdp.storage.audits.view_tables import read_view_verdicts
+from ksdp.storage.audits.history import Risk, Summary
 from ksdp.storage.clearances import (
     Clearance,
     content_hash,
@@ -37,7 +36,7 @@ from ksdp.storage.errors import ClearanceError
 from ksdp.storage.findings import DeclaredSpec, read_spec, read_verdicts
 from ksdp.storage.keys import fingerprint
 from ksdp.storage.mapped_corpus import open_corpus
-from ksdp.storage.reviews.appetites import AppetiteRecord, kept_record
+from ksdp.storage.reviews.appetites import AppetiteRecord
 from ksdp.storage.reviews.decisions import read_log, read_policy
 from ksdp.storage.store import Store, write_whole
 
@@ -49,9 +48,7 @@ _GROUPS = 5
 """Of each kind, those with the largest average."""
 
 _Names = tuple[str, ...]
-AuditRead = tuple[AnySummary, dict[str, AuditModel], AppetiteRecord | None]
-"""An audit; its views by name, of one view without; and the record of the appetite that it is held to."""
-CHAPTERS: tuple[tuple[str, str, _Names, _Names, _Names], ...] = (
+CHAPTERS: tuple[tuple[str, str, _Names, _Names], ...] = (
     (
         "processing",
         "Who, why, and whose data",
@@ -60,20 +57,18 @@ CHAPTERS: tuple[tuple[str, str, _Names, _Names, _Names], ...] = (
             *("data_subjects", "people", "harm"),
         ),
         (),
-        (),
     ),
     (
         "release",
         "What is released, and who might attack it",
         ("release", "how_often", "released_before", "prior", "main_attacks"),
         ("asked",),
-        (),
     ),
-    ("measured", "What was measured", (), ("result", "worst"), ("views_result", "views_views", "views_listing")),
-    ("appetite", "What is accepted", (), ("appetite",), ("appetite",)),
-    ("theory", "What theory says", (), (), ()),
-    ("trust", "Can the test be trusted?", ("auditor",), ("controls", "undecided"), ()),
-    ("measures", "Measures, and what is gained", ("measures",), ("gain",), ()),
+    ("measured", "What was measured", (), ("result", "worst")),
+    ("appetite", "What is accepted", (), ("appetite",)),
+    ("theory", "What theory says", (), ()),
+    ("trust", "Can the test be trusted?", ("auditor",), ("controls", "undecided")),
+    ("measures", "Measures, and what is gained", ("measures",), ("gain",)),
     (
         "signoff",
         "Sign-off",
@@ -82,14 +77,13 @@ CHAPTERS: tuple[tuple[str, str, _Names, _Names, _Names], ...] = (
             *("residual_risk_accepted_by", "review_date", "review_triggers"),
         ),
         (),
-        (),
     ),
-    ("crosswalk", "What is asked for elsewhere", (), (), ()),
-    ("limits", "What this result does not say", (), ("limits",), ("views_meaning",)),
-    ("plain", "For those whose data it is", (), (), ()),
-    ("provenance", "Who, when, and how to do it again", (), ("cost", "provenance"), ("views_provenance",)),
+    ("crosswalk", "What is asked for elsewhere", (), ()),
+    ("limits", "What this result does not say", (), ("limits",)),
+    ("plain", "For those whose data it is", (), ()),
+    ("provenance", "Who, when, and how to do it again", (), ("cost", "provenance")),
 )
-"""Anchor, heading, keys of `[declared]`, parts of the report that stand there, and those of a page of views."""
+"""Anchor, heading, keys of `[declared]`, and parts of the report that stand there."""
 _NAMES = {
     "dpia": "Impact assessment (DPIA)",
     "dpo_advice": "Advice of the data protection officer",
@@ -179,8 +173,7 @@ class Dossier:
     plain: tuple[str, ...]
     materials: BillOfMaterials
     declared: DeclaredSpec
-    risk: Mapping[str, Risk]
-    """By audit: one a view."""
+    risk: Risk
     appetite: Mapping[str, Any] | None
     """Every criterion of the risk appetite that the audit is held to; None where it is held to none."""
     summary: Mapping[str, Any]
@@ -198,31 +191,30 @@ class Dossier:
         return told
 
 
-def read_dossier(store: Store, read: AuditRead, made: datetime) -> Dossier:
+def read_dossier(store: Store, view: AuditModel, made: datetime) -> Dossier:
     """Put together what the store knows of an audit."""
-    whole, views, record = read
-    audit, stated = whole.audit, whole.spec.declared
+    summary, record = view.summary, view.record
+    audit, stated = summary.audit, summary.spec.declared
     missing = tuple(_missing(stated))
-    audits = list(dict.fromkeys([audit, *(view.summary.audit for view in views.values())]))
     every = map(read_clearance, stored_clearances(store))
-    signed = sorted((one for one in every if set(audits) & set(one.audits)), key=lambda one: one.created)
-    found = advantages(store, whole)
-    materials = _materials(views.values())
+    signed = sorted((one for one in every if audit in one.audits), key=lambda one: one.created)
+    found = advantages(store, summary)
+    materials = _materials(summary)
     measured = {
         "appetite": (_held_to(record),),
-        "measured": _measured(found, whole),
-        "theory": _each(views, _theory),
-        "trust": (Fact("Error rate", (f"{sentences.correction(whole)}.",), "measured"), *_each(views, _trust)),
-        "signoff": _recorded(store, audits, signed),
-        "provenance": (*_again(audits), _made_with(materials)),
+        "measured": _measured(found, summary),
+        "theory": _theory(view),
+        "trust": (Fact("Error rate", (f"{sentences.correction(summary)}.",), "measured"), *_trust(view)),
+        "signoff": _recorded(store, audit, signed),
+        "provenance": (*_again(audit), _made_with(materials)),
     }
     return Dossier(
         version=VERSION,
         audit=audit,
-        called=sentences.called(whole),
+        called=sentences.called(summary),
         made=made,
-        valid=whole.valid,
-        decision=_decision(whole, signed),
+        valid=summary.valid,
+        decision=_decision(summary, signed),
         for_whom="; ".join(filter(None, (stated.controller, *stated.recipients))) or "nobody is named",
         until=_until(signed, stated, made.date()),
         answered_by=(
@@ -231,22 +223,22 @@ def read_dossier(store: Store, read: AuditRead, made: datetime) -> Dossier:
         ),
         not_claimed=NOT_CLAIMED,
         missing=missing,
-        verdicts=whole.verdicts.as_dict(),
-        margin=whole.spec.decision.margin,
-        level=whole.spec.decision.level,
-        error=whole.spec.decision.error,
+        verdicts=summary.verdicts.as_dict(),
+        margin=summary.spec.decision.margin,
+        level=summary.spec.decision.level,
+        error=summary.spec.decision.error,
         advantages=found,
         chapters=tuple(
             Chapter(anchor, heading, (*_stated(stated, keys), *measured.get(anchor, ())))
-            for anchor, heading, keys, *_ in CHAPTERS
+            for anchor, heading, keys, _ in CHAPTERS
         ),
-        crosswalk=crosswalk(missing, _gaps(whole, views), not whole.valid),
-        plain=tuple(_plain(whole, stated)),
+        crosswalk=crosswalk(missing, _gaps(summary), not summary.valid),
+        plain=tuple(_plain(summary, stated)),
         materials=materials,
         declared=stated,
-        risk={view.summary.audit: view.summary.risk for view in views.values()},
+        risk=summary.risk,
         appetite=None if record is None else record.to_json(),
-        summary=whole.to_json(),
+        summary=summary.to_json(),
     )
 
 
@@ -256,55 +248,26 @@ def _held_to(record: AppetiteRecord | None) -> Fact:
     return Fact("Risk appetite", ("met" if record.met else "NOT met",), "recorded")
 
 
-def read_audit(store: Store, whole: AnySummary, declared: DeclaredSpec | None = None) -> AuditRead:
-    """What a dossier is of, with what is declared by now; or with this instead."""
-    one = isinstance(whole, Summary)
-    stated = declared or (read_spec(store.audit(whole.audit)) if one else whole.spec).declared
-    parts = read_parts(store, whole)
-    views = {name: _declaring(store, view.audit, stated) for name, view in parts.items()}
-    spec = whole.spec.model_copy(update={"declared": stated})
-    record = views[""].record if one else kept_record(store, whole.audit)
-    return replace(whole, spec=spec), views, record
-
-
-def _gaps(whole: AnySummary, views: Mapping[str, AuditModel]) -> dict[str, str]:
-    """By chapter, what the audit itself leaves open."""
-    proved = all(
-        one.guarantee.kind == "(epsilon, delta)" or one.certificate or one.promise
-        for one in (view.summary for view in views.values())
-    )
-    nothing = "nothing is proved of every attack"
-    return {"measured": uncovered(whole).rstrip("."), "theory": "" if proved else nothing}
-
-
-def _declaring(store: Store, audit: str, stated: DeclaredSpec) -> AuditModel:
-    """What the report shows, with what is declared by now, and few pictures."""
+def read_audit(store: Store, audit: str, declared: DeclaredSpec | None = None) -> AuditModel:
+    """What the report shows, with what is declared by now, or with this instead, and few pictures."""
     view = read_audit_model(store, audit)
+    stated = declared or read_spec(store.audit(audit)).declared
     spec = view.summary.spec.model_copy(update={"declared": stated})
     return replace(view, summary=replace(view.summary, spec=spec), worst=view.worst[:_PICTURED])
 
 
-def _each(views: Mapping[str, AuditModel], facts: Callable[[AuditModel], tuple[Fact, ...]]) -> tuple[Fact, ...]:
-    """The facts of every view, with its name where there are several."""
-    return tuple(
-        replace(fact, name=f"{fact.name} ({name})" if name else fact.name)
-        for name, view in views.items()
-        for fact in facts(view)
-    )
+def _gaps(summary: Summary) -> dict[str, str]:
+    """By chapter, what the audit itself leaves open."""
+    proved = summary.guarantee.kind == "(epsilon, delta)" or summary.certificate or summary.promise
+    nothing = "nothing is proved of every attack"
+    return {"measured": uncovered(summary).rstrip("."), "theory": "" if proved else nothing}
 
 
-def render_dossier(store: Store, read: AuditRead, dossier: Dossier) -> str:
+def render_dossier(view: AuditModel, dossier: Dossier) -> str:
     """The dossier as one page that loads nothing."""
-    whole, views, record = read
-    if isinstance(whole, Summary):
-        shown, which = parts_of(views[""]), 0
-    else:
-        shown, which = parts_of_views(store, dossier.audit) | of_summary(whole), 1
-    parts = {anchor: parts[which] for anchor, _, _, *parts in CHAPTERS}
-    shown |= {
+    shown = parts_of(view) | {
         "dossier": dossier,
-        "parts": parts,
-        "record": record,
+        "parts": {anchor: parts for anchor, _, _, parts in CHAPTERS},
         "not_declared": list(map(_heading, dossier.missing)),
     }
     return standalone("dossier.html.j2", sheets=("app.css", "dossier.css"), **shown)
@@ -346,10 +309,9 @@ def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def advantages(store: Store, summary: AnySummary) -> tuple[Advantage, ...]:
+def advantages(store: Store, summary: Summary) -> tuple[Advantage, ...]:
     """Of everybody, and of the parties and persons with the largest average, where the corpus names them."""
-    of_one = isinstance(summary, Summary)
-    table = read_verdicts(store.audit(summary.audit)) if of_one else read_view_verdicts(store, summary.audit)
+    table = read_verdicts(store.audit(summary.audit))
     found = [_advantage(table, f"all {summary.design.unit}s")]
     if summary.design.unit == "group":
         return tuple(found)
@@ -366,7 +328,7 @@ def advantages(store: Store, summary: AnySummary) -> tuple[Advantage, ...]:
 
 def _advantage(table: pa.Table, name: str) -> Advantage:
     """Where an arm was empty nothing is known: from 0 to 1. No number is above what is proved of every attack."""
-    proved = table["certified_bound"].to_numpy() if "certified_bound" in table.column_names else 1.0
+    proved = table["certified_bound"].to_numpy()
     measured, low, high = (
         np.fmin(np.nan_to_num(table[column].to_numpy(), nan=unknown), proved)
         for column, unknown in (("distance", 0.0), ("band_low", 0.0), ("largest_band_high", 1.0))
@@ -414,7 +376,7 @@ def _words(value: Any) -> tuple[str, ...]:
     return (f"{value:,}" if isinstance(value, int) else str(value),)
 
 
-def _decision(summary: AnySummary, signed: list[Clearance]) -> tuple[str, ...]:
+def _decision(summary: Summary, signed: list[Clearance]) -> tuple[str, ...]:
     if not summary.valid:
         return (f"Nothing may be decided on this audit. It is void: {summary.controls.reason}.",)
     said = sentences.headline(summary)
@@ -435,7 +397,7 @@ def _until(signed: list[Clearance], stated: DeclaredSpec, today: date) -> str:
     return f"{day:%-d %b %Y}: {why}{', and that day is past' if day < today else ''}"
 
 
-def _measured(found: tuple[Advantage, ...], summary: AnySummary) -> tuple[Fact, ...]:
+def _measured(found: tuple[Advantage, ...], summary: Summary) -> tuple[Fact, ...]:
     every = found[0]
     largest = f"{decimal(every.largest)} ({decimal(every.largest_low)} to {decimal(every.largest_high)})"
     average = f"{decimal(every.average)} ({decimal(every.average_low)} to {decimal(every.average_high)})"
@@ -476,12 +438,12 @@ def _trust(view: AuditModel) -> tuple[Fact, ...]:
     )
 
 
-def _recorded(store: Store, audits: Sequence[str], signed: list[Clearance]) -> tuple[Fact, ...]:
+def _recorded(store: Store, audit: str, signed: list[Clearance]) -> tuple[Fact, ...]:
     """Who decided what: of the review log and the clearances."""
     policy = read_policy(store)
     rule = Fact("Rule", ("two persons decide" if policy.four_eyes else "one person decides",), "recorded")
     kinds: dict[tuple[str, str], list[datetime]] = {}
-    entries = [entry for audit in audits for entry in read_log(store, audit=audit)]
+    entries = read_log(store, audit=audit)
     for entry in entries:
         kinds.setdefault((entry.reviewer, entry.decision.value), []).append(entry.at)
     lines = [
@@ -501,18 +463,18 @@ def _recorded(store: Store, audits: Sequence[str], signed: list[Clearance]) -> t
     return (rule, log, Fact("Clearances", cleared or ("none",), "recorded" if cleared else "missing"))
 
 
-def _again(audits: Sequence[str]) -> tuple[Fact, ...]:
+def _again(audit: str) -> tuple[Fact, ...]:
     """Who can check it, and by what."""
-    same = f"with the specification below and the same corpus: it makes {audits[0]} again."
+    same = f"with the specification below and the same corpus: it makes {audit} again."
     return (
         Fact("To repeat it", (f"ksdp audit SPEC --store STORE, {same}",), "measured"),
-        Fact("To check one number", (f"ksdp replay {audits[-1]} DOCUMENT STATISTIC --store STORE",), "measured"),
-        Fact("For machines", (f"ksdp dossier {audits[0]} --json: this dossier as one object.",), "measured"),
+        Fact("To check one number", (f"ksdp replay {audit} DOCUMENT STATISTIC --store STORE",), "measured"),
+        Fact("For machines", (f"ksdp dossier {audit} --json: this dossier as one object.",), "measured"),
     )
 
 
-def _materials(views: Iterable[AuditModel]) -> BillOfMaterials:
-    packages = next(iter(views)).summary.provenance.packages
+def _materials(summary: Summary) -> BillOfMaterials:
+    packages = summary.provenance.packages
     lines = [f"{name}=={version}\n" for name, version in sorted(packages.items())]
     return BillOfMaterials(packages, hashlib.sha256("".join(lines).encode()).hexdigest())
 
@@ -522,7 +484,7 @@ def _made_with(materials: BillOfMaterials) -> Fact:
     return Fact("Bill of materials", (f"{number}, named in the JSON (sha256:{materials.sha256})",), "recorded")
 
 
-def _plain(summary: AnySummary, stated: DeclaredSpec) -> Iterator[str]:
+def _plain(summary: Summary, stated: DeclaredSpec) -> Iterator[str]:
     """For people who never heard of any of this."""
     counts, margin = summary.verdicts, summary.spec.decision.margin
     who = f"Answerable: {stated.controller}." if stated.controller else "Nobody is named who answers for it."

@@ -1,4 +1,4 @@
-"""Pages of audits: the list, one audit, one document, two audits compared, several views, more runs under way."""
+"""Pages of audits: the list, one audit, one document, two audits compared, more runs under way."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from markupsafe import Markup
 
 from ksdp.dashboards.addresses import PAGE_ROWS, Listing, Paged, page_number, whole_number
 from ksdp.dashboards.audits.audit_model import AuditModel, Picture, picture, read_audit_model, written
-from ksdp.dashboards.audits.report import parts_of_views
 from ksdp.dashboards.audits.sentences import title
 from ksdp.dashboards.timeline import Mark, gaps, timeline_svg, trend_svg
 from ksdp.dashboards.words import counted, words
@@ -27,16 +26,7 @@ from ksdp.storage.audits.documents import (
     stored_statistics,
     values_bytes,
 )
-from ksdp.storage.audits.history import (
-    Brief,
-    ViewsSummary,
-    finished_views,
-    read_history,
-    read_summary,
-    read_views,
-    valid_audit,
-    views_of,
-)
+from ksdp.storage.audits.history import Brief, read_history, read_summary, valid_audit
 from ksdp.storage.audits.queries import VERDICTS, Findings, Row
 from ksdp.storage.errors import InputError, StoreError
 from ksdp.storage.findings import EffectRow, StatisticSummary, StatisticTestRow, Summary
@@ -116,8 +106,6 @@ class AuditPage(Paged):
     """Of its continuation."""
     wanted: bool
     """Somebody wants runs that are not under way."""
-    views: str | None
-    """The audit of several views that this is one of."""
     continues: str | None
     """The audit that this one continues with more runs."""
     earlier: Brief | None
@@ -150,43 +138,14 @@ def read_audit_page(store: Store, audit: str, query: Mapping[str, str]) -> Audit
         states=states(store, audit, [row.document for row in page.rows]),
         more=more,
         wanted=more is not None and not more.under_way and wanted(store, audit),
-        views=views_of(store, audit),
         continues=origin.audits[-2] if origin and len(origin.audits) > 1 else None,
         earlier=series[at + 1] if at is not None and at + 1 < len(series) else None,
         later=series[at - 1] if at else None,
     )
 
 
-@dataclass(frozen=True, eq=False)
-class ViewsPage(Paged):
-    """Some of them, the newest first."""
-
-    views: tuple[ViewsSummary, ...]
-    page: int
-
-
-def read_views_list(store: Store, query: Mapping[str, str], rows: int = PAGE_ROWS) -> ViewsPage:
-    """Read the list."""
-    names, page = finished_views(store), page_number(query)
-    shown = names[(page - 1) * rows : page * rows]
-    return ViewsPage(tuple(read_views(store, name) for name in shown), page, total=len(names))
-
-
-def require_views(store: Store, name: str) -> str:
-    """Their id, if there are such finished ones."""
-    if not valid_audit(name) or name not in finished_views(store):
-        raise LookupError("There is no such audit of several views in this store.")
-    return name
-
-
-def read_views_page(store: Store, name: str) -> dict[str, Any]:
-    """What the page of one is filled with; raises what `require_views` does."""
-    return parts_of_views(store, require_views(store, name))
-
-
 _DRAWN = 8
 _MARKS = 200
-_VIEWS = 5
 
 
 @dataclass(frozen=True)
@@ -214,8 +173,6 @@ class AuditsPage(Paged):
     """Of the chosen series, or of the only one."""
     left_out: int
     """Older audits that the pictures leave out."""
-    views: ViewsPage
-    """The newest audits of several views."""
     rows: tuple[Brief, ...]
     page: int
     gaps: int
@@ -283,7 +240,6 @@ def read_audits_page(store: Store, query: Mapping[str, str]) -> AuditsPage:
         timeline=timeline_svg(rows) if rows else None,
         trends=_trends(grouped[trend.key][:_MARKS]) if trend and len(grouped[trend.key]) > 1 else (),
         left_out=sum(max(0, len(grouped[one.key]) - _MARKS) for one in drawn),
-        views=read_views_list(store, {}, _VIEWS),
         rows=tuple(shown[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]),
         total=len(shown),
         page=page,

@@ -1,8 +1,7 @@
 """What a pipeline reads of an audit: JUnit, SARIF, OpenLineage, Markdown. Ids of documents, never their text.
 
-These rules are held to every view. SARIF names them all, and has results only for those that do not hold: GitHub
-takes a result of the kind "pass" for a finding, and closes what a new file does not have. The others list what an
-appetite asks, too.
+SARIF names all rules, and has results only for those that do not hold: GitHub takes a result of the kind "pass"
+for a finding, and closes what a new file does not have. The others list what an appetite asks, too.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from xml.etree import ElementTree as Xml
 
 from ksdp.dashboards.audits.sentences import called, explored
 from ksdp.dashboards.words import plural
-from ksdp.storage.audits.history import AnySummary, Summary, Verdict, read_parts
+from ksdp.storage.audits.history import Summary, Verdict
 from ksdp.storage.audits.queries import Filter, Findings
 from ksdp.storage.reviews.appetites import AppetiteRecord
 from ksdp.storage.reviews.decisions import visible
 from ksdp.storage.store import Store
 
 NAMED = 100
-"""Most documents that are named for one rule in one view; the others are counted."""
+"""Most documents that are named for one rule; the others are counted."""
 
 RULES = {
     "controls": (
@@ -36,7 +35,7 @@ RULES = {
         "A statistic reads every array that is announced, and every document of the corpus was audited.",
     ),
     **{
-        word.value: (f"Nobody is {word}", word.meaning.format(margin="the spec", some=""))
+        word.value: (f"Nobody is {word}", word.meaning.format(margin="the spec"))
         for word in Verdict
         if word.exit_code
     },
@@ -50,42 +49,35 @@ State = Literal["pass", "warning", "fail", "void"]
 
 @dataclass(frozen=True)
 class Check:
-    """One rule held to one view."""
+    """One rule held to an audit."""
 
     rule: str
-    view: str
-    """Empty where an audit has one view."""
+    name: str
+    """Of the rule, or of the criterion of an appetite."""
     state: State
     """`warning`: the rule does not hold, and the pipeline need not fail by it."""
     message: str
     documents: tuple[str, ...] = ()
     """Those named."""
 
-    @property
-    def name(self) -> str:
-        """Of the rule, and of the view where there are several."""
-        return f"{self.rule} ({self.view})" if self.view else self.rule
 
-
-def checks(store: Store, summary: AnySummary, fail_on: Collection[str]) -> list[Check]:
-    """Every rule in every view."""
-    views = read_parts(store, summary).items()
-    return [check for name, view in views for check in _of_view(store, name, view, fail_on)]
+def checks(store: Store, summary: Summary, fail_on: Collection[str]) -> list[Check]:
+    """Every rule, held to an audit."""
+    void = "" if summary.valid else f"void: {summary.controls.reason}"
+    found = [Check("controls", "controls", "fail" if void else "pass", void or RULES["controls"][0])]
+    for rule in FAIL_ON:
+        documents, broken = _broken(store, rule, summary)
+        state: State = "void" if void else "pass" if not broken else "fail" if rule in fail_on else "warning"
+        found.append(Check(rule, rule, state, void or broken or RULES[rule][0], documents))
+    return found
 
 
 def appetite_checks(record: AppetiteRecord) -> list[Check]:
     """Every criterion of an appetite."""
-    return [Check("appetite", one.name, "pass" if one.met else "fail", one.sentence()) for one in record.criteria]
-
-
-def _of_view(store: Store, view: str, summary: Summary, fail_on: Collection[str]) -> list[Check]:
-    void = "" if summary.valid else f"void: {summary.controls.reason}"
-    found = [Check("controls", view, "fail" if void else "pass", void or RULES["controls"][0])]
-    for rule in FAIL_ON:
-        documents, broken = _broken(store, rule, summary)
-        state: State = "void" if void else "pass" if not broken else "fail" if rule in fail_on else "warning"
-        found.append(Check(rule, view, state, void or broken or RULES[rule][0], documents))
-    return found
+    return [
+        Check("appetite", f"appetite ({one.name})", "pass" if one.met else "fail", one.sentence())
+        for one in record.criteria
+    ]
 
 
 def _broken(store: Store, rule: str, summary: Summary) -> tuple[tuple[str, ...], str]:
@@ -100,11 +92,11 @@ def _broken(store: Store, rule: str, summary: Summary) -> tuple[tuple[str, ...],
     return tuple(visible(row.document) for row in rows), words.strip()
 
 
-def _units(number: int, summary: AnySummary) -> str:
+def _units(number: int, summary: Summary) -> str:
     return plural(number, summary.design.unit, f"{summary.design.unit}s")
 
 
-def uncovered(summary: AnySummary) -> str:
+def uncovered(summary: Summary) -> str:
     """What was left out of the audit; empty where nothing was."""
     unread = f"No statistic reads {', '.join(summary.unread)}. " if summary.unread else ""
     some = summary.spec.design.documents is not None
@@ -112,8 +104,8 @@ def uncovered(summary: AnySummary) -> str:
     return (unread + part).strip()
 
 
-def junit(found: Sequence[Check], summary: AnySummary) -> str:
-    """JUnit XML: a test case for every rule and view, and one for every document that is named."""
+def junit(found: Sequence[Check], summary: Summary) -> str:
+    """JUnit XML: a test case for every rule, and one for every document that is named."""
     suite = Xml.Element(
         "testsuite", name=f"ksdp {visible(called(summary))}", timestamp=summary.provenance.finished[:19]
     )
@@ -137,13 +129,13 @@ def _case(suite: Xml.Element, check: Check, name: str, message: str) -> None:
         Xml.SubElement(case, "error" if check.rule == "controls" else tag, message=message)
 
 
-def _others(check: Check, summary: AnySummary) -> str:
+def _others(check: Check, summary: Summary) -> str:
     if not check.documents:
         return ""
     return f" Named: {len(check.documents)}; `ksdp export {summary.audit} --to verdicts.csv` has all."
 
 
-def sarif(found: Sequence[Check], summary: AnySummary) -> dict[str, Any]:
+def sarif(found: Sequence[Check], summary: Summary) -> dict[str, Any]:
     """SARIF 2.1.0: all rules, and a result for each that does not hold and for every document that is named."""
     rules = [
         {
@@ -173,7 +165,7 @@ def sarif(found: Sequence[Check], summary: AnySummary) -> dict[str, Any]:
     return {"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0", "runs": [run]}
 
 
-def _result(check: Check, summary: AnySummary, document: str, message: str) -> dict[str, Any]:
+def _result(check: Check, summary: Summary, document: str, message: str) -> dict[str, Any]:
     """One result: every one needs a place in a file, or GitHub refuses them all."""
     place: dict[str, Any] = {
         "physicalLocation": {
@@ -200,7 +192,7 @@ _EVENT = f"{_SPEC}2-0-2/OpenLineage.json#/$defs/RunEvent"
 _FACET = f"{_SPEC}facets/1-1-0/DataQualityAssertionsDatasetFacet.json#/$defs/DataQualityAssertionsDatasetFacet"
 
 
-def openlineage(found: Sequence[Check], summary: AnySummary) -> dict[str, Any]:
+def openlineage(found: Sequence[Check], summary: Summary) -> dict[str, Any]:
     """An OpenLineage event: every rule is an assertion about the corpus."""
     made, path = summary.provenance, summary.spec.corpus.path
     producer = f"urn:ksdp:{made.versions['ksdp']}"
@@ -229,7 +221,7 @@ def openlineage(found: Sequence[Check], summary: AnySummary) -> dict[str, Any]:
     }
 
 
-def markdown(found: Sequence[Check], summary: AnySummary) -> str:
+def markdown(found: Sequence[Check], summary: Summary) -> str:
     """A few lines for the page of a pipeline."""
     marks = {"pass": "✅ holds", "warning": "⚠️ does not hold", "fail": "❌ does not hold", "void": "❔ not known"}
     cells = ((check.name, marks[check.state], check.message) for check in found)

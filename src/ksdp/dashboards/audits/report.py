@@ -21,11 +21,8 @@ from ksdp.dashboards import words
 from ksdp.dashboards.audits import sentences
 from ksdp.dashboards.audits.audit_model import AuditModel, read_audit_model
 from ksdp.dashboards.charts import scale_svg, shares_svg
-from ksdp.storage.audits.history import Verdict, ViewsSummary, read_parts, read_views
-from ksdp.storage.audits.view_tables import read_strongest
+from ksdp.storage.audits.history import Verdict
 from ksdp.storage.errors import InputError
-from ksdp.storage.findings import Summary
-from ksdp.storage.reviews.appetites import kept_record
 from ksdp.storage.reviews.decisions import visible
 from ksdp.storage.store import Store
 
@@ -107,53 +104,19 @@ def _styled_charts(page: str) -> str:
     return re.sub(r"<svg[^>]*>", lambda chart: f"{chart[0]}<style>{plain}</style>", page)
 
 
-def of_summary(summary: Summary | ViewsSummary) -> dict[str, Any]:
-    """What every page of an audit, of one view or several, is rendered with."""
+def parts_of(view: AuditModel) -> dict[str, Any]:
+    """What the parts that the report shares with an audit's page and a dossier are rendered with."""
+    summary = view.summary
     return {
         "summary": summary,
         "shares": shares_svg(list(summary.verdicts.as_dict().items())),
         "spec_text": json.dumps(summary.spec.model_dump(mode="json"), indent=2, ensure_ascii=False),
+        "view": view,
+        "record": view.record,
+        "scale": scale_svg(),
     }
-
-
-LISTED = 200
-"""Most sensitive documents named on the page."""
-
-
-def parts_of_views(store: Store, name: str) -> dict[str, Any]:
-    """What `_views.html.j2` is filled with."""
-    summary, record = read_views(store, name), kept_record(store, name)
-    listed, unit = read_strongest(store, name, LISTED), summary.design.unit
-    every = len(listed) == summary.verdicts.sensitive
-    return of_summary(summary) | {
-        "unit": unit,
-        "units": f"{unit}s",
-        "record": record,
-        "risks": read_parts(store, summary),
-        "sections": (
-            ("result", "The result over all views"),
-            *([("appetite", "What is accepted")] if record else ()),
-            ("views", "View by view"),
-            ("listing", f"Every sensitive {unit}" if every else f"The most sensitive {unit}s"),
-            ("meaning", "What this says, and what not"),
-            ("provenance", "Where the numbers come from"),
-        ),
-        "listed": listed,
-        "audit_of": {view.name: view.audit for view in summary.views},
-    }
-
-
-def render_views(store: Store, name: str) -> str:
-    """Render the page from what the store holds of the views."""
-    return standalone("views.html.j2", **parts_of_views(store, name))
-
-
-def parts_of(view: AuditModel) -> dict[str, Any]:
-    """What the parts that the report shares with an audit's page are rendered with."""
-    return of_summary(view.summary) | {"view": view, "record": view.record, "scale": scale_svg()}
 
 
 def render_report(store: Store, audit: str) -> str:
     """The report of a finished audit, from what the store holds of it: a complete HTML page."""
-    view = read_audit_model(store, audit)
-    return standalone("report.html.j2", **parts_of(view))
+    return standalone("report.html.j2", **parts_of(read_audit_model(store, audit)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ksdp.dashboards.words import count, decimal, percent, plural
 from ksdp.storage.audits.claims import StoredClaim
-from ksdp.storage.audits.history import AnySummary, Summary, Verdict, ViewsSummary, mechanism_of
+from ksdp.storage.audits.history import Summary, Verdict, mechanism_of
 
 if TYPE_CHECKING:
     from ksdp.dashboards.audits.audit_model import AuditModel
@@ -69,12 +69,10 @@ def copied(summary: Summary) -> str | None:
     return f"{sure} {count(copies.sensitive)} of them {verb} called sensitive: false alarms."
 
 
-def grounds(summary: AnySummary) -> str:
+def grounds(summary: Summary) -> str:
     """On what a certified verdict stands: behind "if"."""
     if summary.spec.proved_by_draw:
         return "nobody learns which documents the secret draw lets in"
-    if isinstance(summary, ViewsSummary):
-        return "what proves it in each view holds there, as the view's own page says"
     if summary.promise is not None and summary.promise.certified:
         return "the noise is what the mechanism says, whatever the attacker knows"
     stranger = f"the attacker does not know the other {summary.design.unit}s"
@@ -350,12 +348,12 @@ def title(mechanism: str) -> str:
     return " ".join(["-".join(p.upper() if len(p) <= 3 else p.capitalize() for p in name.split("-")), *more])
 
 
-def called(summary: AnySummary) -> str:
+def called(summary: Summary) -> str:
     """The mechanism of an audit as a person would name it."""
     return title(mechanism_of(summary.mechanism, summary.spec))
 
 
-def explored(summary: AnySummary) -> str:
+def explored(summary: Summary) -> str:
     """What stands wherever an audit is shown on which nothing may rest; empty of any other."""
     if summary.spec.planted:
         return "Leaks were planted in what runs announced, to see whether they are found: no verdict may be used."
@@ -367,24 +365,18 @@ def explored(summary: AnySummary) -> str:
     )
 
 
-def margin_words(summary: AnySummary) -> str:
+def margin_words(summary: Summary) -> str:
     """What numbers are compared with: the limits, and whose advantage that is where it is not everybody's."""
     return f"{summary.spec.rule.limits}{' within a run' if summary.spec.draw_sentence else ''}"
 
 
-def meaning(summary: AnySummary, verdict: str) -> str:
+def meaning(summary: Summary, verdict: str) -> str:
     """What a verdict says."""
-    row, (some, every) = next(word for word in Verdict if word == verdict), _views(summary)
-    return row.meaning.format(margin=margin_words(summary), some=some, every=every)
+    word = next(word for word in Verdict if word == verdict)
+    return word.meaning.format(margin=margin_words(summary))
 
 
-def _views(summary: AnySummary) -> tuple[str, str]:
-    """Where a leak is proved, and where none is, where there are views."""
-    views = isinstance(summary, ViewsSummary)
-    return (" in at least one of the views tried", " in every view tried") if views else ("", "")
-
-
-def correction(summary: AnySummary) -> str:
+def correction(summary: Summary) -> str:
     """What the level promises, in words."""
     rule = summary.spec.rule
     level, margin = percent(rule.level), margin_words(summary)
@@ -403,9 +395,8 @@ def correction(summary: AnySummary) -> str:
     )
 
 
-def headline(summary: AnySummary) -> str:
+def headline(summary: Summary) -> str:
     """The result in one sentence."""
-    some_view, every_view = _views(summary)
     name, total = called(summary), summary.documents
     word = summary.design.unit
     everything = plural(total, word, f"{word}s")
@@ -421,24 +412,24 @@ def headline(summary: AnySummary) -> str:
             else f"The chance that any such finding is wrong is at most {percent(rule.level)} (family-wise error)."
         )
         return (
-            f"{name} gives away {count(verdicts.sensitive)} of {everything}{some_view}: anybody who sees what it "
+            f"{name} gives away {count(verdicts.sensitive)} of {everything}: anybody who sees what it "
             f"announces can tell {better} whether {each} took part. {wrong}"
         )
     if verdicts.every_attack == total:
         return (
             f"All {everything} are clear of {name}: no attack of any kind has an advantage above "
-            f"{decimal(summary.spec.decision.margin)}{every_view}, if {grounds(summary)}."
+            f"{decimal(summary.spec.decision.margin)}, if {grounds(summary)}."
         )
     if verdicts.clear == total:
         return (
             f"All {everything} are clear of {name}: under every statistic tried, the advantage of an "
-            f"adversary is proved to be below {margin_words(summary)}{every_view}."
+            f"adversary is proved to be below {margin_words(summary)}."
         )
     left, called_so = verdicts.left
     verb = "is" if left == 1 else "are"
     some = f"all {count(total)} are" if left == total > 1 else f"{count(left)} of {count(total)} {verb}"
     return (
-        f"No {word} was proved to be given away by {name}, but {some} {called_so}{some_view}: there, this audit "
+        f"No {word} was proved to be given away by {name}, but {some} {called_so}: there, this audit "
         f"proves neither that an advantage is above {margin_words(summary)} nor that it is below."
     )
 

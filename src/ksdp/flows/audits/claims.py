@@ -149,7 +149,7 @@ def run_once(spec: Spec, base: Path, *, confidence: float, simulated: bool = Fal
     if stated == "add-remove":
         coins = {"kind": "shared", "sampling": "poisson", "documents": None}
     design = spec.design.model_copy(update=coins | {"party_size": half, "with_runs": 2, "without_runs": "all"})
-    plan = make_plan(spec.model_copy(update={"design": design, "views": None, "certificate": None}), corpus)
+    plan = make_plan(spec.model_copy(update={"design": design, "certificate": None}), corpus)
     made = plan if simulated else replace(plan, mechanism=as_it_runs(mechanism))
     measured = measure(plan, Block(0, 0, 1), [run_observables(made, 0, 0)], plan.statistics)
     records = len(plan.audited)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ksdp.audit.certifying import copies_of
 from ksdp.audit.contract import traits_of
-from ksdp.audit.corpus.matrix import Corpus
 from ksdp.audit.coverage import telling
 from ksdp.audit.errors import InputError
 from ksdp.audit.learning.enough import documents_useful
@@ -31,7 +30,6 @@ from ksdp.audit.verdicts.power import (
     smallest_limit,
     smallest_margin,
 )
-from ksdp.audit.views import View, make_views
 from ksdp.flows.audits.calibration import calibrate
 from ksdp.flows.audits.place import import_seconds, likely_runs, processes_here, start_seconds
 from ksdp.flows.prepare import spec_corpus
@@ -84,11 +82,6 @@ def forecast_words(forecast: Mapping[str, Any]) -> str:
     """What `ksdp plan` prints, from what `forecast` returned."""
     lines = [f"{forecast['sentence']}"] if "sentence" in forecast else []
     lines += [f"expect    {expected}"] if (expected := forecast.get("expect")) else []
-    for view in forecast["views"]:
-        lines.append(
-            f"{view['name']}: {view['runs']} runs{' (shared)' if view['shared'] else ''}, finds "
-            f"{view['detectable_D']:.2f}, certifies {view['certifiable_margin']:.2f}"
-        )
     lines += [
         f"{forecast['documents']} {forecast['unit']}s, {forecast['runs']} runs in {forecast['blocks']} blocks, "
         f"{len(forecast['statistics'])} statistics",
@@ -169,11 +162,10 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
     dict
         `detectable_D` is the true advantage that a document alone among the others is caught with, 8 times in 10;
         `certifiable_margin` the smallest margin under which a document without a leak is cleared as often;
-        `runs_for_margin` the runs of a view after which the spec's own margin can be certified so (None with
-        margin 0, under which nothing is clear). With views, costs are of all together, the rest is of the worst
-        one, and `views` has one entry each; it is empty otherwise. `cpu_seconds` are by stage, at most: where no
-        early look decides anybody, and every document is measured again; `first_look_seconds` are all of them
-        where the first look decides everybody, as it will where equations tell who is in (else None).
+        `runs_for_margin` the runs after which the spec's own margin can be certified so (None with margin 0,
+        under which nothing is clear). `cpu_seconds` are by stage, at most: where no early look decides anybody,
+        and every document is measured again; `first_look_seconds` are all of them where the first look decides
+        everybody, as it will where equations tell who is in (else None).
         `processes_here` are those of this machine that do it without a server (None: Prefect and Dask do).
         `safe` says from how many documents on 95 % of them are within the margin, by a trial
         of some as `ksdp advise` has for every setting, and `useful` from how many on noise hardly costs anything;
@@ -184,12 +176,71 @@ def forecast(spec: Spec, base: Path) -> dict[str, Any]:
         where `runs_again` each runs the mechanism anew. `moved_bytes` cross the network where blocks are at a
         URL, and `corpus_bytes` more for each machine.
     """
-    began = time.process_time()
+    imports, began = import_seconds(), time.process_time()
     corpus = spec_corpus(spec, base)
-    started = _Started(import_seconds(), time.process_time() - began)
-    if spec.views is not None:
-        return _over_views(make_views(spec, corpus), corpus, started) | {"notes": corpus_notes(spec, corpus)}
-    return _one(spec, corpus, started) | {"views": [], "notes": corpus_notes(spec, corpus)}
+    plan = make_plan(spec, corpus)
+    try_own_code(plan)
+    prepared = time.process_time() - began
+    documents = len(plan.audited)
+    n_with, n_without = plan.arms
+    cost = bill(plan)
+    stays = keeps_values(plan)
+    parts = 1 if stays else len(document_parts(plan, ROW_GROUP))
+    paired = 0 if spec.certificate is None or plan.proved else spec.certificate.pairs * (1 + documents)
+    costs = calibrate(plan)
+    costs = replace(costs, start=start_seconds(plan, costs, imports, prepared))
+    copies = copies_of(plan)
+    stages, first = costs.stages(plan, plan.runs, parts), likely_runs(plan)
+    # What is said of finding and certifying is that of the last look, and counts learned columns too.
+    last = plan.looks[-1].level
+    clear_level = spec.decision.for_clear * last / spec.decision.level
+    rule = spec.rule.model_copy(update={"level": last, "clear_level": clear_level})
+    columns = len(plan.columns)
+    arms = (n_with, n_without, plan.counted, columns, rule)
+    needed = _runs_for_margin(plan, columns, rule)
+    safe = _safe(plan, costs.sample)
+    return {
+        "sentence": _sentence(plan),
+        "expect": _expected(plan, safe),
+        "with_runs_for_margin": None if needed is None else _with_runs(plan, needed),
+        "documents": documents,
+        "unit": plan.units.word,
+        "runs": plan.runs,
+        "blocks": len(plan.blocks),
+        "statistics": [s.name for s in plan.statistics],
+        "skipped_statistics": plan.skipped,
+        "opens": traits_of(plan.mechanism).opens,
+        "coverage": {name: list(who) for name, who in plan.coverage.read_by.items()},
+        "unread": list(plan.coverage.unread),
+        "certified_copies": 0 if copies is None else int(spec.rule.accepts(copies.bound).sum()),
+        "proved": plan.proved,
+        "promise": _promise(plan),
+        "seconds_a_run": costs.sample,
+        "processes_here": processes_here(plan, costs),
+        "cpu_seconds": stages,
+        "first_look_seconds": sum(costs.stages(plan, first, parts).values()) if first < plan.runs else None,
+        "certificate_runs": paired,
+        "cpu_hours": (sum(stages.values()) + costs.sample * paired) / 3600,
+        "bytes": stays * cost.values + cost.observables + cost.corpus,
+        "moved_bytes": cost.moved(0),
+        "corpus_bytes": cost.corpus,
+        "passing_bytes": 0 if stays else min(cost.values, int(spec.store.values_at_once * 2**30)),
+        "parts": parts,
+        "runs_again": parts > 1 and not (plan.from_store and spec.store.observables != "none"),
+        "n_with": n_with,
+        "n_without": n_without,
+        "detectable_D": float(minimal_detectable(*arms)),
+        "certifiable_margin": float(min(smallest_margin(*arms), 1.0)),
+        "margin": spec.rule.margin,
+        **_at_low_fpr(plan, rule),
+        "stop_when_open": spec.design.stop_when_open
+        if len(plan.looks) > 1 and spec.design.stop_when_open
+        else None,
+        "runs_for_margin": needed,
+        "safe": safe,
+        "useful": _useful(plan),
+        "notes": corpus_notes(spec, corpus),
+    }
 
 
 def _low_fpr(forecast: Mapping[str, Any]) -> list[str]:
@@ -202,53 +253,6 @@ def _low_fpr(forecast: Mapping[str, Any]) -> list[str]:
     if forecast["certifiable_at_low_fpr"] <= limit:
         return [f"{what}these runs are enough"]
     return [f"{what}these runs certify {forecast['certifiable_at_low_fpr']:.2f}, 8 times in 10"]
-
-
-@dataclass(frozen=True)
-class _Started:
-    """CPU seconds before there is a plan."""
-
-    imports: float
-    corpus: float
-
-
-def _over_views(views: Sequence[View], corpus: Corpus, started: _Started) -> dict[str, Any]:
-    """Costs of all views together, runs that two share counted once; of what can be found, the worst."""
-    parts, shared = [_one(view.spec, corpus, started) for view in views], [False] * len(views)
-    if views[-1].spec.statistics.sees == "final" and views[-1].spec.store.observables != "none":
-        shared[-1] = True
-    whole = dict(parts[0])
-    for key in ("runs", "blocks", "cpu_hours"):
-        whole[key] = sum(part[key] for part, free in zip(parts, shared, strict=True) if not free)
-    whole["first_look_seconds"] = None
-    whole["certificate_runs"] = sum(part["certificate_runs"] for part in parts)
-    alone = (part for part, free in zip(parts, shared, strict=True) if free)  # pairs are of one view
-    whole["cpu_hours"] += sum(part["seconds_a_run"] * part["certificate_runs"] / 3600 for part in alone)
-    whole["cpu_seconds"] = {
-        stage: sum(part["cpu_seconds"][stage] for part, free in zip(parts, shared, strict=True) if not free)
-        for stage in whole["cpu_seconds"]
-    }
-    again = whole["cpu_seconds"]["start"] - parts[0]["cpu_seconds"]["start"]  # all are started together
-    whole["cpu_seconds"]["start"] -= again
-    whole["cpu_hours"] -= again / 3600
-    whole["bytes"] = sum(
-        part["bytes" if not free else "value_bytes"] for part, free in zip(parts, shared, strict=True)
-    ) - whole["corpus_bytes"] * (len(parts) - sum(shared) - 1)  # which all share
-    whole["moved_bytes"] = sum(part["moved_bytes"] for part in parts)
-    whole["passing_bytes"] = max(part["passing_bytes"] for part in parts)
-    for key in ("detectable_D", "certifiable_margin", "runs_for_margin"):
-        whole[key] = max((part[key] for part in parts if part[key] is not None), default=None)
-    whole["certified_copies"] = min(part["certified_copies"] for part in parts)
-    if any(part["promise"] is None for part in parts):
-        whole["promise"] = None  # it has to hold in every view
-    whole["proved"] = all(part["proved"] for part in parts)
-    whole["unread"] = list(dict.fromkeys(name for part in parts for name in part["unread"]))
-    keys = ("runs", "statistics", "detectable_D", "certifiable_margin")
-    whole["views"] = [
-        {"name": view.name, "shared": free} | {key: part[key] for key in keys}
-        for view, part, free in zip(views, parts, shared, strict=True)
-    ]
-    return whole
 
 
 def _runs_for_margin(plan: Plan, columns: int, rule: DecisionSpec) -> int | None:
@@ -282,73 +286,6 @@ def _sentence(plan: Plan) -> str:
         f"{what} among parties of which one holds {size} of {all_of_them} {unit}s "
         f"({100 * size / all_of_them:.2g} %); {len(plan.audited)} are audited."
     )
-
-
-def _one(spec: Spec, corpus: Corpus, started: _Started) -> dict[str, Any]:
-    began = time.process_time()
-    plan = make_plan(spec, corpus)
-    try_own_code(plan)
-    prepared = started.corpus + time.process_time() - began
-    documents = len(plan.audited)
-    n_with, n_without = plan.arms
-    cost = bill(plan)
-    stays = keeps_values(plan)
-    parts = 1 if stays else len(document_parts(plan, ROW_GROUP))
-    paired = 0 if spec.certificate is None or plan.proved else spec.certificate.pairs * (1 + documents)
-    costs = calibrate(plan)
-    costs = replace(costs, start=start_seconds(plan, costs, started.imports, prepared))
-    copies = copies_of(plan)
-    stages, first = costs.stages(plan, plan.runs, parts), likely_runs(plan)
-    # What is said of finding and certifying is that of the last look, and counts learned columns too.
-    last = plan.looks[-1].level
-    clear_level = spec.decision.for_clear * last / spec.decision.level
-    rule = spec.rule.model_copy(update={"level": last, "clear_level": clear_level})
-    columns = len(plan.columns)
-    arms = (n_with, n_without, plan.counted, columns, rule)
-    needed = _runs_for_margin(plan, columns, rule)
-    safe = _safe(plan, costs.sample)
-    return {
-        "sentence": _sentence(plan),
-        "expect": _expected(plan, safe),
-        "with_runs_for_margin": None if needed is None else _with_runs(plan, needed),
-        "documents": documents,
-        "unit": plan.units.word,
-        "runs": plan.runs,
-        "blocks": len(plan.blocks),
-        "statistics": [s.name for s in plan.statistics],
-        "skipped_statistics": plan.skipped,
-        "opens": traits_of(plan.mechanism).opens,
-        "coverage": {name: list(who) for name, who in plan.coverage.read_by.items()},
-        "unread": list(plan.coverage.unread),
-        "certified_copies": 0 if copies is None else int(spec.rule.accepts(copies.bound).sum()),
-        "proved": plan.proved,
-        "promise": _promise(plan),
-        "seconds_a_run": costs.sample,
-        "processes_here": processes_here(plan, costs),
-        "cpu_seconds": stages,
-        "first_look_seconds": sum(costs.stages(plan, first, parts).values()) if first < plan.runs else None,
-        "certificate_runs": paired,
-        "cpu_hours": (sum(stages.values()) + costs.sample * paired) / 3600,
-        "value_bytes": stays * cost.values,
-        "bytes": stays * cost.values + cost.observables + cost.corpus,
-        "moved_bytes": cost.moved(0),
-        "corpus_bytes": cost.corpus,
-        "passing_bytes": 0 if stays else min(cost.values, int(spec.store.values_at_once * 2**30)),
-        "parts": parts,
-        "runs_again": parts > 1 and not (plan.from_store and spec.store.observables != "none"),
-        "n_with": n_with,
-        "n_without": n_without,
-        "detectable_D": float(minimal_detectable(*arms)),
-        "certifiable_margin": float(min(smallest_margin(*arms), 1.0)),
-        "margin": spec.rule.margin,
-        **_at_low_fpr(plan, rule),
-        "stop_when_open": spec.design.stop_when_open
-        if len(plan.looks) > 1 and spec.design.stop_when_open
-        else None,
-        "runs_for_margin": needed,
-        "safe": safe,
-        "useful": _useful(plan),
-    }
 
 
 def _at_low_fpr(plan: Plan, rule: DecisionSpec) -> dict[str, Any]:

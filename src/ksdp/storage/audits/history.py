@@ -1,8 +1,7 @@
-"""Finished audits of a store, of one view or several: their summaries, their ids, and lists in a few words."""
+"""Finished audits of a store: their summaries, their ids, and lists in a few words."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -14,16 +13,12 @@ from ksdp.audit.mechanisms.words import mechanism_words
 from ksdp.audit.results.parts import VerdictCounts
 from ksdp.audit.results.risk import Risk as Risk
 from ksdp.audit.results.summary import Summary as Summary
-from ksdp.audit.results.views_summary import ViewsSummary as ViewsSummary
 from ksdp.audit.reviewing import visible
 from ksdp.audit.specs.models import Spec
 from ksdp.audit.verdicts.verdict import Verdict as Verdict
 from ksdp.storage.audits.ledger import deciding_audits, finished_audits, lost_audits, part_audits
-from ksdp.storage.codec import names_file, read_object, write_json_with_checksum
+from ksdp.storage.codec import names_file, read_object
 from ksdp.storage.store import Store
-
-AnySummary = Summary | ViewsSummary
-"""An audit of one view, or of several."""
 
 
 def read_summary(folder: Path) -> Summary:
@@ -33,34 +28,6 @@ def read_summary(folder: Path) -> Summary:
         raise StoreError(f"there is no finished audit {folder.name!r} in this store.")
     summary = read_object(path, Summary.from_json, f"audit {folder.name!r}")
     return replace(summary, store=str(folder.parents[1]), report=str(folder / "report.html"))
-
-
-def _file(store: Store, name: str) -> Path:
-    return store.root / "views" / name
-
-
-def views_page(store: Store, name: str) -> Path:
-    """Path of the page."""
-    return _file(store, f"{name}.html")
-
-
-def views_table(store: Store, name: str) -> Path:
-    """Path of the table (`ksdp.storage.audits.view_tables`)."""
-    return _file(store, f"{name}.parquet")
-
-
-def write_views(store: Store, name: str, summary: ViewsSummary) -> None:
-    """Write `views/<id>.json`, last: views with a summary are finished."""
-    write_json_with_checksum(_file(store, f"{name}.json"), summary.to_json())
-
-
-def read_views(store: Store, name: str) -> ViewsSummary:
-    """Read `views/<id>.json`; its paths are where it lies now."""
-    path = _file(store, f"{name}.json")
-    if not path.is_file() and not names_file(path):
-        raise StoreError(f"there are no finished views {name!r} in this store.")
-    summary = read_object(path, ViewsSummary.from_json, f"views {name!r}")
-    return replace(summary, store=str(store.root), report=str(views_page(store, name)))
 
 
 def _places(store: Store) -> dict[str, int]:
@@ -77,48 +44,12 @@ def newest_first(store: Store) -> list[str]:
     return sorted(store.audits(), key=lambda audit: places.get(audit, -1), reverse=True)
 
 
-def read_whole(store: Store, audit: str) -> AnySummary:
-    """Read a finished audit, of one view or several."""
-    return read_views(store, audit) if audit in finished_views(store) else read_summary(store.audit(audit))
-
-
-def read_parts(store: Store, whole: AnySummary) -> dict[str, Summary]:
-    """The views of an audit by their names; itself, without a name, where it has one."""
-    if isinstance(whole, Summary):
-        return {"": whole}
-    return {view.name: read_summary(store.audit(view.audit)) for view in whole.views}
-
-
-def finished_views(store: Store) -> list[str]:
-    """Ids of the finished ones, newest first."""
-    files = sorted(store.root.glob("views/*.json"), key=lambda file: file.stat().st_mtime, reverse=True)
-    return [file.stem for file in files]
-
-
-def views_of(store: Store, audit: str) -> str | None:
-    """The newest finished set of views that contains an audit; None if it is in none."""
-    return next((name for name in finished_views(store) if audit in _audits(_file(store, f"{name}.json"))), None)
-
-
-def _audits(file: Path) -> frozenset[str]:
-    return _audits_at(file, file.stat().st_mtime_ns)
-
-
-@lru_cache(maxsize=4096)
-def _audits_at(file: Path, _written: int) -> frozenset[str]:
-    try:
-        audits = json.loads(file.read_text(encoding="utf-8"))
-        return frozenset(view["audit"] for view in audits["views"])
-    except (OSError, ValueError, TypeError, KeyError):
-        return frozenset()
-
-
 LATEST = "latest"
 
 
 def find_audit(store: Store, name: str) -> str:
-    """The id of the finished audit, of one view or several, that a person named."""
-    known = list(dict.fromkeys([*finished_views(store), *store.audits()]))
+    """The id of the finished audit that a person named."""
+    known = store.audits()
     if name in known:
         return name
     if name == LATEST:
@@ -126,13 +57,9 @@ def find_audit(store: Store, name: str) -> str:
             raise DamagedFile(sentence)
         if not known:
             raise NotFound(f"there is no finished audit in {store.root}.")
-        places = _places(store)
-        parts = {views: _audits(_file(store, f"{views}.json")) for views in reversed(finished_views(store))}
-        places |= {views: max((places.get(one, -1) for one in parts[views]), default=-1) for views in parts}
-        signable = [*reversed(parts), *(entry.audit for entry in signable_audits(store))]
-        if not signable:
+        if not (signable := signable_audits(store)):
             raise NotFound(f"no audit in {store.root} can be signed; name one that `ksdp list` shows.")
-        return max(reversed(signable), key=lambda audit: (places.get(audit, -1), audit in parts))
+        return signable[0].audit
     lost = lost_audits(store)
     mine = [audit for audit in (*known, *lost) if audit.startswith(name)] if name else []
     if len(mine) > 1:
@@ -246,8 +173,8 @@ def read_history(store: Store) -> History:
 def signable_audits(store: Store) -> tuple[Brief, ...]:
     """Audits that people decide about and that can be signed, newest first; void ones say so when they are.
 
-    An exploration, a view, a schedule's audit of changed documents alone, and a round of a screening are no such
-    audits; a round that a clearance rests on is.
+    An exploration, a schedule's audit of changed documents alone, and a round of a screening are no such audits; a
+    round that a clearance rests on is.
     """
     return signable_among(store, read_history(store).audits)
 

@@ -56,7 +56,7 @@ def deciding_audits(store: Store) -> frozenset[str]:
 
 
 def part_audits(store: Store) -> frozenset[str]:
-    """Audits that are one of several of an attempt: rounds of a screening, views, a schedule's changed rows."""
+    """Audits that are one of several of an attempt: rounds of a screening, a schedule's changed rows."""
     return frozenset(str(line["audit"]) for line in _lines(store) if line.get("part"))
 
 

@@ -17,8 +17,7 @@ from ksdp.audit.results.appetite import AppetiteRecord as AppetiteRecord
 from ksdp.audit.reviewing import Decision
 from ksdp.audit.specs.models import Spec, validated
 from ksdp.audit.verdicts.verdict import Proof
-from ksdp.storage.audits.history import Summary, read_whole, views_table
-from ksdp.storage.audits.view_tables import read_view_verdicts
+from ksdp.storage.audits.history import read_summary
 from ksdp.storage.codec import read_object, write_checked_json
 from ksdp.storage.findings import read_verdicts
 from ksdp.storage.readers.files import read_toml
@@ -75,26 +74,23 @@ def read_record(
     ----------
     entering : names of documents (or groups) that may enter a run; by default all that nobody excluded
     """
-    whole = read_whole(store, audit)
-    of_one = isinstance(whole, Summary)
-    file = store.audit(audit) / "verdicts.parquet" if of_one else views_table(store, audit)
+    summary, file = read_summary(store.audit(audit)), store.audit(audit) / "verdicts.parquet"
     names, found = _measured(store, audit, file.stat().st_mtime_ns if file.is_file() else 0)
     verdict = found.verdict.copy()
-    decided = states(store, audit) if of_one and whole.valid else {}
+    decided = states(store, audit) if summary.valid else {}
     verdict[np.isin(names, [name for name, state in decided.items() if state.proved_by])] = "sensitive"
     for decision, word in ((Decision.ACCEPT, "accepted"), (Decision.EXCLUDE, "out")):
         some = [n for n, state in decided.items() if state.waiting is None and state.decision is decision]
         verdict[np.isin(names, some)] = word
     if entering is not None:
         verdict[~np.isin(names, list(entering))] = "out"
-    return appetite_record(appetite, whole, replace(found, verdict=verdict))
+    return appetite_record(appetite, summary, replace(found, verdict=verdict))
 
 
 @lru_cache(maxsize=8)
 def _measured(store: Store, audit: str, _stamp: int) -> tuple[NDArray[np.str_], AuditedDocuments]:
     """What takes a pass over all documents."""
-    of_one = isinstance(read_whole(store, audit), Summary)
-    table = read_verdicts(store.audit(audit)) if of_one else read_view_verdicts(store, audit)
+    table = read_verdicts(store.audit(audit))
     names, verdict = (np.array(table[name].to_pylist(), "U") for name in ("document", "verdict"))
     certified = np.array([proof == Proof.EVERY_ATTACK for proof in table["proof"].to_pylist()], np.bool_)
     return names, AuditedDocuments(verdict.astype("U9"), certified)

@@ -57,8 +57,6 @@ def check_schedulable(spec: Spec) -> None:
     """Refuse what cannot be followed from one audit to the next."""
     if spec.design.unit != "document":
         raise SpecError("`design.unit` must be document: a schedule follows single documents.")
-    if spec.views is not None:
-        raise SpecError("`views` must be left out: schedule the audit of each view.")
     if isinstance(spec.design.documents, int):
         raise SpecError("`design.documents` must name ids or be left out: a schedule follows each document.")
 
