@@ -50,6 +50,7 @@ validity: kernels
 
 lint: setup
 	$(BIN)/ruff check .
+	$(BIN)/python tools/plain_english.py
 	$(BIN)/mypy
 
 bench: kernels

@@ -77,25 +77,6 @@ def test_every_key_and_column_has_a_sentence(page: str) -> None:
     assert [row for row in rows if row.rstrip().endswith("):")] == []
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.name)
-def test_a_page_says_whom_it_is_for(page: Path) -> None:
-    head = page.read_text(encoding="utf-8").split("\n\n")[:2]
-    assert head[0].startswith("# ")
-    assert page.name == "README.md" or head[1].startswith("*For ")
-
-
-def test_pages_are_in_plain_english() -> None:
-    english = script("plain_english")
-    texts = {page: page.read_text(encoding="utf-8") for page in english.pages()}
-    counts = {page: english.counts(text) for page, text in texts.items()}
-    sentences = sum(one.sentences for one in counts.values())
-    assert sum(one.words for one in counts.values()) / sentences <= 18
-    assert {
-        page.name: one.longest for page, one in counts.items() if len(english.WORD.findall(one.longest)) > 40
-    } == {}
-    assert {page.name: one.ease for page, one in counts.items() if one.ease < 50} == {}
-
-
 @pytest.mark.parametrize(
     ("text", "words", "sentences"),
     [
@@ -179,22 +160,6 @@ def test_pictures_stand_by_themselves_and_their_page_says_their_numbers() -> Non
         for one in (drawn, pictures["arms"], pictures["frontier"])
     }  # type: ignore[index]
     assert len(styles) == 1, "run tools/pictures.py: the pages' colours have changed"
-
-
-def test_decisions_are_few_and_short_and_of_one_form() -> None:
-    pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
-    assert [int(page.name[:4]) for page in pages] == list(range(1, len(pages) + 1))
-    assert len(pages) <= 25
-    for page in pages:
-        text = page.read_text(encoding="utf-8")
-        assert text.startswith(f"# {int(page.name[:4])}. "), page.name
-        assert len(text.split()) <= 600, page.name
-        assert re.findall(r"^## (.+)$", text, re.MULTILINE) == [
-            "Context",
-            "Decision",
-            "Consequences",
-            "Rejected",
-        ], page.name
 
 
 def typed_commands(page: Path) -> list[list[str]]:

@@ -1,4 +1,8 @@
-"""Count words, sentences and reading ease of every page: `python tools/plain_english.py`."""
+"""Lint the pages: `python tools/plain_english.py` prints what breaks a rule; `--table` prints a row for each page.
+
+A page says in its second paragraph whom it is for, its sentences are short and easy to read, and a decision has
+one form. `make lint` runs this script.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +72,56 @@ def counts(text: str) -> Counts:
     return Counts(len(words), len(sentences), longest, mean, ease)
 
 
-def main() -> None:
+MOST_WORDS, MOST_MEAN, LEAST_EASE, MOST_IN_DECISION = 40, 18, 50, 600
+PARTS_OF_DECISION = ["Context", "Decision", "Consequences", "Rejected"]
+
+
+def _broken_by_page(page: Path, text: str) -> Iterator[str]:
+    """Rules that one page breaks."""
+    one, head = counts(text), text.split("\n\n")[:2]
+    if len(WORD.findall(one.longest)) > MOST_WORDS:
+        yield f"a sentence has more than {MOST_WORDS} words: {one.longest}"
+    if one.ease < LEAST_EASE:
+        yield f"its reading ease is {one.ease:.0f}, below {LEAST_EASE}"
+    is_titled = head[0].startswith("# ") and head[1].startswith("*For ")
+    if page.parent == ROOT / "docs" and page.name != "README.md" and not is_titled:
+        yield "its second paragraph does not begin with `*For `, and who the page is for"
+
+
+def _broken_by_decisions(decisions: list[Path]) -> Iterator[tuple[Path, str]]:
+    """Rules that decisions break: numbers without a gap, one form, few words."""
+    for number, page in enumerate(decisions, start=1):
+        text = page.read_text(encoding="utf-8")
+        if not (page.name.startswith(f"{number:04}-") and text.startswith(f"# {number}. ")):
+            yield page, f"it is not decision {number} by its name and title"
+        if len(text.split()) > MOST_IN_DECISION:
+            yield page, f"it has more than {MOST_IN_DECISION} words"
+        if re.findall(r"^## (.+)$", text, re.MULTILINE) != PARTS_OF_DECISION:
+            yield page, f"its parts are not {', '.join(PARTS_OF_DECISION)}"
+
+
+def broken() -> list[str]:
+    """Every rule that a page breaks, with the page."""
+    texts = {page: page.read_text(encoding="utf-8") for page in pages()}
+    found = [(page, said) for page, text in texts.items() for said in _broken_by_page(page, text)]
+    found += _broken_by_decisions(sorted((ROOT / "docs" / "decisions").glob("*.md")))
+    lines = [f"{page.relative_to(ROOT)}: {said}" for page, said in found]
+    every = [counts(text) for text in texts.values()]
+    mean = sum(one.words for one in every) / sum(one.sentences for one in every)
+    return lines + [f"all pages: a sentence has {mean:.1f} words on average"] * (mean > MOST_MEAN)
+
+
+def main() -> int:
+    """Print the rules that are broken; exit 1 where there are any."""
+    if "--table" in sys.argv:
+        table()
+        return 0
+    found = broken()
+    print("\n".join(found), end="\n" * bool(found))
+    return int(bool(found))
+
+
+def table() -> None:
     """Print a row for each page, and the sum."""
     total = words = sentences = 0
     print(f"{'page':42}{'all words':>10}{'sentences':>10}{'mean':>7}{'longest':>8}{'ease':>6}")
@@ -79,10 +132,8 @@ def main() -> None:
         longest = len(WORD.findall(one.longest))
         name = str(page.relative_to(ROOT))
         print(f"{name:42}{everything:>10}{one.sentences:>10}{one.mean:>7.1f}{longest:>8}{one.ease:>6.0f}")
-        if "--long" in sys.argv and longest > 40:
-            print("    " + one.longest)
     print(f"{'together':42}{total:>10}{sentences:>10}{words / sentences:>7.1f}")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -94,7 +94,7 @@ def test_a_call_that_kills_every_worker_ends_with_one_error(tmp_path: Path) -> N
         workers.each(deadly, [(str(tmp_path), n, True) for n in range(6)], lambda _: None)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.e2e)])
 def test_workers_end_with_their_parent(tmp_path: Path, number: signal.Signals) -> None:
     (tmp_path / "calls.py").write_text(CALLS)
     (tmp_path / "parent.py").write_text(PARENT)

@@ -65,15 +65,13 @@ def first() -> Any:
     ("make", "message"),
     [
         (previous, "carries something from run to run"),
-        (first, "carries something from run to run"),
-        (lambda: remembering(sum), "carries something from run to run"),
         (one_of_two, "carries something from run to run"),
         (lambda: lambda rows, rng: rows.mean(axis=0) + np.random.normal(size=4), "generator of NumPy"),  # noqa: NPY002
         (lambda: lambda rows, rng: rows.mean(axis=0) + (time.time_ns() % 10**9) * 1e-9, "reads a clock"),
         (lambda: behind_a_lock(previous()), "in this process"),
         (lambda: behind_a_lock(first()), "cannot be run in a new process"),
     ],
-    ids=["previous", "first", "total", "parity", "global", "clock", "lock", "constant"],
+    ids=["previous", "parity", "global", "clock", "lock", "constant"],
 )
 def test_a_mechanism_whose_runs_cannot_be_repeated_is_void(data: Matrix, make: Any, message: str) -> None:
     with pytest.raises(InvalidAudit, match=message):
@@ -106,6 +104,7 @@ def test_a_constant_output_is_named(data: Matrix, capsys: pytest.CaptureFixture[
     assert "announced the same numbers" in capsys.readouterr().err
 
 
+@pytest.mark.e2e
 def test_a_module_s_mechanism_is_imported_anew(tmp_path: Path) -> None:
     """By the command: what the module remembers stays in the process that audits."""
     (tmp_path / "mine.py").write_text(

@@ -120,7 +120,7 @@ def test_what_nobody_looks_at_is_not_safe() -> None:
     assert Tried(Setting(), Interval(0.1, 0.05, 0.2), None, 0.2, LEAK).good(0.05, 0.2)
 
 
-@pytest.mark.parametrize(("few", "many"), [(30, 120), (60, 240)])
+@pytest.mark.parametrize(("few", "many"), [(30, 120), pytest.param(60, 240, marks=pytest.mark.validity)])
 def test_among_the_documents_needed_the_best_attack_measures_so_little(few: int, many: int) -> None:
     """Normal documents; the attack is the likelihood ratio of two normal laws of the sum, with and without x."""
     features, runs = 6, 2000

@@ -44,7 +44,7 @@ def laws(rng: np.random.Generator, shape: tuple[int, int]) -> dict[str, tuple[np
 LAWS = tuple(laws(np.random.default_rng(), (1, 1)))
 
 
-@pytest.mark.parametrize("share", [0.5, 0.1])
+@pytest.mark.parametrize("share", [0.5, pytest.param(0.1, marks=pytest.mark.validity)])
 @pytest.mark.parametrize("law", LAWS)
 def test_at_the_limit_neither_side_is_proved_more_often_than_its_p_says(law: str, share: float) -> None:
     rng = np.random.default_rng(3)

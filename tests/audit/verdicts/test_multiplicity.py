@@ -58,7 +58,7 @@ def test_the_reshaped_step_up_rejects_what_its_definition_rejects(
 def test_the_step_up_keeps_its_level_under_the_worst_dependence_and_reaches_it(uniform: float) -> None:
     """All hypotheses are true, each p is uniform, and k of them fall together under the bar of k, for one k."""
     rng = np.random.default_rng(5)
-    count, level, audits = 12, 0.3, 8_000
+    count, level, audits = 12, 0.3, 3_000
     weights = prior(count, uniform)
     bars = level * np.concatenate([[0], (np.arange(1, count + 1) * weights).cumsum()]) / count
     wrong, below = 0, 0.0
@@ -68,7 +68,7 @@ def test_the_step_up_keeps_its_level_under_the_worst_dependence_and_reaches_it(u
         p[rng.permutation(count)[:k]] = rng.uniform(bars[k - 1], bars[k], k) if k else 0
         wrong += bool((adjust(np.log10(p), "fdr", uniform) <= np.log10(level)).any())
         below += (p <= bars[-1] / 2).mean() / audits
-    assert below == pytest.approx(bars[-1] / 2, rel=0.1)  # each p is uniform
+    assert below == pytest.approx(bars[-1] / 2, rel=0.15)  # each p is uniform
     assert wrong / audits == pytest.approx(level, abs=3 * np.sqrt(level * (1 - level) / audits))
 
 

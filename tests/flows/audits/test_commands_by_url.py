@@ -167,6 +167,7 @@ def test_python_reads_specs_and_vocabularies_at_urls(both: Both) -> None:
     assert one == other
 
 
+@pytest.mark.e2e
 def test_a_schedule_audits_what_changed_in_the_bucket(both: Both) -> None:
     typed(
         "schedule", both.far / "spec.toml", "--cron", "0 3 * * *", "--name", "nightly", "--store", both.far / "s"

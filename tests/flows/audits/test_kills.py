@@ -96,7 +96,7 @@ def small(spec: Callable[..., Path]) -> Path:
 
 
 def test_some_kills_lose_nothing(small: Path, tmp_path: Path) -> None:
-    assert kills(small, tmp_path, 4, 1) == 0
+    assert kills(small, tmp_path, 2, 1) == 0
 
 
 @pytest.mark.validity

@@ -89,7 +89,7 @@ def test_a_gain_that_is_kept_is_found_by_spec_and_corpus(base: Path) -> None:
 
 
 def test_advice_is_a_page_and_a_spec_that_can_be_audited(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = Limits(tried=2, documents=60, runs=100, quota=0.2, levers=("advantage",))
+    limits = Limits(tried=2, documents=30, runs=50, quota=0.2, levers=("advantage",))
     tables = spec().tables() | {"cluster": {"class": "distributed.LocalCluster", "arguments": {"n_workers": 1}}}
     out = advise_spec(parse_spec(tables), base, base / "store", limits, write=base / "advised.toml")
     assert sum(one["leak"] is not None for one in out["tried"]) == 2
@@ -159,7 +159,7 @@ def test_where_everything_leaks_the_nearest_miss_is_written(base: Path) -> None:
     asked = spec(noise=1e-6, rank=2)
     tables = asked.model_dump(mode="json")
     tables["design"]["party_size"] = 60
-    limits = Limits(tried=1, documents=60, runs=60, quota=0.2, levers=("rank",))
+    limits = Limits(tried=1, documents=30, runs=40, quota=0.2, levers=("rank",))
     out = advise_spec(parse_spec(tables), base, base / "store", limits, write=base / "advised.toml")
     assert out["best"] is None
     assert out["needed"] > ROWS
@@ -187,7 +187,7 @@ def test_a_setting_that_gains_nothing_is_not_run(base: Path, monkeypatch: pytest
 
 def test_noise_that_costs_much_says_of_how_many_documents_it_would_not(base: Path) -> None:
     """As many as leave enough of the gain with so much less noise, and no fewer."""
-    limits = Limits(tried=1, documents=60, runs=20, quota=0.2, levers=("rank",))
+    limits = Limits(tried=1, documents=30, runs=20, quota=0.2, levers=("rank",))
     asked = spec(noise=NOISE, advantage=0.9)
     out = advise_spec(asked, base, base / "store", limits, write=base / "advised.toml")
     (tried,) = out["tried"]

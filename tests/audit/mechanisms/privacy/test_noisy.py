@@ -157,14 +157,14 @@ def test_the_key_of_its_runs_names_every_parameter_and_the_version() -> None:
 
 
 @pytest.mark.parametrize("name", ["pd-nmf", "pd-svd"])
-@pytest.mark.parametrize("noise", [0.02, 1.0, 16.0])
+@pytest.mark.parametrize("noise", [0.02, 16.0])
 def test_every_statistic_stays_a_number(name: str, noise: float) -> None:
     documents = Corpus(matrix(), np.array([f"d{i}" for i in range(40)]))
     mechanism = {"name": "noisy", "mechanism": name, "noise": noise, "parameters": {"rank": 3}}
     asked = {"corpus": {"path": "x"}, "mechanism": mechanism, "design": {"party_size": 10}}
     plan = make_plan(parse_spec(asked), documents)
     assert len(plan.statistics) >= 5
-    for draw in range(2):
+    for draw in range(1):
         seen = plan.mechanism.run(plan.database(0, draw), np.random.default_rng(draw))
         for statistic in plan.statistics:
             values = statistic.evaluate(seen, plan.documents(0))
