@@ -129,9 +129,7 @@ class Mine(Moments):
 """
 
 
-@pytest.mark.parametrize(
-    "adjacency", ["add-remove", pytest.param("replace-one", marks=pytest.mark.validity)]
-)
+@pytest.mark.parametrize("adjacency", ["add-remove", pytest.param("replace-one", marks=pytest.mark.validity)])
 def test_one_run_refutes_a_false_claim_and_no_true_one(
     adjacency: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
