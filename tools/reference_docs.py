@@ -142,7 +142,7 @@ def tables() -> str:
         "*For whoever reads results with other tools.*",
         "",
         "Written by `tools/reference_docs.py` from the code. Parquet and JSON; any tool reads them. `ksdp",
-        "export`, `ksdp tables` and `ksdp sql` open the tables of an audit without knowing where they are.",
+        "export` and `ksdp sql` open the tables of an audit without knowing where they are.",
         "",
         "```text",
         (inspect.getdoc(store) or "").partition("::\n\n")[2].partition("\n\nEverything")[0],

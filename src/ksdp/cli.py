@@ -67,12 +67,12 @@ COMMANDS: dict[str, dict[str, str | None]] = {
     "Look": {
         "list": "ksdp.commands.findings:list_audits",
         "show": "ksdp.commands.findings:show",
+        "compare": "ksdp.commands.findings:compare",
         "report": "ksdp.commands.findings:report",
         "dossier": "ksdp.commands.findings:dossier",
         "appetite": "ksdp.commands.findings:appetite",
         "replay": "ksdp.commands.findings:replay",
         "export": "ksdp.commands.findings:export",
-        "tables": "ksdp.commands.findings:tables",
         "sql": "ksdp.commands.findings:sql",
         "review": "ksdp.commands.reviews:review",
     },

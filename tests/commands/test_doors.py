@@ -167,7 +167,7 @@ def test_sql_sees_every_run(audited: tuple[Path, str]) -> None:
     assert row["held"] == found.tests[0].n_with * len(found.tests)
     nothing = "select 'nan'::double as a, 'inf'::double as b"
     assert json.loads(run("sql", audit, nothing, "--store", store, "--json")) == [{"a": None, "b": None}]
-    assert "runs (" in run("tables", audit, "--store", store)
+    assert "runs (" in run("sql", audit, "--store", store)
 
 
 def test_sql_reads_and_writes_nothing_else(audited: tuple[Path, str], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Look at what was found: `list`, `show`, `report`, `dossier`, `appetite`, `replay`, `export`, `tables`, `sql`."""
+"""Commands that show what was found, from `list` and `show` to `export` and `sql`."""
 
 from __future__ import annotations
 
@@ -379,25 +379,61 @@ def export(
     typer.echo(f"{rows} rows  {to}")
 
 
-def tables(audit: AuditArgument, store: StoreOption = Path("ksdp-store")) -> None:
-    """List the tables that `ksdp sql` opens, with their columns and rows."""
-    from ksdp.storage.audits.sql import described_tables
+def compare(
+    before: Annotated[str, typer.Argument(help="The earlier audit: its id, or the beginning of it, or `latest`.")],
+    after: Annotated[str, typer.Argument(help="The other audit.")],
+    store: StoreOption = Path("ksdp-store"),
+    as_json: JsonOption = False,
+) -> None:
+    """Count the documents whose verdict differs between two audits, and list the keys of the specs that differ."""
+    from ksdp.dashboards.audits.pages import read_compare_page
 
-    for name, rows, columns in described_tables(*opened_audit(store, audit)):
-        typer.echo(f"{name} ({rows} rows)\n  {', '.join(columns)}")
+    opened, first = opened_audit(store, before)
+    page = read_compare_page(opened, {"a": first, "b": opened_audit(store, after)[1]})
+    assert page.before is not None
+    assert page.after is not None
+    for summary in (page.before, page.after):
+        tell_void(summary)
+    moves = [
+        {"before": one, "after": other, "documents": count}
+        for (one, other), count in sorted(page.moves.items(), key=str)
+        if one != other
+    ]
+    keys = [{"key": each.key, "before": each.before, "after": each.after} for each in page.differences]
+    if as_json:
+        told = {"before": page.before.audit, "after": page.after.audit, "same_corpus": page.same_corpus}
+        typer.echo(json.dumps(told | {"verdicts": moves, "spec": keys}))
+        return
+    if not page.same_corpus:
+        typer.echo("The corpora differ: documents of the same id may have changed.")
+    for each in moves:
+        one, other = each["before"] or "not audited", each["after"] or "not audited"
+        typer.echo(f"{each['documents']:>7}  {one} -> {other}")
+    if not moves:
+        typer.echo("No document has another verdict.")
+    for key in keys:
+        typer.echo(f"{key['key']}: {key['before']} -> {key['after']}")
 
 
 def sql(
     audit: AuditArgument,
-    query: Annotated[str, typer.Argument(help="A query in SQL; `ksdp tables` lists the tables.")],
+    query: Annotated[str | None, typer.Argument(help="A query in SQL. Default: list the tables.")] = None,
     store: StoreOption = Path("ksdp-store"),
     as_json: JsonOption = False,
 ) -> None:
-    """Query an audit's tables in SQL (DuckDB), including the values and the inclusion of every run."""
+    """Query an audit's tables in SQL (DuckDB), with the values and who was in every run; or list the tables."""
     from ksdp.storage.audits.history import read_summary
-    from ksdp.storage.audits.sql import ask
+    from ksdp.storage.audits.sql import ask, described_tables
 
     opened, audit = opened_audit(store, audit)
+    if query is None:
+        told_tables = described_tables(opened, audit)
+        if as_json:
+            typer.echo(json.dumps([{"name": n, "rows": rows, "columns": cols} for n, rows, cols in told_tables]))
+            return
+        for name, count, columns in told_tables:
+            typer.echo(f"{name} ({count} rows)\n  {', '.join(columns)}")
+        return
     names, rows = ask(opened, audit, query)
     tell_void(read_summary(opened.audit(audit)))
     if as_json:

@@ -112,6 +112,12 @@ def test_a_leak_to_one_coalition_is_found_in_its_audit_and_stands_beside_the_oth
     moved = f"{sensitive['a tenth']} documents have another verdict"
     assert f"(outsider) {one} and hidden (a tenth) {other} : {moved}" in words
     assert "parties.coalition none 0.1" in words
+    told = json.loads(ask("compare", one, other, "--store", store, "--json", code=0).stdout)
+    assert sum(row["documents"] for row in told["verdicts"]) == sensitive["a tenth"]
+    assert {"key": "parties.coalition", "before": "none", "after": "0.1"} in told["spec"]
+    lines = ask("compare", one, other, "--store", store, code=0).output.splitlines()
+    assert f"{sensitive['a tenth']:>7}  undecided -> sensitive" in lines or len(told["verdicts"]) > 1
+    assert "No document has another verdict." in ask("compare", one, one, "--store", store, code=0).output
 
 
 def test_a_spec_with_views_has_a_key_that_is_not_known(specs: dict[str, Path]) -> None:
