@@ -84,31 +84,15 @@ def test_wrong_entries_name_row_and_column(tmp_path, value, problem, name):
     assert message(read_counts, tmp_path / name) == f"{name}, row 3, column `1`: {problem}"
 
 
-@pytest.mark.parametrize("index", [4, 999, -1])
-def test_an_index_out_of_range_names_the_row(tmp_path, index):
-    matrix = sp.csr_array(DENSE)
-    matrix.indices[2] = index  # the first entry of the third row
-    sp.save_npz(tmp_path / "a.npz", matrix)
-    assert message(read_counts, tmp_path / "a.npz") == "a.npz, row 3: a column index is out of range (4 columns)."
-
-
-@pytest.mark.parametrize("kind", ["csc", "coo", "bsr"])
-def test_an_index_out_of_range_in_other_formats(tmp_path, kind):
+@pytest.mark.parametrize(
+    ("kind", "part"), [("csr", "indices"), ("csr", "indptr"), ("csc", "indices"), ("coo", "row")]
+)
+@pytest.mark.parametrize("index", [77, -1])
+def test_indices_that_do_not_fit(tmp_path, kind, part, index):
     matrix = sp.coo_array(DENSE).asformat(kind)
-    if kind == "coo":
-        matrix.row[0] = 77
-    else:
-        matrix.indices[0] = 77
+    getattr(matrix, part)[1] = index
     sp.save_npz(tmp_path / "a.npz", matrix)
-    assert "damaged" in message(read_counts, tmp_path / "a.npz")
-
-
-def test_row_pointers_that_do_not_ascend(tmp_path):
-    matrix = sp.csr_array(DENSE)
-    matrix.indptr[1] = 3
-    matrix.indptr[2] = 1
-    sp.save_npz(tmp_path / "a.npz", matrix)
-    assert "row pointers" in message(read_counts, tmp_path / "a.npz")
+    assert "is damaged" in message(read_counts, tmp_path / "a.npz")
 
 
 def test_other_files_are_refused(tmp_path):

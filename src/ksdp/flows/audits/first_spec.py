@@ -113,7 +113,7 @@ def _corpus(data: Path) -> tuple[dict[str, object], str]:
     names = {name.lower(): name for name in columns.names}
     if {"user_id", "item_id", "rating"} <= set(columns.names):
         return keys, "# ratings: one document a user_id\n"
-    numeric = set(columns.numeric_among(columns.names))
+    numeric = {name for name in columns.names if columns.numeric(name)}
     texts = [name for name in columns.names if name not in numeric]
     text = _text(columns, names, texts)
     group = next((names[n] for n in _GROUPS if n in names and names[n] != text), None)
