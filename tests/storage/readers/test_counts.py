@@ -152,22 +152,27 @@ def test_an_mtx_names_the_line_at_fault(tmp_path):
         ("2\n3\n", "must begin with three lines: documents, words, entries."),
         ("2\nthree\n1\n1 1 1", "must begin with three lines: documents, words, entries."),
         ("0\n3\n0\n", "is empty: its header says 0 documents, 3 words, 0 entries."),
-        ("2\n3\n2\n1 1 1\n", "is damaged or cut short: 2 entries in the header, 1 lines."),
-        ("2\n3\n1\n1 1 1\n2 2 2\n", "is damaged or cut short: 1 entries in the header, 2 lines."),
-        ("2\n3\n2\n1 1 1\n2 2\n", "line 5 is not three whole numbers."),
-        ("2\n3\n2\n1 1 because\n2 2 1\n", "line 4 is not three whole numbers."),
-        ("2\n3\n2\n1 1 1.5\n2 2 1\n", "line 4 is not three whole numbers."),
-        ("2\n3\n3\n1 1 1\n\n2 2 1\n", "line 5 is not three whole numbers."),
-        ("2\n3\n2\n1 1 1\n2 2 99999999999999999999\n", "line 5 is not three whole numbers."),
-        ("2\n3\n2\n1 1 1\n3 1 1\n", "line 5: the document number is out of range (1 to 2)."),
-        ("2\n3\n2\n1 1 1\n2 0 1\n", "line 5: the word number is out of range (1 to 3)."),
-        ("2\n3\n2\n1 1 1\n2 1 -1\n", "line 5: the count is negative."),
-        ("2\n3\n3\n2 1 1\n1 1 1\n2 1 4\n", "line 6: the document has a line for this word already."),
+        ("2\n3\n2\n1 1 1\n", "is damaged, cut short or not a bag of words."),
+        ("2\n3\n1\n1 1 1\n2 2 2\n", "is damaged, cut short or not a bag of words (line 5)."),
+        ("2\n3\n2\n1 1 1\n2 2\n", "is damaged, cut short or not a bag of words (line 5)."),
+        ("2\n3\n2\n1 1 because\n2 2 1\n", "is damaged, cut short or not a bag of words (line 4)."),
+        ("2\n3\n2\n1 1 1\n3 1 1\n", "is damaged, cut short or not a bag of words (line 5)."),
+        ("2\n3\n2\n1 1 1\n2 0 1\n", "is damaged, cut short or not a bag of words (line 5)."),
+        ("2\n3\n3\n2 1 1\n1 1 1\n2 1 4\n", "a document has two lines for a word."),
     ],
 )
 def test_a_damaged_docword(tmp_path, lines, problem):
     (tmp_path / "docword.txt").write_text(lines, encoding="utf-8")
     assert message(read_docword, tmp_path / "docword.txt") == f"docword.txt: {problem}"
+
+
+@pytest.mark.parametrize(
+    ("count", "problem"), [("1.5", "a count is not a whole number."), ("-1", "a count is negative.")]
+)
+def test_a_count_that_is_none_names_row_and_column(tmp_path, count, problem):
+    (tmp_path / "docword.txt").write_text(f"2\n3\n2\n1 1 1\n2 1 {count}\n", encoding="utf-8")
+    said = f"docword.txt, row 2, column `1`: {problem}"
+    assert message(read_docword, tmp_path / "docword.txt") == said
 
 
 def test_vocabulary_and_labels_must_fit(tmp_path):

@@ -33,26 +33,6 @@ from ksdp.storage.readers.files import (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Source:
-    """An open file with named columns."""
-
-    path: Path
-    encoding: str
-    """Of CSV, JSON lines, and of text stored as bytes in Parquet."""
-    names: tuple[str, ...]
-    """In the file's order; CSV and Parquet may repeat one."""
-    rows: int
-    typed: bool
-    """False for CSV, where every column is text until it is asked for as numbers."""
-    read: Callable[[str], pa.Array]
-    """One column by name. CSV and JSON lines give null for a missing value."""
-    types: Mapping[str, pa.DataType] = field(default_factory=dict)
-    """Of the columns, where they are known before any is read (Parquet)."""
-    separator: str = ","
-    """Of a CSV."""
-
-
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
     """Chunks as one array; strings with 64-bit offsets, so that more than 2 GiB fit."""
     kind = column.type
@@ -63,12 +43,25 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], type=column.type)
 
 
+def columns_of(table: pa.Table, path: Path) -> Columns:
+    """The columns of a table that is in memory; `path` stands for it in messages."""
+
+    def read(name: str) -> pa.Array:
+        column = table.column(name)
+        return _one_array(column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column)
+
+    names = tuple(table.column_names)
+    return Columns(
+        path, "utf-8", names, table.num_rows, True, read, dict(zip(names, table.schema.types, strict=True))
+    )
+
+
 _MOST_NAMES = 100_000
 """Columns of a CSV: Arrow spends a tenth of a millisecond and kilobytes on each."""
 _END = "end"
 
 
-def _open_csv(path: Path, encoding: str) -> Source:
+def _open_csv(path: Path, encoding: str) -> Columns:
     """Open a CSV file, whose first line names the columns; by that line, commas, semicolons or tabs separate."""
     text = read_text(path, encoding)
     names, separator = _header(path, text)
@@ -76,14 +69,12 @@ def _open_csv(path: Path, encoding: str) -> Source:
         raise Refused(path, f"has {len(names)} columns; of a CSV at most {_MOST_NAMES} are read: save it as .npz.")
     # A row that ends the table: an open quote would swallow it.
     data = f"{text}\n{separator.join([_END] * len(names))}\n".encode()
-    wrong: list[int] = []
+    wrong: list[Any] = []
 
     def note(row: Any) -> str:
-        wrong.append(row.number - 1)
-        problem.append(f"has {row.actual_columns} fields where the header has {row.expected_columns}.")
+        wrong.append(row)
         return "skip"
 
-    problem: list[str] = []
     try:
         table = pacsv.read_csv(
             pa.BufferReader(data),
@@ -102,15 +93,16 @@ def _open_csv(path: Path, encoding: str) -> Source:
         raise Refused(path, "is not CSV that can be read.") from None
     rows = table.num_rows - 1
     if rows < 0 or any(table.column(at)[rows].as_py() != _END for at in (0, -1)):
-        open_quote = "a quote is opened and not closed, or the file is cut short."
-        raise Refused(path, open_quote, row=max(wrong[-1] if wrong else rows + 1, 1))
+        at = wrong[-1].number - 1 if wrong else rows + 1
+        raise Refused(path, "a quote is opened and not closed, or the file is cut short.", row=max(at, 1))
     if wrong:
-        raise Refused(path, problem[0], row=wrong[0])
+        expected, got = wrong[0].expected_columns, wrong[0].actual_columns
+        raise Refused(path, f"has {got} fields where the header has {expected}.", row=wrong[0].number - 1)
 
     def read(name: str) -> pa.Array:
         return _with_points(_one_array(table.column(name).slice(0, rows)), separator)
 
-    return Source(path, encoding, names, rows, False, read, separator=separator)
+    return Columns(path, encoding, names, rows, False, read, separator=separator)
 
 
 _DECIMAL_COMMAS = r"^\s*[+-]?\d+(,\d+)?\s*$"
@@ -143,7 +135,7 @@ def _header(path: Path, text: str) -> tuple[tuple[str, ...], str]:
     return one, ","
 
 
-def _open_json_lines(path: Path, encoding: str) -> Source:
+def _open_json_lines(path: Path, encoding: str) -> Columns:
     """Open JSON lines, whose columns are all keys that an object has."""
     # Not splitlines(): a JSON string may hold U+2028 and its like as they are.
     lines = read_text(path, encoding).rstrip().split("\n")
@@ -152,7 +144,7 @@ def _open_json_lines(path: Path, encoding: str) -> Source:
     return _of_objects(path, encoding, [_json(path, line, number) for number, line in enumerate(lines, start=1)])
 
 
-def _open_json(path: Path, encoding: str) -> Source:
+def _open_json(path: Path, encoding: str) -> Columns:
     """Open one array of objects, whose columns are all keys that an object has."""
     rows = _json(path, read_text(path, encoding))
     if not isinstance(rows, list):
@@ -168,7 +160,7 @@ def _json(path: Path, text: str, line: int | None = None) -> Any:
         raise Refused(path, f"{'' if at is None else f'line {at} '}is not JSON.") from None
 
 
-def _of_objects(path: Path, encoding: str, rows: list[Any]) -> Source:
+def _of_objects(path: Path, encoding: str, rows: list[Any]) -> Columns:
     for number, record in enumerate(rows, start=1):
         if not isinstance(record, dict):
             raise Refused(path, "is not a JSON object.", row=number)
@@ -177,10 +169,10 @@ def _of_objects(path: Path, encoding: str, rows: list[Any]) -> Source:
     def read(name: str) -> pa.Array:
         return _json_column(path, [row.get(name) for row in rows], name)
 
-    return Source(path, encoding, tuple(names), len(rows), True, read)
+    return Columns(path, encoding, tuple(names), len(rows), True, read)
 
 
-def _open_workbook(path: Path, encoding: str) -> Source:
+def _open_workbook(path: Path, encoding: str) -> Columns:
     """Open the one sheet of a workbook that has cells; its first row names the columns."""
     import openpyxl
 
@@ -210,7 +202,7 @@ def _open_workbook(path: Path, encoding: str) -> Source:
     def read(name: str) -> pa.Array:
         return _json_column(path, [row[at[name]] if len(row) > at[name] else None for row in rows], name)
 
-    return Source(path, encoding, tuple(map(str, filter(None, names))), len(rows), True, read)
+    return Columns(path, encoding, tuple(map(str, filter(None, names))), len(rows), True, read)
 
 
 def _rows(path: Path, sheet: Any) -> list[tuple[object, ...]]:
@@ -254,7 +246,7 @@ def read_matrix(path: Path) -> Any:
     return matrix
 
 
-def _open_array(path: Path, encoding: str) -> Source:
+def _open_array(path: Path, encoding: str) -> Columns:
     """Open the matrix of a file of NumPy; its columns are numbered from 0."""
     matrix = read_matrix(path)
     kind = {"b": np.dtype(np.uint8), "f": np.dtype(np.float64)}.get(
@@ -266,7 +258,7 @@ def _open_array(path: Path, encoding: str) -> Source:
     def read(name: str) -> pa.Array:
         return pa.array(matrix[:, int(name)].astype(kind))
 
-    return Source(path, encoding, names, matrix.shape[0], True, read, types)
+    return Columns(path, encoding, names, matrix.shape[0], True, read, types)
 
 
 def _json_column(path: Path, values: list[Any], name: str) -> pa.Array:
@@ -305,7 +297,7 @@ _NUMBER = 8
 """Bytes of a number, at most."""
 
 
-def _open_parquet(path: Path, encoding: str) -> Source:
+def _open_parquet(path: Path, encoding: str) -> Columns:
     """Open a file, whose columns are read one by one."""
     damaged = Refused(path, "is damaged, cut short or not Parquet.")
     file = checked_parquet(path)
@@ -323,7 +315,7 @@ def _open_parquet(path: Path, encoding: str) -> Source:
             raise damaged
         return array
 
-    return Source(path, encoding, names, rows, True, read, dict(zip(names, schema.types, strict=True)))
+    return Columns(path, encoding, names, rows, True, read, dict(zip(names, schema.types, strict=True)))
 
 
 def checked_parquet(path: Path) -> pq.ParquetFile:
@@ -369,7 +361,7 @@ def _too_large(path: Path, most: int) -> Refused:
     return Refused(path, f"has more than {most} bytes, unpacked (KSDP_LARGEST_INPUT).")
 
 
-_OPENERS: dict[str, Callable[[Path, str], Source]] = {
+_OPENERS: dict[str, Callable[[Path, str], Columns]] = {
     ".parquet": _open_parquet,
     ".pq": _open_parquet,
     ".csv": _open_csv,
@@ -385,14 +377,6 @@ _OPENERS: dict[str, Callable[[Path, str], Source]] = {
 compressed (`.gz`)."""
 
 
-def open_source(path: Path, encoding: str) -> Source:
-    """Open a file by its extension."""
-    suffix = kind_of_file(path)
-    if suffix not in _OPENERS:
-        raise Refused(path, f"columns are read from {', '.join(_OPENERS)} files; not from {suffix or 'this one'}.")
-    return _OPENERS[suffix](path, encoding)
-
-
 LONGEST_LABEL = 500
 """Characters. A longer id is a text column taken for one, and ids appear in reports."""
 
@@ -402,30 +386,36 @@ MISSING = pa.array(["", "NA", "N/A", "NaN", "nan", "NULL", "null", "None"], pa.l
 
 def open_columns(path: Path, encoding: str) -> Columns:
     """Open a file of tables by its extension."""
-    source = open_source(path, encoding)
-    if not source.rows:
+    suffix = kind_of_file(path)
+    if suffix not in _OPENERS:
+        raise Refused(path, f"columns are read from {', '.join(_OPENERS)} files; not from {suffix or 'this one'}.")
+    columns = _OPENERS[suffix](path, encoding)
+    if not len(columns):
         raise Refused(path, "has no rows.")
-    return Columns(source)
+    return columns
 
 
 @dataclass(frozen=True, eq=False)
 class Columns:
     """The columns of one file; every method raises a CorpusError that names the first row at fault."""
 
-    source: Source
-
-    @property
-    def path(self) -> Path:
-        """The file."""
-        return self.source.path
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the columns in the file's order."""
-        return self.source.names
+    path: Path
+    encoding: str
+    """Of CSV, JSON lines, and of text stored as bytes in Parquet."""
+    names: tuple[str, ...]
+    """In the file's order; CSV and Parquet may repeat one."""
+    rows: int
+    typed: bool
+    """False for CSV, where every column is text until it is asked for as numbers."""
+    read: Callable[[str], pa.Array]
+    """One column by name. CSV and JSON lines give null for a missing value."""
+    types: Mapping[str, pa.DataType] = field(default_factory=dict)
+    """Of the columns, where they are known before any is read (Parquet)."""
+    separator: str = ","
+    """Of a CSV."""
 
     def __len__(self) -> int:
-        return self.source.rows
+        return self.rows
 
     @cached_property
     def _times(self) -> Counter[str]:
@@ -496,7 +486,7 @@ class Columns:
     def numbers(self, name: str, *, nonnegative: bool = False, missing: bool = False) -> NDArray[np.float64]:
         """Return a column of finite numbers (true and false are 1 and 0); `missing` ones are NaN, or refused."""
         array = self._read(name)
-        if not self.source.typed:
+        if not self.typed:
             array = self._parse(name, array)
         elif not (_is_number(array.type) or pa.types.is_boolean(array.type)):
             raise Refused(self.path, f"holds {array.type}; numbers are needed.", column=name)
@@ -511,13 +501,13 @@ class Columns:
 
     def numeric(self, name: str) -> bool:
         """Whether the column holds numbers only; in a CSV, entries that are missing aside."""
-        if name in self.source.types:
-            return _is_number(self.source.types[name])
+        if name in self.types:
+            return _is_number(self.types[name])
         try:
-            array = self.source.read(name)
+            array = self.read(name)
         except CorpusError:  # a JSON column that mixes text and numbers
             return False
-        if self.source.typed:
+        if self.typed:
             return _is_number(array.type)
         present = _present(array)
         return present.null_count < len(present) and _casts(present)
@@ -529,10 +519,10 @@ class Columns:
 
     def _read(self, name: str) -> pa.Array:
         self.require([name])
-        array = self.source.read(name)
+        array = self.read(name)
         if pa.types.is_large_binary(array.type):
-            return self._decode(name, array, self.source.encoding)
-        if pa.types.is_large_string(array.type) and self.source.typed:
+            return self._decode(name, array, self.encoding)
+        if pa.types.is_large_string(array.type) and self.typed:
             try:
                 array.validate(full=True)
             except pa.ArrowInvalid:
