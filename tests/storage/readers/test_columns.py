@@ -297,11 +297,9 @@ def test_other_encodings(write):
 
 
 @pytest.mark.parametrize("separator", [";", "\t", "|"])
-@pytest.mark.parametrize("columns", [4, 1500])
-def test_what_european_programs_export_is_the_same_table(tmp_path, separator, columns):
+def test_what_european_programs_export_is_the_same_table(tmp_path, separator):
     """Semicolons, decimal commas, and commas that are only in texts."""
-    rng = np.random.default_rng(columns)
-    table = pd.DataFrame(rng.normal(size=(6, columns)).round(3)).add_prefix("x")
+    table = pd.DataFrame(np.random.default_rng(4).normal(size=(6, 40)).round(3)).add_prefix("x")
     table["whole"], table["town"] = range(6), ["Graz, Gries", "Wien", "1,5 and 2", "Linz", "Graz", "Wels"]
     path = tmp_path / "export.tsv"
     table.to_csv(path, sep=separator, decimal=",", index=False)
@@ -365,6 +363,8 @@ def test_parquet_categories_are_their_values(tmp_path):
             f'a,b\n1,2\n3,"{SECRET}\n5,6\n',
             "a.csv, row 2: a quote is opened and not closed, or the file is cut short.",
         ),
+        ('a,b\n1,2\n"3,4\n', "a.csv, row 2: a quote is opened and not closed, or the file is cut short."),
+        (f"{',' * 100_000}\n", "a.csv: has 100001 columns; of a CSV at most 100000 are read: save it as .npz."),
     ],
 )
 def test_malformed_csv(write, text, message):

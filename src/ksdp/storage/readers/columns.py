@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -180,8 +181,8 @@ def _open_workbook(path: Path, encoding: str) -> Columns:
         check_archive(path)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of styles and extensions that are not read
-            book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-            full = [rows for sheet in book.worksheets if (rows := _rows(path, sheet))]
+            with contextlib.closing(openpyxl.load_workbook(path, read_only=True, data_only=True)) as book:
+                full = [rows for sheet in book.worksheets if (rows := _rows(path, sheet))]
     except Refused:
         raise
     except Exception:  # a damaged archive fails in a dozen ways
@@ -190,19 +191,18 @@ def _open_workbook(path: Path, encoding: str) -> Columns:
         problem = f"has {len(full)} sheets with cells; save the one to audit as a file of its own."
         raise Refused(path, problem if full else "is empty.")
     header, *rows = full[0]
-    width = max(map(len, full[0]))
-    names = [*header, *[None] * (width - len(header))]
-    at = {}
-    for number, name in enumerate(names):
-        if isinstance(name, str) and name:
-            at[name] = number
-        elif any(len(row) > number and row[number] is not None for row in full[0]):
+    used = {number for row in full[0] for number, cell in enumerate(row) if cell is not None}
+    at = {number: header[number] if number < len(header) else None for number in sorted(used)}
+    for number, name in at.items():
+        if not isinstance(name, str):
             raise Refused(path, f"column {number + 1} has no name in the first row.")
+    place = {str(name): number for number, name in at.items()}
 
     def read(name: str) -> pa.Array:
-        return _json_column(path, [row[at[name]] if len(row) > at[name] else None for row in rows], name)
+        number = place[name]
+        return _json_column(path, [row[number] if number < len(row) else None for row in rows], name)
 
-    return Columns(path, encoding, tuple(map(str, filter(None, names))), len(rows), True, read)
+    return Columns(path, encoding, tuple(map(str, at.values())), len(rows), True, read)
 
 
 def _rows(path: Path, sheet: Any) -> list[tuple[object, ...]]:
