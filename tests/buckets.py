@@ -33,9 +33,10 @@ def bucket(address: str = "127.0.0.1") -> Iterator[tuple[Any, str]]:
 
 def folder_as_bucket(folder: Path, patched: pytest.MonkeyPatch) -> RemotePlace:
     """What `s3://bucket` is, in this process: the folder."""
+    from fsspec.implementations.arrow import ArrowFSWrapper
     from pyarrow import fs
 
-    files = fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem())
+    files = ArrowFSWrapper(fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem()))
     patched.setattr(
         "ksdp.storage.remote._files", lambda url: (files, url.partition("?")[0].removeprefix("s3://").rstrip("/"))
     )

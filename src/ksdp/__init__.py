@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ksdp.api.calls import advise, audit, clear, load, mechanism, plan
     from ksdp.api.given import Recorded
     from ksdp.api.results import Audit
-    from ksdp.api.scorer import leak_scorer
     from ksdp.audit.errors import KsdpError
     from ksdp.audit.mechanisms.chance import noise
 
@@ -36,7 +35,6 @@ __all__ = [
     "advise",
     "audit",
     "clear",
-    "leak_scorer",
     "load",
     "mechanism",
     "noise",
@@ -49,7 +47,6 @@ _WHERE = {
     "Recorded": "ksdp.api.given",
     "advise": "ksdp.api.calls",
     "clear": "ksdp.api.calls",
-    "leak_scorer": "ksdp.api.scorer",
     "load": "ksdp.api.calls",
     "mechanism": "ksdp.api.calls",
     "noise": "ksdp.audit.mechanisms.chance",

@@ -39,7 +39,7 @@ _TOLD = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.
 EXTRAS = {
     "tomotopy": "advise",
     **dict.fromkeys(("starlette", "uvicorn"), "pages"),
-    "python_calamine": "excel",
+    "openpyxl": "excel",
     "weasyprint": "pdf",
     **dict.fromkeys(("gmpy2", "mpyc"), "parties"),
     **dict.fromkeys(("dp_accounting", "opendp"), "peers"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 from collections.abc import Callable
@@ -382,8 +383,6 @@ def test_static_files_are_kept_and_nothing_else_is_served(history_store: Store) 
 
 
 def test_tokens_sign_in_and_out(own_store: Store) -> None:
-    import hashlib
-
     token = "correct-horse-battery-staple"
     source = TokenReviewers({hashlib.sha256(token.encode()).hexdigest(): "Grace"})
     visit = client(own_store, source, redirects=False)
@@ -400,6 +399,7 @@ def test_tokens_sign_in_and_out(own_store: Store) -> None:
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
     assert token not in cookie
+    assert "secure" not in cookie
     assert "Grace" in visit.get("/audits").text
     visit.post("/audits/svd-09/decisions", data=decision(), headers=OURS)
     assert read_log(own_store)[0].reviewer == "Grace"
@@ -407,6 +407,15 @@ def test_tokens_sign_in_and_out(own_store: Store) -> None:
     assert visit.get("/audits").status_code == 303
     bearer = {"authorization": f"Bearer {token}"}
     assert visit.get("/audits", headers=bearer).status_code == 200
+
+
+def test_a_cookie_is_secure_where_a_proxy_speaks_tls(own_store: Store) -> None:
+    origin = "https://review.example"
+    source = TokenReviewers({hashlib.sha256(b"token").hexdigest(): "Grace"})
+    app = create_app(own_store, actions=Actions(), source=source, origins=frozenset({origin}))
+    visit = TestClient(app, base_url="http://review.example", follow_redirects=False)
+    answer = visit.post("/sign-in", data={"token": "token", "next": "/"}, headers={"Origin": origin})
+    assert "; Secure" in answer.headers["set-cookie"]
 
 
 def test_a_reviewer_named_in_the_form_is_not_believed(own_store: Store) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
@@ -63,6 +63,7 @@ COMMON: Any = {"deadline": None, "suppress_health_check": [HealthCheck.function_
 @given(
     route=st.sampled_from(sorted(dashboard._PAGES)), names=st.lists(values, min_size=2, max_size=2), query=queries
 )
+@example(route="/queue", names=["a", "b"], query=[("search", "a\u202eb")])
 def test_every_page_answers_whatever_is_asked(
     history_store: Store, route: str, names: list[str], query: list[tuple[str, str]]
 ) -> None:

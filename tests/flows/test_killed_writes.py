@@ -18,7 +18,7 @@ import pytest
 
 import ksdp
 from ksdp.dashboards.audits.dossier import read_audit, read_dossier, render_dossier
-from ksdp.flows.upkeep import damage, prune, repair
+from ksdp.flows.upkeep import damage, prune
 from ksdp.storage.audits.ledger import signed_audits
 from ksdp.storage.clearances import content_hash, read_clearance
 from ksdp.storage.keys import make_identity
@@ -26,7 +26,6 @@ from ksdp.storage.schedules.schedule_files import add_schedule, check_schedule, 
 from ksdp.storage.store import Store, write_text
 
 from ..deadly import Points, ended_well
-from ..flips import flip
 from .test_upkeep import MONTH, NOW, clear, kept, store, verdicts
 
 __all__ = ["kept", "store"]
@@ -134,11 +133,8 @@ def test_a_schedule_is_there_whole_or_not_at_all(store: Store, kept: Kept) -> No
 
 
 @pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.validity)])
-def test_what_is_half_pruned_is_pruned_by_the_same_call_or_made_again(
-    store: Store, kept: Kept, every: int
-) -> None:
-    old, cleared = kept[1]
-    clear(store, cleared)
+def test_what_is_half_pruned_is_pruned_by_the_same_call(store: Store, kept: Kept, every: int) -> None:
+    clear(store, kept[1][1])
     whole = Path(shutil.copytree(store.root, store.root.parent.parent / "cleared"))
     before = [verdicts(store, audit) for audit in kept[1]]
 
@@ -147,33 +143,12 @@ def test_what_is_half_pruned_is_pruned_by_the_same_call_or_made_again(
 
     points = all_points(tidy, 10)
     pruned = {path.name for path in store.root.glob("runs/*")}
-    for at in killed_at(store, whole, tidy, points[::every], "prune"):
+    for _ in killed_at(store, whole, tidy, points[::every], "prune"):
         assert damage(store) == []
-        if at % 2:
-            assert done(tidy) is not None
-            assert {path.name for path in store.root.glob("runs/*")} == pruned
-        else:
-            (store.audit(old) / "audit.json").unlink()
-            assert done(lambda: repair(store)) is not None
+        assert done(tidy) is not None
+        assert {path.name for path in store.root.glob("runs/*")} == pruned
         assert [verdicts(store, audit) for audit in kept[1]] == before
         assert damage(store) == []
-
-
-@pytest.mark.validity
-def test_what_is_half_repaired_is_repaired_by_the_same_call(store: Store, kept: Kept) -> None:
-    before = [verdicts(store, audit) for audit in kept[1]]
-    for path in (store.audit(kept[1][0]) / "verdicts.parquet", next(store.root.glob("runs/*/values/*/*.parquet"))):
-        flip(path, 8 * (path.stat().st_size // 2))
-    whole = Path(shutil.copytree(store.root, store.root.parent.parent / "damaged"))
-
-    def mend() -> None:
-        repair(store)
-
-    points = all_points(mend, 10)
-    for _ in killed_at(store, whole, mend, points[:: -(-len(points) // 12)], "check --repair"):
-        assert done(mend) is not None
-        assert damage(store) == []
-        assert [verdicts(store, audit) for audit in kept[1]] == before
 
 
 def mean(rows: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:

@@ -215,11 +215,10 @@ def review(store: Store, certificate: Path, *options: str | Path) -> Iterator[st
     assert "Traceback" not in said
 
 
-def browser(base: str, certificate: Path, local: str | None = None) -> httpx.Client:
-    """A client that trusts this certificate alone, from an address of its own where one is named."""
+def browser(base: str, certificate: Path) -> httpx.Client:
+    """A client that trusts this certificate alone."""
     context = ssl.create_default_context(cafile=str(certificate))
-    transport = httpx.HTTPTransport(verify=context, local_address=local, trust_env=False)
-    return httpx.Client(base_url=base, transport=transport, timeout=20)
+    return httpx.Client(base_url=base, verify=context, trust_env=False, timeout=20)
 
 
 def decision(document: str, saw: int = 0) -> dict[str, str]:
@@ -240,8 +239,6 @@ def test_over_tls_with_tokens(own_store: Store, certificate: Path, tmp_path: Pat
         assert (got.status_code, got.headers["location"]) == (303, "/sign-in?next=/audits/svd-09")
         address = "/audits/svd-09/decisions"
         assert visit.post(address, data=decision("mail-00001"), headers=ours).status_code == 401
-        wrong = {"Authorization": "Bearer ada-has-this-long-tokem"}
-        assert visit.post(address, data=decision("mail-00001"), headers=ours | wrong).status_code == 401
         assert visit.post("/sign-in", data={"token": "guess", "next": "/"}, headers=ours).status_code == 403
         # Ada, by the cookie that her token was changed for; Grace by her token.
         got = visit.post(
@@ -253,18 +250,8 @@ def test_over_tls_with_tokens(own_store: Store, certificate: Path, tmp_path: Pat
         got = visit.get("/audits/svd-09")
         assert "Ada Lovelace" in got.text
         assert got.headers["strict-transport-security"] == "max-age=31536000"
-        # From elsewhere, even with the cookie.
-        for headers, status in (
-            ({"Origin": "https://evil.example"}, 403),
-            ({"Origin": base.replace("https:", "http:")}, 403),
-            ({"Origin": "null"}, 403),
-            ({"Sec-Fetch-Site": "cross-site"}, 403),
-            ({}, 403),
-            (ours | {"Host": "evil.example"}, 421),
-        ):
-            got = visit.post(address, data=decision("mail-00001"), headers=headers)
-            assert got.status_code == status, headers
-        assert visit.get("/audits", headers={"Host": "evil.example"}).status_code == 421
+        elsewhere = {"Origin": "https://evil.example"}  # even with the cookie
+        assert visit.post(address, data=decision("mail-00001"), headers=elsewhere).status_code == 403
         assert read_log(own_store) == []
         assert visit.post(address, data=decision("mail-00001"), headers=ours).status_code == 303
         bearer = {"Authorization": f"Bearer {TOKENS['Grace']}"}

@@ -126,23 +126,6 @@ def call_spec(data: Any, mechanism: Any, settings: Mapping[str, Any]) -> CallSpe
     return CallSpec(parse_spec(tables), Path.cwd(), corpus, objects)
 
 
-def check_settings(settings: Mapping[str, Any]) -> None:
-    """Refuse what is no setting of an estimator's audit, before there are rows.
-
-    Raises
-    ------
-    InputError
-        If something is refused: `y` and `ids` too, which come with the rows.
-    """
-    if of_rows := [name for name in ("y", "ids") if name in settings]:
-        raise InputError(f"`{of_rows[0]}` comes with the rows; leave it out.")
-    _published(settings.get("publishes"))
-    tables, rest = _sections(settings)
-    tables["statistics"] = _statistics(tables["statistics"], {}, dense=True)
-    tables["corpus"]["path"] = MEMORY
-    _draft(tables, {name: value for name, value in rest.items() if name not in ("publishes", "version")})
-
-
 def _draft(tables: Mapping[str, Any], rest: Mapping[str, Any]) -> Spec:
     """A spec whose mechanism is not known yet."""
     if rest:

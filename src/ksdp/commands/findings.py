@@ -99,9 +99,7 @@ def show(
 
     opened, audit = opened_audit(store, audit)
     if document is not None and pipeline != PipelineOptions():
-        raise InputError(
-            "`--junit`, `--sarif`, `--openlineage`, `--fail-on` are of a whole audit: name no document."
-        )
+        raise InputError("`--junit`, `--sarif`, `--fail-on` are of a whole audit: name no document.")
     if document is None:
         summary = read_summary(opened.audit(audit))
         record = kept_record(summary)

@@ -162,9 +162,6 @@ class PipelineOptions:
 
     junit: Annotated[Path | None, typer.Option("--junit", help="Write JUnit XML there.")] = None
     sarif: Annotated[Path | None, typer.Option("--sarif", help="Write SARIF 2.1.0 there.")] = None
-    openlineage: Annotated[
-        Path | None, typer.Option("--openlineage", help="Write an OpenLineage event there, as JSON.")
-    ] = None
     fail_on: Annotated[
         list[FailOn] | None,
         typer.Option("--fail-on", help="Let the exit code speak of these alone; repeatable. A void audit fails."),
@@ -173,7 +170,7 @@ class PipelineOptions:
     def write(self, summary: Summary, record: AppetiteRecord | None) -> None:
         """Write what is asked for, and a few lines of Markdown to the file that `GITHUB_STEP_SUMMARY` names."""
         page = os.environ.get("GITHUB_STEP_SUMMARY")
-        if not (self.junit or self.sarif or self.openlineage or page):
+        if not (self.junit or self.sarif or page):
             return
         from ksdp.dashboards.audits import pipelines
         from ksdp.storage.store import Store, append_synced, write_json, write_text
@@ -185,8 +182,6 @@ class PipelineOptions:
             write_text(self.junit, pipelines.junit(found + asked, summary))
         if self.sarif:
             write_json(self.sarif, pipelines.sarif(found, summary))
-        if self.openlineage:
-            write_json(self.openlineage, pipelines.openlineage(found + asked, summary))
         if page:
             append_synced(Path(page), pipelines.markdown(found + asked, summary).encode())
 

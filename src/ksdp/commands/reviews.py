@@ -321,7 +321,7 @@ def review(
     import uvicorn
 
     from ksdp.dashboards.app import create_app
-    from ksdp.dashboards.security import PatientProtocol
+    from ksdp.dashboards.security import LIMITS, LocalReviewer
     from ksdp.storage.store import Store
 
     host, port = listening.host, listening.port
@@ -332,6 +332,10 @@ def review(
     app = create_app(opened, actions=_actions(opened, resolver, start_runs), source=source, origins=origins)
     scheme = "https" if tls_cert else "http"
     typer.echo(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/", err=True)
+    if isinstance(source, LocalReviewer):
+        typer.echo(
+            "Every user of this machine can read and decide here; if there are others, give `--tokens`.", err=True
+        )
     uvicorn.run(
         app,
         host=host,
@@ -342,7 +346,7 @@ def review(
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        http=PatientProtocol,
+        **LIMITS,
     )
 
 

@@ -197,7 +197,6 @@ def _refuse_damage(store: Path, as_json: bool) -> None:
         typer.echo(json.dumps({"whole": False, "damaged": [asdict(one) for one in found]}))
     else:
         typer.secho("\n".join(f"{one.where}: {one.sentence}" for one in found), err=True, fg="red")
-        typer.echo("`ksdp check --repair` makes audits again.", err=True)
     raise typer.Exit(1)
 
 

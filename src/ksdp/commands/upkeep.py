@@ -13,30 +13,21 @@ import typer
 from ksdp.commands.options import JsonOption, StoreOption
 
 
-def check(
-    repair: Annotated[
-        bool, typer.Option("--repair", help="Make again what follows from what is whole: damaged audits.")
-    ] = False,
-    store: StoreOption = Path("ksdp-store"),
-    as_json: JsonOption = False,
-) -> None:
-    """Read all of a store: checksums, blocks, ledger, log and signatures. Exit 1: there is damage."""
+def check(store: StoreOption = Path("ksdp-store"), as_json: JsonOption = False) -> None:
+    """Read all of a store, and say what is damaged and what makes it whole. Exit 1: there is damage."""
     from ksdp.flows.upkeep import damage
-    from ksdp.flows.upkeep import repair as make_again
     from ksdp.storage.store import Store
     from ksdp.terminal import terminal
 
     opened = Store.open(store, create=False)
     with terminal():
-        known = make_again(opened) if repair else damage(opened)
+        known = damage(opened)
     if as_json:
         typer.echo(json.dumps([asdict(one) for one in known]))
     else:
         for one in known:
             typer.echo(f"{one.where}: {one.sentence}")
-        can = not repair and any(one.audit for one in known)
-        mend = "; `ksdp check --repair` makes audits again" if can else ""
-        typer.echo(f"{len(known)} damaged{mend}" if known else "nothing is damaged", err=True)
+        typer.echo(f"{len(known)} damaged" if known else "nothing is damaged", err=True)
     raise typer.Exit(1 if known else 0)
 
 

@@ -39,7 +39,7 @@ from ksdp.dashboards.reviews import (
 )
 from ksdp.dashboards.schedules import read_runs_page, read_schedules_page
 from ksdp.dashboards.screening import read_screen_page, read_screens_page
-from ksdp.dashboards.security import COOKIE, BrokenBody, Gate, ReviewerSource, TokenReviewers
+from ksdp.dashboards.security import COOKIE, Gate, ReviewerSource, TokenReviewers
 from ksdp.storage.errors import InputError, InvalidAudit, KsdpError, StaleDecision, StoreError
 from ksdp.storage.store import Store
 
@@ -120,7 +120,7 @@ def sign_in(context: PageContext, request: Request, form: Form) -> Response:
     if name is None:
         return context.page(request, "page_sign_in", 403, onward=onward, refused="This token is not known.")
     response = RedirectResponse(onward, 303)
-    secure = request.url.scheme == "https"
+    secure = "https" in (request.url.scheme, urlsplit(request.headers.get("origin", "")).scheme)
     response.set_cookie(COOKIE, context.source.cookie(name), httponly=True, samesite="strict", secure=secure)
     return response
 
@@ -224,8 +224,8 @@ def _does(
             return await run_in_threadpool(act, context, request, form)
         except (LookupError, KsdpError) as error:
             return _trouble(context, request, error)
-        except (BrokenBody, ClientDisconnect) as error:
-            return PlainTextResponse(f"Refused: {error or 'the body was cut off'}.", 400)
+        except ClientDisconnect:
+            return PlainTextResponse("Refused: the body was cut off.", 400)
 
     return endpoint
 

@@ -1,14 +1,10 @@
-"""What stands before every page: patience, the right host, no foreign writes, a known reviewer, strict headers."""
+"""What stands before every page: the right host, no foreign writes, a known reviewer, strict headers."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import hashlib
 import hmac
-import os
 import secrets
-import socket
 import stat
 import threading
 import time
@@ -19,42 +15,12 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
 
-import anyio
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ksdp.storage.errors import InputError
-
-_TABLES = {socket.AF_INET: Path("/proc/net/tcp"), socket.AF_INET6: Path("/proc/net/tcp6")}
-_LOCAL, _REMOTE, _USER = 1, 2, 7
-
-
-def _written(address: tuple[str, int]) -> tuple[socket.AddressFamily, str]:
-    """An address as the kernel's table has it: words of four bytes in the order of this machine."""
-    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-    raw = socket.inet_pton(family, address[0])
-    words = "".join(f"{int.from_bytes(raw[at : at + 4], 'little'):08X}" for at in range(0, len(raw), 4))
-    return family, f"{words}:{address[1]:04X}"
-
-
-def is_stranger(client: tuple[str, int], server: tuple[str, int]) -> bool:
-    """Whether a connection to `server` comes from another user of this machine; root is none, it may do anything.
-
-    Where the system does not say (no Linux, or a connection from elsewhere), nobody is taken for a stranger.
-    """
-    try:
-        (family, theirs), (_, ours) = _written(client), _written(server)
-        for line in _TABLES[family].read_text(encoding="ascii").splitlines()[1:]:
-            fields = line.split()
-            if fields[_LOCAL] == theirs and fields[_REMOTE] == ours:
-                return int(fields[_USER]) not in (0, os.getuid())
-    except (OSError, ValueError, KeyError, IndexError, AttributeError):
-        pass
-    return False
-
 
 COOKIE = "ksdp-reviewer"
 _SHORTEST = 20
@@ -77,20 +43,13 @@ class ReviewerSource(Protocol):
 
 @dataclass(frozen=True)
 class LocalReviewer:
-    """Requests over this machine's loopback by the user who started the dashboard are that person's."""
+    """Every request is of the user who started the dashboard: for a machine that nobody else is on."""
 
     name: str
     signs_in = False
 
     def reviewer(self, request: Request) -> str | None:
-        """The name given; None for another user of this machine."""
-        server = request.scope.get("server")
-        if (
-            request.client is not None
-            and server
-            and is_stranger((request.client.host, request.client.port), (server[0], server[1]))
-        ):
-            return None
+        """The name given."""
         return self.name
 
 
@@ -247,8 +206,14 @@ def read_tokens(path: Path) -> dict[str, str]:
 LARGEST_BODY = 2 * 2**20
 """Bytes of a form at most: some thousands of ids with a reason."""
 
-_BODY_SECONDS, _READ_SECONDS = 20.0, 30.0
-"""How long the body of a request may take, and how long nobody may read an answer."""
+LIMITS: dict[str, Any] = {
+    "http": "h11",
+    "h11_max_incomplete_event_size": 2**14,
+    "limit_concurrency": 256,
+    "timeout_keep_alive": 5,
+    "timeout_graceful_shutdown": 10,
+}
+"""Settings of Uvicorn; slow clients are a proxy's to end (`docs/scheduling.md`)."""
 
 _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -304,15 +269,10 @@ class Gate:
                     headers.setdefault(name, value)
                 if any(origin.startswith("https:") for origin in self.origins):
                     headers.setdefault("Strict-Transport-Security", "max-age=31536000")
-            await patient(message)
+            await send(message)
 
-        patient = _patient(send)
         refusal = self._refusal(request)
-        with contextlib.suppress(_SlowReader):  # the server closes what was not answered whole
-            if refusal is None:
-                await self.app(scope, _limited(receive), guarded)
-            else:
-                await refusal(scope, receive, guarded)
+        await (refusal or self.app)(scope, receive, guarded)
 
     def _refusal(self, request: Request) -> Response | None:
         hosts = {urlsplit(origin).netloc for origin in self.origins}
@@ -344,94 +304,3 @@ class Gate:
         if origin is None and site is None:
             return False
         return (origin is None or origin in self.origins) and site in (None, "same-origin")
-
-
-class BrokenBody(Exception):
-    """The body of a request is longer than it said, or does not come."""
-
-
-class _SlowReader(Exception):
-    """Somebody asked for a page and does not read it."""
-
-
-def _limited(receive: Receive) -> Receive:
-    seen, more = 0, True
-    end = anyio.current_time() + _BODY_SECONDS
-
-    async def limited() -> Message:
-        nonlocal seen, more
-        if not more:
-            return await receive()  # of a disconnection, which may take its time
-        try:
-            with anyio.fail_after(max(end - anyio.current_time(), 0.0)):
-                message = await receive()
-        except TimeoutError:
-            raise BrokenBody("the body does not come") from None
-        seen += len(message.get("body", b""))
-        more = message.get("more_body", False)
-        if seen > LARGEST_BODY:
-            raise BrokenBody("the body is longer than it said")
-        return message
-
-    return limited
-
-
-def _patient(send: Send) -> Send:
-    async def patient(message: Message) -> None:
-        try:
-            with anyio.fail_after(_READ_SECONDS):
-                await send(message)
-        except TimeoutError:
-            raise _SlowReader from None
-
-    return patient
-
-
-class PatientProtocol(H11Protocol):
-    """Uvicorn's protocol, with an end to its patience.
-
-    A connection that has sent no whole head of a request in `head_seconds` is closed, and so is one more than
-    `most`. How long a body may take is the gate's to say.
-    """
-
-    head_seconds = 10.0
-    most = 256
-    _deadline: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        """A client has connected."""
-        super().connection_made(transport)
-        if len(self.connections) > self.most:
-            transport.abort()
-        else:
-            self._begin()
-
-    def data_received(self, data: bytes) -> None:
-        """Something of a request."""
-        if self._deadline is None and self._idle:
-            self._begin()
-        super().data_received(data)
-        if not self._idle:
-            self._stop()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone."""
-        self._stop()
-        super().connection_lost(exc)
-
-    @property
-    def _idle(self) -> bool:
-        return self.cycle is None or self.cycle.response_complete
-
-    def _begin(self) -> None:
-        self._deadline = self.loop.call_later(self.head_seconds, self._late)
-
-    def _stop(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-    def _late(self) -> None:
-        self._deadline = None
-        if self._idle:
-            self.transport.abort()

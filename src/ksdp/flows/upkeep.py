@@ -1,11 +1,10 @@
-"""Upkeep of a store: what is damaged in it and can be made again, and which runs may be deleted."""
+"""Upkeep of a store: what is damaged in it and what to do about it, and which runs may be deleted."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import time
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,36 +17,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ksdp.audit.errors import DamagedFile, KsdpError, StoreError
-from ksdp.audit.planning import make_plan
 from ksdp.audit.results.summary import Summary
 from ksdp.audit.screening.clearance import Clearance
 from ksdp.audit.specs.content_keys import content_key
 from ksdp.audit.verdicts.looks import fresh_seed
-from ksdp.flows.audits.place import HERE
-from ksdp.flows.audits.run import one_at_a_time, run_prepared
-from ksdp.flows.interruption import current
-from ksdp.flows.prepare import audit_id, prepare_stored
+from ksdp.flows.audits.run import one_at_a_time
 from ksdp.storage.audits.history import read_summary
-from ksdp.storage.audits.ledger import (
-    check_none_lost,
-    find_attempt,
-    finished_audits,
-    lost_audits,
-    record_finished,
-    record_signed,
-    signed_audits,
-    started_audits,
-)
+from ksdp.storage.audits.ledger import check_none_lost, finished_audits, lost_audits, signed_audits, started_audits
 from ksdp.storage.clearances import clearance_at, content_hash, read_clearance, stored_clearances, verify_clearance
 from ksdp.storage.codec import REPAIR, SUMS, failures, read_object
 from ksdp.storage.findings import check_verdicts, read_spec
-from ksdp.storage.mapped_corpus import open_corpus
 from ksdp.storage.remote import RemotePlace, remove_folder
 from ksdp.storage.reviews.log import LogHead, check_chain
 from ksdp.storage.schedules.changes import drift_audits
 from ksdp.storage.schedules.schedule_files import read_runs, read_schedule
 from ksdp.storage.store import Store
-from ksdp.tasks.audit_ref import code_of
 
 Value = TypeVar("Value")
 
@@ -59,8 +43,15 @@ class Damage:
     where: str
     """A path below the store."""
     sentence: str
-    audit: str | None = None
-    """The audit whose repetition makes it whole."""
+    """What is wrong, and what makes it whole."""
+
+
+_REMEDIES = {"audits": REPAIR, "corpora": REPAIR, "runs": "delete it, and an audit that needs it makes it again"}
+
+
+def _remedy(where: Path) -> str:
+    """By the folder of the store; what nothing makes again is only in a backup."""
+    return _REMEDIES.get(where.parts[0], "restore it from a backup")
 
 
 def damage(store: Store) -> list[Damage]:
@@ -69,22 +60,17 @@ def damage(store: Store) -> list[Damage]:
     Blocks at a URL are not read: their server keeps them, and whoever uses them compares their pages.
     """
     found = [*_of_checksums(store), *_of_objects(store), *_of_records(store), *_of_blocks(store)]
-    return [*found, *_of_verdicts(store, {one.audit for one in found})]
+    return [*found, *_of_verdicts(store, {Path(one.where).parts[:2] for one in found})]
 
 
 def _of_checksums(store: Store) -> Iterator[Damage]:
     for sums in sorted(store.root.rglob(SUMS)):
         folder = sums.parent.relative_to(store.root)
         for name, wrong in failures(sums.parent).items():
-            yield Damage(str(folder / name), f"{wrong}.", _audit_of(folder))
+            yield Damage(str(folder / name), f"{wrong}; {_remedy(folder)}.")
     for audit, sentence in _or_none(lost_audits, store).items():
         if not (store.audit(audit) / SUMS).is_file():
-            yield Damage(f"audits/{audit}", sentence, audit)
-
-
-def _audit_of(folder: Path) -> str | None:
-    """The audit that a folder below the store belongs to."""
-    return folder.parts[1] if folder.parts[:1] == ("audits",) and len(folder.parts) > 1 else None
+            yield Damage(f"audits/{audit}", sentence)
 
 
 def _or_none(read: Callable[[Store], dict[str, Value]], store: Store) -> dict[str, Value]:
@@ -95,14 +81,14 @@ def _or_none(read: Callable[[Store], dict[str, Value]], store: Store) -> dict[st
         return {}
 
 
-def _of_verdicts(store: Store, damaged: Collection[str | None]) -> Iterator[Damage]:
+def _of_verdicts(store: Store, damaged: Collection[tuple[str, ...]]) -> Iterator[Damage]:
     """Verdicts that do not follow from the p-values beside them, though every checksum holds."""
     for audit in store.audits():
-        if audit not in damaged and read_summary(store.audit(audit)).valid:
+        if ("audits", audit) not in damaged and read_summary(store.audit(audit)).valid:
             try:
                 check_verdicts(store.audit(audit), read_spec(store.audit(audit)))
             except StoreError as error:
-                yield Damage(f"audits/{audit}/verdicts.parquet", str(error), audit)
+                yield Damage(f"audits/{audit}/verdicts.parquet", str(error))
 
 
 _PLAIN = ("ksdp-store.json", "identity.json", "head.json")
@@ -116,16 +102,17 @@ def _of_objects(store: Store) -> Iterator[Damage]:
             continue
         try:
             if path.name not in _PLAIN:
-                read_object(path, dict, str(where.parent))
+                read_object(path, dict, str(where.parent), _remedy(where))
             elif path.name == "identity.json" and content_key(json.loads(path.read_bytes())) != path.parent.name:
                 raise ValueError("another name")
             else:
                 json.loads(path.read_bytes())
         except StoreError as error:
             if path.name not in failures(path.parent):  # else it was counted
-                yield Damage(str(where), str(error), _audit_of(where.parent))
+                yield Damage(str(where), str(error))
         except (OSError, ValueError) as error:
-            yield Damage(str(where), f"it is not what was written ({type(error).__name__}).")
+            sentence = f"it is not what was written ({type(error).__name__}); {_remedy(where)}."
+            yield Damage(str(where), sentence)
 
 
 def _of_records(store: Store) -> Iterator[Damage]:
@@ -195,7 +182,6 @@ def _check_signature(path: Path) -> None:
 
 
 def _of_blocks(store: Store) -> Iterator[Damage]:
-    owners = _owners(store)
     for path in sorted(store.root.glob("runs/**/*.parquet")):
         where = path.relative_to(store.root)
         try:
@@ -203,19 +189,7 @@ def _of_blocks(store: Store) -> Iterator[Damage]:
                 for group in range(file.num_row_groups):
                     file.read_row_group(group, use_threads=False)
         except (OSError, ValueError, pa.ArrowException) as error:
-            audits = owners.get("/".join(where.parts[:2]), ())
-            sentence = f"the block cannot be read ({type(error).__name__})."
-            yield Damage(str(where), sentence, next(iter(audits), None))
-
-
-def _owners(store: Store) -> dict[str, list[str]]:
-    """The finished audits that can be read, by each folder of runs that they rest on."""
-    owners: dict[str, list[str]] = defaultdict(list)
-    for audit in store.audits():
-        with contextlib.suppress(StoreError):
-            for folder in _folders(store, read_summary(store.audit(audit))):
-                owners[folder].append(audit)
-    return owners
+            yield Damage(str(where), f"the block cannot be read ({type(error).__name__}); {_remedy(where)}.")
 
 
 def _folders(store: Store, summary: Summary) -> set[str]:
@@ -230,53 +204,6 @@ def _folders(store: Store, summary: Summary) -> set[str]:
                 raise DamagedFile(f"{path.relative_to(store.root)} is damaged; {REPAIR}.") from error
             folders.add(f"runs/{content_key(fresh)}")
     return folders
-
-
-def repair(store: Store) -> list[Damage]:
-    """Make again what follows from what is whole, and return the damage that remains.
-
-    An audit is made again from its stored spec and corpus; only blocks that are damaged are computed. A line of
-    the ledger that a whole audit or clearance witnesses is written again.
-    """
-    known = damage(store)
-    with one_at_a_time(store.root):
-        with contextlib.suppress(KsdpError):
-            _lines_again(store)
-        for one in known:
-            if one.where.startswith("runs/") and one.audit is not None:
-                (store.root / one.where).unlink(missing_ok=True)
-        for audit in dict.fromkeys(one.audit for one in known if one.audit is not None):
-            try:
-                _audit_again(store, audit)
-            except KsdpError as error:
-                current().say(f"audit {audit} cannot be made again here: {error}")
-    return damage(store) if known else []
-
-
-def _lines_again(store: Store) -> None:
-    """Write again what the ledger has lost of what is whole: that an audit was finished, a clearance signed."""
-    gone = _gone(store)
-    if gone["started"]:  # which no other file has whole
-        return
-    for audit in gone["finished"]:
-        record_finished(store, audit)
-    for digest in gone["signed"]:
-        path = clearance_at(store, digest)
-        _check_signature(path)
-        record_signed(store, digest, read_clearance(path).audits)
-
-
-def _audit_again(store: Store, audit: str) -> None:
-    attempt = find_attempt(store, audit)
-    if attempt is None:
-        raise StoreError("the ledger does not name it.")
-    spec = read_spec(store.audit(audit))
-    corpora = (open_corpus(path.parent) for path in store.root.glob("corpora/*/corpus.json"))
-    plans = (make_plan(spec, corpus) for corpus in corpora)
-    plan = next((plan for plan in plans if audit_id(plan, code_of(plan)) == audit), None)
-    if plan is None:
-        raise StoreError("its corpus is not in the store, or its code was edited; `ksdp audit` with its spec.")
-    run_prepared([prepare_stored(plan, store.root, may_sample=True, after=audit)], HERE, held=True)
 
 
 @dataclass(frozen=True)

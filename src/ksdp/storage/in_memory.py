@@ -18,7 +18,7 @@ from ksdp.audit.errors import CorpusError, InputError
 from ksdp.audit.mechanisms.callables import in_double
 from ksdp.audit.specs.models import CorpusSpec
 from ksdp.storage.corpora import RawCorpus, SourceFile, column_names, read_source, weighed_corpus
-from ksdp.storage.readers.columns import Columns, Source, checked_parquet
+from ksdp.storage.readers.columns import checked_parquet, columns_of
 from ksdp.storage.readers.files import require_file
 from ksdp.storage.readers.spec_files import COLUMN_FILES, Copy, fetched
 from ksdp.storage.readers.tables import Labels
@@ -145,17 +145,7 @@ def _table(data: Any, spec: CorpusSpec, copies: tuple[Copy, ...]) -> SourceFile:
     table = data if isinstance(data, pa.Table) else pa.Table.from_pandas(data, preserve_index=False)
     if not table.num_rows:
         raise CorpusError("the table has no rows.")
-
-    def read(name: str) -> pa.Array:
-        column = table.column(name).combine_chunks()
-        column = column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        views = pa.types.is_string(column.type) or pa.types.is_string_view(column.type)
-        return column.cast(pa.large_string()) if views else column
-
-    types = dict(zip(table.column_names, table.schema.types, strict=True))
-    columns = Columns(Source(_WHERE, "utf-8", tuple(table.column_names), table.num_rows, True, read, types))
+    columns = columns_of(table, _WHERE)
     triplet = {spec.user, spec.item, spec.rating} <= set(columns.names)
     kind = "text" if spec.text else "ratings" if triplet and spec.columns is None else "table"
     return SourceFile(spec, _WHERE, kind, columns, copies)

@@ -3,14 +3,13 @@
 A URL is one that Arrow knows (`s3://`, `gs://`, `abfss://`, `hdfs://`), or for which a package of fsspec is
 installed (`sftp://`, `memory://`). Its keys and passwords come from where its library looks for them (for S3 the
 `AWS_*` variables, or the machine's role), never from the URL.
-
-Whoever reads what `Path` is for reads a `RemotePlace` alike: it has the few methods that blocks need.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -21,15 +20,10 @@ from typing import Any
 
 from ksdp.audit.errors import InputError, Unreachable
 
-_OBJECTS = ("s3", "gcs", "abfs")
-"""Kinds of file system without folders, whose files appear whole."""
-_PART = 8 * 2**20
-"""Bytes that are asked for at once."""
-
 
 @dataclass(frozen=True)
 class RemotePlace:
-    """A file or folder below a URL."""
+    """A file or folder below a URL, with the few methods of a `Path` that blocks need."""
 
     url: str
     """Of the folder that everything is below."""
@@ -54,52 +48,44 @@ class RemotePlace:
 
     def is_file(self) -> bool:
         """Whether the file exists."""
-        with _reaching(self):
-            return bool(_files(self.url)[0].get_file_info(self._path).is_file)
+        try:
+            return bool(self.info()["type"] == "file")
+        except FileNotFoundError:
+            return False
 
     exists = is_file
 
+    def info(self) -> dict[str, Any]:
+        """What the server says of it; `FileNotFoundError` where it is not there."""
+        with _reaching(self) as (files, path):
+            return dict(files.info(path))
+
     def unlink(self, missing_ok: bool = False) -> None:
         """Remove the file."""
-        with _reaching(self):
-            try:
-                _files(self.url)[0].delete_file(self._path)
-            except FileNotFoundError:
-                if not missing_ok:
-                    raise
+        if not (missing_ok and not self.is_file()):
+            with _reaching(self) as (files, path):
+                files.rm_file(path)
 
     def remove_tree(self) -> None:
         """Remove all files below it."""
-        from pyarrow import fs
-
-        files = _files(self.url)[0]
-        with _reaching(self):
-            below = fs.FileSelector(self._path, recursive=True, allow_not_found=True)
-            for found in files.get_file_info(below):
-                if found.is_file:
-                    files.delete_file(found.path)
+        with contextlib.suppress(FileNotFoundError), _reaching(self) as (files, path):
+            files.info(path)
+            files.rm(path, recursive=True)
 
     def read_bytes(self) -> bytes:
         """All of the file; `FileNotFoundError` where there is none."""
-        with _reaching(self), _files(self.url)[0].open_input_file(self._path) as file:
-            return bytes(file.read())
+        with _reaching(self) as (files, path):
+            return bytes(files.cat_file(path))
 
-    def version(self) -> tuple[Any, ...]:
-        """What changes when the file does: what the server says of it, its size first."""
-        with _reaching(self), _files(self.url)[0].open_input_file(self._path) as file:
-            info = _files(self.url)[0].get_file_info(self._path)
-            return int(file.size()), info.mtime_ns, tuple(sorted(file.metadata().items()))
-
-    def parts(self) -> Iterator[bytes]:
-        """The file from its beginning to its end; `FileNotFoundError` where there is none."""
-        with _reaching(self), _files(self.url)[0].open_input_file(self._path) as file:
-            while part := file.read(_PART):
-                yield bytes(part)
+    def fetch(self, to: Path) -> None:
+        """Copy the file here."""
+        with _reaching(self) as (files, path):
+            files.get_file(path, str(to))
 
     def source(self) -> Any:
         """The file opened to be read in parts; where the server is silent it is `Unreachable`, and not damaged."""
-        with _reaching(self):
-            return _Source(self, _files(self.url)[0].open_input_file(self._path))
+        with _reaching(self) as (files, path):
+            return _Source(self, files.open(path, "rb"))
 
     def write_whole(self, write: Callable[[Path], object]) -> None:
         """Let `write` fill a file here, and send it there: in object stores a file is whole or absent."""
@@ -111,17 +97,12 @@ class RemotePlace:
     def send(self, file: Path) -> None:
         """Send a file there as it is."""
         content = file.read_bytes()
-        with _reaching(self):
-            files = _files(self.url)[0]
-            if files.type_name not in _OBJECTS:
-                files.create_dir(self._path.rpartition("/")[0], recursive=True)
-            with files.open_output_stream(self._path, compression=None) as stream:  # `.gz` is as it is
-                stream.write(content)
-
-    @property
-    def _path(self) -> str:
-        root = _files(self.url)[1]
-        return f"{root}/{self.below}" if self.below else root
+        with _reaching(self) as (files, path):
+            try:
+                files.pipe_file(path, content)
+            except FileNotFoundError:  # object stores have no folders, and others want them first
+                files.makedirs(path.rpartition("/")[0], exist_ok=True)
+                files.pipe_file(path, content)
 
 
 Place = Path | RemotePlace
@@ -153,37 +134,46 @@ def place_at(url: str) -> Place:
 
 @lru_cache(maxsize=16)
 def _files(url: str) -> tuple[Any, str]:
-    """The file system of a URL, and the folder's path in it."""
+    """The file system of a URL, as fsspec has it, and the folder's path in it."""
+    import fsspec
     import pyarrow as pa
+    from fsspec.implementations.arrow import ArrowFSWrapper
     from pyarrow import fs
 
     try:
         found, path = fs.FileSystem.from_uri(url)
-        return found, path.rstrip("/")
+        return ArrowFSWrapper(found), path.rstrip("/")
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         arrow = str(error)
-    import fsspec
-
     try:
-        other, path = fsspec.core.url_to_fs(url)
+        other, path = fsspec.core.url_to_fs(url, use_listings_cache=False)
     except (ImportError, ValueError) as error:
         raise InputError(
             f"ksdp cannot read or write {url.partition(':')[0]}:// URLs"
             f" (Arrow: {arrow.partition(':')[0]}; fsspec: {error})."
         ) from None
-    return fs.PyFileSystem(fs.FSSpecHandler(other)), path.rstrip("/")
+    return other, path.rstrip("/")
 
 
 @contextlib.contextmanager
-def _reaching(place: RemotePlace) -> Iterator[None]:
-    """Turn what a server refuses or does not answer into `Unreachable`: the file itself is not at fault."""
+def _reaching(place: RemotePlace) -> Iterator[tuple[Any, str]]:
+    """The file system and the path; what a server refuses or does not answer is `Unreachable`."""
     try:
-        yield
+        files, root = _files(place.url)
+        yield files, f"{root}/{place.below}" if place.below else root
     except FileNotFoundError:
         raise
     except OSError as error:
-        reason = str(error).partition("Details:")[0].strip().rstrip(";")
+        reason = _without_keys(str(error).partition("Details:")[0].strip().rstrip(";"))
         raise Unreachable(f"{place} cannot be reached or used ({reason[-300:]}).") from error
+
+
+def _without_keys(text: str) -> str:
+    """What a server says may repeat who asked."""
+    for name, value in os.environ.items():
+        if name.startswith(("AWS_", "GOOGLE_")) and len(value) > 3 and ("KEY" in name or "TOKEN" in name):
+            text = text.replace(value, f"${name}")
+    return text
 
 
 class _Source(io.RawIOBase):

@@ -7,7 +7,6 @@ import shlex
 import shutil
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 from xml.etree import ElementTree as Xml
 
 import jsonschema
@@ -166,25 +165,6 @@ def test_a_void_audit_passes_nothing(tmp_path_factory: pytest.TempPathFactory, t
     assert not sarif["runs"][0]["invocations"][0]["executionSuccessful"]
     assert {r["kind"] for r in sarif["runs"][0]["results"]} == {"fail", "open"}
     assert "holds" not in page.read_text().replace("does not hold", "")
-
-
-def test_lineage_has_every_rule_as_an_assertion_about_the_corpus(folder: Path, tmp_path: Path) -> None:
-    out = tmp_path / "event.json"
-    typed("show", "latest", "--store", folder / "store", "--openlineage", out, "--fail-on", "sensitive")
-    event = json.loads(out.read_text())
-    assert {"eventTime", "producer", "schemaURL", "run", "job"} <= set(event)
-    assert UUID(event["run"]["runId"])
-    (corpus,) = event["inputs"]
-    assert (corpus["namespace"], corpus["name"]) == ("file", "rows.csv")
-    facet = corpus["inputFacets"]["dataQualityAssertions"]
-    assert {"_producer", "_schemaURL"} <= set(facet)
-    found = {one["assertion"]: (one["success"], one["severity"]) for one in facet["assertions"]}
-    assert list(found) == list(RULES)
-    assert found["controls"] == (True, "error")
-    assert found["sensitive"] == (False, "error")
-    assert found["undecided"] == (False, "warn")
-    typed("show", "latest", "--store", folder / "store", "--openlineage", out)
-    assert json.loads(out.read_text())["run"] == event["run"]
 
 
 def test_the_page_of_a_pipeline_is_added_to_and_names_nobody(folder: Path, tmp_path: Path, page: Path) -> None:

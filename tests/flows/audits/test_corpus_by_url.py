@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-
-from ksdp.audit.specs.models import CorpusSpec
-from ksdp.flows.schedules.scheduled_run import due_audit
-from ksdp.storage.corpora import find_source
-from ksdp.storage.schedules.changes import digest_key, document_digests
-from ksdp.storage.schedules.schedule_files import Schedule
-from ksdp.storage.store import Store
 
 from ...buckets import bucket
 
@@ -123,33 +115,13 @@ def test_the_same_files_give_the_same_audit(
     for kept_file in (path for path in stores["far"].rglob("*") if path.is_file()):
         assert texts[0].encode() not in kept_file.read_bytes()
 
-    # What is gone, or damaged, is refused by its URL, and nothing is written.
+    # What is gone, or damaged, is refused by its name, and nothing is written.
     files["terms"].write_bytes(b"\xff")
     send(made, files["terms"])
     said = run("audit", tmp_path / "far.toml", "--store", tmp_path / "none", codes=(2,)).err
-    assert "s3://ksdp/in/terms.txt" in said
+    assert "refused: terms.txt: is not utf-8" in said
     assert "endpoint_override" not in said
     made.delete_file("ksdp/in/mail one.parquet")
     said = run("plan", tmp_path / "far.toml", codes=(2,)).err
     assert "s3://ksdp/in/mail one.parquet: there is no such file." in said
     assert not (tmp_path / "none").exists()
-
-
-def test_a_scheduled_audit_sees_what_changed_in_the_bucket(
-    files: dict[str, Path], there: tuple[Any, dict[str, str]], tmp_path: Path
-) -> None:
-    made, urls = there
-    (tmp_path / "spec.toml").write_text(SPEC.format(**urls))
-    store = Store.open(tmp_path / "store")
-    schedule = Schedule(name="nightly", spec=str(tmp_path / "spec.toml"), created=datetime(2030, 1, 1, tzinfo=UTC))
-    due = due_audit(store, schedule, full=False)
-    assert due.full
-    near = CorpusSpec(path=str(files["path"]), text="text", id="id", vocabulary=str(files["vocabulary"]))
-    every = document_digests(find_source(near, tmp_path), digest_key(store))
-    assert due.digests == {name: every[name] for name in due.digests}
-    table = pd.read_parquet(files["path"])
-    table.loc[table["id"] == "d5", "text"] = table["text"][7]
-    table.to_parquet(files["path"])
-    send(made, files["path"])
-    later = due_audit(store, schedule, full=False).digests
-    assert [name for name in later if later[name] != due.digests[name]] == ["d5"]

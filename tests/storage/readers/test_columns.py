@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ksdp.audit.errors import CorpusError
-from ksdp.storage.readers.columns import open_columns, open_source
+from ksdp.storage.readers.columns import open_columns
 
 
 @pytest.fixture
@@ -242,7 +242,7 @@ SECRET = "classified"
 
 
 def read_all(path, encoding):
-    source = open_source(path, encoding)
+    source = open_columns(path, encoding)
     return [source.read(name).to_pylist() for name in source.names]
 
 
@@ -281,7 +281,7 @@ def test_the_three_formats_hold_the_same(tmp_path, write):
         write("bom.csv", "\ufeff" + table),
     ]
     for path in paths:
-        source = open_source(path, "utf-8")
+        source = open_columns(path, "utf-8")
         assert source.names == ("id", "text")
         assert source.rows == 2
         assert read_all(path, "utf-8") == [["a", "b"], [row["text"] for row in rows]], path
@@ -289,26 +289,24 @@ def test_the_three_formats_hold_the_same(tmp_path, write):
 
 def test_other_encodings(write):
     path = write("a.csv", "text\nhöhe\n".encode("latin-1"))
-    assert open_source(path, "latin-1").read("text").to_pylist() == ["höhe"]
+    assert open_columns(path, "latin-1").read("text").to_pylist() == ["höhe"]
     assert refused(path) == "a.csv: is not utf-8 at byte 6 (line 2); set `corpus.encoding`."
     path = write("a.jsonl", '{"text": "höhe"}'.encode("utf-16"))
-    assert open_source(path, "utf-16").read("text").to_pylist() == ["höhe"]
+    assert open_columns(path, "utf-16").read("text").to_pylist() == ["höhe"]
     assert "is not utf-8 at byte 0" in refused(path)
 
 
 @pytest.mark.parametrize("separator", [";", "\t", "|"])
-@pytest.mark.parametrize("columns", [4, 1500])
-def test_what_european_programs_export_is_the_same_table(tmp_path, separator, columns):
+def test_what_european_programs_export_is_the_same_table(tmp_path, separator):
     """Semicolons, decimal commas, and commas that are only in texts."""
-    rng = np.random.default_rng(columns)
-    table = pd.DataFrame(rng.normal(size=(6, columns)).round(3)).add_prefix("x")
+    table = pd.DataFrame(np.random.default_rng(4).normal(size=(6, 40)).round(3)).add_prefix("x")
     table["whole"], table["town"] = range(6), ["Graz, Gries", "Wien", "1,5 and 2", "Linz", "Graz", "Wels"]
     path = tmp_path / "export.tsv"
     table.to_csv(path, sep=separator, decimal=",", index=False)
     read = open_columns(path, "utf-8")
     wanted = [*table.columns[:-1]]
-    assert read.source.separator == separator
-    assert read.numeric_among(read.names) == tuple(wanted)
+    assert read.separator == separator
+    assert [name for name in read.names if read.numeric(name)] == wanted
     assert np.array_equal(read.table(wanted), table[wanted].to_numpy())
     assert read.text("town") == table["town"].tolist()
 
@@ -318,7 +316,7 @@ def test_a_header_may_be_longer_than_any_name(text_file, separator):
     names = [f"gene{n:06}" for n in range(20_000)]
     cells = separator.join("1" for _ in names)
     read = text_file("genes.csv", f"{separator.join(names)}\n{cells}\n")
-    assert (list(read.names), read.source.separator) == (names, separator)
+    assert (list(read.names), read.separator) == (names, separator)
 
 
 def test_thousands_are_refused_with_row_and_column(text_file):
@@ -347,7 +345,7 @@ def test_damaged_parquet_is_refused_wherever_it_is_cut(tmp_path):
 def test_parquet_categories_are_their_values(tmp_path):
     table = pa.table({"party": pa.array(["x", "y", "x"]).dictionary_encode()})
     pq.write_table(table, tmp_path / "a.parquet")
-    source = open_source(tmp_path / "a.parquet", "utf-8")
+    source = open_columns(tmp_path / "a.parquet", "utf-8")
     assert source.read("party").to_pylist() == ["x", "y", "x"]
 
 
@@ -365,6 +363,8 @@ def test_parquet_categories_are_their_values(tmp_path):
             f'a,b\n1,2\n3,"{SECRET}\n5,6\n',
             "a.csv, row 2: a quote is opened and not closed, or the file is cut short.",
         ),
+        ('a,b\n1,2\n"3,4\n', "a.csv, row 2: a quote is opened and not closed, or the file is cut short."),
+        (f"{',' * 100_000}\n", "a.csv: has 100001 columns; of a CSV at most 100000 are read: save it as .npz."),
     ],
 )
 def test_malformed_csv(write, text, message):
@@ -372,13 +372,13 @@ def test_malformed_csv(write, text, message):
 
 
 def test_a_csv_tells_a_missing_from_an_empty_text(write):
-    source = open_source(write("a.csv", 'a,b\n1,""\n2,\n3,NA\n'), "utf-8")
+    source = open_columns(write("a.csv", 'a,b\n1,""\n2,\n3,NA\n'), "utf-8")
     assert source.read("b").to_pylist() == ["", None, "NA"]
 
 
 def test_a_csv_field_may_be_long_and_hold_a_quote(write):
     long = "word " * 400_000  # longer than the blocks and fields that CSV readers take by default
-    source = open_source(write("a.csv", f'a,b\n1,{long}\n2,5" nail\n'), "utf-8")
+    source = open_columns(write("a.csv", f'a,b\n1,{long}\n2,5" nail\n'), "utf-8")
     assert source.read("b").to_pylist() == [long, '5" nail']
 
 
@@ -391,7 +391,7 @@ def test_a_csv_field_may_be_long_and_hold_a_quote(write):
         ("", "a.jsonl: is empty."),
         (f'{{"a": 1}}\n{{"a": "{SECRET}\n', "a.jsonl: line 2 is not JSON."),
         (f'{{"a": 1}}\n\n{{"a": "{SECRET}"}}', "a.jsonl: line 2 is not JSON."),
-        (f'{{"a": 1}}\n["{SECRET}"]', "a.jsonl: line 2 is not a JSON object."),
+        (f'{{"a": 1}}\n["{SECRET}"]', "a.jsonl, row 2: is not a JSON object."),
         ("[" * 100_000, "a.jsonl: line 1 is not JSON."),
         (
             f'{{"a": 1}}\n{{"a": "{SECRET}"}}',
@@ -411,7 +411,7 @@ def test_malformed_json_lines(write, text, message):
 
 
 def test_a_key_that_a_line_lacks_is_missing(write):
-    source = open_source(write("a.jsonl", '{"a": 1}\n{"b": 0.5, "a": null}\n{"b": 2}'), "utf-8")
+    source = open_columns(write("a.jsonl", '{"a": 1}\n{"b": 0.5, "a": null}\n{"b": 2}'), "utf-8")
     assert source.names == ("a", "b")
     assert source.read("a").to_pylist() == [1, None, None]
     assert source.read("b").to_pylist() == [None, 0.5, 2.0]

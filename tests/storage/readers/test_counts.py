@@ -84,31 +84,15 @@ def test_wrong_entries_name_row_and_column(tmp_path, value, problem, name):
     assert message(read_counts, tmp_path / name) == f"{name}, row 3, column `1`: {problem}"
 
 
-@pytest.mark.parametrize("index", [4, 999, -1])
-def test_an_index_out_of_range_names_the_row(tmp_path, index):
-    matrix = sp.csr_array(DENSE)
-    matrix.indices[2] = index  # the first entry of the third row
-    sp.save_npz(tmp_path / "a.npz", matrix)
-    assert message(read_counts, tmp_path / "a.npz") == "a.npz, row 3: a column index is out of range (4 columns)."
-
-
-@pytest.mark.parametrize("kind", ["csc", "coo", "bsr"])
-def test_an_index_out_of_range_in_other_formats(tmp_path, kind):
+@pytest.mark.parametrize(
+    ("kind", "part"), [("csr", "indices"), ("csr", "indptr"), ("csc", "indices"), ("coo", "row")]
+)
+@pytest.mark.parametrize("index", [77, -1])
+def test_indices_that_do_not_fit(tmp_path, kind, part, index):
     matrix = sp.coo_array(DENSE).asformat(kind)
-    if kind == "coo":
-        matrix.row[0] = 77
-    else:
-        matrix.indices[0] = 77
+    getattr(matrix, part)[1] = index
     sp.save_npz(tmp_path / "a.npz", matrix)
-    assert "damaged" in message(read_counts, tmp_path / "a.npz")
-
-
-def test_row_pointers_that_do_not_ascend(tmp_path):
-    matrix = sp.csr_array(DENSE)
-    matrix.indptr[1] = 3
-    matrix.indptr[2] = 1
-    sp.save_npz(tmp_path / "a.npz", matrix)
-    assert "row pointers" in message(read_counts, tmp_path / "a.npz")
+    assert "is damaged" in message(read_counts, tmp_path / "a.npz")
 
 
 def test_other_files_are_refused(tmp_path):
@@ -168,22 +152,27 @@ def test_an_mtx_names_the_line_at_fault(tmp_path):
         ("2\n3\n", "must begin with three lines: documents, words, entries."),
         ("2\nthree\n1\n1 1 1", "must begin with three lines: documents, words, entries."),
         ("0\n3\n0\n", "is empty: its header says 0 documents, 3 words, 0 entries."),
-        ("2\n3\n2\n1 1 1\n", "is damaged or cut short: 2 entries in the header, 1 lines."),
-        ("2\n3\n1\n1 1 1\n2 2 2\n", "is damaged or cut short: 1 entries in the header, 2 lines."),
-        ("2\n3\n2\n1 1 1\n2 2\n", "line 5 is not three whole numbers."),
-        ("2\n3\n2\n1 1 because\n2 2 1\n", "line 4 is not three whole numbers."),
-        ("2\n3\n2\n1 1 1.5\n2 2 1\n", "line 4 is not three whole numbers."),
-        ("2\n3\n3\n1 1 1\n\n2 2 1\n", "line 5 is not three whole numbers."),
-        ("2\n3\n2\n1 1 1\n2 2 99999999999999999999\n", "line 5 is not three whole numbers."),
-        ("2\n3\n2\n1 1 1\n3 1 1\n", "line 5: the document number is out of range (1 to 2)."),
-        ("2\n3\n2\n1 1 1\n2 0 1\n", "line 5: the word number is out of range (1 to 3)."),
-        ("2\n3\n2\n1 1 1\n2 1 -1\n", "line 5: the count is negative."),
-        ("2\n3\n3\n2 1 1\n1 1 1\n2 1 4\n", "line 6: the document has a line for this word already."),
+        ("2\n3\n2\n1 1 1\n", "is damaged, cut short or not a bag of words."),
+        ("2\n3\n1\n1 1 1\n2 2 2\n", "is damaged, cut short or not a bag of words (line 5)."),
+        ("2\n3\n2\n1 1 1\n2 2\n", "is damaged, cut short or not a bag of words (line 5)."),
+        ("2\n3\n2\n1 1 because\n2 2 1\n", "is damaged, cut short or not a bag of words (line 4)."),
+        ("2\n3\n2\n1 1 1\n3 1 1\n", "is damaged, cut short or not a bag of words (line 5)."),
+        ("2\n3\n2\n1 1 1\n2 0 1\n", "is damaged, cut short or not a bag of words (line 5)."),
+        ("2\n3\n3\n2 1 1\n1 1 1\n2 1 4\n", "a document has two lines for a word."),
     ],
 )
 def test_a_damaged_docword(tmp_path, lines, problem):
     (tmp_path / "docword.txt").write_text(lines, encoding="utf-8")
     assert message(read_docword, tmp_path / "docword.txt") == f"docword.txt: {problem}"
+
+
+@pytest.mark.parametrize(
+    ("count", "problem"), [("1.5", "a count is not a whole number."), ("-1", "a count is negative.")]
+)
+def test_a_count_that_is_none_names_row_and_column(tmp_path, count, problem):
+    (tmp_path / "docword.txt").write_text(f"2\n3\n2\n1 1 1\n2 1 {count}\n", encoding="utf-8")
+    said = f"docword.txt, row 2, column `1`: {problem}"
+    assert message(read_docword, tmp_path / "docword.txt") == said
 
 
 def test_vocabulary_and_labels_must_fit(tmp_path):

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -90,6 +89,30 @@ def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path: Path) -
         for read in (contents, read_toml, read_protocol_file, read_clearance, load_public, load_private):
             with pytest.raises(KsdpError, match="no regular file"):
                 read(path)
+
+
+READS = """
+import sys
+from pathlib import Path
+from ksdp.storage.readers.files import contents
+print(len(contents(Path(sys.argv[1]))))
+"""
+
+
+def test_a_small_file_takes_little_memory(tmp_path: Path) -> None:
+    """In an address space of half of what a file may have."""
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"x" * 50)
+    command = f'ulimit -v {4 * 2**20} && exec "$@"'
+    done = subprocess.run(
+        ["bash", "-c", command, "-", sys.executable, "-c", READS, str(path)],
+        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout == "50\n", done.stderr
 
 
 @pytest.mark.parametrize("pattern", [r"(a+)+$", r"(?:x+x+)+y", r"((ab?)*)*c"])
@@ -190,20 +213,6 @@ def test_no_bytes_make_the_reader_of_specs_fail_in_another_way(data: bytes, tmp_
     try:
         assert isinstance(read_toml(path), dict)
     except SpecError as error:
-        assert str(error)  # noqa: PT017
-
-
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(at=st.integers(0, 10**6), new=st.integers(0, 255))
-def test_a_changed_byte_of_a_good_file_is_read_or_refused(at: int, new: int, tmp_path: Path) -> None:
-    path = tmp_path / "c.npz"
-    sp.save_npz(path, sp.csr_matrix(np.arange(20).reshape(4, 5)))
-    content = bytearray(path.read_bytes())
-    content[at % len(content)] = new
-    path.write_bytes(bytes(content))
-    try:
-        assert read_counts(path).shape[0] >= 1
-    except CorpusError as error:
         assert str(error)  # noqa: PT017
 
 

@@ -34,7 +34,6 @@ def put(path: Path, content: Any) -> Path:
     elif path.suffix == ".npz":
         np.savez_compressed(path, **content)
     else:
-        pytest.importorskip("python_calamine")
         book = pytest.importorskip("openpyxl").Workbook()
         book.remove(book.active)
         for name, rows in content.items():
@@ -49,7 +48,7 @@ def shared(path: Path, text: str) -> tuple[Path, str]:
     """The workbook with one text that every cell below its header names, as Excel writes it."""
     with zipfile.ZipFile(path) as archive:
         parts = {name: archive.read(name).decode() for name in archive.namelist()}
-    sheet, links = "xl/worksheets/sheet1.xml", "xl/_rels/workbook.xml.rels"
+    sheet, links, kinds = "xl/worksheets/sheet1.xml", "xl/_rels/workbook.xml.rels", "[Content_Types].xml"
     parts[sheet] = parts[sheet].replace('t="inlineStr"><is><t>text</t></is>', 't="s"><v>0</v>')
     space = "http://schemas.openxmlformats.org/"
     link = (
@@ -57,6 +56,9 @@ def shared(path: Path, text: str) -> tuple[Path, str]:
         f'Type="{space}officeDocument/2006/relationships/sharedStrings"/>'
     )
     parts[links] = re.sub("</(.*?)Relationships>$", lambda end: link + end[0], parts[links])
+    kind = "application/vnd.openxmlformats-officedocument.spreadsheetml.sharedStrings+xml"
+    part = f'<Override PartName="/xl/sharedStrings.xml" ContentType="{kind}"/></Types>'
+    parts[kinds] = parts[kinds].replace("</Types>", part)
     parts["xl/sharedStrings.xml"] = (
         f'<sst xmlns="{space}spreadsheetml/2006/main" count="1"><si><t xml:space="preserve">{text}</t></si></sst>'
     )
@@ -147,6 +149,18 @@ def test_what_would_fill_the_memory_is_refused_unread(tmp_path: Path, monkeypatc
     monkeypatch.setenv("KSDP_LARGEST_INPUT", "1000000")
     with pytest.raises(CorpusError, match="unpacked.*KSDP_LARGEST_INPUT"):
         open_columns(path, "utf-8")
+
+
+@pytest.mark.parametrize("rows", [1, 400])
+def test_cells_that_are_far_apart_take_no_memory_between_them(tmp_path: Path, rows: int) -> None:
+    """The size that a sheet says it has, or that its last cell says, is not believed."""
+    book = pytest.importorskip("openpyxl").Workbook()
+    for row in range(rows):
+        book.active.cell(2**20 - row, 2**14, 1)
+    book.save(tmp_path / "a.xlsx")
+    said = "column 16384 has no name" if rows == 1 else "has more than 20000000 bytes, unpacked"
+    with pytest.raises(CorpusError, match=said):
+        open_columns(tmp_path / "a.xlsx", "utf-8")
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +7,6 @@ import pytest
 from ksdp.audit.errors import SpecError
 from ksdp.audit.specs.models import CorpusSpec
 from ksdp.storage.readers.columns import open_columns
-from ksdp.storage.readers.files import Refused
 from ksdp.storage.readers.tables import chosen_columns, read_labels, read_table
 
 from .test_ratings import message
@@ -68,34 +65,3 @@ def test_what_is_refused(read):
 def test_columns_that_are_none_or_twice(read, columns):
     with pytest.raises(SpecError, match=r"`corpus.columns` must name"):
         read(columns=columns)
-
-
-@pytest.mark.parametrize("columns", [5, 1500])
-def test_wide_tables_are_read_as_narrow_ones(columns: int, tmp_path: Path) -> None:
-    """Quotes, spaces, blank lines and columns of text; the first fault is named."""
-    path, names = tmp_path / "wide.csv", [f"c{at}" for at in range(columns)]
-    values = np.random.default_rng(1).integers(0, 9, (4, columns))
-    lines = [",".join(['"id, of it"', *names, "note"])]
-    lines += [",".join([f"d{row}", *(f" {value}" for value in values[row]), '"a ""b"""']) for row in range(4)]
-    path.write_text("\n\n".join(lines) + "\n")
-    spec = CorpusSpec(path=str(path), id="id, of it")
-    opened = open_columns(path, "utf-8")
-    assert chosen_columns(spec, opened) == tuple(names)
-    np.testing.assert_array_equal(read_table(opened, names, nonnegative=True).toarray(), values)
-    assert opened.text("note") == ['a "b"'] * 4
-    for fault, said in (
-        ("x", "is not a number"),
-        ("", "is missing"),
-        ("inf", "not finite"),
-        ("-1", "is negative"),
-    ):
-        changed = ",".join([*lines[2].split(",")[:3], fault, *lines[2].split(",")[4:]])
-        path.write_text("\n".join([*lines[:2], changed, *lines[3:]]))
-        with pytest.raises(Refused, match=f"row 2, column `c2`: .*{said}"):
-            read_table(open_columns(path, "utf-8"), names, nonnegative=True)
-    path.write_text("\n".join([*lines[:3], "d2,1"]))
-    with pytest.raises(Refused, match=f"row 3: has 2 fields where the header has {columns + 2}"):
-        open_columns(path, "utf-8")
-    path.write_text("\n".join([*lines[:3], '"d2,1']))
-    with pytest.raises(Refused, match="row 3"):
-        open_columns(path, "utf-8")

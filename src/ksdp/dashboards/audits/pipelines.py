@@ -1,4 +1,4 @@
-"""What a pipeline reads of an audit: JUnit, SARIF, OpenLineage, Markdown. Ids of documents, never their text.
+"""What a pipeline reads of an audit: JUnit, SARIF, Markdown. Ids of documents, never their text.
 
 SARIF names all rules, and has results only for those that do not hold: GitHub takes a result of the kind "pass"
 for a finding, and closes what a new file does not have. The others list what an appetite asks, too.
@@ -10,8 +10,7 @@ import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
-from urllib.parse import quote, urlsplit
-from uuid import NAMESPACE_URL, uuid5
+from urllib.parse import quote
 from xml.etree import ElementTree as Xml
 
 from ksdp.dashboards.audits.sentences import called, explored
@@ -184,40 +183,6 @@ def _result(check: Check, summary: Summary, document: str, message: str) -> dict
         "message": {"text": message},
         "locations": [place],
         "partialFingerprints": {"primaryLocationLineHash": hashlib.sha256(same).hexdigest()[:32]},
-    }
-
-
-_SPEC = "https://openlineage.io/spec/"
-_EVENT = f"{_SPEC}2-0-2/OpenLineage.json#/$defs/RunEvent"
-_FACET = f"{_SPEC}facets/1-1-0/DataQualityAssertionsDatasetFacet.json#/$defs/DataQualityAssertionsDatasetFacet"
-
-
-def openlineage(found: Sequence[Check], summary: Summary) -> dict[str, Any]:
-    """An OpenLineage event: every rule is an assertion about the corpus."""
-    made, path = summary.provenance, summary.spec.corpus.path
-    producer = f"urn:ksdp:{made.versions['ksdp']}"
-    asserted = [
-        {
-            "assertion": check.rule,
-            "name": check.name,
-            "success": check.state == "pass",
-            "severity": "warn" if check.state == "warning" else "error",
-            "description": check.message,
-        }
-        for check in found
-    ]
-    facet = {"_producer": producer, "_schemaURL": _FACET, "assertions": asserted}
-    host = urlsplit(path)
-    corpus = {"namespace": f"{host.scheme or 'file'}://{host.netloc}".removesuffix("://"), "name": host.path}
-    return {
-        "eventType": "COMPLETE" if summary.valid else "FAIL",
-        "eventTime": made.finished,
-        "producer": producer,
-        "schemaURL": _EVENT,
-        "run": {"runId": str(uuid5(NAMESPACE_URL, f"{producer}:{summary.audit}"))},
-        "job": {"namespace": "ksdp", "name": f"audit {summary.spec.series}"},
-        "inputs": [{**corpus, "inputFacets": {"dataQualityAssertions": facet}}],
-        "outputs": [{"namespace": "ksdp", "name": f"audits/{summary.audit}"}],
     }
 
 

@@ -113,7 +113,7 @@ def _corpus(data: Path) -> tuple[dict[str, object], str]:
     names = {name.lower(): name for name in columns.names}
     if {"user_id", "item_id", "rating"} <= set(columns.names):
         return keys, "# ratings: one document a user_id\n"
-    numeric = set(columns.numeric_among(columns.names))
+    numeric = {name for name in columns.names if columns.numeric(name)}
     texts = [name for name in columns.names if name not in numeric]
     text = _text(columns, names, texts)
     group = next((names[n] for n in _GROUPS if n in names and names[n] != text), None)
@@ -141,7 +141,7 @@ def _corpus(data: Path) -> tuple[dict[str, object], str]:
         keys["id"] = identity
     unnamed = "" if "id" in keys else "# no id: documents go by the numbers of their rows\n"
     one_person = 'audit what one person has as one: design.unit = "group"'
-    notes = unnamed + ("" if columns.source.separator == "," else f"# separated by {columns.source.separator!r}\n")
+    notes = unnamed + ("" if columns.separator == "," else f"# separated by {columns.separator!r}\n")
     if identity is not None and "id" not in keys and group is None:
         group = identity
         notes += f"# left out, as it repeats: {identity}\n"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
-import re
-import zipfile
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,31 +27,11 @@ from ksdp.storage.readers.files import (
     Refused,
     check_archive,
     decoded,
-    extension,
     kind_of_file,
     largest_input,
+    largest_unpacked,
     read_text,
 )
-
-
-@dataclass(frozen=True, eq=False)
-class Source:
-    """An open file with named columns."""
-
-    path: Path
-    encoding: str
-    """Of CSV, JSON lines, and of text stored as bytes in Parquet."""
-    names: tuple[str, ...]
-    """In the file's order; CSV and Parquet may repeat one."""
-    rows: int
-    typed: bool
-    """False for CSV, where every column is text until it is asked for as numbers."""
-    read: Callable[[str], pa.Array]
-    """One column by name. CSV and JSON lines give null for a missing value."""
-    types: Mapping[str, pa.DataType] = field(default_factory=dict)
-    """Of the columns, where they are known before any is read (Parquet)."""
-    separator: str = ","
-    """Of a CSV."""
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
@@ -64,28 +44,46 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], type=column.type)
 
 
-def _open_csv(path: Path, encoding: str) -> Source:
+def columns_of(table: pa.Table, path: Path) -> Columns:
+    """The columns of a table that is in memory; `path` stands for it in messages."""
+
+    def read(name: str) -> pa.Array:
+        column = table.column(name)
+        return _one_array(column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column)
+
+    names = tuple(table.column_names)
+    return Columns(
+        path, "utf-8", names, table.num_rows, True, read, dict(zip(names, table.schema.types, strict=True))
+    )
+
+
+_MOST_NAMES = 100_000
+"""Columns of a CSV: Arrow spends a tenth of a millisecond and kilobytes on each."""
+_END = "end"
+
+
+def _open_csv(path: Path, encoding: str) -> Columns:
     """Open a CSV file, whose first line names the columns; by that line, commas, semicolons or tabs separate."""
     text = read_text(path, encoding)
     names, separator = _header(path, text)
+    if len(names) > _MOST_NAMES:
+        raise Refused(path, f"has {len(names)} columns; of a CSV at most {_MOST_NAMES} are read: save it as .npz.")
+    # A row that ends the table: an open quote would swallow it.
+    data = f"{text}\n{separator.join([_END] * len(names))}\n".encode()
     wrong: list[Any] = []
 
     def note(row: Any) -> str:
         wrong.append(row)
         return "skip"
 
-    data = text.encode()
-    if len(names) > _WIDE and len(data) < _SHORT * len(names):
-        return _open_wide(path, encoding, names, text, separator)
-    columns = {name: pa.large_string() for name in names}
     try:
         table = pacsv.read_csv(
-            pa.BufferReader(data + b"\n"),
+            pa.BufferReader(data),
             # One block: a quoted text may be longer than any block. One thread: rows are numbered only then.
-            pacsv.ReadOptions(use_threads=False, block_size=min(max(len(data) + 2, 2**16), 2**31 - 2)),
+            pacsv.ReadOptions(use_threads=False, block_size=min(max(len(data) + 1, 2**16), 2**31 - 2)),
             pacsv.ParseOptions(delimiter=separator, newlines_in_values=True, invalid_row_handler=note),
             pacsv.ConvertOptions(
-                column_types=columns,
+                column_types={name: pa.large_string() for name in names},
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
                 null_values=[""],
@@ -94,21 +92,18 @@ def _open_csv(path: Path, encoding: str) -> Source:
         )
     except pa.ArrowException:
         raise Refused(path, "is not CSV that can be read.") from None
+    rows = table.num_rows - 1
+    if rows < 0 or any(table.column(at)[rows].as_py() != _END for at in (0, -1)):
+        at = wrong[-1].number - 1 if wrong else rows + 1
+        raise Refused(path, "a quote is opened and not closed, or the file is cut short.", row=max(at, 1))
     if wrong:
-        first = wrong[0]
-        expected, got = first.expected_columns, first.actual_columns
-        raise Refused(path, f"has {got} fields where the header has {expected}.", row=first.number - 1)
-    if data.count(b'"') % 2:
-        _require_closed_quotes(path, text, separator)
+        expected, got = wrong[0].expected_columns, wrong[0].actual_columns
+        raise Refused(path, f"has {got} fields where the header has {expected}.", row=wrong[0].number - 1)
 
     def read(name: str) -> pa.Array:
-        return _with_points(_one_array(table.column(name)), separator)
+        return _with_points(_one_array(table.column(name).slice(0, rows)), separator)
 
-    return Source(path, encoding, names, table.num_rows, False, read, separator=separator)
-
-
-_WIDE, _SHORT = 1000, 1000
-"""Arrow spends a tenth of a millisecond and kilobytes on a column: too much for many with few bytes each."""
+    return Columns(path, encoding, names, rows, False, read, separator=separator)
 
 
 _DECIMAL_COMMAS = r"^\s*[+-]?\d+(,\d+)?\s*$"
@@ -120,31 +115,6 @@ def _with_points(column: pa.Array, separator: str) -> pa.Array:
         return column
     numbers = pc.or_(pc.match_substring_regex(column, _DECIMAL_COMMAS), pc.is_in(column, MISSING))
     return pc.replace_substring(column, ",", ".") if pc.all(numbers).as_py() else column
-
-
-def _open_wide(path: Path, encoding: str, names: tuple[str, ...], text: str, separator: str) -> Source:
-    """Open a CSV of many short columns."""
-    limit = csv.field_size_limit(len(text) + 1)
-    rows: list[list[str]] = []
-    try:
-        for record in csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True):
-            if record and len(record) != len(names):
-                problem = f"has {len(record)} fields where the header has {len(names)}."
-                raise Refused(path, problem, row=len(rows))
-            if record:
-                rows.append(record)
-    except csv.Error:
-        raise Refused(path, "is not CSV that can be read.", row=max(len(rows), 1)) from None
-    finally:
-        csv.field_size_limit(limit)
-    del rows[0]
-    at = {name: place for place, name in enumerate(names)}
-
-    def read(name: str) -> pa.Array:
-        place = at[name]
-        return _with_points(pa.array([row[place] or None for row in rows], pa.large_string()), separator)
-
-    return Source(path, encoding, names, len(rows), False, read, separator=separator)
 
 
 def _header(path: Path, text: str) -> tuple[tuple[str, ...], str]:
@@ -166,112 +136,100 @@ def _header(path: Path, text: str) -> tuple[tuple[str, ...], str]:
     return one, ","
 
 
-def _require_closed_quotes(path: Path, text: str, separator: str) -> None:
-    """Refuse an unclosed quote: it would swallow the rest of the file, or the file is cut short."""
-    records, limit = 0, csv.field_size_limit(len(text) + 1)  # the header is one: the row at fault is the last
-    try:
-        for _ in csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True):
-            records += 1
-    except csv.Error:
-        problem = "a quote is opened and not closed, or the file is cut short."
-        raise Refused(path, problem, row=max(records, 1)) from None
-    finally:
-        csv.field_size_limit(limit)
-
-
-def _open_json_lines(path: Path, encoding: str) -> Source:
+def _open_json_lines(path: Path, encoding: str) -> Columns:
     """Open JSON lines, whose columns are all keys that an object has."""
     # Not splitlines(): a JSON string may hold U+2028 and its like as they are.
     lines = read_text(path, encoding).rstrip().split("\n")
     if lines == [""]:
         raise Refused(path, "is empty.")
-    rows: list[dict[str, Any]] = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            raise Refused(path, f"line {number} is not JSON.") from None
-        if not isinstance(record, dict):
-            raise Refused(path, f"line {number} is not a JSON object.")
-        rows.append(record)
+    return _of_objects(path, encoding, [_json(path, line, number) for number, line in enumerate(lines, start=1)])
+
+
+def _open_json(path: Path, encoding: str) -> Columns:
+    """Open one array of objects, whose columns are all keys that an object has."""
+    rows = _json(path, read_text(path, encoding))
+    if not isinstance(rows, list):
+        raise Refused(path, "is not an array of objects.")
     return _of_objects(path, encoding, rows)
 
 
-def _open_json(path: Path, encoding: str) -> Source:
-    """Open one array of objects, whose columns are all keys that an object has."""
+def _json(path: Path, text: str, line: int | None = None) -> Any:
     try:
-        rows = json.loads(read_text(path, encoding))
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
-        line = f"line {error.lineno} " if isinstance(error, json.JSONDecodeError) else ""
-        raise Refused(path, f"{line}is not JSON.") from None
-    if not isinstance(rows, list):
-        raise Refused(path, "is not an array of objects.")
+        at = error.lineno if line is None and isinstance(error, json.JSONDecodeError) else line
+        raise Refused(path, f"{'' if at is None else f'line {at} '}is not JSON.") from None
+
+
+def _of_objects(path: Path, encoding: str, rows: list[Any]) -> Columns:
     for number, record in enumerate(rows, start=1):
         if not isinstance(record, dict):
             raise Refused(path, "is not a JSON object.", row=number)
-    return _of_objects(path, encoding, rows)
-
-
-def _of_objects(path: Path, encoding: str, rows: list[dict[str, Any]]) -> Source:
     names = dict.fromkeys(name for row in rows for name in row)
 
     def read(name: str) -> pa.Array:
         return _json_column(path, [row.get(name) for row in rows], name)
 
-    return Source(path, encoding, tuple(names), len(rows), True, read)
+    return Columns(path, encoding, tuple(names), len(rows), True, read)
 
 
-def _open_workbook(path: Path, encoding: str) -> Source:
+def _open_workbook(path: Path, encoding: str) -> Columns:
     """Open the one sheet of a workbook that has cells; its first row names the columns."""
-    from python_calamine import CalamineWorkbook
+    import openpyxl
 
     try:
         check_archive(path)
-        _check_shared_texts(path)
-        with CalamineWorkbook.from_path(path) as book:
-            sheets = [book.get_sheet_by_name(name).to_python() for name in book.sheet_names]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of styles and extensions that are not read
+            with contextlib.closing(openpyxl.load_workbook(path, read_only=True, data_only=True)) as book:
+                full = [rows for sheet in book.worksheets if (rows := _rows(path, sheet))]
     except Refused:
         raise
     except Exception:  # a damaged archive fails in a dozen ways
         raise Refused(path, "is damaged, cut short, encrypted or not .xlsx.") from None
-    full = [rows for sheet in sheets if (rows := [row for row in sheet if any(cell != "" for cell in row)])]
     if len(full) != 1:
         problem = f"has {len(full)} sheets with cells; save the one to audit as a file of its own."
         raise Refused(path, problem if full else "is empty.")
-    columns = [column for column in zip(*full[0], strict=True) if any(cell != "" for cell in column)]
-    for number, (name, *_) in enumerate(columns, start=1):
-        if not isinstance(name, str) or not name:
-            raise Refused(path, f"column {number} has no name in the first row.")
-    at = {column[0]: column[1:] for column in columns}
+    header, *rows = full[0]
+    used = {number for row in full[0] for number, cell in enumerate(row) if cell is not None}
+    at = {number: header[number] if number < len(header) else None for number in sorted(used)}
+    for number, name in at.items():
+        if not isinstance(name, str):
+            raise Refused(path, f"column {number + 1} has no name in the first row.")
+    place = {str(name): number for number, name in at.items()}
 
     def read(name: str) -> pa.Array:
-        return _json_column(path, [_cell(value) for value in at[name]], name)
+        number = place[name]
+        return _json_column(path, [row[number] if number < len(row) else None for row in rows], name)
 
-    return Source(path, encoding, tuple(column[0] for column in columns), len(full[0]) - 1, True, read)
+    return Columns(path, encoding, tuple(map(str, at.values())), len(rows), True, read)
 
 
-def _check_shared_texts(path: Path) -> None:
-    """Refuse a workbook whose cells, which name their texts, would write out more than a file may have."""
-    cells, longest = 0, 0
-    with zipfile.ZipFile(path) as archive:
-        for name in archive.namelist():
-            if name.endswith("sharedStrings.xml"):
-                longest = max(map(len, archive.read(name).split(b"<si")))
-            elif "/sheet" in name:
-                cells += len(re.findall(rb"""t\s*=\s*["']s["']""", archive.read(name)))
-    if cells * longest > largest_input():
-        raise _too_large(path)
+def _rows(path: Path, sheet: Any) -> list[tuple[object, ...]]:
+    """The rows that have cells, without what is empty at their ends; as JSON has them, dates as text."""
+    # One by one, whatever size the sheet claims. Bytes are counted, as cells may be far apart and share texts.
+    sheet.reset_dimensions()
+    rows, size, most = [], 0, largest_unpacked(path)
+    for cells in sheet.iter_rows(values_only=True):
+        width = max((at for at, cell in enumerate(cells, start=1) if cell not in (None, "")), default=0)
+        size += sum(len(cell) if isinstance(cell, str) else _NUMBER for cell in cells[:width])
+        if size > most:
+            raise _too_large(path, most)
+        if width:
+            rows.append(tuple(_cell(cell) for cell in cells[:width]))
+    return rows
 
 
 def _cell(value: object) -> object:
-    """As JSON has it: dates as text, and null where there is nothing."""
-    return None if value == "" else value if isinstance(value, str | bool | int | float) else str(value)
+    if value is None or value == "":
+        return None
+    return value if isinstance(value, str | bool | int | float) else str(value).removesuffix(" 00:00:00")
 
 
-def _open_array(path: Path, encoding: str) -> Source:
-    """Open the one matrix of a file of NumPy; its columns are numbered from 0."""
+def read_matrix(path: Path) -> Any:
+    """The one matrix of a file of NumPy, mapped where it lies: the size in its header is not believed."""
     try:
-        if extension(path) == ".npz":
+        if kind_of_file(path) == ".npz":
             check_archive(path)
         loaded = np.load(path, mmap_mode="r", allow_pickle=False)
         arrays = [loaded[name] for name in loaded.files] if hasattr(loaded, "files") else [loaded]
@@ -281,10 +239,16 @@ def _open_array(path: Path, encoding: str) -> Source:
         raise Refused(path, "is damaged, cut short or not an array of numbers that NumPy saved.") from None
     if len(arrays) != 1:
         raise Refused(path, f"holds {len(arrays)} arrays; save the matrix alone.")
-    (matrix,) = arrays
+    matrix = arrays[0]
     if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
         problem = f"holds {matrix.dtype} of shape {matrix.shape}; rows and columns of numbers are needed."
         raise Refused(path, problem)
+    return matrix
+
+
+def _open_array(path: Path, encoding: str) -> Columns:
+    """Open the matrix of a file of NumPy; its columns are numbered from 0."""
+    matrix = read_matrix(path)
     kind = {"b": np.dtype(np.uint8), "f": np.dtype(np.float64)}.get(
         matrix.dtype.kind, matrix.dtype.newbyteorder("=")
     )
@@ -294,7 +258,7 @@ def _open_array(path: Path, encoding: str) -> Source:
     def read(name: str) -> pa.Array:
         return pa.array(matrix[:, int(name)].astype(kind))
 
-    return Source(path, encoding, names, matrix.shape[0], True, read, types)
+    return Columns(path, encoding, names, matrix.shape[0], True, read, types)
 
 
 def _json_column(path: Path, values: list[Any], name: str) -> pa.Array:
@@ -333,7 +297,7 @@ _NUMBER = 8
 """Bytes of a number, at most."""
 
 
-def _open_parquet(path: Path, encoding: str) -> Source:
+def _open_parquet(path: Path, encoding: str) -> Columns:
     """Open a file, whose columns are read one by one."""
     damaged = Refused(path, "is damaged, cut short or not Parquet.")
     file = checked_parquet(path)
@@ -351,7 +315,7 @@ def _open_parquet(path: Path, encoding: str) -> Source:
             raise damaged
         return array
 
-    return Source(path, encoding, names, rows, True, read, dict(zip(names, schema.types, strict=True)))
+    return Columns(path, encoding, names, rows, True, read, dict(zip(names, schema.types, strict=True)))
 
 
 def checked_parquet(path: Path) -> pq.ParquetFile:
@@ -368,8 +332,8 @@ def checked_parquet(path: Path) -> pq.ParquetFile:
         raise Refused(path, "is damaged, cut short or not Parquet.") from None
     if metadata.num_rows > MOST_ROWS:
         raise Refused(path, f"says that it has {metadata.num_rows} rows; at most {MOST_ROWS} are read.")
-    if size > largest_input():
-        raise _too_large(path)
+    if size > (most := largest_input()):
+        raise _too_large(path, most)
     return file
 
 
@@ -383,8 +347,8 @@ def _read_column(path: Path, file: pq.ParquetFile, name: str) -> pa.ChunkedArray
         for chunk in column.chunks:
             lengths = pc.take(pc.cast(pc.binary_length(chunk.dictionary), pa.int64()), chunk.indices)
             total += pc.sum(lengths).as_py() or 0
-        if total > largest_input():
-            raise _too_large(path)
+        if total > (most := largest_input()):
+            raise _too_large(path, most)
     return column.cast(column.type.value_type)
 
 
@@ -393,11 +357,11 @@ def _is_text(kind: pa.DataType) -> bool:
     return any(check(kind) for check in checks)
 
 
-def _too_large(path: Path) -> Refused:
-    return Refused(path, f"has more than {largest_input()} bytes, unpacked (KSDP_LARGEST_INPUT).")
+def _too_large(path: Path, most: int) -> Refused:
+    return Refused(path, f"has more than {most} bytes, unpacked (KSDP_LARGEST_INPUT).")
 
 
-_OPENERS: dict[str, Callable[[Path, str], Source]] = {
+_OPENERS: dict[str, Callable[[Path, str], Columns]] = {
     ".parquet": _open_parquet,
     ".pq": _open_parquet,
     ".csv": _open_csv,
@@ -413,14 +377,6 @@ _OPENERS: dict[str, Callable[[Path, str], Source]] = {
 compressed (`.gz`)."""
 
 
-def open_source(path: Path, encoding: str) -> Source:
-    """Open a file by its extension."""
-    suffix = kind_of_file(path)
-    if suffix not in _OPENERS:
-        raise Refused(path, f"columns are read from {', '.join(_OPENERS)} files; not from {suffix or 'this one'}.")
-    return _OPENERS[suffix](path, encoding)
-
-
 LONGEST_LABEL = 500
 """Characters. A longer id is a text column taken for one, and ids appear in reports."""
 
@@ -428,36 +384,38 @@ MISSING = pa.array(["", "NA", "N/A", "NaN", "nan", "NULL", "null", "None"], pa.l
 """What a CSV holds where a number is missing; a column of numbers and of these is a numeric column."""
 
 
-_TOGETHER = 1 << 21
-"""Entries that are read as numbers in one go."""
-
-
 def open_columns(path: Path, encoding: str) -> Columns:
     """Open a file of tables by its extension."""
-    source = open_source(path, encoding)
-    if not source.rows:
+    suffix = kind_of_file(path)
+    if suffix not in _OPENERS:
+        raise Refused(path, f"columns are read from {', '.join(_OPENERS)} files; not from {suffix or 'this one'}.")
+    columns = _OPENERS[suffix](path, encoding)
+    if not len(columns):
         raise Refused(path, "has no rows.")
-    return Columns(source)
+    return columns
 
 
 @dataclass(frozen=True, eq=False)
 class Columns:
     """The columns of one file; every method raises a CorpusError that names the first row at fault."""
 
-    source: Source
-
-    @property
-    def path(self) -> Path:
-        """The file."""
-        return self.source.path
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the columns in the file's order."""
-        return self.source.names
+    path: Path
+    encoding: str
+    """Of CSV, JSON lines, and of text stored as bytes in Parquet."""
+    names: tuple[str, ...]
+    """In the file's order; CSV and Parquet may repeat one."""
+    rows: int
+    typed: bool
+    """False for CSV, where every column is text until it is asked for as numbers."""
+    read: Callable[[str], pa.Array]
+    """One column by name. CSV and JSON lines give null for a missing value."""
+    types: Mapping[str, pa.DataType] = field(default_factory=dict)
+    """Of the columns, where they are known before any is read (Parquet)."""
+    separator: str = ","
+    """Of a CSV."""
 
     def __len__(self) -> int:
-        return self.source.rows
+        return self.rows
 
     @cached_property
     def _times(self) -> Counter[str]:
@@ -528,7 +486,7 @@ class Columns:
     def numbers(self, name: str, *, nonnegative: bool = False, missing: bool = False) -> NDArray[np.float64]:
         """Return a column of finite numbers (true and false are 1 and 0); `missing` ones are NaN, or refused."""
         array = self._read(name)
-        if not self.source.typed:
+        if not self.typed:
             array = self._parse(name, array)
         elif not (_is_number(array.type) or pa.types.is_boolean(array.type)):
             raise Refused(self.path, f"holds {array.type}; numbers are needed.", column=name)
@@ -543,55 +501,28 @@ class Columns:
 
     def numeric(self, name: str) -> bool:
         """Whether the column holds numbers only; in a CSV, entries that are missing aside."""
-        if name in self.source.types:
-            return _is_number(self.source.types[name])
+        if name in self.types:
+            return _is_number(self.types[name])
         try:
-            array = self.source.read(name)
+            array = self.read(name)
         except CorpusError:  # a JSON column that mixes text and numbers
             return False
-        if self.source.typed:
+        if self.typed:
             return _is_number(array.type)
         present = _present(array)
         return present.null_count < len(present) and _casts(present)
 
-    def numeric_among(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Those that hold numbers only; those of a CSV are tried together."""
-        if self.source.typed or len(names) < 2:
-            return tuple(name for name in names if self.numeric(name))
-        if len(names) * len(self) <= _TOGETHER:
-            present = _present(self._joined(names))
-            held = present.is_valid().to_numpy(zero_copy_only=False).reshape(len(names), -1)
-            if held.any(axis=1).all() and _casts(present):
-                return tuple(names)
-        half = len(names) // 2
-        return self.numeric_among(names[:half]) + self.numeric_among(names[half:])
-
     def table(self, names: Sequence[str], *, nonnegative: bool = False) -> NDArray[np.float64]:
         """Return columns of finite numbers, shape (rows, names)."""
         self.require(names)
-        size = 1 if self.source.typed else max(1, _TOGETHER // len(self))
-        batches = (names[at : at + size] for at in range(0, len(names), size))
-        return np.column_stack([self._some(batch, nonnegative=nonnegative) for batch in batches])
-
-    def _some(self, names: Sequence[str], *, nonnegative: bool) -> NDArray[np.float64]:
-        """Several columns at once; where there is a fault, one after the other, which names it."""
-        if len(names) > 1:
-            present = _present(self._joined(names))
-            if not present.null_count and _casts(present):
-                values = present.cast(pa.float64()).to_numpy().reshape(len(names), -1)
-                if np.isfinite(values).all() and not (nonnegative and (values < 0).any()):
-                    return np.asarray(values.T)
         return np.column_stack([self.numbers(name, nonnegative=nonnegative) for name in names])
-
-    def _joined(self, names: Sequence[str]) -> pa.Array:
-        return pa.concat_arrays([self.source.read(name) for name in names])
 
     def _read(self, name: str) -> pa.Array:
         self.require([name])
-        array = self.source.read(name)
+        array = self.read(name)
         if pa.types.is_large_binary(array.type):
-            return self._decode(name, array, self.source.encoding)
-        if pa.types.is_large_string(array.type) and self.source.typed:
+            return self._decode(name, array, self.encoding)
+        if pa.types.is_large_string(array.type) and self.typed:
             try:
                 array.validate(full=True)
             except pa.ArrowInvalid:

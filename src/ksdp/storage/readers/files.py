@@ -63,21 +63,20 @@ def read_bounded(path: Path, largest: int) -> bytes:
     """
     # Without waiting for the other end of a pipe; looked at once it is open, so that nobody swaps it in between.
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is no regular file", str(path))
-        content = file.read(largest + 1)
-    if len(content) > largest:
-        raise OSError(errno.EFBIG, f"it has more than {largest} bytes", str(path))
+        if status.st_size > largest:
+            raise OSError(errno.EFBIG, f"it has more than {largest} bytes", str(path))
+        content = file.read(status.st_size + 1)  # Python takes the memory before it reads
+    if len(content) > status.st_size:
+        raise OSError(errno.EBUSY, "it grows while it is read", str(path))
     return content
-
-
-_COPIES: dict[Path, str] = {}
-"""Copies of files at URLs, while they are here."""
 
 
 @dataclass(eq=False, repr=False)
 class Refused(CorpusError):
-    """A file is refused: its name (not its folder; of a copy its URL), row (counted from 1), column and problem.
+    """A file is refused: its name (not its folder), row (counted from 1), column and problem.
 
     Examples
     --------
@@ -107,17 +106,8 @@ class Refused(CorpusError):
 
 
 def shown(path: Path) -> str:
-    """A file in a message: its name, and never its folder; of a copy the URL that it is from (`shown_as`)."""
-    name = _COPIES.get(path, path.name)
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in name)
-
-
-def shown_as(path: Path, url: str | None) -> None:
-    """Let messages name a URL instead of its copy here; None: no longer."""
-    if url is None:
-        _COPIES.pop(path, None)
-    else:
-        _COPIES[path] = url
+    """A file in a message: its name, and never its folder."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in path.name)
 
 
 def extension(path: Path) -> str:

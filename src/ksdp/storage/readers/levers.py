@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ksdp.audit.corpus.levers import NONE, Levers, most_frequent
 from ksdp.audit.errors import SpecError
 from ksdp.audit.specs.models import CorpusSpec
-from ksdp.storage.readers.columns import open_columns
+from ksdp.storage.readers.columns import open_columns, read_matrix
 from ksdp.storage.readers.counts import read_vocabulary
 from ksdp.storage.readers.files import Refused, contents, read_text
 
@@ -153,15 +153,10 @@ def _units(
 
 
 def _basis(path: Path) -> NDArray[np.float64]:
-    try:
-        basis = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
-        raise Refused(path, "is missing, damaged or not written by numpy.save.") from None
-    if not isinstance(basis, np.ndarray) or basis.ndim != 2 or basis.dtype.kind != "f" or not basis.size:
-        raise Refused(path, "must hold one matrix of floats.")
-    if not np.isfinite(basis).all():
-        raise Refused(path, "holds NaN or infinity.")
-    return np.asarray(basis, dtype=np.float64)
+    basis: NDArray[np.float64] = read_matrix(path).astype(np.float64)
+    if not basis.size or not np.isfinite(basis).all():
+        raise Refused(path, "is empty, or holds NaN or infinity.")
+    return basis
 
 
 def _bucket(name: str, buckets: int) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
 import re
 import shutil
@@ -17,8 +15,7 @@ from ksdp.audit.errors import CorpusAway, CorpusError, SpecError, Unreachable
 from ksdp.audit.specs.models import CorpusSpec, LeversSpec, Spec, parse_spec
 from ksdp.audit.specs.own_names import names_own_code
 from ksdp.audit.specs.urls import check_url, is_url
-from ksdp.storage.locks import held_until_closed, unlink_unlocked
-from ksdp.storage.readers.files import largest_input, read_toml, shown_as
+from ksdp.storage.readers.files import largest_input, read_toml
 from ksdp.storage.remote import RemotePlace
 
 CORPUS_FILES = ("path", "labels", "vocabulary")
@@ -77,20 +74,14 @@ def _with_files(
     return spec.model_copy(update={"levers": levers, **paths(spec, names)})
 
 
-_PREFIX = "ksdp-corpus-"
-_LOCK = ".lock"
-_TRIES = 3
-
-
 class Copy:
     """A file of a URL on this machine, as long as somebody holds this object, or until the process ends."""
 
     def __init__(self, url: str) -> None:
-        folder, descriptor = _own_folder()
-        self.path = folder / (re.sub(r"[^\w.-]", "_", name_at(url)).lstrip(".") or "file")
+        folder = tempfile.mkdtemp(prefix="ksdp-corpus-")  # mode 0700
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self.path = Path(folder) / (re.sub(r"[^\w.-]", "_", name_at(url)).lstrip(".") or "file")
         """With the name that it has there, as formats go by names."""
-        shown_as(self.path, _said(url))
-        weakref.finalize(self, _remove, self.path, descriptor)
         _copy(RemotePlace(url), _said(url), self.path)
 
 
@@ -106,7 +97,7 @@ def fetched(
     Raises
     ------
     CorpusAway
-        Naming the URL: its server does not answer, or the file changes all the time.
+        Naming the URL: its server does not answer, or the file is changed meanwhile.
     CorpusError
         The same: there is no such file, or it is too large.
     SpecError
@@ -159,60 +150,13 @@ def _unquoted(text: str) -> str:
 def _copy(there: RemotePlace, said: str, here: Path) -> None:
     """Copy one version of a file."""
     try:
-        for _ in range(_TRIES):
-            before = there.version()
-            if before[0] > largest_input():
-                raise CorpusError(f"{said}: has more than {largest_input()} bytes (KSDP_LARGEST_INPUT).")
-            written = _write(there, here, before[0])
-            if written == before[0] and there.version() == before:
-                return
+        before = there.info()
+        if before["size"] > largest_input():
+            raise CorpusError(f"{said}: has more than {largest_input()} bytes (KSDP_LARGEST_INPUT).")
+        there.fetch(here)
+        if there.info() != before or here.stat().st_size != before["size"]:
+            raise CorpusAway(f"{said}: is changed while it is read; read it when it is finished.")
     except FileNotFoundError:
         raise CorpusError(f"{said}: there is no such file.") from None
     except Unreachable as error:
-        raise CorpusAway(_without_keys(str(error))) from None
-    except OSError as error:
-        where = (
-            f"the disk of {here.parent.parent} is full (TMPDIR)" if error.errno == errno.ENOSPC else error.strerror
-        )
-        raise CorpusError(f"{said}: cannot be copied here ({where}).") from None
-    raise CorpusAway(f"{said}: is changed while it is read; read it when it is finished.")
-
-
-def _write(there: RemotePlace, here: Path, most: int) -> int:
-    """Bytes that were written: more than `most` are not waited for."""
-    written = 0
-    with here.open("wb") as file:
-        for part in there.parts():
-            file.write(part)
-            written += len(part)
-            if written > most:
-                break
-    return written
-
-
-def _without_keys(text: str) -> str:
-    """What a server says may repeat who asked."""
-    for name, value in os.environ.items():
-        if name.startswith(("AWS_", "GOOGLE_")) and len(value) > 3 and ("KEY" in name or "TOKEN" in name):
-            text = text.replace(value, f"${name}")
-    return text
-
-
-def _own_folder() -> tuple[Path, int]:
-    """A folder for one copy, and its lock, held until it is closed; what killed processes left is removed."""
-    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError):
-            if left.lstat().st_uid == os.geteuid() and not left.is_symlink() and unlink_unlocked(left / _LOCK):
-                shutil.rmtree(left, ignore_errors=True)
-    while True:
-        folder = Path(tempfile.mkdtemp(prefix=_PREFIX))  # mode 0700
-        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-        if held_until_closed(descriptor):
-            return folder, descriptor
-        os.close(descriptor)  # somebody else took it for one that was left
-
-
-def _remove(path: Path, descriptor: int) -> None:
-    shown_as(path, None)
-    shutil.rmtree(path.parent, ignore_errors=True)
-    os.close(descriptor)
+        raise CorpusAway(str(error)) from None

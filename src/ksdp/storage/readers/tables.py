@@ -81,7 +81,7 @@ def chosen_columns(spec: CorpusSpec, columns: Columns) -> tuple[str, ...]:
     if chosen is None:
         taken = named_columns(spec)
         columns.require(name for name in columns.names if name not in taken)
-        chosen = columns.numeric_among([name for name in columns.names if name not in taken])
+        chosen = tuple(name for name in columns.names if name not in taken and columns.numeric(name))
         others = set(columns.names) - set(taken) - set(chosen)
         if spec.format == "auto" and len(chosen) == 1 and others:
             raise Refused(
