@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ksdp.audit.errors import ProtocolError
-from ksdp.extras.pem.messages import PemUpload, unpack_state
+from ksdp.extras.pem.rounds import read_upload
+from ksdp.extras.pem.states import unpack_state
 from ksdp.protocols.channel.keys import Envelope
 from ksdp.protocols.channel.wire import pack, pack_arrays, unpack_array, unpack_arrays, unpack_names
 from ksdp.protocols.network.links import Resume
@@ -24,7 +25,7 @@ READERS: dict[str, Callable[[bytes], Any]] = {
     "statement": Statement.from_bytes,
     "envelope": Envelope.from_bytes,
     "contribution": Contribution.from_bytes,
-    "pem-upload": PemUpload.from_bytes,
+    "pem-upload": lambda data: read_upload(data, bytes(32), 2, 2),
     "pem-state": unpack_state,
     "resume": Resume.from_bytes,
     "array": unpack_array,

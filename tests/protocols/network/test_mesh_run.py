@@ -253,7 +253,7 @@ def test_other_terms_are_named_before_anything_is_said() -> None:
 
     ends = asyncio.run(play())
     assert all(isinstance(end, ProtocolError) for end in ends), ends
-    assert "`mechanism.rank` (3 here)" in str(ends[2])
+    assert "`mechanism.rank` is 3 here and 2 there" in str(ends[2])
 
 
 def test_an_address_in_use_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""PEM among processes of this machine, or between hosts: `pem`."""
+"""PEM on this machine, or between hosts: `pem`."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def pem(
     as_json: JsonOption = False,
 ) -> None:
     """Run PEM, clients, servers and aggregator: all on this machine, or as one of several hosts (--me)."""
-    from ksdp.extras.pem.host_run import PemQuestion, check_pem_here
+    from ksdp.extras.pem.check import PemQuestion, check_pem_here
     from ksdp.extras.pem.records import load_functions
     from ksdp.flows.interruption import utc_now
 
@@ -94,8 +94,8 @@ def pem(
 
 
 def _on_this_machine(spec: Path, out: Path, own: OwnFunctions | None, *, as_json: bool) -> None:
-    """Run everybody in processes of this machine."""
-    from ksdp.extras.pem.processes import prepare_pem, read_pem_spec, run_prepared
+    """Play everybody in this process."""
+    from ksdp.extras.pem.local import prepare_pem, read_pem_spec, run_prepared
     from ksdp.flows.interruption import utc_now
     from ksdp.storage.runs.results import require_no_result
     from ksdp.terminal import terminal
@@ -115,7 +115,7 @@ def _say(done: dict[str, Any], found: str, out: Path, *, as_json: bool) -> None:
     claimed, tight = done["claimed"]["epsilon"], done["tight"]
     typer.echo(
         f"{done['iterations']} of {done['planned_iterations']} iterations in {done['seconds']:.1f} s, "
-        f"{done['clients']} clients; lost: {', '.join(done['lost']) or 'nobody'}\n"
+        f"{done['clients']} clients; lost: {', '.join(done.get('lost', ())) or 'nobody'}\n"
         f"{found}\n"
         f"cost    epsilon {claimed:.4g} at delta 0; {tight['epsilon']:.4g} at delta {tight['delta']:g}\n"
         f"        for {done['promise']}\n"
@@ -127,7 +127,7 @@ def _between_hosts(
     protocol: Path, out: Path, own: OwnFunctions | None, me: HostOptions, held: RecordsOptions, *, as_json: bool
 ) -> None:
     """Take part as one host."""
-    from ksdp.extras.pem.host_run import PemPrices, hold_records, read_pem_hosts, run_pem_host
+    from ksdp.extras.pem.hosts import PemPrices, hold_records, read_pem_hosts, run_pem_host
     from ksdp.flows.interruption import utc_now
     from ksdp.flows.runs.budget import budget_files, open_guard, spent, spent_words
     from ksdp.flows.runs.party import Node, RunLog
@@ -140,15 +140,14 @@ def _between_hosts(
     address = Address.parse(me.listen) if me.listen else None
     host = Node(hosts, name, signing_key(key), out, address, log=log)
     host.check()
-    role, guard, records = hosts.nodes.role(name), None, None
+    role, guard, records = hosts.terms.role(name), None, None
     algorithm = None
     if role != "server":
         algorithm = hosts.spec.functions(own.algorithm if own else None, own.code if own else "")
     if role == "holder":
         records = hold_records(hosts, held.data, held.client, held.clients)
         written, limits = budget_files(name, key)
-        prices = PemPrices(hosts, hosts.spec.algorithm.name)
-        guard = open_guard(prices, records.hash, records.count, written, limits, utc_now)
+        guard = open_guard(PemPrices(hosts.spec), records.hash, records.count, written, limits, utc_now)
     elif held != RecordsOptions():
         raise InputError(f"{name} holds no clients: give no records.")
     typer.echo(f"{name} takes part as {role}; waiting.", err=True)

@@ -7,7 +7,7 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.metadata import version
@@ -211,7 +211,15 @@ class Node(Generic[AnyRun]):
         if known[self.name] != self.identity.public_key().public_bytes_raw():
             raise InputError(f"the key is not the one that the protocol file names for {self.name}.")
 
-    def mesh(self, *, limit: int, times: LinkTimes, note: Note, grounds: str) -> Mesh:
+    def mesh(
+        self,
+        *,
+        limit: int,
+        times: LinkTimes,
+        note: Note,
+        grounds: str,
+        patience: Mapping[str, float] | None = None,
+    ) -> Mesh:
         """With all that it speaks with; a peer who checks is told the grounds."""
         peers = peers_of(self.run, self.name)
         return Mesh(
@@ -223,6 +231,7 @@ class Node(Generic[AnyRun]):
             times=times,
             observe=lambda what, peer: note(what=what, peer=peer),
             about=lambda: about_of(self.run, grounds, self.clock()).to_bytes(),
+            patience=patience,
         )
 
 
@@ -263,10 +272,15 @@ class TranscribedRun:
         self._log.note(**event)
         self.transcript.note(**event)
 
-    def played(self, play: Coroutine[Any, Any, _Played]) -> _Played:
-        """Play to the end; an end without a result is transcribed, with its reason."""
+    def played(self, rounds: Rounds[_Played], mesh: Mesh, present: float) -> _Played:
+        """Play over a mesh to the end; an end without a result is transcribed, with its reason."""
+
+        async def play() -> _Played:
+            async with mesh:
+                return await run_over_mesh(rounds, mesh, present=present, note=self.note)
+
         try:
-            return asyncio.run(play)
+            return asyncio.run(play())
         except KsdpError as error:
             self.note(what="ended without a result", reason=str(error))
             raise
@@ -330,12 +344,7 @@ def run_node(
         times, note = run.spec.timeouts, transcribed.note
         link = LinkTimes(message=times.message, reconnect=times.reconnect)
         mesh = node.mesh(limit=_largest(run), times=link, note=note, grounds=grounds)
-
-        async def play() -> RunOutcome:
-            async with mesh:
-                return await run_over_mesh(rounds, mesh, present=times.present, note=note)
-
-        outcome = transcribed.played(play())
+        outcome = transcribed.played(rounds, mesh, times.present)
         whole = _about(run, node.name, outcome) | dict(about) | transcribed.took()
         write_run(node.out, outcome.result.public, dict(own) | dict(outcome.result.own), whole)
         stated = {name: statement.as_json() for name, statement in outcome.statements.items()}

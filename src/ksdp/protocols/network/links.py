@@ -355,8 +355,13 @@ class Link:
         self._kept.append(frame)
         await self._write(frame)
 
-    async def receive(self) -> bytes:
+    async def receive(self, within: float | None = None) -> bytes:
         """The next message.
+
+        Parameters
+        ----------
+        within : float, optional
+            Seconds to wait; as `LinkTimes` says unless given.
 
         Raises
         ------
@@ -364,14 +369,15 @@ class Link:
             If there is no way on, or it does not come in time.
         """
         self._check()
+        seconds = self._times.message if within is None else within
         waiting = self._loop.create_task(self._inbox.get())
         either: set[asyncio.Future[Any]] = {waiting, self.failed}
-        done, _ = await asyncio.wait(either, timeout=self._times.message, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if waiting in done:
             return waiting.result()
         waiting.cancel()
         if not done:
-            self.fail(f"{self.peer} sent nothing for {self._times.message:g} seconds.", "gone")
+            self.fail(f"{self.peer} sent nothing for {seconds:g} seconds.", "gone")
         raise self.failed.result()
 
     def _check(self) -> None:

@@ -8,10 +8,10 @@ import errno
 import re
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -30,7 +30,6 @@ from ksdp.protocols.network.tls import (
     clock_words,
     peer_of,
 )
-from ksdp.protocols.programs.rounds import RunOutcome
 from ksdp.protocols.programs.run_terms import LARGEST_ABOUT, DifferentTerms
 
 RUN_PROTOCOL, CHECK_PROTOCOL = "ksdp-run-1", "ksdp-check-1"
@@ -106,6 +105,8 @@ class Mesh:
         Most bytes of one message.
     about : callable
         What is said to a peer who checks whether this party is there (`probes`).
+    patience : mapping, optional
+        Peers without whom the run goes on, and the seconds that each may let the others wait.
 
     Raises
     ------
@@ -124,8 +125,9 @@ class Mesh:
         times: LinkTimes,
         observe: Observer,
         about: Callable[[], bytes] = bytes,
+        patience: Mapping[str, float] | None = None,
     ) -> None:
-        self._about = about
+        self._about, self._patience, self._longer = about, patience or {}, 0.0
         credentials.server.set_alpn_protocols([RUN_PROTOCOL, CHECK_PROTOCOL])
         for context in credentials.clients.values():
             context.set_alpn_protocols([RUN_PROTOCOL])
@@ -242,9 +244,9 @@ class Mesh:
         self._trouble[peer.name] = f"it hung up: {why}"
         return reader, writer
 
-    async def join(self, wait: float, optional: frozenset[str] = frozenset()) -> None:
-        """Dial, and return once all others are connected; without the optional ones when the time is over."""
-        self._joining = True
+    async def join(self, wait: float) -> None:
+        """Dial, and return once all others are connected; without those that may be lost when the time is over."""
+        self._joining, self._longer, optional = True, wait, self._patience.keys()
         self._dialling = [
             asyncio.create_task(self._dial(peer)) for name, peer in self._peers.items() if name < self.own
         ]
@@ -259,7 +261,7 @@ class Mesh:
             if failure.done():
                 raise failure.result()
         absent = sorted(name for name, link in self.links.items() if not link.connected.is_set())
-        for name in optional.intersection(absent):
+        for name in optional & set(absent):
             self.links[name].fail(f"{name} did not come.", "gone")
         absent = [name for name in absent if name not in optional]
         if absent:
@@ -279,23 +281,41 @@ class Mesh:
                 here.cancel()
 
     async def exchange(self, messages: Mapping[str, bytes]) -> dict[str, bytes]:
-        """Send each peer its message and return what each sends in turn.
+        """Send each peer its message and return what each sends in turn; nothing of one that is lost and may be.
 
         Raises
         ------
         LinkError
-            If there is no way on with one of them.
+            If there is no way on with one of the others.
         """
-        sending = [asyncio.create_task(self.links[name].send(body)) for name, body in messages.items()]
-        receiving = {name: asyncio.create_task(self.links[name].receive()) for name in messages}
-        tasks = [*receiving.values(), *sending]
+        tasks = {name: asyncio.create_task(self._swap(name, body)) for name, body in messages.items()}
         try:
-            await asyncio.gather(*tasks)
+            await asyncio.gather(*tasks.values())
         finally:
-            for task in tasks:
+            for task in tasks.values():
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        return {name: task.result() for name, task in receiving.items()}
+            await asyncio.gather(*tasks.values(), return_exceptions=True)
+        self._longer = 0.0
+        return {name: body for name, task in tasks.items() if (body := task.result()) is not None}
+
+    async def _swap(self, name: str, body: bytes) -> bytes | None:
+        """What a peer sends in turn for a message; None of one that is lost and may be."""
+        link, within = self.links[name], self._patience.get(name)
+        if within is not None:  # who comes last may have waited for others before
+            within += self._longer
+        receiving, sending = asyncio.create_task(link.receive(within)), asyncio.create_task(link.send(body))
+        try:
+            await asyncio.gather(receiving, sending)
+        except LinkError:
+            if name not in self._patience:
+                raise
+            await link.abort("gone", name)
+            return None
+        finally:
+            receiving.cancel()
+            sending.cancel()
+            await asyncio.gather(receiving, sending, return_exceptions=True)
+        return receiving.result()
 
     async def finish(self, wait: float) -> None:
         """Part in peace: all has arrived here; give the others time to say the same."""
@@ -311,10 +331,10 @@ Note = Callable[..., None]
 """Told of every event by keyword: kinds, names, sizes, never a value."""
 _PARTING = 5.0
 """Seconds to wait for the others' goodbye; they have all they need by then, unless a connection broke."""
-_NONE: frozenset[str] = frozenset()
+_Outcome = TypeVar("_Outcome")
 
 
-async def run_over_mesh(rounds: Rounds[RunOutcome], mesh: Mesh, *, present: float, note: Note) -> RunOutcome:
+async def run_over_mesh(rounds: Rounds[_Outcome], mesh: Mesh, *, present: float, note: Note) -> _Outcome:
     """Wait for the others, run, part.
 
     Parameters
@@ -333,21 +353,25 @@ async def run_over_mesh(rounds: Rounds[RunOutcome], mesh: Mesh, *, present: floa
     InputError
         If this party's own input is refused on the way; the others are told that much.
     """
-    async with joined(mesh, note, present):
-        try:
-            step = await asyncio.to_thread(_step_of, rounds, None)
-            while isinstance(step, Round):
-                for peer, message in sorted(step.messages.items()):
-                    note(what="sent", kind=step.kind, round=step.number, peer=peer, bytes=len(message))
-                arrived = await mesh.exchange(step.messages)
-                for peer, message in sorted(arrived.items()):
-                    note(what="received", kind=step.kind, round=step.number, peer=peer, bytes=len(message))
-                step = await asyncio.to_thread(_step_of, rounds, arrived)
-        except BaseException:
-            with contextlib.suppress(ValueError):  # a step may still be running in its thread
-                rounds.close()
-            raise
-    outcome: RunOutcome = step
+    note(what="waiting", peers=sorted(mesh.links))
+    await mesh.join(present)
+    note(what="all present")
+    try:
+        step = await asyncio.to_thread(_step_of, rounds, None)
+        while isinstance(step, Round):
+            for peer, message in sorted(step.messages.items()):
+                note(what="sent", kind=step.kind, round=step.number, peer=peer, bytes=len(message))
+            arrived = await mesh.exchange(step.messages)
+            for peer, message in sorted(arrived.items()):
+                note(what="received", kind=step.kind, round=step.number, peer=peer, bytes=len(message))
+            step = await asyncio.to_thread(_step_of, rounds, arrived)
+    except BaseException as error:
+        with contextlib.suppress(ValueError):  # a step may still be running in its thread
+            rounds.close()
+        await mesh.abort(*_told(error))
+        raise
+    await mesh.finish(_PARTING)
+    outcome: _Outcome = step
     return outcome
 
 
@@ -357,28 +381,6 @@ def _step_of(rounds: Rounds[Any], arrived: Bodies | None) -> Any:
         return next(rounds) if arrived is None else rounds.send(arrived)
     except StopIteration as stop:
         return stop.value
-
-
-@contextlib.asynccontextmanager
-async def joined(mesh: Mesh, note: Note, present: float, optional: frozenset[str] = _NONE) -> AsyncIterator[None]:
-    """Wait for the others, go on, part; where it ends badly the others hear that.
-
-    Parameters
-    ----------
-    present : float
-        Seconds to wait for the others.
-    optional : frozenset of str
-        Peers without whom it goes on.
-    """
-    note(what="waiting", peers=sorted(mesh.links))
-    await mesh.join(present, optional)
-    note(what="all present")
-    try:
-        yield
-    except BaseException as error:
-        await mesh.abort(*_told(error))
-        raise
-    await mesh.finish(_PARTING)
 
 
 def _told(error: BaseException) -> tuple[str, str]:
