@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,13 @@ from ksdp.audit.mechanisms.pem.noise import Budget, Vetted
 from ksdp.extras.pem.hosts import PemPrices, hold_records, run_pem_host
 from ksdp.extras.pem.records import load_functions
 from ksdp.flows.runs.budget import entries
+from ksdp.flows.runs.check import check_peers
 from ksdp.flows.runs.party import Node, RunLog
 from ksdp.protocols.network.mesh import Mesh
 from ksdp.storage.keys import load_private
 from ksdp.storage.runs.ledger import Ledger
 
+from ...typed import typed
 from .hosts_here import Hosts
 from .own_functions import OWN
 
@@ -179,3 +182,60 @@ def test_what_does_not_fit_is_refused_before_anything_is_sent(tmp_path: Path) ->
     sue = Node(hosts.read("sue"), "sue", load_private(tmp_path / "sue.key"), tmp_path / "out")
     with pytest.raises(InputError, match="sue is a server"):
         run_pem_host(sue, held=hosts.held("ada", clients=10))
+
+
+def checking(hosts: Hosts, me: str = "ada", **changes: Any) -> Any:
+    given = {"key": hosts.folder / f"{me}.key", "wait": 0}
+    given |= {"data": hosts.folder / f"{me}.csv", "client": "ward"} if me in hosts.holders else {}
+    options = [part for name, value in (given | changes).items() if value for part in (f"--{name}", value)]
+    return typed(
+        "pem", hosts.folder / f"{me}.toml", "--me", me, *options, "--check", "--out", hosts.folder / "out"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "me", "given", "said"),
+    [
+        ("patience|patients", "ada", {}, "patients"),
+        ('aggregator = "hub"|aggregator = "ann"', "ada", {}, "must list ann"),
+        ("bob.pub|none.pub", "ada", {}, "none.pub"),
+        ("bob.pub|ada.pub", "ada", {}, "parties.key"),
+        ("rows = 40|rows = 2", "ada", {}, "allows 2"),
+        ("|", "ada", {"key": "bob.key"}, "it is that of bob"),
+        ("|", "ada", {"data": "none.csv"}, "none.csv"),
+        ("|", "ada", {"client": "house"}, "house"),
+        ("|", "ada", {"clients": 3}, "exclude each other"),
+        ("|", "sue", {"data": "ada.csv"}, "holds no clients"),
+        ("|", "hub", {"clients": 2}, "holds no clients"),
+        ("|", "ada", {"functions": "none:Mine"}, "none"),
+        ("epsilon = 50.0|epsilon = 90.0", "ada", {}, "beyond the budget"),
+    ],
+)
+def test_the_check_refuses_what_a_run_would(
+    tmp_path: Path, change: str, me: str, given: dict[str, Any], said: str
+) -> None:
+    hosts = Hosts(tmp_path, changed={me: change}).write()
+    (tmp_path / "ada.budget.toml").write_text("[budget]\nepsilon = 60.0\n")
+    files = {name: tmp_path / value if name in ("key", "data") else value for name, value in given.items()}
+    with pytest.raises(InputError, match=said):
+        checking(hosts, me, **files)
+
+
+def test_hosts_that_are_right_find_nothing_and_an_absent_one_is_named(tmp_path: Path) -> None:
+    hosts = Hosts(tmp_path).write()
+    ends: dict[str, dict[str, str]] = {}
+
+    def go(name: str) -> None:
+        node = Node(hosts.read(name), name, load_private(tmp_path / f"{name}.key"), tmp_path / "out")
+        ends[name] = check_peers(node, 20.0)
+
+    threads = [threading.Thread(target=go, args=(name,)) for name in hosts.names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {name: set(end.values()) for name, end in ends.items()} == {name: {""} for name in hosts.names}
+    done = checking(hosts)
+    assert done.exit_code == 1
+    assert "30 records of 3 clients enter" in done.stderr
+    assert "4 to mend" in done.stdout

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from scipy.stats import chisquare
 
 from ksdp.audit.errors import InputError, ProtocolError
-from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, contribution, run_ideal
+from ksdp.audit.mechanisms.pem.algorithm import PemAlgorithm, PemTotal, contribution, run_ideal
 from ksdp.audit.mechanisms.pem.functions import PemApriori, PemKMeans, PemLogistic
 from ksdp.audit.mechanisms.pem.noise import Budget, Simulated, Sparse
 from ksdp.extras.pem.local import run_pem
 from ksdp.extras.pem.rounds import PemOutcome, PemTerms, pem_rounds, read_upload, split
 from ksdp.extras.pem.spec import PemRunSpec
 from ksdp.extras.pem.states import pack_state, unpack_state
-from ksdp.protocols.channel.wire import pack
+from ksdp.protocols.channel.wire import pack, unpack
 
 from ...protocols.conftest import seeded
 from .parties_here import Change, ScriptedSampler, one_hot, play, sides_of, terms_of
@@ -178,8 +178,6 @@ def test_a_host_that_fails_is_left_out_and_the_run_goes_on() -> None:
 
 
 def total_of(steps: NDArray[np.int64], rows: int) -> Any:
-    from ksdp.audit.mechanisms.pem.algorithm import PemTotal
-
     return PemTotal.of(steps, KMEANS.init().blocks, rows, 1.0)
 
 
@@ -238,14 +236,10 @@ def test_sparse_uploads_name_a_few_places_and_say_nothing_else() -> None:
 
 
 def unpacked(upload: bytes) -> tuple[bytes, ...]:
-    from ksdp.protocols.channel.wire import unpack
-
     return unpack("pem-upload", upload, 3)
 
 
 def run_total(algorithm: PemAlgorithm, steps: NDArray[np.int64]) -> Any:
-    from ksdp.audit.mechanisms.pem.algorithm import PemTotal
-
     return PemTotal.of(steps, algorithm.init().blocks, 80, 1.0)
 
 

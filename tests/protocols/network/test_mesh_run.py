@@ -209,10 +209,10 @@ def test_another_key_is_nobody() -> None:
 @pytest.mark.parametrize(
     ("who", "days", "other_key", "ada_says", "bob_says"),
     [
-        ("bob", 3, False, "bob: .*differs by days from the one here: `ksdp party --check`", "ada: it hung up"),
-        ("bob", -40, False, "bob: .*differs by days from the one here: `ksdp party --check`", "ada: it hung up"),
-        ("ada", 3, False, "bob: it is not started", "ada: the clocks of ada and here differ by days"),
-        ("ada", -3, True, "bob: it is not started", "ada: it hung up: its clock is 3 days behind the clock here"),
+        ("bob", 3, False, "bob: .*differs by days from the one here: `timedatectl", "ada: it hung up"),
+        ("bob", -40, False, "bob: .*differs by days from the one here: `timedatectl", "ada: it hung up"),
+        ("ada", 3, False, "bob: it has not come: ", "ada: the clocks of ada and here differ by days"),
+        ("ada", -3, True, "bob: it has not come: ", "ada: it hung up: its clock is 3 days behind"),
     ],
 )
 def test_a_clock_that_is_days_off_is_not_called_a_wrong_key(

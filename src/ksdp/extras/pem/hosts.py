@@ -23,7 +23,7 @@ from ksdp.flows.runs.protocol_files import public_key, read_protocol_file
 from ksdp.protocols.channel.keys import Participant
 from ksdp.protocols.network.links import LinkTimes
 from ksdp.protocols.network.mesh import Address
-from ksdp.storage.runs.results import write_run
+from ksdp.storage.runs.results import require_no_result, write_run
 
 _LARGEST = 1 << 30
 """Bytes of the longest message that is taken."""
@@ -37,17 +37,11 @@ class PemHosts:
     who: tuple[Participant, ...]
     """All hosts with their keys."""
     terms: PemTerms
-    base: Path
-    """Folder that its paths are relative to."""
 
     @property
     def said(self) -> Mapping[str, Any]:
         """Every term by its name."""
         return self.terms.terms
-
-    def speaks_with(self, name: str) -> tuple[str, ...]:
-        """All other hosts."""
-        return tuple(other for other in self.terms.everybody if other != name)
 
     def address(self, name: str) -> Address:
         """Where a host listens."""
@@ -85,7 +79,7 @@ def read_pem_hosts(path: Path) -> PemHosts:
         Address.parse(node.address)
         who.append(Participant(node.name, public_key(base, node.key).public_bytes_raw()))
     file.require_signed()
-    return PemHosts(spec, tuple(sorted(who)), spec.agreed(tuple(sorted(who))), base)
+    return PemHosts(spec, tuple(sorted(who)), spec.agreed(tuple(sorted(who))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,6 +156,7 @@ def run_pem_host(
     """
     hosts, name, terms = host.run, host.name, host.run.terms
     host.check()
+    require_no_result(host.out)
     role, times, patience = terms.role(name), hosts.spec.timeouts, hosts.spec.run.patience
     _check_held(name, role, algorithm, held)
     with TranscribedRun(host.out, host.clock, host.log, guard.begin if guard else None, _NO_DATA) as noted:
@@ -169,7 +164,7 @@ def run_pem_host(
         # Who comes first hears nothing before the last one has come, or is given up; then for an iteration.
         link = LinkTimes(message=times.present + times.message + 2 * patience, reconnect=times.reconnect)
         late = {peer: patience for peer in terms.holders if peer != name}
-        mesh = host.mesh(limit=_LARGEST, times=link, note=noted.note, grounds="not said", patience=late)
+        mesh = host.mesh(limit=_LARGEST, times=link, note=noted.note, patience=late)
         rounds = pem_rounds(terms, name, algorithm, held.clients if held else None)
         outcome = noted.played(rounds, mesh, times.present)
         about = _about(hosts, name, outcome, held) | noted.took()

@@ -153,6 +153,19 @@ def greet(engine: RoundEngine, terms: Mapping[str, Any], random_bytes: RandomByt
     return nonces
 
 
+def compare(engine: RoundEngine, terms: Mapping[str, Any], random_bytes: RandomBytes) -> Rounds[dict[str, str]]:
+    """Greet all others and go no further: by node, why a run with it would end here; empty where it would not."""
+    said: dict[str, str] = {}
+    own = Greeting(terms, random_bytes(NONCE_BYTES))
+    for peer, body in (yield from engine.everybody("greeting", own.to_bytes())).items():
+        try:
+            read_from(peer, Greeting.from_bytes, body).check(terms, peer)
+            said[peer] = ""
+        except ProtocolError as error:
+            said[peer] = str(error)
+    return said
+
+
 def open_run(terms: RunTerms, name: str, statement: Statement, random_bytes: RandomBytes) -> Rounds[OpenedRun]:
     """Greeting and statements.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, astuple, dataclass, field, fields, is_dataclass
 from functools import cached_property
@@ -271,10 +270,8 @@ def _object(text: bytes) -> dict[str, Any]:
     return found
 
 
-LARGEST_ABOUT = 4 << 20
+LARGEST_GREETING = 4 << 20
 """Bytes."""
-GROUNDS = ("cleared", "uncleared", "collects", "not said")
-_MOST_TERMS = 256
 _SHOWN = 60
 _LONGEST = 80
 _NAMES_OF_MECHANISMS = {
@@ -282,46 +279,6 @@ _NAMES_OF_MECHANISMS = {
     "mechanism.mechanism": ("mechanism.parameters.", "mechanism.mechanism_version", "sums", "shares."),
 }
 """The name of a mechanism, and of one within it; and how the terms begin that follow from it."""
-
-
-@dataclass(frozen=True)
-class About:
-    """One end of a check."""
-
-    ksdp: str
-    """Version of the package."""
-    code: str
-    """Hash of what computes."""
-    clock: float
-    """Seconds since 1970."""
-    terms: Mapping[str, Any]
-    """Every term by its name, as `RunTerms.terms`."""
-    grounds: str = "not said"
-    """On what grounds it will take part, one of `GROUNDS`."""
-
-    def to_bytes(self) -> bytes:
-        """As it travels."""
-        return json.dumps(asdict(self), ensure_ascii=True, allow_nan=False).encode()
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> About:
-        """What `to_bytes` wrote."""
-        try:
-            fields = json.loads(data)
-            about = cls(**fields)
-            texts = all(_plain(text) for text in (about.ksdp, about.code))
-            fits = texts and isinstance(about.clock, float) and math.isfinite(about.clock)
-            fits = fits and isinstance(about.terms, dict) and len(about.terms) <= _MOST_TERMS
-            if not (fits and about.grounds in GROUNDS):
-                raise ValueError
-        except (TypeError, ValueError, RecursionError):
-            raise ProtocolError("said something that no check says") from None
-        return about
-
-
-def _plain(text: Any) -> bool:
-    """Whether it can be shown as it is: a peer's words must not move anybody's terminal."""
-    return isinstance(text, str) and len(text) <= _LONGEST and text.isascii() and text.isprintable()
 
 
 def different_terms(own: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[str, ...]:
